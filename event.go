@@ -1,0 +1,55 @@
+package ares
+
+// Event is one change in the store. Exactly one of the pointers is set, or
+// Gone names what was deleted.
+type Event struct {
+	Revision int64
+	Job      *Job
+	Run      *RunEvent
+	Node     *Node
+	Session  *Session
+	Cordon   *Cordon
+	Tenant   *Tenant
+	Progress *ProgressEvent
+	Gone     Gone
+}
+
+// RunEvent is the new state of a job's run.
+type RunEvent struct {
+	Job JobID
+	Run Run
+}
+
+// ProgressEvent is what a running job last said of itself.
+type ProgressEvent struct {
+	Job      JobID
+	Progress Progress
+}
+
+// Kind names what a Gone event is about.
+type Kind string
+
+// The kinds of records that can go.
+const (
+	KindJob      Kind = "job" // archived: spec and run are no longer live
+	KindRun      Kind = "run"
+	KindNode     Kind = "node"
+	KindSession  Kind = "session"
+	KindCordon   Kind = "cordon"
+	KindTenant   Kind = "tenant"
+	KindProgress Kind = "progress"
+)
+
+// Gone names a deleted record.
+type Gone struct {
+	Kind Kind
+	ID   string
+}
+
+// Batch is everything one revision changed; it is applied whole. Reset means
+// that what was known before is void: the batch is a full snapshot.
+type Batch struct {
+	Revision int64
+	Reset    bool
+	Events   []Event
+}

@@ -1,0 +1,219 @@
+package ares
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"time"
+)
+
+// Spec is what a user asks for. Pointers tell "not said" from zero; Defaults
+// fills them in. The JSON form is the public one.
+type Spec struct {
+	RequestID         string            `json:"request_id,omitzero"`
+	Name              string            `json:"name,omitzero"`
+	Tenant            string            `json:"tenant_id,omitzero"`
+	Queue             string            `json:"queue,omitzero"`
+	Priority          *int              `json:"priority,omitzero"`
+	PriorityClass     Class             `json:"priority_class,omitzero"`
+	Members           int               `json:"members,omitzero"`
+	GPUs              int               `json:"gpu_count,omitzero"` // whole devices per member
+	GPUMilli          int               `json:"gpu_milli,omitzero"` // thousandths of one device
+	AcceleratorType   string            `json:"accelerator_type,omitzero"`
+	GPUModel          string            `json:"gpu_model,omitzero"`
+	MIGProfile        string            `json:"mig_profile,omitzero"`
+	GPUMemoryMB       int               `json:"gpu_memory_mb,omitzero"` // the member's total over its devices
+	CPUs              int               `json:"cpu_cores,omitzero"`
+	MemoryMB          int               `json:"memory_mb,omitzero"`
+	NUMAPolicy        string            `json:"numa_policy,omitzero"`
+	Command           []string          `json:"command,omitzero"`
+	Args              []string          `json:"args,omitzero"`
+	Image             string            `json:"image,omitzero"`
+	Environment       map[string]string `json:"environment,omitzero"`
+	WorkingDir        string            `json:"working_dir,omitzero"`
+	Gang              *bool             `json:"gang_scheduling,omitzero"`
+	MinMembers        int               `json:"min_members,omitzero"`
+	Placement         Placement         `json:"placement,omitzero"`
+	Deadline          time.Time         `json:"deadline,omitzero"`
+	MaxQueueMinutes   int               `json:"max_queue_minutes,omitzero"`
+	MaxRuntimeMinutes int               `json:"max_runtime_minutes,omitzero"`
+	Retry             RetryPolicy       `json:"retry,omitzero"`
+	Mode              Mode              `json:"execution_mode,omitzero"`
+	LostAfterSeconds  int               `json:"lost_after_seconds,omitzero"`
+	GraceSeconds      *int              `json:"grace_seconds,omitzero"`
+	Checkpoint        Checkpoint        `json:"checkpoint,omitzero"`
+	After             []string          `json:"after,omitzero"`
+	Array             Array             `json:"array,omitzero"`
+	Labels            map[string]string `json:"labels,omitzero"`
+}
+
+// Placement says where a job wants to be.
+type Placement struct {
+	Strategy         string            `json:"strategy,omitzero"`
+	RequiredLevel    string            `json:"required_level,omitzero"`
+	PreferredLevel   string            `json:"preferred_level,omitzero"`
+	PreferredDomain  string            `json:"preferred_domain,omitzero"`
+	NetworkBandwidth string            `json:"network_bandwidth,omitzero"`
+	LatencySensitive bool              `json:"latency_sensitive,omitzero"`
+	NodeSelector     map[string]string `json:"node_selector,omitzero"`
+	Tolerations      []string          `json:"tolerations,omitzero"`
+	Regions          []string          `json:"regions,omitzero"`
+}
+
+// RetryPolicy says which failures are tried again, how often and after how long.
+type RetryPolicy struct {
+	MaxRetries            *int     `json:"max_retries,omitzero"`
+	InitialBackoffSeconds float64  `json:"initial_backoff_seconds,omitzero"`
+	Multiplier            float64  `json:"multiplier,omitzero"`
+	MaxBackoffSeconds     float64  `json:"max_backoff_seconds,omitzero"`
+	RetryOn               []string `json:"retry_on,omitzero"`
+}
+
+// The failures retry_on may name. A command that cannot be started at all is
+// never retried: the next attempt would meet the same mistake.
+const (
+	RetryOnFailure = "failure" // a non-zero exit code
+	RetryOnSignal  = "signal"  // ended by a signal it was not sent by Ares
+	RetryOnTimeout = "timeout" // max_runtime_minutes passed
+)
+
+// Mode says what happens to a job whose node is lost.
+type Mode string
+
+// The execution modes.
+const (
+	Restart    Mode = "restart"      // run again elsewhere (default)
+	AtMostOnce Mode = "at_most_once" // end as lost; never retried by itself
+)
+
+// Checkpoint says whether and how often a job saves its state.
+type Checkpoint struct {
+	Enabled         bool   `json:"enabled,omitzero"`
+	IntervalMinutes int    `json:"interval_minutes,omitzero"`
+	Path            string `json:"path,omitzero"`
+}
+
+// Array asks for many alike elements of one job.
+type Array struct {
+	Count       int `json:"count,omitzero"`
+	Parallelism int `json:"parallelism,omitzero"`
+}
+
+// Job is an accepted Spec: its defaults filled in, its ID derived.
+type Job struct {
+	Spec
+
+	ID         JobID
+	Digest     Digest    // of the submission as received
+	AcceptedAt time.Time // wall clock of the accepting server
+	Revision   int64     // store revision of the acceptance; orders jobs
+	Owner      string    // who submitted it
+	RetryOf    JobID     // the job this one repeats, "" when none
+}
+
+// Digest identifies a submission as received, before defaults. Its first byte
+// is the version of the method, so the method may change.
+type Digest [17]byte
+
+const digestVersion = 1
+
+// DigestOf makes the digest of a submission. Its request ID and tenant are
+// left out: they make the ID, and a tenant left empty means the default one.
+func DigestOf(s Spec) Digest {
+	s.RequestID, s.Tenant = "", ""
+	body, err := json.Marshal(s)
+	if err != nil {
+		panic("ares: a Spec always marshals: " + err.Error())
+	}
+	sum := sha256.Sum256(body)
+	d := Digest{digestVersion}
+	copy(d[1:], sum[:])
+	return d
+}
+
+// Defaults of a job's fields.
+const (
+	DefaultTenant       = "default"
+	DefaultQueue        = "default"
+	DefaultLostAfter    = 30 * time.Second
+	DefaultGraceSeconds = 30
+	DefaultMaxRetries   = 3
+	DefaultAccelerator  = "gpu"
+)
+
+// WithDefaults returns the spec with everything filled in that was not said.
+func (s Spec) WithDefaults() Spec {
+	fill(&s.Tenant, DefaultTenant)
+	fill(&s.Queue, DefaultQueue)
+	fill(&s.Members, 1)
+	fill(&s.AcceleratorType, DefaultAccelerator)
+	fill(&s.NUMAPolicy, "none")
+	fill(&s.Mode, Restart)
+	fill(&s.LostAfterSeconds, int(DefaultLostAfter/time.Second))
+	fill(&s.Placement.Strategy, "balanced")
+	fill(&s.MinMembers, s.Members)
+	fill(&s.Retry.InitialBackoffSeconds, 1)
+	fill(&s.Retry.Multiplier, 2)
+	fill(&s.Retry.MaxBackoffSeconds, 300)
+	if s.Priority == nil {
+		s.Priority = new(DefaultPriority)
+		if s.PriorityClass != "" {
+			s.Priority = new(s.PriorityClass.Floor())
+		}
+	}
+	s.PriorityClass = ClassOf(*s.Priority)
+	if s.Gang == nil {
+		s.Gang = new(s.Members > 1)
+	}
+	if s.GraceSeconds == nil {
+		s.GraceSeconds = new(DefaultGraceSeconds)
+	}
+	if s.Retry.MaxRetries == nil {
+		s.Retry.MaxRetries = new(DefaultMaxRetries)
+	}
+	if s.Retry.RetryOn == nil {
+		s.Retry.RetryOn = []string{RetryOnFailure, RetryOnSignal}
+	}
+	if s.Array.Count > 0 {
+		fill(&s.Array.Parallelism, s.Array.Count)
+	}
+	return s
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Argv is the command line of the job's process.
+func (s Spec) Argv() []string {
+	return append(append(make([]string, 0, len(s.Command)+len(s.Args)), s.Command...), s.Args...)
+}
+
+// LostAfter is how long a silent node keeps the job.
+func (s Spec) LostAfter() time.Duration { return time.Duration(s.LostAfterSeconds) * time.Second }
+
+// Grace is the time between SIGTERM and SIGKILL.
+func (s Spec) Grace() time.Duration {
+	if s.GraceSeconds == nil {
+		return DefaultGraceSeconds * time.Second
+	}
+	return time.Duration(*s.GraceSeconds) * time.Second
+}
+
+// MaxRuntime is the time limit of one attempt, 0 for none.
+func (s Spec) MaxRuntime() time.Duration {
+	return time.Duration(s.MaxRuntimeMinutes) * time.Minute
+}
+
+// PriorityValue is the priority with its default.
+func (s Spec) PriorityValue() int {
+	if s.Priority == nil {
+		return DefaultPriority
+	}
+	return *s.Priority
+}
+
+// TotalGPUs counts the whole devices all members ask for.
+func (s Spec) TotalGPUs() int { return s.GPUs * max(s.Members, 1) }

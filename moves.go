@@ -1,0 +1,239 @@
+package ares
+
+import (
+	"fmt"
+	"time"
+)
+
+// Place gives a waiting job its seats: a new attempt whose fence is not known
+// yet, because the store makes it.
+func (r *Run) Place(seats []Seat, score int, now time.Time) error {
+	if r.Stop != nil || !r.Settled() {
+		return Errorf(Conflict, "a seat of an earlier attempt may still hold a live process")
+	}
+	r.Placed++
+	if err := r.move(Scheduled, now, placedMessage(seats)); err != nil {
+		r.Placed--
+		return err
+	}
+	a := Attempt{Number: r.Placed, PlacedAt: now, Score: score}
+	for _, s := range seats {
+		a.Seats = append(a.Seats, Held{Seat: s, State: SeatPlaced})
+	}
+	r.Attempts = append(r.Attempts, a)
+	r.NotBefore = time.Time{}
+	for len(r.Attempts) > MaxAttemptsKept && r.Attempts[0].Free() {
+		r.Attempts = r.Attempts[1:]
+	}
+	return nil
+}
+
+// Ready ends a delay: a retrying or preempted job waits for a place again.
+func (r *Run) Ready(now time.Time) error {
+	if !r.Phase.Waiting() || r.Phase == Pending || now.Before(r.NotBefore) {
+		return Errorf(Conflict, "the job is %s and not due", r.Phase)
+	}
+	r.NotBefore = time.Time{}
+	return r.move(Pending, now, "waiting for a place again")
+}
+
+// Claim notes that the agent of a rank takes its seat. The last claim makes
+// the job running. Claiming twice is the same as once.
+func (r *Run) Claim(f Fence, rank int, node string, now time.Time) error {
+	a, h, err := r.current(f, rank)
+	if err != nil {
+		return err
+	}
+	if h.Node != node {
+		return Errorf(Fenced, "rank %d belongs to node %s", rank, h.Node)
+	}
+	if r.Stop != nil && h.State == SeatPlaced {
+		return Errorf(Fenced, "the attempt is being stopped (%s)", r.Stop.Why)
+	}
+	switch h.State {
+	case SeatClaimed:
+		return nil
+	case SeatPlaced:
+		h.State = SeatClaimed
+	case SeatFinished, SeatReleased, SeatVoided, SeatCleared:
+		return Errorf(Fenced, "rank %d is already %s", rank, h.State)
+	}
+	for i := range a.Seats {
+		if a.Seats[i].State != SeatClaimed {
+			return nil
+		}
+	}
+	a.StartedAt = now
+	return r.move(Running, now, "every rank has started")
+}
+
+// Finish notes the end of a rank. The last rank's report ends the attempt. A
+// repeated report changes nothing; one with an old fence is refused.
+func (r *Run) Finish(j *Job, f Fence, rank int, res RankResult, now time.Time) error {
+	if a := r.attempt(f); a != nil {
+		if h := a.seat(rank); h != nil && h.Result != nil && h.Result.Outcome == res.Outcome && h.Result.ExitCode == res.ExitCode {
+			return nil // the same report again
+		}
+	}
+	a, h, err := r.current(f, rank)
+	if err != nil {
+		return err
+	}
+	if h.State != SeatPlaced && h.State != SeatClaimed {
+		return Errorf(Fenced, "rank %d is already %s", rank, h.State)
+	}
+	h.State, h.Result = SeatFinished, &res
+	for i := range a.Seats {
+		if a.Seats[i].Result == nil {
+			return r.stopOthers(res, rank, now)
+		}
+	}
+	return r.conclude(j, now)
+}
+
+// Decline answers a stop intent on a seat nobody claimed: the rank is finished
+// as stopped and its seat free, at once, because nothing was ever spawned.
+func (r *Run) Decline(j *Job, f Fence, rank int, now time.Time) error {
+	_, h, err := r.current(f, rank)
+	if err != nil {
+		return err
+	}
+	if r.Stop == nil || h.State != SeatPlaced {
+		return Errorf(Conflict, "rank %d is %s and has no stop intent to answer", rank, h.State)
+	}
+	res := RankResult{Outcome: OutcomeStopped, Reason: "stopped before it was claimed", StartedAt: now, EndedAt: now}
+	if err := r.Finish(j, f, rank, res, now); err != nil {
+		return err
+	}
+	return r.Release(f, rank)
+}
+
+// Release frees a seat after verified death, whether its fence is current or
+// not. Only a finished seat, or one whose attempt has ended, can be released.
+func (r *Run) Release(f Fence, rank int) error {
+	a := r.attempt(f)
+	if a == nil {
+		return nil // dropped long ago: it was free then
+	}
+	h := a.seat(rank)
+	switch {
+	case h == nil:
+		return Errorf(Invalid, "the attempt has no rank %d", rank)
+	case h.State.Free():
+		return nil
+	case h.State == SeatVoided:
+		h.State = SeatCleared
+	case h.State == SeatFinished || a.Ended():
+		h.State = SeatReleased
+	default:
+		return Errorf(Conflict, "rank %d has not reported its end", rank)
+	}
+	return nil
+}
+
+// Clear frees every seat of the node whose fence is not current, because the
+// node reported that nothing of them lives. held names fences it still holds.
+func (r *Run) Clear(node string, held map[Fence]bool) (changed bool) {
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		if !a.Ended() || held[a.Fence] {
+			continue
+		}
+		for k := range a.Seats {
+			h := &a.Seats[k]
+			if h.Node != node || h.State.Free() {
+				continue
+			}
+			changed = true
+			if h.State == SeatVoided {
+				h.State = SeatCleared
+			} else {
+				h.State = SeatReleased
+			}
+		}
+	}
+	return changed
+}
+
+// Void takes a seat back because its own node's session has ended and stayed
+// away for longer than anything there may live. The first void of an attempt
+// ends it.
+func (r *Run) Void(j *Job, f Fence, rank int, now time.Time) error {
+	a := r.attempt(f)
+	if a == nil {
+		return Errorf(Fenced, "fence %d is unknown", f)
+	}
+	h := a.seat(rank)
+	if h == nil || h.State.Settled() {
+		return Errorf(Conflict, "the seat needs no void")
+	}
+	h.State = SeatVoided
+	if a.Ended() {
+		return nil
+	}
+	if h.Result == nil {
+		h.Result = &RankResult{Outcome: OutcomeLost, Reason: "node " + h.Node + " was lost", EndedAt: now}
+		return r.conclude(j, now)
+	}
+	// The rank had reported before its node went: its result stands, the
+	// others go on.
+	return nil
+}
+
+// RequestStop puts a stop intent on an attempt, or ends a waiting job at once
+// when it is a cancel. A cancel overrides a weaker intent.
+func (r *Run) RequestStop(s Stop) error {
+	if r.Phase.Final() {
+		return Errorf(Conflict, "the job is already %s", r.Phase)
+	}
+	if !r.Phase.Active() {
+		if s.Why != StopCancel {
+			return Errorf(Conflict, "the job is %s: there is nothing to stop", r.Phase)
+		}
+		return r.move(Cancelled, s.At, "cancelled by "+s.By)
+	}
+	if r.Stop != nil && (r.Stop.Why == StopCancel || s.Why != StopCancel) {
+		return nil
+	}
+	r.Stop = &s
+	r.note(s.At, fmt.Sprintf("stop asked: %s by %s", s.Why, s.By))
+	return nil
+}
+
+// current finds a rank's seat in the attempt under way.
+func (r *Run) current(f Fence, rank int) (*Attempt, *Held, error) {
+	a := r.Current()
+	if a == nil || f == 0 || a.Fence != f {
+		return nil, nil, Errorf(Fenced, "fence %d is not current (it is %d, the job is %s)", f, r.Fence(), r.Phase)
+	}
+	h := a.seat(rank)
+	if h == nil {
+		return nil, nil, Errorf(Invalid, "the attempt has no rank %d", rank)
+	}
+	return a, h, nil
+}
+
+// stopOthers asks the other ranks of a gang to end when one of them failed.
+func (r *Run) stopOthers(res RankResult, rank int, now time.Time) error {
+	if res.Outcome == OutcomeSucceeded || r.Stop != nil {
+		return nil
+	}
+	why := StopMember
+	if res.Outcome == OutcomeLost {
+		why = StopLost
+	}
+	r.Stop = &Stop{Why: why, By: fmt.Sprintf("rank %d", rank), At: now}
+	r.note(now, fmt.Sprintf("rank %d %s: stopping the other ranks", rank, res.Outcome))
+	return nil
+}
+
+func placedMessage(seats []Seat) string {
+	if len(seats) == 0 {
+		return "placed"
+	}
+	msg := "placed on " + seats[0].Node
+	if n := len(seats) - 1; n > 0 {
+		msg += fmt.Sprintf(" and %d more seats", n)
+	}
+	return msg
+}

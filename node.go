@@ -1,0 +1,59 @@
+package ares
+
+import "time"
+
+// Device is one accelerator of a node, or a slice of one.
+type Device struct {
+	ID       string // the vendor's UUID, or a made-up one on a mock machine
+	Index    int    // what CUDA_VISIBLE_DEVICES calls it
+	Type     string // gpu, tpu, fpga or custom
+	Model    string
+	MemoryMB int
+	NUMA     int
+	Parent   string // of a MIG slice
+	Profile  string // of a MIG slice
+	Healthy  bool
+	Reason   string // why it is not healthy
+}
+
+// Node is a machine that runs seats.
+type Node struct {
+	ID       string
+	Address  string // where other ranks of a gang reach it
+	Devices  []Device
+	Links    [][]string // Links[i][j] is how device i reaches j: NV4, PIX, SYS, …
+	CPUs     int
+	MemoryMB int
+	Labels   map[string]string
+	Mock     bool // its devices are simulated
+	Contains bool // it has a writable cgroup2, so that death can be verified
+	Version  string
+	Revision int64 // of its record; a new session rewrites it
+}
+
+// Session is a node's proof of being there.
+type Session struct {
+	Node     string
+	Instance string // nonce of the agent; another instance is refused
+	Server   string // the address of the server that serves it
+	Revision int64  // at which it was opened; a claim compares it
+}
+
+// NodeState says what may be expected of a node.
+type NodeState string
+
+// The states of a node.
+const (
+	Online   NodeState = "online"   // it has a session
+	Suspect  NodeState = "suspect"  // its session ended; its jobs may still live
+	Offline  NodeState = "offline"  // its session ended longer ago than any job there may live
+	Cordoned NodeState = "cordoned" // online, but nothing new is placed on it
+)
+
+// Cordon keeps new work off a node.
+type Cordon struct {
+	Node  string
+	By    string
+	Why   string
+	Since time.Time
+}

@@ -1,0 +1,109 @@
+package ares
+
+import (
+	"math"
+	"time"
+)
+
+// Unlimited is the value of a limit that does not limit.
+const Unlimited = math.MaxInt32
+
+// Tenant is a group of people that shares limits.
+type Tenant struct {
+	ID            string
+	Name          string
+	Limits        Limits
+	PriorityTier  Class   // the highest class its jobs may ask for, "" for no cap
+	Weight        float64 // share of the fleet against other tenants
+	MayPreempt    bool
+	LostAfterSecs int // default of its jobs' lost_after_seconds, 0 for the general one
+	CreatedAt     time.Time
+	Revision      int64 // of its record; a change compares it
+}
+
+// Limits are what a tenant may use at once.
+type Limits struct {
+	GPUs           int
+	GPUMemoryMB    int
+	CPUs           int
+	MemoryMB       int
+	ConcurrentJobs int
+	PendingJobs    int
+}
+
+// NoLimits allows everything.
+func NoLimits() Limits {
+	return Limits{Unlimited, Unlimited, Unlimited, Unlimited, Unlimited, Unlimited}
+}
+
+// Use is what a tenant, a job or a node holds.
+type Use struct {
+	GPUs        int
+	GPUMilli    int // shares of devices, in thousandths
+	GPUMemoryMB int
+	CPUs        int
+	MemoryMB    int
+	Jobs        int
+}
+
+// Add returns the sum of two uses.
+func (u Use) Add(v Use) Use {
+	return Use{
+		u.GPUs + v.GPUs, u.GPUMilli + v.GPUMilli, u.GPUMemoryMB + v.GPUMemoryMB,
+		u.CPUs + v.CPUs, u.MemoryMB + v.MemoryMB, u.Jobs + v.Jobs,
+	}
+}
+
+// Sub returns u less v.
+func (u Use) Sub(v Use) Use {
+	return Use{
+		u.GPUs - v.GPUs, u.GPUMilli - v.GPUMilli, u.GPUMemoryMB - v.GPUMemoryMB,
+		u.CPUs - v.CPUs, u.MemoryMB - v.MemoryMB, u.Jobs - v.Jobs,
+	}
+}
+
+// Asks is what the whole job would hold when it runs.
+func (s Spec) Asks() Use {
+	n := max(s.Members, 1)
+	return Use{
+		GPUs: n * s.GPUs, GPUMilli: n * s.GPUMilli, GPUMemoryMB: n * s.GPUMemoryMB,
+		CPUs: n * s.CPUs, MemoryMB: n * s.MemoryMB, Jobs: 1,
+	}
+}
+
+// Excess names the first limit that use u passes, with its figures. A share of
+// a device counts as that part of a GPU, rounded up over the whole use.
+func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
+	gpus := u.GPUs + (u.GPUMilli+999)/1000
+	for _, c := range []struct {
+		what        string
+		used, limit int
+	}{
+		{"GPUs", gpus, l.GPUs},
+		{"GPU memory (MB)", u.GPUMemoryMB, l.GPUMemoryMB},
+		{"CPU cores", u.CPUs, l.CPUs},
+		{"memory (MB)", u.MemoryMB, l.MemoryMB},
+		{"concurrent jobs", u.Jobs, l.ConcurrentJobs},
+	} {
+		if c.used > c.limit {
+			return c.what, c.used, c.limit, true
+		}
+	}
+	return "", 0, 0, false
+}
+
+// Admits says whether the tenant may ever run the job: its limits and the
+// class its tier allows. What exceeds only current use waits instead.
+func (t Tenant) Admits(s Spec, current Use) error {
+	if what, asked, limit, over := t.Limits.Excess(s.Asks()); over {
+		now := map[string]int{
+			"GPUs": current.GPUs + (current.GPUMilli+999)/1000, "GPU memory (MB)": current.GPUMemoryMB,
+			"CPU cores": current.CPUs, "memory (MB)": current.MemoryMB, "concurrent jobs": current.Jobs,
+		}[what]
+		return Errorf(Refused, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, what, asked, limit, now)
+	}
+	if t.PriorityTier != "" && ClassOf(s.PriorityValue()).Rank() > t.PriorityTier.Rank() {
+		return Errorf(Refused, "tenant %s may submit up to class %s: priority %d is class %s", t.ID, t.PriorityTier, s.PriorityValue(), ClassOf(s.PriorityValue())).At("priority")
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package ares
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits on one job. Everything a user can send has one.
+const (
+	MaxSpecBytes      = 32 << 10 // of the stored spec
+	MaxNameBytes      = 253
+	MaxRequestIDBytes = 256
+	MaxMembers        = 4096
+	MaxGPUsPerMember  = 1024
+	MaxCPUs           = 65_536
+	MaxMemoryMB       = 1 << 30 // a pebibyte
+	MaxArgs           = 1024
+	MaxEnvironment    = 256
+	MaxLabels         = 64
+	MaxArrayCount     = 100_000
+	MaxMinutes        = 60 * 24 * 366
+	MaxRetriesLimit   = 1000
+	MinLostAfterSec   = 20
+	MaxLostAfterSec   = 24 * 3600
+	MaxGraceSec       = 3600
+)
+
+var (
+	strategies   = []string{"consolidated", "distributed", "balanced"}
+	levels       = []string{"region", "zone", "spine", "leaf", "rack", "node", "numa"}
+	numaPolicies = []string{"none", "preferred", "required"}
+	accelerators = []string{"gpu", "tpu", "fpga", "custom"}
+	retryReasons = []string{RetryOnFailure, RetryOnSignal, RetryOnTimeout}
+)
+
+// Check reports every mistake of a spec as received, each with its field and
+// what to do about it.
+func (s Spec) Check() error {
+	var p Problems
+	s.checkNames(&p)
+	s.checkSizes(&p)
+	s.checkProcess(&p)
+	s.checkLife(&p)
+	s.Placement.check(&p)
+	s.Retry.check(&p)
+	return p.Err()
+}
+
+func (s Spec) checkNames(p *Problems) {
+	text(p, "request_id", s.RequestID, MaxRequestIDBytes)
+	text(p, "name", s.Name, MaxNameBytes)
+	name(p, "tenant_id", s.Tenant)
+	name(p, "queue", s.Queue)
+	pairs(p, "labels", s.Labels, MaxLabels)
+	for i, id := range s.After {
+		if !ValidJobID(id) {
+			p.Add(fmt.Sprintf("after[%d]", i), "%q is not a job ID: use the job_id a submission answered with", id)
+		}
+	}
+	if len(s.After) > MaxLabels {
+		p.Add("after", "at most %d jobs, got %d", MaxLabels, len(s.After))
+	}
+}
+
+func (s Spec) checkSizes(p *Problems) {
+	between(p, "members", s.Members, 0, MaxMembers)
+	between(p, "min_members", s.MinMembers, 0, max(s.Members, 1))
+	between(p, "gpu_count", s.GPUs, 0, MaxGPUsPerMember)
+	between(p, "gpu_milli", s.GPUMilli, 0, 1000)
+	between(p, "gpu_memory_mb", s.GPUMemoryMB, 0, MaxMemoryMB)
+	between(p, "cpu_cores", s.CPUs, 0, MaxCPUs)
+	between(p, "memory_mb", s.MemoryMB, 0, MaxMemoryMB)
+	between(p, "array.count", s.Array.Count, 0, MaxArrayCount)
+	between(p, "array.parallelism", s.Array.Parallelism, 0, max(s.Array.Count, 1))
+	if s.GPUs > 0 && s.GPUMilli > 0 {
+		p.Add("gpu_milli", "give either gpu_count (whole devices) or gpu_milli (a share of one), not both")
+	}
+	oneOf(p, "accelerator_type", s.AcceleratorType, accelerators)
+	oneOf(p, "numa_policy", s.NUMAPolicy, numaPolicies)
+	text(p, "gpu_model", s.GPUModel, MaxNameBytes)
+	text(p, "mig_profile", s.MIGProfile, MaxNameBytes)
+	if s.Priority != nil {
+		between(p, "priority", *s.Priority, 0, MaxPriority)
+	}
+	if s.PriorityClass != "" {
+		if s.PriorityClass.Rank() < 0 {
+			p.Add("priority_class", "%q is unknown: use one of %v", s.PriorityClass, Classes())
+		} else if s.Priority != nil && ClassOf(*s.Priority) != s.PriorityClass {
+			p.Add("priority_class", "priority %d is class %s: leave one of the two out", *s.Priority, ClassOf(*s.Priority))
+		}
+	}
+}
+
+func (s Spec) checkProcess(p *Problems) {
+	if len(s.Command) == 0 && len(s.Args) == 0 {
+		p.Add("command", `is required: a list of strings such as ["python", "train.py"]`)
+	} else if len(s.Command) > 0 && s.Command[0] == "" {
+		p.Add("command[0]", "the program's name is empty")
+	}
+	if n := len(s.Command) + len(s.Args); n > MaxArgs {
+		p.Add("args", "at most %d words in command and args together, got %d", MaxArgs, n)
+	}
+	for i, word := range s.Argv() {
+		if strings.ContainsRune(word, 0) || !utf8.ValidString(word) {
+			p.Add("command", "word %d holds a NUL byte or is not UTF-8", i)
+		}
+	}
+	pairs(p, "environment", s.Environment, MaxEnvironment)
+	text(p, "image", s.Image, 1024)
+	text(p, "working_dir", s.WorkingDir, 4096)
+	if s.WorkingDir != "" && !strings.HasPrefix(s.WorkingDir, "/") {
+		p.Add("working_dir", "%q is not absolute: start it with /", s.WorkingDir)
+	}
+}
+
+func (s Spec) checkLife(p *Problems) {
+	between(p, "max_queue_minutes", s.MaxQueueMinutes, 0, MaxMinutes)
+	between(p, "max_runtime_minutes", s.MaxRuntimeMinutes, 0, MaxMinutes)
+	between(p, "checkpoint.interval_minutes", s.Checkpoint.IntervalMinutes, 0, MaxMinutes)
+	text(p, "checkpoint.path", s.Checkpoint.Path, 4096)
+	if s.GraceSeconds != nil {
+		between(p, "grace_seconds", *s.GraceSeconds, 0, MaxGraceSec)
+	}
+	if s.LostAfterSeconds != 0 {
+		between(p, "lost_after_seconds", s.LostAfterSeconds, 1, MaxLostAfterSec)
+	}
+	if s.Mode != "" && s.Mode != Restart && s.Mode != AtMostOnce {
+		p.Add("execution_mode", "%q is unknown: use %s or %s", s.Mode, Restart, AtMostOnce)
+	}
+}
+
+func (pl Placement) check(p *Problems) {
+	oneOf(p, "placement.strategy", pl.Strategy, strategies)
+	oneOf(p, "placement.required_level", pl.RequiredLevel, levels)
+	oneOf(p, "placement.preferred_level", pl.PreferredLevel, levels)
+	text(p, "placement.preferred_domain", pl.PreferredDomain, MaxNameBytes)
+	if pl.NetworkBandwidth != "" {
+		if _, err := ParseBandwidth(pl.NetworkBandwidth); err != nil {
+			p.Add("placement.network_bandwidth", "%s", err)
+		}
+	}
+	pairs(p, "placement.node_selector", pl.NodeSelector, MaxLabels)
+	for field, list := range map[string][]string{"tolerations": pl.Tolerations, "regions": pl.Regions} {
+		if len(list) > MaxLabels {
+			p.Add("placement."+field, "at most %d entries, got %d", MaxLabels, len(list))
+		}
+		for _, v := range list {
+			text(p, "placement."+field, v, MaxNameBytes)
+		}
+	}
+}
+
+func (r RetryPolicy) check(p *Problems) {
+	if r.MaxRetries != nil {
+		between(p, "retry.max_retries", *r.MaxRetries, 0, MaxRetriesLimit)
+	}
+	for field, v := range map[string]float64{"initial_backoff_seconds": r.InitialBackoffSeconds, "max_backoff_seconds": r.MaxBackoffSeconds} {
+		if math.IsNaN(v) || v < 0 || v > 86_400 {
+			p.Add("retry."+field, "must be between 0 and 86400, got %v", v)
+		}
+	}
+	if m := r.Multiplier; math.IsNaN(m) || m != 0 && (m < 1 || m > 100) {
+		p.Add("retry.multiplier", "must be between 1 and 100, got %v", m)
+	}
+	for _, reason := range r.RetryOn {
+		oneOf(p, "retry.retry_on", reason, retryReasons)
+	}
+}
+
+// ParseBandwidth reads "100Gb" or "100Gbps" as gigabits a second.
+func ParseBandwidth(s string) (int, error) {
+	var n int
+	digits := strings.TrimSuffix(strings.TrimSuffix(s, "ps"), "Gb")
+	if _, err := fmt.Sscanf(digits, "%d", &n); err != nil || n <= 0 || n > 100_000 || fmt.Sprint(n) != digits || !strings.Contains(s, "Gb") {
+		return 0, fmt.Errorf("%q is not a bandwidth: write it as 100Gb", s)
+	}
+	return n, nil
+}
+
+func between(p *Problems, field string, v, lo, hi int) {
+	if v < lo || v > hi {
+		p.Add(field, "must be between %d and %d, got %d", lo, hi, v)
+	}
+}
+
+func oneOf(p *Problems, field, v string, allowed []string) {
+	if v != "" && !slices.Contains(allowed, v) {
+		p.Add(field, "%q is unknown: use one of %s", clip(v), strings.Join(allowed, ", "))
+	}
+}
+
+func text(p *Problems, field, v string, limit int) {
+	switch {
+	case len(v) > limit:
+		p.Add(field, "at most %d bytes, got %d", limit, len(v))
+	case !utf8.ValidString(v):
+		p.Add(field, "is not valid UTF-8")
+	case strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		p.Add(field, "holds a control character")
+	}
+}
+
+// name checks a word that becomes part of a key: letters, digits, dot, dash
+// and underscore.
+func name(p *Problems, field, v string) {
+	if v != "" && !ValidName(v) {
+		p.Add(field, "%q is not a name: use up to 63 letters, digits, '.', '-' and '_', first a letter or digit", clip(v))
+	}
+}
+
+// ValidName says whether v may name a tenant, a queue or a node.
+func ValidName(v string) bool {
+	if v == "" || len(v) > 63 {
+		return false
+	}
+	for i := range len(v) {
+		c := v[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '-' && c != '_') {
+			return false
+		}
+	}
+	return true
+}
+
+func pairs(p *Problems, field string, m map[string]string, limit int) {
+	if len(m) > limit {
+		p.Add(field, "at most %d entries, got %d: put many values into a file the job reads", limit, len(m))
+		return
+	}
+	for k, v := range m {
+		if k == "" || len(k) > MaxNameBytes || strings.ContainsAny(k, "=\x00") || !utf8.ValidString(k) {
+			p.Add(field, "%q is not a usable key", clip(k))
+		}
+		if strings.ContainsRune(v, 0) || !utf8.ValidString(v) {
+			p.Add(field+"."+clip(k), "the value holds a NUL byte or is not UTF-8")
+		}
+	}
+}
+
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}
