@@ -1,0 +1,161 @@
+package apipb
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Spec translates the wire form of what a user asks for.
+func (m *JobSpec) Spec() ares.Spec {
+	if m == nil {
+		return ares.Spec{}
+	}
+	return ares.Spec{
+		RequestID: m.RequestId, Name: m.Name, Tenant: m.TenantId, Queue: m.Queue,
+		Priority: intPtr(m.Priority), PriorityClass: ares.Class(m.PriorityClass),
+		Members: int(m.Members), GPUs: int(m.GpuCount), GPUMilli: int(m.GpuMilli),
+		AcceleratorType: m.AcceleratorType, GPUModel: m.GpuModel, MIGProfile: m.MigProfile,
+		GPUMemoryMB: int(m.GpuMemoryMb), CPUs: int(m.CpuCores), MemoryMB: int(m.MemoryMb), NUMAPolicy: m.NumaPolicy,
+		Command: m.Command, Args: m.Args, Image: m.Image, Environment: m.Environment, WorkingDir: m.WorkingDir,
+		Gang: m.GangScheduling, MinMembers: int(m.MinMembers), Placement: m.Placement.placement(),
+		Deadline: Time(m.Deadline), MaxQueueMinutes: int(m.MaxQueueMinutes), MaxRuntimeMinutes: int(m.MaxRuntimeMinutes),
+		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
+		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), After: m.After,
+		Array:  ares.Array{Count: int(m.GetArray().GetCount()), Parallelism: int(m.GetArray().GetParallelism())},
+		Labels: m.Labels,
+	}
+}
+
+func (m *Placement) placement() ares.Placement {
+	if m == nil {
+		return ares.Placement{}
+	}
+	return ares.Placement{
+		Strategy: m.Strategy, RequiredLevel: m.RequiredLevel, PreferredLevel: m.PreferredLevel,
+		PreferredDomain: m.PreferredDomain, NetworkBandwidth: m.NetworkBandwidth, LatencySensitive: m.LatencySensitive,
+		NodeSelector: m.NodeSelector, Tolerations: m.Tolerations, Regions: m.Regions,
+	}
+}
+
+func (m *RetryPolicy) policy() ares.RetryPolicy {
+	if m == nil {
+		return ares.RetryPolicy{}
+	}
+	return ares.RetryPolicy{
+		MaxRetries: intPtr(m.MaxRetries), InitialBackoffSeconds: m.InitialBackoffSeconds,
+		Multiplier: m.Multiplier, MaxBackoffSeconds: m.MaxBackoffSeconds, RetryOn: m.RetryOn,
+	}
+}
+
+func (m *Checkpoint) checkpoint() ares.Checkpoint {
+	if m == nil {
+		return ares.Checkpoint{}
+	}
+	return ares.Checkpoint{Enabled: m.Enabled, IntervalMinutes: int(m.IntervalMinutes), Path: m.Path}
+}
+
+// NewJobSpec translates a spec into its wire form. It shares slices and maps
+// with s; neither side may change them.
+func NewJobSpec(s *ares.Spec) *JobSpec {
+	m := &JobSpec{
+		RequestId: s.RequestID, Name: s.Name, TenantId: s.Tenant, Queue: s.Queue,
+		Priority: int32Ptr(s.Priority), PriorityClass: string(s.PriorityClass),
+		Members: int32(s.Members), GpuCount: int32(s.GPUs), GpuMilli: int32(s.GPUMilli),
+		AcceleratorType: s.AcceleratorType, GpuModel: s.GPUModel, MigProfile: s.MIGProfile,
+		GpuMemoryMb: int32(s.GPUMemoryMB), CpuCores: int32(s.CPUs), MemoryMb: int32(s.MemoryMB), NumaPolicy: s.NUMAPolicy,
+		Command: s.Command, Args: s.Args, Image: s.Image, Environment: s.Environment, WorkingDir: s.WorkingDir,
+		GangScheduling: s.Gang, MinMembers: int32(s.MinMembers),
+		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
+		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
+		GraceSeconds: int32Ptr(s.GraceSeconds), After: s.After, Labels: s.Labels,
+		Placement: newPlacement(&s.Placement),
+		Retry: &RetryPolicy{
+			MaxRetries: int32Ptr(s.Retry.MaxRetries), InitialBackoffSeconds: s.Retry.InitialBackoffSeconds,
+			Multiplier: s.Retry.Multiplier, MaxBackoffSeconds: s.Retry.MaxBackoffSeconds, RetryOn: s.Retry.RetryOn,
+		},
+	}
+	if s.Checkpoint != (ares.Checkpoint{}) {
+		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}
+	}
+	if s.Array.Count > 0 {
+		m.Array = &Array{Count: int32(s.Array.Count), Parallelism: int32(s.Array.Parallelism)}
+	}
+	return m
+}
+
+func newPlacement(p *ares.Placement) *Placement {
+	return &Placement{
+		Strategy: p.Strategy, RequiredLevel: p.RequiredLevel, PreferredLevel: p.PreferredLevel,
+		PreferredDomain: p.PreferredDomain, NetworkBandwidth: p.NetworkBandwidth, LatencySensitive: p.LatencySensitive,
+		NodeSelector: p.NodeSelector, Tolerations: p.Tolerations, Regions: p.Regions,
+	}
+}
+
+// Time translates a timestamp; an absent one is the zero time.
+func Time(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// Timestamp translates a time; the zero time is an absent timestamp.
+func Timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// Node translates what a machine offers.
+func (m *NodeInfo) Node() ares.Node {
+	n := ares.Node{
+		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), MemoryMB: int(m.GetMemoryMb()),
+		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
+	}
+	for _, d := range m.GetDevices() {
+		n.Devices = append(n.Devices, ares.Device{
+			ID: d.DeviceId, Index: int(d.Index), Type: d.Type, Model: d.Model, MemoryMB: int(d.MemoryMb),
+			NUMA: int(d.Numa), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
+		})
+	}
+	for _, row := range m.GetLinks() {
+		n.Links = append(n.Links, row.To)
+	}
+	return n
+}
+
+// NewNodeInfo translates a node into its wire form.
+func NewNodeInfo(n *ares.Node) *NodeInfo {
+	m := &NodeInfo{
+		NodeId: n.ID, Address: n.Address, CpuCores: int32(n.CPUs), MemoryMb: int32(n.MemoryMB),
+		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
+	}
+	for _, d := range n.Devices {
+		m.Devices = append(m.Devices, &DeviceInfo{
+			DeviceId: d.ID, Index: int32(d.Index), Type: d.Type, Model: d.Model, MemoryMb: int32(d.MemoryMB),
+			Numa: int32(d.NUMA), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
+		})
+	}
+	for _, row := range n.Links {
+		m.Links = append(m.Links, &LinkRow{To: row})
+	}
+	return m
+}
+
+func intPtr(v *int32) *int {
+	if v == nil {
+		return nil
+	}
+	return new(int(*v))
+}
+
+func int32Ptr(v *int) *int32 {
+	if v == nil {
+		return nil
+	}
+	return new(int32(*v))
+}

@@ -1,0 +1,188 @@
+package apipb
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// examples show what belongs into a field that people often get wrong.
+var examples = map[protoreflect.Name]string{
+	"command":       ` such as ["python", "train.py"]`,
+	"args":          ` such as ["--epochs", "100"]`,
+	"environment":   ` such as {"NAME": "value"}`,
+	"labels":        ` such as {"team": "vision"}`,
+	"node_selector": ` such as {"zone": "a"}`,
+	"after":         ` of job IDs`,
+	"retry_on":      ` such as ["failure", "signal"]`,
+}
+
+// spellings are names people try, and the field they mean.
+var spellings = map[string][]protoreflect.Name{
+	"gpus":        {"gpu_count", "max_gpus"},
+	"gpu":         {"gpu_count"},
+	"num_gpus":    {"gpu_count"},
+	"cpus":        {"cpu_cores", "max_cpu_cores"},
+	"cpu":         {"cpu_cores"},
+	"cores":       {"cpu_cores"},
+	"mem":         {"memory_mb"},
+	"memory":      {"memory_mb", "max_memory_mb"},
+	"gpu_memory":  {"gpu_memory_mb", "max_gpu_memory_mb"},
+	"env":         {"environment"},
+	"tenant":      {"tenant_id"},
+	"cwd":         {"working_dir"},
+	"workdir":     {"working_dir"},
+	"cmd":         {"command"},
+	"replicas":    {"members"},
+	"nodes":       {"members"},
+	"timeout":     {"max_runtime_minutes"},
+	"mode":        {"execution_mode"},
+	"depends_on":  {"after"},
+	"concurrency": {"max_concurrent_jobs"},
+	"weight":      {"fair_share_weight"},
+	"tier":        {"priority_tier"},
+}
+
+// nearest is the field of d that key most likely means, as a path when it
+// belongs one level deeper, or "".
+func nearest(d protoreflect.MessageDescriptor, key string) string {
+	fields := d.Fields()
+	for _, name := range spellings[strings.ToLower(key)] {
+		if fields.ByName(name) != nil {
+			return string(name)
+		}
+	}
+	if fd := fields.ByJSONName(key); fd != nil { // camelCase
+		return string(fd.Name())
+	}
+	if len(key) > 64 {
+		return ""
+	}
+	best, bestCost := "", max(2, len(key)/3)+1
+	for i := range fields.Len() {
+		name := string(fields.Get(i).Name())
+		if cost := distance(strings.ToLower(key), name); cost < bestCost && cost < len(name) {
+			best, bestCost = name, cost
+		}
+	}
+	if best != "" && bestCost <= 1 {
+		return best
+	}
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if fd.Message() != nil && !fd.IsMap() && fd.Message().Fields().ByName(protoreflect.Name(key)) != nil {
+			return string(fd.Name()) + "." + key
+		}
+	}
+	return best
+}
+
+// distance is how many letters must be changed, added or removed to make a
+// into b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// wanted says in words what a field takes.
+func wanted(fd protoreflect.FieldDescriptor) string {
+	switch {
+	case fd.IsMap():
+		return "an object of " + plural(fd.MapValue()) + examples[fd.Name()]
+	case fd.IsList():
+		return "a list of " + plural(fd) + examples[fd.Name()]
+	}
+	return wantedOne(fd) + examples[fd.Name()]
+}
+
+func wantedOne(fd protoreflect.FieldDescriptor) string {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return "a string"
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		return "a number"
+	case protoreflect.BytesKind:
+		return "a base64 string"
+	case protoreflect.EnumKind:
+		return "one of its names"
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		if fd.Message().FullName() == "google.protobuf.Timestamp" {
+			return `a time such as "2026-01-31T18:00:00Z"`
+		}
+		return "an object"
+	default:
+		return "a whole number"
+	}
+}
+
+func plural(fd protoreflect.FieldDescriptor) string {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return "strings"
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		return "objects"
+	case protoreflect.BoolKind:
+		return "true or false"
+	default:
+		return "numbers"
+	}
+}
+
+func kindOf(tok json.Token) string {
+	switch t := tok.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "a string"
+	case json.Number:
+		return "the number " + clipped(t.String())
+	case bool:
+		if t {
+			return "true"
+		}
+		return "false"
+	case json.Delim:
+		if t == '[' {
+			return "a list"
+		}
+	}
+	return "an object"
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return clipped(key)
+	}
+	return path + "." + clipped(key)
+}
+
+// clipped keeps what a caller sent from filling a message.
+func clipped(s string) string {
+	const limit = 80
+	if len(s) <= limit {
+		return s
+	}
+	n := limit
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

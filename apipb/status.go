@@ -1,0 +1,206 @@
+package apipb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ares-scheduler/ares"
+)
+
+// errorDomain is the domain of the ErrorInfo that carries an ares.Code.
+const errorDomain = "ares"
+
+// Limits on what travels with a refusal: it is sent as HTTP/2 trailers, which
+// proxies cut off.
+const (
+	maxViolations   = 16
+	maxMessageBytes = 2 << 10
+)
+
+// statusOf is how each code looks to a gRPC client that does not know Ares. A
+// quota is a failed precondition, not exhaustion: waiting does not help.
+var statusOf = map[ares.Code]codes.Code{
+	ares.Invalid:     codes.InvalidArgument,
+	ares.NotFound:    codes.NotFound,
+	ares.Conflict:    codes.Aborted,
+	ares.Fenced:      codes.FailedPrecondition,
+	ares.Refused:     codes.FailedPrecondition,
+	ares.TooLarge:    codes.OutOfRange,
+	ares.Exhausted:   codes.ResourceExhausted,
+	ares.Unavailable: codes.Unavailable,
+	ares.Unauthentic: codes.Unauthenticated,
+	ares.Forbidden:   codes.PermissionDenied,
+	ares.Internal:    codes.Internal,
+}
+
+// ToStatus turns an error into the gRPC status that FromStatus reads back. An
+// error that is not of the vocabulary becomes Internal without its text, which
+// belongs in the server's log.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if problem, ok := errors.AsType[*ares.InvalidRequest](err); ok {
+		return newStatus(ares.Invalid, problem.Error(), problem.Problems)
+	}
+	if e, ok := errors.AsType[*ares.Error](err); ok {
+		var problems ares.Problems
+		if e.Field != "" {
+			problems = ares.Problems{{Field: e.Field, Message: e.Message}}
+		}
+		return newStatus(e.Code, e.Message, problems)
+	}
+	if s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok {
+		return s.GRPCStatus().Err()
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, "the call was cancelled")
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, "the call took too long; its outcome is unknown, so repeat it with the same request_id")
+	}
+	return newStatus(ares.Internal, "internal error: the server's log has the details", nil)
+}
+
+func newStatus(code ares.Code, message string, problems ares.Problems) error {
+	grpcCode, ok := statusOf[code]
+	if !ok {
+		grpcCode = codes.Internal
+	}
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: string(code), Domain: errorDomain}}
+	if len(problems) > 0 {
+		bad := &errdetails.BadRequest{}
+		for _, p := range problems[:min(len(problems), maxViolations)] {
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{
+				Field: cut(p.Field, maxMessageBytes/maxViolations), Description: cut(p.Message, maxMessageBytes/maxViolations),
+			})
+		}
+		details = append(details, bad)
+	}
+	return withDetails(status.New(grpcCode, cut(message, maxMessageBytes)), details...)
+}
+
+func withDetails(s *status.Status, details ...protoadapt.MessageV1) error {
+	full, err := s.WithDetails(details...)
+	if err != nil {
+		return s.Err() // the status alone still says what happened
+	}
+	return full.Err()
+}
+
+// cut makes text fit to travel: valid UTF-8 of at most limit bytes.
+func cut(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
+// FromStatus turns what a gRPC call answered into an error of the vocabulary:
+// an *ares.Error, or an *ares.InvalidRequest when several fields are at fault.
+// An error that is no status is returned as it is.
+func FromStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	var code ares.Code
+	var problems ares.Problems
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			if _, known := statusOf[ares.Code(d.GetReason())]; known && d.GetDomain() == errorDomain {
+				code = ares.Code(d.GetReason())
+			}
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				problems = append(problems, ares.FieldError{Field: v.GetField(), Message: v.GetDescription()})
+			}
+		}
+	}
+	if code == "" {
+		return foreign(s, problems)
+	}
+	return inWords(code, s.Message(), problems)
+}
+
+// foreign reads a status that some other layer made: gRPC itself, a proxy, a
+// validator.
+func foreign(s *status.Status, problems ares.Problems) error {
+	switch s.Code() {
+	case codes.Canceled:
+		return fmt.Errorf("%w: %w", ares.Errorf(ares.Unavailable, "the call was cancelled"), context.Canceled)
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("%w: %w", ares.Errorf(ares.Unavailable, "no answer in time"), context.DeadlineExceeded)
+	case codes.AlreadyExists:
+		return inWords(ares.Conflict, s.Message(), problems)
+	case codes.ResourceExhausted:
+		if strings.Contains(s.Message(), "larger than max") { // gRPC's own size limit; repeating is useless
+			return inWords(ares.TooLarge, s.Message(), problems)
+		}
+	case codes.Unimplemented:
+		return ares.Errorf(ares.Internal, "the server does not know this call (%s): it is older than this client, or is no Ares server", s.Message())
+	}
+	for _, code := range []ares.Code{
+		ares.Invalid, ares.NotFound, ares.Conflict, ares.Fenced, ares.TooLarge, ares.Exhausted,
+		ares.Unavailable, ares.Unauthentic, ares.Forbidden,
+	} {
+		if statusOf[code] == s.Code() {
+			return inWords(code, s.Message(), problems)
+		}
+	}
+	return inWords(ares.Internal, s.Message(), problems)
+}
+
+func inWords(code ares.Code, message string, problems ares.Problems) error {
+	switch {
+	case len(problems) == 0:
+		return &ares.Error{Code: code, Message: message}
+	case len(problems) == 1 || code != ares.Invalid:
+		if message == "" {
+			message = problems[0].Message
+		}
+		return &ares.Error{Code: code, Message: message, Field: problems[0].Field}
+	}
+	return &ares.InvalidRequest{Problems: problems}
+}
+
+// WithRetryAfter is ToStatus with a hint how long to wait before the next try.
+func WithRetryAfter(err error, wait time.Duration) error {
+	s, ok := status.FromError(ToStatus(err))
+	if !ok || err == nil {
+		return err
+	}
+	return withDetails(s, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+}
+
+// RetryAfter is the hint a status carries, 0 without one.
+func RetryAfter(err error) time.Duration {
+	s, ok := status.FromError(err)
+	if !ok {
+		return 0
+	}
+	details := s.Details()
+	i := slices.IndexFunc(details, func(d any) bool { _, ok := d.(*errdetails.RetryInfo); return ok })
+	if i < 0 {
+		return 0
+	}
+	return max(details[i].(*errdetails.RetryInfo).GetRetryDelay().AsDuration(), 0)
+}
