@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// Archive replaces a finished job by a tombstone, so that a late repetition of
+// its request still finds it. The job's devices must all be free.
+func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run) error {
+	if !run.Phase.Final() || !run.Free() {
+		return ares.Errorf(ares.Conflict, "job %s is %s and holds seats: it cannot be archived", job.ID, run.Phase)
+	}
+	value, err := marshal(&storepb.Record{Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{
+		Digest: job.Digest[:], Phase: string(run.Phase), EndedAt: run.FinishedAt.Unix(),
+	}}})
+	if err != nil {
+		return err
+	}
+	resp, err := s.txn(ctx, "archive job",
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)},
+		[]clientv3.Op{
+			clientv3.OpPut(jobKey(job.ID), value),
+			clientv3.OpDelete(runKey(job.ID)),
+			clientv3.OpDelete(progressOf(job.ID)),
+		}, nil)
+	if err == nil && !resp.Succeeded {
+		return ares.Errorf(ares.Conflict, "job %s changed: it was not archived", job.ID)
+	}
+	return err
+}
+
+// Forget removes tombstones of jobs that ended before a time and returns how
+// many. After that their request IDs may be used anew.
+func (s *Store) Forget(ctx context.Context, before time.Time) (int, error) {
+	from, end, n := jobsKey, clientv3.GetPrefixRangeEnd(jobsKey), 0
+	for {
+		got, err := s.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+		if err != nil {
+			return n, err
+		}
+		for _, kv := range got.Kvs {
+			rec, err := unmarshal(string(kv.Key), kv.Value)
+			if err != nil {
+				return n, err
+			}
+			t := rec.GetTombstone()
+			if t == nil || t.EndedAt >= before.Unix() {
+				continue
+			}
+			resp, err := s.txn(ctx, "forget job",
+				[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)},
+				[]clientv3.Op{clientv3.OpDelete(string(kv.Key))}, nil)
+			if err != nil {
+				return n, err
+			}
+			if resp.Succeeded {
+				n++
+			}
+		}
+		if !got.More {
+			return n, nil
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+	}
+}

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// readerVersion is what this program understands. A record that needs more is
+// refused rather than misread.
+const readerVersion = 1
+
+func marshal(body *storepb.Record) (string, error) {
+	data, err := proto.Marshal(body)
+	if err != nil {
+		return "", fmt.Errorf("encode record: %w", err)
+	}
+	return string(data), nil
+}
+
+func unmarshal(key string, data []byte) (*storepb.Record, error) {
+	rec := &storepb.Record{}
+	if err := proto.Unmarshal(data, rec); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", key, err)
+	}
+	if rec.MinReader > readerVersion {
+		return nil, fmt.Errorf("decode %s: it was written by a newer Ares (format %d, this one reads %d): upgrade this server", key, rec.MinReader, readerVersion)
+	}
+	return rec, nil
+}
+
+func jobRecord(j *ares.Job) *storepb.Record {
+	return &storepb.Record{Body: &storepb.Record_Job{Job: &storepb.Job{
+		Spec: apipb.NewJobSpec(&j.Spec), Digest: j.Digest[:], AcceptedAt: micros(j.AcceptedAt),
+		Owner: j.Owner, RetryOf: string(j.RetryOf),
+	}}}
+}
+
+func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
+	j := &ares.Job{
+		Spec: m.GetSpec().Spec(), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
+		Owner: m.GetOwner(), RetryOf: ares.JobID(m.GetRetryOf()),
+	}
+	copy(j.Digest[:], m.GetDigest())
+	return j
+}
+
+func runRecord(r *ares.Run) *storepb.Record {
+	m := &storepb.Run{
+		Phase: string(r.Phase), Placed: int32(r.Placed), Retries: int32(r.Retries), Losses: int32(r.Losses),
+		NotBefore: micros(r.NotBefore), Dropped: int32(r.Dropped), Reason: r.Reason, FinishedAt: micros(r.FinishedAt),
+	}
+	for i := range r.Attempts {
+		m.Attempts = append(m.Attempts, attemptRecord(&r.Attempts[i]))
+	}
+	if s := r.Stop; s != nil {
+		m.Stop = &storepb.Stop{Why: string(s.Why), By: s.By, At: micros(s.At), GraceMs: s.Grace.Milliseconds()}
+	}
+	for _, t := range r.Transitions {
+		m.Transitions = append(m.Transitions, &storepb.Transition{At: micros(t.At), Phase: string(t.Phase), Attempt: int32(t.Attempt), Message: t.Message})
+	}
+	m.ProtoReflect().SetUnknown(protoreflect.RawFields(r.Extra))
+	return &storepb.Record{Body: &storepb.Record_Run{Run: m}}
+}
+
+func attemptRecord(a *ares.Attempt) *storepb.Attempt {
+	m := &storepb.Attempt{
+		Number: int32(a.Number), Fence: int64(a.Fence), PlacedAt: micros(a.PlacedAt), StartedAt: micros(a.StartedAt),
+		EndedAt: micros(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
+	}
+	for i := range a.Seats {
+		h := &a.Seats[i]
+		s := &storepb.Seat{
+			Node: h.Node, Rank: int32(h.Rank), CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory), Numa: int32(h.NUMA), State: string(h.State),
+		}
+		for _, sh := range h.Shares {
+			s.Shares = append(s.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})
+		}
+		if res := h.Result; res != nil {
+			s.Result = &storepb.Result{
+				Outcome: string(res.Outcome), ExitCode: int32(res.ExitCode), Signal: int32(res.Signal), Reason: res.Reason,
+				StartedAt: micros(res.StartedAt), EndedAt: micros(res.EndedAt),
+			}
+		}
+		m.Seats = append(m.Seats, s)
+	}
+	return m
+}
+
+// runOf decodes a run. The fence of an attempt that was just placed is the
+// revision of that very write, where its lease key was created too.
+func runOf(m *storepb.Run, revision int64) ares.Run {
+	r := ares.Run{
+		Phase: ares.Phase(m.GetPhase()), Placed: int(m.GetPlaced()), Retries: int(m.GetRetries()), Losses: int(m.GetLosses()),
+		NotBefore: fromMicros(m.GetNotBefore()), Dropped: int(m.GetDropped()), Reason: m.GetReason(),
+		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: m.ProtoReflect().GetUnknown(),
+	}
+	for _, a := range m.GetAttempts() {
+		r.Attempts = append(r.Attempts, attemptOf(a, revision))
+	}
+	if s := m.GetStop(); s != nil {
+		r.Stop = &ares.Stop{Why: ares.StopWhy(s.Why), By: s.By, At: fromMicros(s.At), Grace: time.Duration(s.GraceMs) * time.Millisecond}
+	}
+	for _, t := range m.GetTransitions() {
+		r.Transitions = append(r.Transitions, ares.Transition{At: fromMicros(t.At), Phase: ares.Phase(t.Phase), Attempt: int(t.Attempt), Message: t.Message})
+	}
+	return r
+}
+
+func attemptOf(m *storepb.Attempt, revision int64) ares.Attempt {
+	a := ares.Attempt{
+		Number: int(m.Number), Fence: ares.Fence(m.Fence), PlacedAt: fromMicros(m.PlacedAt), StartedAt: fromMicros(m.StartedAt),
+		EndedAt: fromMicros(m.EndedAt), Outcome: ares.Outcome(m.Outcome), Reason: m.Reason, ExitCode: int(m.ExitCode), Score: int(m.Score),
+	}
+	if a.Fence == 0 {
+		a.Fence = ares.Fence(revision)
+	}
+	for _, s := range m.Seats {
+		h := ares.Held{
+			Seat:  ares.Seat{Node: s.Node, Rank: int(s.Rank), CPUs: int(s.CpuCores), Memory: int(s.MemoryMb), NUMA: int(s.Numa)},
+			State: ares.SeatState(s.State),
+		}
+		for _, sh := range s.Shares {
+			h.Shares = append(h.Shares, ares.Share{Device: sh.DeviceId, Index: int(sh.Index), Milli: int(sh.Milli)})
+		}
+		if res := s.Result; res != nil {
+			h.Result = &ares.RankResult{
+				Outcome: ares.Outcome(res.Outcome), ExitCode: int(res.ExitCode), Signal: int(res.Signal), Reason: res.Reason,
+				StartedAt: fromMicros(res.StartedAt), EndedAt: fromMicros(res.EndedAt),
+			}
+		}
+		a.Seats = append(a.Seats, h)
+	}
+	return a
+}
+
+func tenantRecord(t *ares.Tenant) *storepb.Record {
+	return &storepb.Record{Body: &storepb.Record_Tenant{Tenant: &storepb.Tenant{
+		Name: t.Name, MaxGpus: int32(t.Limits.GPUs), MaxGpuMemoryMb: int32(t.Limits.GPUMemoryMB), MaxCpuCores: int32(t.Limits.CPUs),
+		MaxMemoryMb: int32(t.Limits.MemoryMB), MaxConcurrentJobs: int32(t.Limits.ConcurrentJobs), MaxPendingJobs: int32(t.Limits.PendingJobs),
+		PriorityTier: string(t.PriorityTier), Weight: t.Weight, MayPreempt: t.MayPreempt,
+		LostAfterSeconds: int32(t.LostAfterSecs), CreatedAt: micros(t.CreatedAt),
+	}}}
+}
+
+func tenantOf(m *storepb.Tenant, id string, revision int64) *ares.Tenant {
+	return &ares.Tenant{
+		ID: id, Name: m.GetName(), PriorityTier: ares.Class(m.GetPriorityTier()), Weight: m.GetWeight(), MayPreempt: m.GetMayPreempt(),
+		Limits: ares.Limits{
+			GPUs: int(m.GetMaxGpus()), GPUMemoryMB: int(m.GetMaxGpuMemoryMb()), CPUs: int(m.GetMaxCpuCores()),
+			MemoryMB: int(m.GetMaxMemoryMb()), ConcurrentJobs: int(m.GetMaxConcurrentJobs()), PendingJobs: int(m.GetMaxPendingJobs()),
+		},
+		LostAfterSecs: int(m.GetLostAfterSeconds()), CreatedAt: fromMicros(m.GetCreatedAt()), Revision: revision,
+	}
+}
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

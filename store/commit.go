@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// maxChunk is how many jobs one commit changes: each takes two writes and two
+// comparisons of the 128 that etcd allows.
+const maxChunk = 60
+
+// Change is a run as a plan wants it.
+type Change struct {
+	Job  ares.JobID
+	Next ares.Run // with the Revision of the run it was made from
+	New  bool     // a new attempt begins: its lease is created
+}
+
+// Commit writes one plan. It compares leadership and the plan sequence, so
+// that a paused leader's plan fails whole, and each run it touches, so that a
+// job that changed in between drops out alone. It returns the revision of the
+// last write and the jobs that dropped out.
+func (s *Store) Commit(ctx context.Context, lead *Leadership, digest string, changes []Change) (revision int64, dropped []ares.JobID, err error) {
+	for len(changes) > 0 {
+		n := min(len(changes), maxChunk)
+		rev, out, err := s.commitChunk(ctx, lead, digest, changes[:n])
+		if err != nil {
+			return revision, dropped, err
+		}
+		revision, dropped = rev, append(dropped, out...)
+		changes = changes[n:]
+	}
+	return revision, dropped, nil
+}
+
+func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string, changes []Change) (int64, []ares.JobID, error) {
+	plan, err := marshal(&storepb.Record{Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: lead.sequence + 1, Digest: digest}}})
+	if err != nil {
+		return 0, nil, err
+	}
+	guard := []clientv3.Cmp{lead.leads(), lead.inSequence()}
+	cmps, puts := guard[:2:2], []clientv3.Op{clientv3.OpPut(planKey, plan)}
+	children := make([]clientv3.Op, 0, len(changes)+1)
+	children = append(children, puts[0])
+	for _, c := range changes {
+		cs, ps, err := c.ops()
+		if err != nil {
+			return 0, nil, err
+		}
+		cmps, puts = append(cmps, cs...), append(puts, ps...)
+		children = append(children, clientv3.OpTxn(cs, ps, nil))
+	}
+	resp, err := s.txn(ctx, "commit plan", cmps, puts, nil)
+	if err != nil {
+		lead.unsure = true
+		return 0, nil, err
+	}
+	if resp.Succeeded {
+		lead.committed(resp.Header.Revision)
+		return resp.Header.Revision, nil, nil
+	}
+	// Somebody was faster with one of the jobs, or we lead no more: let each
+	// job decide for itself under the same guard.
+	resp, err = s.txn(ctx, "commit plan one by one", guard, children, nil)
+	if err != nil {
+		lead.unsure = true
+		return 0, nil, err
+	}
+	if !resp.Succeeded {
+		return 0, nil, ares.Errorf(ares.Fenced, "this server leads no more: its plan was refused")
+	}
+	lead.committed(resp.Header.Revision)
+	var dropped []ares.JobID
+	for i, c := range changes {
+		if !resp.Responses[i+1].GetResponseTxn().Succeeded {
+			dropped = append(dropped, c.Job)
+		}
+	}
+	return resp.Header.Revision, dropped, nil
+}
+
+func (c *Change) ops() ([]clientv3.Cmp, []clientv3.Op, error) {
+	value, err := marshal(runRecord(&c.Next))
+	if err != nil {
+		return nil, nil, err
+	}
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(runKey(c.Job)), "=", c.Next.Revision)}
+	puts := []clientv3.Op{clientv3.OpPut(runKey(c.Job), value)}
+	if c.New {
+		lease, err := marshal(&storepb.Record{Body: &storepb.Record_Lease{Lease: &storepb.Lease{Attempt: int32(c.Next.Placed)}}})
+		if err != nil {
+			return nil, nil, err
+		}
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(leaseKey(c.Job)), "=", 0))
+		puts = append(puts, clientv3.OpPut(leaseKey(c.Job), lease))
+	}
+	return cmps, puts, nil
+}
+
+// Void takes a seat back whose node's session has ended. It compares
+// leadership, the run, that the session is still gone, and that the node's
+// record is the one seen when the timer was started (R3).
+func (s *Store) Void(ctx context.Context, lead *Leadership, ref SeatRef, nodeRevision int64, now time.Time) error {
+	extra := []clientv3.Cmp{
+		lead.leads(),
+		clientv3.Compare(clientv3.CreateRevision(sessionKey(ref.Node)), "=", 0),
+		clientv3.Compare(clientv3.ModRevision(nodeKey(ref.Node)), "=", nodeRevision),
+	}
+	_, err := s.update(ctx, "void seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
+		return r.Void(j, ref.Fence, ref.Rank, now)
+	}, extra, nil, ares.Errorf(ares.Conflict, "node %s is back, or this server leads no more", ref.Node))
+	return err
+}

@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Creation asks to accept one job, if its tenant is still as it was read.
+type Creation struct {
+	Job            *ares.Job
+	TenantRevision int64
+}
+
+// Created answers a Creation.
+type Created struct {
+	ID        ares.JobID
+	Duplicate bool       // the same request had been accepted before
+	Phase     ares.Phase // of a duplicate that was archived, else ""
+	Stale     bool       // refused because the tenant changed: read it and repeat
+	Err       error
+}
+
+// Create accepts jobs. The answer for each is given after its commit; jobs of
+// concurrent callers share transactions.
+func (s *Store) Create(ctx context.Context, asks []Creation) []Created {
+	out := make([]Created, len(asks))
+	items := make([]*creation, 0, len(asks))
+	for i, a := range asks {
+		value, err := marshal(jobRecord(a.Job))
+		if err == nil && len(value) > ares.MaxSpecBytes {
+			err = ares.Errorf(ares.TooLarge, "the job is %d bytes, at most %d are stored: put large values into files the job reads", len(value), ares.MaxSpecBytes)
+		}
+		out[i].ID = a.Job.ID
+		if err != nil {
+			out[i].Err = err
+			continue
+		}
+		items = append(items, &creation{
+			id: a.Job.ID, digest: a.Job.Digest, value: value,
+			tenant: tenantKey(a.Job.Tenant), tenantRevision: a.TenantRevision, out: &out[i],
+		})
+	}
+	if len(items) > 0 {
+		s.creates.do(ctx, items)
+	}
+	return out
+}
+
+// creation is one job on its way into a shared transaction.
+type creation struct {
+	id             ares.JobID
+	digest         ares.Digest
+	value          string
+	tenant         string
+	tenantRevision int64
+	out            *Created
+}
+
+// flushCreates writes a batch: first flat, which is the fast and usual case;
+// when a comparison fails, again with each job deciding for itself.
+func (s *Store) flushCreates(ctx context.Context, batch []*creation) {
+	batch, repeats := firsts(batch)
+	cmps := make([]clientv3.Cmp, 0, len(batch)+4)
+	puts := make([]clientv3.Op, 0, len(batch))
+	tenants := map[string]int64{}
+	for _, c := range batch {
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0))
+		puts = append(puts, clientv3.OpPut(jobKey(c.id), c.value))
+		if _, seen := tenants[c.tenant]; !seen {
+			tenants[c.tenant] = c.tenantRevision
+			cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.tenant), "=", c.tenantRevision))
+		}
+	}
+	resp, err := s.txn(ctx, "create jobs", cmps, puts, nil)
+	switch {
+	case err != nil:
+		for _, c := range batch {
+			c.out.Err = err
+		}
+	case !resp.Succeeded:
+		s.createEach(ctx, batch)
+	}
+	for _, r := range repeats {
+		r.again.settle(r.first)
+	}
+}
+
+// createEach lets every job of a batch succeed or fail by itself, still in
+// one transaction: a child for each.
+func (s *Store) createEach(ctx context.Context, batch []*creation) {
+	children := make([]clientv3.Op, len(batch))
+	for i, c := range batch {
+		children[i] = clientv3.OpTxn(
+			[]clientv3.Cmp{
+				clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0),
+				clientv3.Compare(clientv3.ModRevision(c.tenant), "=", c.tenantRevision),
+			},
+			[]clientv3.Op{clientv3.OpPut(jobKey(c.id), c.value)},
+			[]clientv3.Op{clientv3.OpGet(jobKey(c.id))},
+		)
+	}
+	resp, err := s.txn(ctx, "create jobs one by one", nil, children, nil)
+	for i, c := range batch {
+		if err != nil {
+			c.out.Err = err
+			continue
+		}
+		child := resp.Responses[i].GetResponseTxn()
+		if child.Succeeded {
+			continue
+		}
+		found := child.Responses[0].GetResponseRange()
+		if len(found.Kvs) == 0 {
+			c.out.Stale = true
+			c.out.Err = ares.Errorf(ares.Conflict, "the tenant was changed while the job was submitted: submit again")
+			continue
+		}
+		c.compare(found.Kvs[0].Value)
+	}
+}
+
+// compare answers a request whose job exists already: the same body is a
+// duplicate, another one a conflict.
+func (c *creation) compare(stored []byte) {
+	rec, err := unmarshal(jobKey(c.id), stored)
+	if err != nil {
+		c.out.Err = err
+		return
+	}
+	digest := rec.GetJob().GetDigest()
+	if t := rec.GetTombstone(); t != nil {
+		digest = t.Digest
+		c.out.Phase = ares.Phase(t.Phase)
+	}
+	if string(digest) != string(c.digest[:]) {
+		c.out.Err = conflictingBody(c.id)
+		return
+	}
+	c.out.Duplicate = true
+}
+
+func conflictingBody(id ares.JobID) error {
+	return ares.Errorf(ares.Conflict, "this request_id was used before for %s with another body: use a new request_id for a new job", id).At("request_id")
+}
+
+// repeat is a job asked for twice in one batch: etcd refuses to write a key
+// twice in one transaction, so the second follows the first's answer.
+type repeat struct{ first, again *creation }
+
+func firsts(batch []*creation) (unique []*creation, repeats []repeat) {
+	seen := make(map[ares.JobID]*creation, len(batch))
+	unique = batch[:0:0]
+	for _, c := range batch {
+		if first, ok := seen[c.id]; ok {
+			repeats = append(repeats, repeat{first, c})
+			continue
+		}
+		seen[c.id] = c
+		unique = append(unique, c)
+	}
+	return unique, repeats
+}
+
+func (c *creation) settle(first *creation) {
+	switch {
+	case first.digest == c.digest:
+		*c.out = *first.out
+		c.out.Duplicate = first.out.Err == nil
+	case first.out.Err == nil && !first.out.Duplicate || ares.CodeOf(first.out.Err) != ares.Conflict:
+		// The first one's body is the stored one, or nothing is known.
+		c.out.Err = first.out.Err
+		if c.out.Err == nil {
+			c.out.Err = conflictingBody(c.id)
+		}
+	default:
+		// The stored body is neither known to be the first's nor ours.
+		c.out.Err = ares.Errorf(ares.Conflict, "the same request_id came twice at once with different bodies: submit again").At("request_id")
+	}
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// Raw is a record as it is stored, for people who look for a fault.
+type Raw struct {
+	Key            string
+	Revision       int64 // of the last change
+	CreateRevision int64
+	Deleted        bool
+	JSON           string
+}
+
+// Dump calls fn with every record whose key begins with room (below /ares/),
+// all at one revision. Hashes of tokens are left out.
+func (s *Store) Dump(ctx context.Context, room string, fn func(Raw) error) error {
+	from, end := prefix+room, clientv3.GetPrefixRangeEnd(prefix+room)
+	rev := int64(0)
+	for {
+		got, err := s.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(rev))
+		if err != nil {
+			return err
+		}
+		rev = got.Header.Revision
+		for _, kv := range got.Kvs {
+			if err := fn(rawOf(string(kv.Key), kv.Value, kv.ModRevision, kv.CreateRevision)); err != nil {
+				return err
+			}
+		}
+		if !got.More {
+			return nil
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// DumpWatch calls fn with every change from now on, until ctx ends.
+func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for resp := range s.client.Watch(ctx, prefix+room, clientv3.WithPrefix()) {
+		if err := resp.Err(); err != nil {
+			return storeError("watch", err)
+		}
+		for _, ev := range resp.Events {
+			raw := rawOf(string(ev.Kv.Key), ev.Kv.Value, ev.Kv.ModRevision, ev.Kv.CreateRevision)
+			raw.Deleted = ev.Type == clientv3.EventTypeDelete
+			if err := fn(raw); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func rawOf(key string, value []byte, rev, created int64) Raw {
+	raw := Raw{Key: key, Revision: rev, CreateRevision: created}
+	if strings.HasPrefix(key, tokensKey) {
+		raw.JSON = `{"token": "not shown"}`
+		return raw
+	}
+	rec, err := unmarshal(key, value)
+	if err != nil {
+		raw.JSON = `{"undecodable": true}`
+		return raw
+	}
+	raw.JSON = protojson.MarshalOptions{UseProtoNames: true}.Format(rec)
+	return raw
+}

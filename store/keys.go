@@ -1,0 +1,43 @@
+package store
+
+import (
+	"strconv"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Every key is under prefix and readable with etcdctl.
+const (
+	prefix      = "/ares/"
+	jobsKey     = prefix + "jobs/"
+	runsKey     = prefix + "runs/"
+	leasesKey   = prefix + "leases/"
+	sessionsKey = prefix + "sessions/"
+	nodesKey    = prefix + "nodes/"
+	cordonsKey  = prefix + "cordons/"
+	tenantsKey  = prefix + "tenants/"
+	progressKey = prefix + "progress/"
+	tokensKey   = prefix + "tokens/"
+	planKey     = prefix + "loop/plan"
+	leaderKey   = prefix + "loop/leader"
+)
+
+func jobKey(id ares.JobID) string     { return jobsKey + string(id) }
+func runKey(id ares.JobID) string     { return runsKey + string(id) }
+func leaseKey(id ares.JobID) string   { return leasesKey + string(id) }
+func claimsKey(id ares.JobID) string  { return leaseKey(id) + "/" }
+func progressOf(id ares.JobID) string { return progressKey + string(id) }
+func sessionKey(node string) string   { return sessionsKey + node }
+func nodeKey(node string) string      { return nodesKey + node }
+func cordonKey(node string) string    { return cordonsKey + node }
+func tenantKey(id string) string      { return tenantsKey + id }
+func claimKey(id ares.JobID, rank int) string {
+	return claimsKey(id) + strconv.Itoa(rank)
+}
+
+// rest splits a key into its room and the name inside it.
+func rest(key string) (room, name string) {
+	room, name, _ = strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	return room, name
+}

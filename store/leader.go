@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// Leadership is the right to write plans. Every write of a leader compares it,
+// so one that was paused and replaced writes nothing.
+type Leadership struct {
+	Revision int64 // at which the leader's key was created
+	plan     int64 // revision of the plan sequence as last seen
+	sequence int64
+	unsure   bool // a commit's outcome is unknown: read the sequence again
+}
+
+// Plan is the revision of the last plan. A leader decides only on a state
+// that has seen it.
+func (l *Leadership) Plan() int64 { return max(l.plan, l.Revision) }
+
+// leads compares that nobody has taken over.
+func (l *Leadership) leads() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(leaderKey), "=", l.Revision)
+}
+
+// inSequence compares that no plan was written since the last one seen.
+func (l *Leadership) inSequence() clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(planKey), "=", l.plan)
+}
+
+func (l *Leadership) committed(revision int64) {
+	l.plan = revision
+	l.sequence++
+}
+
+// Refresh reads the plan sequence after a commit with an unknown outcome.
+func (s *Store) Refresh(ctx context.Context, l *Leadership) error {
+	if !l.unsure {
+		return nil
+	}
+	if err := s.readPlan(ctx, l); err != nil {
+		return err
+	}
+	l.unsure = false
+	return nil
+}
+
+func (s *Store) readPlan(ctx context.Context, l *Leadership) error {
+	got, err := s.get(ctx, planKey)
+	if err != nil {
+		return err
+	}
+	l.plan, l.sequence = 0, 0
+	if len(got.Kvs) > 0 {
+		rec, err := unmarshal(planKey, got.Kvs[0].Value)
+		if err != nil {
+			return err
+		}
+		l.plan, l.sequence = got.Kvs[0].ModRevision, rec.GetPlan().GetSequence()
+	}
+	return nil
+}
+
+// Lead waits until this server leads and then calls do, whose context ends
+// when leadership is lost. It resigns when do returns, and returns do's error.
+func (s *Store) Lead(ctx context.Context, server string, ttl time.Duration, do func(context.Context, *Leadership) error) error {
+	grant, err := s.client.Grant(ctx, int64(max(ttl/time.Second, 1)))
+	if err != nil {
+		return storeError("stand for leader", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	alive, err := s.client.KeepAlive(ctx, grant.ID)
+	if err != nil {
+		return storeError("stand for leader", err)
+	}
+	defer s.resign(ctx, grant.ID)
+	// The keep-alive channel closes when the lease is lost; so does everything
+	// that was started under it.
+	done := make(chan struct{})
+	defer func() { cancel(); <-done }()
+	go func() {
+		defer close(done)
+		defer cancel()
+		for range alive { //nolint:revive // each answer only says: still alive
+		}
+	}()
+	lead, err := s.campaign(ctx, server, grant.ID)
+	if err != nil {
+		return err
+	}
+	if err := s.readPlan(ctx, lead); err != nil {
+		return err
+	}
+	return do(ctx, lead)
+}
+
+func (s *Store) campaign(ctx context.Context, server string, lease clientv3.LeaseID) (*Leadership, error) {
+	value, err := marshal(&storepb.Record{Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: server}}})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		resp, err := s.txn(ctx, "stand for leader",
+			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaderKey), "=", 0)},
+			[]clientv3.Op{clientv3.OpPut(leaderKey, value, clientv3.WithLease(lease))},
+			[]clientv3.Op{clientv3.OpGet(leaderKey)})
+		if err != nil {
+			return nil, err
+		}
+		if resp.Succeeded {
+			return &Leadership{Revision: resp.Header.Revision}, nil
+		}
+		kv := resp.Responses[0].GetResponseRange().Kvs[0]
+		if clientv3.LeaseID(kv.Lease) == lease {
+			// An earlier try had succeeded without our hearing of it.
+			return &Leadership{Revision: kv.CreateRevision}, nil
+		}
+		if err := s.waitDeleted(ctx, leaderKey, resp.Header.Revision+1); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) waitDeleted(ctx context.Context, key string, from int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for resp := range s.client.Watch(ctx, key, clientv3.WithRev(from)) {
+		if resp.Err() != nil {
+			return nil // compacted or cut: standing again tells
+		}
+		for _, ev := range resp.Events {
+			if ev.Type == clientv3.EventTypeDelete {
+				return nil
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// resign gives leadership up at once, so that a successor need not wait.
+func (s *Store) resign(ctx context.Context, lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer cancel()
+	if _, err := s.client.Revoke(ctx, lease); err != nil && !isLeaseGone(err) {
+		s.log.Warn("leadership ends only with its lease", "error", err)
+	}
+}
+
+// Leader names the server that leads, "" when none does.
+func (s *Store) Leader(ctx context.Context) (string, error) {
+	got, err := s.get(ctx, leaderKey, clientv3.WithSerializable())
+	if err != nil || len(got.Kvs) == 0 {
+		return "", err
+	}
+	rec, err := unmarshal(leaderKey, got.Kvs[0].Value)
+	if err != nil {
+		return "", fmt.Errorf("read leader: %w", err)
+	}
+	return rec.GetLeader().GetServer(), nil
+}
+
+func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
+
+// RegisterTenant creates a tenant if it is not there; an existing one stays.
+func (s *Store) RegisterTenant(ctx context.Context, t ares.Tenant) error {
+	_, err := s.CreateTenant(ctx, t)
+	if ares.CodeOf(err) == ares.Conflict {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Config says which etcd holds the state.
+type Config struct {
+	// Dir is where the embedded etcd keeps its data. Used when Endpoints is empty.
+	Dir string
+	// Endpoints of an external etcd. Any number of servers may share it.
+	Endpoints []string
+	// TLS for an external etcd, nil for none.
+	TLS                *tls.Config
+	Username, Password string
+	// Timeout bounds one operation. Default 5 s.
+	Timeout time.Duration
+	Log     *slog.Logger
+	// Observe is told each operation's name, duration and error. May be nil.
+	Observe func(op string, took time.Duration, err error)
+}
+
+// Store is the truth about live state. It is safe for concurrent use.
+type Store struct {
+	client  *clientv3.Client
+	inside  *embedded // nil when external
+	timeout time.Duration
+	observe func(string, time.Duration, error)
+	log     *slog.Logger
+	creates batcher
+}
+
+// Open connects to the external etcd, or starts the embedded one.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s := &Store{timeout: cfg.Timeout, observe: cfg.Observe, log: cfg.Log}
+	if s.timeout <= 0 {
+		s.timeout = 5 * time.Second
+	}
+	if s.observe == nil {
+		s.observe = func(string, time.Duration, error) {}
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if len(cfg.Endpoints) == 0 {
+		s.inside, s.client, err = startEmbedded(ctx, cfg.Dir)
+	} else {
+		s.client, err = clientv3.New(clientv3.Config{
+			Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
+			DialTimeout: s.timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+			MaxCallSendMsgSize: 8 << 20, MaxCallRecvMsgSize: 256 << 20, Logger: zap.NewNop(),
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.creates.flush = s.flushCreates
+	if _, err := s.get(ctx, planKey); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("reach the store: %w", err)
+	}
+	return s, nil
+}
+
+// Close disconnects, and stops the embedded etcd.
+func (s *Store) Close() error {
+	err := s.client.Close()
+	if s.inside != nil {
+		return s.inside.close() // the in-process client has no connection to close
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil // the client reports its own closing
+	}
+	return err
+}
+
+// Err tells when the embedded etcd fails. It is nil for an external one.
+func (s *Store) Err() <-chan error {
+	if s.inside == nil {
+		return nil
+	}
+	return s.inside.etcd.Err()
+}
+
+// Ready says whether the store answers a linearizable read now.
+func (s *Store) Ready(ctx context.Context) error {
+	_, err := s.get(ctx, planKey)
+	return err
+}
+
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	start := time.Now()
+	resp, err := s.client.Get(ctx, key, opts...)
+	s.observe("get", time.Since(start), err)
+	return resp, storeError("read "+key, err)
+}
+
+// txn runs one transaction. An error means that its outcome is unknown.
+func (s *Store) txn(ctx context.Context, op string, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	start := time.Now()
+	resp, err := s.client.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
+	s.observe(op, time.Since(start), err)
+	return resp, storeError(op, err)
+}
+
+// storeError gives an etcd error its code and says what to do.
+func storeError(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*ares.Error](err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return ares.Errorf(ares.Unavailable, "%s: the store is out of space; compact and defragment etcd or raise its quota, then disarm the alarm", doing)
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return ares.Errorf(ares.TooLarge, "%s: the request is larger than the store takes", doing)
+	case errors.Is(err, context.Canceled), status.Code(err) == codes.Canceled:
+		return fmt.Errorf("%s: %w", doing, context.Canceled)
+	default:
+		return ares.Errorf(ares.Unavailable, "%s: the store did not answer (%v); the outcome is unknown, so repeat it", doing, err)
+	}
+}

@@ -1,0 +1,264 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// maxTries bounds how often a transition is tried against faster writers.
+const maxTries = 32
+
+// errUnchanged ends an update that has nothing to write: what was asked for is
+// stored already.
+var errUnchanged = errors.New("unchanged")
+
+// Snapshot is a job as one revision of the store shows it.
+type Snapshot struct {
+	Job       *ares.Job
+	Run       ares.Run
+	Progress  *ares.Progress
+	Tombstone *Tombstone // set, and nothing else, when the job was archived
+	Revision  int64
+	run       string // the run as stored
+}
+
+// Tombstone is what is left of an archived job.
+type Tombstone struct {
+	ID      ares.JobID
+	Phase   ares.Phase
+	EndedAt time.Time
+	Digest  ares.Digest
+}
+
+// Job reads one job. The answer is linearizable.
+func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
+	resp, err := s.txn(ctx, "read job", nil, []clientv3.Op{
+		clientv3.OpGet(jobKey(id)), clientv3.OpGet(runKey(id)), clientv3.OpGet(progressOf(id)),
+	}, nil)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	snap := Snapshot{Revision: resp.Header.Revision}
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return snap, ares.Errorf(ares.NotFound, "there is no job %s", id)
+	}
+	rec, err := unmarshal(jobKey(id), kvs[0].Value)
+	if err != nil {
+		return snap, err
+	}
+	if t := rec.GetTombstone(); t != nil {
+		snap.Tombstone = tombstoneOf(id, t)
+		return snap, nil
+	}
+	snap.Job = jobOf(rec.GetJob(), id, kvs[0].CreateRevision)
+	snap.Run = ares.NewRun(snap.Job.AcceptedAt)
+	if kvs = resp.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
+		if rec, err = unmarshal(runKey(id), kvs[0].Value); err != nil {
+			return snap, err
+		}
+		snap.Run, snap.run = runOf(rec.GetRun(), kvs[0].ModRevision), string(kvs[0].Value)
+	}
+	if kvs = resp.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
+		if rec, err = unmarshal(progressOf(id), kvs[0].Value); err != nil {
+			return snap, err
+		}
+		snap.Progress = new(progressRecord(rec.GetProgress()))
+	}
+	return snap, nil
+}
+
+// update applies a transition to a job's run in a transaction that compares
+// the run's revision, so phase and fence are those the transition saw. extra
+// comparisons are for what else it relied on; refused says what it means when
+// one of those fails.
+func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(*ares.Job, *ares.Run) error, extra []clientv3.Cmp, puts []clientv3.Op, refused error) (ares.Run, error) {
+	for range maxTries {
+		snap, err := s.Job(ctx, id)
+		if err != nil {
+			return ares.Run{}, err
+		}
+		if snap.Tombstone != nil {
+			return ares.Run{Phase: snap.Tombstone.Phase}, archived{ares.Errorf(ares.Conflict, "job %s is already %s", id, snap.Tombstone.Phase)}
+		}
+		next := snap.Run.Clone()
+		wasActive := snap.Run.Current() != nil
+		err = step(snap.Job, &next)
+		if errors.Is(err, errUnchanged) {
+			return snap.Run, nil
+		}
+		if err != nil {
+			return snap.Run, err
+		}
+		value, err := marshal(runRecord(&next))
+		if err != nil || value == snap.run {
+			return snap.Run, err // the same report again changes nothing
+		}
+		then := append([]clientv3.Op{clientv3.OpPut(runKey(id), value)}, puts...)
+		if wasActive && next.Current() == nil {
+			then = append(then, endAttempt(id)...)
+		}
+		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(runKey(id)), "=", snap.Run.Revision)}, extra...)
+		resp, err := s.txn(ctx, op, cmps, then, []clientv3.Op{clientv3.OpGet(runKey(id))})
+		if err != nil {
+			return snap.Run, err
+		}
+		if resp.Succeeded {
+			next.Revision = resp.Header.Revision
+			return next, nil
+		}
+		// Somebody changed the run: look again. If the run is as we saw it,
+		// it was one of the other comparisons that failed.
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		unchanged := len(kvs) == 0 && snap.Run.Revision == 0 || len(kvs) > 0 && kvs[0].ModRevision == snap.Run.Revision
+		if unchanged && refused != nil {
+			return snap.Run, refused
+		}
+	}
+	return ares.Run{}, ares.Errorf(ares.Exhausted, "%s: job %s changes too fast: try again", op, id)
+}
+
+// endAttempt removes what exists only while an attempt does. The next attempt
+// creates its lease anew, and so gets a new fence.
+func endAttempt(id ares.JobID) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpDelete(leaseKey(id)),
+		clientv3.OpDelete(claimsKey(id), clientv3.WithPrefix()),
+		clientv3.OpDelete(progressOf(id)),
+	}
+}
+
+// SeatRef names one rank of one attempt on one node.
+type SeatRef struct {
+	Job   ares.JobID
+	Fence ares.Fence
+	Rank  int
+	Node  string
+}
+
+// Claim takes a seat for a node, comparing the run and the node's session.
+// Nothing may be spawned before it has succeeded.
+func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
+	claim, err := marshal(&storepb.Record{Body: &storepb.Record_Claim{Claim: &storepb.Claim{Node: ref.Node, Session: session}}})
+	if err != nil {
+		return err
+	}
+	_, err = s.update(ctx, "claim seat", ref.Job,
+		func(_ *ares.Job, r *ares.Run) error { return r.Claim(ref.Fence, ref.Rank, ref.Node, now) },
+		[]clientv3.Cmp{sessionIs(ref.Node, session)},
+		[]clientv3.Op{clientv3.OpPut(claimKey(ref.Job, ref.Rank), claim)},
+		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", ref.Node))
+	return err
+}
+
+// Finish records the end of a rank. With the last rank's report the attempt
+// ends and, once for ever, the job may become final.
+func (s *Store) Finish(ctx context.Context, ref SeatRef, res ares.RankResult, now time.Time) (ares.Run, error) {
+	return s.update(ctx, "finish seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
+		if err := ownSeat(r, ref); err != nil {
+			return err
+		}
+		return r.Finish(j, ref.Fence, ref.Rank, res, now)
+	}, nil, nil, nil)
+}
+
+// Decline answers a stop intent on a seat that was never claimed.
+func (s *Store) Decline(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
+	_, err := s.update(ctx, "decline seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
+		if err := ownSeat(r, ref); err != nil {
+			return err
+		}
+		return r.Decline(j, ref.Fence, ref.Rank, now)
+	}, []clientv3.Cmp{sessionIs(ref.Node, session)}, nil,
+		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", ref.Node))
+	return err
+}
+
+// Release frees a seat's devices after verified death.
+func (s *Store) Release(ctx context.Context, ref SeatRef) error {
+	_, err := s.update(ctx, "release seat", ref.Job, func(_ *ares.Job, r *ares.Run) error {
+		if err := ownSeat(r, ref); err != nil {
+			return err
+		}
+		return r.Release(ref.Fence, ref.Rank)
+	}, nil, nil, nil)
+	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
+		return nil // it was free when it was archived
+	}
+	return err
+}
+
+// RequestStop puts a stop intent on a job, or ends a waiting one.
+func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) (ares.Run, error) {
+	return s.update(ctx, "stop job", id, func(_ *ares.Job, r *ares.Run) error {
+		if r.Phase == ares.Cancelled && stop.Why == ares.StopCancel {
+			return errUnchanged
+		}
+		return r.RequestStop(stop)
+	}, nil, nil, nil)
+}
+
+// Clear frees the seats of a node in one job whose fence is not current,
+// because the node, under its present session, says that nothing of them
+// lives. held names the fences it still holds.
+func (s *Store) Clear(ctx context.Context, id ares.JobID, node string, session int64, held map[ares.Fence]bool) error {
+	_, err := s.update(ctx, "clear seats", id, func(_ *ares.Job, r *ares.Run) error {
+		if !r.Clear(node, held) {
+			return errUnchanged
+		}
+		return nil
+	}, []clientv3.Cmp{sessionIs(node, session)}, nil,
+		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", node))
+	return err
+}
+
+// ReportProgress keeps what a running job last said of itself.
+func (s *Store) ReportProgress(ctx context.Context, ref SeatRef, p ares.Progress) error {
+	value, err := marshal(&storepb.Record{Body: &storepb.Record_Progress{Progress: &storepb.Progress{
+		Percent: p.Percent, Message: p.Message, At: micros(p.At), Fence: int64(ref.Fence),
+	}}})
+	if err != nil {
+		return err
+	}
+	resp, err := s.txn(ctx, "report progress",
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaseKey(ref.Job)), "=", int64(ref.Fence))},
+		[]clientv3.Op{clientv3.OpPut(progressOf(ref.Job), value)}, nil)
+	if err == nil && !resp.Succeeded {
+		return ares.Errorf(ares.Fenced, "fence %d is not current", ref.Fence)
+	}
+	return err
+}
+
+func ownSeat(r *ares.Run, ref SeatRef) error {
+	for i := range r.Attempts {
+		for k := range r.Attempts[i].Seats {
+			h := &r.Attempts[i].Seats[k]
+			if r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node != ref.Node {
+				return ares.Errorf(ares.Fenced, "rank %d belongs to node %s", ref.Rank, h.Node)
+			}
+		}
+	}
+	return nil
+}
+
+// archived is the refusal to change a job of which only a tombstone is left.
+type archived struct{ refusal *ares.Error }
+
+func (a archived) Error() string { return a.refusal.Error() }
+func (a archived) Unwrap() error { return a.refusal }
+
+func progressRecord(m *storepb.Progress) ares.Progress {
+	return ares.Progress{Percent: m.GetPercent(), Message: m.GetMessage(), At: fromMicros(m.GetAt())}
+}
+
+func tombstoneOf(id ares.JobID, m *storepb.Tombstone) *Tombstone {
+	t := &Tombstone{ID: id, Phase: ares.Phase(m.Phase), EndedAt: time.Unix(m.EndedAt, 0).UTC()}
+	copy(t.Digest[:], m.Digest)
+	return t
+}

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// CreateTenant adds a tenant. It returns the tenant with its revision.
+func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
+	return s.putTenant(ctx, t, 0)
+}
+
+// UpdateTenant replaces a tenant that is still at t.Revision.
+func (s *Store) UpdateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
+	return s.putTenant(ctx, t, t.Revision)
+}
+
+func (s *Store) putTenant(ctx context.Context, t ares.Tenant, seen int64) (ares.Tenant, error) {
+	value, err := marshal(tenantRecord(&t))
+	if err != nil {
+		return t, err
+	}
+	resp, err := s.txn(ctx, "write tenant",
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(tenantKey(t.ID)), "=", seen)},
+		[]clientv3.Op{clientv3.OpPut(tenantKey(t.ID), value)},
+		[]clientv3.Op{clientv3.OpGet(tenantKey(t.ID))})
+	if err != nil {
+		return t, err
+	}
+	if resp.Succeeded {
+		t.Revision = resp.Header.Revision
+		return t, nil
+	}
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	switch {
+	case len(kvs) > 0 && string(kvs[0].Value) == value:
+		t.Revision = kvs[0].ModRevision // an earlier try of ours got through
+		return t, nil
+	case seen == 0:
+		return t, ares.Errorf(ares.Conflict, "tenant %s exists already: choose another id, or change it with PATCH", t.ID).At("id")
+	case len(kvs) == 0:
+		return t, ares.Errorf(ares.NotFound, "there is no tenant %s", t.ID)
+	default:
+		return t, ares.Errorf(ares.Conflict, "tenant %s was changed by somebody else: read it again and repeat", t.ID)
+	}
+}
+
+// Tenant reads one tenant; the answer is linearizable.
+func (s *Store) Tenant(ctx context.Context, id string) (ares.Tenant, error) {
+	got, err := s.get(ctx, tenantKey(id))
+	if err != nil {
+		return ares.Tenant{}, err
+	}
+	if len(got.Kvs) == 0 {
+		return ares.Tenant{}, ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", id).At("tenant_id")
+	}
+	rec, err := unmarshal(tenantKey(id), got.Kvs[0].Value)
+	if err != nil {
+		return ares.Tenant{}, err
+	}
+	return *tenantOf(rec.GetTenant(), id, got.Kvs[0].ModRevision), nil
+}
+
+// DeleteTenant removes a tenant that is still at revision. A submission that
+// relied on it fails its comparison.
+func (s *Store) DeleteTenant(ctx context.Context, id string, revision int64) error {
+	resp, err := s.txn(ctx, "delete tenant",
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(tenantKey(id)), "=", revision)},
+		[]clientv3.Op{clientv3.OpDelete(tenantKey(id))}, nil)
+	if err == nil && !resp.Succeeded {
+		return ares.Errorf(ares.Conflict, "tenant %s was changed by somebody else: read it again and repeat", id)
+	}
+	return err
+}
+
+// Token is a bearer token's hash and what it allows.
+type Token struct {
+	Name string
+	Hash []byte
+	Role string
+}
+
+// PutToken registers a token under a name; an earlier one of that name ends.
+func (s *Store) PutToken(ctx context.Context, t Token) error {
+	value, err := marshal(&storepb.Record{Body: &storepb.Record_Token{Token: &storepb.Token{Hash: t.Hash, Role: t.Role}}})
+	if err != nil {
+		return err
+	}
+	_, err = s.txn(ctx, "register token", nil, []clientv3.Op{clientv3.OpPut(tokensKey+t.Name, value)}, nil)
+	return err
+}
+
+// Tokens reads every registered token.
+func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
+	got, err := s.get(ctx, tokensKey, clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	var out []Token
+	for _, kv := range got.Kvs {
+		rec, err := unmarshal(string(kv.Key), kv.Value)
+		if err != nil {
+			return nil, err
+		}
+		_, name := rest(string(kv.Key))
+		out = append(out, Token{Name: name, Hash: rec.GetToken().GetHash(), Role: rec.GetToken().GetRole()})
+	}
+	return out, nil
+}

@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// pageSize bounds one read of a snapshot.
+const pageSize = 2000
+
+// Watch calls apply with a snapshot of everything and then with each revision,
+// whole and in order. When the store has forgotten what was missed, it starts
+// over with a new snapshot. It returns when ctx ends, apply fails, or the
+// store cannot be read.
+func (s *Store) Watch(ctx context.Context, apply func(ares.Batch) error) error {
+	for {
+		rev, err := s.snapshot(ctx, apply)
+		if err != nil {
+			return err
+		}
+		if err := s.follow(ctx, rev+1, apply); err != nil {
+			return err
+		}
+		s.log.Warn("the watch fell behind the store's window: reading everything again")
+	}
+}
+
+func (s *Store) snapshot(ctx context.Context, apply func(ares.Batch) error) (int64, error) {
+	batch := ares.Batch{Reset: true}
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for {
+		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageSize)}
+		if batch.Revision > 0 {
+			opts = append(opts, clientv3.WithRev(batch.Revision))
+		}
+		got, err := s.get(ctx, from, opts...)
+		if err != nil {
+			return 0, err
+		}
+		if batch.Revision == 0 {
+			batch.Revision = got.Header.Revision
+		}
+		for _, kv := range got.Kvs {
+			ev, ok, err := decode(kv)
+			if err != nil {
+				return 0, err
+			}
+			if ok {
+				batch.Events = append(batch.Events, ev)
+			}
+		}
+		if !got.More {
+			return batch.Revision, apply(batch)
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// follow delivers revisions until they are compacted away (nil) or an error.
+func (s *Store) follow(ctx context.Context, from int64, apply func(ares.Batch) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for resp := range s.client.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
+		if err := resp.Err(); err != nil {
+			if errors.Is(err, rpctypes.ErrCompacted) || resp.CompactRevision > 0 || errors.Is(err, rpctypes.ErrNoLeader) {
+				return nil
+			}
+			return storeError("watch", err)
+		}
+		if err := deliver(resp.Events, apply); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return nil // the stream broke: a new snapshot finds what was missed
+}
+
+// deliver groups events by revision: a state that saw half a revision would
+// believe what never was.
+func deliver(events []*clientv3.Event, apply func(ares.Batch) error) error {
+	for len(events) > 0 {
+		rev := events[0].Kv.ModRevision
+		batch := ares.Batch{Revision: rev}
+		for len(events) > 0 && events[0].Kv.ModRevision == rev {
+			ev, ok, err := change(events[0])
+			if err != nil {
+				return err
+			}
+			if ok {
+				batch.Events = append(batch.Events, ev)
+			}
+			events = events[1:]
+		}
+		if err := apply(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func change(e *clientv3.Event) (ares.Event, bool, error) {
+	if e.Type != clientv3.EventTypeDelete {
+		return decode(e.Kv)
+	}
+	room, name := rest(string(e.Kv.Key))
+	kind, ok := map[string]ares.Kind{
+		"jobs": ares.KindJob, "runs": ares.KindRun, "nodes": ares.KindNode, "sessions": ares.KindSession,
+		"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
+	}[room]
+	return ares.Event{Revision: e.Kv.ModRevision, Gone: ares.Gone{Kind: kind, ID: name}}, ok, nil
+}
+
+// decode reads one record as an event; records of no interest to a state are
+// not ok.
+func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
+	key := string(kv.Key)
+	ev := ares.Event{Revision: kv.ModRevision}
+	room, name := rest(key)
+	switch room {
+	case "leases", "loop", "tokens":
+		return ev, false, nil
+	}
+	rec, err := unmarshal(key, kv.Value)
+	if err != nil {
+		return ev, false, err
+	}
+	switch room {
+	case "jobs":
+		if rec.GetTombstone() != nil {
+			ev.Gone = ares.Gone{Kind: ares.KindJob, ID: name}
+		} else {
+			ev.Job = jobOf(rec.GetJob(), ares.JobID(name), kv.CreateRevision)
+		}
+	case "runs":
+		ev.Run = &ares.RunEvent{Job: ares.JobID(name), Run: runOf(rec.GetRun(), kv.ModRevision)}
+	case "nodes":
+		n := rec.GetNode().Node()
+		n.Revision = kv.ModRevision
+		ev.Node = &n
+	case "sessions":
+		m := rec.GetSession()
+		ev.Session = &ares.Session{Node: name, Instance: m.GetInstance(), Server: m.GetServer(), Revision: kv.ModRevision}
+	case "cordons":
+		m := rec.GetCordon()
+		ev.Cordon = &ares.Cordon{Node: name, By: m.GetBy(), Why: m.GetWhy(), Since: fromMicros(m.GetSince())}
+	case "tenants":
+		ev.Tenant = tenantOf(rec.GetTenant(), name, kv.ModRevision)
+	case "progress":
+		ev.Progress = &ares.ProgressEvent{Job: ares.JobID(name), Progress: progressRecord(rec.GetProgress())}
+	default:
+		return ev, false, fmt.Errorf("decode %s: this Ares knows no such record", key)
+	}
+	return ev, true, nil
+}
