@@ -1,0 +1,258 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// Desk accepts requests, each once. Every replica has one.
+type Desk struct {
+	Store *store.Store
+	View  *View
+	Now   func() time.Time
+	// MinLostAfter is the least patience a job may ask for: the session's TTL.
+	MinLostAfter time.Duration
+	// MaxQueue bounds the jobs that wait, over all tenants.
+	MaxQueue int
+}
+
+// Accepted answers a submission.
+type Accepted struct {
+	ID        ares.JobID
+	Duplicate bool // the same request had been accepted before
+	Phase     ares.Phase
+	Err       error
+}
+
+// Submit accepts one job. The answer follows its commit.
+func (d *Desk) Submit(ctx context.Context, spec ares.Spec, owner string) (Accepted, error) {
+	out := d.SubmitAll(ctx, []ares.Spec{spec}, owner)[0]
+	return out, out.Err
+}
+
+// SubmitAll accepts many jobs; each is answered for itself.
+func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) []Accepted {
+	out := make([]Accepted, len(specs))
+	open := make([]int, len(specs))
+	for i := range specs {
+		open[i] = i
+	}
+	// A tenant changed in between makes its jobs try again with the new one.
+	for try := 0; len(open) > 0; try++ {
+		open = d.tryAll(ctx, specs, owner, open, out, try > 0)
+		if try == 4 {
+			break
+		}
+	}
+	return out
+}
+
+// tryAll submits the open ones and returns those whose tenant had changed.
+func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open []int, out []Accepted, fresh bool) []int {
+	asks := make([]store.Creation, 0, len(open))
+	index := make([]int, 0, len(open))
+	for _, i := range open {
+		ask, err := d.prepare(ctx, &specs[i], owner, fresh)
+		if err != nil {
+			out[i] = d.refused(ctx, &specs[i], err)
+			continue
+		}
+		asks, index = append(asks, ask), append(index, i)
+	}
+	if len(asks) == 0 {
+		return nil
+	}
+	var again []int
+	for k, c := range d.Store.Create(ctx, asks) {
+		i := index[k]
+		out[i] = Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Err: c.Err}
+		if c.Stale {
+			again = append(again, i)
+		}
+		if c.Err == nil && c.Phase == "" {
+			out[i].Phase = d.phase(c.ID, c.Duplicate)
+		}
+	}
+	return again
+}
+
+func (d *Desk) phase(id ares.JobID, duplicate bool) ares.Phase {
+	if duplicate {
+		if e := d.View.Job(id); e != nil {
+			return e.Run.Phase
+		}
+	}
+	return ares.Pending
+}
+
+// prepare checks a submission and makes the job of it. The request ID is
+// written back, so that a second try is the same request.
+func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool) (store.Creation, error) {
+	if err := spec.Check(); err != nil {
+		return store.Creation{}, err
+	}
+	digest := ares.DigestOf(*spec)
+	if spec.RequestID == "" {
+		spec.RequestID = rand.Text()
+	}
+	tenantID := spec.Tenant
+	if tenantID == "" {
+		tenantID = ares.DefaultTenant
+	}
+	tenant, err := d.tenant(ctx, tenantID, fresh)
+	if err != nil {
+		return store.Creation{}, err
+	}
+	full := *spec
+	if full.LostAfterSeconds == 0 {
+		full.LostAfterSeconds = tenant.LostAfterSecs
+	}
+	full = full.WithDefaults()
+	if full.LostAfter() < d.MinLostAfter {
+		if spec.LostAfterSeconds != 0 {
+			return store.Creation{}, ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d",
+				int(d.MinLostAfter/time.Second), ares.MaxLostAfterSec, full.LostAfterSeconds).At("lost_after_seconds")
+		}
+		full.LostAfterSeconds = int(d.MinLostAfter / time.Second)
+	}
+	if err := d.admit(tenant, full); err != nil {
+		return store.Creation{}, err
+	}
+	return store.Creation{
+		Job: &ares.Job{
+			Spec: full, ID: ares.NewJobID(tenantID, spec.RequestID), Digest: digest, AcceptedAt: d.Now(), Owner: owner,
+		},
+		TenantRevision: tenant.Revision,
+	}, nil
+}
+
+// admit refuses what exceeds the tenant's limits by itself, and what would
+// make the queue too long. What exceeds only current use waits in the queue.
+func (d *Desk) admit(t *ares.Tenant, spec ares.Spec) error {
+	use, waiting := d.View.Use(t.ID)
+	if err := t.Admits(spec, use); err != nil {
+		return err
+	}
+	if waiting >= t.Limits.PendingJobs {
+		return ares.Errorf(ares.Refused, "quota exceeded for tenant %s: pending jobs requested=1, quota=%d, current=%d", t.ID, t.Limits.PendingJobs, waiting)
+	}
+	if d.MaxQueue > 0 {
+		all := 0
+		for p, n := range d.View.Phases() { // order-free: a sum
+			if p.Waiting() {
+				all += n
+			}
+		}
+		if all >= d.MaxQueue {
+			return ares.Errorf(ares.Exhausted, "the queue is full (%d jobs wait, at most %d): try again later", all, d.MaxQueue)
+		}
+	}
+	return nil
+}
+
+// refused answers a submission that would not be accepted now; if the same
+// request was accepted before, it is that job all the same.
+func (d *Desk) refused(ctx context.Context, spec *ares.Spec, err error) Accepted {
+	code := ares.CodeOf(err)
+	if spec.RequestID == "" || code != ares.Refused && code != ares.Exhausted {
+		return Accepted{Err: err}
+	}
+	tenant := spec.Tenant
+	if tenant == "" {
+		tenant = ares.DefaultTenant
+	}
+	id := ares.NewJobID(tenant, spec.RequestID)
+	snap, readErr := d.Store.Job(ctx, id)
+	switch {
+	case readErr != nil:
+		return Accepted{Err: err}
+	case snap.Tombstone != nil && snap.Tombstone.Digest == ares.DigestOf(*spec):
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Tombstone.Phase}
+	case snap.Job != nil && snap.Job.Digest == ares.DigestOf(*spec):
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}
+	}
+	return Accepted{Err: err}
+}
+
+// tenant finds a tenant in the view, or in the store when the view may lag.
+func (d *Desk) tenant(ctx context.Context, id string, fresh bool) (*ares.Tenant, error) {
+	if !fresh {
+		if t := d.View.Tenant(id); t != nil {
+			return t, nil
+		}
+	}
+	t, err := d.Store.Tenant(ctx, id)
+	if ares.CodeOf(err) == ares.NotFound {
+		return nil, ares.Errorf(ares.Invalid, "tenant_id: there is no tenant %q: create it first (POST /api/v1/tenants or `ares tenant create`)", id).At("tenant_id")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &t, nil
+}
+
+// Cancel asks for a job's end in whatever phase it is.
+func (d *Desk) Cancel(ctx context.Context, id ares.JobID, by string) (ares.Run, error) {
+	grace := time.Duration(0)
+	if e := d.View.Job(id); e != nil {
+		grace = e.Job.Grace()
+	}
+	return d.Store.RequestStop(ctx, id, ares.Stop{Why: ares.StopCancel, By: by, At: d.Now(), Grace: grace})
+}
+
+// Retry submits a finished job again, as a new job that names the old one.
+func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string) (Accepted, error) {
+	snap, err := d.Store.Job(ctx, id)
+	if err != nil {
+		return Accepted{}, err
+	}
+	if snap.Tombstone != nil {
+		return Accepted{}, ares.Errorf(ares.Conflict, "job %s was archived: submit its spec again", id)
+	}
+	if !snap.Run.Phase.Final() {
+		return Accepted{}, ares.Errorf(ares.Conflict, "job %s is %s: only a finished job is retried; cancel it first", id, snap.Run.Phase)
+	}
+	spec := snap.Job.Spec
+	spec.RequestID = requestID
+	if spec.RequestID == "" {
+		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
+	}
+	for try := range 5 {
+		ask, err := d.prepare(ctx, &spec, owner, try > 0)
+		if err != nil {
+			return Accepted{}, err
+		}
+		ask.Job.RetryOf = id
+		c := d.Store.Create(ctx, []store.Creation{ask})[0]
+		if !c.Stale {
+			return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: ares.Pending, Err: c.Err}, c.Err
+		}
+	}
+	return Accepted{}, ares.Errorf(ares.Exhausted, "tenant %s changes too fast: try again", spec.Tenant)
+}
+
+// DeleteTenant removes a tenant without live jobs.
+func (d *Desk) DeleteTenant(ctx context.Context, id string) error {
+	t, err := d.Store.Tenant(ctx, id)
+	if err != nil {
+		return err
+	}
+	if id == ares.DefaultTenant {
+		return ares.Errorf(ares.Conflict, "tenant %s is built in: lower its limits instead", id)
+	}
+	live := 0
+	for _, e := range d.View.Jobs(Filter{Tenant: id}).Entries {
+		if !e.Run.Phase.Final() || !e.Run.Free() {
+			live++
+		}
+	}
+	if live > 0 {
+		return ares.Errorf(ares.Conflict, "tenant %s has %d live jobs: cancel them first", id, live)
+	}
+	return d.Store.DeleteTenant(ctx, id, t.Revision)
+}

@@ -1,0 +1,8 @@
+// Package control is the work of a server on the path of a job: the Desk
+// accepts requests, the View shows what the store holds, and on the leader the
+// Loop decides, the Reaper takes back what lost nodes held and the Recorder
+// remembers decisions and finished jobs.
+//
+// It owns no truth: whatever it knows came from the store's watch, and
+// whatever it wants is a transaction that the store may refuse.
+package control

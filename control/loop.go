@@ -1,0 +1,188 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// Loop decides who runs where. Every replica feeds one; only the leader's
+// writes plans.
+type Loop struct {
+	Store  *store.Store
+	Server string        // this server's name
+	TTL    time.Duration // of leadership
+	Now    func() time.Time
+	Log    *slog.Logger
+	// Record is told each decision that changed something.
+	Record func(Decision)
+	// Observe is told how long a decision took, from reading the state to the
+	// plan.
+	Observe func(time.Duration)
+	// Interval bounds how long the loop rests without an event.
+	Interval time.Duration
+	// Beside runs while this server leads, under the same leadership.
+	Beside func(context.Context, *store.Leadership) error
+
+	mu    sync.Mutex
+	state *engine.State
+	news  chan struct{} // holds one token when the state has moved
+}
+
+// Decision is what is recorded of one turn of the loop. With the store's
+// history it can be replayed and must give the same digest.
+type Decision struct {
+	Revision int64     `json:"revision"` // of the state it was made from
+	Now      time.Time `json:"now"`
+	Config   string    `json:"config"`
+	Digest   string    `json:"digest"` // of the plan
+	Placed   int       `json:"placed"`
+	Ready    int       `json:"ready"`
+	Refused  int       `json:"refused"`
+	Dropped  int       `json:"dropped"` // jobs that had changed when it was committed
+	Server   string    `json:"server"`
+}
+
+// NewLoop makes a loop that follows a view.
+func NewLoop(view *View) *Loop {
+	l := &Loop{state: engine.New(), news: make(chan struct{}, 1), Interval: time.Second}
+	view.Feed(l.apply)
+	return l
+}
+
+func (l *Loop) apply(b ares.Batch) {
+	l.mu.Lock()
+	l.state.Apply(b)
+	l.mu.Unlock()
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+// Explain says why a job waits, by the same state decisions are made from.
+func (l *Loop) Explain(id ares.JobID) ares.Refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return engine.Explain(l.state, id, l.Now())
+}
+
+// Run stands for leader and decides while it leads, until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	for {
+		err := l.Store.Lead(ctx, l.Server, l.TTL, l.lead)
+		if ctx.Err() != nil {
+			return nil
+		}
+		l.Log.Warn("leadership ended", "error", err)
+		if !pause(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// lead is one term: the loop, and what runs beside it, until either ends.
+func (l *Loop) lead(ctx context.Context, lead *store.Leadership) error {
+	l.Log.Info("leading", "server", l.Server, "revision", lead.Revision)
+	ctx, stop := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	for _, part := range []func(context.Context, *store.Leadership) error{l.decide, l.Beside} {
+		if part == nil {
+			continue
+		}
+		wg.Go(func() { stop(part(ctx, lead)) })
+	}
+	<-ctx.Done()
+	stop(ctx.Err())
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// decide turns the loop until its term ends.
+func (l *Loop) decide(ctx context.Context, lead *store.Leadership) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-l.news:
+		}
+		wake, err := l.turn(ctx, lead)
+		switch {
+		case errors.Is(err, context.Canceled), ares.CodeOf(err) == ares.Fenced:
+			return err
+		case err != nil:
+			l.Log.Warn("commit plan", "error", err)
+			wake = l.Now().Add(200 * time.Millisecond)
+		}
+		rest := l.Interval
+		if !wake.IsZero() {
+			rest = min(rest, max(wake.Sub(l.Now()), 0))
+		}
+		timer.Reset(rest)
+	}
+}
+
+// turn makes one decision and commits it. A state that has not seen the last
+// plan would decide the same again, so it waits for the watch.
+func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time, err error) {
+	if err := l.Store.Refresh(ctx, lead); err != nil {
+		return wake, err
+	}
+	now := l.Now()
+	plan, changes, seen := l.plan(lead.Plan(), now)
+	if !seen || plan.Empty() {
+		return plan.Wake, nil
+	}
+	digest := plan.Digest()
+	_, dropped, err := l.Store.Commit(ctx, lead, digest, changes)
+	if err != nil {
+		return plan.Wake, err
+	}
+	l.Record(Decision{
+		Revision: plan.Revision, Now: now, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
+		Refused: len(plan.Refuse), Dropped: len(dropped), Server: l.Server,
+	})
+	return plan.Wake, nil
+}
+
+// plan decides on the state, if it has seen the given revision.
+func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Revision() < revision {
+		return ares.Plan{}, nil, false
+	}
+	start := time.Now()
+	plan := engine.Decide(l.state, now)
+	l.Observe(time.Since(start))
+	changes := make([]store.Change, 0, len(plan.Ready)+len(plan.Place))
+	for _, id := range plan.Ready {
+		run := l.run(id)
+		if err := run.Ready(now); err != nil {
+			panic("ares: the engine readied a job that may not be: " + err.Error())
+		}
+		changes = append(changes, store.Change{Job: id, Next: run})
+	}
+	for _, p := range plan.Place {
+		run := l.run(p.Job)
+		if err := run.Place(p.Seats, p.Score, now); err != nil {
+			panic("ares: the engine placed a job that may not be: " + err.Error())
+		}
+		changes = append(changes, store.Change{Job: p.Job, Next: run, New: true})
+	}
+	return plan, changes, true
+}
+
+func (l *Loop) run(id ares.JobID) ares.Run {
+	run, _ := l.state.Run(id)
+	return run.Clone()
+}

@@ -1,0 +1,156 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Filter selects jobs. Zero fields select all.
+type Filter struct {
+	Phases []ares.Phase
+	Tenant string
+	Name   string // substring
+	Before int64  // only jobs accepted before this revision …
+	After  ares.JobID
+	Limit  int
+}
+
+// Page is a part of a list, newest first.
+type Page struct {
+	Entries  []*Entry
+	Total    int // that match, on all pages
+	More     bool
+	Revision int64
+}
+
+// Jobs lists live jobs, newest first.
+func (v *View) Jobs(f Filter) Page {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	p := Page{Revision: v.revision}
+	for i := len(v.order) - 1; i >= 0; i-- {
+		e := v.jobs[v.order[i].ID]
+		if !f.matches(e) {
+			continue
+		}
+		p.Total++
+		if f.Before > 0 && !e.older(f.Before, f.After) {
+			continue
+		}
+		if f.Limit > 0 && len(p.Entries) == f.Limit {
+			p.More = true
+			continue
+		}
+		p.Entries = append(p.Entries, e)
+	}
+	return p
+}
+
+// older says whether e comes after (revision, id) in a list. Jobs accepted in
+// one revision stand in the order they were applied in.
+func (e *Entry) older(revision int64, id ares.JobID) bool {
+	return cmp.Or(cmp.Compare(e.Job.Revision, revision), -cmp.Compare(e.Job.ID, id)) < 0
+}
+
+func (f *Filter) matches(e *Entry) bool {
+	return (len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
+		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
+		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))
+}
+
+// Job finds a live job in the view, nil when it is not there.
+func (v *View) Job(id ares.JobID) *Entry {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.jobs[id]
+}
+
+// Nodes lists the nodes by name.
+func (v *View) Nodes() ([]*NodeEntry, int64) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	out := slices.Collect(maps.Values(v.nodes))
+	slices.SortFunc(out, func(a, b *NodeEntry) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
+	return out, v.revision
+}
+
+// Node finds a node, nil when it is unknown.
+func (v *View) Node(id string) *NodeEntry {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.nodes[id]
+}
+
+// SeatsOn lists the jobs with a seat on the node that is not free, and a
+// channel that closes when that may have changed.
+func (v *View) SeatsOn(node string) (entries []*Entry, revision int64, changed <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for id := range v.seats[node] { // order-free: sorted below
+		entries = append(entries, v.jobs[id])
+	}
+	slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.Job.ID, b.Job.ID) })
+	if v.touched[node] == nil {
+		v.touched[node] = make(chan struct{})
+	}
+	return entries, v.revision, v.touched[node]
+}
+
+// Tenant finds a tenant, nil when the view does not know it.
+func (v *View) Tenant(id string) *ares.Tenant {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.tenants[id]
+}
+
+// Tenants lists the tenants by ID.
+func (v *View) Tenants() []*ares.Tenant {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	out := slices.Collect(maps.Values(v.tenants))
+	slices.SortFunc(out, func(a, b *ares.Tenant) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Use tells what a tenant's jobs hold and how many of them wait.
+func (v *View) Use(tenant string) (use ares.Use, waiting int) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.use[tenant], v.waiting[tenant]
+}
+
+// Phases counts the live jobs by phase.
+func (v *View) Phases() map[ares.Phase]int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return maps.Clone(v.phases)
+}
+
+// Revision is what the view has seen.
+func (v *View) Revision() int64 {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.revision
+}
+
+// WaitFor blocks until the view has seen a revision.
+func (v *View) WaitFor(ctx context.Context, revision int64) error {
+	for {
+		v.mu.RLock()
+		seen, moved := v.revision, v.moved
+		v.mu.RUnlock()
+		if seen >= revision {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ares.Errorf(ares.Unavailable, "this server has seen revision %d, not %d: try again", seen, revision)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// Reaper takes back what lost nodes held. It acts on "a seat on a node without
+// a session", not on the event of losing one, so nothing is missed over a
+// change of leaders. Its timers are the leader's own and start anew with it.
+type Reaper struct {
+	Store *store.Store
+	View  *View
+	// TTL of a session: so long is a node already silent when its session ends.
+	TTL time.Duration
+	Now func() time.Time
+	Log *slog.Logger
+	// BrakePercent stops all voiding when more of the sessions end together;
+	// 100 never brakes. At least BrakeNodes must have gone.
+	BrakePercent int
+	// Tick is how often seats are looked at. Default 250 ms.
+	Tick time.Duration
+
+	alert atomic.Pointer[string]
+}
+
+// brakeNodes is how many nodes must be gone before the brake is thought of:
+// below it, a share of the fleet says nothing.
+const brakeNodes = 3
+
+// absence is a node seen without a session.
+type absence struct {
+	since    time.Time // monotonic
+	revision int64     // of the node's record then
+}
+
+// Alert says why voiding is held back, "" when it is not.
+func (r *Reaper) Alert() string {
+	if a := r.alert.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
+
+// Run takes seats back until ctx ends or leadership is lost.
+func (r *Reaper) Run(ctx context.Context, lead *store.Leadership) error {
+	gone := map[string]absence{}
+	tick := time.NewTicker(cmpOr(r.Tick, 250*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if r.View.Revision() < lead.Revision {
+			continue // not yet our own reign's state
+		}
+		r.look(gone)
+		if r.braked(gone) {
+			continue
+		}
+		if err := r.reap(ctx, lead, gone); err != nil {
+			if errors.Is(err, context.Canceled) {
+				return err
+			}
+			r.Log.Warn("take seats back", "error", err)
+		}
+	}
+}
+
+// look starts a timer for every node without a session, and drops those of
+// nodes that came back.
+func (r *Reaper) look(gone map[string]absence) {
+	nodes, _ := r.View.Nodes()
+	now := time.Now()
+	for _, n := range nodes {
+		a, known := gone[n.Node.ID]
+		switch {
+		case n.Session != nil:
+			delete(gone, n.Node.ID)
+		case !known || a.revision != n.Node.Revision:
+			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision}
+		}
+	}
+}
+
+// braked holds voiding back while too many nodes are gone at once: that is
+// more likely a cut network than so many dead machines.
+func (r *Reaper) braked(gone map[string]absence) bool {
+	nodes, _ := r.View.Nodes()
+	recent := 0
+	for _, a := range gone { // order-free: a count
+		if time.Since(a.since) < time.Hour {
+			recent++
+		}
+	}
+	known := len(nodes) - (len(gone) - recent) // those long gone are not of this event
+	if recent < brakeNodes || r.BrakePercent >= 100 || recent*100 <= r.BrakePercent*known {
+		if r.alert.Swap(nil) != nil {
+			r.Log.Info("enough nodes are back: taking seats back again")
+		}
+		return false
+	}
+	msg := fmt.Sprintf("%d of %d nodes lost their sessions together: their jobs are not reassigned until some return", recent, known)
+	if r.alert.Swap(&msg) == nil {
+		r.Log.Error(msg)
+	}
+	return true
+}
+
+// reap voids every seat whose node has been away for long enough: the session
+// was already silent for its TTL when it ended, so lost_after − TTL is left.
+func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[string]absence) error {
+	for node, a := range gone { // order-free: each seat is voided by itself
+		entries, _, _ := r.View.SeatsOn(node)
+		for _, e := range entries {
+			if time.Since(a.since) < max(e.Job.LostAfter()-r.TTL, 0) {
+				continue
+			}
+			for _, ref := range unsettledOn(e, node) {
+				err := r.Store.Void(ctx, lead, ref, a.revision, r.Now())
+				if code := ares.CodeOf(err); err != nil && code != ares.Conflict {
+					return err
+				}
+				if err == nil {
+					r.Log.Warn("seat taken back", "job", ref.Job, "rank", ref.Rank, "node", node, "fence", ref.Fence)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func unsettledOn(e *Entry, node string) []store.SeatRef {
+	var out []store.SeatRef
+	for i := range e.Run.Attempts {
+		a := &e.Run.Attempts[i]
+		for k := range a.Seats {
+			if h := &a.Seats[k]; h.Node == node && !h.State.Settled() {
+				out = append(out, store.SeatRef{Job: e.Job.ID, Fence: a.Fence, Rank: h.Rank, Node: node})
+			}
+		}
+	}
+	return out
+}
+
+func cmpOr(d, def time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return def
+}

@@ -1,0 +1,354 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Entry is a live job as the view knows it. It is never changed in place.
+type Entry struct {
+	Job      *ares.Job
+	Run      ares.Run
+	Progress *ares.Progress
+}
+
+// NodeEntry is a node as the view knows it.
+type NodeEntry struct {
+	Node    ares.Node
+	Session *ares.Session // nil without one
+	Cordon  *ares.Cordon
+	Since   time.Time // when its session began or was seen to end
+}
+
+// State derives a node's state. A node without a session is suspect for as
+// long as a job of the default patience may live there.
+func (n *NodeEntry) State(now time.Time) ares.NodeState {
+	switch {
+	case n.Session != nil && n.Cordon != nil:
+		return ares.Cordoned
+	case n.Session != nil:
+		return ares.Online
+	case now.Sub(n.Since) < ares.DefaultLostAfter:
+		return ares.Suspect
+	default:
+		return ares.Offline
+	}
+}
+
+// View is this server's copy of the live state, fed by the store's watch. Its
+// answers carry the revision they are true at.
+type View struct {
+	// Now is the clock for the times a node's session is seen to change.
+	Now func() time.Time
+
+	mu       sync.RWMutex
+	revision int64
+	moved    chan struct{} // closed and replaced at each revision
+	jobs     map[ares.JobID]*Entry
+	order    []*ares.Job // by acceptance
+	nodes    map[string]*NodeEntry
+	seats    map[string]map[ares.JobID]bool // jobs with a seat that is not free, by node
+	touched  map[string]chan struct{}       // closed and replaced when a node's seats change
+	tenants  map[string]*ares.Tenant
+	use      map[string]ares.Use
+	waiting  map[string]int // by tenant
+	phases   map[ares.Phase]int
+	events   ring
+	sinks    []func(ares.Batch)
+}
+
+// NewView returns an empty view.
+func NewView(now func() time.Time) *View {
+	v := &View{Now: now, moved: make(chan struct{}), touched: map[string]chan struct{}{}}
+	v.reset()
+	return v
+}
+
+func (v *View) reset() {
+	v.jobs = map[ares.JobID]*Entry{}
+	v.order = nil
+	v.seats = map[string]map[ares.JobID]bool{}
+	v.tenants = map[string]*ares.Tenant{}
+	v.use = map[string]ares.Use{}
+	v.waiting = map[string]int{}
+	v.phases = map[ares.Phase]int{}
+}
+
+// Feed has every batch also handed to sink, in order. Call it before Run.
+func (v *View) Feed(sink func(ares.Batch)) { v.sinks = append(v.sinks, sink) }
+
+// watcher is where a view's batches come from.
+type watcher interface {
+	Watch(ctx context.Context, apply func(ares.Batch) error) error
+}
+
+// Run follows the store until ctx ends. A store that cannot be read for a
+// while is tried again: the view then simply stays at its revision.
+func (v *View) Run(ctx context.Context, store watcher, failed func(error)) error {
+	for {
+		err := store.Watch(ctx, func(b ares.Batch) error {
+			v.Apply(b)
+			return nil
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		failed(err)
+		if !pause(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// Apply takes one revision, whole.
+func (v *View) Apply(b ares.Batch) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if b.Revision <= v.revision && !b.Reset {
+		return
+	}
+	if b.Reset {
+		v.restart(b)
+	} else {
+		for i := range b.Events {
+			v.apply(&b.Events[i], true)
+		}
+	}
+	v.revision = b.Revision
+	for _, sink := range v.sinks {
+		sink(b)
+	}
+	close(v.moved)
+	v.moved = make(chan struct{})
+}
+
+// restart replaces everything. What a node's session was before is kept, so
+// that "since" does not jump.
+func (v *View) restart(b ares.Batch) {
+	old := v.nodes
+	v.reset()
+	v.nodes = map[string]*NodeEntry{}
+	for i := range b.Events {
+		v.apply(&b.Events[i], false)
+	}
+	slices.SortFunc(v.order, func(a, b *ares.Job) int { return cmp.Compare(a.Revision, b.Revision) })
+	for id, n := range v.nodes { // order-free: each node for itself
+		if was := old[id]; was != nil && (was.Session == nil) == (n.Session == nil) {
+			n.Since = was.Since
+		}
+	}
+	v.events.restart(b.Revision)
+	for node := range v.touched { // order-free: each node for itself
+		v.touch(node)
+	}
+}
+
+func (v *View) apply(e *ares.Event, live bool) {
+	switch {
+	case e.Job != nil:
+		v.putJob(e.Job, e.Revision, live)
+	case e.Run != nil:
+		v.putRun(e.Run, e.Revision, live)
+	case e.Node != nil:
+		v.node(e.Node.ID).Node = *e.Node
+	case e.Session != nil:
+		n := v.node(e.Session.Node)
+		n.Session, n.Since = e.Session, v.Now()
+		v.nodeEvent(e, live, e.Session.Node, ares.Online, "session opened")
+		v.touch(e.Session.Node)
+	case e.Cordon != nil:
+		v.node(e.Cordon.Node).Cordon = e.Cordon
+		v.nodeEvent(e, live, e.Cordon.Node, ares.Cordoned, "cordoned by "+e.Cordon.By)
+	case e.Tenant != nil:
+		v.tenants[e.Tenant.ID] = e.Tenant
+	case e.Progress != nil:
+		if was := v.jobs[e.Progress.Job]; was != nil {
+			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress}
+		}
+	default:
+		v.gone(e, live)
+	}
+}
+
+func (v *View) gone(e *ares.Event, live bool) {
+	switch e.Gone.Kind {
+	case ares.KindJob:
+		v.dropJob(ares.JobID(e.Gone.ID))
+	case ares.KindNode:
+		delete(v.nodes, e.Gone.ID)
+	case ares.KindSession:
+		n := v.node(e.Gone.ID)
+		n.Session, n.Since = nil, v.Now()
+		v.nodeEvent(e, live, e.Gone.ID, ares.Suspect, "session ended")
+	case ares.KindCordon:
+		v.node(e.Gone.ID).Cordon = nil
+		v.nodeEvent(e, live, e.Gone.ID, ares.Online, "uncordoned")
+	case ares.KindTenant:
+		delete(v.tenants, e.Gone.ID)
+	case ares.KindProgress:
+		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
+			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run}
+		}
+	case ares.KindRun: // goes together with its job
+	}
+}
+
+func (v *View) putJob(j *ares.Job, rev int64, live bool) {
+	if v.jobs[j.ID] != nil {
+		return
+	}
+	e := &Entry{Job: j, Run: ares.NewRun(j.AcceptedAt)}
+	v.jobs[j.ID] = e
+	v.order = append(v.order, j)
+	v.count(e, 1)
+	if live {
+		v.events.add(jobEvents(nil, e, rev)...)
+	}
+}
+
+func (v *View) putRun(re *ares.RunEvent, rev int64, live bool) {
+	was := v.jobs[re.Job]
+	if was == nil {
+		return
+	}
+	now := &Entry{Job: was.Job, Run: re.Run, Progress: was.Progress}
+	v.count(was, -1)
+	v.jobs[re.Job] = now
+	v.count(now, 1)
+	for _, node := range nodesOf(&was.Run, &now.Run) {
+		v.touch(node)
+	}
+	if live {
+		v.events.add(jobEvents(was, now, rev)...)
+	}
+}
+
+func (v *View) dropJob(id ares.JobID) {
+	was := v.jobs[id]
+	if was == nil {
+		return
+	}
+	v.count(was, -1)
+	delete(v.jobs, id)
+	if i, ok := slices.BinarySearchFunc(v.order, was.Job.Revision, func(j *ares.Job, rev int64) int { return cmp.Compare(j.Revision, rev) }); ok {
+		// Several jobs may have been accepted in one revision.
+		for i < len(v.order) && v.order[i].ID != id {
+			i++
+		}
+		v.order = slices.Delete(v.order, i, i+1)
+	}
+}
+
+// count adds or takes away what an entry contributes to the sums.
+func (v *View) count(e *Entry, sign int) {
+	tenant := e.Job.Tenant
+	v.phases[e.Run.Phase] += sign
+	if e.Run.Phase.Waiting() {
+		v.waiting[tenant] += sign
+	}
+	use := UseOf(&e.Run)
+	if use.Jobs > 0 {
+		// The memory a tenant's limit is about is what was asked for.
+		use.GPUMemoryMB = e.Job.GPUMemoryMB * max(e.Job.Members, 1)
+	}
+	if sign > 0 {
+		v.use[tenant] = v.use[tenant].Add(use)
+	} else {
+		v.use[tenant] = v.use[tenant].Sub(use)
+	}
+	for i := range e.Run.Attempts {
+		for k := range e.Run.Attempts[i].Seats {
+			h := &e.Run.Attempts[i].Seats[k]
+			if h.State.Free() {
+				continue
+			}
+			if v.seats[h.Node] == nil {
+				v.seats[h.Node] = map[ares.JobID]bool{}
+			}
+			if sign > 0 {
+				v.seats[h.Node][e.Job.ID] = true
+			} else {
+				delete(v.seats[h.Node], e.Job.ID)
+			}
+		}
+	}
+}
+
+// UseOf is what the seats of a run hold that are not free yet.
+func UseOf(r *ares.Run) ares.Use {
+	var u ares.Use
+	for i := range r.Attempts {
+		for k := range r.Attempts[i].Seats {
+			h := &r.Attempts[i].Seats[k]
+			if h.State.Free() {
+				continue
+			}
+			u.Jobs = 1
+			u.CPUs += h.CPUs
+			u.MemoryMB += h.Memory
+			for _, sh := range h.Shares {
+				if sh.Milli == 1000 {
+					u.GPUs++
+				} else {
+					u.GPUMilli += sh.Milli
+				}
+			}
+		}
+	}
+	return u
+}
+
+func nodesOf(runs ...*ares.Run) []string {
+	var out []string
+	for _, r := range runs {
+		for i := range r.Attempts {
+			for k := range r.Attempts[i].Seats {
+				if n := r.Attempts[i].Seats[k].Node; !slices.Contains(out, n) {
+					out = append(out, n)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (v *View) node(id string) *NodeEntry {
+	n := v.nodes[id]
+	if n == nil {
+		if v.nodes == nil {
+			v.nodes = map[string]*NodeEntry{}
+		}
+		n = &NodeEntry{Node: ares.Node{ID: id}, Since: v.Now()}
+		v.nodes[id] = n
+		return n
+	}
+	// Readers hold the old entry: change a copy.
+	n = new(*n)
+	v.nodes[id] = n
+	return n
+}
+
+// touch wakes those who wait for a change of a node's seats.
+func (v *View) touch(node string) {
+	if ch := v.touched[node]; ch != nil {
+		close(ch)
+		delete(v.touched, node)
+	}
+}
+
+// pause waits, and says whether it was not cut short.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
