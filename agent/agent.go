@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/gpu"
+	"github.com/ares-scheduler/ares/agent/run"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// Agent holds the seats of one node.
+type Agent struct {
+	cfg      Config
+	log      *slog.Logger
+	link     *link
+	runner   *run.Runner
+	source   gpu.Source
+	instance string
+
+	session atomic.Int64 // revision of the present session, 0 without one
+	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
+
+	mu     sync.Mutex
+	node   ares.Node
+	seats  map[run.Key]*seat
+	orders []*apipb.SeatOrder // as last sent by a server
+	seen   int64              // revision they are true at
+	wg     sync.WaitGroup     // one for each seat's life
+	life   context.Context    // ends with the agent
+}
+
+// New prepares an agent: its identity, its devices and the seats that outlived
+// its last run.
+func New(ctx context.Context, cfg Config) (*Agent, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the agent's directory: %w", err)
+	}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), link: newLink(&cfg), seats: map[run.Key]*seat{}}
+	var err error
+	if a.instance, err = instance(cfg.Dir); err != nil {
+		return nil, err
+	}
+	supervisor, err := run.Supervisor(filepath.Join(cfg.Dir, "bin"))
+	if err != nil {
+		return nil, err
+	}
+	if a.runner, err = run.Open(filepath.Join(cfg.Dir, "seats"), supervisor); err != nil {
+		return nil, err
+	}
+	if a.source, err = gpu.Find(ctx, cfg.Mock, cfg.Node, a.log); err != nil {
+		return nil, err
+	}
+	machine, err := a.source.Detect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find devices: %w", err)
+	}
+	for _, w := range machine.Warnings {
+		a.log.Warn(w)
+	}
+	contained, why := a.runner.Contained()
+	if !contained {
+		a.log.Warn("jobs are not held by a cgroup: their death is verified by a sweep of their descendants only", "why", why)
+	}
+	address := cfg.Address
+	if address == "" {
+		address = "127.0.0.1"
+	}
+	a.node = ares.Node{
+		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
+		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
+	}
+	return a, nil
+}
+
+// Node is what this machine offers.
+func (a *Agent) Node() ares.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.node
+}
+
+// Run holds the node's seats until ctx ends. Processes live on then, under
+// their supervisors, for a restarted agent to take up again.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.link.Close()
+	defer func() { _ = a.runner.Close() }()
+	life, stop := context.WithCancel(ctx)
+	defer a.wg.Wait()
+	defer stop()
+	a.life = life
+	if err := a.adopt(life); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		err := a.serve(life)
+		a.session.Store(0)
+		if ctx.Err() != nil {
+			return nil
+		}
+		a.log.Warn("session ended", "error", err)
+		if ares.CodeOf(err) == ares.Conflict {
+			return err // another agent has this node's name
+		}
+		if !pause(ctx, time.Second) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// serve is one session: open it, then renew it, follow the seats and serve
+// files until one of these ends.
+func (a *Agent) serve(ctx context.Context) error {
+	control, bulk, server, err := a.link.connections()
+	if err != nil {
+		return err
+	}
+	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	sent := run.Now()
+	node := a.Node()
+	resp, err := control.OpenSession(opening, &apipb.OpenSessionRequest{Node: apipb.NewNodeInfo(&node), Instance: a.instance})
+	if err != nil {
+		a.link.next(server)
+		return fmt.Errorf("open session at %s: %w", server, apipb.FromStatus(err))
+	}
+	ttl := time.Duration(resp.TtlSeconds) * time.Second
+	a.acknowledged(ctx, sent)
+	a.session.Store(resp.Session)
+	a.log.Info("session open", "server", server, "session", resp.Session, "ttl", ttl)
+
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	ref := &apipb.SessionRef{NodeId: a.cfg.Node, Session: resp.Session}
+	var wg sync.WaitGroup
+	for name, part := range map[string]func() error{
+		"renew":    func() error { return a.renew(ctx, control, ref, ttl) },
+		"seats":    func() error { return a.follow(ctx, control, ref) },
+		"files":    func() error { return a.serveFiles(ctx, bulk, ref) },
+		"progress": func() error { return a.reportProgress(ctx, control, ref) },
+		"devices":  func() error { return a.watchDevices(ctx, control, ref) },
+	} {
+		wg.Go(func() { end(fmt.Errorf("%s: %w", name, part())) })
+	}
+	<-ctx.Done()
+	wg.Wait()
+	a.link.next(server)
+	return context.Cause(ctx)
+}
+
+// renew extends the session until it cannot. A renewal that is not answered
+// within an eighth of the TTL has failed, and the next server is tried.
+func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef, ttl time.Duration) error {
+	tick := time.NewTicker(ttl / 8)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		call, cancel := context.WithTimeout(ctx, ttl/8)
+		sent := run.Now()
+		_, err := c.RenewSession(call, &apipb.RenewSessionRequest{Ref: ref})
+		cancel()
+		if err != nil {
+			return apipb.FromStatus(err)
+		}
+		a.acknowledged(ctx, sent)
+	}
+}
+
+// acknowledged notes that a renewal sent at a time was acknowledged, and tells
+// every supervisor.
+func (a *Agent) acknowledged(ctx context.Context, sent run.BootTime) {
+	a.renewed.Store(int64(sent))
+	a.mu.Lock()
+	procs := make([]*run.Proc, 0, len(a.seats))
+	for _, s := range a.seats {
+		if s.proc != nil {
+			procs = append(procs, s.proc)
+		}
+	}
+	a.mu.Unlock()
+	for _, p := range procs {
+		if err := p.Renewed(ctx, sent); err != nil {
+			a.log.Warn("renewal did not reach a supervisor", "seat", p.Key(), "error", err)
+		}
+	}
+}
+
+// fresh says whether a seat of that patience may still be claimed or spawned
+// (R4): less than half of it has passed since the last acknowledged renewal
+// was sent. Before the first one it counts as expired (R6).
+func (a *Agent) fresh(lostAfter time.Duration) bool {
+	sent := run.BootTime(a.renewed.Load())
+	return sent != 0 && run.Now().Sub(sent) < lostAfter/2
+}
+
+// watchDevices looks at the devices now and then and tells when their health
+// has changed.
+func (a *Agent) watchDevices(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+	for pause(ctx, 30*time.Second) {
+		machine, err := a.source.Detect(ctx)
+		if err != nil {
+			a.log.Warn("look at devices", "error", err)
+			continue
+		}
+		a.mu.Lock()
+		changed := mergeHealth(a.node.Devices, machine.Devices)
+		if changed != nil {
+			a.node.Devices = changed
+		}
+		node := a.node
+		a.mu.Unlock()
+		if changed == nil {
+			continue
+		}
+		if _, err := c.UpdateNode(ctx, &apipb.UpdateNodeRequest{Ref: ref, Node: apipb.NewNodeInfo(&node)}); err != nil {
+			return apipb.FromStatus(err)
+		}
+	}
+	return ctx.Err()
+}
+
+// mergeHealth returns the devices with their present health, nil when nothing
+// changed. A device in quarantine stays there until the agent is restarted.
+func mergeHealth(was, now []ares.Device) []ares.Device {
+	seen := map[string]ares.Device{}
+	for _, d := range now {
+		seen[d.ID] = d
+	}
+	out, changed := make([]ares.Device, len(was)), false
+	for i, d := range was {
+		fresh, there := seen[d.ID]
+		if !there {
+			fresh = ares.Device{Reason: "the device is no longer there"}
+		}
+		if !isQuarantined(d) && (d.Healthy != fresh.Healthy || d.Reason != fresh.Reason) {
+			d.Healthy, d.Reason, changed = fresh.Healthy, fresh.Reason, true
+		}
+		out[i] = d
+	}
+	if !changed {
+		return nil
+	}
+	return out
+}
+
+// pause waits, and says whether it was not cut short.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

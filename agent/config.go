@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Config of an agent.
+type Config struct {
+	// Node is this machine's name in the fleet. Default: the host name.
+	Node string
+	// Servers are gRPC addresses; the next one is tried when one is silent.
+	Servers []string
+	// Token proves to a server that this is a node of the fleet.
+	Token string
+	// TLS to the servers, nil for plaintext (loopback only).
+	TLS credentials.TransportCredentials
+	// Dir keeps the agent's identity and its seats between restarts.
+	Dir string
+	// Address is where ranks on other nodes reach this one. Default 127.0.0.1.
+	Address string
+	// Labels for placement, such as region, zone and rack.
+	Labels map[string]string
+	// Mock is a profile of simulated devices; "" finds the real ones, "off"
+	// forbids mock devices.
+	Mock string
+	// RunImages lets a job that names an image run its command directly on the
+	// host. Without it such a job is refused.
+	RunImages bool
+	// LogLimit is how much of a seat's output is kept, in bytes. Default 64 MiB.
+	LogLimit int64
+	Version  string
+	Log      *slog.Logger
+}
+
+// Check reports every mistake of a configuration.
+func (c *Config) Check() error {
+	var p ares.Problems
+	if !ares.ValidName(c.Node) {
+		p.Add("node", "%q is not a name: use up to 63 letters, digits, '.', '-' and '_'", c.Node)
+	}
+	if len(c.Servers) == 0 {
+		p.Add("server", "give at least one server address, such as 127.0.0.1:9090")
+	}
+	if c.Token == "" {
+		p.Add("token", "a node token is needed: see node.token in the server's data directory")
+	}
+	if c.Dir == "" {
+		p.Add("data-dir", "a directory is needed for the agent's state")
+	}
+	return p.Err()
+}
+
+// instance reads the agent's nonce, or makes it at the first start. It stays
+// the same across restarts, so that a restarted agent takes its own session
+// over while a second agent is refused.
+func instance(dir string) (string, error) {
+	path := filepath.Join(dir, "instance")
+	data, err := os.ReadFile(path)
+	if err == nil && len(strings.TrimSpace(string(data))) >= 16 {
+		return strings.TrimSpace(string(data)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the agent's identity: %w", err)
+	}
+	id := rand.Text()
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, []byte(id+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("write the agent's identity: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return "", fmt.Errorf("write the agent's identity: %w", err)
+	}
+	return id, nil
+}

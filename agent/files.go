@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/ares-scheduler/ares/agent/run"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// chunk is how many bytes of a log go into one message.
+const chunk = 32 << 10
+
+// maxStreams bounds the logs read from this node at once.
+const maxStreams = 256
+
+// serveFiles answers a server's requests for logs over the agent's own bulk
+// connection. Each stream sends only as much as its reader has asked for.
+func (a *Agent) serveFiles(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := c.ServeFiles(ctx)
+	if err != nil {
+		cancel()
+		return apipb.FromStatus(err)
+	}
+	f := &files{agent: a, stream: stream, readers: map[int64]*reader{}}
+	defer f.wg.Wait()
+	defer cancel()
+	if err := f.send(&apipb.ServeFilesRequest{Ref: ref}); err != nil {
+		return err
+	}
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return apipb.FromStatus(err)
+		}
+		f.handle(ctx, m)
+	}
+}
+
+type files struct {
+	agent  *Agent
+	stream interface {
+		Send(*apipb.ServeFilesRequest) error
+	}
+	wg      sync.WaitGroup
+	sending sync.Mutex // a gRPC stream has one sender at a time
+	mu      sync.Mutex
+	readers map[int64]*reader
+}
+
+// reader is one log on its way to one reader.
+type reader struct {
+	credit chan struct{}
+	cancel context.CancelFunc
+}
+
+func (f *files) handle(ctx context.Context, m *apipb.ServeFilesResponse) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.readers[m.StreamId]
+	switch {
+	case m.Log != nil && r == nil:
+		if len(f.readers) >= maxStreams {
+			f.wg.Go(func() { f.end(m.StreamId, "too many logs are read from this node at once: try again later") })
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		r = &reader{credit: make(chan struct{}, 1024), cancel: cancel}
+		f.readers[m.StreamId] = r
+		f.wg.Go(func() {
+			defer cancel()
+			f.end(m.StreamId, f.copy(ctx, r, m))
+		})
+	case m.Cancel && r != nil:
+		r.cancel()
+	}
+	for range m.Credit {
+		if r == nil {
+			return
+		}
+		select {
+		case r.credit <- struct{}{}:
+		default: // a server that hands out more than the window is not obeyed
+		}
+	}
+}
+
+// copy sends a log and returns what went wrong, "" when nothing did.
+func (f *files) copy(ctx context.Context, r *reader, m *apipb.ServeFilesResponse) string {
+	q := m.Log
+	log, err := f.agent.runner.OpenLog(run.Key{Job: q.JobId, Fence: q.Fence, Rank: int(q.Rank)})
+	if errors.Is(err, fs.ErrNotExist) {
+		return "this node keeps no log of it any more"
+	}
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = log.Close() }()
+	if q.TailBytes > 0 {
+		if first, end, err := log.Bounds(); err == nil {
+			log.SeekTo(max(first, end-q.TailBytes))
+		}
+	}
+	buf := make([]byte, chunk)
+	for {
+		n, err := log.Next(ctx, buf, q.Follow)
+		if n > 0 {
+			select {
+			case <-r.credit:
+			case <-ctx.Done():
+				return ""
+			}
+			if f.send(&apipb.ServeFilesRequest{StreamId: m.StreamId, Data: append([]byte(nil), buf[:n]...)}) != nil {
+				return ""
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return ""
+		case err != nil:
+			return err.Error()
+		}
+	}
+}
+
+func (f *files) end(id int64, problem string) {
+	f.mu.Lock()
+	delete(f.readers, id)
+	f.mu.Unlock()
+	// A broken stream has told its server already.
+	_ = f.send(&apipb.ServeFilesRequest{StreamId: id, End: true, Error: problem})
+}
+
+func (f *files) send(m *apipb.ServeFilesRequest) error {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	return f.stream.Send(m)
+}

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// link is the agent's way to a server: one connection for renewals, seats and
+// reports and one for bulk, so that a log never delays a renewal. When a
+// server is silent the next one is taken, with both connections.
+type link struct {
+	servers []string
+	creds   credentials.TransportCredentials
+	token   string
+
+	mu      sync.Mutex
+	at      int
+	control *grpc.ClientConn
+	bulk    *grpc.ClientConn
+}
+
+// bearer sends the node token with every call.
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity is false because plaintext is used on loopback;
+// Config refuses it elsewhere.
+func (bearer) RequireTransportSecurity() bool { return false }
+
+func newLink(cfg *Config) *link {
+	creds := cfg.TLS
+	if creds == nil {
+		creds = insecure.NewCredentials()
+	}
+	return &link{servers: cfg.Servers, creds: creds, token: cfg.Token}
+}
+
+// connections returns those to the present server, made when needed.
+func (l *link) connections() (control, bulk apipb.AgentServiceClient, server string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	server = l.servers[l.at]
+	if l.control == nil {
+		opts := []grpc.DialOption{
+			grpc.WithTransportCredentials(l.creds), grpc.WithPerRPCCredentials(bearer(l.token)),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
+		}
+		if l.control, err = grpc.NewClient(server, opts...); err != nil {
+			return nil, nil, server, fmt.Errorf("connect to %s: %w", server, err)
+		}
+		if l.bulk, err = grpc.NewClient(server, opts...); err != nil {
+			return nil, nil, server, fmt.Errorf("connect to %s: %w", server, err)
+		}
+	}
+	return apipb.NewAgentServiceClient(l.control), apipb.NewAgentServiceClient(l.bulk), server, nil
+}
+
+// next gives a silent server up for the next one. Calls under way on the old
+// connections fail and are repeated by their callers.
+func (l *link) next(server string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.servers[l.at] != server {
+		return // somebody moved on already
+	}
+	l.at = (l.at + 1) % len(l.servers)
+	if len(l.servers) > 1 {
+		l.close()
+	}
+}
+
+func (l *link) close() {
+	if l.control != nil {
+		_ = l.control.Close()
+		_ = l.bulk.Close()
+		l.control, l.bulk = nil, nil
+	}
+}
+
+func (l *link) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.close()
+}

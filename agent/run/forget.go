@@ -1,0 +1,109 @@
+//go:build linux
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// Forget drops a seat's state after its release and keeps only its log, within KeepLogs and
+// KeepLogBytes. It refuses with ErrAlive while anything of the seat may live. Forgetting an
+// unknown seat is no error.
+func (r *Runner) Forget(key Key) error {
+	if err := key.Check(); err != nil {
+		return err
+	}
+	from, to := seatsDir+"/"+key.String(), logsDir+"/"+key.String()
+	if _, err := r.root.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	alive, err := r.alive(key)
+	if err == nil && !alive {
+		if group := r.group(key); group != "" {
+			alive, err = group.Populated()
+			if err == nil && !alive {
+				err = group.Remove()
+			}
+		}
+	}
+	if err == nil && alive {
+		err = ErrAlive
+	}
+	if err != nil {
+		return fmt.Errorf("forget %s: %w", key, err)
+	}
+	// The move is the moment of forgetting; tidyLogs completes what a crash interrupts.
+	if err := errors.Join(r.root.RemoveAll(to), r.root.Rename(from, to)); err != nil {
+		return fmt.Errorf("forget %s: %w", key, err)
+	}
+	return r.tidyLogs()
+}
+
+// kept is the log of one forgotten seat.
+type kept struct {
+	path  string
+	since int64
+	size  int64
+	files int
+}
+
+// tidyLogs removes all but logs of forgotten seats (a spec holds the job's environment),
+// and then the oldest logs, as far as the limits ask.
+func (r *Runner) tidyLogs() error {
+	entries, err := fs.ReadDir(r.root.FS(), logsDir)
+	if err != nil {
+		return fmt.Errorf("tidy logs: %w", err)
+	}
+	var all []kept
+	var errs []error
+	for _, e := range entries {
+		k, err := r.strip(logsDir + "/" + e.Name())
+		errs = append(errs, err)
+		if err == nil && k.files > 0 {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b kept) int { return int(min(max(b.since-a.since, -1), 1)) })
+	var bytes int64
+	for i, k := range all { // the newest first
+		bytes += k.size
+		if i >= r.KeepLogs || bytes > r.KeepLogBytes {
+			errs = append(errs, r.root.RemoveAll(k.path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// strip leaves only logs in a directory, and nothing at all if there are none.
+func (r *Runner) strip(path string) (kept, error) {
+	k := kept{path: path}
+	entries, err := fs.ReadDir(r.root.FS(), path)
+	if errors.Is(err, fs.ErrNotExist) { // another Forget was here
+		return k, nil
+	}
+	if err != nil {
+		return k, err
+	}
+	for _, e := range entries {
+		_, isLog := seat.ParseLogName(e.Name())
+		st, err := e.Info()
+		if isLog && err == nil && st.Mode().IsRegular() {
+			k.files++
+			k.size += st.Size()
+			k.since = max(k.since, st.ModTime().UnixNano())
+			continue
+		}
+		if err := r.root.RemoveAll(path + "/" + e.Name()); err != nil {
+			return k, err
+		}
+	}
+	if k.files == 0 {
+		return k, r.root.RemoveAll(path)
+	}
+	return k, nil
+}

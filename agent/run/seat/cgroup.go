@@ -1,0 +1,102 @@
+//go:build linux
+
+package seat
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Cgroup is the absolute path of a cgroup2 directory.
+type Cgroup string
+
+// Kill sends SIGKILL to every process in the cgroup and below it, including those that
+// are being forked right now. That the cgroup is gone is no error.
+func (c Cgroup) Kill() error {
+	f, err := os.OpenFile(string(c)+"/cgroup.kill", os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		if _, gone := os.Stat(string(c)); errors.Is(gone, os.ErrNotExist) {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte("1"))
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if errors.Is(err, syscall.ENODEV) { // removed in between
+		return nil
+	}
+	return err
+}
+
+// Populated reports whether a live process is in the cgroup or below it. Zombies do not
+// count: they hold neither memory nor devices.
+func (c Cgroup) Populated() (bool, error) {
+	b, err := os.ReadFile(string(c) + "/cgroup.events")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	for line := range bytes.Lines(b) {
+		if v, ok := bytes.CutPrefix(line, []byte("populated ")); ok {
+			return !bytes.Equal(bytes.TrimSpace(v), []byte("0")), nil
+		}
+	}
+	return true, errors.New("cgroup.events does not say populated")
+}
+
+// Remove removes the cgroup and those that a job made below it. They must be empty.
+func (c Cgroup) Remove() error {
+	entries, err := os.ReadDir(string(c))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := (c + "/" + Cgroup(e.Name())).Remove(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := syscall.Rmdir(string(c)); err != nil && err != syscall.ENOENT {
+		return &os.PathError{Op: "rmdir", Path: string(c), Err: err}
+	}
+	return nil
+}
+
+// CPU is the processor time of all that ever ran in the cgroup; 0 if it is not counted.
+func (c Cgroup) CPU() time.Duration {
+	b, err := os.ReadFile(string(c) + "/cpu.stat")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(b) {
+		if v, ok := bytes.CutPrefix(line, []byte("usage_usec ")); ok {
+			n, _ := strconv.ParseInt(string(bytes.TrimSpace(v)), 10, 64)
+			return time.Duration(n) * time.Microsecond
+		}
+	}
+	return 0
+}
+
+// PeakMemory is the cgroup's peak in bytes; 0 where the memory controller is not on.
+func (c Cgroup) PeakMemory() int64 {
+	b, err := os.ReadFile(string(c) + "/memory.peak")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
+	return n
+}

@@ -1,0 +1,176 @@
+//go:build linux
+
+package seat
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// What follows is for machines without a writable cgroup2. It is weaker: a process can
+// fork faster than /proc is read, and one that cleared its environment after its parents
+// died is not found by its mark.
+
+// MarkEnv is the variable that holds Order.Mark.
+const MarkEnv = "ARES_SEAT"
+
+// KillDescendants sends SIGKILL to all descendants of root and returns how many lived.
+// The supervisor is a subreaper, so orphans are its children.
+func KillDescendants(root int) (int, error) {
+	pids, err := processes()
+	if err != nil {
+		return 0, err
+	}
+	parent := make(map[int]int, len(pids))
+	for _, pid := range pids {
+		if ppid, state, ok := stat(pid); ok && state != 'Z' && state != 'X' {
+			parent[pid] = ppid
+		} else if ok {
+			parent[pid] = -ppid // a zombie: leads to its parent, is not counted
+		}
+	}
+	n := 0
+	for pid, up := range parent {
+		if up > 0 && descends(parent, pid, root) {
+			n++
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between: the next sweep sees
+		}
+	}
+	return n, nil
+}
+
+func descends(parent map[int]int, pid, root int) bool {
+	for range len(parent) { // bounded: pids may be reused while we read
+		up := parent[pid]
+		if up < 0 {
+			up = -up
+		}
+		if up == root {
+			return true
+		}
+		if up <= 1 {
+			return false
+		}
+		pid = up
+	}
+	return false
+}
+
+// KillMarked sends SIGKILL to all processes whose environment holds the mark and
+// returns how many lived. The kill goes through a pidfd that was opened before the
+// environment was read, so it cannot hit a reused pid.
+func KillMarked(mark string) (int, error) {
+	pids, err := processes()
+	if err != nil {
+		return 0, err
+	}
+	want := []byte(MarkEnv + "=" + mark)
+	n := 0
+	for _, pid := range pids {
+		if pid == os.Getpid() {
+			continue
+		}
+		fd, err := pidfdOpen(pid)
+		if err != nil {
+			continue
+		}
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ") // empty for a zombie
+		if err == nil && hasEntry(env, want) {
+			n++
+			_ = pidfdSignal(fd, syscall.SIGKILL)
+		}
+		_ = syscall.Close(fd)
+	}
+	return n, nil
+}
+
+func hasEntry(env, want []byte) bool {
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.Equal(entry, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// KillPid sends SIGKILL to pid if sure still says so once the process is held fast.
+func KillPid(pid int, sure func() bool) error {
+	fd, err := pidfdOpen(pid)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(fd)
+	if !sure() {
+		return syscall.ESRCH
+	}
+	return pidfdSignal(fd, syscall.SIGKILL)
+}
+
+func processes() ([]int, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// stat reads parent and state from /proc/<pid>/stat. The name in parentheses may hold
+// anything, so the fields are counted after the last one.
+func stat(pid int) (ppid int, state byte, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, 0, false
+	}
+	i := bytes.LastIndexByte(b, ')')
+	if i < 0 {
+		return 0, 0, false
+	}
+	f := bytes.Fields(b[i+1:])
+	if len(f) < 2 {
+		return 0, 0, false
+	}
+	ppid, err = strconv.Atoi(string(f[1]))
+	return ppid, f[0][0], err == nil
+}
+
+// The numbers are the same on all architectures.
+const (
+	sysPidfdSendSignal = 424
+	sysPidfdOpen       = 434
+)
+
+func pidfdOpen(pid int) (int, error) {
+	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(pid), 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+func pidfdSignal(fd int, sig syscall.Signal) error {
+	if _, _, errno := syscall.Syscall6(sysPidfdSendSignal, uintptr(fd), uintptr(sig), 0, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// KeepFilesBack marks all open files from the given descriptor on as close-on-exec. Go opens
+// its own that way; this is for those that a shell or a service manager left open. Best
+// effort: the call needs Linux 5.11.
+func KeepFilesBack(from int) {
+	const sysCloseRange, cloexec = 436, 4
+	_, _, _ = syscall.Syscall(sysCloseRange, uintptr(from), uintptr(^uint32(0)), cloexec)
+}

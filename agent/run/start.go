@@ -1,0 +1,172 @@
+//go:build linux
+
+package run
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// cleanUpTime bounds how long a Start that has failed waits for its remains to die.
+const cleanUpTime = 5 * time.Second
+
+// Start starts a seat and returns once its supervisor says that the job runs, or that the
+// seat has ended already: fenced or with a spawn error, which Wait then tells. On an error
+// nothing runs. ErrExists means that the seat was started before.
+//
+// Every Proc must be waited for: Wait is what ends a seat whose supervisor fails.
+func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
+	spec.Default()
+	if err := spec.Check(); err != nil {
+		return nil, fmt.Errorf("start seat: %w", err)
+	}
+	order := seat.Order{Spec: spec, Cgroup: string(r.defaultGroup(spec.Key)), Mark: r.mark(spec.Key)}
+	order.Progress = filepath.Join(r.dir, seatPath(spec.Key, seat.ProgressFile))
+	if err := r.root.Mkdir(seatsDir+"/"+spec.Key.String(), 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			err = ErrExists
+		}
+		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
+	}
+	p, err := r.start(ctx, order)
+	if err != nil {
+		// The caller's context may be the very reason.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+		defer cancel()
+		if dead := r.EnsureDead(ctx, spec.Key); dead == nil {
+			if p != nil {
+				p.reap(ctx)
+			}
+			err = errors.Join(err, r.root.RemoveAll(seatsDir+"/"+spec.Key.String()))
+		}
+		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
+	}
+	return p, nil
+}
+
+// start returns a Proc even with an error, if a supervisor was started.
+func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
+	lock, err := r.furnish(order)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	ready, ours, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	pid, err := r.launch(order, ours, lock)
+	if err = errors.Join(err, ours.Close()); err != nil {
+		return nil, err
+	}
+	p := &Proc{r: r, order: order, child: pid, renewed: order.RenewedAt, started: Now()}
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	line, err := bufio.NewReader(ready).ReadString('\n')
+	if ctx.Err() != nil {
+		return p, ctx.Err()
+	}
+	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch verb {
+	case "spawned":
+		p.pid, err = strconv.Atoi(rest)
+		return p, err
+	case "ended":
+		return p, nil
+	case "error":
+		return p, errors.New(clean(rest, seat.MaxReason))
+	}
+	return p, errors.Join(errors.New("the supervisor died at once: "+r.lastWords(order.Key)), err)
+}
+
+// furnish makes all files of a seat before its start, and takes the lock that the
+// supervisor will inherit: there is no moment in which a living one looks dead.
+func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
+	key := order.Key
+	lock, err = r.root.OpenFile(seatPath(key, seat.LockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	if err := seat.Lock(lock); err != nil {
+		return lock, err
+	}
+	// Not synced: after a crash of the machine the seat is lost, whatever its spec says.
+	if err := r.root.WriteFile(seatPath(key, seat.SpecFile), order.Encode(), 0o600); err != nil {
+		return lock, err
+	}
+	progress := seatPath(key, seat.ProgressFile)
+	if err := r.root.WriteFile(progress, nil, 0o600); err != nil {
+		return lock, err
+	}
+	if u := order.User; u != nil {
+		if err := r.root.Chown(progress, int(u.UID), int(u.GID)); err != nil {
+			return lock, err
+		}
+		if err := r.root.Chmod(seatsDir+"/"+key.String(), 0o711); err != nil {
+			return lock, err
+		}
+	}
+	if order.Cgroup == "" {
+		return lock, nil
+	}
+	for _, sub := range []string{"", seat.SupervisorGroup, seat.JobGroup} {
+		if err := os.Mkdir(filepath.Join(order.Cgroup, sub), 0o755); err != nil {
+			return lock, err
+		}
+	}
+	return lock, nil
+}
+
+// launch starts the supervisor in a session of its own, and in the seat's cgroup, where it
+// can be killed together with the job even if its pid is not known.
+func (r *Runner) launch(order seat.Order, ready, lock *os.File) (pid int, err error) {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if order.Cgroup != "" {
+		dir, err := os.Open(filepath.Join(order.Cgroup, seat.SupervisorGroup))
+		if err != nil {
+			return 0, err
+		}
+		defer dir.Close()
+		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	complaints, err := r.root.OpenFile(seatPath(order.Key, seat.ErrorFile),
+		os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer complaints.Close()
+	files := make([]uintptr, seat.LockFD+1)
+	files[0], files[1], files[2] = null.Fd(), null.Fd(), complaints.Fd()
+	files[seat.ReadyFD], files[seat.LockFD] = ready.Fd(), lock.Fd()
+	pid, err = syscall.ForkExec(r.supervisor,
+		[]string{"ares-supervisor", filepath.Join(r.dir, seatsDir, order.Key.String())},
+		// The agent's environment holds secrets and is none of its business. Two
+		// processors are enough, and Go then takes less memory on large machines.
+		&syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=25"}, Files: files, Sys: attr})
+	if err != nil {
+		return 0, fmt.Errorf("execute supervisor %s: %w", r.supervisor, err)
+	}
+	return pid, nil
+}

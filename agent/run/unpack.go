@@ -1,0 +1,43 @@
+//go:build linux
+
+package run
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// unpack writes a program to dir under a name made of its content, so that an upgraded
+// agent never writes over a program that is being executed. The content is compared, not
+// believed: a crash may have left the name without it.
+func unpack(dir string, program []byte) (string, error) {
+	if len(program) == 0 {
+		return "", errors.New("the embedded supervisor is empty: run `make build`")
+	}
+	sum := sha256.Sum256(program)
+	path := filepath.Join(dir, "ares-supervisor-"+hex.EncodeToString(sum[:8]))
+	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, program) {
+		return path, os.Chmod(path, 0o700)
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, ".ares-supervisor-*")
+	if err != nil {
+		return "", fmt.Errorf("unpack supervisor: %w", err)
+	}
+	_, err = f.Write(program)
+	err = errors.Join(err, f.Chmod(0o700), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("unpack supervisor: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return path, nil
+}

@@ -1,0 +1,310 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/run"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// seat is one rank's life on this node. Each has a goroutine that takes it
+// from the claim to the release; wishes reach it through its process.
+type seat struct {
+	agent   *Agent
+	key     run.Key
+	order   *apipb.SeatOrder // as first seen; nil for one found after a restart
+	session int64            // it was begun under
+
+	// Guarded by agent.mu.
+	proc    *run.Proc
+	result  *run.Result
+	stopped string // why it was asked to stop, "" when it was not
+}
+
+// live claims the seat, runs its process and reports the end.
+func (s *seat) live(ctx context.Context) {
+	err := s.claim(ctx)
+	if err == nil {
+		err = s.start(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return // the agent ends; whatever was spawned has its supervisor
+	case err != nil:
+		s.agent.log.Warn("seat not started", "seat", s.key, "error", err)
+		s.agent.drop(s)
+		s.again(ctx)
+		return
+	}
+	s.finish(ctx)
+}
+
+// again lets the store's wish be looked at once more after a moment, so that a
+// seat that could not be claimed is neither forgotten nor hammered.
+func (s *seat) again(ctx context.Context) {
+	if pause(ctx, 500*time.Millisecond) {
+		s.agent.reconcile(s.agent.session.Load())
+	}
+}
+
+// claim takes the seat under the present session. Nothing is spawned before.
+func (s *seat) claim(ctx context.Context) error {
+	session := s.agent.session.Load()
+	if session == 0 || !s.agent.fresh(s.lostAfter()) {
+		return errors.New("no renewal was acknowledged lately: not claimed")
+	}
+	err := s.call(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+		_, err := c.ClaimSeat(ctx, &apipb.ClaimSeatRequest{Ref: ref, Seat: refOf(s.key)})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	// A claim belongs to the session it was made under (R5).
+	if s.agent.session.Load() != session {
+		return errors.New("the session changed during the claim: claiming anew")
+	}
+	s.session = session
+	return nil
+}
+
+// start spawns the process under its supervisor, or notes why it cannot.
+func (s *seat) start(ctx context.Context) error {
+	spec, err := s.spec()
+	if err != nil {
+		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})
+		return nil
+	}
+	if s.agent.session.Load() != s.session || !s.agent.fresh(spec.LostAfter) {
+		return errors.New("the session changed before the start: claiming anew")
+	}
+	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
+	proc, err := s.agent.runner.Start(ctx, spec)
+	if err != nil {
+		// Nothing runs. The fault is this node's, not the job's.
+		s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + " could not start it: " + err.Error(), Ended: time.Now()})
+		return nil
+	}
+	s.agent.mu.Lock()
+	s.proc = proc
+	stop := s.stopped
+	s.agent.mu.Unlock()
+	s.agent.log.Info("seat started", "seat", s.key, "pid", proc.Pid())
+	if stop != "" {
+		return proc.Stop(ctx, stop, -1)
+	}
+	return nil
+}
+
+func (s *seat) end(res run.Result) {
+	s.agent.mu.Lock()
+	s.result = &res
+	s.agent.mu.Unlock()
+}
+
+// finish waits for the process's end, reports it, and frees the seat once its
+// death is verified.
+func (s *seat) finish(ctx context.Context) {
+	res, ok := s.wait(ctx)
+	if !ok {
+		return
+	}
+	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+		_, err := c.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: ref, Seat: refOf(s.key), Result: resultOf(res)})
+		return err
+	})
+	if ctx.Err() != nil {
+		return // the result is on disk; the next agent reports it
+	}
+	if err != nil {
+		s.agent.log.Warn("end of a seat was refused", "seat", s.key, "error", err)
+	}
+	s.release(ctx)
+}
+
+// wait returns the result of a seat whose death is verified, devices and all.
+func (s *seat) wait(ctx context.Context) (run.Result, bool) {
+	s.agent.mu.Lock()
+	proc, res := s.proc, s.result
+	s.agent.mu.Unlock()
+	if res == nil {
+		got, err := proc.Wait(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.agent.log.Error("wait for a seat", "seat", s.key, "error", err)
+			}
+			return got, false
+		}
+		res = &got
+	}
+	for {
+		err := s.agent.runner.EnsureDead(ctx, s.key)
+		if err == nil {
+			break
+		}
+		s.agent.log.Error("a seat does not die", "seat", s.key, "error", err)
+		if !pause(ctx, time.Second) {
+			return *res, false
+		}
+	}
+	s.agent.checkDevices(ctx, s)
+	s.agent.log.Info("seat ended", "seat", s.key, "outcome", res.Outcome, "exit_code", res.ExitCode)
+	return *res, ctx.Err() == nil
+}
+
+// release frees the seat's devices in the store and forgets its state here.
+func (s *seat) release(ctx context.Context) {
+	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+		_, err := c.ReleaseSeat(ctx, &apipb.ReleaseSeatRequest{Ref: ref, Seat: refOf(s.key)})
+		return err
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		s.agent.log.Warn("release was refused", "seat", s.key, "error", err)
+	}
+	if err := s.agent.runner.Forget(s.key); err != nil {
+		s.agent.log.Warn("forget a seat", "seat", s.key, "error", err)
+	}
+	if err := os.RemoveAll(s.scratch()); err != nil {
+		s.agent.log.Warn("remove a seat's working directory", "seat", s.key, "error", err)
+	}
+	s.agent.drop(s)
+	s.agent.reconcile(s.agent.session.Load()) // its devices may be awaited
+}
+
+// decline answers a stop on a seat that was never claimed (R9).
+func (s *seat) decline(ctx context.Context) {
+	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+		_, err := c.DeclineSeat(ctx, &apipb.DeclineSeatRequest{Ref: ref, Seat: refOf(s.key)})
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		s.agent.log.Warn("decline was refused", "seat", s.key, "error", err)
+	}
+	s.agent.drop(s)
+}
+
+// bury reports a seat that has no process here: as lost, if its attempt is
+// still under way (R1), and then as released.
+func (s *seat) bury(ctx context.Context) {
+	s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + " has no process of it", Ended: time.Now()})
+	res, ok := s.wait(ctx)
+	if !ok {
+		return
+	}
+	if s.order.Current && s.order.State == string(ares.SeatClaimed) {
+		s.end(res)
+		s.finish(ctx)
+		return
+	}
+	s.release(ctx)
+}
+
+// wish passes a stop intent on to the process. The caller holds agent.mu.
+func (s *seat) wish(o *apipb.SeatOrder) {
+	why, grace := o.Stop, time.Duration(o.StopGraceSeconds)*time.Second
+	if !o.Current {
+		why, grace = "the attempt is over", 0
+	}
+	if why == "" || s.stopped != "" || s.result != nil {
+		return
+	}
+	s.stopped = why
+	if s.proc != nil {
+		s.agent.wg.Go(func() { s.stop(why, grace) })
+	}
+}
+
+// disown ends a process the store knows nothing of any more. The caller holds
+// agent.mu.
+func (s *seat) disown() {
+	if s.proc != nil && s.stopped == "" {
+		s.stopped = "the store no longer knows this seat"
+		s.agent.wg.Go(func() { s.stop(s.stopped, 0) })
+	}
+}
+
+func (s *seat) stop(why string, grace time.Duration) {
+	s.agent.log.Info("stopping seat", "seat", s.key, "why", why, "grace", grace)
+	if err := s.proc.Stop(s.agent.life, why, grace); err != nil && !errors.Is(err, run.ErrEnded) {
+		s.agent.log.Warn("stop a seat", "seat", s.key, "error", err)
+	}
+}
+
+// call makes one call under the present session, bounded in time.
+func (s *seat) call(ctx context.Context, do func(context.Context, apipb.AgentServiceClient, *apipb.SessionRef) error) error {
+	control, _, _, err := s.agent.link.connections()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	ref := &apipb.SessionRef{NodeId: s.agent.cfg.Node, Session: s.agent.session.Load()}
+	return apipb.FromStatus(do(ctx, control, ref))
+}
+
+// until repeats a call until it is answered: done, or refused for good. The
+// report of an end is never given up while the agent lives.
+func (s *seat) until(ctx context.Context, do func(context.Context, apipb.AgentServiceClient, *apipb.SessionRef) error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 5*time.Second) {
+		err := s.call(ctx, do)
+		switch ares.CodeOf(err) {
+		case "":
+			return nil
+		case ares.Fenced, ares.Conflict, ares.Invalid, ares.NotFound, ares.Forbidden:
+			return err
+		case ares.Unavailable, ares.Exhausted, ares.Internal, ares.Refused, ares.TooLarge, ares.Unauthentic:
+		}
+		if !pause(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *seat) lostAfter() time.Duration {
+	return time.Duration(s.order.GetSpec().GetLostAfterSeconds()) * time.Second
+}
+
+// scratch is the seat's own working directory.
+func (s *seat) scratch() string {
+	return filepath.Join(s.agent.cfg.Dir, "work", s.key.String())
+}
+
+// resultOf translates how a process ended into what the job's phase depends on.
+func resultOf(r run.Result) *apipb.RankResult {
+	m := &apipb.RankResult{
+		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Reason: r.Reason,
+		StartedAt: apipb.Timestamp(r.Started), EndedAt: apipb.Timestamp(r.Ended),
+	}
+	outcome := ares.OutcomeLost
+	switch r.Outcome {
+	case run.Exited:
+		switch {
+		case r.Signal != 0:
+			outcome, m.Reason = ares.OutcomeSignaled, fmt.Sprintf("ended by signal %d (%s)", int(r.Signal), r.Signal)
+		case r.ExitCode == 0:
+			outcome, m.Reason = ares.OutcomeSucceeded, "exit code 0"
+		default:
+			outcome, m.Reason = ares.OutcomeFailed, fmt.Sprintf("exit code %d", r.ExitCode)
+		}
+	case run.Stopped:
+		outcome = ares.OutcomeStopped
+	case run.MaxRuntime:
+		outcome, m.Reason = ares.OutcomeTimeout, "max_runtime_minutes passed"
+	case run.SpawnError:
+		outcome = ares.OutcomeSpawnError
+	case run.Fenced:
+		m.Reason = "no renewal was acknowledged in time, so it was stopped"
+	case run.Lost:
+	}
+	m.Outcome = string(outcome)
+	return m
+}

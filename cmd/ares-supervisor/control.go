@@ -1,0 +1,140 @@
+//go:build linux
+
+package main
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+const (
+	// maxConns bounds open connections. The oldest is closed for a new one, so no number
+	// of stuck clients can keep an agent out.
+	maxConns = 16
+	// maxRequest bounds one request.
+	maxRequest = 2 << 10
+)
+
+func (s *supervisor) accept() {
+	fd, _, err := syscall.Accept4(s.listen, syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK)
+	if err != nil {
+		return // the client has gone
+	}
+	if len(s.conns) == maxConns {
+		s.hangUp(s.conns[0])
+	}
+	s.conns = append(s.conns, fd)
+}
+
+func (s *supervisor) hangUp(fd int) {
+	for i, c := range s.conns {
+		if c == fd {
+			s.conns = append(s.conns[:i], s.conns[i+1:]...)
+			_ = syscall.Close(fd)
+			return
+		}
+	}
+}
+
+// serve answers one request. Neither reading nor writing waits: a client that does not
+// take its answers is hung up on.
+func (s *supervisor) serve(fd int) {
+	if !s.has(fd) { // closed for a newer connection in this very round
+		return
+	}
+	var buf [maxRequest]byte
+	n, _, err := syscall.Recvfrom(fd, buf[:], syscall.MSG_DONTWAIT)
+	if err == syscall.EAGAIN || err == syscall.EINTR {
+		return
+	}
+	if err != nil || n == 0 {
+		s.hangUp(fd)
+		return
+	}
+	answer := s.answer(strings.TrimSpace(string(buf[:n])), seat.Now())
+	if err := syscall.Sendto(fd, []byte(answer), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, nil); err != nil {
+		s.hangUp(fd)
+	}
+}
+
+func (s *supervisor) has(fd int) bool {
+	for _, c := range s.conns {
+		if c == fd {
+			return true
+		}
+	}
+	return false
+}
+
+// answer carries out one request:
+//
+//	renewed <boottime-ns>        ok | refused <why>
+//	stop <grace-ns|-1> <reason>  ok
+//	kill                         ok
+//	status                       ok key=value ...
+func (s *supervisor) answer(request string, now seat.BootTime) string {
+	verb, rest, _ := strings.Cut(request, " ")
+	switch verb {
+	case "renewed":
+		ns, err := strconv.ParseInt(rest, 10, 64)
+		if err != nil {
+			return "error not a number: " + rest
+		}
+		return s.renew(seat.BootTime(ns), now)
+	case "stop":
+		first, reason, _ := strings.Cut(rest, " ")
+		ns, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return "error not a number: " + first
+		}
+		grace := time.Duration(ns)
+		if grace < 0 {
+			grace = s.order.Grace
+		}
+		s.end(seat.Stopped, reason, now, now.Add(min(grace, seat.MaxDuration)))
+		return "ok"
+	case "kill":
+		s.end(seat.Stopped, "killed", 0, now)
+		return "ok"
+	case "status":
+		return s.describe()
+	}
+	return "error unknown request: " + verb
+}
+
+// renew takes the send time of an acknowledged renewal. The decision at half of lost_after
+// is final, even if the timer has not been served yet.
+func (s *supervisor) renew(sent, now seat.BootTime) string {
+	s.decide(now)
+	switch {
+	case s.fenced:
+		return "refused fenced"
+	case sent > now:
+		return "refused sent in the future"
+	}
+	s.renewed = max(s.renewed, sent)
+	return "ok"
+}
+
+func (s *supervisor) describe() string {
+	state, pid, at := "starting", 0, seat.BootTime(0)
+	if s.start != nil {
+		state, pid, at = "running", s.start.pid, s.start.at
+		if pid == 0 || s.ended {
+			state = "ending"
+		}
+	}
+	return "ok state=" + state +
+		" pid=" + strconv.Itoa(pid) +
+		" started=" + strconv.FormatInt(int64(at), 10) +
+		" renewed=" + strconv.FormatInt(int64(s.renewed), 10) +
+		" attempt=" + strconv.Itoa(s.order.Attempt) +
+		" lost_after=" + strconv.FormatInt(int64(s.order.LostAfter), 10) +
+		" grace=" + strconv.FormatInt(int64(s.order.Grace), 10) +
+		" fenced=" + strconv.FormatBool(s.fenced) +
+		" ending=" + string(s.outcome)
+}

@@ -1,0 +1,162 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// defaultPath is for jobs without a PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// spawn starts the job straight into its cgroup. It runs on the main thread and may hang,
+// for instance in exec from a dead network disk; the loop keeps the deadlines meanwhile.
+func (s *supervisor) spawn() birth {
+	o := &s.order
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if o.User != nil {
+		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID}
+	}
+	if o.Cgroup != "" {
+		fd, err := syscall.Open(string(s.jobGroup()), syscall.O_DIRECTORY|syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			return failed("open the job's cgroup: " + err.Error())
+		}
+		defer syscall.Close(fd)
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+	}
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return failed("open /dev/null: " + err.Error())
+	}
+	defer syscall.Close(null)
+	var pipe [2]int
+	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
+		return failed("make a pipe for the output: " + err.Error())
+	}
+	defer syscall.Close(pipe[1])
+	env := environment(o)
+	path, err := lookPath(o.Argv[0], o.Dir, env)
+	if err != nil {
+		return failed(err.Error())
+	}
+	// R4: the last look at the clock before exec. Whoever placed us may have given the
+	// job to another node since.
+	now := seat.Now()
+	if now >= o.DecideAt(o.RenewedAt) {
+		return birth{outcome: seat.Fenced, reason: "the lease was too old to start"}
+	}
+	wall := time.Now()
+	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{
+		Dir: o.Dir, Env: env, Sys: attr,
+		Files: []uintptr{uintptr(null), uintptr(pipe[1]), uintptr(pipe[1])},
+	})
+	if err != nil {
+		return failed(explain(path, err))
+	}
+	s.out.begin(pipe[0], o.LogLimit)
+	return birth{pid: pid, at: now, wall: wall}
+}
+
+// environment is the job's own, with ours in place of any of the same name.
+func environment(o *seat.Order) []string {
+	const progress, mark = "ARES_PROGRESS_FILE=", seat.MarkEnv + "="
+	env := make([]string, 0, len(o.Env)+2)
+	for _, v := range o.Env {
+		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, mark) {
+			env = append(env, v)
+		}
+	}
+	return append(env, progress+o.Progress, mark+o.Mark)
+}
+
+func failed(reason string) birth { return birth{outcome: seat.SpawnError, reason: reason} }
+
+// explain puts into words what exec says in one number.
+func explain(path string, err error) string {
+	switch err {
+	case syscall.ENOENT:
+		return "start " + path + ": its interpreter does not exist (see its first line)"
+	case syscall.ENOEXEC:
+		return "start " + path + ": not a program for this machine (a script needs a #! line)"
+	case syscall.E2BIG:
+		return "start " + path + ": arguments and environment are too long"
+	}
+	return "start " + path + ": " + err.Error()
+}
+
+// lookPath finds the program as a shell in dir would, with the job's PATH.
+func lookPath(name, dir string, env []string) (string, error) {
+	switch st, err := os.Stat(dir); {
+	case errors.Is(err, os.ErrNotExist):
+		return "", errors.New("directory " + dir + " does not exist")
+	case err != nil:
+		return "", errors.New("directory " + dir + ": " + reason(err))
+	case !st.IsDir():
+		return "", errors.New(dir + " is not a directory")
+	}
+	if strings.Contains(name, "/") {
+		return name, executable(absolute(dir, name), name)
+	}
+	search := defaultPath
+	for _, v := range env {
+		if p, ok := strings.CutPrefix(v, "PATH="); ok {
+			search = p
+		}
+	}
+	var denied error
+	for entry := range strings.SplitSeq(search, ":") {
+		if entry == "" {
+			entry = "."
+		}
+		path := absolute(dir, entry+"/"+name)
+		err := executable(path, path)
+		if err == nil {
+			return path, nil
+		}
+		if _, serr := os.Stat(path); serr == nil && denied == nil {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", errors.New("command not found: " + name + " (PATH=" + search + ")")
+}
+
+func absolute(dir, name string) string {
+	if name[0] == '/' {
+		return name
+	}
+	return dir + "/" + name
+}
+
+func executable(path, name string) error {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return errors.New("command not found: " + name)
+	case err != nil:
+		return errors.New("command " + name + ": " + reason(err))
+	case st.IsDir():
+		return errors.New("command " + name + " is a directory")
+	case st.Mode()&0o111 == 0:
+		return errors.New("permission denied: " + name + " is not executable")
+	}
+	return nil
+}
+
+// reason is the error without the operation and the path, which the caller has named.
+func reason(err error) string {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

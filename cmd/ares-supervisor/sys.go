@@ -1,0 +1,108 @@
+//go:build linux
+
+package main
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+const (
+	prSetChildSubreaper = 36
+	prSetNoNewPrivs     = 38
+	clockBoottime       = 7
+	timerAbsolute       = 1
+	pollIn              = 1
+)
+
+type pollFD struct {
+	fd              int32
+	events, revents int16
+}
+
+func prctl(option, value uintptr) error {
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func timerfd() (int, error) {
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, clockBoottime,
+		syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// arm makes the timer fire at an absolute CLOCK_BOOTTIME: unlike poll's own timeout it
+// counts time spent in suspend. 0 disarms.
+func arm(fd int, at seat.BootTime) error {
+	var spec struct{ interval, value syscall.Timespec }
+	spec.value = syscall.NsecToTimespec(int64(at))
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, uintptr(fd), timerAbsolute,
+		uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func eventfd() (int, error) {
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+func wakeUp(eventfd int) {
+	one := [8]byte{1} // any nonzero count, in either byte order
+	_, _ = syscall.Write(eventfd, one[:])
+}
+
+// poll waits for the descriptors; a negative timeout waits without end.
+func poll(fds []pollFD, timeoutNs int64) error {
+	var ts syscall.Timespec
+	var tsp unsafe.Pointer
+	if timeoutNs >= 0 {
+		ts = syscall.NsecToTimespec(timeoutNs)
+		tsp = unsafe.Pointer(&ts)
+	}
+	_, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)),
+		uintptr(tsp), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// drain empties an eventfd or timerfd.
+func drain(fd int) {
+	var b [8]byte
+	_, _ = syscall.Read(fd, b[:])
+}
+
+// listen opens the control socket. The mode is the only door lock where the seat
+// directory is passable for the job's user.
+func listen(path string) (int, error) {
+	fd, err := syscall.Socket(syscall.AF_UNIX,
+		syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, err
+	}
+	old := syscall.Umask(0o177)
+	err = syscall.Bind(fd, &syscall.SockaddrUnix{Name: path})
+	syscall.Umask(old) // the job inherits the umask
+	if err == nil {
+		err = syscall.Listen(fd, 8*maxConns)
+	}
+	if err != nil {
+		_ = syscall.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
