@@ -2,6 +2,7 @@ package ares
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -39,7 +40,7 @@ func (r *Run) Ready(now time.Time) error {
 
 // Claim notes that the agent of a rank takes its seat. The last claim makes
 // the job running. Claiming twice is the same as once.
-func (r *Run) Claim(f Fence, rank int, node string, now time.Time) error {
+func (r *Run) Claim(j *Job, f Fence, rank int, node string, now time.Time) error {
 	a, h, err := r.current(f, rank)
 	if err != nil {
 		return err
@@ -64,7 +65,13 @@ func (r *Run) Claim(f Fence, rank int, node string, now time.Time) error {
 		}
 	}
 	a.StartedAt = now
-	return r.move(Running, now, "every rank has started")
+	if err := r.move(Running, now, "every rank has started"); err != nil {
+		return err
+	}
+	if own := j.Overridden(); len(own) > 0 {
+		r.note(now, "warning: Ares sets "+strings.Join(own, ", ")+" itself; the job's own values are not used")
+	}
+	return nil
 }
 
 // Finish notes the end of a rank. The last rank's report ends the attempt. A

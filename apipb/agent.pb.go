@@ -548,6 +548,94 @@ func (*RenewSessionResponse) Descriptor() ([]byte, []int) {
 	return file_apipb_agent_proto_rawDescGZIP(), []int{7}
 }
 
+type UpdateNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Node          *NodeInfo              `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateNodeRequest) Reset() {
+	*x = UpdateNodeRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateNodeRequest) ProtoMessage() {}
+
+func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateNodeRequest.ProtoReflect.Descriptor instead.
+func (*UpdateNodeRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UpdateNodeRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *UpdateNodeRequest) GetNode() *NodeInfo {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type UpdateNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateNodeResponse) Reset() {
+	*x = UpdateNodeResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateNodeResponse) ProtoMessage() {}
+
+func (x *UpdateNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateNodeResponse.ProtoReflect.Descriptor instead.
+func (*UpdateNodeResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{9}
+}
+
 type CloseSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -557,7 +645,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[8]
+	mi := &file_apipb_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +657,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[8]
+	mi := &file_apipb_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +670,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{8}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CloseSessionRequest) GetRef() *SessionRef {
@@ -600,7 +688,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[9]
+	mi := &file_apipb_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +700,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[9]
+	mi := &file_apipb_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +713,7 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{9}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{11}
 }
 
 type WatchSeatsRequest struct {
@@ -637,7 +725,7 @@ type WatchSeatsRequest struct {
 
 func (x *WatchSeatsRequest) Reset() {
 	*x = WatchSeatsRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[10]
+	mi := &file_apipb_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +737,7 @@ func (x *WatchSeatsRequest) String() string {
 func (*WatchSeatsRequest) ProtoMessage() {}
 
 func (x *WatchSeatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[10]
+	mi := &file_apipb_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +750,7 @@ func (x *WatchSeatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSeatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSeatsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{10}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchSeatsRequest) GetRef() *SessionRef {
@@ -682,7 +770,7 @@ type WatchSeatsResponse struct {
 
 func (x *WatchSeatsResponse) Reset() {
 	*x = WatchSeatsResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[11]
+	mi := &file_apipb_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +782,7 @@ func (x *WatchSeatsResponse) String() string {
 func (*WatchSeatsResponse) ProtoMessage() {}
 
 func (x *WatchSeatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[11]
+	mi := &file_apipb_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +795,7 @@ func (x *WatchSeatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSeatsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSeatsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{11}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchSeatsResponse) GetSeats() []*SeatOrder {
@@ -751,7 +839,7 @@ type SeatOrder struct {
 
 func (x *SeatOrder) Reset() {
 	*x = SeatOrder{}
-	mi := &file_apipb_agent_proto_msgTypes[12]
+	mi := &file_apipb_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +851,7 @@ func (x *SeatOrder) String() string {
 func (*SeatOrder) ProtoMessage() {}
 
 func (x *SeatOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[12]
+	mi := &file_apipb_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +864,7 @@ func (x *SeatOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatOrder.ProtoReflect.Descriptor instead.
 func (*SeatOrder) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{12}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SeatOrder) GetSeat() *SeatRef {
@@ -882,7 +970,7 @@ type DeviceShare struct {
 
 func (x *DeviceShare) Reset() {
 	*x = DeviceShare{}
-	mi := &file_apipb_agent_proto_msgTypes[13]
+	mi := &file_apipb_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +982,7 @@ func (x *DeviceShare) String() string {
 func (*DeviceShare) ProtoMessage() {}
 
 func (x *DeviceShare) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[13]
+	mi := &file_apipb_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +995,7 @@ func (x *DeviceShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceShare.ProtoReflect.Descriptor instead.
 func (*DeviceShare) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{13}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeviceShare) GetDeviceId() string {
@@ -943,7 +1031,7 @@ type SeatRef struct {
 
 func (x *SeatRef) Reset() {
 	*x = SeatRef{}
-	mi := &file_apipb_agent_proto_msgTypes[14]
+	mi := &file_apipb_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1043,7 @@ func (x *SeatRef) String() string {
 func (*SeatRef) ProtoMessage() {}
 
 func (x *SeatRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[14]
+	mi := &file_apipb_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1056,7 @@ func (x *SeatRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatRef.ProtoReflect.Descriptor instead.
 func (*SeatRef) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{14}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SeatRef) GetJobId() string {
@@ -1002,7 +1090,7 @@ type ClaimSeatRequest struct {
 
 func (x *ClaimSeatRequest) Reset() {
 	*x = ClaimSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[15]
+	mi := &file_apipb_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1102,7 @@ func (x *ClaimSeatRequest) String() string {
 func (*ClaimSeatRequest) ProtoMessage() {}
 
 func (x *ClaimSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[15]
+	mi := &file_apipb_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1115,7 @@ func (x *ClaimSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimSeatRequest.ProtoReflect.Descriptor instead.
 func (*ClaimSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{15}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClaimSeatRequest) GetRef() *SessionRef {
@@ -1052,7 +1140,7 @@ type ClaimSeatResponse struct {
 
 func (x *ClaimSeatResponse) Reset() {
 	*x = ClaimSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[16]
+	mi := &file_apipb_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1152,7 @@ func (x *ClaimSeatResponse) String() string {
 func (*ClaimSeatResponse) ProtoMessage() {}
 
 func (x *ClaimSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[16]
+	mi := &file_apipb_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1165,7 @@ func (x *ClaimSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimSeatResponse.ProtoReflect.Descriptor instead.
 func (*ClaimSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{16}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{18}
 }
 
 // RankResult is the end of one rank.
@@ -1095,7 +1183,7 @@ type RankResult struct {
 
 func (x *RankResult) Reset() {
 	*x = RankResult{}
-	mi := &file_apipb_agent_proto_msgTypes[17]
+	mi := &file_apipb_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1195,7 @@ func (x *RankResult) String() string {
 func (*RankResult) ProtoMessage() {}
 
 func (x *RankResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[17]
+	mi := &file_apipb_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1208,7 @@ func (x *RankResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankResult.ProtoReflect.Descriptor instead.
 func (*RankResult) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{17}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RankResult) GetOutcome() string {
@@ -1176,7 +1264,7 @@ type FinishSeatRequest struct {
 
 func (x *FinishSeatRequest) Reset() {
 	*x = FinishSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[18]
+	mi := &file_apipb_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1276,7 @@ func (x *FinishSeatRequest) String() string {
 func (*FinishSeatRequest) ProtoMessage() {}
 
 func (x *FinishSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[18]
+	mi := &file_apipb_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1289,7 @@ func (x *FinishSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishSeatRequest.ProtoReflect.Descriptor instead.
 func (*FinishSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{18}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FinishSeatRequest) GetRef() *SessionRef {
@@ -1233,7 +1321,7 @@ type FinishSeatResponse struct {
 
 func (x *FinishSeatResponse) Reset() {
 	*x = FinishSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[19]
+	mi := &file_apipb_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1333,7 @@ func (x *FinishSeatResponse) String() string {
 func (*FinishSeatResponse) ProtoMessage() {}
 
 func (x *FinishSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[19]
+	mi := &file_apipb_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1346,7 @@ func (x *FinishSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishSeatResponse.ProtoReflect.Descriptor instead.
 func (*FinishSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{19}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{21}
 }
 
 type DeclineSeatRequest struct {
@@ -1271,7 +1359,7 @@ type DeclineSeatRequest struct {
 
 func (x *DeclineSeatRequest) Reset() {
 	*x = DeclineSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[20]
+	mi := &file_apipb_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1371,7 @@ func (x *DeclineSeatRequest) String() string {
 func (*DeclineSeatRequest) ProtoMessage() {}
 
 func (x *DeclineSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[20]
+	mi := &file_apipb_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1384,7 @@ func (x *DeclineSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclineSeatRequest.ProtoReflect.Descriptor instead.
 func (*DeclineSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{20}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeclineSeatRequest) GetRef() *SessionRef {
@@ -1321,7 +1409,7 @@ type DeclineSeatResponse struct {
 
 func (x *DeclineSeatResponse) Reset() {
 	*x = DeclineSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[21]
+	mi := &file_apipb_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1421,7 @@ func (x *DeclineSeatResponse) String() string {
 func (*DeclineSeatResponse) ProtoMessage() {}
 
 func (x *DeclineSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[21]
+	mi := &file_apipb_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1434,7 @@ func (x *DeclineSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclineSeatResponse.ProtoReflect.Descriptor instead.
 func (*DeclineSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{21}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{23}
 }
 
 type ReleaseSeatRequest struct {
@@ -1359,7 +1447,7 @@ type ReleaseSeatRequest struct {
 
 func (x *ReleaseSeatRequest) Reset() {
 	*x = ReleaseSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[22]
+	mi := &file_apipb_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1459,7 @@ func (x *ReleaseSeatRequest) String() string {
 func (*ReleaseSeatRequest) ProtoMessage() {}
 
 func (x *ReleaseSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[22]
+	mi := &file_apipb_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1472,7 @@ func (x *ReleaseSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSeatRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{22}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReleaseSeatRequest) GetRef() *SessionRef {
@@ -1409,7 +1497,7 @@ type ReleaseSeatResponse struct {
 
 func (x *ReleaseSeatResponse) Reset() {
 	*x = ReleaseSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[23]
+	mi := &file_apipb_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1509,7 @@ func (x *ReleaseSeatResponse) String() string {
 func (*ReleaseSeatResponse) ProtoMessage() {}
 
 func (x *ReleaseSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[23]
+	mi := &file_apipb_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1522,7 @@ func (x *ReleaseSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSeatResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{23}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{25}
 }
 
 type ReportCleanRequest struct {
@@ -1448,7 +1536,7 @@ type ReportCleanRequest struct {
 
 func (x *ReportCleanRequest) Reset() {
 	*x = ReportCleanRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[24]
+	mi := &file_apipb_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1548,7 @@ func (x *ReportCleanRequest) String() string {
 func (*ReportCleanRequest) ProtoMessage() {}
 
 func (x *ReportCleanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[24]
+	mi := &file_apipb_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1561,7 @@ func (x *ReportCleanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportCleanRequest.ProtoReflect.Descriptor instead.
 func (*ReportCleanRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{24}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReportCleanRequest) GetRef() *SessionRef {
@@ -1498,7 +1586,7 @@ type ReportCleanResponse struct {
 
 func (x *ReportCleanResponse) Reset() {
 	*x = ReportCleanResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[25]
+	mi := &file_apipb_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1598,7 @@ func (x *ReportCleanResponse) String() string {
 func (*ReportCleanResponse) ProtoMessage() {}
 
 func (x *ReportCleanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[25]
+	mi := &file_apipb_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1611,7 @@ func (x *ReportCleanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportCleanResponse.ProtoReflect.Descriptor instead.
 func (*ReportCleanResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{25}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{27}
 }
 
 type ReportProgressRequest struct {
@@ -1538,7 +1626,7 @@ type ReportProgressRequest struct {
 
 func (x *ReportProgressRequest) Reset() {
 	*x = ReportProgressRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[26]
+	mi := &file_apipb_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1638,7 @@ func (x *ReportProgressRequest) String() string {
 func (*ReportProgressRequest) ProtoMessage() {}
 
 func (x *ReportProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[26]
+	mi := &file_apipb_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1651,7 @@ func (x *ReportProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProgressRequest.ProtoReflect.Descriptor instead.
 func (*ReportProgressRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{26}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportProgressRequest) GetRef() *SessionRef {
@@ -1602,7 +1690,7 @@ type ReportProgressResponse struct {
 
 func (x *ReportProgressResponse) Reset() {
 	*x = ReportProgressResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[27]
+	mi := &file_apipb_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1702,7 @@ func (x *ReportProgressResponse) String() string {
 func (*ReportProgressResponse) ProtoMessage() {}
 
 func (x *ReportProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[27]
+	mi := &file_apipb_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1715,7 @@ func (x *ReportProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProgressResponse.ProtoReflect.Descriptor instead.
 func (*ReportProgressResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{27}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
 }
 
 type ServeFilesRequest struct {
@@ -1645,7 +1733,7 @@ type ServeFilesRequest struct {
 
 func (x *ServeFilesRequest) Reset() {
 	*x = ServeFilesRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[28]
+	mi := &file_apipb_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1745,7 @@ func (x *ServeFilesRequest) String() string {
 func (*ServeFilesRequest) ProtoMessage() {}
 
 func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[28]
+	mi := &file_apipb_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1758,7 @@ func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesRequest.ProtoReflect.Descriptor instead.
 func (*ServeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{28}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ServeFilesRequest) GetRef() *SessionRef {
@@ -1714,14 +1802,17 @@ type ServeFilesResponse struct {
 	// Set to begin a stream.
 	Log *LogQuery `protobuf:"bytes,2,opt,name=log,proto3" json:"log,omitempty"`
 	// Set to end a stream the reader has left.
-	Cancel        bool `protobuf:"varint,3,opt,name=cancel,proto3" json:"cancel,omitempty"`
+	Cancel bool `protobuf:"varint,3,opt,name=cancel,proto3" json:"cancel,omitempty"`
+	// So many more messages may be sent on this stream: a slow reader holds up
+	// nobody else.
+	Credit        int32 `protobuf:"varint,4,opt,name=credit,proto3" json:"credit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServeFilesResponse) Reset() {
 	*x = ServeFilesResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1824,7 @@ func (x *ServeFilesResponse) String() string {
 func (*ServeFilesResponse) ProtoMessage() {}
 
 func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1837,7 @@ func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesResponse.ProtoReflect.Descriptor instead.
 func (*ServeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ServeFilesResponse) GetStreamId() int64 {
@@ -1770,6 +1861,13 @@ func (x *ServeFilesResponse) GetCancel() bool {
 	return false
 }
 
+func (x *ServeFilesResponse) GetCredit() int32 {
+	if x != nil {
+		return x.Credit
+	}
+	return 0
+}
+
 // LogQuery asks for what one rank printed.
 type LogQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1784,7 +1882,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1894,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1907,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -1896,7 +1994,11 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\x03R\asession\"<\n" +
 	"\x13RenewSessionRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"\x16\n" +
-	"\x14RenewSessionResponse\"<\n" +
+	"\x14RenewSessionResponse\"a\n" +
+	"\x11UpdateNodeRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12%\n" +
+	"\x04node\x18\x02 \x01(\v2\x11.ares.v1.NodeInfoR\x04node\"\x14\n" +
+	"\x12UpdateNodeResponse\"<\n" +
 	"\x13CloseSessionRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"\x16\n" +
 	"\x14CloseSessionResponse\":\n" +
@@ -1971,21 +2073,24 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\tstream_id\x18\x02 \x01(\x03R\bstreamId\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"n\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\x86\x01\n" +
 	"\x12ServeFilesResponse\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\x03R\bstreamId\x12#\n" +
 	"\x03log\x18\x02 \x01(\v2\x11.ares.v1.LogQueryR\x03log\x12\x16\n" +
-	"\x06cancel\x18\x03 \x01(\bR\x06cancel\"\x82\x01\n" +
+	"\x06cancel\x18\x03 \x01(\bR\x06cancel\x12\x16\n" +
+	"\x06credit\x18\x04 \x01(\x05R\x06credit\"\x82\x01\n" +
 	"\bLogQuery\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12\x12\n" +
 	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\xc2\x06\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\x89\a\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
-	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12K\n" +
+	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
+	"\n" +
+	"UpdateNode\x12\x1a.ares.v1.UpdateNodeRequest\x1a\x1b.ares.v1.UpdateNodeResponse\x12K\n" +
 	"\fCloseSession\x12\x1c.ares.v1.CloseSessionRequest\x1a\x1d.ares.v1.CloseSessionResponse\x12G\n" +
 	"\n" +
 	"WatchSeats\x12\x1a.ares.v1.WatchSeatsRequest\x1a\x1b.ares.v1.WatchSeatsResponse0\x01\x12B\n" +
@@ -2011,7 +2116,7 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),               // 0: ares.v1.NodeInfo
 	(*LinkRow)(nil),                // 1: ares.v1.LinkRow
@@ -2021,88 +2126,94 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*SessionRef)(nil),             // 5: ares.v1.SessionRef
 	(*RenewSessionRequest)(nil),    // 6: ares.v1.RenewSessionRequest
 	(*RenewSessionResponse)(nil),   // 7: ares.v1.RenewSessionResponse
-	(*CloseSessionRequest)(nil),    // 8: ares.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),   // 9: ares.v1.CloseSessionResponse
-	(*WatchSeatsRequest)(nil),      // 10: ares.v1.WatchSeatsRequest
-	(*WatchSeatsResponse)(nil),     // 11: ares.v1.WatchSeatsResponse
-	(*SeatOrder)(nil),              // 12: ares.v1.SeatOrder
-	(*DeviceShare)(nil),            // 13: ares.v1.DeviceShare
-	(*SeatRef)(nil),                // 14: ares.v1.SeatRef
-	(*ClaimSeatRequest)(nil),       // 15: ares.v1.ClaimSeatRequest
-	(*ClaimSeatResponse)(nil),      // 16: ares.v1.ClaimSeatResponse
-	(*RankResult)(nil),             // 17: ares.v1.RankResult
-	(*FinishSeatRequest)(nil),      // 18: ares.v1.FinishSeatRequest
-	(*FinishSeatResponse)(nil),     // 19: ares.v1.FinishSeatResponse
-	(*DeclineSeatRequest)(nil),     // 20: ares.v1.DeclineSeatRequest
-	(*DeclineSeatResponse)(nil),    // 21: ares.v1.DeclineSeatResponse
-	(*ReleaseSeatRequest)(nil),     // 22: ares.v1.ReleaseSeatRequest
-	(*ReleaseSeatResponse)(nil),    // 23: ares.v1.ReleaseSeatResponse
-	(*ReportCleanRequest)(nil),     // 24: ares.v1.ReportCleanRequest
-	(*ReportCleanResponse)(nil),    // 25: ares.v1.ReportCleanResponse
-	(*ReportProgressRequest)(nil),  // 26: ares.v1.ReportProgressRequest
-	(*ReportProgressResponse)(nil), // 27: ares.v1.ReportProgressResponse
-	(*ServeFilesRequest)(nil),      // 28: ares.v1.ServeFilesRequest
-	(*ServeFilesResponse)(nil),     // 29: ares.v1.ServeFilesResponse
-	(*LogQuery)(nil),               // 30: ares.v1.LogQuery
-	nil,                            // 31: ares.v1.NodeInfo.LabelsEntry
-	(*JobSpec)(nil),                // 32: ares.v1.JobSpec
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
+	(*UpdateNodeRequest)(nil),      // 8: ares.v1.UpdateNodeRequest
+	(*UpdateNodeResponse)(nil),     // 9: ares.v1.UpdateNodeResponse
+	(*CloseSessionRequest)(nil),    // 10: ares.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),   // 11: ares.v1.CloseSessionResponse
+	(*WatchSeatsRequest)(nil),      // 12: ares.v1.WatchSeatsRequest
+	(*WatchSeatsResponse)(nil),     // 13: ares.v1.WatchSeatsResponse
+	(*SeatOrder)(nil),              // 14: ares.v1.SeatOrder
+	(*DeviceShare)(nil),            // 15: ares.v1.DeviceShare
+	(*SeatRef)(nil),                // 16: ares.v1.SeatRef
+	(*ClaimSeatRequest)(nil),       // 17: ares.v1.ClaimSeatRequest
+	(*ClaimSeatResponse)(nil),      // 18: ares.v1.ClaimSeatResponse
+	(*RankResult)(nil),             // 19: ares.v1.RankResult
+	(*FinishSeatRequest)(nil),      // 20: ares.v1.FinishSeatRequest
+	(*FinishSeatResponse)(nil),     // 21: ares.v1.FinishSeatResponse
+	(*DeclineSeatRequest)(nil),     // 22: ares.v1.DeclineSeatRequest
+	(*DeclineSeatResponse)(nil),    // 23: ares.v1.DeclineSeatResponse
+	(*ReleaseSeatRequest)(nil),     // 24: ares.v1.ReleaseSeatRequest
+	(*ReleaseSeatResponse)(nil),    // 25: ares.v1.ReleaseSeatResponse
+	(*ReportCleanRequest)(nil),     // 26: ares.v1.ReportCleanRequest
+	(*ReportCleanResponse)(nil),    // 27: ares.v1.ReportCleanResponse
+	(*ReportProgressRequest)(nil),  // 28: ares.v1.ReportProgressRequest
+	(*ReportProgressResponse)(nil), // 29: ares.v1.ReportProgressResponse
+	(*ServeFilesRequest)(nil),      // 30: ares.v1.ServeFilesRequest
+	(*ServeFilesResponse)(nil),     // 31: ares.v1.ServeFilesResponse
+	(*LogQuery)(nil),               // 32: ares.v1.LogQuery
+	nil,                            // 33: ares.v1.NodeInfo.LabelsEntry
+	(*JobSpec)(nil),                // 34: ares.v1.JobSpec
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	2,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
 	1,  // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	31, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	33, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
 	0,  // 3: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
 	5,  // 4: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 5: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 6: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
-	12, // 7: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
-	14, // 8: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	32, // 9: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
-	13, // 10: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	5,  // 11: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 12: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	33, // 13: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	33, // 14: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
-	5,  // 15: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 16: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
-	17, // 17: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
-	5,  // 18: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 19: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 20: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 21: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 22: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 23: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 24: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 25: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	30, // 26: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	3,  // 27: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	6,  // 28: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	8,  // 29: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	10, // 30: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	15, // 31: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	18, // 32: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	20, // 33: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	22, // 34: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	24, // 35: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	26, // 36: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	28, // 37: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	4,  // 38: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	7,  // 39: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	9,  // 40: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	11, // 41: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	16, // 42: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	19, // 43: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	21, // 44: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	23, // 45: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	25, // 46: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	27, // 47: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	29, // 48: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	38, // [38:49] is the sub-list for method output_type
-	27, // [27:38] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	5,  // 5: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
+	0,  // 6: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
+	5,  // 7: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 8: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
+	14, // 9: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
+	16, // 10: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
+	34, // 11: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	15, // 12: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
+	5,  // 13: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 14: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
+	35, // 15: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	35, // 16: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	5,  // 17: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 18: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
+	19, // 19: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
+	5,  // 20: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 21: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 22: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 23: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 24: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 25: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 26: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 27: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	32, // 28: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	3,  // 29: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	6,  // 30: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	8,  // 31: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	10, // 32: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	12, // 33: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	17, // 34: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	20, // 35: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	22, // 36: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	24, // 37: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	26, // 38: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	28, // 39: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	30, // 40: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	4,  // 41: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	7,  // 42: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	9,  // 43: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	11, // 44: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	13, // 45: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	18, // 46: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	21, // 47: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	23, // 48: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	25, // 49: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	27, // 50: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	29, // 51: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	31, // 52: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	41, // [41:53] is the sub-list for method output_type
+	29, // [29:41] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -2117,7 +2228,7 @@ func file_apipb_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

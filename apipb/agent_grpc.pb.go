@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AgentService_OpenSession_FullMethodName    = "/ares.v1.AgentService/OpenSession"
 	AgentService_RenewSession_FullMethodName   = "/ares.v1.AgentService/RenewSession"
+	AgentService_UpdateNode_FullMethodName     = "/ares.v1.AgentService/UpdateNode"
 	AgentService_CloseSession_FullMethodName   = "/ares.v1.AgentService/CloseSession"
 	AgentService_WatchSeats_FullMethodName     = "/ares.v1.AgentService/WatchSeats"
 	AgentService_ClaimSeat_FullMethodName      = "/ares.v1.AgentService/ClaimSeat"
@@ -43,6 +44,8 @@ type AgentServiceClient interface {
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error)
 	// RenewSession is answered after the store has extended the session.
 	RenewSession(ctx context.Context, in *RenewSessionRequest, opts ...grpc.CallOption) (*RenewSessionResponse, error)
+	// UpdateNode changes what a node offers: a device fell ill or recovered.
+	UpdateNode(ctx context.Context, in *UpdateNodeRequest, opts ...grpc.CallOption) (*UpdateNodeResponse, error)
 	// CloseSession ends a session at once; the agent holds no seat any more.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
 	// WatchSeats sends every seat of the node, whole, whenever one changes.
@@ -87,6 +90,16 @@ func (c *agentServiceClient) RenewSession(ctx context.Context, in *RenewSessionR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RenewSessionResponse)
 	err := c.cc.Invoke(ctx, AgentService_RenewSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) UpdateNode(ctx context.Context, in *UpdateNodeRequest, opts ...grpc.CallOption) (*UpdateNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateNodeResponse)
+	err := c.cc.Invoke(ctx, AgentService_UpdateNode_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +219,8 @@ type AgentServiceServer interface {
 	OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error)
 	// RenewSession is answered after the store has extended the session.
 	RenewSession(context.Context, *RenewSessionRequest) (*RenewSessionResponse, error)
+	// UpdateNode changes what a node offers: a device fell ill or recovered.
+	UpdateNode(context.Context, *UpdateNodeRequest) (*UpdateNodeResponse, error)
 	// CloseSession ends a session at once; the agent holds no seat any more.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
 	// WatchSeats sends every seat of the node, whole, whenever one changes.
@@ -241,6 +256,9 @@ func (UnimplementedAgentServiceServer) OpenSession(context.Context, *OpenSession
 }
 func (UnimplementedAgentServiceServer) RenewSession(context.Context, *RenewSessionRequest) (*RenewSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RenewSession not implemented")
+}
+func (UnimplementedAgentServiceServer) UpdateNode(context.Context, *UpdateNodeRequest) (*UpdateNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateNode not implemented")
 }
 func (UnimplementedAgentServiceServer) CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseSession not implemented")
@@ -322,6 +340,24 @@ func _AgentService_RenewSession_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AgentServiceServer).RenewSession(ctx, req.(*RenewSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_UpdateNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).UpdateNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_UpdateNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).UpdateNode(ctx, req.(*UpdateNodeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -484,6 +520,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RenewSession",
 			Handler:    _AgentService_RenewSession_Handler,
+		},
+		{
+			MethodName: "UpdateNode",
+			Handler:    _AgentService_UpdateNode_Handler,
 		},
 		{
 			MethodName: "CloseSession",

@@ -8,5 +8,5 @@ import _ "embed"
 
 // OpenAPI is the description of the REST contract, generated with the rest.
 //
-//go:embed openapi.swagger.json
+//go:embed openapi.json
 var OpenAPI []byte

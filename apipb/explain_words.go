@@ -57,23 +57,33 @@ func nearest(d protoreflect.MessageDescriptor, key string) string {
 	if fd := fields.ByJSONName(key); fd != nil { // camelCase
 		return string(fd.Name())
 	}
-	if len(key) > 64 {
-		return ""
+	names := make([]string, fields.Len())
+	for i := range names {
+		names[i] = string(fields.Get(i).Name())
 	}
-	best, bestCost := "", max(2, len(key)/3)+1
-	for i := range fields.Len() {
-		name := string(fields.Get(i).Name())
-		if cost := distance(strings.ToLower(key), name); cost < bestCost && cost < len(name) {
-			best, bestCost = name, cost
-		}
-	}
-	if best != "" && bestCost <= 1 {
+	best := Nearest(key, names)
+	if best != "" && distance(key, best) <= 1 {
 		return best
 	}
 	for i := range fields.Len() {
 		fd := fields.Get(i)
 		if fd.Message() != nil && !fd.IsMap() && fd.Message().Fields().ByName(protoreflect.Name(key)) != nil {
 			return string(fd.Name()) + "." + key
+		}
+	}
+	return best
+}
+
+// Nearest is the one of names that word most likely means, or "".
+func Nearest(word string, names []string) string {
+	if len(word) > 64 {
+		return ""
+	}
+	word = strings.ToLower(word)
+	best, bestCost := "", max(2, len(word)/3)+1
+	for _, name := range names {
+		if cost := distance(word, name); cost < bestCost && cost < len(name) {
+			best, bestCost = name, cost
 		}
 	}
 	return best

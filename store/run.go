@@ -150,7 +150,7 @@ func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.
 		return err
 	}
 	_, err = s.update(ctx, "claim seat", ref.Job,
-		func(_ *ares.Job, r *ares.Run) error { return r.Claim(ref.Fence, ref.Rank, ref.Node, now) },
+		func(j *ares.Job, r *ares.Run) error { return r.Claim(j, ref.Fence, ref.Rank, ref.Node, now) },
 		[]clientv3.Cmp{sessionIs(ref.Node, session)},
 		[]clientv3.Op{clientv3.OpPut(claimKey(ref.Job, ref.Rank), claim)},
 		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", ref.Node))

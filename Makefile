@@ -1,0 +1,115 @@
+# Ares: one binary, built, tested and checked from here. `make` lists the targets.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+MODULE  := github.com/ares-scheduler/ares
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TOOLS   := $(CURDIR)/.bin
+# Packages compiled and tested at once; a laptop stays usable and timing tests stay honest.
+P       ?= 2
+# No cached results: the cache does not see that a binary which a test starts has changed.
+GOTEST  := go test -p $(P) -count 1 -timeout 15m
+# The packages that share memory between goroutines; `make test` runs these under the race detector.
+SHARED  := ^$(MODULE)/(agent|api|checkpoint|client|control|federation|history|kube|polaris|server|store)(/|$$)
+
+# Modules of their own, with dependencies that Ares itself must not have.
+NESTED  := $(patsubst %/go.mod,%,$(wildcard kube/plugin/go.mod test/*/go.mod))
+
+# What the tests need from outside. They fail without it; nothing is skipped.
+export ARES_TEST_ETCD    := $(TOOLS)/etcd
+export ARES_TEST_ETCDCTL := $(TOOLS)/etcdctl
+export ARES_TEST_BIN     := $(CURDIR)/bin/ares
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/ares, static, with the job supervisor inside
+	CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o agent/run/supervisor.bin ./cmd/ares-supervisor
+	CGO_ENABLED=0 go build -p $(P) -trimpath -tags embed_supervisor \
+		-ldflags '-s -w -X $(MODULE)/cli.Version=$(VERSION)' -o bin/ares ./cmd/ares
+
+.PHONY: run
+run: build ## Build and start a whole Ares on this machine
+	bin/ares up
+
+.PHONY: test
+test: needs format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
+	$(GOTEST) ./archtest/...
+	go list ./... | awk '$$0 !~ "/archtest(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
+	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
+	for module in $(NESTED); do (cd $$module && $(GOTEST) ./...); done
+
+.PHONY: race
+race: needs build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
+	CGO_ENABLED=1 $(GOTEST) -race ./...
+
+.PHONY: bench
+bench: build ## Benchmarks of the whole scheduler
+	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## Run the linters; the rules and their reasons are in .golangci.yml
+	$(TOOLS)/golangci-lint run --concurrency $(P) ./...
+
+.PHONY: verify
+verify: $(TOOLS)/buf lint ## Check contract, generated code, go.mod, lint and the shape of the tree
+	$(TOOLS)/buf lint
+	tools/generate --check
+	go mod tidy -diff
+	go test ./archtest/...
+
+.PHONY: fix
+fix: $(TOOLS)/golangci-lint ## Repair what a machine can: format, imports, go.mod
+	go mod tidy
+	$(TOOLS)/golangci-lint fmt ./...
+	$(TOOLS)/golangci-lint run --concurrency $(P) --fix ./...
+
+.PHONY: generate
+generate: $(TOOLS)/buf ## Generate Go and OpenAPI from the .proto files
+	tools/generate
+
+.PHONY: tools
+tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Build every pinned tool into .bin
+
+.PHONY: clean
+clean: ## Remove what was built (the tools in .bin stay)
+	rm -rf bin coverage agent/run/supervisor.bin
+
+# Steps of the targets above.
+
+.PHONY: needs
+needs:
+	@tools/needs curl jq gcc
+
+.PHONY: format
+format:
+	@bad=$$(find . \( -name node_modules -o -name .bin \) -prune -o -name '*.go' -print0 | xargs -0r gofmt -l); \
+	if [ -n "$$bad" ]; then printf 'not formatted by gofmt (make fix):\n%s\n' "$$bad" >&2; exit 1; fi
+
+.PHONY: vet
+vet:
+	go vet -p $(P) ./...
+
+# Each group of tools is a module of its own, so that none bends the versions of another or of Ares.
+tool = cd $(1) && CGO_ENABLED=0 go build -p $(P) -trimpath -o $(2) $(3) && touch $@
+
+$(TOOLS)/buf: tools/proto/go.mod tools/proto/go.sum tools/proto/protoimports/main.go
+	mkdir -p $(TOOLS)
+	$(call tool,tools/proto,$(TOOLS)/,tool ./protoimports)
+	rm -rf $(TOOLS)/proto && $(TOOLS)/protoimports $(TOOLS)/proto
+
+$(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
+	mkdir -p $(TOOLS)
+	$(call tool,tools/lint,$@,tool)
+
+$(TOOLS)/etcd: tools/etcd/go.mod tools/etcd/go.sum
+	mkdir -p $(TOOLS)
+	$(call tool,tools/etcd,$@,go.etcd.io/etcd/server/v3)
+
+$(TOOLS)/etcdctl: tools/etcd/go.mod tools/etcd/go.sum
+	mkdir -p $(TOOLS)
+	$(call tool,tools/etcd,$@,go.etcd.io/etcd/etcdctl/v3)

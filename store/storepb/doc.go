@@ -1,0 +1,3 @@
+// Package storepb is the form in which records are kept in the store:
+// protobuf, so that an older Ares carries a newer one's fields through.
+package storepb
