@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
@@ -92,7 +93,17 @@ func (f *files) handle(ctx context.Context, m *apipb.ServeFilesResponse) {
 // copy sends a log and returns what went wrong, "" when nothing did.
 func (f *files) copy(ctx context.Context, r *reader, m *apipb.ServeFilesResponse) string {
 	q := m.Log
-	log, err := f.agent.runner.OpenLog(run.Key{Job: q.JobId, Fence: q.Fence, Rank: int(q.Rank)})
+	key := run.Key{Job: q.JobId, Fence: q.Fence, Rank: int(q.Rank)}
+	log, err := f.agent.runner.OpenLog(key)
+	for errors.Is(err, fs.ErrNotExist) && f.agent.isHeld(key) {
+		if !q.Follow {
+			return "" // not started yet: nothing was printed
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return ""
+		}
+		log, err = f.agent.runner.OpenLog(key)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return "this node keeps no log of it any more"
 	}

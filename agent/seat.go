@@ -142,6 +142,7 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 			return got, false
 		}
 		res = &got
+		s.end(got)
 	}
 	for {
 		err := s.agent.runner.EnsureDead(ctx, s.key)

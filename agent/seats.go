@@ -125,6 +125,13 @@ func (a *Agent) drop(s *seat) {
 	a.mu.Unlock()
 }
 
+// isHeld says whether a seat has its life here.
+func (a *Agent) isHeld(key run.Key) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seats[key] != nil
+}
+
 // heldFences are those of seats that may still hold a live process.
 func (a *Agent) heldFences() []int64 {
 	a.mu.Lock()

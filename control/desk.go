@@ -19,6 +19,8 @@ type Desk struct {
 	MinLostAfter time.Duration
 	// MaxQueue bounds the jobs that wait, over all tenants.
 	MaxQueue int
+	// NoGangs refuses jobs of several members.
+	NoGangs bool
 }
 
 // Accepted answers a submission.
@@ -119,6 +121,9 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 				int(d.MinLostAfter/time.Second), ares.MaxLostAfterSec, full.LostAfterSeconds).At("lost_after_seconds")
 		}
 		full.LostAfterSeconds = int(d.MinLostAfter / time.Second)
+	}
+	if d.NoGangs && full.Members > 1 {
+		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
 	}
 	if err := d.admit(tenant, full); err != nil {
 		return store.Creation{}, err

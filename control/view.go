@@ -352,3 +352,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// SharesOn lists what a run's seats on a node hold that are not free yet.
+func SharesOn(r *ares.Run, node string) []ares.Share {
+	var out []ares.Share
+	for i := range r.Attempts {
+		for k := range r.Attempts[i].Seats {
+			if h := &r.Attempts[i].Seats[k]; h.Node == node && !h.State.Free() {
+				out = append(out, h.Shares...)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,257 @@
+package api
+
+import (
+	"context"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// AgentDoor is where node agents come in. It translates their calls into the
+// store's verbs and sends each node its seats as the view shows them.
+type AgentDoor struct {
+	apipb.UnimplementedAgentServiceServer
+
+	Store  *store.Store
+	View   *control.View
+	Files  *Files
+	Server string        // the address this server is reached at
+	TTL    time.Duration // of a session
+	Now    func() time.Time
+	// Observe is told each claim that succeeded. May be nil.
+	Claimed func()
+
+	leases sync.Map // of sessions, by lease: revision → etcd lease
+}
+
+// resendEvery is how often a node with unclaimed seats is told of them again.
+const resendEvery = 3 * time.Second
+
+// OpenSession proves that a node is there.
+func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
+	node := req.GetNode().Node()
+	if err := checkNode(&node, req.GetInstance()); err != nil {
+		return nil, err
+	}
+	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, d.TTL)
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.OpenSessionResponse{Session: s.Revision, TtlSeconds: int32(d.TTL / time.Second), Server: d.Server}, nil
+}
+
+func checkNode(n *ares.Node, instance string) error {
+	var p ares.Problems
+	if !ares.ValidName(n.ID) {
+		p.Add("node.node_id", "%q is not a name", n.ID)
+	}
+	if len(instance) < 16 || len(instance) > 64 {
+		p.Add("instance", "16 to 64 characters")
+	}
+	if len(n.Devices) > ares.MaxGPUsPerMember {
+		p.Add("node.devices", "at most %d, got %d", ares.MaxGPUsPerMember, len(n.Devices))
+	}
+	if len(n.Labels) > ares.MaxLabels {
+		p.Add("node.labels", "at most %d, got %d", ares.MaxLabels, len(n.Labels))
+	}
+	return p.Err()
+}
+
+// RenewSession answers after the store has extended the session.
+func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
+	ref := req.GetRef()
+	lease, known := d.leases.Load(ref.GetSession())
+	if !known {
+		id, err := d.Store.SessionLease(ctx, ref.GetNodeId(), ref.GetSession())
+		if err != nil {
+			return nil, err
+		}
+		lease = id
+		d.leases.Store(ref.GetSession(), id)
+	}
+	if err := d.Store.Renew(ctx, ref.GetNodeId(), lease.(int64)); err != nil {
+		if ares.CodeOf(err) == ares.Fenced {
+			d.leases.Delete(ref.GetSession())
+		}
+		return nil, err
+	}
+	return &apipb.RenewSessionResponse{}, nil
+}
+
+// UpdateNode changes what a node offers.
+func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
+	node := req.GetNode().Node()
+	node.ID = req.GetRef().GetNodeId()
+	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, req.GetRef().GetSession())
+}
+
+// CloseSession ends a session at once.
+func (d *AgentDoor) CloseSession(ctx context.Context, req *apipb.CloseSessionRequest) (*apipb.CloseSessionResponse, error) {
+	d.leases.Delete(req.GetRef().GetSession())
+	return &apipb.CloseSessionResponse{}, d.Store.CloseSession(ctx, req.GetRef().GetNodeId(), req.GetRef().GetSession())
+}
+
+// ClaimSeat takes a seat before anything is spawned.
+func (d *AgentDoor) ClaimSeat(ctx context.Context, req *apipb.ClaimSeatRequest) (*apipb.ClaimSeatResponse, error) {
+	err := d.Store.Claim(ctx, seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession(), d.Now())
+	if err == nil && d.Claimed != nil {
+		d.Claimed()
+	}
+	return &apipb.ClaimSeatResponse{}, err
+}
+
+// FinishSeat reports the end of a rank.
+func (d *AgentDoor) FinishSeat(ctx context.Context, req *apipb.FinishSeatRequest) (*apipb.FinishSeatResponse, error) {
+	m := req.GetResult()
+	_, err := d.Store.Finish(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.RankResult{
+		Outcome: ares.Outcome(m.GetOutcome()), ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()),
+		Reason: atMost(m.GetReason(), 512), StartedAt: apipb.Time(m.GetStartedAt()), EndedAt: apipb.Time(m.GetEndedAt()),
+	}, d.Now())
+	return &apipb.FinishSeatResponse{}, err
+}
+
+// DeclineSeat answers a stop intent on a seat that was never claimed.
+func (d *AgentDoor) DeclineSeat(ctx context.Context, req *apipb.DeclineSeatRequest) (*apipb.DeclineSeatResponse, error) {
+	return &apipb.DeclineSeatResponse{}, d.Store.Decline(ctx, seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession(), d.Now())
+}
+
+// ReleaseSeat frees a seat's devices after verified death.
+func (d *AgentDoor) ReleaseSeat(ctx context.Context, req *apipb.ReleaseSeatRequest) (*apipb.ReleaseSeatResponse, error) {
+	return &apipb.ReleaseSeatResponse{}, d.Store.Release(ctx, seatRef(req.GetSeat(), req.GetRef()))
+}
+
+// ReportClean frees what earlier attempts held on the node and is dead.
+func (d *AgentDoor) ReportClean(ctx context.Context, req *apipb.ReportCleanRequest) (*apipb.ReportCleanResponse, error) {
+	held := map[ares.Fence]bool{}
+	for _, f := range req.GetHeld() {
+		held[ares.Fence(f)] = true
+	}
+	ref := req.GetRef()
+	entries, _, _ := d.View.SeatsOn(ref.GetNodeId())
+	for _, e := range entries {
+		if err := d.Store.Clear(ctx, e.Job.ID, ref.GetNodeId(), ref.GetSession(), held); err != nil {
+			return nil, err
+		}
+	}
+	return &apipb.ReportCleanResponse{}, nil
+}
+
+// ReportProgress keeps what a running job says of itself.
+func (d *AgentDoor) ReportProgress(ctx context.Context, req *apipb.ReportProgressRequest) (*apipb.ReportProgressResponse, error) {
+	return &apipb.ReportProgressResponse{}, d.Store.ReportProgress(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.Progress{
+		Percent: min(max(req.GetPercent(), 0), 100), Message: atMost(req.GetMessage(), 256), At: d.Now(),
+	})
+}
+
+// WatchSeats sends every seat of the node, whole, whenever one changes, and
+// again now and then while one is not claimed.
+func (d *AgentDoor) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.AgentService_WatchSeatsServer) error {
+	ctx := stream.Context()
+	ref := req.GetRef()
+	// The view must know of the session, or a seat just freed might be sent.
+	waiting, cancel := context.WithTimeout(ctx, maxListWait)
+	defer cancel()
+	if err := d.View.WaitFor(waiting, ref.GetSession()); err != nil {
+		return err
+	}
+	resend := time.NewTicker(resendEvery)
+	defer resend.Stop()
+	for {
+		entries, revision, changed := d.View.SeatsOn(ref.GetNodeId())
+		resp := &apipb.WatchSeatsResponse{Revision: revision}
+		for _, e := range entries {
+			resp.Seats = append(resp.Seats, d.orders(e, ref.GetNodeId())...)
+		}
+		if err := stream.Send(resp); err != nil {
+			return err
+		}
+		if n := d.View.Node(ref.GetNodeId()); n != nil && n.Session != nil && n.Session.Revision > ref.GetSession() {
+			return ares.Errorf(ares.Fenced, "node %s has opened a newer session", ref.GetNodeId())
+		}
+		for open := true; open; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-changed:
+				open = false
+			case <-resend.C:
+				open = !unclaimed(resp)
+			}
+		}
+	}
+}
+
+func unclaimed(resp *apipb.WatchSeatsResponse) bool {
+	for _, s := range resp.Seats {
+		if s.State == string(ares.SeatPlaced) {
+			return true
+		}
+	}
+	return false
+}
+
+// orders are the seats of one job on a node that are not free.
+func (d *AgentDoor) orders(e *control.Entry, node string) []*apipb.SeatOrder {
+	var out []*apipb.SeatOrder
+	for i := range e.Run.Attempts {
+		a := &e.Run.Attempts[i]
+		for k := range a.Seats {
+			h := &a.Seats[k]
+			if h.Node != node || h.State.Free() {
+				continue
+			}
+			o := &apipb.SeatOrder{
+				Seat:    &apipb.SeatRef{JobId: string(e.Job.ID), Fence: int64(a.Fence), Rank: int32(h.Rank)},
+				Attempt: int32(a.Number), State: string(h.State), Current: !a.Ended(), WorldSize: int32(len(a.Seats)),
+				MasterAddress: d.address(a.Seats[0].Node), MasterPort: masterPort(a.Fence),
+				CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory),
+			}
+			for _, sh := range h.Shares {
+				o.Shares = append(o.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})
+			}
+			if s := e.Run.Stop; s != nil && !a.Ended() {
+				o.Stop, o.StopGraceSeconds = string(s.Why), int32(e.Job.Grace()/time.Second)
+			}
+			if h.State == ares.SeatPlaced {
+				o.Spec = apipb.NewJobSpec(&e.Job.Spec)
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (d *AgentDoor) address(node string) string {
+	if n := d.View.Node(node); n != nil && n.Node.Address != "" {
+		return n.Node.Address
+	}
+	return "127.0.0.1"
+}
+
+// masterPort is where rank 0 of an attempt listens: the same for all its ranks
+// and unlikely to be another attempt's.
+func masterPort(f ares.Fence) int32 {
+	h := fnv.New32a()
+	for i := range 8 {
+		_, _ = h.Write([]byte{byte(f >> (8 * i))}) // a hash never fails
+	}
+	return int32(20_000 + h.Sum32()%10_000)
+}
+
+func seatRef(s *apipb.SeatRef, ref *apipb.SessionRef) store.SeatRef {
+	return store.SeatRef{
+		Job: ares.JobID(s.GetJobId()), Fence: ares.Fence(s.GetFence()), Rank: int(s.GetRank()), Node: ref.GetNodeId(),
+	}
+}
+
+func atMost(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}

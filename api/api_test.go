@@ -1,0 +1,215 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
+)
+
+const (
+	adminToken = "ares-test-admin-token"
+	nodeToken  = "ares-test-node-token"
+	canary     = "canary-8f2b6c"
+)
+
+// house is a server without a loop: a real store, its view and the doors.
+type house struct {
+	*Doors
+	t      *testing.T
+	store  *store.Store
+	view   *control.View
+	server *httptest.Server
+	log    *lockedBuffer
+
+	mu       sync.Mutex
+	observed map[string]ares.Code
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newHouse opens a house; change may alter its configuration.
+func newHouse(t *testing.T, change ...func(*Config)) *house {
+	t.Helper()
+	ctx := t.Context()
+	st, err := store.Open(ctx, store.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, store: st, view: control.NewView(time.Now), log: &lockedBuffer{}, observed: map[string]ares.Code{}}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := h.view.Run(running, st, func(error) {}); err != nil {
+			t.Errorf("view: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		wg.Wait()
+		_ = st.Close() // the directory goes with it
+	})
+	must(t, st.RegisterTenant(ctx, ares.Tenant{ID: ares.DefaultTenant, Name: "Default", Limits: ares.NoLimits(), Weight: 1, MayPreempt: true}))
+	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: HashToken(adminToken), Role: RoleAdmin}))
+	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: HashToken(nodeToken), Role: RoleNode}))
+	cfg := Config{
+		Desk:  &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second},
+		View:  h.view,
+		Store: st,
+		Auth:  NewAuth(st.Tokens),
+		Log:   slog.New(slog.NewTextHandler(h.log, nil)),
+		Explain: func(id ares.JobID) ares.Refusal {
+			return ares.Refusal{Job: id, Blockers: []ares.Blocker{{Kind: "nodes", Detail: "there is no node"}}}
+		},
+		Version: "test", Server: "127.0.0.1:1",
+		Observe: func(method string, code ares.Code, _ time.Duration) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.observed[method] = code
+		},
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	if h.Doors, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	h.server = httptest.NewServer(h.HTTP())
+	t.Cleanup(func() {
+		h.Close()
+		h.server.Close()
+	})
+	must(t, h.view.WaitFor(ctx, 3)) // the writes above
+	return h
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer is a response, read whole.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+	json   map[string]any
+}
+
+// do makes a request as the administrator. A body that is not a string is
+// sent as JSON; nil is none.
+func (h *house) do(method, path string, body any, change ...func(*http.Request)) answer {
+	h.t.Helper()
+	var r io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		r = strings.NewReader(b)
+	default:
+		data, err := json.Marshal(b)
+		must(h.t, err)
+		r = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(h.t.Context(), method, h.server.URL+path, r)
+	must(h.t, err)
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, c := range change {
+		c(req)
+	}
+	resp, err := h.server.Client().Do(req)
+	must(h.t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	must(h.t, err)
+	a := answer{code: resp.StatusCode, header: resp.Header, body: string(data)}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		if err := json.Unmarshal(data, &a.json); err != nil {
+			h.t.Errorf("%s %s answered what is not JSON: %s", method, path, data)
+		}
+	}
+	return a
+}
+
+// refused wants a failure with a code, and its sentence to say each of words.
+func (h *house) refused(a answer, status int, code ares.Code, words ...string) {
+	h.t.Helper()
+	if a.code != status || a.json["code"] != string(code) {
+		h.t.Errorf("answered %d %s, want %d with code %s", a.code, a.body, status, code)
+	}
+	if _, ok := a.json["details"].([]any); !ok {
+		h.t.Errorf("details is not a list: %s", a.body)
+	}
+	for _, w := range words {
+		if !strings.Contains(a.body, w) {
+			h.t.Errorf("answered %s, want it to say %q", a.body, w)
+		}
+	}
+}
+
+// stored counts the records of a room.
+func (h *house) stored(room string) int {
+	h.t.Helper()
+	n := 0
+	must(h.t, h.store.Dump(h.t.Context(), room, func(store.Raw) error { n++; return nil }))
+	return n
+}
+
+// job is a submission that is fine.
+func job(more ...any) map[string]any {
+	j := map[string]any{"name": "train", "command": []string{"true"}}
+	for i := 0; i < len(more); i += 2 {
+		j[more[i].(string)] = more[i+1]
+	}
+	return j
+}
+
+// submit submits a job and returns its ID.
+func (h *house) submit(more ...any) string {
+	h.t.Helper()
+	a := h.do("POST", "/api/v1/jobs", job(more...))
+	if a.code != http.StatusCreated {
+		h.t.Fatalf("submit answered %d %s", a.code, a.body)
+	}
+	return a.json["job_id"].(string)
+}
+
+// seen waits until the view knows everything that is stored now.
+func (h *house) seen() {
+	h.t.Helper()
+	snap, err := h.store.Job(h.t.Context(), ares.NewJobID("nobody", "nothing"))
+	if ares.CodeOf(err) != ares.NotFound {
+		h.t.Fatal(err)
+	}
+	must(h.t, h.view.WaitFor(h.t.Context(), snap.Revision))
+}

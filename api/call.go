@@ -1,0 +1,189 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"runtime/debug"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// call is the one way in. Every request, whichever door it came through,
+// passes it: a panic becomes an internal error, the caller is identified and
+// must be allowed the method, an error becomes a status, and the call is
+// observed.
+func (d *Doors) call(ctx context.Context, method string, do func(context.Context) error) (err error) {
+	start := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			d.cfg.Log.Error("a call panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = ares.Errorf(ares.Internal, "internal error: the server's log has the details")
+		}
+		err = d.answer(ctx, method, err, time.Since(start))
+	}()
+	if ctx, err = d.admit(ctx, method); err != nil {
+		return err
+	}
+	return do(ctx)
+}
+
+// answer makes the status of an error, and has faults of our own logged.
+func (d *Doors) answer(ctx context.Context, method string, err error, took time.Duration) error {
+	out := apipb.ToStatus(err)
+	code := ares.CodeOf(apipb.FromStatus(out))
+	if code == ares.Internal && ctx.Err() == nil {
+		d.cfg.Log.Error("a call failed", "method", method, "error", err)
+	}
+	if code == ares.Exhausted || code == ares.Unavailable {
+		if apipb.RetryAfter(out) == 0 {
+			out = apipb.WithRetryAfter(out, time.Second)
+		}
+	}
+	if d.cfg.Observe != nil {
+		d.cfg.Observe(path.Base(path.Dir(method))+"/"+path.Base(method), code, took)
+	}
+	return out
+}
+
+// admit finds out who is asking and whether the method is theirs to call.
+func (d *Doors) admit(ctx context.Context, method string) (context.Context, error) {
+	grant, ok := access[method]
+	if !ok {
+		return ctx, ares.Errorf(ares.Forbidden, "nobody may call %s", method)
+	}
+	if grant == anyone {
+		return ctx, nil
+	}
+	who, ok := identityOf(ctx) // the REST door has asked already
+	if !ok {
+		var err error
+		if who, err = d.cfg.Auth.Check(ctx, bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))); err != nil {
+			return ctx, err
+		}
+		ctx = withIdentity(ctx, who)
+	}
+	return ctx, who.may(grant)
+}
+
+// check refuses a message that breaks the contract.
+func (d *Doors) check(method string, req any) error {
+	m, ok := req.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if !roomy[method] && access[method] != nodes {
+		if n := int64(proto.Size(m)); n > d.cfg.MaxBody {
+			return tooLarge(n, d.cfg.MaxBody)
+		}
+	}
+	err := d.validate.Validate(m)
+	bad, ok := errors.AsType[*protovalidate.ValidationError](err)
+	if !ok {
+		return err
+	}
+	var problems ares.Problems
+	for _, v := range bad.Violations {
+		problems.Add(protovalidate.FieldPathString(v.Proto.GetField()), "%s", v.Proto.GetMessage())
+	}
+	return problems.Err()
+}
+
+// roomy lists the methods whose requests may be as large as a batch.
+var roomy = map[string]bool{apipb.JobService_SubmitJobs_FullMethodName: true}
+
+func tooLarge(size, limit int64) error {
+	if size <= 0 {
+		return ares.Errorf(ares.TooLarge, "the request is larger than %d bytes: put large values into files the job reads", limit)
+	}
+	return ares.Errorf(ares.TooLarge, "the request is %d bytes, at most %d are taken: put large values into files the job reads", size, limit)
+}
+
+func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	err = d.call(ctx, info.FullMethod, func(ctx context.Context) error {
+		if err := d.check(info.FullMethod, req); err != nil {
+			return err
+		}
+		var err error
+		resp, err = handler(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (d *Doors) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return d.stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
+		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, doors: d, method: info.FullMethod})
+	})
+}
+
+// checkedStream checks each message it receives.
+type checkedStream struct {
+	grpc.ServerStream
+	ctx    context.Context
+	doors  *Doors
+	method string
+}
+
+func (s *checkedStream) Context() context.Context { return s.ctx }
+
+func (s *checkedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.doors.check(s.method, m)
+}
+
+// stream is call for what lasts: its context also ends, with the reason as its
+// cause, when the doors close or the caller's token is no longer good.
+func (d *Doors) stream(ctx context.Context, method string, do func(context.Context) error) error {
+	return d.call(ctx, method, func(ctx context.Context) error {
+		ctx, stop := d.watchOver(ctx)
+		defer stop()
+		err := do(ctx)
+		if cause, ok := errors.AsType[*ares.Error](context.Cause(ctx)); ok {
+			return cause
+		}
+		return err
+	})
+}
+
+func (d *Doors) watchOver(ctx context.Context) (_ context.Context, stop func()) {
+	who, _ := identityOf(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(d.recheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.life.Done():
+				cancel(ares.Errorf(ares.Unavailable, "the server is stopping: connect again, to another server if there is one"))
+				return
+			case <-tick.C:
+				if err := d.cfg.Auth.Recheck(ctx, who); ares.CodeOf(err) == ares.Unauthentic {
+					cancel(err)
+					return
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}

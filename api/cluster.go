@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"strconv"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
+)
+
+// clusterDoor is the ClusterService.
+type clusterDoor struct {
+	apipb.UnimplementedClusterServiceServer
+	*Doors
+}
+
+// ListNodes implements apipb.ClusterServiceServer.
+func (d *clusterDoor) ListNodes(context.Context, *apipb.ListNodesRequest) (*apipb.ListNodesResponse, error) {
+	entries, rev := d.cfg.View.Nodes()
+	resp := &apipb.ListNodesResponse{Total: int32(len(entries)), Revision: strconv.FormatInt(rev, 10)}
+	for _, n := range entries {
+		resp.Nodes = append(resp.Nodes, d.node(n))
+	}
+	return resp, nil
+}
+
+// GetNode implements apipb.ClusterServiceServer.
+func (d *clusterDoor) GetNode(_ context.Context, req *apipb.GetNodeRequest) (*apipb.GetNodeResponse, error) {
+	n := d.cfg.View.Node(req.GetNodeId())
+	if n == nil {
+		return nil, noNode(req.GetNodeId())
+	}
+	return &apipb.GetNodeResponse{Node: d.node(n)}, nil
+}
+
+func noNode(id string) error {
+	return ares.Errorf(ares.NotFound, "there is no node %q: see GET /api/v1/nodes or `ares node list`", clip(id)).At("node_id")
+}
+
+// CordonNode implements apipb.ClusterServiceServer.
+func (d *clusterDoor) CordonNode(ctx context.Context, req *apipb.CordonNodeRequest) (*apipb.CordonNodeResponse, error) {
+	n, err := d.cordon(ctx, ares.Cordon{Node: req.GetNodeId(), By: caller(ctx), Why: req.GetReason(), Since: d.cfg.Now()})
+	return &apipb.CordonNodeResponse{Node: n}, err
+}
+
+// UncordonNode implements apipb.ClusterServiceServer.
+func (d *clusterDoor) UncordonNode(ctx context.Context, req *apipb.UncordonNodeRequest) (*apipb.UncordonNodeResponse, error) {
+	n, err := d.cordon(ctx, ares.Cordon{Node: req.GetNodeId()})
+	return &apipb.UncordonNodeResponse{Node: n}, err
+}
+
+// cordon changes a cordon and answers with the node as it is then.
+func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, error) {
+	if !ares.ValidName(c.Node) {
+		return nil, noNode(c.Node)
+	}
+	if err := d.cfg.Store.Cordon(ctx, c); err != nil {
+		return nil, err
+	}
+	entry := control.NodeEntry{Node: ares.Node{ID: c.Node}}
+	if n := d.cfg.View.Node(c.Node); n != nil {
+		entry = *n // what the view does not know yet is known here
+	}
+	entry.Cordon = nil
+	if c.By != "" {
+		entry.Cordon = &c
+	}
+	return d.node(&entry), nil
+}
+
+// node is a node in its public form, with what of it is free.
+func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
+	state := n.State(d.cfg.Now())
+	m := &apipb.Node{
+		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
+		CpuCores: int32(n.Node.CPUs), MemoryMb: int32(n.Node.MemoryMB), CpuCoresFree: int32(n.Node.CPUs), MemoryMbFree: int32(n.Node.MemoryMB),
+		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version,
+	}
+	if n.Cordon != nil {
+		m.CordonedBy, m.CordonReason = n.Cordon.By, n.Cordon.Why
+		if state == ares.Cordoned {
+			m.StateSince = apipb.Timestamp(n.Cordon.Since)
+		}
+	}
+	held := d.seats(m)
+	for _, dev := range n.Node.Devices {
+		m.Devices = append(m.Devices, &apipb.Device{
+			Index: int32(dev.Index), DeviceId: dev.ID, Type: dev.Type, Model: dev.Model, MemoryMb: int32(dev.MemoryMB),
+			Numa: int32(dev.NUMA), Healthy: dev.Healthy, Reason: dev.Reason, JobId: held[dev.ID],
+			Parent: dev.Parent, MigProfile: dev.Profile,
+		})
+		if dev.Parent != "" {
+			continue // a slice of a device that is counted
+		}
+		m.GpusTotal++
+		if dev.Healthy && held[dev.ID] == "" {
+			m.GpusFree++
+		}
+	}
+	return m
+}
+
+// seats takes what jobs hold off the node's free figures, and tells which job
+// holds which device.
+func (d *Doors) seats(m *apipb.Node) map[string]string {
+	held := map[string]string{}
+	entries, _, _ := d.cfg.View.SeatsOn(m.GetNodeId())
+	for _, e := range entries {
+		m.Jobs = append(m.Jobs, string(e.Job.ID))
+		for i := range e.Run.Attempts {
+			for k := range e.Run.Attempts[i].Seats {
+				h := &e.Run.Attempts[i].Seats[k]
+				if h.Node != m.GetNodeId() || h.State.Free() {
+					continue
+				}
+				m.CpuCoresFree -= int32(h.CPUs)
+				m.MemoryMbFree -= int32(h.Memory)
+				for _, s := range h.Shares {
+					held[s.Device] = string(e.Job.ID)
+				}
+			}
+		}
+	}
+	m.CpuCoresFree, m.MemoryMbFree = max(m.CpuCoresFree, 0), max(m.MemoryMbFree, 0)
+	return held
+}
+
+// GetClusterStatus implements apipb.ClusterServiceServer. Available are the
+// free devices of nodes that take new work.
+func (d *clusterDoor) GetClusterStatus(ctx context.Context, _ *apipb.GetClusterStatusRequest) (*apipb.GetClusterStatusResponse, error) {
+	resp := &apipb.GetClusterStatusResponse{Version: d.cfg.Version, Jobs: map[string]int32{}}
+	entries, _ := d.cfg.View.Nodes()
+	for _, e := range entries {
+		n := d.node(e)
+		resp.TotalNodes++
+		resp.TotalGpus += n.GetGpusTotal()
+		resp.Mock = resp.Mock || n.GetMock()
+		switch ares.NodeState(n.GetState()) {
+		case ares.Online:
+			resp.OnlineNodes++
+			resp.AvailableGpus += n.GetGpusFree()
+		case ares.Suspect:
+			resp.SuspectNodes++
+		case ares.Offline:
+			resp.OfflineNodes++
+		case ares.Cordoned:
+			resp.CordonedNodes++
+		}
+	}
+	counts := d.cfg.View.Phases()
+	for _, p := range ares.Phases() {
+		n := int32(counts[p])
+		resp.Jobs[string(p)] = n
+		resp.TotalJobs += n
+		switch {
+		case p == ares.Running:
+			resp.RunningJobs += n
+		case p.Waiting():
+			resp.PendingJobs += n
+		}
+	}
+	leader, err := d.cfg.Store.Leader(ctx)
+	if err != nil {
+		d.cfg.Log.Warn("the leader is not known", "error", err)
+	}
+	resp.Leader = leader
+	if d.cfg.Alert != nil {
+		resp.Alert = d.cfg.Alert()
+	}
+	return resp, nil
+}
+
+// GetHealth implements apipb.ClusterServiceServer.
+func (*clusterDoor) GetHealth(context.Context, *apipb.GetHealthRequest) (*apipb.GetHealthResponse, error) {
+	return &apipb.GetHealthResponse{Status: "healthy"}, nil
+}
+
+// GetReady implements apipb.ClusterServiceServer. Anybody may ask, so it says
+// no more than needed.
+func (d *clusterDoor) GetReady(ctx context.Context, _ *apipb.GetReadyRequest) (*apipb.GetReadyResponse, error) {
+	if d.cfg.View.Revision() == 0 {
+		return nil, ares.Errorf(ares.Unavailable, "not ready: the state is still being read")
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxReadyWait)
+	defer cancel()
+	if err := d.cfg.Ready(ctx); err != nil {
+		d.cfg.Log.Warn("the server is not ready", "error", err)
+		return nil, ares.Errorf(ares.Unavailable, "not ready: the store does not answer")
+	}
+	return &apipb.GetReadyResponse{Status: "ready"}, nil
+}

@@ -1,0 +1,262 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// jobDoor is the JobService.
+type jobDoor struct {
+	apipb.UnimplementedJobServiceServer
+	*Doors
+}
+
+// The words a submission is answered with.
+const (
+	submitted = "submitted"
+	duplicate = "duplicate"
+	refused   = "refused"
+)
+
+// SubmitJob implements apipb.JobServiceServer.
+func (d *jobDoor) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*apipb.SubmitJobResponse, error) {
+	got, err := d.cfg.Desk.Submit(ctx, req.GetJob().Spec(), caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	resp := &apipb.SubmitJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted successfully", State: string(got.Phase)}
+	if got.Duplicate {
+		resp.Status, resp.Message = duplicate, "This request was accepted before; it is the same job"
+	}
+	return resp, nil
+}
+
+// SubmitJobs implements apipb.JobServiceServer.
+func (d *jobDoor) SubmitJobs(ctx context.Context, req *apipb.SubmitJobsRequest) (*apipb.SubmitJobsResponse, error) {
+	specs := make([]ares.Spec, len(req.GetJobs()))
+	for i, j := range req.GetJobs() {
+		specs[i] = j.Spec()
+	}
+	resp := &apipb.SubmitJobsResponse{Results: make([]*apipb.SubmitResult, len(specs))}
+	for i, got := range d.cfg.Desk.SubmitAll(ctx, specs, caller(ctx)) {
+		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted}
+		switch {
+		case got.Err != nil:
+			r.JobId, r.Status = "", refused
+			r.Error, r.Code = d.publicly(got.Err)
+			resp.Refused++
+		case got.Duplicate:
+			r.Status = duplicate
+			resp.Duplicates++
+		default:
+			resp.Accepted++
+		}
+		resp.Results[i] = r
+	}
+	return resp, nil
+}
+
+// publicly is what a caller is told of an error that is part of an answer.
+func (d *Doors) publicly(err error) (message, code string) {
+	out := apipb.ToStatus(err)
+	c := ares.CodeOf(apipb.FromStatus(out))
+	if c == ares.Internal {
+		d.cfg.Log.Error("a part of a call failed", "error", err)
+	}
+	return status.Convert(out).Message(), string(c)
+}
+
+// GetJob implements apipb.JobServiceServer.
+func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.GetJobResponse, error) {
+	snap, err := d.snapshot(ctx, req.GetJobId())
+	if err != nil {
+		return nil, err
+	}
+	if t := snap.Tombstone; t != nil {
+		return &apipb.GetJobResponse{Job: newArchivedJob(t)}, nil
+	}
+	job := newJob(snap.Job, &snap.Run, snap.Progress)
+	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
+	if snap.Run.Phase.Waiting() && d.cfg.Explain != nil {
+		for _, b := range d.cfg.Explain(snap.Job.ID).Blockers {
+			job.WaitingFor = append(job.WaitingFor, b.String())
+		}
+	}
+	return &apipb.GetJobResponse{Job: job}, nil
+}
+
+// snapshot reads a job by the name a caller gave.
+func (d *Doors) snapshot(ctx context.Context, id string) (store.Snapshot, error) {
+	if err := jobID(id); err != nil {
+		return store.Snapshot{}, err
+	}
+	return d.cfg.Store.Job(ctx, ares.JobID(id))
+}
+
+func jobID(id string) error {
+	if ares.ValidJobID(id) {
+		return nil
+	}
+	return ares.Errorf(ares.NotFound, "there is no job %q: a job's ID is the job_id its submission was answered with", clip(id)).At("job_id")
+}
+
+// ListJobs implements apipb.JobServiceServer.
+func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
+	f, err := filterOf(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetMinRevision() != "" {
+		rev, err := revisionOf("min_revision", req.GetMinRevision())
+		if err != nil {
+			return nil, err
+		}
+		wait, cancel := context.WithTimeout(ctx, maxListWait)
+		defer cancel()
+		if err := d.cfg.View.WaitFor(wait, rev); err != nil {
+			return nil, err
+		}
+	}
+	page := d.cfg.View.Jobs(f)
+	resp := &apipb.ListJobsResponse{Total: int32(page.Total), Revision: strconv.FormatInt(page.Revision, 10)}
+	size, last := 0, (*control.Entry)(nil)
+	for _, e := range page.Entries {
+		job := newListedJob(e)
+		if size += proto.Size(job); size > MaxPageBytes && last != nil {
+			page.More = true
+			break
+		}
+		resp.Jobs, last = append(resp.Jobs, job), e
+	}
+	if page.More && last != nil {
+		resp.NextPageToken = pageToken(last)
+	}
+	return resp, nil
+}
+
+func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {
+	f := control.Filter{Tenant: req.GetTenantId(), Name: req.GetName(), Limit: int(req.GetPageSize())}
+	if f.Limit == 0 {
+		f.Limit = DefaultPageSize
+	}
+	for _, s := range req.GetState() {
+		for word := range strings.SplitSeq(s, ",") {
+			if word = strings.TrimSpace(word); word == "" {
+				continue
+			}
+			p, err := ares.ParsePhase(clip(word))
+			if err != nil {
+				return f, err
+			}
+			f.Phases = append(f.Phases, p)
+		}
+	}
+	if t := req.GetPageToken(); t != "" {
+		var ok bool
+		if f.Before, f.After, ok = readPageToken(t); !ok {
+			return f, ares.Errorf(ares.Invalid, "page_token: this is not a token of a list: use next_page_token as it was answered").At("page_token")
+		}
+	}
+	return f, nil
+}
+
+// pageToken says where the next page begins. Its form is nobody's business.
+func pageToken(last *control.Entry) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.Job.Revision, 10) + "/" + string(last.Job.ID)))
+}
+
+func readPageToken(token string) (revision int64, id ares.JobID, ok bool) {
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return 0, "", false
+	}
+	number, name, _ := strings.Cut(string(data), "/")
+	revision, err = strconv.ParseInt(number, 10, 64)
+	return revision, ares.JobID(name), err == nil && revision > 0 && ares.ValidJobID(name)
+}
+
+func revisionOf(field, s string) (int64, error) {
+	rev, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || rev < 0 {
+		return 0, ares.Errorf(ares.Invalid, "%s: %q is not a revision: use one that an answer carried", field, clip(s)).At(field)
+	}
+	return rev, nil
+}
+
+// CancelJob implements apipb.JobServiceServer.
+func (d *jobDoor) CancelJob(ctx context.Context, req *apipb.CancelJobRequest) (*apipb.CancelJobResponse, error) {
+	if err := jobID(req.GetJobId()); err != nil {
+		return nil, err
+	}
+	run, err := d.cfg.Desk.Cancel(ctx, ares.JobID(req.GetJobId()), caller(ctx))
+	if run.Phase == ares.Cancelled && (err == nil || ares.CodeOf(err) == ares.Conflict) { // perhaps archived since
+		return &apipb.CancelJobResponse{JobId: req.GetJobId(), Status: string(ares.Cancelled), Message: "Job cancelled"}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.CancelJobResponse{
+		JobId: req.GetJobId(), Status: "cancelling",
+		Message: "Job is asked to stop; its devices are free when its processes are dead",
+	}, nil
+}
+
+// RetryJob implements apipb.JobServiceServer.
+func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*apipb.RetryJobResponse, error) {
+	if err := jobID(req.GetJobId()); err != nil {
+		return nil, err
+	}
+	got, err := d.cfg.Desk.Retry(ctx, ares.JobID(req.GetJobId()), req.GetRequestId(), caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId()}
+	if got.Duplicate {
+		resp.Status, resp.Message = duplicate, "This retry was accepted before; it is the same job"
+	}
+	return resp, nil
+}
+
+// ListJobEvents implements apipb.JobServiceServer.
+func (d *jobDoor) ListJobEvents(ctx context.Context, req *apipb.ListJobEventsRequest) (*apipb.ListJobEventsResponse, error) {
+	snap, err := d.snapshot(ctx, req.GetJobId())
+	if err != nil {
+		return nil, err
+	}
+	if t := snap.Tombstone; t != nil {
+		return &apipb.ListJobEventsResponse{Events: []*apipb.JobEvent{{
+			At: apipb.Timestamp(t.EndedAt), State: string(t.Phase), Message: "ended; the job is archived and its earlier events are no longer kept",
+		}}}, nil
+	}
+	resp := &apipb.ListJobEventsResponse{Dropped: int32(snap.Run.Dropped)}
+	for _, t := range snap.Run.Transitions {
+		resp.Events = append(resp.Events, &apipb.JobEvent{
+			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: t.Message,
+		})
+	}
+	return resp, nil
+}
+
+// caller is the name of who makes a call.
+func caller(ctx context.Context) string {
+	id, _ := identityOf(ctx)
+	return id.Name
+}
+
+// clip keeps what a caller sent from filling a message.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}

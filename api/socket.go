@@ -1,0 +1,146 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/coder/websocket"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// The WebSocket subprotocols. A browser cannot send headers with a WebSocket,
+// so it offers its token as a second protocol.
+const (
+	socketProtocol = "ares.v1"
+	bearerProtocol = "ares.bearer."
+)
+
+// upgrades says whether a request asks for a WebSocket.
+func upgrades(r *http.Request) bool {
+	return r.ProtoMajor == 1 && slices.ContainsFunc(r.Header.Values("Upgrade"), func(v string) bool {
+		return strings.EqualFold(strings.TrimSpace(v), "websocket")
+	})
+}
+
+// offered lists the subprotocols of a WebSocket request.
+func offered(r *http.Request) []string {
+	var out []string
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for p := range strings.SplitSeq(line, ",") {
+			out = append(out, strings.TrimSpace(p))
+		}
+	}
+	return out
+}
+
+// socketToken is the token among the offered subprotocols.
+func socketToken(r *http.Request) string {
+	for _, p := range offered(r) {
+		if token, ok := strings.CutPrefix(p, bearerProtocol); ok {
+			return token
+		}
+	}
+	return ""
+}
+
+// serveSocket sends the messages of the event stream over a WebSocket. Host
+// and Origin have been checked.
+func (d *Doors) serveSocket(w http.ResponseWriter, r *http.Request) {
+	out := &socketReader{w: w, r: r}
+	// After the upgrade the request's own context says nothing any more.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	out.left = cancel
+	err := d.stream(ctx, apipb.ClusterService_WatchEvents_FullMethodName, func(ctx context.Context) error {
+		req, err := d.eventsRequest(r)
+		if err != nil {
+			return err
+		}
+		out.ctx = ctx
+		return d.watch(ctx, req, out)
+	})
+	switch {
+	case out.conn != nil:
+		out.end(err)
+	case !out.tried:
+		d.fail(w, err)
+	}
+}
+
+// socketReader writes events as text messages.
+type socketReader struct {
+	w     http.ResponseWriter
+	r     *http.Request
+	ctx   context.Context
+	left  context.CancelFunc
+	tried bool
+	conn  *websocket.Conn
+}
+
+func (s *socketReader) begin(int64) error {
+	s.tried = true // from here on the handshake answers by itself
+	protocols := []string{socketProtocol}
+	if all := offered(s.r); len(all) > 0 && !slices.Contains(all, socketProtocol) {
+		protocols = all[:1] // a browser fails unless one of its own is chosen
+	}
+	conn, err := websocket.Accept(s.w, s.r, &websocket.AcceptOptions{Subprotocols: protocols, InsecureSkipVerify: true})
+	if err != nil {
+		return ares.Errorf(ares.Invalid, "the WebSocket handshake: %s", err)
+	}
+	s.conn = conn
+	// Nothing is expected from the other side but its leaving. The stream's own
+	// context would cut the connection before the last word.
+	context.AfterFunc(conn.CloseRead(context.WithoutCancel(s.ctx)), s.left)
+	return nil
+}
+
+func (s *socketReader) send(e *apipb.WatchEventsResponse, _ bool) error {
+	data, err := eventJSON(e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, maxWriteWait)
+	defer cancel()
+	return unread(s.conn.Write(ctx, websocket.MessageText, data))
+}
+
+func (s *socketReader) beat(int64) error {
+	ctx, cancel := context.WithTimeout(s.ctx, maxWriteWait)
+	defer cancel()
+	return unread(s.conn.Ping(ctx))
+}
+
+// end tells the other side why there is no more and closes.
+func (s *socketReader) end(err error) {
+	code := websocket.StatusNormalClosure
+	reason := "the stream has ended"
+	if err != nil {
+		_, body, failure := refusal(err)
+		switch failure.Code {
+		case ares.Unavailable, ares.Exhausted:
+			code = websocket.StatusTryAgainLater
+		case ares.Internal:
+			code = websocket.StatusInternalError
+		default:
+			code = websocket.StatusPolicyViolation
+		}
+		reason = failure.Message
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), heartbeatEvery)
+		defer cancel()
+		_ = s.conn.Write(ctx, websocket.MessageText, body) // to one that has left it is not told
+	}
+	_ = s.conn.Close(code, closeReason(reason))
+}
+
+// closeReason fits a reason into a close frame, which holds 123 bytes.
+func closeReason(s string) string {
+	const limit = 120
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(s, "")
+}

@@ -1,0 +1,128 @@
+package api
+
+import (
+	"strconv"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// newJob is a job in its public form, without its spec.
+func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
+	m := &apipb.Job{
+		JobId: string(j.ID), Id: string(j.ID), Name: j.Name, TenantId: j.Tenant, Queue: j.Queue,
+		State: string(r.Phase), Reason: r.Reason,
+		Priority: int32(j.PriorityValue()), PriorityClass: string(j.PriorityClass),
+		Members: int32(j.Members), GpuCount: int32(j.GPUs), GpuMemoryMb: int32(j.GPUMemoryMB),
+		CpuCores: int32(j.CPUs), MemoryMb: int32(j.MemoryMB),
+		Command: j.Command, Args: j.Args, Image: j.Image,
+		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
+		Attempt: int32(r.Placed), Retries: int32(r.Retries),
+		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner,
+		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
+	}
+	if r.Phase == ares.Retrying {
+		m.NotBefore = apipb.Timestamp(r.NotBefore)
+	}
+	if s := r.Stop; s != nil && !r.Phase.Final() {
+		m.Stop = &apipb.StopIntent{Why: string(s.Why), By: s.By, At: apipb.Timestamp(s.At)}
+	}
+	if p != nil {
+		m.Progress = &apipb.JobProgress{Percent: p.Percent, Message: p.Message, At: apipb.Timestamp(p.At)}
+	}
+	if last := r.Last(); last != nil {
+		m.StartedAt = apipb.Timestamp(last.StartedAt)
+	}
+	for i := range r.Attempts {
+		m.Attempts = append(m.Attempts, newAttempt(&r.Attempts[i]))
+	}
+	if r.Phase.Final() {
+		m.Result = newResult(r)
+	}
+	return m
+}
+
+// newListedJob is a job as a list shows it: of its attempts only the latest.
+func newListedJob(e *control.Entry) *apipb.Job {
+	run := e.Run
+	if n := len(run.Attempts); n > 1 {
+		run.Attempts = run.Attempts[n-1:]
+	}
+	return newJob(e.Job, &run, e.Progress)
+}
+
+// newArchivedJob is what is left of a job.
+func newArchivedJob(t *store.Tombstone) *apipb.Job {
+	return &apipb.Job{
+		JobId: string(t.ID), Id: string(t.ID), State: string(t.Phase), FinishedAt: apipb.Timestamp(t.EndedAt),
+		Reason: "archived: only how it ended is kept", Archived: true,
+		Result: &apipb.JobResult{Outcome: string(outcomeOf(t.Phase))},
+	}
+}
+
+// outcomeOf is how a job ended that tells no more than its phase.
+func outcomeOf(p ares.Phase) ares.Outcome {
+	switch p {
+	case ares.Succeeded:
+		return ares.OutcomeSucceeded
+	case ares.Cancelled:
+		return ares.OutcomeStopped
+	case ares.Lost:
+		return ares.OutcomeLost
+	default:
+		return ares.OutcomeFailed
+	}
+}
+
+func newResult(r *ares.Run) *apipb.JobResult {
+	if last := r.Last(); last != nil && last.Ended() {
+		return &apipb.JobResult{ExitCode: int32(last.ExitCode), Outcome: string(last.Outcome), Reason: last.Reason}
+	}
+	return &apipb.JobResult{Outcome: string(outcomeOf(r.Phase)), Reason: r.Reason}
+}
+
+func newAttempt(a *ares.Attempt) *apipb.Attempt {
+	m := &apipb.Attempt{
+		Number: int32(a.Number), Fence: strconv.FormatInt(int64(a.Fence), 10),
+		PlacedAt: apipb.Timestamp(a.PlacedAt), StartedAt: apipb.Timestamp(a.StartedAt), EndedAt: apipb.Timestamp(a.EndedAt),
+		Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
+	}
+	for i := range a.Seats {
+		h := &a.Seats[i]
+		seat := &apipb.JobSeat{Rank: int32(h.Rank), Node: h.Node, State: string(h.State)}
+		for _, s := range h.Shares {
+			seat.Gpus = append(seat.Gpus, int32(s.Index))
+			seat.Devices = append(seat.Devices, s.Device)
+		}
+		if res := h.Result; res != nil {
+			seat.Outcome, seat.ExitCode, seat.Reason = string(res.Outcome), int32(res.ExitCode), res.Reason
+		}
+		m.Seats = append(m.Seats, seat)
+	}
+	return m
+}
+
+// newTenant is a tenant in its public form.
+func newTenant(t *ares.Tenant, use ares.Use, waiting int) *apipb.Tenant {
+	l := t.Limits
+	m := &apipb.Tenant{
+		Id: t.ID, Name: t.Name,
+		MaxGpus: new(int32(l.GPUs)), MaxGpuMemoryMb: new(int32(l.GPUMemoryMB)), MaxCpuCores: new(int32(l.CPUs)),
+		MaxMemoryMb: new(int32(l.MemoryMB)), MaxConcurrentJobs: new(int32(l.ConcurrentJobs)), MaxPendingJobs: new(int32(l.PendingJobs)),
+		FairShareWeight: new(t.Weight), AllowPreemption: new(t.MayPreempt),
+		CreatedAt: apipb.Timestamp(t.CreatedAt),
+		Current: &apipb.TenantUse{
+			Gpus: int32(use.GPUs + (use.GPUMilli+999)/1000), GpuMemoryMb: int32(use.GPUMemoryMB), CpuCores: int32(use.CPUs),
+			MemoryMb: int32(use.MemoryMB), RunningJobs: int32(use.Jobs), PendingJobs: int32(waiting),
+		},
+	}
+	if t.PriorityTier != "" {
+		m.PriorityTier = new(string(t.PriorityTier))
+	}
+	if t.LostAfterSecs != 0 {
+		m.DefaultLostAfterSeconds = new(int32(t.LostAfterSecs))
+	}
+	return m
+}

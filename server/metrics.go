@@ -1,0 +1,174 @@
+package server
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
+)
+
+// metrics are what /metrics tells. The gpu_scheduler_ names are those of the
+// gpu-scheduler, so that its dashboards go on working.
+type metrics struct {
+	registry   *prometheus.Registry
+	decisions  prometheus.Histogram
+	decisions2 prometheus.Histogram
+	claims     prometheus.Counter
+	store      *prometheus.HistogramVec
+	api        *prometheus.HistogramVec
+}
+
+// latencies span what is measured here: 50 µs to about 13 s.
+var latencies = prometheus.ExponentialBuckets(50e-6, 2, 18)
+
+func newMetrics(view *control.View) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		decisions: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ares_scheduling_latency_seconds", Help: "Time of one scheduling decision.", Buckets: latencies,
+		}),
+		decisions2: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "gpu_scheduler_scheduling_latency", Help: "Time of one scheduling decision, in seconds.", Buckets: latencies,
+		}),
+		claims: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ares_lease_acquisitions_total", Help: "Seats claimed by agents through this server.",
+		}),
+		store: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ares_store_seconds", Help: "Time of one operation of the store.", Buckets: latencies,
+		}, []string{"op", "ok"}),
+		api: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ares_api_seconds", Help: "Time of one call of the API.", Buckets: latencies,
+		}, []string{"method", "code"}),
+	}
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, newFleet(view),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) decided(took time.Duration) {
+	m.decisions.Observe(took.Seconds())
+	m.decisions2.Observe(took.Seconds())
+}
+
+func (m *metrics) stored(op string, took time.Duration, err error) {
+	m.store.WithLabelValues(op, okLabel(err == nil)).Observe(took.Seconds())
+}
+
+func (m *metrics) called(method string, code ares.Code, took time.Duration) {
+	if code == "" {
+		code = "ok"
+	}
+	m.api.WithLabelValues(method, string(code)).Observe(took.Seconds())
+}
+
+func okLabel(ok bool) string {
+	if ok {
+		return "true"
+	}
+	return "false"
+}
+
+// fleet collects what the view shows, when it is asked.
+type fleet struct {
+	view *control.View
+
+	mu      sync.Mutex
+	entered map[ares.Phase]int // jobs that came into a phase, as far as this server saw
+	phase   map[ares.JobID]ares.Phase
+
+	jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes *prometheus.Desc
+}
+
+func newFleet(view *control.View) *fleet {
+	f := &fleet{
+		view: view, entered: map[ares.Phase]int{}, phase: map[ares.JobID]ares.Phase{},
+		jobs:        prometheus.NewDesc("ares_jobs_total", "Jobs that came into a state, as seen by this server since its start.", []string{"state"}, nil),
+		oldJobs:     prometheus.NewDesc("gpu_scheduler_jobs_total", "Jobs that came into a state, as seen by this server since its start.", []string{"state"}, nil),
+		queue:       prometheus.NewDesc("ares_queue_depth", "Jobs that wait for a place.", nil, nil),
+		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for a place.", nil, nil),
+		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is given to jobs, 0 to 1.", []string{"node"}, nil),
+		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that gave way to others, as seen by this server since its start.", nil, nil),
+		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
+	}
+	view.Feed(f.count)
+	return f
+}
+
+// count notes the phases jobs come into. It is fed by the view.
+func (f *fleet) count(b ares.Batch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range b.Events {
+		switch e := &b.Events[i]; {
+		case e.Job != nil:
+			f.enter(e.Job.ID, ares.Pending)
+		case e.Run != nil:
+			f.enter(e.Run.Job, e.Run.Run.Phase)
+		case e.Gone.Kind == ares.KindJob:
+			delete(f.phase, ares.JobID(e.Gone.ID))
+		}
+	}
+}
+
+func (f *fleet) enter(id ares.JobID, p ares.Phase) {
+	was, known := f.phase[id]
+	if known && (was == p || p == ares.Pending && was != ares.Retrying && was != ares.Preempted && !was.Active()) {
+		return // told before: a snapshot repeats what is known
+	}
+	f.phase[id] = p
+	f.entered[p]++
+}
+
+// Describe is part of prometheus.Collector.
+func (f *fleet) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes} {
+		ch <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (f *fleet) Collect(ch chan<- prometheus.Metric) {
+	f.mu.Lock()
+	for _, p := range ares.Phases() {
+		n := float64(f.entered[p])
+		ch <- prometheus.MustNewConstMetric(f.jobs, prometheus.CounterValue, n, string(p))
+		ch <- prometheus.MustNewConstMetric(f.oldJobs, prometheus.CounterValue, n, string(p))
+	}
+	ch <- prometheus.MustNewConstMetric(f.preemptions, prometheus.CounterValue, float64(f.entered[ares.Preempted]))
+	f.mu.Unlock()
+	depth := 0
+	for p, n := range f.view.Phases() {
+		if p.Waiting() {
+			depth += n
+		}
+	}
+	ch <- prometheus.MustNewConstMetric(f.queue, prometheus.GaugeValue, float64(depth))
+	ch <- prometheus.MustNewConstMetric(f.oldQueue, prometheus.GaugeValue, float64(depth))
+	states := map[ares.NodeState]int{}
+	nodes, _ := f.view.Nodes()
+	for _, n := range nodes {
+		states[n.State(f.view.Now())]++
+		ch <- prometheus.MustNewConstMetric(f.gpus, prometheus.GaugeValue, f.used(n), n.Node.ID)
+	}
+	for _, s := range []ares.NodeState{ares.Online, ares.Suspect, ares.Offline, ares.Cordoned} {
+		ch <- prometheus.MustNewConstMetric(f.nodes, prometheus.GaugeValue, float64(states[s]), string(s))
+	}
+}
+
+func (f *fleet) used(n *control.NodeEntry) float64 {
+	if len(n.Node.Devices) == 0 {
+		return 0
+	}
+	milli := 0
+	entries, _, _ := f.view.SeatsOn(n.Node.ID)
+	for _, e := range entries {
+		for _, sh := range control.SharesOn(&e.Run, n.Node.ID) {
+			milli += sh.Milli
+		}
+	}
+	return float64(milli) / float64(1000*len(n.Node.Devices))
+}

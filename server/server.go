@@ -1,0 +1,379 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// Version of this build.
+var Version = "dev"
+
+// EndpointsFile in the data directory tells the CLI where this server listens.
+const EndpointsFile = "server.json"
+
+// Endpoints are a server's addresses.
+type Endpoints struct {
+	HTTP    string `json:"http"`
+	GRPC    string `json:"grpc"`
+	Metrics string `json:"metrics"`
+}
+
+// Server is one running Ares process.
+type Server struct {
+	Endpoints  Endpoints
+	AdminToken string // its path
+	NodeToken  string // the token itself, for an agent in the same process
+	Store      *store.Store
+	View       *control.View
+	Desk       *control.Desk
+	Loop       *control.Loop
+
+	cfg    Config
+	log    *slog.Logger
+	name   string
+	stop   context.CancelFunc
+	parts  sync.WaitGroup
+	failed chan error
+	doors  *api.Doors
+	grpc   *grpc.Server
+	http   []*http.Server
+	close  sync.Once
+}
+
+// Start assembles a server and starts it. It returns once every listener is
+// open and the state is loaded.
+func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Server, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	s := &Server{cfg: cfg, log: log, failed: make(chan error, 16)}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	if err := s.start(ctx, run); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx, run context.Context) error {
+	s.View = control.NewView(time.Now)
+	m := newMetrics(s.View)
+	etcdTLS, err := s.cfg.Etcd.tls()
+	if err != nil {
+		return err
+	}
+	s.Store, err = store.Open(ctx, store.Config{
+		Dir: filepath.Join(s.cfg.DataDir, "store"), Endpoints: s.cfg.Etcd.Endpoints, TLS: etcdTLS,
+		Username: s.cfg.Etcd.Username, Password: s.cfg.Etcd.Password,
+		Timeout: time.Duration(s.cfg.Etcd.TimeoutSeconds) * time.Second, Log: s.log, Observe: m.stored,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.register(ctx); err != nil {
+		return err
+	}
+	listeners, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	s.Desk = &control.Desk{
+		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(),
+		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
+	}
+	reaper := s.startLoop(run, m)
+	if err := s.openDoors(m, reaper); err != nil {
+		listeners.close()
+		return err
+	}
+	s.part("view", func() error {
+		return s.View.Run(run, s.Store, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
+	})
+	s.serve(listeners, m)
+	loading, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := s.View.WaitFor(loading, 1); err != nil {
+		return fmt.Errorf("load the state: %w", err)
+	}
+	return s.writeEndpoints()
+}
+
+// register makes what every server needs in the store: the default tenant and
+// this server's tokens.
+func (s *Server) register(ctx context.Context) error {
+	id, err := serverID(s.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	s.name = id
+	tenant := ares.Tenant{
+		ID: ares.DefaultTenant, Name: "Default", Limits: ares.NoLimits(), Weight: 1, MayPreempt: true, CreatedAt: time.Now(),
+	}
+	if err := s.Store.RegisterTenant(ctx, tenant); err != nil {
+		return fmt.Errorf("make the default tenant: %w", err)
+	}
+	if _, err := ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, api.RoleAdmin, id); err != nil {
+		return err
+	}
+	s.AdminToken = filepath.Join(s.cfg.DataDir, AdminTokenFile)
+	s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, api.RoleNode, id)
+	return err
+}
+
+// startLoop starts the loop; reaper and recorder run beside it on the leader.
+func (s *Server) startLoop(run context.Context, m *metrics) *control.Reaper {
+	decisions := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
+	archive := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
+	reaper := &control.Reaper{
+		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
+	}
+	recorder := &control.Recorder{
+		Store: s.Store, View: s.View, Archive: archive, Now: time.Now, Log: s.log, Every: time.Minute,
+		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
+		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
+	}
+	s.Loop = control.NewLoop(s.View)
+	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
+	s.Loop.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
+	s.Loop.Interval = time.Duration(s.cfg.Scheduler.SchedulingIntervalMS) * time.Millisecond
+	version := s.cfg.digest()
+	s.Loop.Record = func(d control.Decision) {
+		d.Config = version
+		if err := decisions.Append(d); err != nil {
+			s.log.Error("record a decision", "error", err)
+		}
+	}
+	s.Loop.Beside = func(ctx context.Context, lead *store.Leadership) error {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		wg.Go(func() {
+			defer cancel()
+			if err := recorder.Run(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
+				s.log.Error("recorder", "error", err)
+			}
+		})
+		return reaper.Run(ctx, lead)
+	}
+	s.part("loop", func() error {
+		err := s.Loop.Run(run)
+		return errors.Join(err, decisions.Close(), archive.Close())
+	})
+	return reaper
+}
+
+func (s *Server) openDoors(m *metrics, reaper *control.Reaper) error {
+	advertise := s.cfg.AdvertiseAddr
+	if advertise == "" {
+		advertise = s.Endpoints.GRPC
+	}
+	peers, err := s.cfg.TLS.client()
+	if err != nil {
+		return err
+	}
+	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
+	s.doors, err = api.New(api.Config{
+		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: reaper.Alert,
+		Auth: api.NewAuth(s.Store.Tokens), Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
+		Logs: files, Log: s.log, Observe: m.called,
+		AgentService: &api.AgentDoor{
+			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc,
+		},
+	})
+	return err
+}
+
+// part runs one thing until it ends by itself or the server stops.
+func (s *Server) part(name string, run func() error) {
+	s.parts.Go(func() {
+		if err := run(); err != nil {
+			s.failed <- fmt.Errorf("%s: %w", name, err)
+		}
+	})
+}
+
+// Err tells when a part fails; the server should then be closed.
+func (s *Server) Err() <-chan error { return s.failed }
+
+// Close stops everything in the order that leaves nobody hanging: doors, then
+// the loop, which resigns, then the store.
+func (s *Server) Close() {
+	s.close.Do(func() {
+		if s.doors != nil {
+			s.doors.Close()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for _, h := range s.http {
+			if err := h.Shutdown(ctx); err != nil {
+				_ = h.Close() // a reader that does not leave is cut
+			}
+		}
+		if s.grpc != nil {
+			s.grpc.Stop()
+		}
+		s.stop()
+		s.parts.Wait()
+		if s.Store != nil {
+			if err := s.Store.Close(); err != nil {
+				s.log.Warn("close the store", "error", err)
+			}
+		}
+	})
+}
+
+type listeners struct{ http, grpc, metrics net.Listener }
+
+func (l listeners) close() {
+	for _, c := range []net.Listener{l.http, l.grpc, l.metrics} {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
+
+func (s *Server) listen(ctx context.Context) (l listeners, err error) {
+	var lc net.ListenConfig
+	for _, one := range []struct {
+		what, flag, addr string
+		to               *net.Listener
+		said             *string
+	}{
+		{"REST", "--http-addr", s.cfg.HTTPAddr, &l.http, &s.Endpoints.HTTP},
+		{"gRPC", "--grpc-addr", s.cfg.GRPCAddr, &l.grpc, &s.Endpoints.GRPC},
+		{"metrics", "--metrics-addr", s.cfg.MetricsAddr, &l.metrics, &s.Endpoints.Metrics},
+	} {
+		if *one.to, err = lc.Listen(ctx, "tcp", one.addr); err != nil {
+			l.close()
+			return l, fmt.Errorf("listen for %s: %w (choose another address with %s)", one.what, err, one.flag)
+		}
+		*one.said = (*one.to).Addr().String()
+	}
+	return l, nil
+}
+
+func (s *Server) serve(l listeners, m *metrics) {
+	var opts []grpc.ServerOption
+	if cert := s.cfg.TLS; cert.CertFile != "" {
+		// Check has seen that both files are named; a bad pair fails here.
+		creds, err := credentials.NewServerTLSFromFile(cert.CertFile, cert.KeyFile)
+		if err != nil {
+			s.failed <- fmt.Errorf("read the TLS certificate: %w", err)
+			l.close()
+			return
+		}
+		opts = append(opts, grpc.Creds(creds))
+	}
+	s.grpc = s.doors.GRPC(opts...)
+	s.part("grpc", func() error { return s.grpc.Serve(l.grpc) })
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	for name, h := range map[string]struct {
+		listener net.Listener
+		handler  http.Handler
+	}{"http": {l.http, s.doors.HTTP()}, "metrics": {l.metrics, mux}} {
+		srv := &http.Server{
+			Handler: h.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		}
+		s.http = append(s.http, srv)
+		s.part(name, func() error {
+			var err error
+			if s.cfg.TLS.CertFile != "" {
+				err = srv.ServeTLS(h.listener, s.cfg.TLS.CertFile, s.cfg.TLS.KeyFile)
+			} else {
+				err = srv.Serve(h.listener)
+			}
+			if errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+			return err
+		})
+	}
+}
+
+func (s *Server) writeEndpoints() error {
+	data, err := json.Marshal(s.Endpoints)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.cfg.DataDir, EndpointsFile), append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", EndpointsFile, err)
+	}
+	return nil
+}
+
+func (c *EtcdConfig) tls() (*tls.Config, error) {
+	if c.CAFile == "" && c.CertFile == "" {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the etcd client certificate: %w", err)
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	if c.CAFile != "" {
+		pool, err := readCA(c.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		out.RootCAs = pool
+	}
+	return out, nil
+}
+
+// client is how this server talks to others of its kind, nil for plaintext.
+func (c *TLSConfig) client() (*tls.Config, error) {
+	if c.CertFile == "" {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pool, err := readCA(c.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		out.RootCAs = pool
+	}
+	return out, nil
+}
+
+func readCA(path string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("read the CA certificate: %s holds none", path)
+	}
+	return pool, nil
+}
