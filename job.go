@@ -1,10 +1,6 @@
 package ares
 
-import (
-	"crypto/sha256"
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // Spec is what a user asks for. Pointers tell "not said" from zero; Defaults
 // fills them in. The JSON form is the public one.
@@ -108,26 +104,6 @@ type Job struct {
 	Revision   int64     // store revision of the acceptance; orders jobs
 	Owner      string    // who submitted it
 	RetryOf    JobID     // the job this one repeats, "" when none
-}
-
-// Digest identifies a submission as received, before defaults. Its first byte
-// is the version of the method, so the method may change.
-type Digest [17]byte
-
-const digestVersion = 1
-
-// DigestOf makes the digest of a submission. Its request ID and tenant are
-// left out: they make the ID, and a tenant left empty means the default one.
-func DigestOf(s Spec) Digest {
-	s.RequestID, s.Tenant = "", ""
-	body, err := json.Marshal(s)
-	if err != nil {
-		panic("ares: a Spec always marshals: " + err.Error())
-	}
-	sum := sha256.Sum256(body)
-	d := Digest{digestVersion}
-	copy(d[1:], sum[:])
-	return d
 }
 
 // Defaults of a job's fields.

@@ -97,17 +97,14 @@ func (s Spec) checkSizes(p *Problems) {
 func (s Spec) checkProcess(p *Problems) {
 	if len(s.Command) == 0 && len(s.Args) == 0 {
 		p.Add("command", `is required: a list of strings such as ["python", "train.py"]`)
-	} else if len(s.Command) > 0 && s.Command[0] == "" {
+	} else if s.Argv()[0] == "" {
 		p.Add("command[0]", "the program's name is empty")
 	}
 	if n := len(s.Command) + len(s.Args); n > MaxArgs {
 		p.Add("args", "at most %d words in command and args together, got %d", MaxArgs, n)
 	}
-	for i, word := range s.Argv() {
-		if strings.ContainsRune(word, 0) || !utf8.ValidString(word) {
-			p.Add("command", "word %d holds a NUL byte or is not UTF-8", i)
-		}
-	}
+	words(p, "command", s.Command)
+	words(p, "args", s.Args)
 	pairs(p, "environment", s.Environment, MaxEnvironment)
 	text(p, "image", s.Image, 1024)
 	text(p, "working_dir", s.WorkingDir, 4096)
@@ -143,25 +140,16 @@ func (pl Placement) check(p *Problems) {
 		}
 	}
 	pairs(p, "placement.node_selector", pl.NodeSelector, MaxLabels)
-	for field, list := range map[string][]string{"tolerations": pl.Tolerations, "regions": pl.Regions} {
-		if len(list) > MaxLabels {
-			p.Add("placement."+field, "at most %d entries, got %d", MaxLabels, len(list))
-		}
-		for _, v := range list {
-			text(p, "placement."+field, v, MaxNameBytes)
-		}
-	}
+	names(p, "placement.tolerations", pl.Tolerations)
+	names(p, "placement.regions", pl.Regions)
 }
 
 func (r RetryPolicy) check(p *Problems) {
 	if r.MaxRetries != nil {
 		between(p, "retry.max_retries", *r.MaxRetries, 0, MaxRetriesLimit)
 	}
-	for field, v := range map[string]float64{"initial_backoff_seconds": r.InitialBackoffSeconds, "max_backoff_seconds": r.MaxBackoffSeconds} {
-		if math.IsNaN(v) || v < 0 || v > 86_400 {
-			p.Add("retry."+field, "must be between 0 and 86400, got %v", v)
-		}
-	}
+	seconds(p, "retry.initial_backoff_seconds", r.InitialBackoffSeconds)
+	seconds(p, "retry.max_backoff_seconds", r.MaxBackoffSeconds)
 	if m := r.Multiplier; math.IsNaN(m) || m != 0 && (m < 1 || m > 100) {
 		p.Add("retry.multiplier", "must be between 1 and 100, got %v", m)
 	}
@@ -183,6 +171,31 @@ func ParseBandwidth(s string) (int, error) {
 func between(p *Problems, field string, v, lo, hi int) {
 	if v < lo || v > hi {
 		p.Add(field, "must be between %d and %d, got %d", lo, hi, v)
+	}
+}
+
+func seconds(p *Problems, field string, v float64) {
+	if math.IsNaN(v) || v < 0 || v > 86_400 {
+		p.Add(field, "must be between 0 and 86400, got %v", v)
+	}
+}
+
+// words checks what becomes part of a command line.
+func words(p *Problems, field string, list []string) {
+	for i, w := range list {
+		if strings.IndexByte(w, 0) >= 0 || !utf8.ValidString(w) {
+			p.Add(fmt.Sprintf("%s[%d]", field, i), "holds a NUL byte or is not UTF-8")
+		}
+	}
+}
+
+func names(p *Problems, field string, list []string) {
+	if len(list) > MaxLabels {
+		p.Add(field, "at most %d entries, got %d", MaxLabels, len(list))
+		return
+	}
+	for _, v := range list {
+		text(p, field, v, MaxNameBytes)
 	}
 }
 

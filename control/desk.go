@@ -146,16 +146,8 @@ func (d *Desk) admit(t *ares.Tenant, spec ares.Spec) error {
 	if waiting >= t.Limits.PendingJobs {
 		return ares.Errorf(ares.Refused, "quota exceeded for tenant %s: pending jobs requested=1, quota=%d, current=%d", t.ID, t.Limits.PendingJobs, waiting)
 	}
-	if d.MaxQueue > 0 {
-		all := 0
-		for p, n := range d.View.Phases() { // order-free: a sum
-			if p.Waiting() {
-				all += n
-			}
-		}
-		if all >= d.MaxQueue {
-			return ares.Errorf(ares.Exhausted, "the queue is full (%d jobs wait, at most %d): try again later", all, d.MaxQueue)
-		}
+	if all := d.View.Waiting(); d.MaxQueue > 0 && all >= d.MaxQueue {
+		return ares.Errorf(ares.Exhausted, "the queue is full (%d jobs wait, at most %d): try again later", all, d.MaxQueue)
 	}
 	return nil
 }

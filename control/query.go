@@ -131,6 +131,13 @@ func (v *View) Phases() map[ares.Phase]int {
 	return maps.Clone(v.phases)
 }
 
+// Waiting counts the jobs that wait, over all tenants.
+func (v *View) Waiting() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.phases[ares.Pending] + v.phases[ares.Retrying] + v.phases[ares.Preempted]
+}
+
 // Revision is what the view has seen.
 func (v *View) Revision() int64 {
 	v.mu.RLock()

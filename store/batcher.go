@@ -14,7 +14,7 @@ const (
 	maxBatchBytes = 1 << 20
 	// maxFlights is how many transactions are on their way at once. One alone
 	// would leave the disk idle while the next is prepared.
-	maxFlights = 4
+	maxFlights = 8
 )
 
 // batcher gathers the jobs of concurrent callers into shared transactions
