@@ -24,6 +24,7 @@ type Agent struct {
 	runner   *run.Runner
 	source   gpu.Source
 	instance string
+	born     run.BootTime // of a new identity, 0 for an old one
 
 	session atomic.Int64 // revision of the present session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
@@ -47,9 +48,13 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("make the agent's directory: %w", err)
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), link: newLink(&cfg), seats: map[run.Key]*seat{}}
+	var made bool
 	var err error
-	if a.instance, err = instance(cfg.Dir); err != nil {
+	if a.instance, made, err = instance(cfg.Dir); err != nil {
 		return nil, err
+	}
+	if made {
+		a.born = run.Now()
 	}
 	supervisor, err := run.Supervisor(filepath.Join(cfg.Dir, "bin"))
 	if err != nil {

@@ -63,23 +63,24 @@ func (c *Config) Check() error {
 
 // instance reads the agent's nonce, or makes it at the first start. It stays
 // the same across restarts, so that a restarted agent takes its own session
-// over while a second agent is refused.
-func instance(dir string) (string, error) {
+// over while a second agent is refused. made says that it is new: then nothing
+// is known of what an earlier agent of this node left behind.
+func instance(dir string) (id string, made bool, err error) {
 	path := filepath.Join(dir, "instance")
 	data, err := os.ReadFile(path)
 	if err == nil && len(strings.TrimSpace(string(data))) >= 16 {
-		return strings.TrimSpace(string(data)), nil
+		return strings.TrimSpace(string(data)), false, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read the agent's identity: %w", err)
+		return "", false, fmt.Errorf("read the agent's identity: %w", err)
 	}
-	id := rand.Text()
+	id = rand.Text()
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, []byte(id+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("write the agent's identity: %w", err)
+		return "", false, fmt.Errorf("write the agent's identity: %w", err)
 	}
 	if err := os.Rename(tmp, path); err != nil {
-		return "", fmt.Errorf("write the agent's identity: %w", err)
+		return "", false, fmt.Errorf("write the agent's identity: %w", err)
 	}
-	return id, nil
+	return id, true, nil
 }

@@ -18,10 +18,11 @@ import (
 type seat struct {
 	agent   *Agent
 	key     run.Key
-	order   *apipb.SeatOrder // as first seen; nil for one found after a restart
-	session int64            // it was begun under
+	session int64 // it was begun under
 
-	// Guarded by agent.mu.
+	// Guarded by agent.mu, but for the seat's own goroutine when it began with
+	// an order.
+	order   *apipb.SeatOrder // nil for a seat found after a restart, until one comes
 	proc    *run.Proc
 	result  *run.Result
 	stopped string // why it was asked to stop, "" when it was not
@@ -70,7 +71,9 @@ func (s *seat) claim(ctx context.Context) error {
 	if s.agent.session.Load() != session {
 		return errors.New("the session changed during the claim: claiming anew")
 	}
+	s.agent.mu.Lock()
 	s.session = session
+	s.agent.mu.Unlock()
 	return nil
 }
 
@@ -196,6 +199,9 @@ func (s *seat) decline(ctx context.Context) {
 // bury reports a seat that has no process here: as lost, if its attempt is
 // still under way (R1), and then as released.
 func (s *seat) bury(ctx context.Context) {
+	if !s.outlive(ctx) {
+		return
+	}
 	s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + " has no process of it", Ended: time.Now()})
 	res, ok := s.wait(ctx)
 	if !ok {
@@ -209,8 +215,22 @@ func (s *seat) bury(ctx context.Context) {
 	s.release(ctx)
 }
 
+// outlive waits until nothing of a seat can live that an earlier agent with
+// another state directory may have left behind: its supervisor kills it well
+// within lost_after when nobody renews.
+func (s *seat) outlive(ctx context.Context) bool {
+	if s.agent.born == 0 {
+		return true
+	}
+	rest := time.Duration(s.order.LostAfterSeconds)*time.Second - run.Now().Sub(s.agent.born)
+	return rest <= 0 || pause(ctx, rest)
+}
+
 // wish passes a stop intent on to the process. The caller holds agent.mu.
 func (s *seat) wish(o *apipb.SeatOrder) {
+	if s.order == nil {
+		s.order = o // found after a restart: now its devices are known too
+	}
 	why, grace := o.Stop, time.Duration(o.StopGraceSeconds)*time.Second
 	if !o.Current {
 		why, grace = "the attempt is over", 0

@@ -105,15 +105,20 @@ func isQuarantined(d ares.Device) bool { return strings.HasPrefix(d.Reason, quar
 // that does not come clean is quarantined: killing a process does not always
 // free its GPU.
 func (a *Agent) checkDevices(ctx context.Context, s *seat) {
-	node := a.Node()
-	if node.Mock || s.order == nil || len(s.order.Shares) == 0 {
+	a.mu.Lock()
+	mock, order := a.node.Mock, s.order
+	a.mu.Unlock()
+	if mock {
 		return
 	}
-	ids := make([]string, 0, len(s.order.Shares))
-	for _, sh := range s.order.Shares {
+	var ids []string
+	for _, sh := range order.GetShares() {
 		if sh.Milli == 1000 { // on a shared device others may well live
 			ids = append(ids, sh.DeviceId)
 		}
+	}
+	if len(ids) == 0 {
+		return
 	}
 	why := "its processes do not let go"
 	for range 20 {

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -127,7 +129,7 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 			return nil, err
 		}
 	}
-	page := d.cfg.View.Jobs(f)
+	page := d.page(f)
 	resp := &apipb.ListJobsResponse{Total: int32(page.Total), Revision: strconv.FormatInt(page.Revision, 10)}
 	size, last := 0, (*control.Entry)(nil)
 	for _, e := range page.Entries {
@@ -142,6 +144,29 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 		resp.NextPageToken = pageToken(last)
 	}
 	return resp, nil
+}
+
+// page cuts a page out of a list. Jobs of one revision stand by their ID, so
+// that a page has one end, whatever order the view keeps them in.
+func (d *jobDoor) page(f control.Filter) control.Page {
+	all := f
+	all.Before, all.After, all.Limit = 0, "", 0
+	p := d.cfg.View.Jobs(all)
+	slices.SortFunc(p.Entries, func(a, b *control.Entry) int {
+		return cmp.Or(cmp.Compare(b.Job.Revision, a.Job.Revision), cmp.Compare(a.Job.ID, b.Job.ID))
+	})
+	if f.Before > 0 {
+		i, found := slices.BinarySearchFunc(p.Entries, f, func(e *control.Entry, f control.Filter) int {
+			return cmp.Or(cmp.Compare(f.Before, e.Job.Revision), cmp.Compare(e.Job.ID, f.After))
+		})
+		if found {
+			i++
+		}
+		p.Entries = p.Entries[i:]
+	}
+	p.More = len(p.Entries) > f.Limit
+	p.Entries = p.Entries[:min(f.Limit, len(p.Entries))]
+	return p
 }
 
 func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {

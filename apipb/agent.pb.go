@@ -833,8 +833,10 @@ type SeatOrder struct {
 	Shares        []*DeviceShare `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
 	CpuCores      int32          `protobuf:"varint,12,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
 	MemoryMb      int32          `protobuf:"varint,13,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// How long a silent node keeps the job.
+	LostAfterSeconds int32 `protobuf:"varint,14,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *SeatOrder) Reset() {
@@ -954,6 +956,13 @@ func (x *SeatOrder) GetCpuCores() int32 {
 func (x *SeatOrder) GetMemoryMb() int32 {
 	if x != nil {
 		return x.MemoryMb
+	}
+	return 0
+}
+
+func (x *SeatOrder) GetLostAfterSeconds() int32 {
+	if x != nil {
+		return x.LostAfterSeconds
 	}
 	return 0
 }
@@ -2006,7 +2015,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xb2\x03\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xe0\x03\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2023,7 +2032,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"masterPort\x12,\n" +
 	"\x06shares\x18\v \x03(\v2\x14.ares.v1.DeviceShareR\x06shares\x12\x1b\n" +
 	"\tcpu_cores\x18\f \x01(\x05R\bcpuCores\x12\x1b\n" +
-	"\tmemory_mb\x18\r \x01(\x05R\bmemoryMb\"V\n" +
+	"\tmemory_mb\x18\r \x01(\x05R\bmemoryMb\x12,\n" +
+	"\x12lost_after_seconds\x18\x0e \x01(\x05R\x10lostAfterSeconds\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +

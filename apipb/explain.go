@@ -215,7 +215,7 @@ func (x *explainer) mapping(fd protoreflect.FieldDescriptor, path string, depth 
 		key, _ := tok.(string)
 		at := join(path, key)
 		if seen[key] {
-			if err := x.wrong(at, "is there twice: keep one of them"); err != nil {
+			if err = x.wrong(at, "is there twice: keep one of them"); err != nil {
 				return err
 			}
 		}

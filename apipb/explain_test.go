@@ -27,7 +27,7 @@ func TestExplainJSON(t *testing.T) {
 		{`{"gpuCount": 2}`, "gpuCount", `gpuCount: there is no such field: did you mean gpu_count?`},
 		{`{"comand": ["a"]}`, "comand", `comand: there is no such field: did you mean command?`},
 		{`{"max_retries": 2}`, "max_retries", `max_retries: there is no such field: did you mean retry.max_retries?`},
-		{`{"flavour": {"deep": [{}]}}`, "flavour", `flavour: there is no such field: remove it`},
+		{`{"shape": {"deep": [{}]}}`, "shape", `shape: there is no such field: remove it`},
 		{`{"name": "a", "name": "b"}`, "name", `name: is there twice: keep one of them`},
 		{`{"environment": {"A": 1}}`, "environment.A", `environment.A: want a string, got the number 1`},
 		{`{"environment": {"A": "1", "A": "2"}}`, "environment.A", `environment.A: is there twice: keep one of them`},

@@ -157,16 +157,28 @@ func foreign(s *status.Status, problems ares.Problems) error {
 		}
 	case codes.Unimplemented:
 		return ares.Errorf(ares.Internal, "the server does not know this call (%s): it is older than this client, or is no Ares server", s.Message())
+	case codes.Unavailable:
+		return inWords(ares.Unavailable, plainDial(s.Message()), problems)
+	default:
 	}
 	for _, code := range []ares.Code{
 		ares.Invalid, ares.NotFound, ares.Conflict, ares.Fenced, ares.TooLarge, ares.Exhausted,
-		ares.Unavailable, ares.Unauthentic, ares.Forbidden,
+		ares.Unauthentic, ares.Forbidden,
 	} {
 		if statusOf[code] == s.Code() {
 			return inWords(code, s.Message(), problems)
 		}
 	}
 	return inWords(ares.Internal, s.Message(), problems)
+}
+
+// plainDial takes gRPC's wrapping off a failed connection.
+func plainDial(message string) string {
+	const mark = "Error while dialing: "
+	if i := strings.LastIndex(message, mark); i >= 0 {
+		return "cannot connect: " + strings.Trim(message[i+len(mark):], `"`)
+	}
+	return message
 }
 
 func inWords(code ares.Code, message string, problems ares.Problems) error {

@@ -97,7 +97,7 @@ func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(
 			return snap.Run, err
 		}
 		value, err := marshal(runRecord(&next))
-		if err != nil || value == snap.run {
+		if err != nil || value == snap.run && len(extra) == 0 {
 			return snap.Run, err // the same report again changes nothing
 		}
 		then := append([]clientv3.Op{clientv3.OpPut(runKey(id), value)}, puts...)

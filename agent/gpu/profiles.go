@@ -7,7 +7,7 @@ import (
 )
 
 // DefaultProfile is the mock machine of ARES_MOCK_GPU=true.
-const DefaultProfile = "v100-4"
+const DefaultProfile = "dgx-h100"
 
 // profile is a machine to simulate.
 type profile struct {

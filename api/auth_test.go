@@ -1,0 +1,310 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// dial serves gRPC and connects to it.
+func (h *house) dial() *grpc.ClientConn {
+	h.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(h.t, err)
+	s := h.GRPC()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l) // ends with Stop
+	}()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(h.t, err)
+	h.t.Cleanup(func() {
+		_ = conn.Close()
+		s.Stop()
+		<-done
+	})
+	return conn
+}
+
+func as(ctx context.Context, token string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+}
+
+type noAgents struct {
+	apipb.UnimplementedAgentServiceServer
+}
+
+// TestAccess walks every method that is registered: each has a row in the
+// table, each row is a method, and each role gets what the table says.
+func TestAccess(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.AgentService = noAgents{} })
+	conn := h.dial()
+	registered := map[string]bool{}
+	for name, service := range h.GRPC().GetServiceInfo() {
+		for _, m := range service.Methods {
+			full := "/" + name + "/" + m.Name
+			registered[full] = true
+			g, ok := access[full]
+			if !ok {
+				t.Errorf("%s has no row in access: say who may call it", full)
+			}
+			for _, who := range []struct {
+				token string
+				role  string
+			}{{"", ""}, {"wrong", ""}, {adminToken, RoleAdmin}, {nodeToken, RoleNode}} {
+				want := codes.OK
+				switch {
+				case g == anyone:
+				case who.role == "":
+					want = codes.Unauthenticated
+				case (g == nodes) != (who.role == RoleNode):
+					want = codes.PermissionDenied
+				}
+				got := probe(t, conn, full, who.token, m.IsServerStream || m.IsClientStream)
+				if (got == codes.Unauthenticated || got == codes.PermissionDenied || want != codes.OK) && got != want {
+					t.Errorf("%s with token %q answered %s, want %s", full, who.token, got, want)
+				}
+			}
+		}
+	}
+	for full := range access {
+		if !registered[full] {
+			t.Errorf("access has a row for %s, which is no method", full)
+		}
+	}
+	if _, err := h.admit(t.Context(), "/ares.v1.JobService/Steal"); ares.CodeOf(err) != ares.Forbidden {
+		t.Errorf("a method without a row: %v", err)
+	}
+}
+
+// probe calls a method with an empty request and tells the status.
+func probe(t *testing.T, conn *grpc.ClientConn, method, token string, streams bool) codes.Code {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if token != "" {
+		ctx = as(ctx, token)
+	}
+	if !streams {
+		return status.Code(conn.Invoke(ctx, method, &apipb.GetHealthRequest{}, &apipb.GetHealthResponse{}))
+	}
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return status.Code(err)
+	}
+	if strings.HasSuffix(method, "WatchEvents") && token == adminToken {
+		return codes.OK // it would go on for ever; TestSSE reads one
+	}
+	_ = s.SendMsg(&apipb.GetHealthRequest{}) // RecvMsg tells
+	_ = s.CloseSend()
+	err = s.RecvMsg(&apipb.GetHealthResponse{})
+	return status.Code(err)
+}
+
+func TestRESTAuth(t *testing.T) {
+	h := newHouse(t)
+	header := func(v string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Del("Authorization")
+			if v != "" {
+				r.Header.Set("Authorization", v)
+			}
+		}
+	}
+	paths := []struct{ method, path string }{
+		{"GET", "/api/v1/jobs"}, {"POST", "/api/v1/jobs"}, {"GET", "/api/v1/jobs/job-aaaaaaaaaaaaaaaaaaaaaaaa/logs"}, {"GET", "/api/v1/events"},
+		{"GET", "/api/v1/cluster/status"}, {"GET", "/api/v1/openapi.json"}, {"GET", "/api/v1/tenants"}, {"GET", "/nothing"}, {"POST", "/api/v1/jobs:batch"},
+	}
+	for _, p := range paths {
+		for _, v := range []string{"", "Bearer", "Bearer ", "Basic " + adminToken, "Bearer wrong", adminToken, "Bearer " + strings.Repeat("x", 4000)} {
+			a := h.do(p.method, p.path, nil, header(v))
+			h.refused(a, 401, ares.Unauthentic)
+			if a.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s has no WWW-Authenticate", p.path)
+			}
+		}
+		if p.path != "/nothing" && !strings.HasSuffix(p.path, "openapi.json") {
+			var body any
+			if p.method == "POST" {
+				body = job()
+			}
+			if strings.HasSuffix(p.path, "batch") {
+				body = map[string]any{"jobs": []any{job()}}
+			}
+			h.refused(h.do(p.method, p.path, body, header("Bearer "+nodeToken)), 403, ares.Forbidden, "admin token")
+		}
+	}
+	// Nothing of an unknown caller's is read, however large it says it is.
+	h.refused(h.do("POST", "/api/v1/jobs", job("args", []string{strings.Repeat("x", 2<<20)}), header("")), 401, ares.Unauthentic)
+	for _, p := range []string{"/health", "/api/v1/health", "/api/v1/ready"} {
+		a := h.do("GET", p, nil, header(""))
+		if a.code != 200 || len(a.json) != 1 || a.json["status"] == "" {
+			t.Errorf("%s answered anybody %d %s", p, a.code, a.body)
+		}
+		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("%s has headers %v", p, a.header)
+		}
+	}
+	if a := h.do("GET", "/health", nil); a.body != `{"status":"healthy"}` {
+		t.Errorf("health is %s", a.body)
+	}
+	if a := h.do("GET", "/api/v1/openapi.json", nil); a.code != 200 || a.json["swagger"] == nil {
+		t.Errorf("openapi answered %d %.100s", a.code, a.body)
+	}
+	if a := h.do("GET", "/api/v1/tenants", nil, header("bearer  "+adminToken)); a.code != 200 {
+		t.Errorf("a scheme in lower case answered %d %s", a.code, a.body)
+	}
+	if strings.Contains(h.log.String(), adminToken) || strings.Contains(h.log.String(), nodeToken) {
+		t.Error("the log shows a token")
+	}
+}
+
+func TestReady(t *testing.T) {
+	h := newHouse(t, func(c *Config) {
+		c.Ready = func(context.Context) error { return errors.New(canary) }
+	})
+	a := h.do("GET", "/api/v1/ready", nil)
+	h.refused(a, 503, ares.Unavailable, "not ready")
+	if strings.Contains(a.body, canary) || a.header.Get("Retry-After") != "1" {
+		t.Errorf("ready answered %s with Retry-After %s", a.body, a.header.Get("Retry-After"))
+	}
+}
+
+func TestHostAndOrigin(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Hosts = []string{"ares.example.com"} })
+	own := strings.TrimPrefix(h.server.URL, "http://")
+	for host, want := range map[string]int{
+		"localhost": 200, "localhost:8080": 200, "127.0.0.1:1": 200, "127.9.9.9": 200, "[::1]:80": 200, "LOCALHOST.": 200,
+		"ares.example.com": 200, "Ares.Example.Com:443": 200, "evil.example": 421, "localhost.evil.example": 421, "10.0.0.1": 421, "127.0.0.1.evil.example": 421,
+	} {
+		a := h.do("GET", "/api/v1/tenants", nil, func(r *http.Request) { r.Host = host })
+		if a.code != want {
+			t.Errorf("host %s answered %d, want %d", host, a.code, want)
+		}
+		if want == 421 {
+			h.refused(a, 421, ares.Forbidden, "allowed hosts")
+		}
+	}
+	for origin, want := range map[string]int{
+		"": 201, "http://" + own: 201, "https://ares.example.com": 201, "null": 403, "http://evil.example": 403, "http://localhost:1": 403, "::": 403,
+	} {
+		a := h.do("POST", "/api/v1/jobs", job(), func(r *http.Request) {
+			if origin != "" {
+				r.Header.Set("Origin", origin)
+			}
+		})
+		if a.code != want {
+			t.Errorf("origin %s answered %d %s, want %d", origin, a.code, a.body, want)
+		}
+	}
+	a := h.do("POST", "/api/v1/jobs", job(), func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
+	h.refused(a, 403, ares.Forbidden)
+	if a := h.do("GET", "/api/v1/jobs", nil, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }); a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error("another page may read an answer")
+	}
+}
+
+// TestAuthCache: how often the store is asked, and how long its word counts.
+func TestAuthCache(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var loads atomic.Int64
+	var fail error
+	tokens := []store.Token{{Name: "a", Hash: HashToken("ta"), Role: RoleAdmin}}
+	auth := NewAuth(func(context.Context) ([]store.Token, error) {
+		loads.Add(1)
+		return tokens, fail
+	})
+	auth.now = func() time.Time { return now }
+	check := func(token string, want ares.Code, wantLoads int64) {
+		t.Helper()
+		id, err := auth.Check(t.Context(), token)
+		if ares.CodeOf(err) != want || loads.Load() != wantLoads {
+			t.Errorf("check %s: %v after %d loads, want %q after %d", token, err, loads.Load(), want, wantLoads)
+		}
+		if err == nil && (id.Name == "" || id.Role == "") {
+			t.Errorf("check %s found %+v", token, id)
+		}
+	}
+	check("ta", "", 1)
+	check("ta", "", 1)
+	check("tb", ares.Unauthentic, 1) // the store was just asked
+	now = now.Add(2 * time.Second)
+	tokens = append(tokens, store.Token{Name: "b", Hash: HashToken("tb"), Role: RoleNode})
+	check("tb", "", 2)
+	check("tc", ares.Unauthentic, 2)
+	now = now.Add(refreshAfter + time.Second)
+	tokens = tokens[1:] // taken away
+	check("ta", ares.Unauthentic, 3)
+	fail = errors.New("down")
+	now = now.Add(refreshAfter + time.Second)
+	check("tb", "", 4) // the store is down, its last word counts for a while
+	check("ta", ares.Unavailable, 4)
+	now = now.Add(staleAfter)
+	check("tb", ares.Unavailable, 5)
+	check("", ares.Unauthentic, 5)
+	token, hash := NewToken()
+	if len(token) < 40 || string(hash) != string(HashToken(token)) {
+		t.Errorf("NewToken made %s", token)
+	}
+}
+
+// TestGRPC: the same refusals, and the limits of a message.
+func TestGRPC(t *testing.T) {
+	h := newHouse(t)
+	jobs := apipb.NewJobServiceClient(h.dial())
+	ctx := as(t.Context(), adminToken)
+	got, err := jobs.SubmitJob(ctx, &apipb.SubmitJobRequest{Job: &apipb.JobSpec{Command: []string{"true"}, RequestId: "r"}})
+	must(t, err)
+	read, err := jobs.GetJob(ctx, &apipb.GetJobRequest{JobId: got.GetJobId()})
+	must(t, err)
+	if read.GetJob().GetState() != "pending" || read.GetJob().GetSpec().GetRequestId() != "r" {
+		t.Errorf("read %v", read)
+	}
+	for code, req := range map[ares.Code]*apipb.SubmitJobRequest{
+		ares.Invalid:  {},
+		ares.TooLarge: {Job: &apipb.JobSpec{Command: []string{strings.Repeat("x", 2<<20)}}},
+		ares.Conflict: {Job: &apipb.JobSpec{Command: []string{"false"}, RequestId: "r"}},
+	} {
+		_, err := jobs.SubmitJob(ctx, req)
+		if ares.CodeOf(apipb.FromStatus(err)) != code {
+			t.Errorf("answered %v, want %s", err, code)
+		}
+	}
+	_, err = jobs.StreamLogs(ctx, &apipb.StreamLogsRequest{JobId: got.GetJobId(), Rank: -1})
+	must(t, err)
+	stream, err := jobs.StreamLogs(ctx, &apipb.StreamLogsRequest{JobId: got.GetJobId(), Rank: -1})
+	must(t, err)
+	if _, err = stream.Recv(); ares.CodeOf(apipb.FromStatus(err)) != ares.Invalid {
+		t.Errorf("a bad request of a stream answered %v", err)
+	}
+}
+
+// TestPanic: a fault of ours is told without its insides, and logged.
+func TestPanic(t *testing.T) {
+	h := newHouse(t, func(c *Config) {
+		c.Explain = func(ares.JobID) ares.Refusal { panic(canary) }
+	})
+	a := h.do("GET", "/api/v1/jobs/"+h.submit(), nil)
+	h.refused(a, 500, ares.Internal)
+	if strings.Contains(a.body, canary) || !strings.Contains(h.log.String(), canary) {
+		t.Errorf("answered %s and logged %s", a.body, h.log)
+	}
+	if h.observed["ares.v1.JobService/GetJob"] != ares.Internal {
+		t.Errorf("observed %v", h.observed)
+	}
+}

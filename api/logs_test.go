@@ -1,0 +1,145 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// script is a LogSource that says its lines, then ends with err. With gate,
+// each line waits for a word.
+type script struct {
+	lines []string
+	gate  chan struct{}
+	err   error
+	asked chan LogQuery
+}
+
+func (s *script) Logs(ctx context.Context, q LogQuery, send func([]byte) error) error {
+	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("authorization")) != 1 {
+		return errors.New("the caller's token is not passed on")
+	}
+	s.asked <- q
+	for _, l := range s.lines {
+		if s.gate != nil {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-s.gate:
+			}
+		}
+		if err := send([]byte(l)); err != nil {
+			return err
+		}
+	}
+	return s.err
+}
+
+// place gives a job its seats, as the loop would.
+func (h *house) place(id string) {
+	h.t.Helper()
+	must(h.t, h.store.Lead(h.t.Context(), "test", time.Minute, func(ctx context.Context, lead *store.Leadership) error {
+		snap, err := h.store.Job(ctx, ares.JobID(id))
+		if err != nil {
+			return err
+		}
+		next := snap.Run.Clone()
+		seats := make([]ares.Seat, snap.Job.Members)
+		for i := range seats {
+			seats[i] = ares.Seat{Node: "n1", Rank: i}
+		}
+		if err := next.Place(seats, 0, time.Now()); err != nil {
+			return err
+		}
+		_, _, err = h.store.Commit(ctx, lead, "", []store.Change{{Job: ares.JobID(id), Next: next, New: true}})
+		return err
+	}))
+}
+
+func TestLogs(t *testing.T) {
+	src := &script{lines: []string{"one\n", "two\n"}, asked: make(chan LogQuery, 10)}
+	h := newHouse(t, func(c *Config) { c.Logs = src })
+	id := h.submit("members", 2)
+	path := "/api/v1/jobs/" + id + "/logs"
+	h.refused(h.do("GET", path, nil), 404, ares.NotFound, "pending", "follow")
+	h.place(id)
+	a := h.do("GET", path+"?tail_bytes=9&rank=1", nil)
+	if a.code != 200 || a.body != "one\ntwo\n" || a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("logs answered %d %q %v", a.code, a.body, a.header)
+	}
+	q := <-src.asked
+	if q.Job != ares.JobID(id) || q.Rank != 1 || q.Attempt != 1 || q.TailBytes != 9 || q.Follow || q.Entry.Job == nil {
+		t.Errorf("asked for %+v", q)
+	}
+	if at, seat := q.seat(); at == nil || seat == nil || seat.Rank != 1 {
+		t.Errorf("the seat is %v of %v", seat, at)
+	}
+	src.lines = nil
+	if a := h.do("GET", path+"?attempt=1", nil); a.code != 200 || a.body != "" {
+		t.Errorf("no output answered %d %q", a.code, a.body)
+	}
+	<-src.asked
+	for query, status := range map[string]int{
+		"?rank=2": 404, "?attempt=2": 404, "?rank=-1": 400, "?rank=x": 400, "?follow=maybe": 400, "?tail=1": 400, "?job_id=1": 400,
+	} {
+		if a := h.do("GET", path+query, nil); a.code != status {
+			t.Errorf("%s answered %d %s, want %d", query, a.code, a.body, status)
+		}
+	}
+	h.refused(h.do("GET", "/api/v1/jobs/nothing/logs", nil), 404, ares.NotFound)
+	src.err = ares.Errorf(ares.Unavailable, "node n1 is not connected")
+	h.refused(h.do("GET", path, nil), 503, ares.Unavailable, "n1")
+	<-src.asked
+	src.err = errors.New(canary)
+	if a := h.do("GET", path, nil); a.code != 500 || strings.Contains(a.body, canary) {
+		t.Errorf("a fault of ours answered %d %s", a.code, a.body)
+	}
+}
+
+// TestLogsFollow: a job is followed from before it is placed, what it prints
+// comes at once, and an end that is not clean shows.
+func TestLogsFollow(t *testing.T) {
+	src := &script{lines: []string{"one\n", "two\n"}, gate: make(chan struct{}), asked: make(chan LogQuery, 1)}
+	h := newHouse(t, func(c *Config) { c.Logs = src })
+	for _, ending := range []error{nil, errors.New("the agent went")} {
+		src.err = ending
+		id := h.submit()
+		req, err := http.NewRequestWithContext(t.Context(), "GET", h.server.URL+"/api/v1/jobs/"+id+"/logs?follow=true", nil)
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+adminToken)
+		answered := make(chan *http.Response, 1)
+		go func() {
+			resp, err := h.server.Client().Do(req)
+			if err != nil {
+				t.Errorf("follow: %v", err)
+			}
+			answered <- resp
+		}()
+		h.place(id)
+		if q := <-src.asked; !q.Follow || q.Attempt != 1 {
+			t.Errorf("asked for %+v", q)
+		}
+		src.gate <- struct{}{}
+		resp := <-answered
+		lines := bufio.NewReader(resp.Body)
+		if line, err := lines.ReadString('\n'); line != "one\n" || err != nil {
+			t.Errorf("the first line is %q, %v", line, err)
+		}
+		src.gate <- struct{}{}
+		rest, err := io.ReadAll(lines)
+		if string(rest) != "two\n" || (err != nil) != (ending != nil) {
+			t.Errorf("the rest is %q, %v; it ended with %v", rest, err, ending)
+		}
+		resp.Body.Close()
+	}
+}
