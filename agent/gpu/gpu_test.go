@@ -199,9 +199,9 @@ func checkMatrix(t *testing.T, name string, m Machine) {
 	}
 }
 
-// The default is the machine of the project's first documents.
-func TestDefaultMock(t *testing.T) {
-	s, _ := Mock(DefaultProfile, "worker-1")
+// The machine of the project's first documents.
+func TestV100Mock(t *testing.T) {
+	s, _ := Mock("v100-4", "worker-1")
 	m, err := s.Detect(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -254,11 +254,11 @@ func TestFind(t *testing.T) {
 		{real, "", "", "1 NVIDIA H200"},
 		{real, "dgx-h100", "", "8 NVIDIA H100 80GB HBM3"},
 		{real, "dgx-h100", "false", "8 NVIDIA H100 80GB HBM3"},
-		{real, "", "true", "4 Tesla V100"},
+		{real, "", "true", "8 NVIDIA H100 80GB HBM3"},
 		{real, "", "t4-4", "4 Tesla T4"},
 		{real, Off, "true", "1 NVIDIA H200"},
 		{real, "", "false", "1 NVIDIA H200"},
-		{bare, "", "", "4 Tesla V100"},
+		{bare, "", "", "8 NVIDIA H100 80GB HBM3"},
 		{bare, Off, "", "0"},
 		{bare, "", "0", "0"},
 	} {
