@@ -19,7 +19,7 @@ func (r *Run) conclude(j *Job, now time.Time) error {
 		return r.move(Cancelled, now, "cancelled by "+stop.By)
 	case worst.Outcome == OutcomeSucceeded:
 		return r.move(Succeeded, now, "every rank ended with exit code 0")
-	case worst.Outcome == OutcomeLost, worst.Outcome == OutcomeStopped && stop == nil:
+	case worst.Outcome == OutcomeLost, stop != nil && stop.Why == StopLost, worst.Outcome == OutcomeStopped && stop == nil:
 		return r.lost(j, worst.Reason, now) // stopped, but nobody of ours asked: the node did
 	case stop != nil && stop.Why == StopPreempt:
 		r.NotBefore = now

@@ -2,6 +2,7 @@ package ares
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,8 +24,13 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 	}
 	r.Attempts = append(r.Attempts, a)
 	r.NotBefore = time.Time{}
-	for len(r.Attempts) > MaxAttemptsKept && r.Attempts[0].Free() {
-		r.Attempts = r.Attempts[1:]
+	// A seat that never comes free stays; the free attempts behind it go.
+	for i := 0; len(r.Attempts) > MaxAttemptsKept && i < len(r.Attempts)-1; {
+		if r.Attempts[i].Free() {
+			r.Attempts = slices.Delete(r.Attempts, i, i+1)
+		} else {
+			i++
+		}
 	}
 	return nil
 }
@@ -100,7 +106,13 @@ func (r *Run) Finish(j *Job, f Fence, rank int, res RankResult, now time.Time) e
 
 // Decline answers a stop intent on a seat nobody claimed: the rank is finished
 // as stopped and its seat free, at once, because nothing was ever spawned.
+// Answering twice is the same as once.
 func (r *Run) Decline(j *Job, f Fence, rank int, now time.Time) error {
+	if a := r.attempt(f); a != nil {
+		if h := a.seat(rank); h != nil && h.State == SeatReleased && h.Result != nil && h.Result.Outcome == OutcomeStopped {
+			return nil // the same answer again
+		}
+	}
 	_, h, err := r.current(f, rank)
 	if err != nil {
 		return err
@@ -226,8 +238,8 @@ func (r *Run) stopOthers(res RankResult, rank int, now time.Time) error {
 		return nil
 	}
 	why := StopMember
-	if res.Outcome == OutcomeLost {
-		why = StopLost
+	if res.Outcome == OutcomeLost || res.Outcome == OutcomeStopped {
+		why = StopLost // stopped, but nobody of ours asked: the node did
 	}
 	r.Stop = &Stop{Why: why, By: fmt.Sprintf("rank %d", rank), At: now}
 	r.note(now, fmt.Sprintf("rank %d %s: stopping the other ranks", rank, res.Outcome))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,11 @@ func (c *Config) Check() error {
 	if len(c.Servers) == 0 {
 		p.Add("server", "give at least one server address, such as 127.0.0.1:9090")
 	}
+	for _, addr := range c.Servers {
+		if c.TLS == nil && !isLoopback(addr) {
+			p.Add("server", "%s is not a loopback address: a token must not travel in the clear, so give --tls or --tls-ca", addr)
+		}
+	}
 	if c.Token == "" {
 		p.Add("token", "a node token is needed: see node.token in the server's data directory")
 	}
@@ -59,6 +65,15 @@ func (c *Config) Check() error {
 		p.Add("data-dir", "a directory is needed for the agent's state")
 	}
 	return p.Err()
+}
+
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // instance reads the agent's nonce, or makes it at the first start. It stays

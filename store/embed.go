@@ -58,7 +58,9 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 	cfg.QuotaBackendBytes = 8 << 30
 	cfg.MaxRequestBytes = 4 << 20
 	cfg.SnapshotCount = 50_000
-	core := zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stderr), zapcore.ErrorLevel)
+	// What etcd cannot go on from comes through Err; the rest of its log speaks
+	// of members and peers that do not exist here.
+	core := zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stderr), zapcore.DPanicLevel)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(core))
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {

@@ -51,6 +51,9 @@ func (o *output) settle() {
 }
 
 func (o *output) pump(pipe int) {
+	// A job that prints nothing has an empty log, not none. Should this fail, the first
+	// write tries again and notes what is lost.
+	_ = o.rotate()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := syscall.Read(pipe, buf)

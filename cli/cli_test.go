@@ -1,0 +1,302 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a server that takes every job and answers with those it was given.
+type fake struct {
+	apipb.UnimplementedJobServiceServer
+	apipb.UnimplementedTenantServiceServer
+	apipb.UnimplementedClusterServiceServer
+
+	mu     sync.Mutex
+	refuse error
+	specs  []*apipb.JobSpec
+	tenant *apipb.Tenant
+	job    *apipb.Job
+	log    string
+	token  string
+}
+
+func (f *fake) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*apipb.SubmitJobResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return nil, apipb.ToStatus(f.refuse)
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	f.token = strings.Join(md.Get("authorization"), ",")
+	f.specs = append(f.specs, req.GetJob())
+	return &apipb.SubmitJobResponse{JobId: "job-1", Status: "submitted", State: "pending"}, nil
+}
+
+func (f *fake) SubmitJobs(_ context.Context, req *apipb.SubmitJobsRequest) (*apipb.SubmitJobsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.specs = append(f.specs, req.GetJobs()...)
+	out := &apipb.SubmitJobsResponse{}
+	for _, job := range req.GetJobs() {
+		if job.GetGpuCount() > 100 {
+			out.Results = append(out.Results, &apipb.SubmitResult{Status: "refused", Error: "quota exceeded", Code: "quota_exceeded"})
+			out.Refused++
+			continue
+		}
+		out.Results = append(out.Results, &apipb.SubmitResult{JobId: "job-" + job.GetName(), Status: "submitted"})
+		out.Accepted++
+	}
+	return out, nil
+}
+
+func (f *fake) GetJob(_ context.Context, req *apipb.GetJobRequest) (*apipb.GetJobResponse, error) {
+	if f.job == nil {
+		return nil, apipb.ToStatus(ares.Errorf(ares.NotFound, "there is no job %s", req.GetJobId()))
+	}
+	return &apipb.GetJobResponse{Job: f.job}, nil
+}
+
+func (f *fake) ListJobs(context.Context, *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
+	if f.job == nil {
+		return &apipb.ListJobsResponse{}, nil
+	}
+	return &apipb.ListJobsResponse{Jobs: []*apipb.Job{f.job}, Total: 1, Revision: "9"}, nil
+}
+
+func (f *fake) StreamLogs(_ *apipb.StreamLogsRequest, stream grpc.ServerStreamingServer[apipb.StreamLogsResponse]) error {
+	return stream.Send(&apipb.StreamLogsResponse{Data: []byte(f.log)})
+}
+
+func (f *fake) UpdateTenant(_ context.Context, req *apipb.UpdateTenantRequest) (*apipb.UpdateTenantResponse, error) {
+	f.tenant = req.GetTenant()
+	return &apipb.UpdateTenantResponse{Tenant: req.GetTenant()}, nil
+}
+
+// serve runs f with a data directory that leads to it, and makes that the
+// default of the test's commands.
+func serve(t *testing.T, f *fake) string {
+	t.Helper()
+	for _, name := range []string{"ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_TLS", "ARES_TLS_CA"} {
+		t.Setenv(name, "")
+	}
+	dir := t.TempDir()
+	t.Setenv("ARES_DATA_DIR", dir)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "admin.token"), "admin-secret\n")
+	write(t, filepath.Join(dir, "server.json"), `{"grpc": "`+lis.Addr().String()+`"}`)
+	srv := grpc.NewServer()
+	apipb.RegisterJobServiceServer(srv, f)
+	apipb.RegisterTenantServiceServer(srv, f)
+	apipb.RegisterClusterServiceServer(srv, f)
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(lis) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// ares runs a command line.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Main(t.Context(), args, strings.NewReader("name: from-stdin\ncommand: [x]\n"), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestUsage(t *testing.T) {
+	serve(t, &fake{})
+	for _, c := range []struct{ args, want string }{
+		{"jbo list", `ares: ares has no command "jbo": did you mean "job"?`},
+		{"job lst", `ares: ares job has no command "lst": did you mean "list"?`},
+		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, get, list, logs, retry, submit, wait`},
+		{"job submit --gpu 2 -- x", `ares: there is no flag --gpu: did you mean --gpus? (see: ares job submit --help)`},
+		{"job submit --pirority 2 -- x", `ares: there is no flag --pirority: did you mean --priority? (see: ares job submit --help)`},
+		{"job submit --gpus many -- x", `ares: invalid argument "many" for "--gpus" flag: strconv.ParseInt: parsing "many": invalid syntax (see: ares job submit --help)`},
+		{"job submit", `ares: say what to run: ares job submit --name hello -- echo hello, or -f FILE`},
+		{"job submit echo hello", `ares: put the job's command after --, such as: ares job submit --name hello -- echo hello`},
+		{"job submit --env A -- x", `ares: --env A: write it as NAME=VALUE`},
+		{"job get", `ares: ares job get: JOB is missing (usage: ares job get JOB [flags])`},
+		{"job get a b", `ares: ares job get: "b" is one argument too many (usage: ares job get JOB [flags])`},
+		{"job list -o xml", `ares: --output xml: use table, json or yaml`},
+		{"job list --state odd", `ares: --state: state "odd" is unknown: use one of [pending scheduled running retrying preempted succeeded failed cancelled lost]`},
+		{"tenant update t", `ares: say what to change, such as: ares tenant update t --max-gpus 32`},
+		{"--server 10.0.0.1:9090 job list", `ares: 10.0.0.1:9090 is not on this machine: TLS is required, or the token would be sent in the clear; add --tls or --tls-ca FILE`},
+		{"--server http://127.0.0.1:8080 job list", `ares: --server http://127.0.0.1:8080: give the gRPC address as host:port, such as 127.0.0.1:9090`},
+	} {
+		code, _, stderr := run(t, strings.Fields(c.args)...)
+		if code != exitUsage || strings.TrimSpace(stderr) != c.want {
+			t.Errorf("ares %s: exit %d\n got %s\nwant %s", c.args, code, strings.TrimSpace(stderr), c.want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for code, want := range map[ares.Code]int{
+		ares.Invalid: 3, ares.Refused: 3, ares.Conflict: 3, ares.Forbidden: 3, ares.Unauthentic: 3, ares.TooLarge: 3,
+		ares.NotFound: 1, ares.Internal: 1,
+	} {
+		serve(t, &fake{refuse: ares.Errorf(code, "no: \x1b[2Jbad")})
+		got, stdout, stderr := run(t, "job", "submit", "--", "x")
+		if got != want || stdout != "" || !strings.HasPrefix(stderr, "ares: no: bad\n") {
+			t.Errorf("%s: exit %d, want %d; stdout %q, stderr %q", code, got, want, stdout, stderr)
+		}
+	}
+	t.Setenv("ARES_SERVER", "127.0.0.1:1")
+	code, _, stderr := run(t, "job", "list")
+	if code != 1 || !strings.Contains(stderr, `is a server running at 127.0.0.1:1? Start one with "ares up"`) {
+		t.Errorf("no server: exit %d, %s", code, stderr)
+	}
+}
+
+func TestSubmitFromFlags(t *testing.T) {
+	f := &fake{}
+	dir := serve(t, f)
+	code, stdout, stderr := run(t, "job", "submit", "--name", "n", "--gpus", "4", "--priority", "0", "--tenant-id", "vision", "--queue", "q", "--members", "2",
+		"--cpus", "8", "--memory-mb", "64", "--gpu-memory-mb", "80", "--gpu-model", "H100", "--env", "A=b=c", "--env", "D=", "--label", "k=v", "--workdir", "/w",
+		"--image", "i", "--max-runtime-minutes", "5", "--max-retries", "0", "--request-id", "r", "--grace-seconds", "0", "--lost-after-seconds", "60",
+		"--execution-mode", "at_most_once", "--after", "job-a,job-b", "--", "python", "train.py", "--epochs", "3")
+	if code != 0 || stdout != "job-1\n" || stderr != "follow it with: ares job logs -f job-1\n" {
+		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	var want apipb.JobSpec
+	if err := apipb.UnmarshalJSON([]byte(`{"name": "n", "gpu_count": 4, "priority": 0, "tenant_id": "vision", "queue": "q", "members": 2, "cpu_cores": 8,
+		"memory_mb": 64, "gpu_memory_mb": 80, "gpu_model": "H100", "environment": {"A": "b=c", "D": ""}, "labels": {"k": "v"}, "working_dir": "/w", "image": "i",
+		"max_runtime_minutes": 5, "retry": {"max_retries": 0}, "request_id": "r", "grace_seconds": 0, "lost_after_seconds": 60, "execution_mode": "at_most_once",
+		"after": ["job-a", "job-b"], "command": ["python", "train.py", "--epochs", "3"]}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if f.specs[0].String() != want.String() {
+		t.Errorf("sent %v\nwant %v", f.specs[0], &want)
+	}
+	if f.token != "Bearer admin-secret" {
+		t.Errorf("token %q, want that of %s", f.token, dir)
+	}
+	t.Setenv("ARES_TOKEN", "mine")
+	if run(t, "job", "submit", "--", "x"); f.token != "Bearer mine" {
+		t.Errorf("token %q, want that of ARES_TOKEN", f.token)
+	}
+}
+
+func TestSubmitFromFile(t *testing.T) {
+	f := &fake{}
+	dir := serve(t, f)
+	file := write(t, filepath.Join(dir, "job.yaml"), "name: a\ngpu_count: 2\ncommand: [python, train.py]\nenvironment: {PORT: \"80\"}\ndeadline: 2026-01-31T18:00:00Z\n---\n")
+	if code, _, stderr := run(t, "job", "submit", "-f", file, "--gpus", "3"); code != 0 {
+		t.Fatal(stderr)
+	}
+	if s := f.specs[0]; s.GetGpuCount() != 3 || s.GetName() != "a" || len(s.GetCommand()) != 2 || s.GetDeadline().GetSeconds() != 1769882400 {
+		t.Errorf("sent %v", s)
+	}
+	if code, _, stderr := run(t, "job", "submit", "-f", "-"); code != 0 || f.specs[1].GetName() != "from-stdin" {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	many := write(t, filepath.Join(dir, "many.yaml"), "jobs:\n- {name: a, command: [x]}\n- {name: b, command: [x], gpu_count: 999}\n---\nname: c\ncommand: [x]\n")
+	code, stdout, stderr := run(t, "job", "submit", "-f", many)
+	if code != exitRefused || stdout != "job-a\njob-c\n" || !strings.Contains(stderr, "ares: job 2 (b): quota exceeded\n2 submitted, 0 known already, 1 refused") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	dir := serve(t, &fake{})
+	for text, want := range map[string]string{
+		"command: python train.py":        `command: want a list of strings such as ["python", "train.py"], got a string`,
+		"gpus: 2":                         `gpus: there is no such field: did you mean gpu_count?`,
+		"environment: {PORT: 80}":         `environment.PORT: want a string, got the number 80`,
+		"gpu_count: 1\ngpu_count: 2":      `this is not YAML: line 2: mapping key "gpu_count" already defined at line 1`,
+		"name: [":                         `this is not YAML: line 1: did not find expected node content`,
+		`{"name": "a", "name": "b"}`:      `name: is there twice: keep one of them`,
+		"name: a\n---\nqueu: b":           `document 2: queu: there is no such field: did you mean queue?`,
+		"jobs: [{name: a}, {command: x}]": `jobs[1].command: want a list of strings such as ["python", "train.py"], got a string`,
+		"- a":                             `want a JSON object such as {"request_id": …}, got a list`,
+		"gpu_count: 99999999999999999999": `gpu_count: 100000000000000000000 is out of range: want a whole number from -2147483648 to 2147483647`,
+		"":                                `there is no job in it`,
+		"&a [*a]":                         `this is not YAML: anchor 'a' value contains itself`,
+		"command: [a]\nlabels: {1: x}\nname: 5\n": `name: want a string, got the number 5`,
+	} {
+		file := write(t, filepath.Join(dir, "bad.yaml"), text)
+		code, _, stderr := run(t, "job", "submit", "-f", file)
+		if got := strings.TrimPrefix(strings.TrimSpace(stderr), "ares: "+file+": "); code != exitRefused || got != want {
+			t.Errorf("%q: exit %d\n got %s\nwant %s", text, code, got, want)
+		}
+	}
+	if code, _, stderr := run(t, "job", "submit", "-f", filepath.Join(dir, "none.yaml")); code != 1 || !strings.Contains(stderr, "no such file") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+func at(seconds int) *timestamppb.Timestamp {
+	return timestamppb.New(time.Unix(1_700_000_000+int64(seconds), 0))
+}
+
+func TestWaitAndFollow(t *testing.T) {
+	f := &fake{log: "out\x1b[31m\n", job: &apipb.Job{
+		JobId: "job-1", State: "failed", Result: &apipb.JobResult{Outcome: "failed", ExitCode: 7, Reason: "exit status 7"},
+		Attempts: []*apipb.Attempt{{Number: 1, StartedAt: at(0), EndedAt: at(1)}},
+	}}
+	serve(t, f)
+	code, stdout, _ := run(t, "job", "wait", "job-1")
+	if code != 1 || stdout != "job-1 failed: exit code 7, exit status 7\n" {
+		t.Errorf("wait: exit %d, %q", code, stdout)
+	}
+	if got, _, stderr := run(t, "job", "submit", "--wait", "--", "x"); got != 1 || !strings.Contains(stderr, "job-1 failed") {
+		t.Errorf("submit --wait: exit %d, %q", got, stderr)
+	}
+	code, stdout, stderr := run(t, "job", "submit", "--follow", "--", "x")
+	if code != 7 || stdout != "out\x1b[31m\n" || stderr != "job-1 submitted\nares: job-1 failed: exit code 7, exit status 7\n" {
+		t.Errorf("submit --follow: exit %d, %q, %q", code, stdout, stderr)
+	}
+	f.job.State = "succeeded"
+	if code, stdout, _ := run(t, "job", "wait", "job-1"); code != 0 || stdout != "job-1 succeeded\n" {
+		t.Errorf("wait: exit %d, %q", code, stdout)
+	}
+	f.job = nil
+	if code, _, stderr := run(t, "job", "wait", "job-1"); code != 1 || stderr != "ares: there is no job job-1\n" {
+		t.Errorf("wait for none: exit %d, %q", code, stderr)
+	}
+}
+
+func TestUpdateSendsOnlyWhatIsGiven(t *testing.T) {
+	f := &fake{}
+	serve(t, f)
+	if code, _, stderr := run(t, "tenant", "update", "t", "--max-gpus", "0", "--allow-preemption=false"); code != 0 {
+		t.Fatal(stderr)
+	}
+	want := &apipb.Tenant{MaxGpus: new(int32(0)), AllowPreemption: new(false)}
+	if f.tenant.String() != want.String() {
+		t.Errorf("sent %v, want %v", f.tenant, want)
+	}
+}

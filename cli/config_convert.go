@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// oldPrefix begins the environment variables of the gpu-scheduler.
+const oldPrefix = "GPU_SCHEDULER_"
+
+func (a *app) configConvertCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "convert [FILE]", Short: "Turn a gpu-scheduler configuration into one of Ares", Args: atMostOne,
+		Long: `Reads the gpu-scheduler's scheduler-config.yaml ("-" for standard input) and the
+GPU_SCHEDULER_* environment variables, which win over the file, and prints the
+configuration of Ares. What no longer means anything is told on standard error.`,
+		Example: "  ares config convert config/scheduler-config.yaml > ares.yaml",
+		RunE: func(_ *cobra.Command, args []string) error {
+			var file []byte
+			if len(args) == 1 {
+				data, err := a.readFile(args[0])
+				if err != nil {
+					return err
+				}
+				file = data
+			}
+			out, notes, err := convertConfig(file, os.Environ())
+			if err != nil {
+				return err
+			}
+			for _, note := range notes {
+				say(a.err, "ares: %s\n", clean(note))
+			}
+			return a.buffered(func(w io.Writer) { say(w, "%s", out) })
+		},
+	}
+}
+
+// oldSetting is one key of the gpu-scheduler's configuration and what became
+// of it.
+type oldSetting struct {
+	key  string
+	read func(old string) (any, error) // nil for a key that is gone
+	to   string                        // its new key
+	why  string                        // why it is gone
+}
+
+var oldSettings = []oldSetting{
+	{key: "scheduler.scheduling_interval_ms", read: whole, to: "scheduler.scheduling_interval_ms"},
+	{key: "scheduler.max_queue_size", read: whole, to: "scheduler.max_queue_size"},
+	{key: "scheduler.enable_preemption", why: "this version of Ares does not preempt"},
+	{key: "scheduler.enable_gang_scheduling", read: yesNo, to: "scheduler.enable_gang_scheduling"},
+	{key: "scheduler.enable_thermal_aware", why: "this version of Ares does not weigh temperatures"},
+	{key: "scheduler.thermal_threshold", why: "this version of Ares does not weigh temperatures"},
+	{key: "database.host", why: noDatabase},
+	{key: "database.port", why: noDatabase},
+	{key: "database.user", why: noDatabase},
+	{key: "database.password", why: noDatabase},
+	{key: "database.database", why: noDatabase},
+	{key: "database.sslmode", why: noDatabase},
+	{key: "api.http_port", read: loopback, to: "http_addr"},
+	{key: "api.grpc_port", read: loopback, to: "grpc_addr"},
+	{key: "api.metrics_port", read: loopback, to: "metrics_addr"},
+	{key: "api.host", why: "Ares listens on 127.0.0.1; to listen elsewhere set http_addr and grpc_addr, with TLS"},
+}
+
+const noDatabase = "Ares needs no database: it keeps its state in etcd, embedded or at etcd.endpoints"
+
+func whole(s string) (any, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return nil, fmt.Errorf("want a whole number, got %q", s)
+	}
+	return n, nil
+}
+
+func yesNo(s string) (any, error) {
+	b, err := strconv.ParseBool(s)
+	if err != nil {
+		return nil, fmt.Errorf("want true or false, got %q", s)
+	}
+	return b, nil
+}
+
+func loopback(s string) (any, error) {
+	if n, err := strconv.ParseUint(s, 10, 16); err != nil || n == 0 {
+		return nil, fmt.Errorf("want a port from 1 to 65535, got %q", s)
+	}
+	return net.JoinHostPort("127.0.0.1", s), nil
+}
+
+// convertConfig is the whole conversion: an old file and environment in, the
+// new YAML and what is to be told out.
+func convertConfig(file []byte, environ []string) (out []byte, notes []string, err error) {
+	values, err := oldFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = append(notes, oldEnvironment(environ, values)...)
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	root.HeadComment = "Converted by ares config convert."
+	var mistakes []error
+	gone := map[string][]string{} // by why
+	for _, s := range oldSettings {
+		old, ok := values[s.key]
+		if !ok {
+			continue
+		}
+		delete(values, s.key)
+		if s.read == nil {
+			gone[s.why] = append(gone[s.why], s.key)
+			continue
+		}
+		v, wrong := s.read(old)
+		if wrong != nil {
+			mistakes = append(mistakes, ares.Errorf(ares.Invalid, "%s: %s", s.key, wrong).At(s.key))
+			continue
+		}
+		put(root, strings.Split(s.to, "."), v)
+	}
+	if err = errors.Join(mistakes...); err != nil {
+		return nil, nil, err
+	}
+	for _, why := range slices.Sorted(maps.Keys(gone)) {
+		notes = append(notes, fmt.Sprintf("left out: %s: %s", strings.Join(gone[why], ", "), why))
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		notes = append(notes, fmt.Sprintf("left out: %s: %s", key, noSuch(key)))
+	}
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	err = errors.Join(enc.Encode(root), enc.Close())
+	return b.Bytes(), notes, err
+}
+
+func noSuch(key string) string {
+	var known []string
+	for _, s := range oldSettings {
+		known = append(known, s.key)
+	}
+	if near := apipb.Nearest(key, known); near != "" {
+		return "the gpu-scheduler has no such key; did you mean " + near + "?"
+	}
+	return "it means nothing to Ares"
+}
+
+// oldFile flattens the old YAML into section.key.
+func oldFile(data []byte) (map[string]string, error) {
+	values := map[string]string{}
+	var sections map[string]any
+	if err := yaml.Unmarshal(data, &sections); err != nil {
+		return nil, ares.Errorf(ares.Invalid, "%s", yamlMistake(err))
+	}
+	for section, v := range sections {
+		keys, ok := v.(map[string]any)
+		if !ok {
+			values[section] = fmt.Sprint(v)
+			continue
+		}
+		for key, v := range keys {
+			values[section+"."+key] = fmt.Sprint(v)
+		}
+	}
+	return values, nil
+}
+
+// oldEnvironment puts GPU_SCHEDULER_SECTION_KEY over the file's values.
+func oldEnvironment(environ []string, values map[string]string) (notes []string) {
+	slices.Sort(environ)
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		rest, ok := strings.CutPrefix(name, oldPrefix)
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(oldSettings, func(s oldSetting) bool {
+			return strings.ToUpper(strings.ReplaceAll(s.key, ".", "_")) == rest
+		})
+		if i < 0 {
+			notes = append(notes, "left out: "+name+": it means nothing to Ares")
+			continue
+		}
+		values[oldSettings[i].key] = value
+	}
+	return notes
+}
+
+// put sets a value in a tree of YAML mappings, keeping the order of puts.
+func put(m *yaml.Node, path []string, value any) {
+	if len(path) == 1 {
+		v := &yaml.Node{}
+		must(v.Encode(value))
+		m.Content = append(m.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[0]}, v)
+		return
+	}
+	for i := 0; i < len(m.Content); i += 2 {
+		if m.Content[i].Value == path[0] {
+			put(m.Content[i+1], path[1:], value)
+			return
+		}
+	}
+	child := &yaml.Node{Kind: yaml.MappingNode}
+	m.Content = append(m.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[0]}, child)
+	put(child, path[1:], value)
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/server"
+)
+
+const defaultServer = client.DefaultAddress
+
+// dir is the data directory in use.
+func (a *app) dir() string {
+	return firstOf(a.dataDir, os.Getenv("ARES_DATA_DIR"), server.DefaultDataDir())
+}
+
+func (a *app) tokenPath() string { return filepath.Join(a.dir(), server.AdminTokenFile) }
+
+// endpoints is server.json, by which a server on this machine says where it
+// listens.
+type endpoints struct {
+	GRPC    string `json:"grpc"`
+	HTTP    string `json:"http"`
+	Metrics string `json:"metrics,omitempty"`
+}
+
+func (a *app) endpoints() endpoints {
+	var e endpoints
+	data, err := os.ReadFile(filepath.Join(a.dir(), "server.json"))
+	if err == nil {
+		_ = json.Unmarshal(data, &e) // a broken file is as good as none
+	}
+	return e
+}
+
+// addresses are the servers to talk to: by flag, by environment, by the data
+// directory, or the default.
+func (a *app) addresses() []string {
+	if len(a.servers) > 0 {
+		return a.servers
+	}
+	if env := os.Getenv("ARES_SERVER"); env != "" {
+		return strings.Split(env, ",")
+	}
+	return []string{firstOf(a.endpoints().GRPC, defaultServer)}
+}
+
+// connect makes the client. The token of this machine's own server is sent to
+// this machine only.
+func (a *app) connect() (*client.Client, error) {
+	o := client.Options{Addresses: a.addresses()}
+	for i, addr := range o.Addresses {
+		o.Addresses[i] = strings.TrimSpace(addr)
+		if strings.Contains(addr, "://") && !strings.HasPrefix(addr, "unix:") {
+			return nil, usagef("--server %s: give the gRPC address as host:port, such as %s", addr, defaultServer)
+		}
+	}
+	config, err := a.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	o.TLS = config
+	switch {
+	case a.tokenFile != "":
+		o.TokenFile = a.tokenFile
+	case os.Getenv("ARES_TOKEN") != "":
+		o.Token = os.Getenv("ARES_TOKEN")
+	case os.Getenv("ARES_TOKEN_FILE") != "":
+		o.TokenFile = os.Getenv("ARES_TOKEN_FILE")
+	case onThisMachine(o.Addresses):
+		if _, missing := os.Stat(a.tokenPath()); !errors.Is(missing, fs.ErrNotExist) {
+			o.TokenFile = a.tokenPath()
+		}
+	}
+	c, err := client.New(o)
+	if err != nil && config == nil && !onThisMachine(o.Addresses) {
+		return nil, usagef("%s; add --tls or --tls-ca FILE", err)
+	}
+	return c, err
+}
+
+// again is how to call this program for the same server.
+func (a *app) again() string {
+	words := []string{"ares"}
+	if a.dataDir != "" {
+		words = append(words, "--data-dir", a.dataDir)
+	}
+	if len(a.servers) > 0 {
+		words = append(words, "--server", strings.Join(a.servers, ","))
+	}
+	if a.tokenFile != "" {
+		words = append(words, "--token-file", a.tokenFile)
+	}
+	return commandLine(words)
+}
+
+func (a *app) tlsConfig() (*tls.Config, error) {
+	ca := firstOf(a.tlsCA, os.Getenv("ARES_TLS_CA"))
+	on, _ := strconv.ParseBool(os.Getenv("ARES_TLS"))
+	if ca == "" && !a.tls && !on {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	if ca == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, ares.Errorf(ares.Invalid, "read the certificate authorities: %s", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, ares.Errorf(ares.Invalid, "%s holds no PEM certificate", ca)
+	}
+	return config, nil
+}
+
+func onThisMachine(addresses []string) bool {
+	for _, addr := range addresses {
+		host, _, err := net.SplitHostPort(addr)
+		if strings.HasPrefix(addr, "unix:") || err == nil && host == "localhost" {
+			continue
+		}
+		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+			return false
+		}
+	}
+	return true
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

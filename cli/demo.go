@@ -1,0 +1,345 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/client"
+)
+
+// stage is a whole Ares of its own, in a temporary directory, without any
+// agent: the demos play the nodes themselves, through the agents' door.
+type stage struct {
+	admin *client.Client
+	node  *client.Client
+	close func() error
+}
+
+// zombieTTL is how soon the demo's silent node is given up; 20s by default.
+const zombieTTL = 4 * time.Second
+
+// demoTimeout ends a demo that something holds up.
+const demoTimeout = 3 * time.Minute
+
+func (a *app) demoCommand() *cobra.Command {
+	demos := []struct {
+		name, short string
+		ttl         time.Duration // of a node's session
+		play        func(*demo, context.Context) error
+	}{
+		{"idempotency", "One request, sent many times, is one job", time.Minute, (*demo).idempotency},
+		{"lease", "A seat is claimed once, and nothing goes without its fence", time.Minute, (*demo).lease},
+		{"retry", "A failing job is tried again, later each time", time.Minute, (*demo).retry},
+		{"exactly-once", "The commit of a node that was given up is rejected", zombieTTL, (*demo).exactlyOnce},
+	}
+	c := group("demo", "See a promise kept, against the real parts", "Each demo starts a private Ares in a temporary directory and takes it down again.")
+	for _, d := range demos {
+		c.AddCommand(&cobra.Command{
+			Use: d.name, Short: d.short, Args: exactly(),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), demoTimeout)
+				defer cancel()
+				st, err := a.openStage(ctx, d.ttl)
+				if err != nil {
+					return fmt.Errorf("set the stage: %w", err)
+				}
+				say(a.out, "%s: %s.\n\n", d.name, d.short)
+				err = d.play(&demo{app: a, stage: st, begin: a.now()}, ctx)
+				if err = errors.Join(err, st.close()); err != nil {
+					return err
+				}
+				say(a.out, "\nIt holds.\n")
+				return nil
+			},
+		})
+	}
+	return c
+}
+
+// demo is one play on a stage. Its methods tell what they do and fail when
+// Ares does not do its part.
+type demo struct {
+	*stage
+	app   *app
+	begin time.Time
+}
+
+func (d *demo) tell(format string, args ...any) {
+	say(d.app.out, "%6.2fs  %s\n", d.app.now().Sub(d.begin).Seconds(), clean(fmt.Sprintf(format, args...)))
+}
+
+// refused wants a refusal with one of the codes.
+func (d *demo) refused(what string, err error, want ...ares.Code) error {
+	if err == nil {
+		return fmt.Errorf("%s was accepted: this must not happen", what)
+	}
+	err = apipb.FromStatus(err)
+	for _, code := range want {
+		if ares.CodeOf(err) == code {
+			d.tell("%s is refused: %s", what, err)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: want a refusal, got: %w", what, err)
+}
+
+func (d *demo) idempotency(ctx context.Context) error {
+	const times = 10
+	spec := &apipb.JobSpec{RequestId: client.NewRequestID(), Name: "demo", Command: []string{"true"}}
+	var wg sync.WaitGroup
+	answers, errs := make([]*apipb.SubmitJobResponse, times), make([]error, times)
+	for i := range times {
+		wg.Go(func() { answers[i], errs[i] = d.admin.Submit(ctx, spec) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	count := map[string]int{}
+	for _, answer := range answers {
+		count[answer.GetStatus()]++
+		if answer.GetJobId() != answers[0].GetJobId() {
+			return fmt.Errorf("two jobs for one request: %s and %s", answers[0].GetJobId(), answer.GetJobId())
+		}
+	}
+	d.tell("request %s was sent %d times at once", spec.GetRequestId(), times)
+	d.tell("every answer names %s: %d submitted, %d duplicate", answers[0].GetJobId(), count["submitted"], count["duplicate"])
+	if count["submitted"] != 1 {
+		return fmt.Errorf("%d submissions were answered as the first", count["submitted"])
+	}
+	other := &apipb.JobSpec{RequestId: spec.GetRequestId(), Name: "demo", Command: []string{"false"}}
+	_, err := d.admin.Submit(ctx, other)
+	if err = d.refused("the same request_id with another command", err, ares.Conflict); err != nil {
+		return err
+	}
+	job, err := d.admin.Job(ctx, answers[0].GetJobId())
+	if err != nil {
+		return err
+	}
+	list, err := d.admin.Jobs(ctx, &apipb.ListJobsRequest{Name: "demo", MinRevision: job.GetRevision()})
+	if err != nil {
+		return err
+	}
+	d.tell("the store holds %d job", list.GetTotal())
+	if list.GetTotal() > 1 {
+		return fmt.Errorf("%d jobs for one request", list.GetTotal())
+	}
+	return nil
+}
+
+func (d *demo) lease(ctx context.Context) error {
+	a, err := d.join(ctx, "node-a", client.NewRequestID())
+	if err != nil {
+		return err
+	}
+	id, err := d.submit(ctx, &apipb.JobSpec{Name: "demo-lease", Command: []string{"true"}})
+	if err != nil {
+		return err
+	}
+	seat, err := a.seat(ctx, id, 1)
+	if err != nil {
+		return err
+	}
+	d.tell("%s is placed on node-a under fence %d", id, seat.GetFence())
+	if err = a.claim(ctx, seat); err != nil {
+		return err
+	}
+	d.tell("node-a claims the seat")
+	b, err := d.join(ctx, "node-b", client.NewRequestID())
+	if err != nil {
+		return err
+	}
+	if err = d.refused("node-b's claim of the same seat", b.claim(ctx, seat), ares.Fenced, ares.Conflict, ares.Forbidden, ares.Invalid, ares.NotFound); err != nil {
+		return err
+	}
+	_, err = d.join(ctx, "node-a", client.NewRequestID())
+	if err = d.refused("a second agent that calls itself node-a", err, ares.Conflict, ares.Fenced, ares.Forbidden); err != nil {
+		return err
+	}
+	old := &apipb.SeatRef{JobId: id, Fence: seat.GetFence() - 1}
+	if err = d.refused(fmt.Sprintf("a commit with fence %d", old.GetFence()), a.finish(ctx, old, 0), ares.Fenced); err != nil {
+		return err
+	}
+	return d.commit(ctx, a, seat)
+}
+
+// commit ends a job well and shows that it has.
+func (d *demo) commit(ctx context.Context, p *player, seat *apipb.SeatRef) error {
+	if err := errors.Join(p.finish(ctx, seat, 0), p.release(ctx, seat)); err != nil {
+		return err
+	}
+	job, err := d.admin.Wait(ctx, seat.GetJobId())
+	if err != nil {
+		return err
+	}
+	d.tell("%s commits with fence %d and releases its devices: the job is %s", p.name, seat.GetFence(), job.GetState())
+	if job.GetState() != string(ares.Succeeded) {
+		return fmt.Errorf("the job is %s, want succeeded", job.GetState())
+	}
+	return nil
+}
+
+func (d *demo) retry(ctx context.Context) error {
+	a, err := d.join(ctx, "node-a", client.NewRequestID())
+	if err != nil {
+		return err
+	}
+	const retries = 3
+	id, err := d.submit(ctx, &apipb.JobSpec{
+		Name: "demo-retry", Command: []string{"false"},
+		Retry: &apipb.RetryPolicy{MaxRetries: new(int32(retries)), InitialBackoffSeconds: 0.5, Multiplier: 2, MaxBackoffSeconds: 60},
+	})
+	if err != nil {
+		return err
+	}
+	d.tell("%s may be retried %d times: 0.5s, doubled each time, give or take a quarter", id, retries)
+	for n := 1; n <= retries+1; n++ {
+		if err = d.failOnce(ctx, a, id, n); err != nil {
+			return err
+		}
+	}
+	job, err := d.admin.Wait(ctx, id)
+	if err != nil {
+		return err
+	}
+	if job.GetState() != string(ares.Failed) {
+		return fmt.Errorf("the job is %s, want failed", job.GetState())
+	}
+	return nil
+}
+
+// failOnce plays attempt n of a job, which fails.
+func (d *demo) failOnce(ctx context.Context, p *player, id string, n int) error {
+	seat, err := p.seat(ctx, id, n)
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(p.claim(ctx, seat), p.finish(ctx, seat, 1), p.release(ctx, seat)); err != nil {
+		return err
+	}
+	job, err := d.admin.WaitUntil(ctx, id, func(j *apipb.Job) bool { return int(j.GetAttempt()) == n && !ares.Phase(j.GetState()).Active() })
+	if err != nil {
+		return err
+	}
+	d.tell("attempt %d, fence %d, ends with exit code 1: the job is %s (%s)", n, seat.GetFence(), job.GetState(), job.GetReason())
+	return nil
+}
+
+func (d *demo) exactlyOnce(ctx context.Context) error {
+	a, err := d.join(ctx, "node-a", client.NewRequestID())
+	if err != nil {
+		return err
+	}
+	id, err := d.submit(ctx, &apipb.JobSpec{Name: "demo-zombie", Command: []string{"true"}, LostAfterSeconds: int32(zombieTTL / time.Second)})
+	if err != nil {
+		return err
+	}
+	first, err := a.seat(ctx, id, 1)
+	if err != nil {
+		return err
+	}
+	if err = a.claim(ctx, first); err != nil {
+		return err
+	}
+	d.tell("node-a claims %s under fence %d, and falls silent", id, first.GetFence())
+	d.tell("its job is given to another after lost_after_seconds, %.0f here; a real node's supervisor would have killed it before", zombieTTL.Seconds())
+	_, err = d.admin.WaitUntil(ctx, id, func(j *apipb.Job) bool { return j.GetState() != string(ares.Running) })
+	if err != nil {
+		return err
+	}
+	d.tell("node-a's session has ended and its seat is void: the job waits again")
+	b, err := d.join(ctx, "node-b", client.NewRequestID())
+	if err != nil {
+		return err
+	}
+	second, err := b.seat(ctx, id, 2)
+	if err != nil {
+		return err
+	}
+	if err = b.claim(ctx, second); err != nil {
+		return err
+	}
+	d.tell("node-b claims it under fence %d, which is higher", second.GetFence())
+	what := fmt.Sprintf("the zombie's commit with fence %d", first.GetFence())
+	if err = d.refused(what, a.finish(ctx, first, 0), ares.Fenced); err != nil {
+		return err
+	}
+	if err = d.commit(ctx, b, second); err != nil {
+		return err
+	}
+	return d.refused(what+", once more", a.finish(ctx, first, 0), ares.Fenced)
+}
+
+func (d *demo) submit(ctx context.Context, spec *apipb.JobSpec) (string, error) {
+	answer, err := d.admin.Submit(ctx, spec)
+	return answer.GetJobId(), err
+}
+
+// player is a node agent played by hand.
+type player struct {
+	name string
+	api  apipb.AgentServiceClient
+	ref  *apipb.SessionRef
+}
+
+func (d *demo) join(ctx context.Context, name, instance string) (*player, error) {
+	p := &player{name: name, api: apipb.NewAgentServiceClient(d.node.Conn())}
+	answer, err := p.api.OpenSession(ctx, &apipb.OpenSessionRequest{Instance: instance, Node: &apipb.NodeInfo{
+		NodeId: name, Address: "127.0.0.1", CpuCores: 8, MemoryMb: 16384, Mock: true, Contains: true, Version: Version,
+	}})
+	if err != nil {
+		return nil, apipb.FromStatus(err)
+	}
+	p.ref = &apipb.SessionRef{NodeId: name, Session: answer.GetSession()}
+	if _, err := p.api.ReportClean(ctx, &apipb.ReportCleanRequest{Ref: p.ref}); err != nil {
+		return nil, apipb.FromStatus(err)
+	}
+	return p, nil
+}
+
+// seat waits until the node is given the seat of a job's attempt n.
+func (p *player) seat(ctx context.Context, job string, n int) (*apipb.SeatRef, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := p.api.WatchSeats(ctx, &apipb.WatchSeatsRequest{Ref: p.ref})
+	if err != nil {
+		return nil, apipb.FromStatus(err)
+	}
+	for {
+		now, err := stream.Recv()
+		if err != nil {
+			return nil, fmt.Errorf("wait for a seat on %s: %w", p.name, apipb.FromStatus(err))
+		}
+		for _, order := range now.GetSeats() {
+			if order.GetSeat().GetJobId() == job && int(order.GetAttempt()) == n && order.GetState() == string(ares.SeatPlaced) {
+				return order.GetSeat(), nil
+			}
+		}
+	}
+}
+
+func (p *player) claim(ctx context.Context, seat *apipb.SeatRef) error {
+	_, err := p.api.ClaimSeat(ctx, &apipb.ClaimSeatRequest{Ref: p.ref, Seat: seat})
+	return apipb.FromStatus(err)
+}
+
+func (p *player) finish(ctx context.Context, seat *apipb.SeatRef, exit int32) error {
+	result := &apipb.RankResult{Outcome: string(ares.OutcomeSucceeded), ExitCode: exit}
+	if exit != 0 {
+		result.Outcome, result.Reason = string(ares.OutcomeFailed), fmt.Sprintf("exit code %d", exit)
+	}
+	_, err := p.api.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: p.ref, Seat: seat, Result: result})
+	return apipb.FromStatus(err)
+}
+
+func (p *player) release(ctx context.Context, seat *apipb.SeatRef) error {
+	_, err := p.api.ReleaseSeat(ctx, &apipb.ReleaseSeatRequest{Ref: p.ref, Seat: seat})
+	return apipb.FromStatus(err)
+}

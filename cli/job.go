@@ -1,0 +1,309 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/client"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	return group("job", "Submit jobs and see what becomes of them", "",
+		a.submitCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobCancelCommand(), a.jobRetryCommand(),
+		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand())
+}
+
+// with runs a command that talks to a server.
+func (a *app) with(run func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		return errors.Join(run(cmd.Context(), c, args), c.Close())
+	}
+}
+
+func (a *app) jobListCommand() *cobra.Command {
+	var o readFlags
+	var req apipb.ListJobsRequest
+	var limit int
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List jobs, newest first", Args: exactly(),
+		RunE: a.with(func(ctx context.Context, c *client.Client, _ []string) error {
+			for _, s := range req.GetState() {
+				if _, err := ares.ParsePhase(s); err != nil {
+					return usagef("--state: %s", err)
+				}
+			}
+			if limit < 0 {
+				return usagef("--limit %d: use 0 for all, or how many at most", limit)
+			}
+			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listJobs(ctx, c, &req, limit) },
+				func(w io.Writer, m proto.Message) { a.writeJobs(w, m.(*apipb.ListJobsResponse)) })
+		}),
+	}
+	o.add(c)
+	c.Flags().StringSliceVar(&req.State, "state", nil, "only jobs in these states")
+	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only jobs of this tenant")
+	c.Flags().StringVar(&req.Name, "name", "", "only jobs whose name contains this")
+	c.Flags().IntVar(&limit, "limit", 100, "at most this many; 0 for all")
+	must(c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+func phaseNames() []string {
+	var out []string
+	for _, p := range ares.Phases() {
+		out = append(out, string(p))
+	}
+	return out
+}
+
+// listJobs gathers up to limit jobs from as many pages as it takes.
+func listJobs(ctx context.Context, c *client.Client, filter *apipb.ListJobsRequest, limit int) (*apipb.ListJobsResponse, error) {
+	page := proto.CloneOf(filter)
+	all := &apipb.ListJobsResponse{}
+	for {
+		page.PageSize = 1000
+		if limit > 0 {
+			page.PageSize = int32(min(limit-len(all.Jobs), 1000))
+		}
+		answer, err := c.Jobs(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		all.Jobs = append(all.Jobs, answer.GetJobs()...)
+		all.Total, all.Revision, all.NextPageToken = answer.GetTotal(), answer.GetRevision(), answer.GetNextPageToken()
+		if all.NextPageToken == "" || limit > 0 && len(all.Jobs) >= limit {
+			return all, nil
+		}
+		page.PageToken = all.NextPageToken
+	}
+}
+
+func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
+	if len(list.GetJobs()) == 0 {
+		say(w, "No jobs. Submit one with: ares job submit --name hello -- echo hello\n")
+		return
+	}
+	t := table{head: []string{"ID", "NAME", "TENANT", "STATE", "PRIORITY", "GPUS", "AGE", "REASON"}}
+	for _, j := range list.GetJobs() {
+		why := j.GetReason()
+		if ares.Phase(j.GetState()).Waiting() && len(j.GetWaitingFor()) > 0 {
+			why = strings.Join(j.GetWaitingFor(), "; ")
+		}
+		if p := j.GetProgress(); p != nil && j.GetState() == string(ares.Running) {
+			why = progress(p)
+		}
+		t.add(j.GetJobId(), j.GetName(), j.GetTenantId(), j.GetState(), strconv.Itoa(int(j.GetPriority())), gpus(j), a.age(j.GetCreatedAt()), shorten(why, 80))
+	}
+	t.write(w, a.color)
+	if n := int(list.GetTotal()); n > len(list.GetJobs()) {
+		say(w, "%d of %d jobs; see more with --limit\n", len(list.GetJobs()), n)
+	}
+}
+
+// gpus is what a job asks for, such as 2x4 for four on each of two members.
+func gpus(j *apipb.Job) string {
+	count := strconv.Itoa(int(j.GetGpuCount()))
+	if milli := j.GetSpec().GetGpuMilli(); milli > 0 {
+		count = fmt.Sprintf("%.3g", float64(milli)/1000)
+	}
+	if j.GetMembers() > 1 {
+		return fmt.Sprintf("%dx%s", j.GetMembers(), count)
+	}
+	return count
+}
+
+func progress(p *apipb.JobProgress) string {
+	return strings.TrimSpace(fmt.Sprintf("%.1f %% %s", p.GetPercent(), p.GetMessage()))
+}
+
+func (a *app) jobGetCommand() *cobra.Command {
+	var o readFlags
+	return o.add(&cobra.Command{
+		Use: "get JOB", Short: "Show one job: where it stands, why, and what it did", Args: exactly("JOB"),
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Job(ctx, args[0]) },
+				func(w io.Writer, m proto.Message) { a.writeJob(w, m.(*apipb.Job)) })
+		}),
+	})
+}
+
+func (a *app) jobCancelCommand() *cobra.Command {
+	var o readFlags
+	c := &cobra.Command{
+		Use: "cancel JOB...", Short: "End jobs, whatever they are doing", Args: atLeastOne("JOB"),
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			for _, id := range args {
+				answer, err := c.Cancel(ctx, id)
+				if err != nil {
+					return err
+				}
+				err = a.print(&o, answer, func(w io.Writer, _ proto.Message) {
+					say(w, "%s %s\n", clean(answer.GetJobId()), clean(answer.GetStatus()))
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	o.addOutput(c)
+	return c
+}
+
+func (a *app) jobRetryCommand() *cobra.Command {
+	var o readFlags
+	var requestID string
+	c := &cobra.Command{
+		Use: "retry JOB", Short: "Submit a finished job again, as a new one", Args: exactly("JOB"),
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			answer, err := c.Retry(ctx, args[0], requestID)
+			if err != nil {
+				return err
+			}
+			return a.print(&o, answer, func(w io.Writer, _ proto.Message) {
+				say(w, "%s\n", clean(answer.GetJobId()))
+				say(a.err, "a retry of %s; follow it with: %s job logs -f %s\n", args[0], a.again(), clean(answer.GetJobId()))
+			})
+		}),
+	}
+	c.Flags().StringVar(&requestID, "request-id", "", "makes the retry repeatable")
+	o.addOutput(c)
+	return c
+}
+
+func (a *app) jobLogsCommand() *cobra.Command {
+	var o client.LogOptions
+	c := &cobra.Command{
+		Use: "logs JOB", Short: "Print what a job printed", Args: exactly("JOB"),
+		Long: "Print what one rank of a job printed. On a terminal, escape sequences are left out.",
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			if o.Rank < 0 || o.Attempt < 0 || o.TailBytes < 0 {
+				return usagef("--rank, --attempt and --tail-bytes are not negative")
+			}
+			out, flush := a.logWriter()
+			var err error
+			if o.Follow && o.Attempt == 0 && o.TailBytes == 0 {
+				_, err = c.Follow(ctx, args[0], o.Rank, out)
+			} else {
+				err = c.Logs(ctx, args[0], o, out)
+			}
+			return errors.Join(err, flush())
+		}),
+	}
+	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait for the job to run and go on until it has ended")
+	c.Flags().IntVar(&o.Rank, "rank", 0, "which member, from 0")
+	c.Flags().IntVar(&o.Attempt, "attempt", 0, "which attempt, from 1; 0 for the latest")
+	c.Flags().IntVar(&o.TailBytes, "tail-bytes", 0, "only the last bytes")
+	return c
+}
+
+// logWriter is where a job's output goes: as it is, but to a terminal without
+// what a terminal would obey.
+func (a *app) logWriter() (io.Writer, func() error) {
+	if !a.tty {
+		return a.out, func() error { return nil }
+	}
+	c := &cleaner{w: a.out}
+	return c, c.Close
+}
+
+func (a *app) jobWaitCommand() *cobra.Command {
+	var timeout time.Duration
+	var o readFlags
+	c := &cobra.Command{
+		Use: "wait JOB...", Short: "Wait until jobs have ended; exit code 1 unless all succeeded", Args: atLeastOne("JOB"),
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			failed := false
+			for _, id := range args {
+				job, err := a.wait(ctx, c, &o, id)
+				if errors.Is(err, context.DeadlineExceeded) && timeout > 0 {
+					return fmt.Errorf("%s has not ended within %s; it goes on: see ares job get %s", id, timeout, id)
+				}
+				if err != nil {
+					return interrupted(ctx, id, err)
+				}
+				failed = failed || job.GetState() != string(ares.Succeeded)
+			}
+			if failed {
+				return &exitError{exitFailed}
+			}
+			return nil
+		}),
+	}
+	c.Flags().DurationVar(&timeout, "timeout", 0, "give up after this time, such as 10m; the jobs go on")
+	o.addOutput(c)
+	return c
+}
+
+func (a *app) wait(ctx context.Context, c *client.Client, o *readFlags, id string) (*apipb.Job, error) {
+	job, err := c.Wait(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return job, a.print(o, job, func(w io.Writer, _ proto.Message) {
+		say(w, "%s %s\n", clean(job.GetJobId()), ending(job))
+	})
+}
+
+// ending is how a job ended, in one line.
+func ending(j *apipb.Job) string {
+	if j.GetState() == string(ares.Succeeded) {
+		return j.GetState()
+	}
+	why := because(j.GetResult().GetExitCode(), firstOf(j.GetResult().GetReason(), j.GetReason()))
+	return clean(strings.TrimSuffix(j.GetState()+": "+why, ": "))
+}
+
+// because is a reason with the exit code, unless it says that itself.
+func because(exit int32, reason string) string {
+	code := fmt.Sprintf("exit code %d", exit)
+	switch {
+	case exit == 0 || strings.Contains(reason, code):
+		return reason
+	case reason == "":
+		return code
+	}
+	return code + ", " + reason
+}
+
+func (a *app) jobEventsCommand() *cobra.Command {
+	var o readFlags
+	return o.add(&cobra.Command{
+		Use: "events JOB", Short: "List the steps of a job's life", Args: exactly("JOB"),
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Events(ctx, args[0]) },
+				func(w io.Writer, m proto.Message) { a.writeEvents(w, m.(*apipb.ListJobEventsResponse)) })
+		}),
+	})
+}
+
+func (a *app) writeEvents(w io.Writer, list *apipb.ListJobEventsResponse) {
+	if n := list.GetDropped(); n > 0 {
+		say(w, "(%d older events are no longer kept)\n", n)
+	}
+	t := table{head: []string{"AT", "STATE", "ATTEMPT", "MESSAGE"}}
+	for _, e := range list.GetEvents() {
+		t.add(e.GetAt().AsTime().Local().Format("2006-01-02 15:04:05.000"), e.GetState(), strconv.Itoa(int(e.GetAttempt())), e.GetMessage())
+	}
+	t.write(w, a.color)
+}

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// CreateTenant makes a tenant.
+func (c *Client) CreateTenant(ctx context.Context, t *apipb.Tenant) (*apipb.Tenant, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CreateTenantResponse, error) {
+		return apipb.NewTenantServiceClient(conn).CreateTenant(ctx, &apipb.CreateTenantRequest{Tenant: t})
+	})
+	return answer.GetTenant(), err
+}
+
+// Tenant reads one tenant, with what its jobs hold now.
+func (c *Client) Tenant(ctx context.Context, id string) (*apipb.Tenant, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetTenantResponse, error) {
+		return apipb.NewTenantServiceClient(conn).GetTenant(ctx, &apipb.GetTenantRequest{TenantId: id})
+	})
+	return answer.GetTenant(), err
+}
+
+// Tenants lists the tenants.
+func (c *Client) Tenants(ctx context.Context) (*apipb.ListTenantsResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListTenantsResponse, error) {
+		return apipb.NewTenantServiceClient(conn).ListTenants(ctx, &apipb.ListTenantsRequest{})
+	})
+}
+
+// UpdateTenant changes the fields that are set in t and keeps the others.
+func (c *Client) UpdateTenant(ctx context.Context, id string, t *apipb.Tenant) (*apipb.Tenant, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UpdateTenantResponse, error) {
+		return apipb.NewTenantServiceClient(conn).UpdateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t})
+	})
+	return answer.GetTenant(), err
+}
+
+// DeleteTenant removes a tenant that has no live jobs.
+func (c *Client) DeleteTenant(ctx context.Context, id string) error {
+	tries := 0
+	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DeleteTenantResponse, error) {
+		tries++
+		return apipb.NewTenantServiceClient(conn).DeleteTenant(ctx, &apipb.DeleteTenantRequest{TenantId: id})
+	})
+	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
+		return nil // an earlier try did it, and its answer was lost
+	}
+	return err
+}
+
+// Nodes lists the nodes.
+func (c *Client) Nodes(ctx context.Context) (*apipb.ListNodesResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListNodesResponse, error) {
+		return apipb.NewClusterServiceClient(conn).ListNodes(ctx, &apipb.ListNodesRequest{})
+	})
+}
+
+// Node reads one node.
+func (c *Client) Node(ctx context.Context, id string) (*apipb.Node, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetNodeResponse, error) {
+		return apipb.NewClusterServiceClient(conn).GetNode(ctx, &apipb.GetNodeRequest{NodeId: id})
+	})
+	return answer.GetNode(), err
+}
+
+// Cordon keeps new work off a node; what runs there goes on.
+func (c *Client) Cordon(ctx context.Context, id, reason string) (*apipb.Node, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CordonNodeResponse, error) {
+		return apipb.NewClusterServiceClient(conn).CordonNode(ctx, &apipb.CordonNodeRequest{NodeId: id, Reason: reason})
+	})
+	return answer.GetNode(), err
+}
+
+// Uncordon lets a node have new work again.
+func (c *Client) Uncordon(ctx context.Context, id string) (*apipb.Node, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UncordonNodeResponse, error) {
+		return apipb.NewClusterServiceClient(conn).UncordonNode(ctx, &apipb.UncordonNodeRequest{NodeId: id})
+	})
+	return answer.GetNode(), err
+}
+
+// ClusterStatus counts nodes, devices and jobs.
+func (c *Client) ClusterStatus(ctx context.Context) (*apipb.GetClusterStatusResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetClusterStatusResponse, error) {
+		return apipb.NewClusterServiceClient(conn).GetClusterStatus(ctx, &apipb.GetClusterStatusRequest{})
+	})
+}
+
+// Ready says whether the server may be sent work; nil means yes.
+func (c *Client) Ready(ctx context.Context) error {
+	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetReadyResponse, error) {
+		return apipb.NewClusterServiceClient(conn).GetReady(ctx, &apipb.GetReadyRequest{})
+	})
+	return err
+}
