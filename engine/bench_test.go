@@ -1,0 +1,136 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// fleet is a state with 1,000 nodes of 8 GPUs and these jobs waiting. Where it
+// is full, one job holds every device.
+func fleet(tb testing.TB, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
+	tb.Helper()
+	const nodes = 1000
+	events := []ares.Event{tenantEvent("default")}
+	holder := ares.NewRun(enginetest.Epoch)
+	var seats []ares.Seat
+	for i := range nodes {
+		n := machineOf(fmt.Sprintf("node-%04d", i), 8)
+		events = append(events, open(n)...)
+		seat := ares.Seat{Node: n.ID, Rank: i}
+		for _, d := range n.Devices {
+			seat.Shares = append(seat.Shares, ares.Share{Device: d.ID, Index: d.Index, Milli: 1000})
+		}
+		seats = append(seats, seat)
+	}
+	if full {
+		if err := holder.Place(seats, 0, enginetest.Epoch); err != nil {
+			tb.Fatal(err)
+		}
+		events = append(events, ares.Event{Job: job("holder", 1, ares.Spec{Members: nodes, GPUs: 8})},
+			ares.Event{Run: &ares.RunEvent{Job: "holder", Run: holder}})
+	}
+	for i := range jobs {
+		events = append(events, ares.Event{Job: job(ares.JobID(fmt.Sprintf("job-%06d", i)), int64(i), spec(i))})
+	}
+	s := engine.New()
+	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: events})
+	return s
+}
+
+func alike(int) ares.Spec { return ares.Spec{GPUs: 1, CPUs: 1} }
+
+// various gives each job a shape of its own.
+func various(i int) ares.Spec { return ares.Spec{GPUs: 1 + i%8, CPUs: 1 + i%16, MemoryMB: i} }
+
+func gangs(i int) ares.Spec { return ares.Spec{Members: 2 + i%7, GPUs: 8, MemoryMB: i} }
+
+func decide(b *testing.B, s *engine.State, placed int) {
+	b.Helper()
+	b.ReportAllocs()
+	var plan ares.Plan
+	for b.Loop() {
+		plan = engine.Decide(s, enginetest.Epoch)
+	}
+	if len(plan.Place) != placed {
+		b.Fatalf("placed %d, want %d", len(plan.Place), placed)
+	}
+	if err := enginetest.Check(s); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		full   bool
+		jobs   int
+		spec   func(int) ares.Spec
+		placed int
+	}{
+		{"nothing pending", false, 0, alike, 0},
+		{"10k alike on a full fleet", true, 10_000, alike, 0},
+		{"10k various on a full fleet", true, 10_000, various, 0},
+		{"10k gangs on a full fleet", true, 10_000, gangs, 0},
+		{"10k alike on an empty fleet", false, 10_000, alike, engine.MaxPlacings},
+		{"10k various on an empty fleet", false, 10_000, various, engine.MaxPlacings},
+		{"10k labelled for no node", false, 10_000, func(int) ares.Spec {
+			return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
+		}, 0},
+		{"10k various labelled for no node", false, 10_000, func(i int) ares.Spec {
+			return ares.Spec{GPUs: 1, MemoryMB: i, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
+		}, 0},
+		{"one gang of 1000 nodes", false, 1, func(int) ares.Spec { return ares.Spec{Members: 1000, GPUs: 8} }, 1},
+	} {
+		b.Run(c.name, func(b *testing.B) { decide(b, fleet(b, c.full, c.jobs, c.spec), c.placed) })
+	}
+}
+
+func BenchmarkExplain(b *testing.B) {
+	s := fleet(b, true, 10_000, various)
+	b.ReportAllocs()
+	for b.Loop() {
+		if r := engine.Explain(s, "job-000007", enginetest.Epoch); len(r.Blockers) == 0 {
+			b.Fatal("no blockers")
+		}
+	}
+}
+
+// BenchmarkApplyRun is one job placed and released beside 10,000 waiting ones.
+func BenchmarkApplyRun(b *testing.B) {
+	s := fleet(b, false, 10_000, alike)
+	seats, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.Epoch)
+	placed, freed := ares.NewRun(enginetest.Epoch), ares.NewRun(enginetest.Epoch)
+	if err := placed.Place(seats, 0, enginetest.Epoch); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for rev := int64(2); b.Loop(); rev += 2 {
+		s.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Run: &ares.RunEvent{Job: "job-005000", Run: placed}}}})
+		s.Apply(ares.Batch{Revision: rev + 1, Events: []ares.Event{{Run: &ares.RunEvent{Job: "job-005000", Run: freed}}}})
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	for b.Loop() {
+		fleet(b, true, 100_000, alike)
+	}
+}
+
+// TestScanAllocatesNothing: looking at nodes costs no memory, however many
+// there are. What a decision allocates is its answer.
+func TestScanAllocatesNothing(t *testing.T) {
+	s := fleet(t, false, 1000, func(int) ares.Spec {
+		return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}, Regions: []string{"eu"}}}
+	})
+	if n := testing.AllocsPerRun(10, func() { engine.Decide(s, enginetest.Epoch) }); n > 30 {
+		t.Errorf("a decision that places nothing on 1,000 nodes allocates %v times", n)
+	}
+	empty := fleet(t, false, 0, alike)
+	if n := testing.AllocsPerRun(10, func() { engine.Decide(empty, enginetest.Epoch) }); n > 0 {
+		t.Errorf("a decision with nothing to place allocates %v times", n)
+	}
+}

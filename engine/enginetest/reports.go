@@ -1,0 +1,174 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// ranked finds the attempt (attempt=N, else the last) and the ranks (rank=N,
+// else all) a report is about.
+func ranked(w *World, in *words) (id ares.JobID, f ares.Fence, ranks []int, err error) {
+	id = ares.JobID(in.name())
+	run, ok := w.State.Run(id)
+	number, rank := in.number("attempt", 0), in.number("rank", -1)
+	if !ok {
+		return id, 0, nil, fmt.Errorf("there is no job %s", id)
+	}
+	for _, a := range run.Attempts {
+		if number != 0 && a.Number != number {
+			continue
+		}
+		f, ranks = a.Fence, ranks[:0]
+		for _, h := range a.Seats {
+			if rank < 0 || h.Rank == rank {
+				ranks = append(ranks, h.Rank)
+			}
+		}
+	}
+	if len(ranks) == 0 {
+		return id, 0, nil, fmt.Errorf("there is no such attempt or rank")
+	}
+	return id, f, ranks, nil
+}
+
+// report changes a run once for each rank the command is about.
+func report(w *World, in *words, change func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error) (string, error) {
+	id, fence, ranks, err := ranked(w, in)
+	if err != nil {
+		return "", err
+	}
+	for _, rank := range ranks {
+		err := w.Change(id, func(j *ares.Job, r *ares.Run) error { return change(j, r, fence, rank) })
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func doClaim(w *World, in *words) (string, error) {
+	return report(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error {
+		node := ""
+		for _, a := range r.Attempts {
+			for _, h := range a.Seats {
+				if a.Fence == f && h.Rank == rank {
+					node = h.Node
+				}
+			}
+		}
+		return r.Claim(j, f, rank, node, w.Now)
+	})
+}
+
+func doFinish(w *World, in *words) (string, error) {
+	res := ares.RankResult{ExitCode: in.number("exit", 0), StartedAt: w.Now, EndedAt: w.Now}
+	res.Outcome, res.Reason = ares.OutcomeSucceeded, "exit code 0"
+	if res.ExitCode != 0 {
+		res.Outcome, res.Reason = ares.OutcomeFailed, fmt.Sprintf("exit code %d", res.ExitCode)
+	}
+	if o := in.text("outcome", ""); o != "" {
+		res.Outcome, res.Reason = ares.Outcome(o), o
+	}
+	return report(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error {
+		return r.Finish(j, f, rank, res, w.Now)
+	})
+}
+
+func doRelease(w *World, in *words) (string, error) {
+	return report(w, in, func(_ *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Release(f, rank) })
+}
+
+func doDecline(w *World, in *words) (string, error) {
+	return report(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Decline(j, f, rank, w.Now) })
+}
+
+// doVoid takes back every seat of a node that may still live, as the Reaper
+// does when the node stayed away.
+func doVoid(w *World, in *words) (string, error) {
+	return "", w.Void(in.name())
+}
+
+// Void takes back every seat of a node that may still live.
+func (w *World) Void(node string) error {
+	for _, id := range w.ids() {
+		err := w.Change(id, func(j *ares.Job, r *ares.Run) error {
+			for _, a := range r.Clone().Attempts {
+				for _, h := range a.Seats {
+					if h.Node != node || h.State.Settled() {
+						continue
+					}
+					if err := r.Void(j, a.Fence, h.Rank, w.Now); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func doClean(w *World, in *words) (string, error) {
+	return "", w.Clean(in.name())
+}
+
+// Clean frees the node's seats of attempts that have ended: it reported that
+// nothing of them lives.
+func (w *World) Clean(node string) error {
+	for _, id := range w.ids() {
+		err := w.Change(id, func(_ *ares.Job, r *ares.Run) error {
+			r.Clear(node, nil)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) ids() []ares.JobID {
+	var ids []ares.JobID
+	for job := range w.State.Jobs() {
+		ids = append(ids, job.ID)
+	}
+	return ids
+}
+
+func doStop(w *World, in *words) (string, error) {
+	stop := ares.Stop{Why: ares.StopWhy(in.command), By: "ann", At: w.Now}
+	return "", w.Change(ares.JobID(in.name()), func(_ *ares.Job, r *ares.Run) error { return r.RequestStop(stop) })
+}
+
+func doShow(w *World, in *words) (string, error) {
+	run, ok := w.State.Run(ares.JobID(in.name()))
+	if !ok {
+		return "", fmt.Errorf("there is no job %s", in.name())
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is %s", in.name(), run.Phase)
+	if run.Stop != nil {
+		fmt.Fprintf(&b, ", asked to stop (%s)", run.Stop.Why)
+	}
+	if !run.NotBefore.IsZero() {
+		fmt.Fprintf(&b, ", due in %s", run.NotBefore.Sub(w.Now).Round(time.Millisecond))
+	}
+	b.WriteString("\n")
+	for _, a := range run.Attempts {
+		fmt.Fprintf(&b, "  attempt %d:", a.Number)
+		for _, h := range a.Seats {
+			fmt.Fprintf(&b, " %s on %s", h.State, h.Node)
+		}
+		if a.Ended() {
+			fmt.Fprintf(&b, " (%s)", a.Outcome)
+		}
+		b.WriteString("\n")
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,392 @@
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Run runs one script: commands, a line each, then ---- and what they say. A
+// block may hold many commands. With -rewrite the answers are written anew;
+// keep them only if you understand what changed them. README.md lists the
+// commands. At the end the world must settle, and replay alike.
+func Run(t *testing.T, path string) {
+	w := NewWorld()
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		var out strings.Builder
+		run := func(name string, args []datadriven.CmdArg) {
+			said, err := execute(w, name, args)
+			if err != nil {
+				said = fmt.Sprintf("%s: error: %v\n", name, err)
+			}
+			if err := Check(w.State); err != nil {
+				d.Fatalf(t, "after %s: %v", name, err)
+			}
+			out.WriteString(said)
+		}
+		run(d.Cmd, d.CmdArgs)
+		for line := range strings.Lines(d.Input) {
+			name, args, err := datadriven.ParseLine(line)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			if name != "" && !strings.HasPrefix(name, "#") {
+				run(name, args)
+			}
+		}
+		return cmp.Or(out.String(), "ok\n")
+	})
+	if _, err := w.Settle(); err != nil {
+		t.Errorf("%s: at the end: %v", path, err)
+	}
+	if err := w.Replay(); err != nil {
+		t.Errorf("%s: replay: %v", path, err)
+	}
+}
+
+// commands are the words of the script language.
+var commands map[string]func(*World, *words) (string, error)
+
+func init() { // not a literal: the commands use execute
+	commands = map[string]func(*World, *words) (string, error){
+		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon,
+		"tenant": doTenant, "job": doJob, "whatif": doWhatIf,
+		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid,
+		"cancel": doStop, "preempt": doStop, "drain": doStop,
+		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
+	}
+}
+
+func execute(w *World, name string, args []datadriven.CmdArg) (string, error) {
+	do := commands[name]
+	if do == nil {
+		return "", fmt.Errorf("there is no such command")
+	}
+	in := &words{command: name}
+	for _, a := range args {
+		if len(a.Vals) == 0 {
+			in.plain = append(in.plain, a.Key)
+		} else {
+			in.keyed = append(in.keyed, a)
+		}
+	}
+	said, err := do(w, in)
+	if err == nil {
+		err = in.rest()
+	}
+	return said, err
+}
+
+// words are the arguments of one command: plain ones, and key=value ones,
+// which are taken out as they are read so that a misspelt one is found.
+type words struct {
+	command string
+	plain   []string
+	keyed   []datadriven.CmdArg
+	bad     error
+}
+
+func (w *words) name() string {
+	if len(w.plain) == 0 {
+		return ""
+	}
+	return w.plain[0]
+}
+
+func (w *words) has(flag string) bool { return len(w.plain) > 1 && slices.Contains(w.plain[1:], flag) }
+
+func (w *words) list(key string) []string {
+	for i, a := range w.keyed {
+		if a.Key == key {
+			w.keyed = slices.Delete(w.keyed, i, i+1)
+			return a.Vals
+		}
+	}
+	return nil
+}
+
+func (w *words) text(key, otherwise string) string {
+	if v := w.list(key); len(v) > 0 {
+		return v[0]
+	}
+	return otherwise
+}
+
+func (w *words) number(key string, otherwise int) int {
+	v := w.text(key, "")
+	if v == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		w.bad = fmt.Errorf("%s=%s is not a number", key, v)
+	}
+	return n
+}
+
+func (w *words) pairs(key string) map[string]string {
+	var m map[string]string
+	for _, v := range w.list(key) {
+		if m == nil {
+			m = map[string]string{}
+		}
+		k, value, _ := strings.Cut(v, ":")
+		m[k] = value
+	}
+	return m
+}
+
+func (w *words) rest() error {
+	if w.bad == nil && len(w.keyed) > 0 {
+		return fmt.Errorf("%s takes no %s", w.command, w.keyed[0].Key)
+	}
+	return w.bad
+}
+
+func doNode(w *World, in *words) (string, error) {
+	n := ares.Node{
+		ID: in.name(), CPUs: in.number("cpus", 64), MemoryMB: in.number("mem", 512_000),
+		Labels: in.pairs("labels"),
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	for _, place := range []string{"region", "zone", "rack"} {
+		if v := in.text(place, ""); v != "" {
+			n.Labels[place] = v
+		}
+	}
+	sick := in.list("unhealthy")
+	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("memory", 81_559)
+	for i := range in.number("gpus", 0) {
+		n.Devices = append(n.Devices, ares.Device{
+			ID: fmt.Sprintf("%s-%d", n.ID, i), Index: i, Type: kind, Model: model, MemoryMB: memory,
+			Healthy: !slices.Contains(sick, strconv.Itoa(i)),
+		})
+	}
+	for i := range in.number("slices", 0) { // of the last device
+		parent := n.Devices[len(n.Devices)-1-i]
+		n.Devices = append(n.Devices, ares.Device{
+			ID: fmt.Sprintf("%s-mig%d", n.ID, i), Index: parent.Index, Type: kind, Model: model, MemoryMB: memory / 7,
+			Parent: parent.ID, Profile: "1g.10gb", Healthy: true,
+		})
+	}
+	n.Links = links(in.list("links"), len(n.Devices))
+	w.Join(n)
+	return "", nil
+}
+
+// links is a matrix with one kind of link, or with NVLink in pairs (nvlink 2).
+func links(want []string, n int) [][]string {
+	if len(want) == 0 {
+		return nil
+	}
+	island := n
+	if len(want) > 1 {
+		island, _ = strconv.Atoi(want[1])
+	}
+	m := make([][]string, n)
+	for i := range m {
+		m[i] = make([]string, n)
+		for k := range m[i] {
+			switch {
+			case i == k:
+				m[i][k] = "X"
+			case i/island == k/island:
+				m[i][k] = want[0]
+			default:
+				m[i][k] = "SYS"
+			}
+		}
+	}
+	return m
+}
+
+func doSession(w *World, in *words) (string, error) {
+	if len(in.plain) < 2 {
+		return "", fmt.Errorf("write session end NODE or session return NODE")
+	}
+	for _, id := range in.plain[1:] {
+		switch in.plain[0] {
+		case "end":
+			w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: id}})
+		case "return":
+			w.Put(ares.Event{Session: &ares.Session{Node: id, Instance: "i", Revision: w.revision + 1}})
+		default:
+			return "", fmt.Errorf("a session can end or return")
+		}
+	}
+	return "", nil
+}
+
+func doForget(w *World, in *words) (string, error) {
+	if len(in.plain) != 2 {
+		return "", fmt.Errorf("write forget KIND NAME")
+	}
+	w.Put(ares.Event{Gone: ares.Gone{Kind: ares.Kind(in.plain[0]), ID: in.plain[1]}})
+	return "", nil
+}
+
+func doCordon(w *World, in *words) (string, error) {
+	w.Put(ares.Event{Cordon: &ares.Cordon{Node: in.name(), By: "ann", Since: w.Now}})
+	return "", nil
+}
+
+func doUncordon(w *World, in *words) (string, error) {
+	w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: in.name()}})
+	return "", nil
+}
+
+func doTenant(w *World, in *words) (string, error) {
+	l := ares.NoLimits()
+	l.GPUs, l.GPUMemoryMB = in.number("gpus", l.GPUs), in.number("gpumem", l.GPUMemoryMB)
+	l.CPUs, l.MemoryMB = in.number("cpus", l.CPUs), in.number("mem", l.MemoryMB)
+	l.ConcurrentJobs = in.number("jobs", l.ConcurrentJobs)
+	w.Put(ares.Event{Tenant: &ares.Tenant{ID: in.name(), Limits: l, Revision: w.revision + 1}})
+	return "", nil
+}
+
+func specOf(in *words) ares.Spec {
+	s := ares.Spec{
+		Name: in.name(), Tenant: in.text("tenant", ""), Members: in.number("members", 1),
+		GPUs: in.number("gpus", 0), GPUMilli: in.number("milli", 0), GPUMemoryMB: in.number("gpumem", 0),
+		CPUs: in.number("cpus", 0), MemoryMB: in.number("mem", 0),
+		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig", ""),
+		NUMAPolicy: in.text("numa", ""), Mode: ares.Mode(in.text("mode", "")),
+		Placement: ares.Placement{
+			RequiredLevel: in.text("level", ""), NodeSelector: in.pairs("selector"), Regions: in.list("regions"),
+			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
+		},
+		After: in.list("after"), Array: ares.Array{Count: in.number("array", 0)},
+	}
+	s.Placement.LatencySensitive = in.has("latency-sensitive")
+	if p := in.number("priority", -1); p >= 0 {
+		s.Priority = &p
+	}
+	if in.has("no-gang") {
+		s.Gang = new(false)
+	}
+	if r := in.number("retries", -1); r >= 0 {
+		s.Retry.MaxRetries = &r
+	}
+	s.Retry.InitialBackoffSeconds = float64(in.number("backoff", 10))
+	return s
+}
+
+// doJob submits a job, or with count=N that many alike, named NAME000 and on.
+func doJob(w *World, in *words) (string, error) {
+	count := in.number("count", 0)
+	spec := specOf(in)
+	if count == 0 {
+		w.Submit(ares.JobID(in.name()), spec)
+	}
+	for i := range count {
+		w.Submit(ares.JobID(fmt.Sprintf("%s%03d", in.name(), i)), spec)
+	}
+	return "", nil
+}
+
+func doWhatIf(w *World, in *words) (string, error) {
+	job := &ares.Job{Spec: specOf(in).WithDefaults(), ID: ares.JobID(in.name())}
+	seats, refusal := engine.Place(w.State, job, w.Now)
+	if refusal != nil {
+		return fmt.Sprintf("%s would wait:\n%s", job.ID, blockers(*refusal)), nil
+	}
+	return fmt.Sprintf("%s would run on %s\n", job.ID, places(seats)), nil
+}
+
+func doAdvance(w *World, in *words) (string, error) {
+	d, err := time.ParseDuration(in.name())
+	w.Now = w.Now.Add(d)
+	return "", err
+}
+
+func doDecide(w *World, _ *words) (string, error) {
+	plan, err := w.Decide()
+	if err != nil {
+		return "", err
+	}
+	return describe(plan), w.Commit(plan)
+}
+
+func doSettle(w *World, _ *words) (string, error) {
+	plans, err := w.Settle()
+	var out strings.Builder
+	for _, p := range plans {
+		out.WriteString(describe(p))
+	}
+	return out.String(), err
+}
+
+func doExplain(w *World, in *words) (string, error) {
+	r := engine.Explain(w.State, ares.JobID(in.name()), w.Now)
+	if len(r.Blockers) == 0 {
+		return in.name() + " has no blockers\n", nil
+	}
+	return in.name() + " waits:\n" + blockers(r), nil
+}
+
+func doUse(w *World, in *words) (string, error) {
+	_, u, ok := w.State.Tenant(in.name())
+	if !ok {
+		return "", fmt.Errorf("there is no tenant %s", in.name())
+	}
+	return fmt.Sprintf("%s uses %d GPUs, %d/1000, %d MB of GPU memory, %d cores, %d MB, %d jobs\n",
+		in.name(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
+}
+
+// describe prints a plan.
+func describe(p ares.Plan) string {
+	var b strings.Builder
+	for _, id := range p.Ready {
+		fmt.Fprintf(&b, "%s is ready\n", id)
+	}
+	for i, pl := range p.Place {
+		if i == 10 {
+			fmt.Fprintf(&b, "and %d more\n", len(p.Place)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%s on %s, score %d\n", pl.Job, places(pl.Seats), pl.Score)
+	}
+	for _, r := range p.Refuse {
+		fmt.Fprintf(&b, "%s waits: %s\n", r.Job, r)
+	}
+	if !p.Wake.IsZero() {
+		fmt.Fprintf(&b, "wake in %s\n", p.Wake.Sub(p.Now).Round(time.Millisecond))
+	}
+	return cmp.Or(b.String(), "nothing to do\n")
+}
+
+func blockers(r ares.Refusal) string {
+	var b strings.Builder
+	for _, bl := range r.Blockers {
+		fmt.Fprintf(&b, "  %s: %s\n", bl.Kind, bl)
+	}
+	return b.String()
+}
+
+// places prints seats as node[devices], a share with its thousandths.
+func places(seats []ares.Seat) string {
+	var parts []string
+	for _, s := range seats {
+		var devices []string
+		for _, sh := range s.Shares {
+			d := strconv.Itoa(sh.Index)
+			if sh.Milli < 1000 {
+				d += fmt.Sprintf(":%d", sh.Milli)
+			}
+			devices = append(devices, d)
+		}
+		parts = append(parts, s.Node+"["+strings.Join(devices, " ")+"]")
+	}
+	return strings.Join(parts, " ")
+}

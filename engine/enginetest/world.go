@@ -1,0 +1,244 @@
+// Package enginetest drives an engine the way the server does, without a
+// server: a World is a store in memory whose every change is a batch, and a
+// script is a scenario in text. After every step the laws are checked, and a
+// whole history can be replayed into a second engine, which must decide alike.
+package enginetest
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Epoch is when every world begins.
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// World is a store in memory around a state. It knows the default tenant,
+// without limits.
+type World struct {
+	State *engine.State
+	Now   time.Time
+
+	revision int64
+	log      []ares.Batch
+	plans    []ares.Plan
+}
+
+// NewWorld returns a world with no nodes and no jobs.
+func NewWorld() *World {
+	w := &World{State: engine.New(), Now: Epoch}
+	w.Put(ares.Event{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}})
+	return w
+}
+
+// Put writes events as one revision.
+func (w *World) Put(events ...ares.Event) {
+	w.revision++
+	for i := range events {
+		events[i].Revision = w.revision
+	}
+	b := ares.Batch{Revision: w.revision, Events: events}
+	w.log = append(w.log, b)
+	w.State.Apply(b)
+}
+
+// Join writes a node's record and opens its session.
+func (w *World) Join(n ares.Node) {
+	n.Revision = w.revision + 1
+	w.Put(ares.Event{Node: &n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "i", Revision: n.Revision}})
+}
+
+// Submit accepts a job under the ID.
+func (w *World) Submit(id ares.JobID, spec ares.Spec) {
+	w.Put(ares.Event{Job: &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: w.Now, Revision: w.revision + 1}})
+}
+
+// Change applies one transition to a job's run, as the store does: the
+// outcome is written only when the transition is allowed.
+func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) error) error {
+	job, ok := w.State.Job(id)
+	if !ok {
+		return fmt.Errorf("there is no job %s", id)
+	}
+	run, _ := w.State.Run(id)
+	before := run.Clone()
+	if err := transition(job, &run); err != nil {
+		return err
+	}
+	run.Revision = before.Revision
+	if reflect.DeepEqual(run, before) {
+		return nil
+	}
+	run.Revision = w.revision + 1
+	w.Put(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+	return nil
+}
+
+// Decide decides once, and checks the laws on the plan and on the state after
+// it: a decision leaves no trace.
+func (w *World) Decide() (ares.Plan, error) {
+	plan := engine.Decide(w.State, w.Now)
+	w.plans = append(w.plans, plan)
+	if err := CheckPlan(w.State, plan); err != nil {
+		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
+	}
+	if err := Check(w.State); err != nil {
+		return plan, fmt.Errorf("after the decision at revision %d: %w", plan.Revision, err)
+	}
+	return plan, nil
+}
+
+// Commit writes a plan as one revision, which is the fence of every attempt it
+// places.
+func (w *World) Commit(plan ares.Plan) error {
+	var events []ares.Event
+	put := func(id ares.JobID, run ares.Run) {
+		run.Revision = w.revision + 1
+		events = append(events, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+	}
+	for _, id := range plan.Ready {
+		run, _ := w.State.Run(id)
+		if err := run.Ready(plan.Now); err != nil {
+			return fmt.Errorf("ready %s: %w", id, err)
+		}
+		put(id, run)
+	}
+	for _, p := range plan.Place {
+		run, _ := w.State.Run(p.Job)
+		if err := run.Place(p.Seats, p.Score, plan.Now); err != nil {
+			return fmt.Errorf("place %s: %w", p.Job, err)
+		}
+		run.Last().Fence = ares.Fence(w.revision + 1)
+		put(p.Job, run)
+	}
+	if len(events) > 0 {
+		w.Put(events...)
+	}
+	return Check(w.State)
+}
+
+// Settle decides and commits until nothing changes, then five times more: now
+// nothing may move. It answers with the plans that changed something.
+func (w *World) Settle() ([]ares.Plan, error) {
+	var out []ares.Plan
+	for range 100 {
+		plan, err := w.Decide()
+		if err != nil {
+			return out, err
+		}
+		if plan.Empty() {
+			return out, w.still(plan)
+		}
+		if err := w.Commit(plan); err != nil {
+			return out, err
+		}
+		out = append(out, plan)
+	}
+	return out, fmt.Errorf("a hundred decisions have not settled it")
+}
+
+func (w *World) still(last ares.Plan) error {
+	for range 5 {
+		plan, err := w.Decide()
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(plan, last) {
+			return fmt.Errorf("a settled state changed its plan from %+v to %+v", last, plan)
+		}
+	}
+	return nil
+}
+
+// Replay gives the world's history to a new state, every batch twice, and
+// wants the same plan, to the byte, wherever one was made.
+func (w *World) Replay() error {
+	s, next := engine.New(), 0
+	for _, b := range w.log {
+		s.Apply(b)
+		s.Apply(b)
+		for ; next < len(w.plans) && w.plans[next].Revision == b.Revision; next++ {
+			if err := same(w.plans[next], engine.Decide(s, w.plans[next].Now)); err != nil {
+				return err
+			}
+		}
+	}
+	if next != len(w.plans) {
+		return fmt.Errorf("%d of %d decisions were replayed", next, len(w.plans))
+	}
+	if err := Check(s); err != nil {
+		return err
+	}
+	return w.resume()
+}
+
+// resume gives the present records to a new state as one snapshot: it must
+// decide like the one that saw everything happen.
+func (w *World) resume() error {
+	s := engine.New()
+	s.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "old"}}}})
+	s.Apply(w.Snapshot())
+	if err := Check(s); err != nil {
+		return fmt.Errorf("after a snapshot: %w", err)
+	}
+	return same(engine.Decide(w.State, w.Now), engine.Decide(s, w.Now))
+}
+
+// Snapshot is the whole present content as a batch with Reset, runs before
+// jobs and nodes last, so that no order is taken for granted.
+func (w *World) Snapshot() ares.Batch {
+	records := map[string]int{} // where the last event of each record is in all
+	var all []ares.Event
+	for _, b := range w.log {
+		for _, ev := range b.Events {
+			key, gone := recordOf(ev)
+			if gone {
+				delete(records, key)
+				if ev.Gone.Kind == ares.KindJob {
+					delete(records, "run/"+ev.Gone.ID)
+				}
+				continue
+			}
+			records[key] = len(all)
+			all = append(all, ev)
+		}
+	}
+	b := ares.Batch{Revision: w.revision, Reset: true}
+	for i := len(all) - 1; i >= 0; i-- {
+		if key, _ := recordOf(all[i]); records[key] == i {
+			if _, ok := records[key]; ok {
+				b.Events = append(b.Events, all[i])
+			}
+		}
+	}
+	return b
+}
+
+func recordOf(ev ares.Event) (key string, gone bool) {
+	switch {
+	case ev.Job != nil:
+		return "job/" + string(ev.Job.ID), false
+	case ev.Run != nil:
+		return "run/" + string(ev.Run.Job), false
+	case ev.Node != nil:
+		return "node/" + ev.Node.ID, false
+	case ev.Session != nil:
+		return "session/" + ev.Session.Node, false
+	case ev.Cordon != nil:
+		return "cordon/" + ev.Cordon.Node, false
+	case ev.Tenant != nil:
+		return "tenant/" + ev.Tenant.ID, false
+	default:
+		return string(ev.Gone.Kind) + "/" + ev.Gone.ID, true
+	}
+}
+
+func same(want, got ares.Plan) error {
+	if a, b := fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", got); a != b || want.Digest() != got.Digest() {
+		return fmt.Errorf("the same events gave another plan at revision %d:\n%s\n%s", want.Revision, a, b)
+	}
+	return nil
+}

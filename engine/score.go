@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// What each pair of a job's devices adds to the score people see beside a
+// placement. It decides nothing.
+const (
+	sameNode    = 100
+	sameRack    = 50
+	sameZone    = 20
+	sameRegion  = 5
+	otherPlace  = -50 // another region
+	byNVLink    = 50
+	byPCIe      = -30
+	consecutive = 10
+)
+
+// site is where some of a job's devices are: the nodes of one rack.
+type site struct {
+	region, zone, rack string
+	devices            int
+	pairs              int // of devices on one node
+}
+
+// score is the pair score of a placement.
+func (s *State) score(seats []ares.Seat) int {
+	total := 0
+	var sites []site
+	for i := 0; i < len(seats); {
+		n, from := s.byID[seats[i].Node], i
+		for i < len(seats) && seats[i].Node == n.id {
+			i++
+		}
+		inside, devices := n.score(seats[from:i])
+		total += inside
+		labels := n.record.Labels
+		sites = append(sites, site{labels[labelRegion], labels[labelZone], labels[labelRack], devices, devices * (devices - 1) / 2})
+	}
+	if len(sites) < 2 {
+		return total
+	}
+	return total + between(gather(sites))
+}
+
+// score is the pair score of the devices of seats on this node, and their
+// number.
+func (n *node) score(seats []ares.Seat) (total, devices int) {
+	var held []*device
+	for i := range seats {
+		for _, sh := range seats[i].Shares {
+			held = append(held, n.device(sh.Device))
+		}
+	}
+	for i, a := range held {
+		for _, b := range held[:i] {
+			total += sameNode + n.link(a, b)
+			if a.index-b.index == 1 || b.index-a.index == 1 {
+				total += consecutive
+			}
+		}
+	}
+	return total, len(held)
+}
+
+func (n *node) link(a, b *device) int {
+	if a.link >= len(n.record.Links) || b.link >= len(n.record.Links[a.link]) {
+		return 0 // the node does not say
+	}
+	switch l := n.record.Links[a.link][b.link]; {
+	case strings.HasPrefix(l, "NV"):
+		return byNVLink
+	case l == "PIX" || l == "PXB" || l == "PHB" || l == "NODE" || l == "SYS":
+		return byPCIe
+	}
+	return 0
+}
+
+// gather joins the nodes of each rack. Nodes that name no rack are joined by
+// what they do name.
+func gather(sites []site) []site {
+	order := func(a, b site) int {
+		return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.zone, b.zone), cmp.Compare(a.rack, b.rack))
+	}
+	slices.SortStableFunc(sites, order)
+	out := sites[:1]
+	for _, st := range sites[1:] {
+		if last := &out[len(out)-1]; order(*last, st) == 0 {
+			last.devices += st.devices
+			last.pairs += st.pairs
+			continue
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// between is the pair score of devices on different nodes.
+func between(sites []site) int {
+	total := 0
+	for i := range sites {
+		a := &sites[i]
+		total += (a.devices*(a.devices-1)/2 - a.pairs) * nearness(a, a)
+		for k := range i {
+			total += a.devices * sites[k].devices * nearness(a, &sites[k])
+		}
+	}
+	return total
+}
+
+// nearness compares two places by the labels both have; where they do not say,
+// it is 0.
+func nearness(a, b *site) int {
+	switch {
+	case a.region != b.region:
+		if a.region == "" || b.region == "" {
+			return 0
+		}
+		return otherPlace
+	case a.zone == b.zone && a.rack == b.rack && a.rack != "":
+		return sameRack
+	case a.zone == b.zone && a.zone != "":
+		return sameZone
+	case a.region != "":
+		return sameRegion
+	}
+	return 0
+}

@@ -1,0 +1,204 @@
+package engine_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+func job(id ares.JobID, revision int64, spec ares.Spec) *ares.Job {
+	return &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: enginetest.Epoch, Revision: revision}
+}
+
+func machineOf(id string, gpus int) *ares.Node {
+	n := &ares.Node{ID: id, CPUs: 64, MemoryMB: 1 << 19}
+	for i := range gpus {
+		n.Devices = append(n.Devices, ares.Device{ID: fmt.Sprint(id, "/", i), Index: i, Type: "gpu", Model: "H100", MemoryMB: 80_000, Healthy: true})
+	}
+	return n
+}
+
+func open(n *ares.Node) []ares.Event {
+	return []ares.Event{{Node: n}, {Session: &ares.Session{Node: n.ID}}}
+}
+
+func tenantEvent(id string) ares.Event {
+	return ares.Event{Tenant: &ares.Tenant{ID: id, Limits: ares.NoLimits()}}
+}
+
+func check(t *testing.T, s *engine.State) {
+	t.Helper()
+	if err := enginetest.Check(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestApplyRevisions(t *testing.T) {
+	s := engine.New()
+	check(t, s)
+	if plan := engine.Decide(s, enginetest.Epoch); !plan.Empty() || len(plan.Refuse) > 0 || !plan.Wake.IsZero() {
+		t.Errorf("an empty state plans %+v", plan)
+	}
+	s.Apply(ares.Batch{Revision: 5, Events: append(open(machineOf("a", 1)), tenantEvent("default"),
+		ares.Event{Job: job("x", 5, ares.Spec{GPUs: 1})})})
+	check(t, s)
+	run, ok := s.Run("x")
+	if want := ares.NewRun(enginetest.Epoch); !ok || !reflect.DeepEqual(run, want) {
+		t.Errorf("run of a job without a stored run = %+v, %t; want %+v", run, ok, want)
+	}
+
+	// Old and repeated revisions change nothing.
+	for _, rev := range []int64{1, 5} {
+		s.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: "x"}}}})
+		if _, ok := s.Job("x"); !ok || s.Revision() != 5 {
+			t.Errorf("revision %d was applied again", rev)
+		}
+	}
+
+	// A reset replaces everything.
+	s.Apply(ares.Batch{Revision: 4, Reset: true, Events: append(open(machineOf("b", 1)), ares.Event{Job: job("y", 3, ares.Spec{})})})
+	check(t, s)
+	if _, ok := s.Job("x"); ok || s.Revision() != 4 {
+		t.Error("a reset kept what was known before")
+	}
+	var nodes []string
+	for v := range s.Nodes() {
+		nodes = append(nodes, v.Node.ID)
+	}
+	if !slices.Equal(nodes, []string{"b"}) {
+		t.Errorf("nodes = %v", nodes)
+	}
+	if _, ok := s.Run("x"); ok {
+		t.Error("an unknown job has a run")
+	}
+}
+
+// TestRunIsACopy: the caller may change the run it got and commit it.
+func TestRunIsACopy(t *testing.T) {
+	w := enginetest.NewWorld()
+	w.Join(*machineOf("a", 2))
+	w.Submit("x", ares.Spec{GPUs: 2})
+	if _, err := w.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	run, _ := w.State.Run("x")
+	run.Attempts[0].Seats[0].State = ares.SeatReleased
+	run.Phase = ares.Failed
+	check(t, w.State)
+	if again, _ := w.State.Run("x"); again.Phase != ares.Scheduled || again.Attempts[0].Seats[0].State != ares.SeatPlaced {
+		t.Error("changing a run that was handed out changed the state")
+	}
+}
+
+// TestRecordsInAnyOrder: a run may come before its job, a seat before its node.
+func TestRecordsInAnyOrder(t *testing.T) {
+	run := ares.NewRun(enginetest.Epoch)
+	seat := ares.Seat{Node: "a", CPUs: 1, Shares: []ares.Share{{Device: "a/0", Index: 0, Milli: 1000}}}
+	if err := run.Place([]ares.Seat{seat}, 0, enginetest.Epoch); err != nil {
+		t.Fatal(err)
+	}
+	s := engine.New()
+	s.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Run: &ares.RunEvent{Job: "x", Run: run}}}})
+	check(t, s)
+	if _, ok := s.Job("x"); ok {
+		t.Error("a run without a job is a job")
+	}
+	s.Apply(ares.Batch{Revision: 2, Events: append(open(machineOf("a", 1)), tenantEvent("default"), ares.Event{Job: job("y", 2, ares.Spec{GPUs: 1})})})
+	check(t, s)
+	if plan := engine.Decide(s, enginetest.Epoch); len(plan.Place) != 0 {
+		t.Errorf("a device held by a run without a job was given away: %+v", plan.Place)
+	}
+	s.Apply(ares.Batch{Revision: 3, Events: []ares.Event{{Job: job("x", 1, ares.Spec{GPUs: 1, CPUs: 1})}}})
+	check(t, s)
+	if _, use, _ := s.Tenant("default"); use != (ares.Use{GPUs: 1, CPUs: 1, Jobs: 1}) {
+		t.Errorf("use = %+v", use)
+	}
+	// A run that goes leaves its job pending, its device free.
+	s.Apply(ares.Batch{Revision: 4, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindRun, ID: "x"}}}})
+	check(t, s)
+	if plan := engine.Decide(s, enginetest.Epoch); len(plan.Place) != 1 || plan.Place[0].Job != "x" {
+		t.Errorf("plan = %+v", plan)
+	}
+}
+
+func TestPlanLimits(t *testing.T) {
+	events := append(open(machineOf("a", 0)), tenantEvent("default"))
+	for i := range 2 * engine.MaxPlacings {
+		events = append(events, ares.Event{Job: job(ares.JobID(fmt.Sprintf("big%04d", i)), int64(i), ares.Spec{GPUs: 1, MemoryMB: i})})
+		late := ares.NewRun(enginetest.Epoch)
+		late.Phase, late.NotBefore = ares.Retrying, enginetest.Epoch
+		id := ares.JobID(fmt.Sprintf("late%04d", i))
+		events = append(events, ares.Event{Job: job(id, int64(i), ares.Spec{})}, ares.Event{Run: &ares.RunEvent{Job: id, Run: late}})
+	}
+	s := engine.New()
+	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: events})
+	check(t, s)
+	plan := engine.Decide(s, enginetest.Epoch)
+	if err := enginetest.CheckPlan(s, plan); err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Ready) != engine.MaxPlacings || len(plan.Refuse) != engine.MaxRefusals || !plan.Wake.Equal(plan.Now) {
+		t.Errorf("%d ready, %d refused, wake %s", len(plan.Ready), len(plan.Refuse), plan.Wake)
+	}
+	if plan.Ready[0] != "late0000" || plan.Refuse[0].Job != "big0000" {
+		t.Errorf("first ready %s, first refused %s", plan.Ready[0], plan.Refuse[0].Job)
+	}
+}
+
+// TestScoreOfMany: the score of a large gang, by places, is the sum over pairs.
+func TestScoreOfMany(t *testing.T) {
+	w := enginetest.NewWorld()
+	labels := func(i int) map[string]string {
+		return map[string]string{"region": fmt.Sprint("r", i/8), "zone": fmt.Sprint("z", i/4), "rack": fmt.Sprint("k", i/2)}
+	}
+	for i := range 16 {
+		n := machineOf(fmt.Sprintf("n%02d", i), 2)
+		n.Labels = labels(i)
+		w.Join(*n)
+	}
+	w.Submit("gang", ares.Spec{Members: 16, GPUs: 2})
+	plan, err := w.Decide()
+	if err != nil || len(plan.Place) != 1 {
+		t.Fatal(err, plan)
+	}
+	want := 16 * 110 // inside the nodes
+	for i := range 16 {
+		for k := range i {
+			pair := -50
+			switch {
+			case i/2 == k/2:
+				pair = 50
+			case i/4 == k/4:
+				pair = 20
+			case i/8 == k/8:
+				pair = 5
+			}
+			want += 4 * pair
+		}
+	}
+	if got := plan.Place[0].Score; got != want {
+		t.Errorf("score = %d, want %d", got, want)
+	}
+}
+
+func TestExplainOfOthers(t *testing.T) {
+	w := enginetest.NewWorld()
+	if r := engine.Explain(w.State, "nobody", w.Now); len(r.Blockers) > 0 {
+		t.Errorf("an unknown job has blockers: %v", r)
+	}
+	w.Submit("x", ares.Spec{GPUs: 1})
+	r := engine.Explain(w.State, "x", w.Now)
+	if len(r.Blockers) != 1 || r.Blockers[0].Kind != "nodes" {
+		t.Errorf("without nodes: %v", r)
+	}
+	w.Join(*machineOf("a", 1))
+	if r := engine.Explain(w.State, "x", w.Now.Add(time.Hour)); len(r.Blockers) > 0 {
+		t.Errorf("a job that fits has blockers: %v", r)
+	}
+}
