@@ -94,7 +94,8 @@ type Array struct {
 	Parallelism int `json:"parallelism,omitzero"`
 }
 
-// Job is an accepted Spec: its defaults filled in, its ID derived.
+// Job is an accepted Spec with its ID. One that was read from the store has its
+// defaults filled in.
 type Job struct {
 	Spec
 
@@ -105,6 +106,11 @@ type Job struct {
 	Owner      string    // who submitted it
 	RetryOf    JobID     // the job this one repeats, "" when none
 }
+
+// DefaultsVersion names the defaults below. A stored job keeps what was said
+// and the version it was accepted under; whoever changes a default gives
+// WithDefaults the old ones to fill in too.
+const DefaultsVersion = 1
 
 // Defaults of a job's fields.
 const (

@@ -23,6 +23,7 @@ const (
 	MaxArrayCount     = 100_000
 	MaxMinutes        = 60 * 24 * 366
 	MaxRetriesLimit   = 1000
+	MinLostAfterSec   = 20
 	MaxLostAfterSec   = 24 * 3600
 	MaxGraceSec       = 3600
 )

@@ -71,11 +71,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
 		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
 		GraceSeconds: int32Ptr(s.GraceSeconds), After: s.After, Labels: s.Labels,
-		Placement: newPlacement(&s.Placement),
-		Retry: &RetryPolicy{
-			MaxRetries: int32Ptr(s.Retry.MaxRetries), InitialBackoffSeconds: s.Retry.InitialBackoffSeconds,
-			Multiplier: s.Retry.Multiplier, MaxBackoffSeconds: s.Retry.MaxBackoffSeconds, RetryOn: s.Retry.RetryOn,
-		},
+		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry),
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {
 		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}
@@ -86,11 +82,26 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 	return m
 }
 
+// newPlacement is nil when nothing was said, as in what was received.
 func newPlacement(p *ares.Placement) *Placement {
+	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
+		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil {
+		return nil
+	}
 	return &Placement{
 		Strategy: p.Strategy, RequiredLevel: p.RequiredLevel, PreferredLevel: p.PreferredLevel,
 		PreferredDomain: p.PreferredDomain, NetworkBandwidth: p.NetworkBandwidth, LatencySensitive: p.LatencySensitive,
 		NodeSelector: p.NodeSelector, Tolerations: p.Tolerations, Regions: p.Regions,
+	}
+}
+
+func newRetryPolicy(r *ares.RetryPolicy) *RetryPolicy {
+	if r.MaxRetries == nil && r.InitialBackoffSeconds == 0 && r.Multiplier == 0 && r.MaxBackoffSeconds == 0 && r.RetryOn == nil {
+		return nil
+	}
+	return &RetryPolicy{
+		MaxRetries: int32Ptr(r.MaxRetries), InitialBackoffSeconds: r.InitialBackoffSeconds,
+		Multiplier: r.Multiplier, MaxBackoffSeconds: r.MaxBackoffSeconds, RetryOn: r.RetryOn,
 	}
 }
 

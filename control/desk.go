@@ -110,17 +110,20 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if err != nil {
 		return store.Creation{}, err
 	}
-	full := *spec
-	if full.LostAfterSeconds == 0 {
-		full.LostAfterSeconds = tenant.LostAfterSecs
+	// What the tenant and this server decide is written down; plain defaults are
+	// filled in when the job is read.
+	said := *spec
+	said.Tenant = tenantID
+	if said.LostAfterSeconds == 0 {
+		said.LostAfterSeconds = tenant.LostAfterSecs
 	}
-	full = full.WithDefaults()
-	if full.LostAfter() < d.MinLostAfter {
+	full := said.WithDefaults()
+	if least := int(d.MinLostAfter / time.Second); full.LostAfterSeconds < least {
 		if spec.LostAfterSeconds != 0 {
 			return store.Creation{}, ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d",
-				int(d.MinLostAfter/time.Second), ares.MaxLostAfterSec, full.LostAfterSeconds).At("lost_after_seconds")
+				least, ares.MaxLostAfterSec, full.LostAfterSeconds).At("lost_after_seconds")
 		}
-		full.LostAfterSeconds = int(d.MinLostAfter / time.Second)
+		said.LostAfterSeconds = least
 	}
 	if d.NoGangs && full.Members > 1 {
 		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
@@ -130,7 +133,7 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	}
 	return store.Creation{
 		Job: &ares.Job{
-			Spec: full, ID: ares.NewJobID(tenantID, spec.RequestID), Digest: digest, AcceptedAt: d.Now(), Owner: owner,
+			Spec: said, ID: ares.NewJobID(tenantID, spec.RequestID), Digest: digest, AcceptedAt: d.Now(), Owner: owner,
 		},
 		TenantRevision: tenant.Revision,
 	}, nil

@@ -224,11 +224,11 @@ func (s *Server) Err() <-chan error { return s.failed }
 // the loop, which resigns, then the store.
 func (s *Server) Close() {
 	s.close.Do(func() {
-		if s.doors != nil {
-			s.doors.Close()
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		if s.doors != nil {
+			s.doors.Close(ctx)
+		}
 		for _, h := range s.http {
 			if err := h.Shutdown(ctx); err != nil {
 				_ = h.Close() // a reader that does not leave is cut

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -38,13 +37,13 @@ func unmarshal(key string, data []byte) (*storepb.Record, error) {
 func jobRecord(j *ares.Job) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Job{Job: &storepb.Job{
 		Spec: apipb.NewJobSpec(&j.Spec), Digest: j.Digest[:], AcceptedAt: micros(j.AcceptedAt),
-		Owner: j.Owner, RetryOf: string(j.RetryOf),
+		Owner: j.Owner, RetryOf: string(j.RetryOf), Defaults: ares.DefaultsVersion,
 	}}}
 }
 
 func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
 	j := &ares.Job{
-		Spec: m.GetSpec().Spec(), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
+		Spec: m.GetSpec().Spec().WithDefaults(), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
 		Owner: m.GetOwner(), RetryOf: ares.JobID(m.GetRetryOf()),
 	}
 	copy(j.Digest[:], m.GetDigest())
@@ -65,8 +64,9 @@ func runRecord(r *ares.Run) *storepb.Record {
 	for _, t := range r.Transitions {
 		m.Transitions = append(m.Transitions, &storepb.Transition{At: micros(t.At), Phase: string(t.Phase), Attempt: int32(t.Attempt), Message: t.Message})
 	}
-	m.ProtoReflect().SetUnknown(protoreflect.RawFields(r.Extra))
-	return &storepb.Record{Body: &storepb.Record_Run{Run: m}}
+	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
+	putUnread(rec, r.Extra)
+	return rec
 }
 
 func attemptRecord(a *ares.Attempt) *storepb.Attempt {
@@ -95,11 +95,12 @@ func attemptRecord(a *ares.Attempt) *storepb.Attempt {
 
 // runOf decodes a run. The fence of an attempt that was just placed is the
 // revision of that very write, where its lease key was created too.
-func runOf(m *storepb.Run, revision int64) ares.Run {
+func runOf(rec *storepb.Record, revision int64) ares.Run {
+	m := rec.GetRun()
 	r := ares.Run{
 		Phase: ares.Phase(m.GetPhase()), Placed: int(m.GetPlaced()), Retries: int(m.GetRetries()), Losses: int(m.GetLosses()),
 		NotBefore: fromMicros(m.GetNotBefore()), Dropped: int(m.GetDropped()), Reason: m.GetReason(),
-		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: m.ProtoReflect().GetUnknown(),
+		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec),
 	}
 	for _, a := range m.GetAttempts() {
 		r.Attempts = append(r.Attempts, attemptOf(a, revision))

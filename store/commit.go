@@ -91,12 +91,19 @@ func (c *Change) ops() ([]clientv3.Cmp, []clientv3.Op, error) {
 	}
 	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(runKey(c.Job)), "=", c.Next.Revision)}
 	puts := []clientv3.Op{clientv3.OpPut(runKey(c.Job), value)}
+	if c.Next.Revision == 0 {
+		// No run is stored before the first change, and none once the job is
+		// archived: only the job's own record tells these apart. A lease
+		// without a run there never is.
+		cmps = append(cmps, clientv3.Compare(clientv3.Version(jobKey(c.Job)), "=", 1))
+	} else if c.New {
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(leaseKey(c.Job)), "=", 0))
+	}
 	if c.New {
 		lease, err := marshal(&storepb.Record{Body: &storepb.Record_Lease{Lease: &storepb.Lease{Attempt: int32(c.Next.Placed)}}})
 		if err != nil {
 			return nil, nil, err
 		}
-		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(leaseKey(c.Job)), "=", 0))
 		puts = append(puts, clientv3.OpPut(leaseKey(c.Job), lease))
 	}
 	return cmps, puts, nil

@@ -62,30 +62,50 @@ type creation struct {
 // flushCreates writes a batch: first flat, which is the fast and usual case;
 // when a comparison fails, again with each job deciding for itself.
 func (s *Store) flushCreates(ctx context.Context, batch []*creation) {
-	batch, repeats := firsts(batch)
+	for len(batch) > 0 {
+		unique, repeats := firsts(batch)
+		if !s.createAll(ctx, unique) {
+			s.createEach(ctx, unique)
+		}
+		// A repetition has its first's answer; another body asks for itself,
+		// now that the first is settled.
+		batch = nil
+		for _, r := range repeats {
+			if r.first.digest == r.again.digest {
+				*r.again.out = *r.first.out
+				r.again.out.Duplicate = r.first.out.Err == nil
+			} else {
+				batch = append(batch, r.again)
+			}
+		}
+	}
+}
+
+// createAll writes all jobs or, with a clean refusal, none and says so.
+func (s *Store) createAll(ctx context.Context, batch []*creation) bool {
 	cmps := make([]clientv3.Cmp, 0, len(batch)+4)
 	puts := make([]clientv3.Op, 0, len(batch))
 	tenants := map[string]int64{}
 	for _, c := range batch {
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0))
 		puts = append(puts, clientv3.OpPut(jobKey(c.id), c.value))
-		if _, seen := tenants[c.tenant]; !seen {
+		seen, known := tenants[c.tenant]
+		switch {
+		case !known:
 			tenants[c.tenant] = c.tenantRevision
 			cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.tenant), "=", c.tenantRevision))
+		case seen != c.tenantRevision:
+			return false // they saw different tenants: at least one of them is stale
 		}
 	}
 	resp, err := s.txn(ctx, "create jobs", cmps, puts, nil)
-	switch {
-	case err != nil:
+	if err != nil {
 		for _, c := range batch {
 			c.out.Err = err
 		}
-	case !resp.Succeeded:
-		s.createEach(ctx, batch)
+		return true // the outcome is unknown: repeating it is for the caller
 	}
-	for _, r := range repeats {
-		r.again.settle(r.first)
-	}
+	return resp.Succeeded
 }
 
 // createEach lets every job of a batch succeed or fail by itself, still in
@@ -147,7 +167,7 @@ func conflictingBody(id ares.JobID) error {
 }
 
 // repeat is a job asked for twice in one batch: etcd refuses to write a key
-// twice in one transaction, so the second follows the first's answer.
+// twice in one transaction, so the second waits for the first's answer.
 type repeat struct{ first, again *creation }
 
 func firsts(batch []*creation) (unique []*creation, repeats []repeat) {
@@ -162,21 +182,4 @@ func firsts(batch []*creation) (unique []*creation, repeats []repeat) {
 		unique = append(unique, c)
 	}
 	return unique, repeats
-}
-
-func (c *creation) settle(first *creation) {
-	switch {
-	case first.digest == c.digest:
-		*c.out = *first.out
-		c.out.Duplicate = first.out.Err == nil
-	case first.out.Err == nil && !first.out.Duplicate || ares.CodeOf(first.out.Err) != ares.Conflict:
-		// The first one's body is the stored one, or nothing is known.
-		c.out.Err = first.out.Err
-		if c.out.Err == nil {
-			c.out.Err = conflictingBody(c.id)
-		}
-	default:
-		// The stored body is neither known to be the first's nor ours.
-		c.out.Err = ares.Errorf(ares.Conflict, "the same request_id came twice at once with different bodies: submit again").At("request_id")
-	}
 }

@@ -63,7 +63,7 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 		if rec, err = unmarshal(runKey(id), kvs[0].Value); err != nil {
 			return snap, err
 		}
-		snap.Run, snap.run = runOf(rec.GetRun(), kvs[0].ModRevision), string(kvs[0].Value)
+		snap.Run, snap.run = runOf(rec, kvs[0].ModRevision), string(kvs[0].Value)
 	}
 	if kvs = resp.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
 		if rec, err = unmarshal(progressOf(id), kvs[0].Value); err != nil {
@@ -75,9 +75,9 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 }
 
 // update applies a transition to a job's run in a transaction that compares
-// the run's revision, so phase and fence are those the transition saw. extra
-// comparisons are for what else it relied on; refused says what it means when
-// one of those fails.
+// the run's revision, so phase and fence are those the transition saw, and the
+// job's, because an archived job has no run either. extra comparisons are for
+// what else it relied on; refused says what it means when one of those fails.
 func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(*ares.Job, *ares.Run) error, extra []clientv3.Cmp, puts []clientv3.Op, refused error) (ares.Run, error) {
 	for range maxTries {
 		snap, err := s.Job(ctx, id)
@@ -97,31 +97,44 @@ func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(
 			return snap.Run, err
 		}
 		value, err := marshal(runRecord(&next))
-		if err != nil || value == snap.run && len(extra) == 0 {
-			return snap.Run, err // the same report again changes nothing
+		same := value == snap.run // the same report again
+		if err != nil || same && len(extra) == 0 {
+			return snap.Run, err
 		}
-		then := append([]clientv3.Op{clientv3.OpPut(runKey(id), value)}, puts...)
+		then := puts[:len(puts):len(puts)]
+		if !same {
+			then = append(then, clientv3.OpPut(runKey(id), value))
+		}
 		if wasActive && next.Current() == nil {
 			then = append(then, endAttempt(id)...)
 		}
-		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(runKey(id)), "=", snap.Run.Revision)}, extra...)
-		resp, err := s.txn(ctx, op, cmps, then, []clientv3.Op{clientv3.OpGet(runKey(id))})
+		resp, err := s.txn(ctx, op, append(snap.asSeen(), extra...), then,
+			[]clientv3.Op{clientv3.OpTxn(snap.asSeen(), nil, nil)})
 		if err != nil {
 			return snap.Run, err
 		}
 		if resp.Succeeded {
-			next.Revision = resp.Header.Revision
+			if !same {
+				next.Revision = resp.Header.Revision
+			}
 			return next, nil
 		}
-		// Somebody changed the run: look again. If the run is as we saw it,
-		// it was one of the other comparisons that failed.
-		kvs := resp.Responses[0].GetResponseRange().Kvs
-		unchanged := len(kvs) == 0 && snap.Run.Revision == 0 || len(kvs) > 0 && kvs[0].ModRevision == snap.Run.Revision
-		if unchanged && refused != nil {
+		// Somebody changed the job: look again. If it is as we saw it, it was
+		// one of the other comparisons that failed.
+		if refused != nil && resp.Responses[0].GetResponseTxn().Succeeded {
 			return snap.Run, refused
 		}
 	}
 	return ares.Run{}, ares.Errorf(ares.Exhausted, "%s: job %s changes too fast: try again", op, id)
+}
+
+// asSeen compares that the job is still as the snapshot shows it. Its record is
+// never rewritten while it lives.
+func (s *Snapshot) asSeen() []clientv3.Cmp {
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(runKey(s.Job.ID)), "=", s.Run.Revision),
+		clientv3.Compare(clientv3.ModRevision(jobKey(s.Job.ID)), "=", s.Job.Revision),
+	}
 }
 
 // endAttempt removes what exists only while an attempt does. The next attempt

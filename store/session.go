@@ -47,7 +47,7 @@ func (s *Store) putSession(ctx context.Context, node ares.Node, rec *storepb.Ses
 		if err != nil {
 			return ares.Session{}, err
 		}
-		seen := int64(0)
+		seen, replaced := int64(0), clientv3.NoLease
 		if len(got.Kvs) > 0 {
 			old, err := unmarshal(sessionKey(node.ID), got.Kvs[0].Value)
 			if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) putSession(ctx context.Context, node ares.Node, rec *storepb.Ses
 			if old.GetSession().GetInstance() != rec.Instance {
 				return ares.Session{}, ares.Errorf(ares.Conflict, "node %s has a session of another agent: give this one another --node name, or stop the other", node.ID)
 			}
-			seen = got.Kvs[0].ModRevision
+			seen, replaced = got.Kvs[0].ModRevision, clientv3.LeaseID(got.Kvs[0].Lease)
 		}
 		resp, err := s.txn(ctx, "open session",
 			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(sessionKey(node.ID)), "=", seen)},
@@ -68,10 +68,25 @@ func (s *Store) putSession(ctx context.Context, node ares.Node, rec *storepb.Ses
 			return ares.Session{}, err
 		}
 		if resp.Succeeded {
+			s.endLease(ctx, replaced)
 			return ares.Session{Node: node.ID, Instance: rec.Instance, Server: rec.Server, Revision: resp.Header.Revision}, nil
 		}
 	}
 	return ares.Session{}, ares.Errorf(ares.Exhausted, "open session of node %s: it changes too fast: try again", node.ID)
+}
+
+// endLease ends the lease of a session that was taken over. Nothing hangs on
+// it any more; but while it lives, whoever had that session would still have
+// its renewals acknowledged, and believe its jobs safe.
+func (s *Store) endLease(ctx context.Context, lease clientv3.LeaseID) {
+	if lease == clientv3.NoLease {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if _, err := s.client.Revoke(ctx, lease); err != nil && !isLeaseGone(err) {
+		s.log.Warn("the lease of a session that was taken over lives on until it expires", "error", err)
+	}
 }
 
 // SessionLease finds the etcd lease under a session, for Renew.

@@ -292,12 +292,17 @@ func (*Record_Token) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *apipb.JobSpec         `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	Digest        []byte                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	AcceptedAt    int64                  `protobuf:"varint,3,opt,name=accepted_at,json=acceptedAt,proto3" json:"accepted_at,omitempty"` // Unix microseconds, as every time here
-	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
-	RetryOf       string                 `protobuf:"bytes,5,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As received, with what the tenant decides filled in. Defaults are filled in
+	// when it is read: they are many, and most jobs leave them alone.
+	Spec       *apipb.JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Digest     []byte         `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	AcceptedAt int64          `protobuf:"varint,3,opt,name=accepted_at,json=acceptedAt,proto3" json:"accepted_at,omitempty"` // Unix microseconds, as every time here
+	Owner      string         `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	RetryOf    string         `protobuf:"bytes,5,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
+	// Which defaults it was accepted under: a later Ares with others must fill in
+	// those.
+	Defaults      int32 `protobuf:"varint,6,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,6 +370,13 @@ func (x *Job) GetRetryOf() string {
 		return x.RetryOf
 	}
 	return ""
+}
+
+func (x *Job) GetDefaults() int32 {
+	if x != nil {
+		return x.Defaults
+	}
+	return 0
 }
 
 // Tombstone is what is left of an archived job.
@@ -1588,14 +1600,15 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06leader\x18\f \x01(\v2\x15.ares.store.v1.LeaderH\x00R\x06leader\x125\n" +
 	"\bprogress\x18\r \x01(\v2\x17.ares.store.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x05token\x18\x0e \x01(\v2\x14.ares.store.v1.TokenH\x00R\x05tokenB\x06\n" +
-	"\x04body\"\x95\x01\n" +
+	"\x04body\"\xb1\x01\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
 	"\vaccepted_at\x18\x03 \x01(\x03R\n" +
 	"acceptedAt\x12\x14\n" +
 	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x19\n" +
-	"\bretry_of\x18\x05 \x01(\tR\aretryOf\"T\n" +
+	"\bretry_of\x18\x05 \x01(\tR\aretryOf\x12\x1a\n" +
+	"\bdefaults\x18\x06 \x01(\x05R\bdefaults\"T\n" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +

@@ -1,0 +1,24 @@
+package store_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestEmbedded(t *testing.T) { storetest.Run(t, storetest.Embedded) }
+
+func TestExternal(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) *store.Store { return storetest.External(tb).Open(tb) })
+}
+
+// TestALateCommitWithAnOldFenceIsRefused is in the suite too; it stands here
+// by itself because it is the promise that everything else leans on.
+func TestALateCommitWithAnOldFenceIsRefused(t *testing.T) {
+	storetest.ALateCommitWithAnOldFenceIsRefused(t, storetest.External(t).Open(t))
+}

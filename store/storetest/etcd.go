@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/ares-scheduler/ares/store"
+)
+
+// Etcd is an external etcd process that belongs to one test.
+type Etcd struct {
+	Endpoints []string
+	cmd       *exec.Cmd
+	drained   chan struct{} // closed when its output has ended
+}
+
+// Embedded opens a store with an etcd inside this process.
+func Embedded(tb testing.TB) *store.Store {
+	tb.Helper()
+	return open(tb, store.Config{Dir: tb.TempDir()})
+}
+
+// External starts an etcd process. Without its binary the test fails: what is
+// only proved against the embedded one is not proved for a fleet.
+func External(tb testing.TB) *Etcd {
+	tb.Helper()
+	binary := etcdBinary(tb)
+	var last error
+	for range 3 { // a free port may be taken before etcd listens on it
+		e, err := start(binary, tb.TempDir())
+		if err == nil {
+			tb.Cleanup(e.Kill)
+			return e
+		}
+		last = err
+	}
+	tb.Fatalf("start %s: %v", binary, last)
+	return nil
+}
+
+// Open connects a store of its own to the etcd.
+func (e *Etcd) Open(tb testing.TB) *store.Store {
+	tb.Helper()
+	return open(tb, store.Config{Endpoints: e.Endpoints})
+}
+
+// Client speaks to the etcd past the store, as a fault or another version would.
+func (e *Etcd) Client(tb testing.TB) *clientv3.Client {
+	tb.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: e.Endpoints, Logger: zap.NewNop()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Kill ends the process at once and waits for it.
+func (e *Etcd) Kill() {
+	if e.cmd.ProcessState != nil {
+		return
+	}
+	_ = e.cmd.Process.Kill() // it may have ended by itself
+	<-e.drained
+	_ = e.cmd.Wait() // killed: that is no news
+}
+
+func open(tb testing.TB, cfg store.Config) *store.Store {
+	tb.Helper()
+	s, err := store.Open(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatalf("open store: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("close store: %v", err)
+		}
+	})
+	return s
+}
+
+func etcdBinary(tb testing.TB) string {
+	tb.Helper()
+	path := os.Getenv("ARES_TEST_ETCD")
+	if path == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for ; dir != "/"; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+				break
+			}
+		}
+		path = filepath.Join(dir, ".bin", "etcd")
+	}
+	if _, err := os.Stat(path); err != nil {
+		tb.Fatalf("this test needs a real etcd: run `make $PWD/.bin/etcd` in the repository's root, or name one in ARES_TEST_ETCD (%v)", err)
+	}
+	return path
+}
+
+// start runs etcd on free loopback ports and returns when it serves.
+func start(binary, dir string) (*Etcd, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	cmd := exec.Command(binary, "--name", "test", "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap", "--log-outputs", "stderr",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test="+peer)
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	var said []string
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "ready to serve client requests") {
+			e := &Etcd{Endpoints: []string{client}, cmd: cmd, drained: make(chan struct{})}
+			go func() {
+				defer close(e.drained)
+				_, _ = io.Copy(io.Discard, out) // ends with the process
+			}()
+			return e, nil
+		}
+		said = append(said, lines.Text())
+	}
+	err = errors.Join(lines.Err(), cmd.Wait())
+	return nil, fmt.Errorf("it ended: %w\n%s", err, strings.Join(said[max(0, len(said)-5):], "\n"))
+}
+
+func freePorts(n int) ([]string, error) {
+	var out []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, port)
+	}
+	return out, nil
+}

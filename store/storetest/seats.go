@@ -1,0 +1,403 @@
+package storetest
+
+import (
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+var seatLaws = []law{
+	{"ASeatRunsToItsEnd", seatHappy},
+	{"ALateCommitWithAnOldFenceIsRefused", ALateCommitWithAnOldFenceIsRefused},
+	{"AnotherNodeMayNotAct", seatWrongNode},
+	{"AClaimNeedsTheSession", claimSession},
+	{"ARepeatedClaimNeedsTheSessionToo", claimAgain},
+	{"EveryVerbMayBeRepeated", seatRepeats},
+	{"ReleaseFollowsTheEnd", releaseRules},
+	{"AClaimedSeatOfAnEndedAttemptMayBeReleased", releaseClaimed},
+	{"ACleanReportFreesOldFencesOnly", clearRules},
+	{"AStopBeforeTheClaimIsAnsweredByDecline", declineRules},
+	{"CancelWorksInEveryPhase", cancelPhases},
+	{"ProgressFollowsTheFence", progressRules},
+}
+
+// stage is a leader, a job and its nodes, placed.
+type stage struct {
+	lead  *store.Leadership
+	job   *ares.Job
+	nodes []*Node
+	seats []store.SeatRef
+}
+
+// newStage places a job of n ranks on a node each.
+func newStage(t *testing.T, s *store.Store, n int, edit ...func(*ares.Spec)) *stage {
+	t.Helper()
+	st := &stage{job: NewJob(t, s, append([]func(*ares.Spec){Gang(n)}, edit...)...)}
+	st.lead, _ = NewLead(t, s)
+	for range n {
+		st.nodes = append(st.nodes, NewNode(t, s))
+	}
+	st.seats = Place(t, s, st.lead, st.job, st.nodes...)
+	return st
+}
+
+func (st *stage) claim(t *testing.T, s *store.Store) {
+	t.Helper()
+	Claim(t, s, st.seats, st.nodes...)
+}
+
+func (st *stage) cancel(t *testing.T, s *store.Store) ares.Run {
+	t.Helper()
+	run, err := s.RequestStop(t.Context(), st.job.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: Noon})
+	if err != nil {
+		t.Fatalf("cancel: %v", err)
+	}
+	return run
+}
+
+func seatHappy(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	st.claim(t, s)
+	if run := phase(t, s, st.job.ID, ares.Running); !run.Attempts[0].StartedAt.Equal(Noon) {
+		t.Errorf("started at %v", run.Attempts[0].StartedAt)
+	}
+	claims := Records(t, s, "leases/"+string(st.job.ID)+"/")
+	if len(claims) != 1 || body(t, claims[0], "claim")["node"] != st.nodes[0].ID {
+		t.Errorf("claims are %+v", claims)
+	}
+	run := Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
+	if run.Phase != ares.Succeeded || run.Free() {
+		t.Errorf("finished: %s, free %v", run.Phase, run.Free())
+	}
+	stored := phase(t, s, st.job.ID, ares.Succeeded)
+	if stored.Revision != run.Revision {
+		t.Errorf("finish answered revision %d, stored is %d", run.Revision, stored.Revision)
+	}
+	if left := Records(t, s, "leases/"+string(st.job.ID)); len(left) > 0 {
+		t.Errorf("the ended attempt left %+v", left)
+	}
+	Release(t, s, st.seats...)
+	if run := Get(t, s, st.job.ID).Run; !run.Free() {
+		t.Errorf("released, yet seats are %+v", run.Attempts[0].Seats)
+	}
+}
+
+// ALateCommitWithAnOldFenceIsRefused is the heart of "committed once": an
+// attempt that was taken back, and whose node did not know, can change nothing.
+func ALateCommitWithAnOldFenceIsRefused(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	st.claim(t, s)
+	old, paused := st.seats[0], st.nodes[0]
+	paused.Close(t, s)
+	if err := s.Void(t.Context(), st.lead, old, paused.Revision(t, s), Noon); err != nil {
+		t.Fatal(err)
+	}
+	healthy := NewNode(t, s)
+	now := Place(t, s, st.lead, st.job, healthy)[0]
+	if now.Fence <= old.Fence {
+		t.Fatalf("fence %d after %d", now.Fence, old.Fence)
+	}
+	before := Get(t, s, st.job.ID).Run
+	try := func(when string) {
+		t.Helper()
+		refused(t, s.Claim(t.Context(), old, paused.Session, Noon), ares.Fenced)
+		for _, outcome := range []ares.Outcome{ares.OutcomeSucceeded, ares.OutcomeFailed} {
+			_, err := s.Finish(t.Context(), old, Result(outcome), Noon)
+			refused(t, err, ares.Fenced, "not current")
+		}
+		refused(t, s.Decline(t.Context(), old, paused.Session, Noon), ares.Fenced)
+		refused(t, s.ReportProgress(t.Context(), old, ares.Progress{Percent: 99, At: Noon}), ares.Fenced)
+		// A fence that never was is no better, and none is none.
+		for _, f := range []ares.Fence{0, now.Fence + 1_000_000} {
+			never := now
+			never.Fence = f
+			_, err := s.Finish(t.Context(), never, Result(ares.OutcomeSucceeded), Noon)
+			refused(t, err, ares.Fenced)
+			refused(t, s.Claim(t.Context(), never, healthy.Session, Noon), ares.Fenced)
+		}
+		if after := Get(t, s, st.job.ID).Run; after.Revision != before.Revision {
+			t.Errorf("%s: an old fence changed the run: %+v", when, after)
+		}
+	}
+	try("while the next attempt is scheduled")
+	Claim(t, s, []store.SeatRef{now}, healthy)
+	before = phase(t, s, st.job.ID, ares.Running)
+	try("while the next attempt runs")
+	Finish(t, s, now, ares.OutcomeSucceeded)
+	before = phase(t, s, st.job.ID, ares.Succeeded)
+	try("after the job is final")
+	// The old seat's devices are still freed by its fence, and only those.
+	Release(t, s, old)
+	run := Get(t, s, st.job.ID).Run
+	if run.Attempts[0].Seats[0].State != ares.SeatCleared || run.Attempts[1].Seats[0].State != ares.SeatFinished {
+		t.Errorf("released the old seat: %+v", run.Attempts)
+	}
+}
+
+func seatWrongNode(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	stranger := NewNode(t, s)
+	ref := st.seats[0]
+	ref.Node = stranger.ID
+	try := func() {
+		t.Helper()
+		refused(t, s.Claim(t.Context(), ref, stranger.Session, Noon), ares.Fenced, st.nodes[0].ID)
+		_, err := s.Finish(t.Context(), ref, Result(ares.OutcomeSucceeded), Noon)
+		refused(t, err, ares.Fenced, st.nodes[0].ID)
+		refused(t, s.Decline(t.Context(), ref, stranger.Session, Noon), ares.Fenced)
+		refused(t, s.Release(t.Context(), ref), ares.Fenced)
+	}
+	try()
+	st.claim(t, s)
+	try()
+	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
+	refused(t, s.Release(t.Context(), ref), ares.Fenced)
+	if err := s.Clear(t.Context(), st.job.ID, stranger.ID, stranger.Session, nil); err != nil {
+		t.Fatal(err)
+	}
+	if run := Get(t, s, st.job.ID).Run; run.Free() {
+		t.Error("a stranger freed the seat")
+	}
+	// A rank that is not there is a mistake of the caller.
+	none := st.seats[0]
+	none.Rank = 9
+	refused(t, s.Release(t.Context(), none), ares.Invalid)
+}
+
+func claimSession(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	node := st.nodes[0]
+	first := node.Session
+	node.Open(t, s, SessionTTL) // the same agent, a new session
+	refused(t, s.Claim(t.Context(), st.seats[0], first, Noon), ares.Fenced, "session")
+	refused(t, s.Claim(t.Context(), st.seats[0], 0, Noon), ares.Fenced, "session")
+	phase(t, s, st.job.ID, ares.Scheduled)
+	node.Close(t, s)
+	refused(t, s.Claim(t.Context(), st.seats[0], node.Session, Noon), ares.Fenced, "session")
+	if left := Records(t, s, "leases/"+string(st.job.ID)+"/"); len(left) > 0 {
+		t.Errorf("a refused claim left %+v", left)
+	}
+	node.Open(t, s, SessionTTL)
+	Claim(t, s, st.seats, node)
+	phase(t, s, st.job.ID, ares.Running)
+}
+
+// claimAgain repeats a claim that is stored already. The answer gives the
+// right to spawn, so it needs the present session as the first one did (R5).
+func claimAgain(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	st.claim(t, s)
+	node, first := st.nodes[0], st.nodes[0].Session
+	run := phase(t, s, st.job.ID, ares.Running)
+	if err := s.Claim(t.Context(), st.seats[0], first, Noon); err != nil {
+		t.Errorf("the same claim again: %v", err)
+	}
+	node.Close(t, s)
+	refused(t, s.Claim(t.Context(), st.seats[0], first, Noon), ares.Fenced, "session")
+	node.Open(t, s, SessionTTL)
+	refused(t, s.Claim(t.Context(), st.seats[0], first, Noon), ares.Fenced, "session")
+	if err := s.Claim(t.Context(), st.seats[0], node.Session, Noon); err != nil {
+		t.Errorf("claimed again under the new session: %v", err)
+	}
+	claims := Records(t, s, "leases/"+string(st.job.ID)+"/0")
+	if len(claims) != 1 || claims[0].Revision <= node.Session {
+		t.Errorf("the claim does not name the new session: %+v", claims)
+	}
+	if after := Get(t, s, st.job.ID).Run; after.Revision != run.Revision {
+		t.Error("a repeated claim rewrote the run")
+	}
+}
+
+func seatRepeats(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	same := func(what string, act func() error) {
+		t.Helper()
+		if err := act(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		before := Get(t, s, st.job.ID).Run.Revision
+		if err := act(); err != nil {
+			t.Errorf("%s again: %v", what, err)
+		}
+		if after := Get(t, s, st.job.ID).Run.Revision; after != before {
+			t.Errorf("%s again changed the run from %d to %d", what, before, after)
+		}
+	}
+	same("claim", func() error { return s.Claim(t.Context(), st.seats[0], st.nodes[0].Session, Noon) })
+	same("finish", func() error {
+		_, err := s.Finish(t.Context(), st.seats[0], Result(ares.OutcomeFailed), Noon)
+		return err
+	})
+	same("release", func() error { return s.Release(t.Context(), st.seats[0]) })
+	same("clear", func() error {
+		return s.Clear(t.Context(), st.job.ID, st.nodes[0].ID, st.nodes[0].Session, nil)
+	})
+	same("cancel", func() error {
+		_, err := s.RequestStop(t.Context(), st.job.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: Noon})
+		return err
+	})
+	// A second report that says something else is not a repetition.
+	_, err := s.Finish(t.Context(), st.seats[0], Result(ares.OutcomeSucceeded), Noon)
+	refused(t, err, ares.Fenced)
+}
+
+func releaseRules(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	refused(t, s.Release(t.Context(), st.seats[0]), ares.Conflict, "has not reported")
+	st.claim(t, s)
+	refused(t, s.Release(t.Context(), st.seats[0]), ares.Conflict, "has not reported")
+	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
+	Release(t, s, st.seats...)
+	run := Get(t, s, st.job.ID).Run
+	if err := s.Archive(t.Context(), st.job, &run); err != nil {
+		t.Fatal(err)
+	}
+	Release(t, s, st.seats...) // archived: it was free then
+	gone := st.seats[0]
+	gone.Job = ares.NewJobID("nobody", "nothing")
+	Release(t, s, gone)
+}
+
+// releaseClaimed ends an attempt by the loss of one rank; the other's agent
+// never reported an end, only, later, verified death.
+func releaseClaimed(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 2)
+	st.claim(t, s)
+	st.nodes[0].Close(t, s)
+	if err := s.Void(t.Context(), st.lead, st.seats[0], st.nodes[0].Revision(t, s), Noon); err != nil {
+		t.Fatal(err)
+	}
+	run := phase(t, s, st.job.ID, ares.Pending)
+	if state := run.Attempts[0].Seats[1].State; state != ares.SeatClaimed || run.Settled() {
+		t.Fatalf("the healthy rank's seat is %s, settled %v", state, run.Settled())
+	}
+	Release(t, s, st.seats[1])
+	run = Get(t, s, st.job.ID).Run
+	if state := run.Attempts[0].Seats[1].State; state != ares.SeatReleased || !run.Settled() {
+		t.Errorf("released: the seat is %s, settled %v", state, run.Settled())
+	}
+	Place(t, s, st.lead, st.job, st.nodes[1], st.nodes[1])
+}
+
+func clearRules(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	node := st.nodes[0]
+	st.claim(t, s)
+	node.Close(t, s)
+	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, node.Session, nil), "") // nothing to clear: nothing compared
+	if err := s.Void(t.Context(), st.lead, st.seats[0], node.Revision(t, s), Noon); err != nil {
+		t.Fatal(err)
+	}
+	gone := node.Session
+	node.Open(t, s, SessionTTL)
+	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, gone, nil), ares.Fenced, "session")
+	second := Place(t, s, st.lead, st.job, node)[0]
+	state := func(attempt int) ares.SeatState { return Get(t, s, st.job.ID).Run.Attempts[attempt].Seats[0].State }
+	if err := s.Clear(t.Context(), st.job.ID, node.ID, node.Session, map[ares.Fence]bool{st.seats[0].Fence: true}); err != nil {
+		t.Fatal(err)
+	}
+	if state(0) != ares.SeatVoided {
+		t.Errorf("the node still holds the fence, yet its seat is %s", state(0))
+	}
+	if err := s.Clear(t.Context(), st.job.ID, node.ID, node.Session, nil); err != nil {
+		t.Fatal(err)
+	}
+	if state(0) != ares.SeatCleared || state(1) != ares.SeatPlaced {
+		t.Errorf("cleared: the old seat is %s, the current one %s", state(0), state(1))
+	}
+	Claim(t, s, []store.SeatRef{second}, node)
+}
+
+func declineRules(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	decline := func() error { return s.Decline(t.Context(), st.seats[0], st.nodes[0].Session, Noon) }
+	refused(t, decline(), ares.Conflict, "no stop intent")
+	st.cancel(t, s)
+	refused(t, s.Claim(t.Context(), st.seats[0], st.nodes[0].Session, Noon), ares.Fenced, "stopped")
+	refused(t, s.Decline(t.Context(), st.seats[0], st.nodes[0].Session-1, Noon), ares.Fenced, "session")
+	if err := decline(); err != nil {
+		t.Fatal(err)
+	}
+	run := phase(t, s, st.job.ID, ares.Cancelled)
+	if !run.Free() {
+		t.Errorf("nothing was ever spawned, yet the seats are %+v", run.Attempts[0].Seats)
+	}
+	if err := decline(); err != nil {
+		t.Errorf("decline again: %v", err)
+	}
+	refused(t, s.Claim(t.Context(), st.seats[0], st.nodes[0].Session, Noon), ares.Fenced)
+	// A claimed seat is not declined: something may live there.
+	claimed := newStageUnder(t, s, st.lead)
+	claimed.claim(t, s)
+	claimed.cancel(t, s)
+	refused(t, s.Decline(t.Context(), claimed.seats[0], claimed.nodes[0].Session, Noon), ares.Conflict)
+}
+
+// newStageUnder places another job under a leader there is.
+func newStageUnder(t *testing.T, s *store.Store, lead *store.Leadership) *stage {
+	t.Helper()
+	st := &stage{lead: lead, job: NewJob(t, s), nodes: []*Node{NewNode(t, s)}}
+	st.seats = Place(t, s, lead, st.job, st.nodes...)
+	return st
+}
+
+func cancelPhases(t *testing.T, s *store.Store) {
+	lead, _ := NewLead(t, s)
+	waiting := &stage{job: NewJob(t, s)}
+	if run := waiting.cancel(t, s); run.Phase != ares.Cancelled {
+		t.Errorf("a pending job: %s", run.Phase)
+	}
+	scheduled := newStageUnder(t, s, lead)
+	if run := scheduled.cancel(t, s); run.Phase != ares.Scheduled || run.Stop == nil {
+		t.Errorf("a scheduled job: %+v", run)
+	}
+	running := newStageUnder(t, s, lead)
+	running.claim(t, s)
+	if run := running.cancel(t, s); run.Phase != ares.Running || run.Stop == nil || run.Stop.By != "me" {
+		t.Errorf("a running job: %+v", run)
+	}
+	// It may still end by itself; the cancel was asked for first.
+	if run := Finish(t, s, running.seats[0], ares.OutcomeStopped); run.Phase != ares.Cancelled || run.Stop != nil {
+		t.Errorf("a stopped job: %+v", run)
+	}
+	retrying := newStageUnder(t, s, lead)
+	retrying.claim(t, s)
+	if run := Finish(t, s, retrying.seats[0], ares.OutcomeFailed); run.Phase != ares.Retrying {
+		t.Fatalf("a failed job: %+v", run)
+	}
+	if run := retrying.cancel(t, s); run.Phase != ares.Cancelled {
+		t.Errorf("a retrying job: %s", run.Phase)
+	}
+	final := newStageUnder(t, s, lead)
+	final.claim(t, s)
+	Finish(t, s, final.seats[0], ares.OutcomeSucceeded)
+	_, err := s.RequestStop(t.Context(), final.job.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: Noon})
+	refused(t, err, ares.Conflict, "succeeded")
+	_, err = s.RequestStop(t.Context(), ares.NewJobID("nobody", "nothing"), ares.Stop{Why: ares.StopCancel})
+	refused(t, err, ares.NotFound)
+	archived := NewJob(t, s)
+	archiveCancelled(t, s, archived)
+	_, err = s.RequestStop(t.Context(), archived.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: Noon})
+	refused(t, err, ares.Conflict, "cancelled")
+}
+
+func progressRules(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	st.claim(t, s)
+	said := ares.Progress{Percent: 41.5, Message: "epoch 3", At: Noon}
+	if err := s.ReportProgress(t.Context(), st.seats[0], said); err != nil {
+		t.Fatal(err)
+	}
+	if got := Get(t, s, st.job.ID).Progress; got == nil || *got != said {
+		t.Errorf("got %+v, want %+v", got, said)
+	}
+	wrong := st.seats[0]
+	wrong.Fence--
+	refused(t, s.ReportProgress(t.Context(), wrong, said), ares.Fenced)
+	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
+	refused(t, s.ReportProgress(t.Context(), st.seats[0], said), ares.Fenced)
+	if got := Get(t, s, st.job.ID).Progress; got != nil {
+		t.Errorf("the attempt ended and left %+v", got)
+	}
+}

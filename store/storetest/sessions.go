@@ -1,0 +1,195 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+var sessionLaws = []law{
+	{"ASecondInstanceIsRefused", sessionSecond},
+	{"TheSameInstanceTakesOver", sessionTakeover},
+	{"AReplacedSessionIsNotRenewed", sessionReplaced},
+	{"ASilentSessionEnds", sessionExpires},
+	{"ARenewedSessionLives", sessionRenewed},
+	{"ASessionMayBeClosed", sessionClosed},
+	{"ANodeChangesUnderItsOwnSession", nodeUpdate},
+	{"ACordonNeedsANode", cordonRules},
+}
+
+func sessionSecond(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	_, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", SessionTTL)
+	refused(t, err, ares.Conflict, "another agent", node.ID)
+	if _, err := s.SessionLease(t.Context(), node.ID, node.Session); err != nil {
+		t.Errorf("the first session: %v", err)
+	}
+	node.Close(t, s)
+	if _, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", SessionTTL); err != nil {
+		t.Errorf("the name is free again: %v", err)
+	}
+}
+
+func sessionTakeover(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	first, record := node.Session, node.Revision(t, s)
+	node.Open(t, s, SessionTTL)
+	if node.Session <= first || node.Revision(t, s) <= record {
+		t.Errorf("session %d after %d, node record %d after %d: both must grow", node.Session, first, node.Revision(t, s), record)
+	}
+	_, err := s.SessionLease(t.Context(), node.ID, first)
+	refused(t, err, ares.Fenced)
+}
+
+// sessionReplaced renews by the lease of a session that was taken over. An
+// acknowledgement would tell the older agent that its jobs are safe.
+func sessionReplaced(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	old, err := s.SessionLease(t.Context(), node.ID, node.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Open(t, s, 5*time.Minute)
+	refused(t, s.Renew(t.Context(), node.ID, old), ares.Fenced)
+	now, err := s.SessionLease(t.Context(), node.ID, node.Session)
+	if err != nil {
+		t.Fatalf("the new session went with the old lease: %v", err)
+	}
+	if err := s.Renew(t.Context(), node.ID, now); err != nil {
+		t.Errorf("renew the new one: %v", err)
+	}
+}
+
+func sessionExpires(t *testing.T, s *store.Store) {
+	node := NewNode(t, s, SessionTTL)
+	lease, err := s.SessionLease(t.Context(), node.ID, node.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := errors.New("told")
+	err = s.Watch(t.Context(), func(b ares.Batch) error {
+		for _, e := range b.Events {
+			if e.Gone == (ares.Gone{Kind: ares.KindSession, ID: node.ID}) {
+				return told
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, told) {
+		t.Fatalf("the watch ended with %v", err)
+	}
+	if left := Records(t, s, "sessions/"+node.ID); len(left) > 0 {
+		t.Errorf("the session is still there: %+v", left)
+	}
+	if left := Records(t, s, "nodes/"+node.ID); len(left) != 1 {
+		t.Errorf("the node's record must outlive its session: %+v", left)
+	}
+	refused(t, s.Renew(t.Context(), node.ID, lease), ares.Fenced, "open a new one")
+	_, err = s.SessionLease(t.Context(), node.ID, node.Session)
+	refused(t, err, ares.Fenced)
+	node.Open(t, s, SessionTTL)
+}
+
+// sessionRenewed keeps one session alive for longer than its TTL, while
+// another that began with it ends.
+func sessionRenewed(t *testing.T, s *store.Store) {
+	kept, silent := NewNode(t, s, SessionTTL), NewNode(t, s, SessionTTL)
+	lease, err := s.SessionLease(t.Context(), kept.ID, kept.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	renewed := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(SessionTTL / 8)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				renewed <- nil
+				return
+			case <-tick.C:
+			}
+			if err := s.Renew(ctx, kept.ID, lease); err != nil && ctx.Err() == nil {
+				renewed <- err
+				return
+			}
+		}
+	}()
+	done := errors.New("done")
+	err = s.Watch(ctx, func(b ares.Batch) error {
+		for _, e := range b.Events {
+			if e.Gone.Kind == ares.KindSession && e.Gone.ID == silent.ID {
+				return done
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, done) {
+		t.Fatal(err)
+	}
+	if _, err := s.SessionLease(t.Context(), kept.ID, kept.Session); err != nil {
+		t.Errorf("the renewed session: %v", err)
+	}
+	cancel()
+	if err := <-renewed; err != nil {
+		t.Errorf("renew: %v", err)
+	}
+}
+
+func sessionClosed(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	first := node.Session
+	node.Open(t, s, SessionTTL)
+	// Closing a session that was taken over leaves the new one alone.
+	if err := s.CloseSession(t.Context(), node.ID, first); err != nil {
+		t.Fatal(err)
+	}
+	if left := Records(t, s, "sessions/"+node.ID); len(left) != 1 {
+		t.Fatalf("an old session's end took the new one along: %+v", left)
+	}
+	node.Close(t, s)
+	node.Close(t, s) // again is the same
+	if left := Records(t, s, "sessions/"+node.ID); len(left) > 0 {
+		t.Errorf("closed, yet there is %+v", left)
+	}
+}
+
+func nodeUpdate(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	first := node.Session
+	changed := node.Node
+	changed.CPUs = 8
+	if err := s.UpdateNode(t.Context(), changed, first); err != nil {
+		t.Fatal(err)
+	}
+	node.Open(t, s, SessionTTL)
+	refused(t, s.UpdateNode(t.Context(), changed, first), ares.Fenced, "session")
+}
+
+func cordonRules(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	cordon := ares.Cordon{Node: node.ID, By: "me", Why: "new fans", Since: Noon}
+	if err := s.Cordon(t.Context(), cordon); err != nil {
+		t.Fatal(err)
+	}
+	raw := Records(t, s, "cordons/"+node.ID)
+	if len(raw) != 1 || body(t, raw[0], "cordon")["why"] != "new fans" {
+		t.Errorf("stored %+v", raw)
+	}
+	for range 2 {
+		if err := s.Cordon(t.Context(), ares.Cordon{Node: node.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := Records(t, s, "cordons/"+node.ID); len(left) > 0 {
+		t.Errorf("uncordoned, yet there is %+v", left)
+	}
+	cordon.Node = "no-such-node"
+	refused(t, s.Cordon(t.Context(), cordon), ares.NotFound, "no-such-node")
+}
