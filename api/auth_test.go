@@ -127,8 +127,15 @@ func TestRESTAuth(t *testing.T) {
 		}
 	}
 	paths := []struct{ method, path string }{
-		{"GET", "/api/v1/jobs"}, {"POST", "/api/v1/jobs"}, {"GET", "/api/v1/jobs/job-aaaaaaaaaaaaaaaaaaaaaaaa/logs"}, {"GET", "/api/v1/events"},
-		{"GET", "/api/v1/cluster/status"}, {"GET", "/api/v1/openapi.json"}, {"GET", "/api/v1/tenants"}, {"GET", "/nothing"}, {"POST", "/api/v1/jobs:batch"},
+		{"GET", "/api/v1/jobs"},
+		{"POST", "/api/v1/jobs"},
+		{"GET", "/api/v1/jobs/job-aaaaaaaaaaaaaaaaaaaaaaaa/logs"},
+		{"GET", "/api/v1/events"},
+		{"GET", "/api/v1/cluster/status"},
+		{"GET", "/api/v1/openapi.json"},
+		{"GET", "/api/v1/tenants"},
+		{"GET", "/nothing"},
+		{"POST", "/api/v1/jobs:batch"},
 	}
 	for _, p := range paths {
 		for _, v := range []string{"", "Bearer", "Bearer ", "Basic " + adminToken, "Bearer wrong", adminToken, "Bearer " + strings.Repeat("x", 4000)} {
@@ -149,7 +156,7 @@ func TestRESTAuth(t *testing.T) {
 			h.refused(h.do(p.method, p.path, body, header("Bearer "+nodeToken)), 403, ares.Forbidden, "admin token")
 		}
 	}
-	// Nothing of an unknown caller's is read, however large it says it is.
+	// Who it is comes before how large it is.
 	h.refused(h.do("POST", "/api/v1/jobs", job("args", []string{strings.Repeat("x", 2<<20)}), header("")), 401, ares.Unauthentic)
 	for _, p := range []string{"/health", "/api/v1/health", "/api/v1/ready"} {
 		a := h.do("GET", p, nil, header(""))
@@ -266,7 +273,8 @@ func TestAuthCache(t *testing.T) {
 // TestGRPC: the same refusals, and the limits of a message.
 func TestGRPC(t *testing.T) {
 	h := newHouse(t)
-	jobs := apipb.NewJobServiceClient(h.dial())
+	conn := h.dial()
+	jobs := apipb.NewJobServiceClient(conn)
 	ctx := as(t.Context(), adminToken)
 	got, err := jobs.SubmitJob(ctx, &apipb.SubmitJobRequest{Job: &apipb.JobSpec{Command: []string{"true"}, RequestId: "r"}})
 	must(t, err)
@@ -280,17 +288,26 @@ func TestGRPC(t *testing.T) {
 		ares.TooLarge: {Job: &apipb.JobSpec{Command: []string{strings.Repeat("x", 2<<20)}}},
 		ares.Conflict: {Job: &apipb.JobSpec{Command: []string{"false"}, RequestId: "r"}},
 	} {
-		_, err := jobs.SubmitJob(ctx, req)
+		_, err = jobs.SubmitJob(ctx, req)
 		if ares.CodeOf(apipb.FromStatus(err)) != code {
 			t.Errorf("answered %v, want %s", err, code)
 		}
 	}
-	_, err = jobs.StreamLogs(ctx, &apipb.StreamLogsRequest{JobId: got.GetJobId(), Rank: -1})
-	must(t, err)
 	stream, err := jobs.StreamLogs(ctx, &apipb.StreamLogsRequest{JobId: got.GetJobId(), Rank: -1})
 	must(t, err)
 	if _, err = stream.Recv(); ares.CodeOf(apipb.FromStatus(err)) != ares.Invalid {
 		t.Errorf("a bad request of a stream answered %v", err)
+	}
+	h.seen()
+	events, err := apipb.NewClusterServiceClient(conn).WatchEvents(ctx, &apipb.WatchEventsRequest{Revision: "3", JobId: got.GetJobId()})
+	must(t, err)
+	e, err := events.Recv()
+	if err != nil || e.GetJobId() != got.GetJobId() || e.GetState() != "pending" || e.GetRevision() == "" {
+		t.Errorf("the first event is %v, %v", e, err)
+	}
+	h.Close(t.Context())
+	if _, err = events.Recv(); ares.CodeOf(apipb.FromStatus(err)) != ares.Unavailable || !strings.Contains(err.Error(), "stopping") {
+		t.Errorf("a closed stream ended with %v", err)
 	}
 }
 
@@ -306,5 +323,25 @@ func TestPanic(t *testing.T) {
 	}
 	if h.observed["ares.v1.JobService/GetJob"] != ares.Internal {
 		t.Errorf("observed %v", h.observed)
+	}
+}
+
+// TestEveryRouteIsGuarded: no REST route but the anonymous ones answers
+// without a token.
+func TestEveryRouteIsGuarded(t *testing.T) {
+	h := newHouse(t)
+	all := routes()
+	if len(all) < 23 {
+		t.Fatalf("only %d routes were found: %v", len(all), all)
+	}
+	for _, r := range all {
+		path := strings.NewReplacer("{job_id}", "job-aaaaaaaaaaaaaaaaaaaaaaaa", "{tenant_id}", "default", "{node_id}", "n1").Replace(r.path)
+		if strings.Contains(path, "{") || r.method == "" {
+			t.Fatalf("cannot ask for %+v", r)
+		}
+		a := h.do(r.method, path, nil, func(r *http.Request) { r.Header.Del("Authorization") })
+		if anonymous[path] != (a.code == 200) || !anonymous[path] && a.code != 401 {
+			t.Errorf("%s %s answered anybody %d %s", r.method, r.path, a.code, a.body)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -106,7 +107,17 @@ func TestWrongRequests(t *testing.T) {
 	h := newHouse(t)
 	h.refused(h.do("GET", "/api/v1/nothing", nil), 404, ares.NotFound, "openapi")
 	h.refused(h.do("GET", "/", nil), 404, ares.NotFound)
-	h.refused(h.do("PUT", "/api/v1/jobs", job()), 405, ares.Invalid)
+	a := h.do("PUT", "/api/v1/jobs", job())
+	h.refused(a, 405, ares.Invalid)
+	if a.header.Get("Allow") != "GET, POST" {
+		t.Errorf("allowed are %q", a.header.Get("Allow"))
+	}
+	if a = h.do("PUT", "/api/v1/jobs/x/logs", job()); a.header.Get("Allow") != "GET" {
+		t.Errorf("allowed are %q", a.header.Get("Allow"))
+	}
+	if a = h.do("HEAD", "/health", nil); a.code != 200 || a.body != "" {
+		t.Errorf("HEAD answered %d %q", a.code, a.body)
+	}
 	h.refused(h.do("POST", "/api/v1/events", job()), 405, ares.Invalid)
 	h.refused(h.do("OPTIONS", "/api/v1/jobs", nil), 405, ares.Invalid)
 	form := func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }
@@ -123,6 +134,7 @@ func TestWrongRequests(t *testing.T) {
 	}
 	chunked := func(r *http.Request) { r.ContentLength = -1 }
 	h.refused(h.do("POST", "/api/v1/jobs", job("args", []string{strings.Repeat("x", 2<<20)}), chunked), 413, ares.TooLarge)
+	h.server.Client().Transport.(*http.Transport).ExpectContinueTimeout = time.Minute // one that asks first
 	expect := func(r *http.Request) { r.Header.Set("Expect", "100-continue") }
 	h.refused(h.do("POST", "/api/v1/jobs", job("args", []string{strings.Repeat("x", 2<<20)}), expect), 413, ares.TooLarge)
 	if n := h.stored("jobs/"); n != 2 {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -49,7 +49,7 @@ func (d *Doors) answer(ctx context.Context, method string, err error, took time.
 		}
 	}
 	if d.cfg.Observe != nil {
-		d.cfg.Observe(path.Base(path.Dir(method))+"/"+path.Base(method), code, took)
+		d.cfg.Observe(strings.TrimPrefix(method, "/"), code, took)
 	}
 	return out
 }
@@ -108,16 +108,14 @@ func tooLarge(size, limit int64) error {
 }
 
 func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	err = d.call(ctx, info.FullMethod, func(ctx context.Context) error {
-		if err := d.check(info.FullMethod, req); err != nil {
-			return err
+	out := d.call(ctx, info.FullMethod, func(ctx context.Context) error {
+		if err = d.check(info.FullMethod, req); err == nil {
+			resp, err = handler(ctx, req)
 		}
-		var err error
-		resp, err = handler(ctx, req)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if out != nil {
+		return nil, out
 	}
 	return resp, nil
 }

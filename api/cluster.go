@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"strconv"
+	"sync"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -182,11 +184,30 @@ func (d *clusterDoor) GetReady(ctx context.Context, _ *apipb.GetReadyRequest) (*
 	if d.cfg.View.Revision() == 0 {
 		return nil, ares.Errorf(ares.Unavailable, "not ready: the state is still being read")
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxReadyWait)
-	defer cancel()
-	if err := d.cfg.Ready(ctx); err != nil {
+	if err := d.ready.ask(ctx, d.cfg.Ready); err != nil {
 		d.cfg.Log.Warn("the server is not ready", "error", err)
 		return nil, ares.Errorf(ares.Unavailable, "not ready: the store does not answer")
 	}
 	return &apipb.GetReadyResponse{Status: "ready"}, nil
+}
+
+// readiness is the last answer to the question, for all who ask at once.
+type readiness struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+func (r *readiness) ask(ctx context.Context, ready func(context.Context) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && time.Since(r.at) < readyFor {
+		return r.err
+	}
+	// One caller may leave, but the answer is for everybody.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxReadyWait)
+	defer cancel()
+	r.err = ready(ctx)
+	r.at = time.Now()
+	return r.err
 }

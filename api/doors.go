@@ -26,6 +26,8 @@ const (
 	MaxBatchBody = 16 << 20
 	// MaxBatch is how many jobs one batch may hold; the contract says so too.
 	MaxBatch = 1000
+	// MaxAnswer bounds a gRPC answer.
+	MaxAnswer = 32 << 20
 	// MaxHeaderBytes bounds the headers of one request. For HTTP the server
 	// sets http.Server.MaxHeaderBytes to it.
 	MaxHeaderBytes = 64 << 10
@@ -42,7 +44,8 @@ const (
 	maxDrain         = 4 << 20 // of a body that is too large, so that the refusal is read
 	maxListWait      = 5 * time.Second
 	maxReadyWait     = 2 * time.Second
-	maxWriteWait     = 30 * time.Second // for the reader of a stream to take one message
+	readyFor         = 250 * time.Millisecond // anybody may ask, so the store is not asked each time
+	maxWriteWait     = 30 * time.Second       // for the reader of a stream to take one message
 	heartbeatEvery   = 15 * time.Second
 	recheckEvery     = time.Minute
 	maxServerStreams = 1024 // of one gRPC connection
@@ -90,6 +93,7 @@ type Doors struct {
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 	rest     http.Handler
+	ready    readiness
 
 	heartbeat, recheck time.Duration // constants, but for tests
 }
@@ -130,12 +134,13 @@ func New(cfg Config) (*Doors, error) {
 	return d, nil
 }
 
-// Close ends every open stream with a word to its reader, and waits for them.
-// New streams are refused.
-func (d *Doors) Close() {
+// Close ends every open stream with a word to its reader, and waits for them
+// or for ctx: a reader that does not read cannot be told. New streams are
+// refused.
+func (d *Doors) Close(ctx context.Context) {
 	d.end()
-	d.events.close()
-	d.logs.close()
+	d.events.close(ctx)
+	d.logs.close(ctx)
 }
 
 // HTTP is the REST door, with the event streams and the OpenAPI document.
@@ -147,7 +152,7 @@ func (d *Doors) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.UnaryInterceptor(d.unary),
 		grpc.StreamInterceptor(d.streaming),
 		grpc.MaxRecvMsgSize(MaxBatchBody),
-		grpc.MaxSendMsgSize(MaxBatchBody),
+		grpc.MaxSendMsgSize(MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxServerStreams),
 		grpc.ConnectionTimeout(10 * time.Second),

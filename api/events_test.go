@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/coder/websocket"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -83,7 +86,7 @@ func TestSSE(t *testing.T) {
 		func() (func() (sse, bool), func()) { return h.follow("?revision=" + one.id) },
 		func() (func() (sse, bool), func()) { return h.follow("?revision=1", resume) },
 	} {
-		next, _ := again()
+		next, _ = again()
 		_, _ = next()
 		a, _ := next()
 		b, _ := next()
@@ -147,7 +150,7 @@ func TestClose(t *testing.T) {
 	conn := h.socket(http.Header{"Authorization": {"Bearer " + adminToken}})
 	h.events.limit = 2
 	h.refused(h.do("GET", "/api/v1/events", nil), 429, ares.Exhausted, "event streams")
-	h.Close()
+	h.Close(t.Context())
 	e, _ := next()
 	if e.event != "error" || e.data["code"] != "unavailable" || !strings.Contains(e.data["error"].(string), "stopping") {
 		t.Errorf("a closed stream said at last %+v", e)
@@ -207,8 +210,8 @@ func TestWebSocket(t *testing.T) {
 	h.do("DELETE", "/api/v1/jobs/"+id, nil)
 	resumed, _, err := h.trySocket("?revision="+revision, http.Header{"Authorization": {"Bearer " + adminToken}})
 	must(t, err)
-	if _, data, err := resumed.Read(t.Context()); err != nil || !strings.Contains(string(data), "cancelled") {
-		t.Errorf("a resumed socket said %s, %v", data, err)
+	if _, data, readErr := resumed.Read(t.Context()); readErr != nil || !strings.Contains(string(data), "cancelled") {
+		t.Errorf("a resumed socket said %s, %v", data, readErr)
 	}
 	for want, c := range map[int]struct {
 		query    string
@@ -224,16 +227,57 @@ func TestWebSocket(t *testing.T) {
 		if c.protocol != "" {
 			protocols = append(protocols, c.protocol)
 		}
-		if _, resp, err := h.trySocket(c.query, c.header, protocols...); err == nil || resp == nil || resp.StatusCode != want {
-			t.Errorf("a socket that must not be: %v, %v, want %d", resp, err, want)
+		if _, resp, dialErr := h.trySocket(c.query, c.header, protocols...); dialErr == nil || resp == nil || resp.StatusCode != want {
+			t.Errorf("a socket that must not be: %v, %v, want %d", resp, dialErr, want)
 		}
 	}
 	must(t, both.Close(websocket.StatusNormalClosure, ""))
 	must(t, byHeader.Write(t.Context(), websocket.MessageText, []byte("hello"))) // it is not spoken to
-	if _, _, err := byHeader.Read(t.Context()); err != nil {
+	for err == nil {
 		_, _, err = byHeader.Read(t.Context())
-		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
-			t.Logf("a socket that was spoken to ended with %v", err)
-		}
+	}
+	if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+		t.Errorf("a socket that was spoken to ended with %v", err)
+	}
+}
+
+// stuck is a reader that does not read until it is told to.
+type stuck struct {
+	entered, resume chan struct{}
+	sent            int
+}
+
+func (s *stuck) begin(int64) error { return nil }
+func (s *stuck) beat(int64) error  { return nil }
+
+func (s *stuck) send(*apipb.WatchEventsResponse, bool) error {
+	if s.sent++; s.sent == 1 {
+		close(s.entered)
+		<-s.resume
+	}
+	return nil
+}
+
+// TestSlowReader: a server keeps nothing for a reader that is slower than it
+// forgets, and says so.
+func TestSlowReader(t *testing.T) {
+	view := control.NewView(time.Now)
+	view.Apply(ares.Batch{Revision: 10, Reset: true})
+	d := &Doors{cfg: Config{View: view}, events: newStreams("event", 1), heartbeat: time.Hour}
+	r := &stuck{entered: make(chan struct{}), resume: make(chan struct{})}
+	ended := make(chan error)
+	go func() { ended <- d.watch(t.Context(), &apipb.WatchEventsRequest{Revision: "10"}, r) }()
+	apply := func(rev int64) {
+		j := &ares.Job{ID: ares.NewJobID("t", strconv.FormatInt(rev, 10)), Revision: rev}
+		view.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Revision: rev, Job: j}}})
+	}
+	apply(11)
+	<-r.entered
+	for rev := range int64(50_000) {
+		apply(12 + rev)
+	}
+	close(r.resume)
+	if err := <-ended; ares.CodeOf(err) != ares.NotFound || !strings.Contains(err.Error(), "too slow") {
+		t.Errorf("a slow reader was told %v after %d events", err, r.sent)
 	}
 }

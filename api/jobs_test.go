@@ -15,6 +15,9 @@ import (
 
 func TestSubmitGetList(t *testing.T) {
 	h := newHouse(t)
+	if a := h.do("GET", "/api/v1/jobs", nil); !strings.HasPrefix(a.body, `{"jobs":[],"total":0,"next_page_token":"","revision":"`) {
+		t.Errorf("an empty list is %s", a.body)
+	}
 	a := h.do("POST", "/api/v1/jobs", job("gpu_count", 2, "environment", map[string]string{"SECRET": canary}, "labels", map[string]string{"a": "b"}))
 	if a.code != http.StatusCreated || a.json["status"] != "submitted" || a.json["message"] != "Job submitted successfully" || a.json["state"] != "pending" {
 		t.Fatalf("submit answered %d %s", a.code, a.body)
@@ -191,7 +194,7 @@ func TestCancelRetryArchive(t *testing.T) {
 		t.Errorf("an archived job is %d %s", a.code, a.body)
 	}
 	if a = h.do("DELETE", "/api/v1/jobs/"+id, nil); a.code != 200 || a.json["status"] != "cancelled" {
-		t.Errorf("cancelling an archived cancelled job answered %d %s", a.code, a.body)
+		t.Errorf("to cancel an archived cancelled job answered %d %s", a.code, a.body)
 	}
 	if a = h.do("GET", "/api/v1/jobs/"+id+"/events", nil); a.code != 200 || len(a.json["events"].([]any)) != 1 {
 		t.Errorf("its events are %d %s", a.code, a.body)
@@ -224,8 +227,10 @@ func TestWire(t *testing.T) {
 	run := ares.NewRun(now)
 	run.Revision = 1 << 60
 	run.Phase, run.Placed, run.FinishedAt = ares.Failed, 2, now
-	seat := ares.Held{Seat: ares.Seat{Node: "n1", Shares: []ares.Share{{Device: "GPU-3", Index: 3, Milli: 1000}}}, State: ares.SeatReleased,
-		Result: &ares.RankResult{Outcome: ares.OutcomeFailed, ExitCode: 3, Reason: "exit code 3"}}
+	seat := ares.Held{
+		Seat: ares.Seat{Node: "n1", Shares: []ares.Share{{Device: "GPU-3", Index: 3, Milli: 1000}}}, State: ares.SeatReleased,
+		Result: &ares.RankResult{Outcome: ares.OutcomeFailed, ExitCode: 3, Reason: "exit code 3"},
+	}
 	run.Attempts = []ares.Attempt{
 		{Number: 1, Fence: 1 << 61, Outcome: ares.OutcomeLost, Reason: "node lost"},
 		{Number: 2, Fence: 1<<61 + 1, Seats: []ares.Held{seat}, StartedAt: now, Outcome: ares.OutcomeFailed, ExitCode: 3, Reason: "exit code 3"},

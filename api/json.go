@@ -100,7 +100,7 @@ func unmarshalBody(data []byte, v any) error {
 			return ares.Errorf(ares.Internal, "cannot read a body into a %T", v)
 		}
 		field.Elem().Set(reflect.New(field.Elem().Type().Elem()))
-		if m, whole = field.Elem().Interface().(proto.Message); !whole {
+		if m, whole = reflect.TypeAssert[proto.Message](field.Elem()); !whole {
 			return ares.Errorf(ares.Internal, "cannot read a body into a %T", v)
 		}
 	} else if len(bytes.TrimSpace(data)) == 0 {

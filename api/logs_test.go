@@ -58,7 +58,7 @@ func (h *house) place(id string) {
 		for i := range seats {
 			seats[i] = ares.Seat{Node: "n1", Rank: i}
 		}
-		if err := next.Place(seats, 0, time.Now()); err != nil {
+		if err = next.Place(seats, 0, time.Now()); err != nil {
 			return err
 		}
 		_, _, err = h.store.Commit(ctx, lead, "", []store.Change{{Job: ares.JobID(id), Next: next, New: true}})
@@ -119,9 +119,9 @@ func TestLogsFollow(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+adminToken)
 		answered := make(chan *http.Response, 1)
 		go func() {
-			resp, err := h.server.Client().Do(req)
-			if err != nil {
-				t.Errorf("follow: %v", err)
+			resp, doErr := h.server.Client().Do(req)
+			if doErr != nil {
+				t.Errorf("follow: %v", doErr)
 			}
 			answered <- resp
 		}()
@@ -132,7 +132,8 @@ func TestLogsFollow(t *testing.T) {
 		src.gate <- struct{}{}
 		resp := <-answered
 		lines := bufio.NewReader(resp.Body)
-		if line, err := lines.ReadString('\n'); line != "one\n" || err != nil {
+		line, err := lines.ReadString('\n')
+		if line != "one\n" || err != nil {
 			t.Errorf("the first line is %q, %v", line, err)
 		}
 		src.gate <- struct{}{}

@@ -90,6 +90,7 @@ func (d *Doors) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.M
 	path := clip(r.URL.Path)
 	switch code {
 	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", strings.Join(methodsOf(r.URL.Path), ", "))
 		d.failAs(w, code, ares.Errorf(ares.Invalid, "%s does not take %s: see /api/v1/openapi.json", path, clip(r.Method)))
 	case http.StatusNotFound:
 		d.failAs(w, code, ares.Errorf(ares.NotFound, "there is no %s: see /api/v1/openapi.json", path))
@@ -99,7 +100,7 @@ func (d *Doors) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.M
 }
 
 // guard stands before every route: headers, Host, Origin, token and body, in
-// that order, so that nothing of an unknown caller's is read.
+// that order, so that nothing of an unknown caller's is kept or decoded.
 func (d *Doors) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer d.recovered(w, r)
@@ -109,28 +110,39 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		if !anonymous[r.URL.Path] {
-			if err := d.checkHost(r); err != nil {
-				d.failAs(w, http.StatusMisdirectedRequest, err)
-				return
+		if anonymous[r.URL.Path] {
+			if r.Method == http.MethodHead { // as load balancers ask
+				r = r.WithContext(r.Context())
+				r.Method = http.MethodGet
 			}
-			if err := d.checkOrigin(r); err != nil {
-				d.fail(w, err)
-				return
-			}
-			who, err := d.cfg.Auth.Check(r.Context(), token(r))
+		} else {
+			who, code, err := d.letIn(r)
 			if err != nil {
-				d.fail(w, err)
+				drain(r)
+				d.failAs(w, code, err)
 				return
 			}
 			r = r.WithContext(withIdentity(r.Context(), who))
 		}
 		if code, err := d.takeBody(r); err != nil {
+			drain(r)
 			d.failAs(w, code, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// letIn finds out who makes a request, and refuses what came by a way that is
+// not meant.
+func (d *Doors) letIn(r *http.Request) (who Identity, code int, err error) {
+	if err = d.checkHost(r); err != nil {
+		return who, http.StatusMisdirectedRequest, err
+	}
+	if err = d.checkOrigin(r); err == nil {
+		who, err = d.cfg.Auth.Check(r.Context(), token(r))
+	}
+	return who, statusOf[ares.CodeOf(err)], err
 }
 
 // recovered answers after a panic outside of any call.
@@ -210,7 +222,6 @@ func (d *Doors) takeBody(r *http.Request) (code int, err error) {
 		limit = max(limit, MaxBatchBody)
 	}
 	if r.ContentLength > limit {
-		d.drain(r)
 		return http.StatusRequestEntityTooLarge, tooLarge(r.ContentLength, limit)
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
@@ -218,7 +229,6 @@ func (d *Doors) takeBody(r *http.Request) (code int, err error) {
 		return http.StatusBadRequest, ares.Errorf(ares.Invalid, "the body could not be read to its end: %s", err)
 	}
 	if int64(len(data)) > limit {
-		d.drain(r)
 		return http.StatusRequestEntityTooLarge, tooLarge(0, limit)
 	}
 	if len(data) > 0 && r.Method != http.MethodGet && r.Method != http.MethodDelete {
@@ -231,9 +241,10 @@ func (d *Doors) takeBody(r *http.Request) (code int, err error) {
 	return 0, nil
 }
 
-// drain reads some more of a body that is too large: a caller that is still
-// sending when the connection closes does not see the answer.
-func (d *Doors) drain(r *http.Request) {
+// drain reads some of a body that is refused: a caller that is still sending
+// when the connection closes does not see the answer. One that asked first
+// sends nothing.
+func drain(r *http.Request) {
 	if r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"sync"
 
 	ares "github.com/ares-scheduler/ares"
@@ -15,13 +16,11 @@ type streams struct {
 	mu     sync.Mutex
 	open   int
 	closed bool
-	gone   *sync.Cond
+	gone   chan struct{} // closed with the last stream after close
 }
 
 func newStreams(kind string, limit int) *streams {
-	s := &streams{kind: kind, limit: limit}
-	s.gone = sync.NewCond(&s.mu)
-	return s
+	return &streams{kind: kind, limit: limit, gone: make(chan struct{})}
 }
 
 // enter takes a place; leave gives it back.
@@ -39,16 +38,22 @@ func (s *streams) enter() (leave func(), err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.open--
-		s.gone.Broadcast()
+		if s.closed && s.open == 0 {
+			close(s.gone)
+		}
 	}, nil
 }
 
-// close refuses new streams and waits for the open ones.
-func (s *streams) close() {
+// close refuses new streams and waits for the open ones, or for ctx.
+func (s *streams) close(ctx context.Context) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	if !s.closed && s.open == 0 {
+		close(s.gone)
+	}
 	s.closed = true
-	for s.open > 0 {
-		s.gone.Wait()
+	s.mu.Unlock()
+	select {
+	case <-s.gone:
+	case <-ctx.Done():
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func requireLimits(p *ares.Problems, m *apipb.Tenant) {
 func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	fields := limitFields(m)
 	fields["max_pending_jobs"] = m.MaxPendingJobs
-	for _, name := range append(limitOrder[:len(limitOrder):len(limitOrder)], "max_pending_jobs") {
+	for _, name := range append(slices.Clip(limitOrder), "max_pending_jobs") {
 		if v := fields[name]; v != nil && *v < 0 {
 			p.Add(name, "must be between 0 and 2147483647 (no limit), got %d", *v)
 		}

@@ -23,7 +23,17 @@ func marshal(body *storepb.Record) (string, error) {
 	return string(data), nil
 }
 
+// unmarshal reads a record of a room this program knows.
 func unmarshal(key string, data []byte) (*storepb.Record, error) {
+	rec, err := parse(key, data)
+	if err == nil && rec.Body == nil {
+		return nil, fmt.Errorf("decode %s: it holds nothing this Ares can read: was it written by a newer one, or by hand?", key)
+	}
+	return rec, err
+}
+
+// parse reads any record, also one whose body only a newer Ares knows.
+func parse(key string, data []byte) (*storepb.Record, error) {
 	rec := &storepb.Record{}
 	if err := proto.Unmarshal(data, rec); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", key, err)

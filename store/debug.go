@@ -14,6 +14,7 @@ type Raw struct {
 	Revision       int64 // of the last change
 	CreateRevision int64
 	Deleted        bool
+	Size           int // of the stored value, in bytes
 	JSON           string
 }
 
@@ -60,12 +61,12 @@ func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) 
 }
 
 func rawOf(key string, value []byte, rev, created int64) Raw {
-	raw := Raw{Key: key, Revision: rev, CreateRevision: created}
+	raw := Raw{Key: key, Revision: rev, CreateRevision: created, Size: len(value)}
 	if strings.HasPrefix(key, tokensKey) {
 		raw.JSON = `{"token": "not shown"}`
 		return raw
 	}
-	rec, err := unmarshal(key, value)
+	rec, err := parse(key, value)
 	if err != nil {
 		raw.JSON = `{"undecodable": true}`
 		return raw

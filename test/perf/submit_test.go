@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,18 +17,14 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/store"
 )
 
-const (
-	rounds   = 5
-	jobBytes = 256 // about what a stored job takes; the raw side writes the same
-)
-
 // spec is a job as people submit them.
-func spec(round, n int) ares.Spec {
+func spec(round string, n int) ares.Spec {
 	return ares.Spec{
-		RequestID: fmt.Sprintf("bench-%d-%d", round, n), Name: "train-resnet", GPUs: 4, CPUs: 16, MemoryMB: 64_000, GPUMemoryMB: 40_000,
+		RequestID: fmt.Sprintf("bench-%s-%d", round, n), Name: "train-resnet", GPUs: 4, CPUs: 16, MemoryMB: 64_000, GPUMemoryMB: 40_000,
 		Command: []string{"python", "train.py"}, Args: []string{"--epochs", "100"}, Image: "pytorch:2.0",
 	}
 }
@@ -77,47 +75,80 @@ func raw(b *testing.B) *clientv3.Client {
 	return v3client.New(e.Server)
 }
 
-// together runs n calls of do over c goroutines and returns calls a second.
-func together(c, n int, do func(i int)) float64 {
-	start := time.Now()
-	var wg sync.WaitGroup
-	for w := range c {
-		wg.Go(func() {
-			for i := w; i < n; i += c {
-				do(i)
-			}
-		})
+// stored submits one job and returns as many bytes as the store keeps of it:
+// the raw side writes keys and values of the same size.
+func stored(b *testing.B, d *control.Desk) string {
+	if _, err := d.Submit(b.Context(), spec("first", 0), "bench"); err != nil {
+		b.Fatal(err)
 	}
-	wg.Wait()
-	return float64(n) / time.Since(start).Seconds()
+	size := 0
+	if err := d.Store.Dump(b.Context(), "jobs/", func(r store.Raw) error { size = r.Size; return nil }); err != nil {
+		b.Fatal(err)
+	}
+	return strings.Repeat("x", size)
 }
 
-func BenchmarkInProcess(b *testing.B) {
-	d := desk(b)
-	etcd := raw(b)
-	value := string(make([]byte, jobBytes))
-	for round := range rounds {
-		const batches, size = 200, 100
-		r := together(8, batches, func(i int) {
-			ops := make([]clientv3.Op, size)
-			for k := range ops {
-				ops[k] = clientv3.OpPut(fmt.Sprintf("/raw/jobs/%d-%d-%d-padding", round, i, k), value)
+// load is one way of submitting: clients at once, calls and jobs in each call.
+type load struct {
+	name                 string
+	clients, calls, size int
+}
+
+// BenchmarkSubmit compares durable, deduplicated, accepted jobs with raw etcd
+// transactions that write keys and values of the same size.
+func BenchmarkSubmit(b *testing.B) {
+	server.TuneMemory()
+	d, etcd := desk(b), raw(b)
+	rest := newREST(b)
+	value := stored(b, d)
+	rows := [][]string{{"submissions", "raw etcd", "in process", "ratio", "accepted", "REST", "accepted"}}
+	for _, l := range []load{{"1 client", 1, 500, 1}, {"64 clients", 64, 6400, 1}, {"8 clients, batches of 100", 8, 200, 100}} {
+		var base, inside, outside series
+		var in, out atomic.Int64
+		for round := range rounds {
+			tag := fmt.Sprintf("%s-%d", l.name, round)
+			keys := make([]string, l.calls*l.size)
+			for i := range keys {
+				keys[i] = "/ares/jobs/" + string(ares.NewJobID("raw", spec(tag, i).RequestID))
 			}
-			if _, err := etcd.Txn(b.Context()).Then(ops...).Commit(); err != nil {
-				b.Error(err)
-			}
+			base = append(base, measure(l.clients, l.calls, l.size, func(i int) { put(b, etcd, keys[i*l.size:(i+1)*l.size], value) }))
+			inside = append(inside, measure(l.clients, l.calls, l.size, func(i int) { in.Add(submit(b, d, tag, i, l.size)) }))
+			outside = append(outside, measure(l.clients, l.calls, l.size, func(i int) { out.Add(rest.submit(b, tag, i, l.size)) }))
+		}
+		want := int64(rounds * l.calls * l.size)
+		if in.Load() != want || out.Load() != want {
+			b.Errorf("%s: %d and %d accepted, want %d each", l.name, in.Load(), out.Load(), want)
+		}
+		rows = append(rows, []string{
+			l.name, base.String(), inside.String(), fmt.Sprintf("%.2f", ratio(inside, base)), fmt.Sprint(in.Load()),
+			outside.String(), fmt.Sprint(out.Load()),
 		})
-		a := together(8, batches, func(i int) {
-			specs := make([]ares.Spec, size)
-			for k := range specs {
-				specs[k] = spec(round, i*size+k)
-			}
-			for _, out := range d.SubmitAll(b.Context(), specs, "bench") {
-				if out.Err != nil {
-					b.Error(out.Err)
-				}
-			}
-		})
-		b.Logf("raw %.0f keys/s, ares %.0f jobs/s, ratio %.2f", r*size, a*size, a/r)
 	}
+	table(b, fmt.Sprintf("Durable submissions, %d bytes each, median of %d rounds (range)", len(value), rounds), rows)
+}
+
+func put(b *testing.B, etcd *clientv3.Client, keys []string, value string) {
+	ops := make([]clientv3.Op, len(keys))
+	for i, k := range keys {
+		ops[i] = clientv3.OpPut(k, value)
+	}
+	if _, err := etcd.Txn(b.Context()).Then(ops...).Commit(); err != nil {
+		b.Error(err)
+	}
+}
+
+// submit returns how many jobs were accepted as new.
+func submit(b *testing.B, d *control.Desk, tag string, call, size int) (accepted int64) {
+	specs := make([]ares.Spec, size)
+	for k := range specs {
+		specs[k] = spec(tag, call*size+k)
+	}
+	for _, out := range d.SubmitAll(b.Context(), specs, "bench") {
+		if out.Err != nil {
+			b.Error(out.Err)
+		} else if !out.Duplicate {
+			accepted++
+		}
+	}
+	return accepted
 }

@@ -1,0 +1,428 @@
+package faults_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/server"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// The times of most tests: short, but with room for a busy machine.
+const (
+	ttl       = 5 // seconds, of a session
+	lostAfter = 8 // seconds, of a job
+	patience  = 90 * time.Second
+)
+
+// program finds an executable the tests start.
+func program(t *testing.T, env, otherwise, remedy string) string {
+	t.Helper()
+	path := os.Getenv(env)
+	if path == "" {
+		path = otherwise
+	}
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(abs)
+	}
+	if err != nil {
+		t.Fatalf("%v: run `%s` at the root of the repository, or name the program in %s", err, remedy, env)
+	}
+	return abs
+}
+
+// world is one fleet of processes with its directory. All of it is gone when
+// the test ends.
+type world struct {
+	t     *testing.T
+	dir   string
+	ares  string
+	etcd  string // endpoint of the external store, "" when the server embeds one
+	procs []*proc
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), ares: program(t, "ARES_TEST_BIN", "../../bin/ares", "make build")}
+	if err := os.Mkdir(w.trace(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.end)
+	return w
+}
+
+// end shows the logs of a failed test, kills everything that belongs to the
+// world and checks that nothing is left.
+func (w *world) end() {
+	for _, p := range w.procs {
+		if w.t.Failed() {
+			w.t.Logf("=== log of %s (end)\n%s", p.name, tail(p.log, 12_000))
+		}
+		p.kill()
+	}
+	if w.t.Failed() {
+		names, _ := filepath.Glob(filepath.Join(w.trace(), "*.trace"))
+		for _, name := range names {
+			w.t.Logf("=== %s\n%s", filepath.Base(name), tail(name, 2_000))
+		}
+	}
+	poll(w.t, 20*time.Second, "end of every process of the test", func() (bool, string) {
+		left := w.members()
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by now
+		}
+		return len(left) == 0, fmt.Sprint(left)
+	})
+	w.removeCgroups()
+}
+
+// members are the pids of all processes that carry the world's directory in
+// their command line or environment: agents, supervisors, jobs and orphans.
+func (w *world) members() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() || !alive(pid) {
+			continue
+		}
+		for _, file := range []string{"cmdline", "environ"} {
+			data, _ := os.ReadFile(filepath.Join("/proc", e.Name(), file)) // gone: not a member
+			if strings.Contains(string(data), w.dir+"/") {
+				out = append(out, pid)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// removeCgroups drops the empty cgroups that killed agents left.
+func (w *world) removeCgroups() {
+	ids, _ := filepath.Glob(filepath.Join(w.dir, "*", "agent", "seats", "id"))
+	for _, file := range ids {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && d.Name() == strings.TrimSpace(string(data)) {
+				removeTree(path)
+				return fs.SkipDir
+			}
+			return nil
+		})
+	}
+}
+
+func removeTree(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			removeTree(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = os.Remove(dir) // a cgroup is removed by rmdir once it is empty
+}
+
+// proc is one process that the test starts, and may start again.
+type proc struct {
+	t    *testing.T
+	name string
+	log  string
+	path string
+	args []string
+	env  []string
+
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+func (w *world) start(name, path string, env []string, args ...string) *proc {
+	w.t.Helper()
+	p := &proc{t: w.t, name: name, log: filepath.Join(w.dir, name+".log"), path: path, args: args, env: env}
+	w.procs = append(w.procs, p)
+	p.start()
+	return p
+}
+
+// start runs the process anew; its log goes on.
+func (p *proc) start() {
+	p.t.Helper()
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd = exec.Command(p.path, p.args...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Dir = filepath.Dir(p.log)
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(p.log)}, p.env...)
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatalf("start %s: %v", p.name, err)
+	}
+	p.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		_ = cmd.Wait() // how it ended is the test's doing
+		close(ended)
+	}(p.cmd, p.ended)
+}
+
+// kill is kill -9; it returns when the process is gone.
+func (p *proc) kill() {
+	_ = p.cmd.Process.Kill() // gone already is as good
+	<-p.ended
+}
+
+// freeze stops the process as a debugger or a hypervisor would.
+func (p *proc) freeze() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	poll(p.t, patience, p.name+" to stand still", func() (bool, string) {
+		s := procState(p.cmd.Process.Pid)
+		return s == "T", s
+	})
+}
+
+func (p *proc) thaw() {
+	p.t.Helper()
+	p.signal(syscall.SIGCONT)
+}
+
+func (p *proc) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatalf("%s to %s: %v", sig, p.name, err)
+	}
+}
+
+// says reports whether the process has logged a text.
+func (p *proc) says(text string) bool {
+	data, err := os.ReadFile(p.log)
+	return err == nil && strings.Contains(string(data), text)
+}
+
+// startEtcd gives the world an external store.
+func (w *world) startEtcd() {
+	w.t.Helper()
+	client, peer := "http://"+freeAddr(w.t), "http://"+freeAddr(w.t)
+	w.start("etcd", program(w.t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"), nil,
+		"--name", "faults", "--data-dir", filepath.Join(w.dir, "etcd"),
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "faults="+peer,
+		"--log-level", "error")
+	w.etcd = client
+}
+
+// open gives a handle on the external store.
+func (w *world) open() *store.Store {
+	w.t.Helper()
+	s, err := store.Open(w.t.Context(), store.Config{Endpoints: []string{w.etcd}, Timeout: 20 * time.Second})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// host is an `ares server` process.
+type host struct {
+	*proc
+	dir string
+	at  server.Endpoints
+}
+
+// server starts `ares server` on ports of its own and waits until it is ready.
+func (w *world) server(name string) *host {
+	w.t.Helper()
+	h := &host{dir: filepath.Join(w.dir, name)}
+	h.at = server.Endpoints{HTTP: freeAddr(w.t), GRPC: freeAddr(w.t), Metrics: freeAddr(w.t)}
+	if err := os.Mkdir(h.dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	config := fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\n", h.dir, h.at.HTTP, h.at.GRPC, h.at.Metrics) +
+		fmt.Sprintf("sessions: {ttl_seconds: %d, brake_percent: 100}\nscheduler: {leader_ttl_seconds: 2}\n", ttl)
+	if w.etcd != "" {
+		config += "etcd: {endpoints: [" + w.etcd + "]}\n"
+	}
+	path := filepath.Join(h.dir, "config.yaml")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	h.proc = w.start(name, w.ares, nil, "server", "--config", path)
+	h.ready()
+	return h
+}
+
+// ready waits until the server answers 200 at /api/v1/ready, and checks that
+// it tells its endpoints.
+func (h *host) ready() {
+	h.t.Helper()
+	poll(h.t, patience, h.name+" to be ready", func() (bool, string) {
+		select {
+		case <-h.ended:
+			h.t.Fatalf("%s ended", h.name)
+		default:
+		}
+		status, err := h.get("/api/v1/ready")
+		return status == http.StatusOK, fmt.Sprint(status, err)
+	})
+	var said server.Endpoints
+	poll(h.t, patience, "server.json of "+h.name, func() (bool, string) {
+		data, err := os.ReadFile(filepath.Join(h.dir, server.EndpointsFile))
+		if err == nil {
+			err = json.Unmarshal(data, &said)
+		}
+		return err == nil && said == h.at, fmt.Sprint(said, err)
+	})
+}
+
+func (h *host) get(path string) (int, error) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.at.HTTP+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := (&http.Client{}).Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+// id is the server's name in the store.
+func (h *host) id() string {
+	data, err := os.ReadFile(filepath.Join(h.dir, "server.id"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// token reads one of the tokens in the server's directory.
+func (h *host) token(file string) string {
+	data, err := os.ReadFile(filepath.Join(h.dir, file))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// client talks to servers as an administrator.
+func (w *world) client(hosts ...*host) *client.Client {
+	w.t.Helper()
+	o := client.Options{Token: hosts[0].token(server.AdminTokenFile), Attempts: 8, CallTimeout: 20 * time.Second}
+	for _, h := range hosts {
+		o.Addresses = append(o.Addresses, h.at.GRPC)
+	}
+	c, err := client.New(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// agent starts `ares agent` with four simulated GPUs. It does not wait for its
+// session; see online.
+func (w *world) agent(node string, hosts ...*host) *proc {
+	w.t.Helper()
+	dir := filepath.Join(w.dir, node)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	var at []string
+	for _, h := range hosts {
+		at = append(at, h.at.GRPC)
+	}
+	return w.start(node, w.ares, nil, "agent", "--data-dir", dir, "--node", node, "--mock", "v100-4",
+		"--server", strings.Join(at, ","), "--token-file", filepath.Join(hosts[0].dir, server.NodeTokenFile))
+}
+
+// online waits until nodes have a session.
+func online(t *testing.T, c *client.Client, nodes ...string) {
+	t.Helper()
+	for _, node := range nodes {
+		poll(t, patience, node+" to be online", func() (bool, string) {
+			n, err := c.Node(t.Context(), node)
+			return err == nil && n.GetState() == "online", fmt.Sprint(n.GetState(), err)
+		})
+	}
+}
+
+// poll waits for a condition, and fails the test when it does not come.
+func poll(t *testing.T, atMost time.Duration, what string, ok func() (bool, string)) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(atMost)
+	for {
+		done, seen := ok()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s for %s: %s", atMost, what, seen)
+		}
+		<-tick.C
+	}
+}
+
+// ports given out, so that two tests of this process never share one.
+var ports sync.Map
+
+// freeAddr finds a loopback address. Its port lies below those that the kernel
+// gives to outgoing connections, so a restarted server finds it free again.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		addr := "127.0.0.1:" + strconv.Itoa(10_000+rand.N(9_000))
+		if _, taken := ports.LoadOrStore(addr, true); taken {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		return addr
+	}
+	t.Fatal("no free port found")
+	return ""
+}
+
+func tail(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	if len(data) > n {
+		data = append([]byte("…"), data[len(data)-n:]...)
+	}
+	return string(data)
+}

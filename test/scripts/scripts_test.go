@@ -1,0 +1,215 @@
+package scripts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// patience is how long a script waits for something to become true. A busy
+// machine may need most of it.
+const patience = 30 * time.Second
+
+// askEvery is how often waitfor repeats its command.
+const askEvery = 100 * time.Millisecond
+
+func TestScripts(t *testing.T) {
+	dir := programs(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata",
+		RequireUniqueNames: true,
+		Setup:              func(env *testscript.Env) error { return setup(env, dir) },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"up":      up,
+			"down":    down,
+			"exits":   exits,
+			"let":     let,
+			"waitfor": waitfor,
+			"spec":    spec,
+		},
+	})
+}
+
+// programs makes a directory that has the binary under its own name.
+func programs(t *testing.T) string {
+	t.Helper()
+	binary := os.Getenv("ARES_TEST_BIN")
+	if binary == "" {
+		binary = filepath.Join("..", "..", "bin", "ares")
+	}
+	binary, err := filepath.Abs(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("these scripts need the ares binary: run `make build`, or set ARES_TEST_BIN to one: %s", err)
+	}
+	for _, name := range []string{"bash", "curl", "jq"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Fatalf("these scripts need %s: install it with your package manager", name)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(dir, "ares")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// carried are the variables a script may set that matter to ares.
+var carried = []string{"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ETCD_ENDPOINTS", "WORKER_ID"}
+
+// session is one script's own: what it started, and the environment at its
+// beginning.
+type session struct {
+	vars []string
+	tb   testing.TB
+	ups  []*instance
+}
+
+type sessionKey struct{}
+
+func of(ts *testscript.TestScript) *session { return ts.Value(sessionKey{}).(*session) }
+
+func setup(env *testscript.Env, dir string) error {
+	for _, name := range carried {
+		env.Setenv(name, "")
+	}
+	env.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	env.Setenv("ARES_MOCK_GPU", "true") // the same devices on every machine
+	env.Setenv("ARES_DATA_DIR", filepath.Join(env.WorkDir, "none"))
+	env.Setenv("LANG", "C.UTF-8")
+	env.Setenv("TZ", "UTC")
+	s := &session{vars: env.Vars, tb: env.T().(testing.TB)}
+	env.Values[sessionKey{}] = s
+	env.Defer(s.stopAll)
+	return nil
+}
+
+// environ is what a command of the script sees.
+func (s *session) environ(ts *testscript.TestScript) []string {
+	vars := append([]string(nil), s.vars...)
+	for _, name := range carried {
+		vars = append(vars, name+"="+ts.Getenv(name))
+	}
+	return vars
+}
+
+// run runs a command without a line in the log.
+func (s *session) run(ctx context.Context, ts *testscript.TestScript, argv []string) (stdout, stderr string, code int) {
+	path := argv[0]
+	if path == "ares" {
+		path = filepath.Join(firstPath(ts.Getenv("PATH")), "ares")
+	}
+	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	var out, errs bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), s.environ(ts), &out, &errs
+	err := cmd.Run()
+	if err != nil && cmd.ProcessState == nil {
+		ts.Fatalf("%s: %s", argv[0], err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func firstPath(path string) string {
+	dir, _, _ := strings.Cut(path, string(os.PathListSeparator))
+	return dir
+}
+
+// exits CODE COMMAND ARGS... runs a command that must end with that code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%s: %s", args[1], err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// let NAME COMMAND ARGS... puts what a command prints into a variable.
+func let(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: let NAME COMMAND ARGS...")
+	}
+	ts.Check(ts.Exec(args[1], args[2:]...))
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// waitfor REGEXP COMMAND ARGS... repeats a command until what it prints, on
+// either stream, matches. Its last output is the script's stdout and stderr.
+func waitfor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: waitfor REGEXP COMMAND ARGS...")
+	}
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(of(ts).tb.Context(), patience)
+	defer cancel()
+	ask := time.NewTicker(askEvery)
+	defer ask.Stop()
+	for {
+		stdout, stderr, code := of(ts).run(ctx, ts, args[1:])
+		if want.MatchString(stdout) || want.MatchString(stderr) {
+			_, _ = ts.Stdout().Write([]byte(stdout))
+			_, _ = ts.Stderr().Write([]byte(stderr))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("no match for %q within %s; the last answer, with exit code %d:\n%s%s", args[0], patience, code, stdout, stderr)
+		case <-ask.C:
+		}
+	}
+}
+
+// spec FILE [OLD=NEW...] runs commands of the source documents as they are
+// written there, but for the server's address, the token, and what the text
+// tells the reader to replace.
+func spec(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: spec FILE [OLD=NEW...]")
+	}
+	text := ts.ReadFile(args[0])
+	for _, pair := range args[1:] {
+		old, given, ok := strings.Cut(pair, "=")
+		if !ok || !strings.Contains(text, old) {
+			ts.Fatalf("%s has no %q to replace", args[0], old)
+		}
+		text = strings.ReplaceAll(text, old, given)
+	}
+	path := ts.MkAbs(args[0] + ".run")
+	ts.Check(os.WriteFile(path, []byte(rewrite(text, ts.Getenv("URL"), ts.Getenv("TOKEN"))), 0o600))
+	ts.Check(ts.Exec("bash", "-eu", "-o", "pipefail", path))
+}
+
+// rewrite is the one difference between the documents and these commands.
+func rewrite(text, url, token string) string {
+	text = strings.ReplaceAll(text, "http://localhost:8080", url)
+	return strings.ReplaceAll(text, "curl ", `curl -H "Authorization: Bearer `+token+`" `)
+}
+
+func TestRewrite(t *testing.T) {
+	got := rewrite("ID=$(curl -s http://localhost:8080/a | jq .)", "http://127.0.0.1:1", "t")
+	if want := `ID=$(curl -H "Authorization: Bearer t" -s http://127.0.0.1:1/a | jq .)`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
