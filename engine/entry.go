@@ -39,12 +39,16 @@ type rank struct {
 
 // inOrder is the order of the cycle: class, priority, acceptance, then ID.
 func inOrder(a, b *entry) int {
-	return cmp.Or(
-		cmp.Compare(b.lodged.class, a.lodged.class),
-		cmp.Compare(b.lodged.priority, a.lodged.priority),
-		cmp.Compare(a.lodged.revision, b.lodged.revision),
-		cmp.Compare(a.id, b.id),
-	)
+	if c := cmp.Compare(b.lodged.class, a.lodged.class); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(b.lodged.priority, a.lodged.priority); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.lodged.revision, b.lodged.revision); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.id, b.id) // only here: comparing strings costs most
 }
 
 // byDue is the order of the delayed jobs: end of the delay, then ID.
@@ -80,16 +84,16 @@ func (e *entry) wants() queue {
 	}
 }
 
-// bulk is the number of entries above which sorting a queue once is cheaper
-// than finding a place in it for each.
-const bulk = 64
+// bulk is the number of entries above which one pass over a queue is cheaper
+// than finding each.
+const bulk = 16
 
 // requeue puts every entry the batch changed into the queue it belongs to.
 func (s *State) requeue() {
+	s.dequeue()
 	var pending, delayed []*entry
 	for _, e := range s.moved {
 		e.moved = false
-		s.dequeue(e)
 		e.queue = e.wants()
 		switch e.queue {
 		case inPending:
@@ -111,36 +115,60 @@ func (s *State) requeue() {
 	s.moved = s.moved[:0]
 }
 
+// merge puts more into a sorted queue. It works from the end: new jobs mostly
+// belong there, and then the rest of the queue is not looked at.
 func merge(q, more []*entry, order func(a, b *entry) int) []*entry {
-	if len(more) > bulk {
-		q = append(q, more...)
-		slices.SortFunc(q, order)
-		return q
-	}
-	for _, e := range more {
-		at, _ := slices.BinarySearchFunc(q, e, order)
-		q = slices.Insert(q, at, e)
+	slices.SortFunc(more, order)
+	at := len(q) - 1
+	q = append(q, more...)
+	for to := len(q) - 1; len(more) > 0; to-- {
+		last := more[len(more)-1]
+		if at >= 0 && order(q[at], last) > 0 {
+			q[to] = q[at]
+			at--
+			continue
+		}
+		q[to] = last
+		more = more[:len(more)-1]
 	}
 	return q
 }
 
-func (s *State) dequeue(e *entry) {
-	switch e.queue {
-	case inPending:
-		s.pending = cut(s.pending, e, inOrder)
-	case inDelayed:
-		s.delayed = cut(s.delayed, e, byDue)
-	case inNone:
+// dequeue takes every entry the batch changed out of the queue it is in.
+func (s *State) dequeue() {
+	var pending, delayed int
+	for _, e := range s.moved {
+		switch e.queue {
+		case inPending:
+			pending++
+		case inDelayed:
+			delayed++
+		case inNone:
+		}
 	}
-	e.queue = inNone
+	s.pending = cut(s.pending, s.moved, inPending, pending, inOrder)
+	s.delayed = cut(s.delayed, s.moved, inDelayed, delayed, byDue)
+	for _, e := range s.moved {
+		e.queue = inNone
+	}
 }
 
-func cut(q []*entry, e *entry, order func(a, b *entry) int) []*entry {
-	at, found := slices.BinarySearchFunc(q, e, order)
-	if !found {
-		panic("engine: job " + string(e.id) + " is not in the queue it was put into")
+// cut removes from a queue those of moved that are in it, n of them.
+func cut(q, moved []*entry, in queue, n int, order func(a, b *entry) int) []*entry {
+	if n > bulk {
+		return slices.DeleteFunc(q, func(e *entry) bool { return e.moved })
 	}
-	return slices.Delete(q, at, at+1)
+	for _, e := range moved {
+		if e.queue != in {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(q, e, order)
+		if !found {
+			panic("engine: job " + string(e.id) + " is not in the queue it was put into")
+		}
+		q = slices.Delete(q, at, at+1)
+	}
+	return q
 }
 
 // reshape gives an entry the shape of its job.
