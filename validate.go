@@ -23,7 +23,7 @@ const (
 	MaxArrayCount     = 100_000
 	MaxMinutes        = 60 * 24 * 366
 	MaxRetriesLimit   = 1000
-	MinLostAfterSec   = 20
+	MinLostAfterSec   = 20 // of a tenant's default; a job's own may be as short as the session TTL
 	MaxLostAfterSec   = 24 * 3600
 	MaxGraceSec       = 3600
 )

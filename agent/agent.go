@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -187,21 +188,21 @@ func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apip
 }
 
 // acknowledged notes that a renewal sent at a time was acknowledged, and tells
-// every supervisor.
+// every supervisor, each for itself: one that does not answer must delay
+// neither the others nor the next renewal.
 func (a *Agent) acknowledged(ctx context.Context, sent run.BootTime) {
 	a.renewed.Store(int64(sent))
 	a.mu.Lock()
-	procs := make([]*run.Proc, 0, len(a.seats))
+	defer a.mu.Unlock()
 	for _, s := range a.seats {
-		if s.proc != nil {
-			procs = append(procs, s.proc)
+		if s.proc == nil || s.result != nil {
+			continue
 		}
-	}
-	a.mu.Unlock()
-	for _, p := range procs {
-		if err := p.Renewed(ctx, sent); err != nil {
-			a.log.Warn("renewal did not reach a supervisor", "seat", p.Key(), "error", err)
-		}
+		a.wg.Go(func() {
+			if err := s.proc.Renewed(ctx, sent); err != nil && !errors.Is(err, run.ErrEnded) && ctx.Err() == nil {
+				a.log.Warn("renewal did not reach a supervisor", "seat", s.key, "error", err)
+			}
+		})
 	}
 }
 

@@ -58,8 +58,9 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open []int, out []Accepted, fresh bool) []int {
 	asks := make([]store.Creation, 0, len(open))
 	index := make([]int, 0, len(open))
+	ahead := map[string]int{}
 	for _, i := range open {
-		ask, err := d.prepare(ctx, &specs[i], owner, fresh)
+		ask, err := d.prepare(ctx, &specs[i], owner, fresh, ahead)
 		if err != nil {
 			out[i] = d.refused(ctx, &specs[i], err)
 			continue
@@ -93,8 +94,10 @@ func (d *Desk) phase(id ares.JobID, duplicate bool) ares.Phase {
 }
 
 // prepare checks a submission and makes the job of it. The request ID is
-// written back, so that a second try is the same request.
-func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool) (store.Creation, error) {
+// written back, so that a second try is the same request. ahead counts, by
+// tenant, the new jobs that were prepared before it for the same call: the view
+// cannot know of them yet.
+func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool, ahead map[string]int) (store.Creation, error) {
 	if err := spec.Check(); err != nil {
 		return store.Creation{}, err
 	}
@@ -141,15 +144,20 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 
 // admit refuses what exceeds the tenant's limits by itself, and what would
 // make the queue too long. What exceeds only current use waits in the queue.
-func (d *Desk) admit(t *ares.Tenant, spec ares.Spec) error {
+func (d *Desk) admit(t *ares.Tenant, spec ares.Spec, ahead map[string]int) error {
 	use, waiting := d.View.Use(t.ID)
+	waiting += ahead[t.ID]
 	if err := t.Admits(spec, use); err != nil {
 		return err
 	}
 	if waiting >= t.Limits.PendingJobs {
 		return ares.Errorf(ares.Refused, "quota exceeded for tenant %s: pending jobs requested=1, quota=%d, current=%d", t.ID, t.Limits.PendingJobs, waiting)
 	}
-	if all := d.View.Waiting(); d.MaxQueue > 0 && all >= d.MaxQueue {
+	all := d.View.Waiting()
+	for _, n := range ahead { // order-free: a sum
+		all += n
+	}
+	if d.MaxQueue > 0 && all >= d.MaxQueue {
 		return ares.Errorf(ares.Exhausted, "the queue is full (%d jobs wait, at most %d): try again later", all, d.MaxQueue)
 	}
 	return nil
@@ -223,21 +231,33 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
 	}
 	for try := range 5 {
-		ask, err := d.prepare(ctx, &spec, owner, try > 0)
+		ask, err := d.prepare(ctx, &spec, owner, try > 0, map[string]int{})
 		if err != nil {
-			return Accepted{}, err
+			out := d.refused(ctx, &spec, err)
+			return out, out.Err
 		}
 		ask.Job.RetryOf = id
 		c := d.Store.Create(ctx, []store.Creation{ask})[0]
-		if !c.Stale {
-			return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: ares.Pending, Err: c.Err}, c.Err
+		if c.Stale {
+			continue
 		}
+		if c.Err == nil && c.Phase == "" {
+			c.Phase = d.phase(c.ID, c.Duplicate)
+		}
+		return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Err: c.Err}, c.Err
 	}
 	return Accepted{}, ares.Errorf(ares.Exhausted, "tenant %s changes too fast: try again", spec.Tenant)
 }
 
-// DeleteTenant removes a tenant without live jobs.
+// deleteWithin bounds how long the deletion of a tenant waits for the view.
+const deleteWithin = 10 * time.Second
+
+// DeleteTenant removes a tenant without live jobs. A job accepted while it
+// looks would be left without its tenant for ever, so it looks again when none
+// can be accepted any more, and takes the deletion back.
 func (d *Desk) DeleteTenant(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteWithin)
+	defer cancel()
 	t, err := d.Store.Tenant(ctx, id)
 	if err != nil {
 		return err
@@ -245,14 +265,40 @@ func (d *Desk) DeleteTenant(ctx context.Context, id string) error {
 	if id == ares.DefaultTenant {
 		return ares.Errorf(ares.Conflict, "tenant %s is built in: lower its limits instead", id)
 	}
+	if err := d.idle(ctx, id); err != nil {
+		return err
+	}
+	if err := d.Store.DeleteTenant(ctx, id, t.Revision); err != nil {
+		return err
+	}
+	if err := d.idle(ctx, id); err != nil {
+		undo, done := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
+		defer done()
+		if _, again := d.Store.CreateTenant(undo, t); again != nil {
+			return fmt.Errorf("%w; and the tenant could not be put back (%w): create it again", err, again)
+		}
+		return err
+	}
+	return nil
+}
+
+// idle refuses while a tenant has live jobs, by a view as new as the store.
+func (d *Desk) idle(ctx context.Context, tenant string) error {
+	revision, err := d.Store.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.View.WaitFor(ctx, revision); err != nil {
+		return err
+	}
 	live := 0
-	for _, e := range d.View.Jobs(Filter{Tenant: id}).Entries {
+	for _, e := range d.View.Jobs(Filter{Tenant: tenant}).Entries {
 		if !e.Run.Phase.Final() || !e.Run.Free() {
 			live++
 		}
 	}
 	if live > 0 {
-		return ares.Errorf(ares.Conflict, "tenant %s has %d live jobs: cancel them first", id, live)
+		return ares.Errorf(ares.Conflict, "tenant %s has %d live jobs: cancel them first", tenant, live)
 	}
-	return d.Store.DeleteTenant(ctx, id, t.Revision)
+	return nil
 }

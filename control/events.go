@@ -1,7 +1,7 @@
 package control
 
 import (
-	"slices"
+	"sort"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -24,22 +24,36 @@ type Happening struct {
 // ringSize is how many happenings a server keeps for streams to resume from.
 const ringSize = 16_384
 
-// ring keeps the latest happenings.
+// ring keeps the latest happenings, in the order they came.
 type ring struct {
 	start int64 // happenings after this revision are complete
 	items []Happening
+	next  int // where the next one goes once the ring is full
 }
 
 func (r *ring) restart(revision int64) {
-	r.items, r.start = nil, revision
+	*r = ring{start: revision, items: r.items[:0]}
 }
 
-func (r *ring) add(hs ...Happening) {
-	r.items = append(r.items, hs...)
-	if over := len(r.items) - ringSize; over > ringSize/4 {
-		r.start = r.items[over-1].Revision
-		r.items = slices.Clone(r.items[over:])
+func (r *ring) add(h Happening) {
+	if len(r.items) < ringSize {
+		r.items = append(r.items, h)
+		return
 	}
+	r.start = r.items[r.next].Revision
+	r.items[r.next] = h
+	r.next = (r.next + 1) % ringSize
+}
+
+// since returns what happened after a revision.
+func (r *ring) since(revision int64) []Happening {
+	at := func(i int) *Happening { return &r.items[(r.next+i)%len(r.items)] }
+	first := sort.Search(len(r.items), func(i int) bool { return at(i).Revision > revision })
+	out := make([]Happening, 0, len(r.items)-first)
+	for i := first; i < len(r.items); i++ {
+		out = append(out, *at(i))
+	}
+	return out
 }
 
 // EventsSince returns what happened after a revision, how far it is complete,
@@ -52,22 +66,15 @@ func (v *View) EventsSince(revision int64) (hs []Happening, upTo int64, more <-c
 		return nil, v.revision, v.moved, ares.Errorf(ares.NotFound,
 			"events after revision %d are no longer kept: list the jobs, then watch from the revision of that list", revision).At("revision")
 	}
-	i, _ := slices.BinarySearchFunc(v.events.items, revision+1, func(h Happening, rev int64) int {
-		if h.Revision < rev {
-			return -1
-		}
-		return 1
-	})
-	return slices.Clone(v.events.items[i:]), v.revision, v.moved, nil
+	return v.events.since(revision), v.revision, v.moved, nil
 }
 
-// jobEvents are the transitions a change of a run brought.
-func jobEvents(was, now *Entry, rev int64) []Happening {
+// jobEvents adds the transitions that a change of a run brought.
+func (r *ring) jobEvents(was, now *Entry, rev int64) {
 	seen := 0
 	if was != nil {
 		seen = was.Run.Dropped + len(was.Run.Transitions)
 	}
-	var out []Happening
 	for _, t := range now.Run.Transitions[max(0, min(seen-now.Run.Dropped, len(now.Run.Transitions))):] {
 		h := Happening{
 			Revision: rev, At: t.At, Job: now.Job.ID, Tenant: now.Job.Tenant, Name: now.Job.Name,
@@ -76,9 +83,8 @@ func jobEvents(was, now *Entry, rev int64) []Happening {
 		if a := now.Run.Last(); a != nil && len(a.Seats) > 0 {
 			h.Node = a.Seats[0].Node
 		}
-		out = append(out, h)
+		r.add(h)
 	}
-	return out
 }
 
 func (v *View) nodeEvent(e *ares.Event, live bool, node string, state ares.NodeState, message string) {

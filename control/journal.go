@@ -41,6 +41,7 @@ func (j *Journal) Append(v any) error {
 		err = j.file.Sync()
 	}
 	if err != nil {
+		_ = j.close() // opened again, it is seen whether the line was torn
 		return fmt.Errorf("write journal: %w", err)
 	}
 	return nil
@@ -62,17 +63,35 @@ func (j *Journal) open(n int64) error {
 	if err := os.MkdirAll(filepath.Dir(j.Path), 0o700); err != nil {
 		return fmt.Errorf("make journal directory: %w", err)
 	}
-	f, err := os.OpenFile(j.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(j.Path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("open journal: %w", err)
 	}
-	info, err := f.Stat()
+	size, err := mend(f)
 	if err != nil {
 		_ = f.Close()
 		return fmt.Errorf("open journal: %w", err)
 	}
-	j.file, j.size = f, info.Size()
+	j.file, j.size = f, size
 	return nil
+}
+
+// mend ends a line that was torn by a crash or a full disk, so that the next
+// one is not lost with it. It returns the file's size.
+func mend(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, err
+	}
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, info.Size()-1); err != nil {
+		return 0, err
+	}
+	if last[0] == '\n' {
+		return info.Size(), nil
+	}
+	n, err := f.Write([]byte{'\n'})
+	return info.Size() + int64(n), err
 }
 
 // Close closes the file.

@@ -15,12 +15,15 @@ type Filter struct {
 	Phases []ares.Phase
 	Tenant string
 	Name   string // substring
-	Before int64  // only jobs accepted before this revision …
+	// Before and After are the revision and ID of the last job of the page
+	// before: this one begins behind it. Zero begins with the newest.
+	Before int64
 	After  ares.JobID
 	Limit  int
 }
 
-// Page is a part of a list, newest first.
+// Page is a part of a list, newest first; among jobs accepted in one revision
+// by ID.
 type Page struct {
 	Entries  []*Entry
 	Total    int // that match, on all pages
@@ -51,8 +54,7 @@ func (v *View) Jobs(f Filter) Page {
 	return p
 }
 
-// older says whether e comes after (revision, id) in a list. Jobs accepted in
-// one revision stand in the order they were applied in.
+// older says whether e comes after (revision, id) in a list.
 func (e *Entry) older(revision int64, id ares.JobID) bool {
 	return cmp.Or(cmp.Compare(e.Job.Revision, revision), -cmp.Compare(e.Job.ID, id)) < 0
 }

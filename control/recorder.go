@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,14 +45,14 @@ func (r *Recorder) Run(ctx context.Context, _ *store.Leadership) error {
 		}
 		if time.Since(lastForget) > time.Hour {
 			lastForget = time.Now()
-			n, err := r.Store.Forget(ctx, r.Now().Add(-r.RememberFor))
+			n, err := r.Store.Forget(ctx, r.Now().Add(-cmp.Or(r.RememberFor, 7*24*time.Hour)))
 			if err != nil && !errors.Is(err, context.Canceled) {
 				r.Log.Warn("forget old requests", "error", err)
 			} else if n > 0 {
 				r.Log.Info("forgot old requests", "count", n)
 			}
 		}
-		if !pause(ctx, r.Every) {
+		if !pause(ctx, cmp.Or(r.Every, time.Minute)) {
 			return ctx.Err()
 		}
 	}
@@ -60,7 +61,7 @@ func (r *Recorder) Run(ctx context.Context, _ *store.Leadership) error {
 // archive moves what has been finished for long enough. The archive is written
 // first: a crash in between repeats a line, it never loses one.
 func (r *Recorder) archive(ctx context.Context) error {
-	before := r.Now().Add(-r.ArchiveAfter)
+	before := r.Now().Add(-cmp.Or(r.ArchiveAfter, 24*time.Hour))
 	finished := []ares.Phase{ares.Succeeded, ares.Failed, ares.Cancelled, ares.Lost}
 	for _, e := range r.View.Jobs(Filter{Phases: finished}).Entries {
 		if e.Run.FinishedAt.After(before) || !e.Run.Free() {

@@ -50,7 +50,7 @@ type View struct {
 	revision int64
 	moved    chan struct{} // closed and replaced at each revision
 	jobs     map[ares.JobID]*Entry
-	order    []*ares.Job // by acceptance
+	order    []*ares.Job // by acceptance, see inOrder
 	nodes    map[string]*NodeEntry
 	seats    map[string]map[ares.JobID]bool // jobs with a seat that is not free, by node
 	touched  map[string]chan struct{}       // closed and replaced when a node's seats change
@@ -136,7 +136,7 @@ func (v *View) restart(b ares.Batch) {
 	for i := range b.Events {
 		v.apply(&b.Events[i], false)
 	}
-	slices.SortFunc(v.order, func(a, b *ares.Job) int { return cmp.Compare(a.Revision, b.Revision) })
+	slices.SortFunc(v.order, inOrder)
 	for id, n := range v.nodes { // order-free: each node for itself
 		if was := old[id]; was != nil && (was.Session == nil) == (n.Session == nil) {
 			n.Since = was.Since
@@ -207,7 +207,7 @@ func (v *View) putJob(j *ares.Job, rev int64, live bool) {
 	v.order = append(v.order, j)
 	v.count(e, 1)
 	if live {
-		v.events.add(jobEvents(nil, e, rev)...)
+		v.events.jobEvents(nil, e, rev)
 	}
 }
 
@@ -220,11 +220,10 @@ func (v *View) putRun(re *ares.RunEvent, rev int64, live bool) {
 	v.count(was, -1)
 	v.jobs[re.Job] = now
 	v.count(now, 1)
-	for _, node := range nodesOf(&was.Run, &now.Run) {
-		v.touch(node)
-	}
+	v.touchSeats(&was.Run)
+	v.touchSeats(&now.Run)
 	if live {
-		v.events.add(jobEvents(was, now, rev)...)
+		v.events.jobEvents(was, now, rev)
 	}
 }
 
@@ -235,13 +234,16 @@ func (v *View) dropJob(id ares.JobID) {
 	}
 	v.count(was, -1)
 	delete(v.jobs, id)
-	if i, ok := slices.BinarySearchFunc(v.order, was.Job.Revision, func(j *ares.Job, rev int64) int { return cmp.Compare(j.Revision, rev) }); ok {
-		// Several jobs may have been accepted in one revision.
-		for i < len(v.order) && v.order[i].ID != id {
-			i++
-		}
+	if i, ok := slices.BinarySearchFunc(v.order, was.Job, inOrder); ok {
 		v.order = slices.Delete(v.order, i, i+1)
 	}
+}
+
+// inOrder is the order of acceptance. Jobs accepted in one transaction share a
+// revision; among them the ID decides, downwards, so that a list, which is read
+// from the end, has them upwards.
+func inOrder(a, b *ares.Job) int {
+	return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(b.ID, a.ID))
 }
 
 // count adds or takes away what an entry contributes to the sums.
@@ -252,10 +254,8 @@ func (v *View) count(e *Entry, sign int) {
 		v.waiting[tenant] += sign
 	}
 	use := UseOf(&e.Run)
-	if use.Jobs > 0 {
-		// The memory a tenant's limit is about is what was asked for.
-		use.GPUMemoryMB = e.Job.GPUMemoryMB * max(e.Job.Members, 1)
-	}
+	// The memory a tenant's limit is about is what was asked for, by each seat.
+	use.GPUMemoryMB = e.Job.GPUMemoryMB * heldSeats(&e.Run)
 	if sign > 0 {
 		v.use[tenant] = v.use[tenant].Add(use)
 	} else {
@@ -303,18 +303,17 @@ func UseOf(r *ares.Run) ares.Use {
 	return u
 }
 
-func nodesOf(runs ...*ares.Run) []string {
-	var out []string
-	for _, r := range runs {
-		for i := range r.Attempts {
-			for k := range r.Attempts[i].Seats {
-				if n := r.Attempts[i].Seats[k].Node; !slices.Contains(out, n) {
-					out = append(out, n)
-				}
+// heldSeats counts the seats of a run that are not free yet.
+func heldSeats(r *ares.Run) int {
+	n := 0
+	for i := range r.Attempts {
+		for k := range r.Attempts[i].Seats {
+			if !r.Attempts[i].Seats[k].State.Free() {
+				n++
 			}
 		}
 	}
-	return out
+	return n
 }
 
 func (v *View) node(id string) *NodeEntry {
@@ -338,6 +337,15 @@ func (v *View) touch(node string) {
 	if ch := v.touched[node]; ch != nil {
 		close(ch)
 		delete(v.touched, node)
+	}
+}
+
+// touchSeats touches every node a run has or had a seat on.
+func (v *View) touchSeats(r *ares.Run) {
+	for i := range r.Attempts {
+		for k := range r.Attempts[i].Seats {
+			v.touch(r.Attempts[i].Seats[k].Node)
+		}
 	}
 }
 

@@ -102,6 +102,15 @@ func (s *Store) Ready(ctx context.Context) error {
 	return err
 }
 
+// Revision is the store's present one; the answer is linearizable.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	got, err := s.get(ctx, planKey)
+	if err != nil {
+		return 0, err
+	}
+	return got.Header.Revision, nil
+}
+
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

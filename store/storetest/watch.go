@@ -22,85 +22,83 @@ var watchLaws = []law{
 func watchWhole(t *testing.T, s *store.Store) {
 	const writers, each = 4, 20
 	tenant := NewTenant(t, s)
-	var mu sync.Mutex
-	accepted := map[ares.JobID]bool{}
-	write := func(n int) {
-		asks := make([]store.Creation, n)
-		for i := range asks {
-			asks[i] = JobOf(tenant, Sleep())
-		}
+	accepted := &sync.Map{}
+	write := func(asks ...store.Creation) {
 		for _, got := range s.Create(t.Context(), asks) {
 			if got.Err != nil {
 				t.Error(got.Err)
 			}
-			mu.Lock()
-			accepted[got.ID] = true
-			mu.Unlock()
+			accepted.Store(got.ID, true)
 		}
 	}
-	write(30)
+	write(JobOf(tenant, Sleep()), JobOf(tenant, Sleep()))
+	r := &reader{tenant: tenant.ID, seen: map[ares.JobID]int64{}, begun: make(chan struct{}), last: JobOf(tenant, Sleep())}
 	var wg sync.WaitGroup
-	begun := make(chan struct{})
 	for w := range writers {
 		wg.Go(func() {
-			<-begun
+			<-r.begun
 			for i := range each {
-				write(1 + (w+i)%7)
+				asks := make([]store.Creation, 1+(w+i)%7)
+				for k := range asks {
+					asks[k] = JobOf(tenant, Sleep())
+				}
+				write(asks...)
 			}
 		})
 	}
-	end := make(chan ares.JobID, 1)
-	seen := map[ares.JobID]int64{}
-	last, first := int64(0), true
-	done := errors.New("done")
-	go func() { // the last job of all tells the watch to stop
+	go func() { // the last job of all tells the reader to stop
 		wg.Wait()
-		last := JobOf(tenant, Sleep())
-		end <- last.Job.ID
-		s.Create(t.Context(), []store.Creation{last})
+		write(r.last)
 	}()
-	var stop ares.JobID
-	err := s.Watch(t.Context(), func(b ares.Batch) error {
-		if first != b.Reset {
-			t.Errorf("revision %d: reset is %v", b.Revision, b.Reset)
-		}
-		if !first && b.Revision <= last {
-			t.Errorf("revision %d follows %d", b.Revision, last)
-		}
-		last = b.Revision
-		for _, e := range b.Events {
-			if e.Job == nil || e.Job.Tenant != tenant.ID {
-				continue
-			}
-			if _, again := seen[e.Job.ID]; again {
-				t.Errorf("job %s came twice", e.Job.ID)
-			}
-			if !b.Reset && e.Job.Revision != b.Revision {
-				t.Errorf("job %s of revision %d came with revision %d", e.Job.ID, e.Job.Revision, b.Revision)
-			}
-			seen[e.Job.ID] = e.Job.Revision
-		}
-		if first {
-			first = false
-			close(begun)
-		}
-		select {
-		case stop = <-end:
-		default:
-		}
-		if _, there := seen[stop]; there && stop != "" {
-			return done
-		}
-		return nil
-	})
-	if !errors.Is(err, done) {
+	if err := s.Watch(t.Context(), func(b ares.Batch) error { return r.read(t, b) }); !errors.Is(err, errDone) {
 		t.Fatalf("the watch ended with %v", err)
 	}
-	for id := range accepted {
-		if seen[id] != Get(t, s, id).Job.Revision {
-			t.Errorf("job %s was accepted at %d, the watch said %d", id, Get(t, s, id).Job.Revision, seen[id])
+	accepted.Range(func(id, _ any) bool {
+		if want := Get(t, s, id.(ares.JobID)).Job.Revision; r.seen[id.(ares.JobID)] != want {
+			t.Errorf("job %s was accepted at %d, the watch said %d", id, want, r.seen[id.(ares.JobID)])
 		}
+		return true
+	})
+}
+
+var errDone = errors.New("done")
+
+// reader checks the batches of a watch one by one.
+type reader struct {
+	tenant   string
+	begun    chan struct{} // closed after the snapshot
+	last     store.Creation
+	revision int64
+	seen     map[ares.JobID]int64
+}
+
+func (r *reader) read(t *testing.T, b ares.Batch) error {
+	if first := r.revision == 0; first != b.Reset {
+		t.Errorf("revision %d: reset is %v", b.Revision, b.Reset)
 	}
+	if b.Revision <= r.revision {
+		t.Errorf("revision %d follows %d", b.Revision, r.revision)
+	}
+	r.revision = b.Revision
+	for _, e := range b.Events {
+		if e.Job == nil || e.Job.Tenant != r.tenant {
+			continue
+		}
+		if _, again := r.seen[e.Job.ID]; again {
+			t.Errorf("job %s came twice", e.Job.ID)
+		}
+		if !b.Reset && e.Job.Revision != b.Revision {
+			t.Errorf("job %s of revision %d came with revision %d", e.Job.ID, e.Job.Revision, b.Revision)
+		}
+		r.seen[e.Job.ID] = e.Job.Revision
+	}
+	if b.Reset {
+		close(r.begun)
+	}
+	if _, there := r.seen[r.last.Job.ID]; there {
+		return errDone
+	}
+	return nil
 }
 
 // watchShows compares what a watch says of each kind of record with what was
