@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"hash/fnv"
-	"sync"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -23,10 +22,8 @@ type AgentDoor struct {
 	Server string        // the address this server is reached at
 	TTL    time.Duration // of a session
 	Now    func() time.Time
-	// Observe is told each claim that succeeded. May be nil.
+	// Claimed is told each claim that succeeded. May be nil.
 	Claimed func()
-
-	leases sync.Map // of sessions, by lease: revision → etcd lease
 }
 
 // resendEvery is how often a node with unclaimed seats is told of them again.
@@ -65,19 +62,13 @@ func checkNode(n *ares.Node, instance string) error {
 // RenewSession answers after the store has extended the session.
 func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
 	ref := req.GetRef()
-	lease, known := d.leases.Load(ref.GetSession())
-	if !known {
-		id, err := d.Store.SessionLease(ctx, ref.GetNodeId(), ref.GetSession())
-		if err != nil {
-			return nil, err
-		}
-		lease = id
-		d.leases.Store(ref.GetSession(), id)
+	// Read each time: a session that was superseded must not be acknowledged,
+	// though its own etcd lease lives on for a while.
+	lease, err := d.Store.SessionLease(ctx, ref.GetNodeId(), ref.GetSession())
+	if err != nil {
+		return nil, err
 	}
-	if err := d.Store.Renew(ctx, ref.GetNodeId(), lease.(int64)); err != nil {
-		if ares.CodeOf(err) == ares.Fenced {
-			d.leases.Delete(ref.GetSession())
-		}
+	if err := d.Store.Renew(ctx, ref.GetNodeId(), lease); err != nil {
 		return nil, err
 	}
 	return &apipb.RenewSessionResponse{}, nil
@@ -92,7 +83,6 @@ func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest
 
 // CloseSession ends a session at once.
 func (d *AgentDoor) CloseSession(ctx context.Context, req *apipb.CloseSessionRequest) (*apipb.CloseSessionResponse, error) {
-	d.leases.Delete(req.GetRef().GetSession())
 	return &apipb.CloseSessionResponse{}, d.Store.CloseSession(ctx, req.GetRef().GetNodeId(), req.GetRef().GetSession())
 }
 

@@ -63,6 +63,7 @@ var access = map[string]grant{
 	apipb.ClusterService_UncordonNode_FullMethodName:     admins,
 	apipb.ClusterService_GetClusterStatus_FullMethodName: admins,
 	apipb.ClusterService_WatchEvents_FullMethodName:      admins,
+	apipb.ClusterService_DumpStore_FullMethodName:        admins,
 
 	apipb.AgentService_OpenSession_FullMethodName:    nodes,
 	apipb.AgentService_RenewSession_FullMethodName:   nodes,

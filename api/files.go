@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"sync"
 
@@ -196,7 +197,7 @@ func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send fun
 	}
 	for {
 		m, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

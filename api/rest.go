@@ -51,6 +51,7 @@ func (d *Doors) newREST() (http.Handler, error) {
 		mux.HandlePath(http.MethodGet, "/api/v1/events", d.serveEvents),
 		mux.HandlePath(http.MethodGet, "/api/v1/jobs/{job_id}/logs", d.serveLogs),
 		mux.HandlePath(http.MethodGet, "/api/v1/openapi.json", serveOpenAPI),
+		mux.HandlePath(http.MethodGet, "/api/v1/debug/store", d.serveStore),
 	)
 	return d.guard(mux), err
 }

@@ -17,6 +17,7 @@ type route struct{ method, path string }
 
 // extra are the routes that are not generated: streams and documents.
 var extra = []route{
+	{http.MethodGet, "/api/v1/debug/store"},
 	{http.MethodGet, "/api/v1/events"},
 	{http.MethodGet, "/api/v1/jobs/{job_id}/logs"},
 	{http.MethodGet, "/api/v1/openapi.json"},

@@ -1928,6 +1928,137 @@ func (x *WatchEventsResponse) GetNodeId() string {
 	return ""
 }
 
+type DumpStoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only keys that begin with this, below /ares/.
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Every change from now on, instead of what is there.
+	Watch         bool `protobuf:"varint,2,opt,name=watch,proto3" json:"watch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DumpStoreRequest) Reset() {
+	*x = DumpStoreRequest{}
+	mi := &file_apipb_cluster_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DumpStoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DumpStoreRequest) ProtoMessage() {}
+
+func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DumpStoreRequest.ProtoReflect.Descriptor instead.
+func (*DumpStoreRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DumpStoreRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *DumpStoreRequest) GetWatch() bool {
+	if x != nil {
+		return x.Watch
+	}
+	return false
+}
+
+type DumpStoreResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Key            string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Revision       string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	CreateRevision string                 `protobuf:"bytes,3,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
+	Deleted        bool                   `protobuf:"varint,4,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// The record as JSON.
+	Value         string `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DumpStoreResponse) Reset() {
+	*x = DumpStoreResponse{}
+	mi := &file_apipb_cluster_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DumpStoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DumpStoreResponse) ProtoMessage() {}
+
+func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
+func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *DumpStoreResponse) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DumpStoreResponse) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *DumpStoreResponse) GetCreateRevision() string {
+	if x != nil {
+		return x.CreateRevision
+	}
+	return ""
+}
+
+func (x *DumpStoreResponse) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+func (x *DumpStoreResponse) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
@@ -2091,13 +2222,22 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\amessage\x18\b \x01(\tR\amessage\x12*\n" +
 	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x17\n" +
 	"\anode_id\x18\n" +
-	" \x01(\tR\x06nodeId2\xce\x04\n" +
+	" \x01(\tR\x06nodeId\"J\n" +
+	"\x10DumpStoreRequest\x12 \n" +
+	"\x06prefix\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x06prefix\x12\x14\n" +
+	"\x05watch\x18\x02 \x01(\bR\x05watch\"\x9a\x01\n" +
+	"\x11DumpStoreResponse\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\x12'\n" +
+	"\x0fcreate_revision\x18\x03 \x01(\tR\x0ecreateRevision\x12\x18\n" +
+	"\adeleted\x18\x04 \x01(\bR\adeleted\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\tR\x05value2\xce\x04\n" +
 	"\rTenantService\x12t\n" +
 	"\fCreateTenant\x12\x1c.ares.v1.CreateTenantRequest\x1a\x1d.ares.v1.CreateTenantResponse\"'\x82\xd3\xe4\x93\x02!:\x06tenantb\x06tenant\"\x0f/api/v1/tenants\x12o\n" +
 	"\tGetTenant\x12\x19.ares.v1.GetTenantRequest\x1a\x1a.ares.v1.GetTenantResponse\"+\x82\xd3\xe4\x93\x02%b\x06tenant\x12\x1b/api/v1/tenants/{tenant_id}\x12a\n" +
 	"\vListTenants\x12\x1b.ares.v1.ListTenantsRequest\x1a\x1c.ares.v1.ListTenantsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v1/tenants\x12\x80\x01\n" +
 	"\fUpdateTenant\x12\x1c.ares.v1.UpdateTenantRequest\x1a\x1d.ares.v1.UpdateTenantResponse\"3\x82\xd3\xe4\x93\x02-:\x06tenantb\x06tenant2\x1b/api/v1/tenants/{tenant_id}\x12p\n" +
-	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xcc\x06\n" +
+	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\x92\a\n" +
 	"\x0eClusterService\x12Y\n" +
 	"\tListNodes\x12\x19.ares.v1.ListNodesRequest\x1a\x1a.ares.v1.ListNodesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/nodes\x12c\n" +
 	"\aGetNode\x12\x17.ares.v1.GetNodeRequest\x1a\x18.ares.v1.GetNodeResponse\"%\x82\xd3\xe4\x93\x02\x1fb\x04node\x12\x17/api/v1/nodes/{node_id}\x12v\n" +
@@ -2107,7 +2247,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x10GetClusterStatus\x12 .ares.v1.GetClusterStatusRequest\x1a!.ares.v1.GetClusterStatusResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/cluster/status\x12e\n" +
 	"\tGetHealth\x12\x19.ares.v1.GetHealthRequest\x1a\x1a.ares.v1.GetHealthResponse\"!\x82\xd3\xe4\x93\x02\x1bZ\t\x12\a/health\x12\x0e/api/v1/health\x12V\n" +
 	"\bGetReady\x12\x18.ares.v1.GetReadyRequest\x1a\x19.ares.v1.GetReadyResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/ready\x12J\n" +
-	"\vWatchEvents\x12\x1b.ares.v1.WatchEventsRequest\x1a\x1c.ares.v1.WatchEventsResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
+	"\vWatchEvents\x12\x1b.ares.v1.WatchEventsRequest\x1a\x1c.ares.v1.WatchEventsResponse0\x01\x12D\n" +
+	"\tDumpStore\x12\x19.ares.v1.DumpStoreRequest\x1a\x1a.ares.v1.DumpStoreResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
 	file_apipb_cluster_proto_rawDescOnce sync.Once
@@ -2121,7 +2262,7 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
 	(*TenantUse)(nil),                // 1: ares.v1.TenantUse
@@ -2153,12 +2294,14 @@ var file_apipb_cluster_proto_goTypes = []any{
 	(*GetReadyResponse)(nil),         // 27: ares.v1.GetReadyResponse
 	(*WatchEventsRequest)(nil),       // 28: ares.v1.WatchEventsRequest
 	(*WatchEventsResponse)(nil),      // 29: ares.v1.WatchEventsResponse
-	nil,                              // 30: ares.v1.Node.LabelsEntry
-	nil,                              // 31: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
+	(*DumpStoreRequest)(nil),         // 30: ares.v1.DumpStoreRequest
+	(*DumpStoreResponse)(nil),        // 31: ares.v1.DumpStoreResponse
+	nil,                              // 32: ares.v1.Node.LabelsEntry
+	nil,                              // 33: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	32, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	34, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
 	0,  // 2: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 3: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
@@ -2166,15 +2309,15 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	0,  // 5: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
 	0,  // 6: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 7: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	32, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	34, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
 	13, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
-	30, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	32, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
 	12, // 11: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
 	12, // 12: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
 	12, // 13: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
 	12, // 14: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	31, // 15: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	32, // 16: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	33, // 15: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	34, // 16: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
 	2,  // 17: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
 	4,  // 18: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
 	6,  // 19: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
@@ -2188,21 +2331,23 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	24, // 27: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
 	26, // 28: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
 	28, // 29: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	3,  // 30: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	5,  // 31: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	7,  // 32: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	9,  // 33: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	11, // 34: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	15, // 35: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	17, // 36: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	19, // 37: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	21, // 38: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	23, // 39: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	25, // 40: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	27, // 41: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	29, // 42: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	30, // [30:43] is the sub-list for method output_type
-	17, // [17:30] is the sub-list for method input_type
+	30, // 30: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	3,  // 31: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	5,  // 32: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	7,  // 33: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	9,  // 34: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	11, // 35: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	15, // 36: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	17, // 37: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	19, // 38: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	21, // 39: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	23, // 40: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	25, // 41: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	27, // 42: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	29, // 43: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	31, // 44: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	31, // [31:45] is the sub-list for method output_type
+	17, // [17:31] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
 	17, // [17:17] is the sub-list for extension extendee
 	0,  // [0:17] is the sub-list for field type_name
@@ -2220,7 +2365,7 @@ func file_apipb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

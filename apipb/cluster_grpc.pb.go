@@ -289,6 +289,7 @@ const (
 	ClusterService_GetHealth_FullMethodName        = "/ares.v1.ClusterService/GetHealth"
 	ClusterService_GetReady_FullMethodName         = "/ares.v1.ClusterService/GetReady"
 	ClusterService_WatchEvents_FullMethodName      = "/ares.v1.ClusterService/WatchEvents"
+	ClusterService_DumpStore_FullMethodName        = "/ares.v1.ClusterService/DumpStore"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -310,6 +311,9 @@ type ClusterServiceClient interface {
 	// WatchEvents sends every step of every job from a revision on. Over REST:
 	// GET /api/v1/events as server-sent events or WebSocket.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
+	// DumpStore shows the records of the store as they are, for people who look
+	// for a fault. Over REST: GET /api/v1/debug/store, a JSON object on a line.
+	DumpStore(ctx context.Context, in *DumpStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DumpStoreResponse], error)
 }
 
 type clusterServiceClient struct {
@@ -409,6 +413,25 @@ func (c *clusterServiceClient) WatchEvents(ctx context.Context, in *WatchEventsR
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchEventsClient = grpc.ServerStreamingClient[WatchEventsResponse]
 
+func (c *clusterServiceClient) DumpStore(ctx context.Context, in *DumpStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DumpStoreResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ClusterService_ServiceDesc.Streams[1], ClusterService_DumpStore_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DumpStoreRequest, DumpStoreResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClusterService_DumpStoreClient = grpc.ServerStreamingClient[DumpStoreResponse]
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -428,6 +451,9 @@ type ClusterServiceServer interface {
 	// WatchEvents sends every step of every job from a revision on. Over REST:
 	// GET /api/v1/events as server-sent events or WebSocket.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
+	// DumpStore shows the records of the store as they are, for people who look
+	// for a fault. Over REST: GET /api/v1/debug/store, a JSON object on a line.
+	DumpStore(*DumpStoreRequest, grpc.ServerStreamingServer[DumpStoreResponse]) error
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -461,6 +487,9 @@ func (UnimplementedClusterServiceServer) GetReady(context.Context, *GetReadyRequ
 }
 func (UnimplementedClusterServiceServer) WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchEvents not implemented")
+}
+func (UnimplementedClusterServiceServer) DumpStore(*DumpStoreRequest, grpc.ServerStreamingServer[DumpStoreResponse]) error {
+	return status.Error(codes.Unimplemented, "method DumpStore not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -620,6 +649,17 @@ func _ClusterService_WatchEvents_Handler(srv interface{}, stream grpc.ServerStre
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_WatchEventsServer = grpc.ServerStreamingServer[WatchEventsResponse]
 
+func _ClusterService_DumpStore_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DumpStoreRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClusterServiceServer).DumpStore(m, &grpc.GenericServerStream[DumpStoreRequest, DumpStoreResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClusterService_DumpStoreServer = grpc.ServerStreamingServer[DumpStoreResponse]
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -660,6 +700,11 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchEvents",
 			Handler:       _ClusterService_WatchEvents_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "DumpStore",
+			Handler:       _ClusterService_DumpStore_Handler,
 			ServerStreams: true,
 		},
 	},
