@@ -29,13 +29,17 @@ func spec(round string, n int) ares.Spec {
 	}
 }
 
-// desk is a Desk on an embedded store, with the view following it.
-func desk(b *testing.B) *control.Desk {
+// desk is a Desk on an embedded store, with the view following it. feed, which
+// may be nil, is called before it does.
+func desk(b *testing.B, feed func(*control.View)) *control.Desk {
 	s, err := store.Open(b.Context(), store.Config{Dir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	view := control.NewView(time.Now)
+	if feed != nil {
+		feed(view)
+	}
 	ctx, stop := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = view.Run(ctx, s, func(err error) { b.Error(err) }) })
@@ -98,7 +102,7 @@ type load struct {
 // transactions that write keys and values of the same size.
 func BenchmarkSubmit(b *testing.B) {
 	server.TuneMemory()
-	d, etcd := desk(b), raw(b)
+	d, etcd := desk(b, nil), raw(b)
 	rest := newREST(b)
 	value := stored(b, d)
 	rows := [][]string{{"submissions", "raw etcd", "in process", "ratio", "accepted", "REST", "accepted"}}
