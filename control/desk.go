@@ -131,12 +131,16 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if d.NoGangs && full.Members > 1 {
 		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
 	}
-	if err := d.admit(tenant, full); err != nil {
+	if err := d.admit(tenant, full, ahead); err != nil {
 		return store.Creation{}, err
+	}
+	id := ares.NewJobID(tenantID, spec.RequestID)
+	if d.View.Job(id) == nil {
+		ahead[tenantID]++
 	}
 	return store.Creation{
 		Job: &ares.Job{
-			Spec: said, ID: ares.NewJobID(tenantID, spec.RequestID), Digest: digest, AcceptedAt: d.Now(), Owner: owner,
+			Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner,
 		},
 		TenantRevision: tenant.Revision,
 	}, nil

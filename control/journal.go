@@ -32,7 +32,7 @@ func (j *Journal) Append(v any) error {
 	line = append(line, '\n')
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.open(int64(len(line))); err != nil {
+	if err = j.open(int64(len(line))); err != nil {
 		return err
 	}
 	n, err := j.file.Write(line)
@@ -49,14 +49,23 @@ func (j *Journal) Append(v any) error {
 
 // open makes the file ready for a line of n bytes.
 func (j *Journal) open(n int64) error {
-	if j.file != nil && j.MaxBytes > 0 && j.size+n > j.MaxBytes {
-		if err := j.close(); err != nil {
-			return err
-		}
-		if err := os.Rename(j.Path, j.Path+".1"); err != nil {
-			return fmt.Errorf("turn journal over: %w", err)
-		}
+	if err := j.goOn(); err != nil {
+		return err
 	}
+	if j.MaxBytes <= 0 || j.size == 0 || j.size+n <= j.MaxBytes {
+		return nil
+	}
+	if err := j.close(); err != nil {
+		return err
+	}
+	if err := os.Rename(j.Path, j.Path+".1"); err != nil {
+		return fmt.Errorf("turn journal over: %w", err)
+	}
+	return j.goOn()
+}
+
+// goOn opens the file where it ended, if it is not open.
+func (j *Journal) goOn() error {
 	if j.file != nil {
 		return nil
 	}
@@ -84,7 +93,7 @@ func mend(f *os.File) (int64, error) {
 		return 0, err
 	}
 	last := make([]byte, 1)
-	if _, err := f.ReadAt(last, info.Size()-1); err != nil {
+	if _, err = f.ReadAt(last, info.Size()-1); err != nil {
 		return 0, err
 	}
 	if last[0] == '\n' {

@@ -134,7 +134,7 @@ func (l *Loop) decide(ctx context.Context, lead *store.Leadership) error {
 // turn makes one decision and commits it. A state that has not seen the last
 // plan would decide the same again, so it waits for the watch.
 func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time, err error) {
-	if err := l.Store.Refresh(ctx, lead); err != nil {
+	if err = l.Store.Refresh(ctx, lead); err != nil {
 		return wake, err
 	}
 	now := l.Now()

@@ -36,8 +36,8 @@ func (v *View) Jobs(f Filter) Page {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	p := Page{Revision: v.revision}
-	for i := len(v.order) - 1; i >= 0; i-- {
-		e := v.jobs[v.order[i].ID]
+	for _, j := range slices.Backward(v.order) {
+		e := v.jobs[j.ID]
 		if !f.matches(e) {
 			continue
 		}

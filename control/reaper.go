@@ -111,7 +111,7 @@ func (r *Reaper) braked(gone map[string]absence) bool {
 	}
 	msg := fmt.Sprintf("%d of %d nodes lost their sessions together: their jobs are not reassigned until some return", recent, known)
 	if r.alert.Swap(&msg) == nil {
-		r.Log.Error(msg)
+		r.Log.Error("taking seats back is held", "why", msg)
 	}
 	return true
 }

@@ -204,11 +204,14 @@ func (v *View) putJob(j *ares.Job, rev int64, live bool) {
 	}
 	e := &Entry{Job: j, Run: ares.NewRun(j.AcceptedAt)}
 	v.jobs[j.ID] = e
-	v.order = append(v.order, j)
 	v.count(e, 1)
-	if live {
-		v.events.jobEvents(nil, e, rev)
+	if !live {
+		v.order = append(v.order, j) // sorted when the snapshot is complete
+		return
 	}
+	i, _ := slices.BinarySearchFunc(v.order, j, inOrder) // at the end, or nearly
+	v.order = slices.Insert(v.order, i, j)
+	v.events.jobEvents(nil, e, rev)
 }
 
 func (v *View) putRun(re *ares.RunEvent, rev int64, live bool) {

@@ -105,12 +105,12 @@ func TestAnArchivedJobIsNotChanged(t *testing.T) {
 	_, err = s.update(t.Context(), "stop job", job.ID, func(_ *ares.Job, r *ares.Run) error {
 		if !passed {
 			passed = true
-			run, err := s.RequestStop(t.Context(), job.ID, cancel)
-			if err != nil {
-				return err
+			run, stopErr := s.RequestStop(t.Context(), job.ID, cancel)
+			if stopErr != nil {
+				return stopErr
 			}
-			if err := s.Archive(t.Context(), job, &run); err != nil {
-				return err
+			if stopErr = s.Archive(t.Context(), job, &run); stopErr != nil {
+				return stopErr
 			}
 		}
 		return r.RequestStop(cancel)

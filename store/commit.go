@@ -48,9 +48,9 @@ func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string
 	children := make([]clientv3.Op, 0, len(changes)+1)
 	children = append(children, puts[0])
 	for _, c := range changes {
-		cs, ps, err := c.ops()
-		if err != nil {
-			return 0, nil, err
+		cs, ps, opsErr := c.ops()
+		if opsErr != nil {
+			return 0, nil, opsErr
 		}
 		cmps, puts = append(cmps, cs...), append(puts, ps...)
 		children = append(children, clientv3.OpTxn(cs, ps, nil))

@@ -39,7 +39,7 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the store's lock: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
 		return nil, nil, fmt.Errorf("another Ares uses %s: stop it, or choose another --data-dir", dir)
 	}

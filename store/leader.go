@@ -90,7 +90,7 @@ func (s *Store) Lead(ctx context.Context, server string, ttl time.Duration, do f
 	go func() {
 		defer close(done)
 		defer cancel()
-		for range alive { //nolint:revive // each answer only says: still alive
+		for range alive { // each answer only says: still alive
 		}
 	}()
 	lead, err := s.campaign(ctx, server, grant.ID)

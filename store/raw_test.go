@@ -101,9 +101,9 @@ func TestFieldsOfANewerVersionSurvive(t *testing.T) {
 	r.put(t, key, encode(t, rec))
 	check := func(when string) {
 		t.Helper()
-		rec := r.record(t, key)
-		run := rec.GetRun()
-		got := []string{futureOf(t, rec), futureOf(t, run), futureOf(t, run.Attempts[0]), futureOf(t, run.Attempts[0].Seats[1]), futureOf(t, run.Attempts[0].Seats[0])}
+		now := r.record(t, key)
+		a := now.GetRun().Attempts[0]
+		got := []string{futureOf(t, now), futureOf(t, now.GetRun()), futureOf(t, a), futureOf(t, a.Seats[1]), futureOf(t, a.Seats[0])}
 		if want := []string{"record", "run", "attempt", "seat", ""}; !slices.Equal(got, want) {
 			t.Errorf("%s the newer fields are %q, want %q", when, got, want)
 		}
@@ -200,7 +200,7 @@ func TestATombstoneIsSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		run.Phase = phase
-		if err := r.s.Archive(t.Context(), job, &run); err != nil {
+		if err = r.s.Archive(t.Context(), job, &run); err != nil {
 			t.Fatal(err)
 		}
 		got, err := r.raw.Get(t.Context(), key)

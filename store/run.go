@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -101,7 +102,7 @@ func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(
 		if err != nil || same && len(extra) == 0 {
 			return snap.Run, err
 		}
-		then := puts[:len(puts):len(puts)]
+		then := slices.Clip(puts)
 		if !same {
 			then = append(then, clientv3.OpPut(runKey(id), value))
 		}

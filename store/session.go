@@ -49,9 +49,9 @@ func (s *Store) putSession(ctx context.Context, node ares.Node, rec *storepb.Ses
 		}
 		seen, replaced := int64(0), clientv3.NoLease
 		if len(got.Kvs) > 0 {
-			old, err := unmarshal(sessionKey(node.ID), got.Kvs[0].Value)
-			if err != nil {
-				return ares.Session{}, err
+			old, readErr := unmarshal(sessionKey(node.ID), got.Kvs[0].Value)
+			if readErr != nil {
+				return ares.Session{}, readErr
 			}
 			if old.GetSession().GetInstance() != rec.Instance {
 				return ares.Session{}, ares.Errorf(ares.Conflict, "node %s has a session of another agent: give this one another --node name, or stop the other", node.ID)

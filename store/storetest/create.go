@@ -191,7 +191,7 @@ func createTooLarge(t *testing.T, s *store.Store) {
 	got := create(t, s, asks...)
 	refused(t, got[1].Err, ares.TooLarge, "32768")
 	if got[0].Err != nil || got[2].Err != nil {
-		t.Errorf("its neighbours: %v, %v", got[0].Err, got[2].Err)
+		t.Errorf("those beside it: %v, %v", got[0].Err, got[2].Err)
 	}
 	// Many that are nearly too large pass the store's request size together.
 	large.Environment["BLOB"] = strings.Repeat("x", ares.MaxSpecBytes-1024)

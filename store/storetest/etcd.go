@@ -125,7 +125,7 @@ func start(binary, dir string) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		return nil, err
 	}
 	lines := bufio.NewScanner(out)

@@ -115,8 +115,8 @@ func sessionRenewed(t *testing.T, s *store.Store) {
 				return
 			case <-tick.C:
 			}
-			if err := s.Renew(ctx, kept.ID, lease); err != nil && ctx.Err() == nil {
-				renewed <- err
+			if failed := s.Renew(ctx, kept.ID, lease); failed != nil && ctx.Err() == nil {
+				renewed <- failed
 				return
 			}
 		}

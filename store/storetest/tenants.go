@@ -26,17 +26,18 @@ func tenantRules(t *testing.T, s *store.Store) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	want.Revision = made.Revision
-	if got, err := s.Tenant(t.Context(), want.ID); err != nil || got != want {
+	var got ares.Tenant
+	if got, err = s.Tenant(t.Context(), want.ID); err != nil || got != want {
 		t.Errorf("stored %+v, want %+v, %v", got, want, err)
 	}
-	if again, err := s.CreateTenant(t.Context(), want); err != nil || again.Revision != made.Revision {
-		t.Errorf("the same again: %+v, %v", again, err)
+	if got, err = s.CreateTenant(t.Context(), want); err != nil || got.Revision != made.Revision {
+		t.Errorf("the same again: %+v, %v", got, err)
 	}
 	other := want
 	other.Limits.GPUs = 64
 	_, err = s.CreateTenant(t.Context(), other)
 	refused(t, err, ares.Conflict, "exists already")
-	if err := s.RegisterTenant(t.Context(), other); err != nil {
+	if err = s.RegisterTenant(t.Context(), other); err != nil {
 		t.Errorf("registering leaves an existing one: %v", err)
 	}
 	changed, err := s.UpdateTenant(t.Context(), other)
@@ -47,7 +48,7 @@ func tenantRules(t *testing.T, s *store.Store) {
 	_, err = s.UpdateTenant(t.Context(), want)
 	refused(t, err, ares.Conflict, "changed by somebody else")
 	refused(t, s.DeleteTenant(t.Context(), want.ID, made.Revision), ares.Conflict)
-	if err := s.DeleteTenant(t.Context(), want.ID, changed.Revision); err != nil {
+	if err = s.DeleteTenant(t.Context(), want.ID, changed.Revision); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Tenant(t.Context(), want.ID)

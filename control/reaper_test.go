@@ -1,0 +1,248 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/store/storetest"
+)
+
+// ttl of sessions here: the shortest that an external etcd keeps too.
+const ttl = storetest.SessionTTL
+
+// reaping is a store with a leader whose only part is a reaper, and the times
+// at which its view saw sessions end and jobs lose their seats.
+type reaping struct {
+	s      *store.Store
+	view   *View
+	reaper *Reaper
+	lead   *store.Leadership
+
+	mu    sync.Mutex
+	gone  map[string]time.Time
+	freed map[ares.JobID]time.Time
+}
+
+func newReaping(t *testing.T) *reaping {
+	t.Helper()
+	r := &reaping{s: storetest.Embedded(t), gone: map[string]time.Time{}, freed: map[ares.JobID]time.Time{}}
+	r.view = follow(t, r.s, r.note)
+	r.lead, _ = storetest.NewLead(t, r.s)
+	r.reaper = &Reaper{Store: r.s, View: r.view, TTL: ttl, Now: time.Now, Log: quiet, BrakePercent: 55, Tick: 20 * time.Millisecond}
+	return r
+}
+
+func (r *reaping) start(t *testing.T) {
+	t.Helper()
+	run(t, func(ctx context.Context) error { return r.reaper.Run(ctx, r.lead) })
+}
+
+func (r *reaping) note(b ares.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range b.Events {
+		if e.Gone.Kind == ares.KindSession {
+			r.gone[e.Gone.ID] = time.Now()
+		}
+		if e.Run != nil && e.Run.Run.Losses > 0 && r.freed[e.Run.Job].IsZero() {
+			r.freed[e.Run.Job] = time.Now()
+		}
+	}
+}
+
+// busy is a node with a running job on it.
+func (r *reaping) busy(t *testing.T, lostAfter, sessionTTL time.Duration) (*storetest.Node, *ares.Job) {
+	t.Helper()
+	n := storetest.NewNode(t, r.s, sessionTTL)
+	j := storetest.NewJob(t, r.s, func(s *ares.Spec) { s.LostAfterSeconds = int(lostAfter / time.Second) })
+	storetest.Claim(t, r.s, storetest.Place(t, r.s, r.lead, j, n), n)
+	return n, j
+}
+
+// TestReaperWaitsForThePatience lets a node fall silent: its job is taken back
+// lost_after − TTL after its session was seen to end, not before.
+func TestReaperWaitsForThePatience(t *testing.T) {
+	r := newReaping(t)
+	r.start(t)
+	silent, patient := r.busy(t, ttl+2*time.Second, ttl)
+	same := storetest.NewJob(t, r.s, func(s *ares.Spec) { s.LostAfterSeconds = 1 }) // less than the TTL: clamped at 0
+	storetest.Claim(t, r.s, storetest.Place(t, r.s, r.lead, same, silent), silent)
+	healthy, running := r.busy(t, ttl, 5*time.Minute)
+
+	await(t, r.view, "the patient job to be taken back", func() bool { return phaseOf(r.view, patient.ID) == ares.Pending })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end := r.gone[silent.ID]
+	if end.IsZero() {
+		t.Fatal("taken back while its session lived")
+	}
+	if waited := r.freed[patient.ID].Sub(end); waited < 2*time.Second {
+		t.Errorf("taken back after %v, its patience was %v longer than the session's", waited, 2*time.Second)
+	}
+	if r.freed[same.ID].IsZero() || !r.freed[same.ID].Before(r.freed[patient.ID]) || r.freed[same.ID].Before(end) {
+		t.Errorf("the impatient job was taken back at %v, the session ended at %v", r.freed[same.ID], end)
+	}
+	if got := phaseOf(r.view, running.ID); got != ares.Running || !r.gone[healthy.ID].IsZero() {
+		t.Errorf("a healthy node's job is %s", got)
+	}
+	if run := r.view.Job(patient.ID).Run; !run.Settled() || run.Free() || run.Retries != 0 {
+		t.Errorf("taken back: %+v", run)
+	}
+}
+
+// TestReaperSparesANodeThatReturns compares two nodes that go together: one
+// comes back in time and keeps its job, the other does not.
+func TestReaperSparesANodeThatReturns(t *testing.T) {
+	r := newReaping(t)
+	r.start(t)
+	back, kept := r.busy(t, ttl+time.Second, 5*time.Minute)
+	away, lost := r.busy(t, ttl+time.Second, 5*time.Minute)
+	back.Close(t, r.s)
+	away.Close(t, r.s)
+	await(t, r.view, "both sessions to end", func() bool {
+		return r.view.Node(back.ID).Session == nil && r.view.Node(away.ID).Session == nil
+	})
+	back.Open(t, r.s, 5*time.Minute)
+	await(t, r.view, "the other's job to be taken back", func() bool { return phaseOf(r.view, lost.ID) == ares.Pending })
+	if run := storetest.Get(t, r.s, kept.ID).Run; run.Phase != ares.Running || len(run.Attempts) != 1 || run.Losses != 0 {
+		t.Errorf("the node came back in time, yet its job is %+v", run)
+	}
+	// Its timer starts anew when it goes again.
+	back.Close(t, r.s)
+	await(t, r.view, "its job to be taken back", func() bool { return phaseOf(r.view, kept.ID) == ares.Pending })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waited := r.freed[kept.ID].Sub(r.gone[back.ID]); waited < time.Second {
+		t.Errorf("taken back %v after it went again, want a second", waited)
+	}
+}
+
+// TestReaperActsOnWhatItFinds begins its term when the session is long gone.
+func TestReaperActsOnWhatItFinds(t *testing.T) {
+	r := newReaping(t)
+	n, j := r.busy(t, ttl+time.Second, 5*time.Minute)
+	n.Close(t, r.s)
+	await(t, r.view, "the session to end", func() bool { return r.view.Node(n.ID).Session == nil })
+	began := time.Now()
+	r.start(t)
+	await(t, r.view, "the job to be taken back", func() bool { return phaseOf(r.view, j.ID) == ares.Pending })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waited := r.freed[j.ID].Sub(began); waited < time.Second {
+		t.Errorf("taken back %v into the term: timers start anew with a leader", waited)
+	}
+}
+
+// TestReaperBrakes loses three of four nodes at once: nothing is taken back
+// until enough are back, and what came back keeps its job.
+func TestReaperBrakes(t *testing.T) {
+	r := newReaping(t)
+	var nodes []*storetest.Node
+	var jobs []*ares.Job
+	for range 4 {
+		n, j := r.busy(t, ttl, 5*time.Minute) // no patience beyond the session
+		nodes, jobs = append(nodes, n), append(jobs, j)
+	}
+	for _, n := range nodes[:3] {
+		n.Close(t, r.s)
+	}
+	await(t, r.view, "three sessions to end", func() bool {
+		for _, n := range nodes[:3] {
+			if r.view.Node(n.ID).Session != nil {
+				return false
+			}
+		}
+		return true
+	})
+	r.start(t)
+	await(t, r.view, "the alert", func() bool { return r.reaper.Alert() != "" })
+	for i, j := range jobs {
+		if run := storetest.Get(t, r.s, j.ID).Run; run.Phase != ares.Running {
+			t.Errorf("under the brake job %d is %s", i, run.Phase)
+		}
+	}
+	nodes[0].Open(t, r.s, 5*time.Minute)
+	await(t, r.view, "the jobs of the two that stayed away", func() bool {
+		return phaseOf(r.view, jobs[1].ID) == ares.Pending && phaseOf(r.view, jobs[2].ID) == ares.Pending
+	})
+	if r.reaper.Alert() != "" {
+		t.Errorf("the alert stays: %s", r.reaper.Alert())
+	}
+	for _, i := range []int{0, 3} {
+		if run := storetest.Get(t, r.s, jobs[i].ID).Run; run.Phase != ares.Running || run.Losses != 0 {
+			t.Errorf("job %d of a node that is there is %s", i, run.Phase)
+		}
+	}
+}
+
+// TestBrakeArithmetic is the share at which the brake holds.
+func TestBrakeArithmetic(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		gone, of, percent int
+		want              bool
+	}{
+		{0, 10, 55, false},
+		{2, 2, 55, false},
+		{3, 3, 55, true},
+		{3, 5, 55, true},
+		{3, 6, 55, false},
+		{5, 10, 55, false},
+		{6, 10, 55, true},
+		{55, 100, 55, false},
+		{56, 100, 55, true},
+		{90, 100, 100, false},
+		{90, 100, 90, false},
+		{91, 100, 90, true},
+	} {
+		v := fixedView()
+		b := ares.Batch{Revision: 2, Reset: true}
+		for i := range c.of {
+			id := fmt.Sprint("n", i)
+			b.Events = append(b.Events, ares.Event{Revision: 1, Node: &ares.Node{ID: id, Revision: 1}})
+			if i >= c.gone {
+				b.Events = append(b.Events, ares.Event{Revision: 2, Session: &ares.Session{Node: id, Revision: 2}})
+			}
+		}
+		v.Apply(b)
+		r := &Reaper{View: v, Log: quiet, BrakePercent: c.percent}
+		gone := map[string]absence{}
+		r.look(gone)
+		if len(gone) != c.gone {
+			t.Errorf("%d of %d gone: %d timers", c.gone, c.of, len(gone))
+		}
+		if got := r.braked(gone); got != c.want || (r.Alert() != "") != c.want {
+			t.Errorf("%d of %d gone at %d %%: braked is %v (alert %q), want %v", c.gone, c.of, c.percent, got, r.Alert(), c.want)
+		}
+	}
+}
+
+// TestTimersFollowTheNodesRecord is R3 in the reaper: a node that came and went
+// between two looks has a new record, and so a new timer.
+func TestTimersFollowTheNodesRecord(t *testing.T) {
+	t.Parallel()
+	v := fixedView()
+	v.Apply(ares.Batch{Revision: 2, Reset: true, Events: []ares.Event{{Revision: 1, Node: &ares.Node{ID: "n", Revision: 1}}}})
+	r := &Reaper{View: v, Log: quiet}
+	old := time.Now().Add(-time.Hour)
+	gone := map[string]absence{"n": {since: old, revision: 1}}
+	r.look(gone)
+	if !gone["n"].since.Equal(old) {
+		t.Error("nothing happened, yet the timer starts anew")
+	}
+	v.Apply(ares.Batch{Revision: 4, Events: []ares.Event{{Revision: 4, Node: &ares.Node{ID: "n", Revision: 4}}}})
+	r.look(gone)
+	if a := gone["n"]; a.revision != 4 || a.since.Equal(old) {
+		t.Errorf("the node was back in between, yet its timer is %+v", a)
+	}
+	v.Apply(ares.Batch{Revision: 5, Events: []ares.Event{{Revision: 5, Session: &ares.Session{Node: "n", Revision: 5}}}})
+	r.look(gone)
+	if len(gone) != 0 {
+		t.Errorf("the node is there, yet it has a timer: %+v", gone)
+	}
+}
