@@ -25,13 +25,13 @@ type Agent struct {
 	runner   *run.Runner
 	source   gpu.Source
 	instance string
-	born     run.BootTime // of a new identity, 0 for an old one
 
 	session atomic.Int64 // revision of the present session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
 
 	mu     sync.Mutex
 	node   ares.Node
+	first  *arrival // of this identity, nil before its first session
 	seats  map[run.Key]*seat
 	orders []*apipb.SeatOrder // as last sent by a server
 	seen   int64              // revision they are true at
@@ -49,14 +49,11 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("make the agent's directory: %w", err)
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), link: newLink(&cfg), seats: map[run.Key]*seat{}}
-	var made bool
 	var err error
-	if a.instance, made, err = instance(cfg.Dir); err != nil {
+	if a.instance, err = instance(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if made {
-		a.born = run.Now()
-	}
+	a.first = readArrival(cfg.Dir)
 	supervisor, err := run.Supervisor(filepath.Join(cfg.Dir, "bin"))
 	if err != nil {
 		return nil, err
@@ -110,6 +107,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		err := a.serve(life)
+		a.leave(ctx)
 		a.session.Store(0)
 		if ctx.Err() != nil {
 			return nil
@@ -123,6 +121,28 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// leave ends the session when the agent is asked to end and holds nothing, so
+// that the node is known to be gone at once and not only after its TTL.
+func (a *Agent) leave(ctx context.Context) {
+	a.mu.Lock()
+	held := len(a.seats)
+	a.mu.Unlock()
+	session := a.session.Load()
+	if ctx.Err() == nil || held > 0 || session == 0 {
+		return
+	}
+	control, _, _, err := a.link.connections()
+	if err != nil {
+		return // the session ends by its TTL
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, err = control.CloseSession(ctx, &apipb.CloseSessionRequest{Ref: &apipb.SessionRef{NodeId: a.cfg.Node, Session: session}})
+	if err != nil {
+		a.log.Info("the session ends by its TTL", "error", apipb.FromStatus(err))
+	}
 }
 
 // serve is one session: open it, then renew it, follow the seats and serve
@@ -142,7 +162,10 @@ func (a *Agent) serve(ctx context.Context) error {
 		return fmt.Errorf("open session at %s: %w", server, apipb.FromStatus(err))
 	}
 	ttl := time.Duration(resp.TtlSeconds) * time.Second
-	a.acknowledged(ctx, sent)
+	if err := a.arrived(resp.Session); err != nil {
+		return err
+	}
+	a.acknowledged(sent)
 	a.session.Store(resp.Session)
 	a.log.Info("session open", "server", server, "session", resp.Session, "ttl", ttl)
 
@@ -165,6 +188,21 @@ func (a *Agent) serve(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// arrived notes the first session of this identity.
+func (a *Agent) arrived(session int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.first != nil {
+		return nil
+	}
+	first := &arrival{revision: session, at: run.Now()}
+	if err := first.write(a.cfg.Dir); err != nil {
+		return fmt.Errorf("note the first session: %w", err)
+	}
+	a.first = first
+	return nil
+}
+
 // renew extends the session until it cannot. A renewal that is not answered
 // within an eighth of the TTL has failed, and the next server is tried.
 func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef, ttl time.Duration) error {
@@ -183,14 +221,14 @@ func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apip
 		if err != nil {
 			return apipb.FromStatus(err)
 		}
-		a.acknowledged(ctx, sent)
+		a.acknowledged(sent)
 	}
 }
 
 // acknowledged notes that a renewal sent at a time was acknowledged, and tells
 // every supervisor, each for itself: one that does not answer must delay
 // neither the others nor the next renewal.
-func (a *Agent) acknowledged(ctx context.Context, sent run.BootTime) {
+func (a *Agent) acknowledged(sent run.BootTime) {
 	a.renewed.Store(int64(sent))
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,7 +237,8 @@ func (a *Agent) acknowledged(ctx context.Context, sent run.BootTime) {
 			continue
 		}
 		a.wg.Go(func() {
-			if err := s.proc.Renewed(ctx, sent); err != nil && !errors.Is(err, run.ErrEnded) && ctx.Err() == nil {
+			err := s.proc.Renewed(a.life, sent)
+			if err != nil && !errors.Is(err, run.ErrEnded) && a.life.Err() == nil {
 				a.log.Warn("renewal did not reach a supervisor", "seat", s.key, "error", err)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/run"
 )
 
 // Config of an agent.
@@ -78,24 +79,69 @@ func isLoopback(addr string) bool {
 
 // instance reads the agent's nonce, or makes it at the first start. It stays
 // the same across restarts, so that a restarted agent takes its own session
-// over while a second agent is refused. made says that it is new: then nothing
-// is known of what an earlier agent of this node left behind.
-func instance(dir string) (id string, made bool, err error) {
+// over while a second agent is refused.
+func instance(dir string) (string, error) {
 	path := filepath.Join(dir, "instance")
 	data, err := os.ReadFile(path)
 	if err == nil && len(strings.TrimSpace(string(data))) >= 16 {
-		return strings.TrimSpace(string(data)), false, nil
+		return strings.TrimSpace(string(data)), nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", false, fmt.Errorf("read the agent's identity: %w", err)
+		return "", fmt.Errorf("read the agent's identity: %w", err)
 	}
-	id = rand.Text()
+	id := rand.Text()
+	if err := replace(path, id+"\n"); err != nil {
+		return "", fmt.Errorf("write the agent's identity: %w", err)
+	}
+	return id, nil
+}
+
+// arrival is when this identity had its first session. Another agent of the
+// node, with another state directory, may have left processes behind: those
+// have fences up to the session's revision, and were last renewed before it.
+type arrival struct {
+	revision int64
+	at       run.BootTime
+}
+
+func arrivalPath(dir string) string { return filepath.Join(dir, "arrival") }
+
+// readArrival finds the arrival of an earlier run, nil when there was none.
+// After a reboot nothing is left of anybody, so nothing has to be waited for.
+func readArrival(dir string) *arrival {
+	data, err := os.ReadFile(arrivalPath(dir))
+	if err != nil {
+		return nil
+	}
+	var a arrival
+	var boot string
+	if _, err := fmt.Sscan(string(data), &boot, &a.revision, &a.at); err != nil {
+		return nil // torn: as if it had never been here
+	}
+	if boot != bootID() {
+		return &arrival{}
+	}
+	return &a
+}
+
+func (a *arrival) write(dir string) error {
+	return replace(arrivalPath(dir), fmt.Sprintln(bootID(), a.revision, int64(a.at)))
+}
+
+// bootID names this run of the machine.
+func bootID() string {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// replace writes a file so that it is there whole or not at all.
+func replace(path, content string) error {
 	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, []byte(id+"\n"), 0o600); err != nil {
-		return "", false, fmt.Errorf("write the agent's identity: %w", err)
+	if err := os.WriteFile(tmp, []byte(content), 0o600); err != nil {
+		return err
 	}
-	if err := os.Rename(tmp, path); err != nil {
-		return "", false, fmt.Errorf("write the agent's identity: %w", err)
-	}
-	return id, true, nil
+	return os.Rename(tmp, path)
 }

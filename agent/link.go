@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -25,6 +27,10 @@ type link struct {
 	control *grpc.ClientConn
 	bulk    *grpc.ClientConn
 }
+
+// reconnect is how soon a server that was away is tried again. gRPC's own
+// default waits up to two minutes: longer than a job lives without renewals.
+var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 
 // bearer sends the node token with every call.
 type bearer string
@@ -53,6 +59,7 @@ func (l *link) connections() (control, bulk apipb.AgentServiceClient, server str
 	if l.control == nil {
 		opts := []grpc.DialOption{
 			grpc.WithTransportCredentials(l.creds), grpc.WithPerRPCCredentials(bearer(l.token)),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
 		}
 		if l.control, err = grpc.NewClient(server, opts...); err != nil {

@@ -217,12 +217,16 @@ func (s *seat) bury(ctx context.Context) {
 
 // outlive waits until nothing of a seat can live that an earlier agent with
 // another state directory may have left behind: its supervisor kills it well
-// within lost_after when nobody renews.
+// within lost_after when nobody renews, and nobody has since this agent's
+// first session.
 func (s *seat) outlive(ctx context.Context) bool {
-	if s.agent.born == 0 {
-		return true
+	s.agent.mu.Lock()
+	first := s.agent.first
+	s.agent.mu.Unlock()
+	if first == nil || s.key.Fence > first.revision {
+		return true // placed for this identity
 	}
-	rest := time.Duration(s.order.LostAfterSeconds)*time.Second - run.Now().Sub(s.agent.born)
+	rest := time.Duration(s.order.LostAfterSeconds)*time.Second - run.Now().Sub(first.at)
 	return rest <= 0 || pause(ctx, rest)
 }
 

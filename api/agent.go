@@ -81,9 +81,19 @@ func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest
 	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, req.GetRef().GetSession())
 }
 
-// CloseSession ends a session at once.
+// CloseSession ends the session of a node that holds nothing. One that does is
+// refused: its seats would be taken back before its processes must be dead.
 func (d *AgentDoor) CloseSession(ctx context.Context, req *apipb.CloseSessionRequest) (*apipb.CloseSessionResponse, error) {
-	return &apipb.CloseSessionResponse{}, d.Store.CloseSession(ctx, req.GetRef().GetNodeId(), req.GetRef().GetSession())
+	ref := req.GetRef()
+	entries, _, _ := d.View.SeatsOn(ref.GetNodeId())
+	for _, e := range entries {
+		for _, o := range d.orders(e, ref.GetNodeId()) {
+			if o.State == string(ares.SeatClaimed) || o.State == string(ares.SeatFinished) {
+				return nil, ares.Errorf(ares.Conflict, "node %s still holds a seat of %s", ref.GetNodeId(), e.Job.ID)
+			}
+		}
+	}
+	return &apipb.CloseSessionResponse{}, d.Store.CloseSession(ctx, ref.GetNodeId(), ref.GetSession())
 }
 
 // ClaimSeat takes a seat before anything is spawned.

@@ -41,6 +41,7 @@ const (
 	MaxLogStreams   = 256
 
 	maxTokenBytes    = 512
+	maxExplained     = 100     // jobs of one page whose waiting is explained
 	maxDrain         = 4 << 20 // of a body that is too large, so that the refusal is read
 	maxListWait      = 5 * time.Second
 	maxReadyWait     = 2 * time.Second

@@ -1,10 +1,8 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -89,12 +87,18 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	}
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
-	if snap.Run.Phase.Waiting() && d.cfg.Explain != nil {
-		for _, b := range d.cfg.Explain(snap.Job.ID).Blockers {
-			job.WaitingFor = append(job.WaitingFor, b.String())
-		}
-	}
+	d.explain(job, snap.Run.Phase)
 	return &apipb.GetJobResponse{Job: job}, nil
+}
+
+// explain says why a job waits.
+func (d *Doors) explain(job *apipb.Job, p ares.Phase) {
+	if !p.Waiting() || d.cfg.Explain == nil {
+		return
+	}
+	for _, b := range d.cfg.Explain(ares.JobID(job.JobId)).Blockers {
+		job.WaitingFor = append(job.WaitingFor, b.String())
+	}
 }
 
 // snapshot reads a job by the name a caller gave.
@@ -129,11 +133,14 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 			return nil, err
 		}
 	}
-	page := d.page(f)
+	page := d.cfg.View.Jobs(f)
 	resp := &apipb.ListJobsResponse{Total: int32(page.Total), Revision: strconv.FormatInt(page.Revision, 10)}
 	size, last := 0, (*control.Entry)(nil)
 	for _, e := range page.Entries {
 		job := newListedJob(e)
+		if len(resp.Jobs) < maxExplained {
+			d.explain(job, e.Run.Phase)
+		}
 		if size += proto.Size(job); size > MaxPageBytes && last != nil {
 			page.More = true
 			break
@@ -144,29 +151,6 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 		resp.NextPageToken = pageToken(last)
 	}
 	return resp, nil
-}
-
-// page cuts a page out of a list. Jobs of one revision stand by their ID, so
-// that a page has one end, whatever order the view keeps them in.
-func (d *jobDoor) page(f control.Filter) control.Page {
-	all := f
-	all.Before, all.After, all.Limit = 0, "", 0
-	p := d.cfg.View.Jobs(all)
-	slices.SortFunc(p.Entries, func(a, b *control.Entry) int {
-		return cmp.Or(cmp.Compare(b.Job.Revision, a.Job.Revision), cmp.Compare(a.Job.ID, b.Job.ID))
-	})
-	if f.Before > 0 {
-		i, found := slices.BinarySearchFunc(p.Entries, f, func(e *control.Entry, f control.Filter) int {
-			return cmp.Or(cmp.Compare(f.Before, e.Job.Revision), cmp.Compare(e.Job.ID, f.After))
-		})
-		if found {
-			i++
-		}
-		p.Entries = p.Entries[i:]
-	}
-	p.More = len(p.Entries) > f.Limit
-	p.Entries = p.Entries[:min(f.Limit, len(p.Entries))]
-	return p
 }
 
 func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {

@@ -80,7 +80,7 @@ func (d *Doors) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (Log
 		}
 	}
 	if q.Rank >= max(q.Entry.Job.Members, 1) {
-		return q, ares.Errorf(ares.NotFound, "rank: job %s has %d members, so its ranks are 0 to %d", q.Job, q.Entry.Job.Members, q.Entry.Job.Members-1).At("rank")
+		return q, ares.Errorf(ares.NotFound, "rank: job %s has ranks 0 to %d", q.Job, max(q.Entry.Job.Members, 1)-1).At("rank")
 	}
 	if !q.begun() {
 		return q, ares.Errorf(ares.NotFound, "job %s is %s and has no such attempt (%d so far): follow it to wait for its output", q.Job, q.Entry.Run.Phase, q.Entry.Run.Placed).At("attempt")
