@@ -31,6 +31,10 @@ var Version = "dev"
 // EndpointsFile in the data directory tells the CLI where this server listens.
 const EndpointsFile = "server.json"
 
+// rememberedRevisions is how far back a starting server looks, so that event
+// streams resume over its restart. The store itself forgets after minutes.
+const rememberedRevisions = 4096
+
 // Endpoints are a server's addresses.
 type Endpoints struct {
 	HTTP    string `json:"http"`
@@ -111,12 +115,16 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	s.part("view", func() error {
-		return s.View.Run(run, s.Store, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
+		return s.View.Run(run, store.Past{Store: s.Store, Revisions: rememberedRevisions}, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
 	})
 	s.serve(listeners, m)
 	loading, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := s.View.WaitFor(loading, 1); err != nil {
+	now, err := s.Store.Revision(loading)
+	if err != nil {
+		return err
+	}
+	if err := s.View.WaitFor(loading, now); err != nil {
 		return fmt.Errorf("load the state: %w", err)
 	}
 	return s.writeEndpoints()

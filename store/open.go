@@ -141,6 +141,8 @@ func storeError(doing string, err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return ares.Errorf(ares.Unavailable, "%s: the store is out of space; compact and defragment etcd or raise its quota, then disarm the alarm", doing)
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return fmt.Errorf("%s: %w", doing, rpctypes.ErrCompacted)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return ares.Errorf(ares.TooLarge, "%s: the request is larger than the store takes", doing)
 	case errors.Is(err, context.Canceled), status.Code(err) == codes.Canceled:

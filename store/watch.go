@@ -19,8 +19,29 @@ const pageSize = 2000
 // over with a new snapshot. It returns when ctx ends, apply fails, or the
 // store cannot be read.
 func (s *Store) Watch(ctx context.Context, apply func(ares.Batch) error) error {
-	for {
-		rev, err := s.snapshot(ctx, apply)
+	return s.watch(ctx, 0, apply)
+}
+
+// Past is a store whose watch begins some revisions ago, as far as the store
+// remembers: a server that was restarted then knows what happened last, and
+// event streams go on where they were.
+type Past struct {
+	*Store
+	Revisions int64
+}
+
+// Watch is Store.Watch, from the past on.
+func (p Past) Watch(ctx context.Context, apply func(ares.Batch) error) error {
+	return p.watch(ctx, p.Revisions, apply)
+}
+
+func (s *Store) watch(ctx context.Context, past int64, apply func(ares.Batch) error) error {
+	for ; ; past = 0 {
+		at, err := s.remembered(ctx, past)
+		if err != nil {
+			return err
+		}
+		rev, err := s.snapshot(ctx, at, apply)
 		if err != nil {
 			return err
 		}
@@ -31,8 +52,30 @@ func (s *Store) Watch(ctx context.Context, apply func(ares.Batch) error) error {
 	}
 }
 
-func (s *Store) snapshot(ctx context.Context, apply func(ares.Batch) error) (int64, error) {
-	batch := ares.Batch{Reset: true}
+// remembered finds a revision at most past ago that can still be read, 0 for
+// the present.
+func (s *Store) remembered(ctx context.Context, past int64) (int64, error) {
+	if past == 0 {
+		return 0, nil
+	}
+	now, err := s.Revision(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for ; past > 0; past /= 4 {
+		at := max(now-past, 1)
+		if _, err := s.get(ctx, planKey, clientv3.WithRev(at)); err == nil {
+			return at, nil
+		} else if !errors.Is(err, rpctypes.ErrCompacted) {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// snapshot delivers everything as of a revision, 0 for the present.
+func (s *Store) snapshot(ctx context.Context, at int64, apply func(ares.Batch) error) (int64, error) {
+	batch := ares.Batch{Reset: true, Revision: at}
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
 		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageSize)}
