@@ -71,6 +71,16 @@ Start a whole Ares on this machine with "ares up", then, in another terminal:
   ares job list`,
 		a.jobCommand(), a.tenantCommand(), a.nodeCommand(), a.clusterCommand(), a.configCommand(), a.versionCommand())
 	root.AddCommand(a.hostCommands()...)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() { // cobra's own, as strict as ours
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE, c.SuggestionsMinimumDistance = cobra.ArbitraryArgs, runGroup, 1
+		case "help":
+			c.Run, c.RunE = nil, runHelp
+		}
+	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -89,26 +99,41 @@ Start a whole Ares on this machine with "ares up", then, in another terminal:
 // group is a command that only has subcommands.
 func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs,
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return c.Help()
-			}
-			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-				return usagef("%s has no command %q: did you mean %q?", c.CommandPath(), args[0], near[0])
-			}
-			var names []string
-			for _, sub := range c.Commands() {
-				if sub.IsAvailableCommand() {
-					names = append(names, sub.Name())
-				}
-			}
-			return usagef("%s has no command %q: use one of %s", c.CommandPath(), args[0], strings.Join(names, ", "))
-		},
+		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, RunE: runGroup,
 	}
 	c.SuggestionsMinimumDistance = 2
 	c.AddCommand(subs...)
 	return c
+}
+
+// runGroup shows the help of a group, or says which of its commands was meant.
+func runGroup(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("%s has no command %q: did you mean %q?", c.CommandPath(), args[0], near[0])
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return usagef("%s has no command %q: use one of %s", c.CommandPath(), args[0], strings.Join(names, ", "))
+}
+
+// runHelp shows the help of the command that its arguments name.
+func runHelp(c *cobra.Command, args []string) error {
+	about, rest, err := c.Root().Find(args)
+	if err != nil {
+		return usagef("%s", err)
+	}
+	if len(rest) > 0 && about.HasSubCommands() {
+		return runGroup(about, rest)
+	}
+	about.InitDefaultHelpFlag()
+	return about.Help()
 }
 
 // usageError is a mistake on the command line.

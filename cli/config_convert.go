@@ -185,7 +185,7 @@ func oldEnvironment(environ []string, values map[string]string) (notes []string)
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		rest, ok := strings.CutPrefix(name, oldPrefix)
-		if !ok {
+		if !ok || value == "" { // an empty variable is as good as none
 			continue
 		}
 		i := slices.IndexFunc(oldSettings, func(s oldSetting) bool {

@@ -50,7 +50,14 @@ func (a *app) jobListCommand() *cobra.Command {
 				return usagef("--limit %d: use 0 for all, or how many at most", limit)
 			}
 			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listJobs(ctx, c, &req, limit) },
-				func(w io.Writer, m proto.Message) { a.writeJobs(w, m.(*apipb.ListJobsResponse)) })
+				func(w io.Writer, m proto.Message) {
+					list := m.(*apipb.ListJobsResponse)
+					if len(list.GetJobs()) == 0 && (len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "") {
+						say(w, "No job matches. See all of them with: %s job list\n", a.again())
+						return
+					}
+					a.writeJobs(w, list)
+				})
 		}),
 	}
 	o.add(c)
@@ -270,15 +277,20 @@ func ending(j *apipb.Job) string {
 	if j.GetState() == string(ares.Succeeded) {
 		return j.GetState()
 	}
-	why := because(j.GetResult().GetExitCode(), firstOf(j.GetResult().GetReason(), j.GetReason()))
+	reason := firstOf(j.GetResult().GetReason(), j.GetReason())
+	if j.GetState() == string(ares.Cancelled) {
+		reason = firstOf(j.GetReason(), reason) // who cancelled it
+	}
+	why := because(j.GetResult().GetExitCode(), reason)
 	return clean(strings.TrimSuffix(j.GetState()+": "+why, ": "))
 }
 
-// because is a reason with the exit code, unless it says that itself.
+// because is a reason with the exit code, unless it says that itself or there
+// is none: a signal, a cancellation and a failed start have -1.
 func because(exit int32, reason string) string {
 	code := fmt.Sprintf("exit code %d", exit)
 	switch {
-	case exit == 0 || strings.Contains(reason, code):
+	case exit <= 0 || strings.Contains(reason, code):
 		return reason
 	case reason == "":
 		return code

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ func TestScripts(t *testing.T) {
 			"exits":   exits,
 			"let":     let,
 			"waitfor": waitfor,
+			"until":   until,
 			"spec":    spec,
 		},
 	})
@@ -105,17 +107,24 @@ func (s *session) environ(ts *testscript.TestScript) []string {
 	return vars
 }
 
-// run runs a command without a line in the log.
-func (s *session) run(ctx context.Context, ts *testscript.TestScript, argv []string) (stdout, stderr string, code int) {
+// command is a command of the script, not yet started.
+func (s *session) command(ctx context.Context, ts *testscript.TestScript, argv []string) *exec.Cmd {
 	path := argv[0]
 	if path == "ares" {
 		path = filepath.Join(firstPath(ts.Getenv("PATH")), "ares")
 	}
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), s.environ(ts)
+	return cmd
+}
+
+// run runs a command without a line in the log.
+func (s *session) run(ctx context.Context, ts *testscript.TestScript, argv []string) (stdout, stderr string, code int) {
+	cmd := s.command(ctx, ts, argv)
 	var out, errs bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), s.environ(ts), &out, &errs
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
-	if err != nil && cmd.ProcessState == nil {
+	if err != nil && cmd.ProcessState == nil && ctx.Err() == nil {
 		ts.Fatalf("%s: %s", argv[0], err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
@@ -166,6 +175,7 @@ func waitfor(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	ask := time.NewTicker(askEvery)
 	defer ask.Stop()
+	last := "none came"
 	for {
 		stdout, stderr, code := of(ts).run(ctx, ts, args[1:])
 		if want.MatchString(stdout) || want.MatchString(stderr) {
@@ -173,9 +183,49 @@ func waitfor(ts *testscript.TestScript, neg bool, args []string) {
 			_, _ = ts.Stderr().Write([]byte(stderr))
 			return
 		}
+		if ctx.Err() == nil { // else it was cut short
+			last = fmt.Sprintf("exit code %d\n%s%s", code, stdout, stderr)
+		}
 		select {
 		case <-ctx.Done():
-			ts.Fatalf("no match for %q within %s; the last answer, with exit code %d:\n%s%s", args[0], patience, code, stdout, stderr)
+			ts.Fatalf("no match for %q within %s; the last answer: %s", args[0], patience, last)
+		case <-ask.C:
+		}
+	}
+}
+
+// until REGEXP COMMAND ARGS... starts a command that goes on by itself,
+// interrupts it, as Ctrl-C does, when what it prints matches, and wants exit
+// code 0. What it printed is the script's stdout and stderr.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until REGEXP COMMAND ARGS...")
+	}
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(of(ts).tb.Context(), patience)
+	defer cancel()
+	cmd := of(ts).command(ctx, ts, args[1:])
+	var out, errs printed
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	ts.Check(cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ask := time.NewTicker(askEvery)
+	defer ask.Stop()
+	for asked := false; ; {
+		if !asked && want.MatchString(out.String()) {
+			asked = true
+			ts.Check(cmd.Process.Signal(os.Interrupt))
+		}
+		select {
+		case err := <-ended:
+			_, _ = ts.Stdout().Write([]byte(out.String()))
+			_, _ = ts.Stderr().Write([]byte(errs.String()))
+			if err != nil || !asked {
+				ts.Fatalf("interrupted: %t, ended with %v; want an end by interruption with exit code 0", asked, err)
+			}
+			return
 		case <-ask.C:
 		}
 	}
