@@ -98,7 +98,7 @@ func (s *Server) start(ctx, run context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.register(ctx); err != nil {
+	if err = s.register(ctx); err != nil {
 		return err
 	}
 	listeners, err := s.listen(ctx)
@@ -110,7 +110,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
 	reaper := s.startLoop(run, m)
-	if err := s.openDoors(m, reaper); err != nil {
+	if err = s.openDoors(m, reaper); err != nil {
 		listeners.close()
 		return err
 	}
@@ -141,10 +141,10 @@ func (s *Server) register(ctx context.Context) error {
 	tenant := ares.Tenant{
 		ID: ares.DefaultTenant, Name: "Default", Limits: ares.NoLimits(), Weight: 1, MayPreempt: true, CreatedAt: time.Now(),
 	}
-	if err := s.Store.RegisterTenant(ctx, tenant); err != nil {
+	if err = s.Store.RegisterTenant(ctx, tenant); err != nil {
 		return fmt.Errorf("make the default tenant: %w", err)
 	}
-	if _, err := ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, api.RoleAdmin, id); err != nil {
+	if _, err = ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, api.RoleAdmin, id); err != nil {
 		return err
 	}
 	s.AdminToken = filepath.Join(s.cfg.DataDir, AdminTokenFile)

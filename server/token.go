@@ -31,13 +31,13 @@ func ensureToken(ctx context.Context, s *store.Store, dir, file, role, server st
 	case err == nil && token != "":
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		token, _ = api.NewToken()
-		if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+		if err = os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
 			return "", fmt.Errorf("write %s: %w", file, err)
 		}
 	default:
 		return "", fmt.Errorf("read %s: %w", file, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err = os.Chmod(path, 0o600); err != nil {
 		return "", fmt.Errorf("protect %s: %w", file, err)
 	}
 	err = s.PutToken(ctx, store.Token{Name: role + "@" + server, Hash: api.HashToken(token), Role: role})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -51,9 +52,9 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 	node.Dir = filepath.Join(cfg.DataDir, "agent")
 	node.Version, node.Log = Version, log
 	if cfg.TLS.CertFile != "" {
-		peers, err := cfg.TLS.client()
-		if err != nil {
-			return err
+		peers, bad := cfg.TLS.client()
+		if bad != nil {
+			return bad
 		}
 		node.TLS = credentials.NewTLS(peers)
 	}
@@ -65,11 +66,10 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 	defer stop()
 	ended := make(chan error, 1)
 	s.part("agent", func() error {
-		err := a.Run(life)
-		ended <- err
+		ended <- a.Run(life)
 		return nil
 	})
-	defer func() { stop() }()
+	s.awaitNode(life, node.Node)
 	ready(s, a)
 	waited := make(chan error, 1)
 	s.part("wait", func() error {
@@ -85,6 +85,22 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 		return nil
 	}
 	return err
+}
+
+// awaitNode waits a moment for the node's session, so that whoever is told that
+// Ares is up finds the node there.
+func (s *Server) awaitNode(ctx context.Context, node string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		next := s.View.Revision() + 1
+		if n := s.View.Node(node); n != nil && n.Session != nil {
+			return
+		}
+		if s.View.WaitFor(ctx, next) != nil {
+			return // it is up all the same; the log says why the node is not
+		}
+	}
 }
 
 // AgentCredentials makes the TLS of an agent from the servers' CA, nil for
