@@ -72,8 +72,9 @@ func (l *link) connections() (control, bulk apipb.AgentServiceClient, server str
 	return apipb.NewAgentServiceClient(l.control), apipb.NewAgentServiceClient(l.bulk), server, nil
 }
 
-// next gives a silent server up for the next one. Calls under way on the old
-// connections fail and are repeated by their callers.
+// next gives a silent server up for the next one. Its connections are dropped
+// even where there is no other server: they may be what is dead. Calls under
+// way on them fail and are repeated by their callers.
 func (l *link) next(server string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +82,7 @@ func (l *link) next(server string) {
 		return // somebody moved on already
 	}
 	l.at = (l.at + 1) % len(l.servers)
-	if len(l.servers) > 1 {
-		l.close()
-	}
+	l.close()
 }
 
 func (l *link) close() {

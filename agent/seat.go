@@ -26,6 +26,7 @@ type seat struct {
 	proc    *run.Proc
 	result  *run.Result
 	stopped string // why it was asked to stop, "" when it was not
+	dead    bool   // its death is verified, devices and all
 }
 
 // live claims the seat, runs its process and reports the end.
@@ -158,6 +159,9 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 		}
 	}
 	s.agent.checkDevices(ctx, s)
+	s.agent.mu.Lock()
+	s.dead = true
+	s.agent.mu.Unlock()
 	s.agent.log.Info("seat ended", "seat", s.key, "outcome", res.Outcome, "exit_code", res.ExitCode)
 	return *res, ctx.Err() == nil
 }

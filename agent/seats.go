@@ -102,7 +102,7 @@ func (a *Agent) begin(key run.Key, o *apipb.SeatOrder, life func(*seat, context.
 // caller holds a.mu.
 func (a *Agent) holds(o *apipb.SeatOrder) *seat {
 	for _, s := range a.seats {
-		if s.order == nil {
+		if s.order == nil || s.dead {
 			continue
 		}
 		for _, mine := range s.order.Shares {

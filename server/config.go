@@ -1,17 +1,12 @@
 package server
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -43,6 +38,8 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Log       LogConfig       `yaml:"log"`
+
+	wrong ares.Problems // what Load could not take
 }
 
 // EtcdConfig names an external etcd; without endpoints one is embedded.
@@ -130,78 +127,10 @@ func DefaultDataDir() string {
 	return "/var/lib/ares"
 }
 
-// Load reads the defaults, then the file if a path is given, then the
-// environment. Unknown keys are errors, all of them told at once.
-func Load(path string, environ []string) (Config, error) {
-	cfg := Default()
-	if path != "" {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return cfg, fmt.Errorf("read configuration: %w", err)
-		}
-		if err := cfg.parse(data); err != nil {
-			return cfg, ares.Errorf(ares.Invalid, "%s: %v", path, err)
-		}
-	}
-	return cfg, cfg.environment(environ)
-}
-
-func (c *Config) parse(data []byte) error {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	return nil
-}
-
-// environment applies ARES_ variables. Those that are no keys of this
-// configuration belong to other parts of Ares and are left alone.
-func (c *Config) environment(environ []string) error {
-	vars := map[string]string{}
-	for _, kv := range environ {
-		if k, v, ok := strings.Cut(kv, "="); ok {
-			vars[k] = v
-		}
-	}
-	for alias, name := range map[string]string{"ETCD_ENDPOINTS": "ARES_ETCD_ENDPOINTS", "LOG_LEVEL": "ARES_LOG_LEVEL"} {
-		if _, set := vars[name]; !set && vars[alias] != "" {
-			vars[name] = vars[alias]
-		}
-	}
-	var problems ares.Problems
-	setFromEnvironment(reflect.ValueOf(c).Elem(), "ARES", vars, &problems)
-	c.Log.Level = strings.ToLower(c.Log.Level)
-	return problems.Err()
-}
-
-func setFromEnvironment(v reflect.Value, prefix string, vars map[string]string, problems *ares.Problems) {
-	for i := range v.NumField() {
-		name := prefix + "_" + strings.ToUpper(v.Type().Field(i).Tag.Get("yaml"))
-		field := v.Field(i)
-		if field.Kind() == reflect.Struct {
-			setFromEnvironment(field, name, vars, problems)
-			continue
-		}
-		text, set := vars[name]
-		if !set || text == "" {
-			continue
-		}
-		if field.Kind() == reflect.Slice {
-			text = "[" + text + "]"
-		} else if field.Kind() == reflect.String {
-			field.SetString(text)
-			continue
-		}
-		if err := yaml.Unmarshal([]byte(text), field.Addr().Interface()); err != nil {
-			problems.Add(name, "%q is not a %s", text, field.Kind())
-		}
-	}
-}
-
-// Check reports every mistake at once.
+// Check reports every mistake at once, those of the file and the environment
+// that Load read included.
 func (c *Config) Check() error {
-	var p ares.Problems
+	p := slices.Clone(c.wrong)
 	if c.DataDir == "" {
 		p.Add("data_dir", "is empty: name a directory")
 	}
@@ -239,7 +168,10 @@ func (c *Config) checkListeners(p *ares.Problems) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		p.Add("tls", "give both cert_file and key_file, or neither")
 	}
-	for key, addr := range map[string]string{"http_addr": c.HTTPAddr, "grpc_addr": c.GRPCAddr, "metrics_addr": c.MetricsAddr} {
+	for _, door := range []struct{ key, addr string }{
+		{"http_addr", c.HTTPAddr}, {"grpc_addr", c.GRPCAddr}, {"metrics_addr", c.MetricsAddr},
+	} {
+		key, addr := door.key, door.addr
 		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
 			p.Add(key, "%q is not an address: write it as 127.0.0.1:8080", addr)

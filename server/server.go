@@ -117,17 +117,28 @@ func (s *Server) start(ctx, run context.Context) error {
 	s.part("view", func() error {
 		return s.View.Run(run, store.Past{Store: s.Store, Revisions: rememberedRevisions}, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
 	})
+	if err = s.load(ctx); err != nil {
+		listeners.close()
+		return err
+	}
 	s.serve(listeners, m)
-	loading, cancel := context.WithTimeout(ctx, time.Minute)
+	return s.writeEndpoints()
+}
+
+// load waits until the view, which begins in the past, has come to the
+// present. Nobody is served before: limits would be judged by, and lists show,
+// what is long over.
+func (s *Server) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	now, err := s.Store.Revision(loading)
+	now, err := s.Store.Revision(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.View.WaitFor(loading, now); err != nil {
+	if err = s.View.WaitFor(ctx, now); err != nil {
 		return fmt.Errorf("load the state: %w", err)
 	}
-	return s.writeEndpoints()
+	return nil
 }
 
 // register makes what every server needs in the store: the default tenant and
@@ -228,12 +239,13 @@ func (s *Server) part(name string, run func() error) {
 // Err tells when a part fails; the server should then be closed.
 func (s *Server) Err() <-chan error { return s.failed }
 
-// Close stops everything in the order that leaves nobody hanging: doors, then
-// the loop, which resigns, then the store.
+// Close stops everything in the order that leaves nobody hanging: the file that
+// tells where it is, doors, then the loop, which resigns, then the store.
 func (s *Server) Close() {
 	s.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		s.removeEndpoints()
 		if s.doors != nil {
 			s.doors.Close(ctx)
 		}
@@ -330,10 +342,25 @@ func (s *Server) writeEndpoints() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(s.cfg.DataDir, EndpointsFile), append(data, '\n'), 0o600); err != nil {
+	path := filepath.Join(s.cfg.DataDir, EndpointsFile)
+	if err = os.WriteFile(path, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", EndpointsFile, err)
 	}
 	return nil
+}
+
+// removeEndpoints takes the endpoints file away, unless it names another
+// server by now: with an external store several may share a data directory.
+func (s *Server) removeEndpoints() {
+	path := filepath.Join(s.cfg.DataDir, EndpointsFile)
+	data, err := os.ReadFile(path)
+	var said Endpoints
+	if err != nil || json.Unmarshal(data, &said) != nil || said != s.Endpoints {
+		return
+	}
+	if err = os.Remove(path); err != nil {
+		s.log.Warn("remove the endpoints file", "error", err)
+	}
 }
 
 func (c *EtcdConfig) tls() (*tls.Config, error) {

@@ -111,7 +111,7 @@ func probe(supervisor string, group seat.Cgroup) error {
 	var ws syscall.WaitStatus
 	for {
 		_, err = syscall.Wait4(pid, &ws, 0, nil)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
@@ -168,10 +168,11 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 }
 
 func killGroup(g seat.Cgroup) (dead bool, err error) {
-	if err := g.Kill(); err != nil {
+	if err = g.Kill(); err != nil {
 		return false, err
 	}
-	if populated, err := g.Populated(); populated || err != nil {
+	populated, err := g.Populated()
+	if populated || err != nil {
 		return false, err
 	}
 	// EBUSY: a dying process is still being taken out.
@@ -186,10 +187,9 @@ func (r *Runner) sweep(key Key) (dead bool, err error) {
 		return false, err
 	}
 	if alive {
-		if b, err := r.read(key, seat.PidFile); err == nil {
-			if pid, err := strconv.Atoi(string(b)); err == nil && pid > 1 {
-				_ = seat.KillPid(pid, func() bool { ok, err := r.alive(key); return ok && err == nil })
-			}
+		b, unread := r.read(key, seat.PidFile)
+		if pid, bad := strconv.Atoi(string(b)); unread == nil && bad == nil && pid > 1 {
+			_ = seat.KillPid(pid, func() bool { ok, unknown := r.alive(key); return ok && unknown == nil })
 		}
 	}
 	n, err := seat.KillMarked(r.mark(key))

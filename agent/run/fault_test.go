@@ -287,14 +287,14 @@ func TestAgentKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := agent.Start(); err != nil {
+	if err = agent.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var pid int
-	if _, err := fmt.Fscanln(out, &pid); err != nil {
+	if _, err = fmt.Fscanln(out, &pid); err != nil {
 		t.Error(err)
 	}
-	if err := agent.Process.Kill(); err != nil {
+	if err = agent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = agent.Wait()

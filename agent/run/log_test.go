@@ -33,12 +33,12 @@ func TestLogRotation(t *testing.T) {
 	if err != nil || end != int64(whole.Len()) || end-first > spec.LogLimit || end-first <= spec.LogLimit/2 {
 		t.Fatalf("bounds %d %d %v of %d", first, end, err, whole.Len())
 	}
-	if got := drainLog(t, w.ctx, l, true); got != whole.String()[first:] || l.Offset() != end {
+	if got := drainLog(w.ctx, t, l, true); got != whole.String()[first:] || l.Offset() != end {
 		t.Errorf("what is kept differs, %d bytes", len(got))
 	}
 	for _, at := range []int64{end - 20, first + 1, end, end + 5} {
 		l.SeekTo(at)
-		if got := drainLog(t, w.ctx, l, false); got != whole.String()[min(at, end):] {
+		if got := drainLog(w.ctx, t, l, false); got != whole.String()[min(at, end):] {
 			t.Errorf("from %d: %q", at, got)
 		}
 	}
@@ -46,7 +46,7 @@ func TestLogRotation(t *testing.T) {
 		if err := l.Tail(n); err != nil {
 			t.Fatal(err)
 		}
-		if got := drainLog(t, w.ctx, l, false); got != want {
+		if got := drainLog(w.ctx, t, l, false); got != want {
 			t.Errorf("tail %d: %q", n, got)
 		}
 	}
@@ -317,13 +317,14 @@ func TestUnpack(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := os.Stat(path)
-	if again, err := unpack(dir, program); err != nil || again != path {
+	again, err := unpack(dir, program)
+	if err != nil || again != path {
 		t.Errorf("again: %s %v", again, err)
 	}
 	if after, _ := os.Stat(path); !os.SameFile(before, after) || after.Mode().Perm() != 0o700 {
 		t.Errorf("written twice, or with mode %v", after.Mode())
 	}
-	if err := os.Truncate(path, 100); err != nil { // torn by a crash
+	if err = os.Truncate(path, 100); err != nil { // torn by a crash
 		t.Fatal(err)
 	}
 	if path, err = unpack(dir, program); err != nil {

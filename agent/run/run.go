@@ -96,11 +96,11 @@ func Open(dir, supervisor string) (*Runner, error) {
 	}
 	// Passable, not readable: a job of another user must reach its progress file.
 	for _, d := range []string{dir, filepath.Join(dir, seatsDir)} {
-		if err := os.MkdirAll(d, 0o711); err != nil {
+		if err = os.MkdirAll(d, 0o711); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, logsDir), 0o700); err != nil {
+	if err = os.MkdirAll(filepath.Join(dir, logsDir), 0o700); err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(dir)
@@ -134,7 +134,7 @@ func (r *Runner) prepare() error {
 func (r *Runner) readID() (string, error) {
 	b, err := r.root.ReadFile(idFile)
 	if id := strings.TrimSpace(string(b)); err == nil && len(id) == 12 {
-		if _, err := hex.DecodeString(id); err == nil {
+		if _, bad := hex.DecodeString(id); bad == nil {
 			return id, nil
 		}
 	}

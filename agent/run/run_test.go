@@ -187,10 +187,10 @@ func (w *world) log(k Key) string {
 		w.Fatal(err)
 	}
 	defer l.Close()
-	return drainLog(w.T, w.ctx, l, false)
+	return drainLog(w.ctx, w.T, l, false)
 }
 
-func drainLog(t *testing.T, ctx context.Context, l *Log, follow bool) string {
+func drainLog(ctx context.Context, t *testing.T, l *Log, follow bool) string {
 	t.Helper()
 	var all bytes.Buffer
 	buf := make([]byte, 1000)
@@ -288,8 +288,10 @@ func TestSurroundings(t *testing.T) {
 	p := w.start(spec)
 	w.want(p, Exited, 0)
 	log := w.log(spec.Key)
-	for _, want := range []string{spec.Dir + "\n", "a\nb=c\n", "NoNewPrivs:\t1", "own session\n", "\nerr\n",
-		"SigIgn:\t0000000000000000\n", "/job.7.0/job\n", "ARES_PROGRESS_FILE=" + w.dir + "/seats/job.7.0/progress\n"} {
+	for _, want := range []string{
+		spec.Dir + "\n", "a\nb=c\n", "NoNewPrivs:\t1", "own session\n", "\nerr\n",
+		"SigIgn:\t0000000000000000\n", "/job.7.0/job\n", "ARES_PROGRESS_FILE=" + w.dir + "/seats/job.7.0/progress\n",
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in\n%s", want, log)
 		}
@@ -311,7 +313,7 @@ func TestOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	dir, err := os.MkdirTemp("", "ares-user-*") // not t.TempDir: it is closed to others
+	dir, err := os.MkdirTemp("", "ares-user-*") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,11 +42,11 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 	p, err := r.start(ctx, order)
 	if err != nil {
 		// The caller's context may be the very reason.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 		defer cancel()
-		if dead := r.EnsureDead(ctx, spec.Key); dead == nil {
+		if dead := r.EnsureDead(cleaning, spec.Key); dead == nil {
 			if p != nil {
-				p.reap(ctx)
+				p.reap(cleaning)
 			}
 			err = errors.Join(err, r.root.RemoveAll(seatsDir+"/"+spec.Key.String()))
 		}
@@ -139,9 +139,9 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 func (r *Runner) launch(order seat.Order, ready, lock *os.File) (pid int, err error) {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if order.Cgroup != "" {
-		dir, err := os.Open(filepath.Join(order.Cgroup, seat.SupervisorGroup))
-		if err != nil {
-			return 0, err
+		dir, cannot := os.Open(filepath.Join(order.Cgroup, seat.SupervisorGroup))
+		if cannot != nil {
+			return 0, cannot
 		}
 		defer dir.Close()
 		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())

@@ -2,6 +2,8 @@ package faults_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -95,7 +97,7 @@ func TestAgentKilledForGoodItsProcessDiesBeforeTheVoid(t *testing.T) {
 	c := w.client(s)
 	a := w.agent("node-a", s)
 	online(t, c, "node-a")
-	id := w.submit(c, w.job("moves", untilReleased))
+	id := w.submit(c, w.job("moves", stubborn))
 	first := w.started(id, 1, 1)[0]
 	d := watch(t, first.pid)
 	w.agent("node-b", s)
@@ -113,6 +115,48 @@ func TestAgentKilledForGoodItsProcessDiesBeforeTheVoid(t *testing.T) {
 	if len(j.GetAttempts()) != 2 || j.GetAttempts()[1].GetSeats()[0].GetNode() != "node-b" || j.GetRetries() != 0 {
 		t.Errorf("want attempt 2 on node-b and no retry used; got %v, retries %d", j.GetAttempts(), j.GetRetries())
 	}
+}
+
+// A node whose agent lost its directory comes back as somebody else, who finds
+// a claimed seat and no process of it. The process lives all the same.
+func TestAgentWithoutItsDirectoryWaitsForWhatItsPredecessorLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.server("server")
+	c := w.client(s)
+	a := w.agent("node-a", s)
+	online(t, c, "node-a")
+	spec := w.job("left", stubborn)
+	spec.LostAfterSeconds = 4 * ttl
+	id := w.submit(c, spec)
+	first := w.started(id, 1, 1)[0]
+	d := watch(t, first.pid)
+	w.state(c, id, ares.Running)
+	a.kill()
+	// The same node with a new directory. It is refused while the session of
+	// its predecessor lives, and started again, as an init system would.
+	dir := filepath.Join(w.dir, "again")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	args := slices.Clone(a.args)
+	args[slices.Index(args, "--data-dir")+1] = dir
+	b := w.start("again", w.ares, nil, args...)
+	poll(t, patience, "the new agent to be accepted", func() (bool, string) {
+		select {
+		case <-b.ended:
+			b.start()
+		default:
+		}
+		return b.says("session open"), "not yet"
+	})
+	if !alive(first.pid) {
+		t.Fatal("the process died before its lease was over: the test shows nothing")
+	}
+	second := w.started(id, 2, 1)
+	after(t, second, d)
+	w.release("left")
+	w.ends(c, id, ares.Succeeded)
 }
 
 // An agent that stands still after its node was given a seat cannot claim it.
@@ -158,7 +202,7 @@ func TestAgentStoppedPastLostAfterAndResumedIsAHarmlessZombie(t *testing.T) {
 	c := w.client(s)
 	a := w.agent("node-a", s)
 	online(t, c, "node-a")
-	id := w.submit(c, w.job("zombie", untilReleased))
+	id := w.submit(c, w.job("zombie", stubborn))
 	first := w.started(id, 1, 1)[0]
 	d := watch(t, first.pid)
 	w.state(c, id, ares.Running)
@@ -230,7 +274,7 @@ func TestGangThatLosesANodeIsRequeuedTogether(t *testing.T) {
 	w.agent("node-a", s)
 	b := w.agent("node-b", s)
 	online(t, c, "node-a", "node-b")
-	gang := w.job("gang", untilReleased)
+	gang := w.job("gang", stubborn)
 	gang.Members, gang.GpuCount = 2, 4 // a whole node each
 	id := w.submit(c, gang)
 	first := w.started(id, 1, 2)
@@ -268,7 +312,7 @@ func TestAtMostOnceJobOnALostNodeIsNotRunAgain(t *testing.T) {
 	c := w.client(s)
 	a := w.agent("node-a", s)
 	online(t, c, "node-a")
-	once := w.job("once", untilReleased)
+	once := w.job("once", stubborn)
 	once.ExecutionMode = string(ares.AtMostOnce)
 	id := w.submit(c, once)
 	d := watch(t, w.started(id, 1, 1)[0].pid)
@@ -355,7 +399,7 @@ func TestSupervisorKilledOrStoppedItsJobIsLostAndRunsAgain(t *testing.T) {
 			c := w.client(s)
 			a := w.agent("node-a", s)
 			id := w.submit(c, w.job("victim", untilReleased))
-			other := w.submit(c, w.job("neighbour", untilReleased))
+			other := w.submit(c, w.job("beside", untilReleased))
 			first := w.started(id, 1, 1)[0]
 			near := w.started(other, 1, 1)[0]
 			d := watch(t, first.pid)
@@ -366,7 +410,7 @@ func TestSupervisorKilledOrStoppedItsJobIsLostAndRunsAgain(t *testing.T) {
 			second := w.started(id, 2, 1)
 			after(t, second, d)
 			w.release("victim")
-			w.release("neighbour")
+			w.release("beside")
 			j := w.ends(c, id, ares.Succeeded)
 			if got := j.GetAttempts()[0].GetOutcome(); got != string(ares.OutcomeLost) || j.GetRetries() != 0 {
 				t.Errorf("attempt 1 ended %s with %d retries used, want lost and none", got, j.GetRetries())

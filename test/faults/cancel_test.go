@@ -15,9 +15,9 @@ func TestCancelledJobThatIgnoresSIGTERMKeepsItsDevicesUntilItIsDead(t *testing.T
 	c := w.client(s)
 	w.agent("node-a", s)
 	online(t, c, "node-a")
-	stubborn := w.job("stubborn", "trap '' TERM\n"+untilReleased)
-	stubborn.GpuCount, stubborn.GraceSeconds = 4, new(int32(3))
-	id := w.submit(c, stubborn)
+	deaf := w.job("deaf", stubborn)
+	deaf.GpuCount, deaf.GraceSeconds = 4, new(int32(3))
+	id := w.submit(c, deaf)
 	first := w.started(id, 1, 1)[0]
 	d := watch(t, first.pid)
 	w.state(c, id, ares.Running)
@@ -64,7 +64,7 @@ func TestMaxRuntimeEndsAnAttempt(t *testing.T) {
 	s := w.server("server")
 	c := w.client(s)
 	w.agent("node-a", s)
-	long := w.job("long", "trap '' TERM\n"+untilReleased)
+	long := w.job("long", stubborn)
 	long.MaxRuntimeMinutes = 1
 	id := w.submit(c, long)
 	first := w.started(id, 1, 1)[0]

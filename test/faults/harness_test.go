@@ -72,6 +72,13 @@ func newWorld(t *testing.T) *world {
 // world and checks that nothing is left.
 func (w *world) end() {
 	for _, p := range w.procs {
+		for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
+			if p.says(bad) {
+				w.t.Errorf("%s says %q:\n%s", p.name, bad, p.saidAround(bad))
+			}
+		}
+	}
+	for _, p := range w.procs {
 		if w.t.Failed() {
 			w.t.Logf("=== log of %s (end)\n%s", p.name, tail(p.log, 12_000))
 		}
@@ -79,8 +86,8 @@ func (w *world) end() {
 	}
 	if w.t.Failed() {
 		names, _ := filepath.Glob(filepath.Join(w.trace(), "*.trace"))
-		for _, name := range names {
-			w.t.Logf("=== %s\n%s", filepath.Base(name), tail(name, 2_000))
+		for _, name := range names[:min(len(names), 8)] {
+			w.t.Logf("=== %s (end)\n%s", filepath.Base(name), tail(name, 1_000))
 		}
 	}
 	poll(w.t, 20*time.Second, "end of every process of the test", func() (bool, string) {
@@ -220,6 +227,12 @@ func (p *proc) signal(sig syscall.Signal) {
 func (p *proc) says(text string) bool {
 	data, err := os.ReadFile(p.log)
 	return err == nil && strings.Contains(string(data), text)
+}
+
+// saidAround is the part of the log that begins with a text.
+func (p *proc) saidAround(text string) string {
+	_, rest, _ := strings.Cut(tail(p.log, 1<<20), text)
+	return rest[:min(len(rest), 6_000)]
 }
 
 // startEtcd gives the world an external store.

@@ -26,9 +26,15 @@ echo "$1 $ARES_JOB_ID $ARES_ATTEMPT $ARES_FENCING_TOKEN $ARES_RANK $$ $up" >>"$T
 say start
 `
 
-// until is a job that lives until the test lets it go, and shows that it lives.
-const untilReleased = `while ! [ -e "$TRACE/$NAME.go" ]; do say beat; sleep 0.2; done
+const (
+	// untilReleased is a job that lives until the test lets it go, and shows
+	// that it lives.
+	untilReleased = `while ! [ -e "$TRACE/$NAME.go" ]; do say beat; sleep 0.2; done
 `
+	// stubborn is the same, and nothing but SIGKILL ends it sooner: it uses up
+	// every deadline.
+	stubborn = "trap '' TERM\n" + untilReleased
+)
 
 func (w *world) trace() string { return filepath.Join(w.dir, "trace") }
 
@@ -126,8 +132,12 @@ func (w *world) judge(id string) {
 			first[l.attempt] = l.at
 		}
 	}
+	last := map[int]line{}
 	for _, l := range all {
-		for n, at := range first {
+		last[l.attempt] = l
+	}
+	for n, at := range first {
+		for _, l := range last {
 			if n > l.attempt && l.at > at {
 				w.t.Errorf("%s: attempt %d wrote %q at %s, after attempt %d had begun at %s", id, l.attempt, l.verb, l.at, n, at)
 			}

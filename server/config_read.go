@@ -1,0 +1,190 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// Load reads the defaults, then the file if a path is given, then the
+// environment. It fails when the file cannot be read at all; single keys and
+// values that are wrong keep their default, and Check tells them together with
+// every other mistake.
+func Load(path string, environ []string) (Config, error) {
+	cfg := Default()
+	if path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return cfg, fmt.Errorf("read configuration: %w", err)
+		}
+		if err = cfg.parse(data); err != nil {
+			return cfg, ares.Errorf(ares.Invalid, "%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if len(cfg.wrong) > 0 {
+			cfg.wrong[0].Field = path + ": " + cfg.wrong[0].Field
+		}
+	}
+	cfg.environment(environ)
+	return cfg, nil
+}
+
+// parse applies a file. What is wrong with single keys is noted.
+func (c *Config) parse(data []byte) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0 {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := dec.Decode(&more); err == nil {
+		return fmt.Errorf("line %d: a second document begins: keep one", more.Line)
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	setFromFile(reflect.ValueOf(c).Elem(), "", doc.Content[0], &c.wrong)
+	return nil
+}
+
+// setFromFile sets v from n, whose path in the file is at.
+func setFromFile(v reflect.Value, at string, n *yaml.Node, wrong *ares.Problems) {
+	line := n.Line // an alias is where it stands, not where its anchor is
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case n.ShortTag() == "!!null":
+	case v.Kind() != reflect.Struct:
+		if !take(v, n) {
+			wrong.Add(fmt.Sprintf("line %d: %s", line, at), "want %s, got %s", wants(v), given(n))
+		}
+	case n.Kind != yaml.MappingNode && at == "":
+		wrong.Add(fmt.Sprintf("line %d", line), "want keys and values such as http_addr: 127.0.0.1:8080, got %s", given(n))
+	case n.Kind != yaml.MappingNode:
+		wrong.Add(fmt.Sprintf("line %d: %s", line, at), "want %s, got %s", wants(v), given(n))
+	default:
+		setFromMapping(v, at, n, wrong)
+	}
+}
+
+// take decodes one value. YAML would cut a fraction off to make a whole number.
+func take(v reflect.Value, n *yaml.Node) bool {
+	if v.Kind() == reflect.Int && n.ShortTag() != "!!int" {
+		return false
+	}
+	return n.Decode(v.Addr().Interface()) == nil
+}
+
+func setFromMapping(v reflect.Value, at string, n *yaml.Node, wrong *ares.Problems) {
+	fields, names := map[string]reflect.Value{}, []string{}
+	for i := range v.NumField() {
+		if key := v.Type().Field(i).Tag.Get("yaml"); key != "" {
+			fields[key] = v.Field(i)
+			names = append(names, key)
+		}
+	}
+	if at != "" {
+		at += "."
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, line := n.Content[i].Value, n.Content[i].Line
+		field, known := fields[key]
+		switch first := lines[key]; {
+		case !known:
+			message := "there is no key " + at + key
+			if near := apipb.Nearest(key, names); near != "" {
+				message += "; did you mean " + at + near + "?"
+			}
+			wrong.Add(fmt.Sprintf("line %d", line), "%s", message)
+		case first > 0:
+			wrong.Add(fmt.Sprintf("line %d: %s", line, at+key), "was given in line %d already", first)
+		default:
+			lines[key] = line
+			setFromFile(field, at+key, n.Content[i+1], wrong)
+		}
+	}
+}
+
+// wants says in words what a key takes.
+func wants(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list of words such as [a, b]"
+	case reflect.Struct:
+		return "keys of its own, such as " + v.Type().Field(0).Tag.Get("yaml")
+	default:
+		return "text"
+	}
+}
+
+func given(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "keys and values"
+	case yaml.SequenceNode:
+		return "a list"
+	default:
+		return fmt.Sprintf("%q", n.Value)
+	}
+}
+
+// environment applies ARES_ variables. Those that are no keys of this
+// configuration belong to other parts of Ares and are left alone.
+func (c *Config) environment(environ []string) {
+	vars := map[string]string{}
+	for _, kv := range environ {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			vars[k] = v
+		}
+	}
+	for alias, name := range map[string]string{"ETCD_ENDPOINTS": "ARES_ETCD_ENDPOINTS", "LOG_LEVEL": "ARES_LOG_LEVEL"} {
+		if _, set := vars[name]; !set && vars[alias] != "" {
+			vars[name] = vars[alias]
+		}
+	}
+	setFromEnvironment(reflect.ValueOf(c).Elem(), "ARES", vars, &c.wrong)
+	c.Log.Level = strings.ToLower(c.Log.Level)
+}
+
+func setFromEnvironment(v reflect.Value, prefix string, vars map[string]string, wrong *ares.Problems) {
+	for i := range v.NumField() {
+		key := v.Type().Field(i).Tag.Get("yaml")
+		if key == "" {
+			continue
+		}
+		name := prefix + "_" + strings.ToUpper(key)
+		field := v.Field(i)
+		if field.Kind() == reflect.Struct {
+			setFromEnvironment(field, name, vars, wrong)
+			continue
+		}
+		text := vars[name]
+		switch {
+		case text == "":
+			continue
+		case field.Kind() == reflect.String:
+			field.SetString(text)
+			continue
+		case field.Kind() == reflect.Slice:
+			text = "[" + text + "]"
+		}
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) == 0 || !take(field, doc.Content[0]) {
+			wrong.Add(name, "want %s, got %q", wants(field), vars[name])
+		}
+	}
+}

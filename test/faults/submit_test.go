@@ -1,0 +1,167 @@
+package faults_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/client"
+)
+
+// ask sends every spec ten times, at once and through all clients, and returns
+// the ID that each was answered with and how many answers said "submitted".
+func ask(t *testing.T, specs []*apipb.JobSpec, clients ...*client.Client) (ids []string, fresh int) {
+	t.Helper()
+	const times, workers = 10, 40
+	answers := make([]*apipb.SubmitJobResponse, times*len(specs))
+	var wg sync.WaitGroup
+	for k := range workers {
+		wg.Go(func() {
+			for i := k; i < len(answers); i += workers {
+				got, err := clients[i%len(clients)].Submit(t.Context(), specs[i/times])
+				if err != nil {
+					t.Errorf("submit %s: %v", specs[i/times].GetRequestId(), err)
+				}
+				answers[i] = got
+			}
+		})
+	}
+	wg.Wait()
+	ids = make([]string, len(specs))
+	for i, a := range answers {
+		n := i / times
+		if ids[n] == "" {
+			ids[n] = a.GetJobId()
+		}
+		if a.GetJobId() != ids[n] {
+			t.Errorf("request %s was answered with %s and %s", specs[n].GetRequestId(), ids[n], a.GetJobId())
+		}
+		if a.GetStatus() == "submitted" {
+			fresh++
+		}
+	}
+	return ids, fresh
+}
+
+// conflicts wants every request refused that names an old ID with a new body.
+func conflicts(t *testing.T, c *client.Client, specs []*apipb.JobSpec) {
+	t.Helper()
+	for _, s := range specs[:10] {
+		_, err := c.Submit(t.Context(), &apipb.JobSpec{RequestId: s.GetRequestId(), Command: []string{"true", "another body"}})
+		if ares.CodeOf(err) != ares.Conflict {
+			t.Errorf("request %s with another body: %v, want a conflict", s.GetRequestId(), err)
+		}
+	}
+}
+
+func TestAThousandRequestsForAHundredIDsThroughTwoServersAreAHundredJobs(t *testing.T) {
+	w := newWorld(t)
+	w.startEtcd()
+	one, two := w.server("one"), w.server("two")
+	first, second := w.client(one), w.client(two)
+	w.agent("node-a", one, two)
+	specs := make([]*apipb.JobSpec, 100)
+	for i := range specs {
+		specs[i] = w.job(fmt.Sprintf("job-%d", i), "")
+		specs[i].LostAfterSeconds = 60
+	}
+	stored, err := clientv3.New(clientv3.Config{Endpoints: []string{w.etcd}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stored.Close() })
+	count := func(when string) {
+		t.Helper()
+		got, err := stored.Get(t.Context(), "/ares/jobs/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || got.Count != 100 {
+			t.Errorf("%s the store holds %d jobs (%v), want 100", when, got.Count, err)
+		}
+	}
+
+	ids, fresh := ask(t, specs, first, second)
+	if fresh != 100 {
+		t.Errorf("%d answers say submitted, want 100", fresh)
+	}
+	count("then")
+	conflicts(t, second, specs)
+	distinct := map[string]bool{}
+	for _, id := range ids {
+		distinct[id] = true
+		w.ends(first, id, ares.Succeeded)
+		if n := len(of(w.lines(id), "start", 0)); n != 1 {
+			t.Errorf("%s was started %d times", id, n)
+		}
+	}
+	if len(distinct) != 100 {
+		t.Errorf("%d different IDs, want 100", len(distinct))
+	}
+
+	archive(t, w, ids)
+	again, fresh := ask(t, specs, first, second)
+	if fresh != 0 || strings.Join(again, " ") != strings.Join(ids, " ") {
+		t.Errorf("after the archive %d of the answers say submitted and the IDs are\n%v, want none and\n%v", fresh, again, ids)
+	}
+	conflicts(t, first, specs)
+	count("after the archive")
+	for _, id := range ids {
+		if n := len(of(w.lines(id), "start", 0)); n != 1 {
+			t.Errorf("%s was started %d times", id, n)
+		}
+	}
+}
+
+// archive does to finished jobs what the Recorder does after their time.
+func archive(t *testing.T, w *world, ids []string) {
+	t.Helper()
+	s := w.open()
+	for _, id := range ids {
+		poll(t, patience, id+" to be archived", func() (bool, string) {
+			snap, err := s.Job(t.Context(), ares.JobID(id))
+			if err == nil {
+				err = s.Archive(t.Context(), snap.Job, &snap.Run) // refused until its seat is released
+			}
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+}
+
+// The figure is printed, not judged: it says something on a quiet machine.
+func TestEmbeddedRestartWithTenThousandJobs(t *testing.T) {
+	w := newWorld(t)
+	s := w.server("server")
+	c := w.client(s)
+	specs := make([]*apipb.JobSpec, 10_000)
+	for i := range specs {
+		specs[i] = w.job(fmt.Sprintf("job-%d", i), "")
+	}
+	began := time.Now()
+	got, err := c.SubmitBatch(t.Context(), specs)
+	if err != nil || got.GetAccepted() != 10_000 {
+		t.Fatalf("accepted %d: %v", got.GetAccepted(), err)
+	}
+	t.Logf("10,000 jobs submitted in %s", time.Since(began).Round(time.Millisecond))
+	for _, how := range []string{"kill -9", "kill -9 again"} {
+		s.kill()
+		began = time.Now()
+		s.start()
+		poll(t, patience, "the server to be ready", func() (bool, string) {
+			code, bad := s.get("/api/v1/ready")
+			return code == http.StatusOK, fmt.Sprint(code, bad)
+		})
+		t.Logf("after %s: ready %s after the start of the process, with 10,000 jobs", how, time.Since(began).Round(time.Millisecond))
+		if status, bad := c.ClusterStatus(t.Context()); bad != nil || status.GetTotalJobs() != 10_000 {
+			t.Errorf("ready, but it knows %d jobs (%v)", status.GetTotalJobs(), bad)
+		}
+	}
+	got, err = c.SubmitBatch(t.Context(), specs)
+	if err != nil || got.GetDuplicates() != 10_000 {
+		t.Errorf("after the restart %d of the requests are duplicates (%v), want all", got.GetDuplicates(), err)
+	}
+}
