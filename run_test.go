@@ -3,6 +3,7 @@ package ares_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -311,10 +312,8 @@ func seatFollows(was, is ares.Held, ended bool) error {
 	if was.State == is.State {
 		return nil
 	}
-	for _, next := range after[was.State] {
-		if next == is.State {
-			return nil
-		}
+	if slices.Contains(after[was.State], is.State) {
+		return nil
 	}
 	// Declined in one step, or never claimed or reported in an attempt that
 	// has ended, and verified dead.

@@ -69,7 +69,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("find devices: %w", err)
 	}
 	for _, w := range machine.Warnings {
-		a.log.Warn(w)
+		a.log.Warn("devices", "warning", w)
 	}
 	contained, why := a.runner.Contained()
 	if !contained {

@@ -69,12 +69,12 @@ func (f *files) handle(ctx context.Context, m *apipb.ServeFilesResponse) {
 			f.wg.Go(func() { f.end(m.StreamId, "too many logs are read from this node at once: try again later") })
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		reading, cancel := context.WithCancel(ctx)
 		r = &reader{credit: make(chan struct{}, 1024), cancel: cancel}
 		f.readers[m.StreamId] = r
 		f.wg.Go(func() {
 			defer cancel()
-			f.end(m.StreamId, f.copy(ctx, r, m))
+			f.end(m.StreamId, f.copy(reading, r, m))
 		})
 	case m.Cancel && r != nil:
 		r.cancel()

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -49,18 +50,14 @@ func (s *seat) environment(job *ares.Spec) []string {
 			env[k] = v
 		}
 	}
-	for k, v := range job.Environment {
-		env[k] = v
-	}
+	maps.Copy(env, job.Environment)
 	rank, world := strconv.Itoa(int(o.Seat.Rank)), strconv.Itoa(int(o.WorldSize))
-	for k, v := range map[string]string{
+	maps.Copy(env, map[string]string{
 		"ARES_JOB_ID": o.Seat.JobId, "ARES_ATTEMPT": strconv.Itoa(int(o.Attempt)),
 		"ARES_FENCING_TOKEN": strconv.FormatInt(o.Seat.Fence, 10), "ARES_RANK": rank, "ARES_WORLD_SIZE": world,
 		"RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": o.MasterAddress, "MASTER_PORT": strconv.Itoa(int(o.MasterPort)),
 		"CUDA_VISIBLE_DEVICES": s.agent.visible(o.Shares), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-	} {
-		env[k] = v
-	}
+	})
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, k+"="+v)

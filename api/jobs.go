@@ -215,7 +215,7 @@ func (d *jobDoor) CancelJob(ctx context.Context, req *apipb.CancelJobRequest) (*
 		return nil, err
 	}
 	return &apipb.CancelJobResponse{
-		JobId: req.GetJobId(), Status: "cancelling", //nolint:misspell // the contract's word
+		JobId: req.GetJobId(), Status: "cancelling",
 		Message: "Job is asked to stop; its devices are free when its processes are dead",
 	}, nil
 }

@@ -172,11 +172,14 @@ func foreign(s *status.Status, problems ares.Problems) error {
 	return inWords(ares.Internal, s.Message(), problems)
 }
 
+// CannotConnect begins the message of a call that reached no server.
+const CannotConnect = "cannot connect"
+
 // plainDial takes gRPC's wrapping off a failed connection.
 func plainDial(message string) string {
 	const mark = "Error while dialing: "
 	if i := strings.LastIndex(message, mark); i >= 0 {
-		return "cannot connect: " + strings.Trim(message[i+len(mark):], `"`)
+		return CannotConnect + ": " + strings.Trim(message[i+len(mark):], `"`)
 	}
 	return message
 }

@@ -10,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,7 +91,7 @@ Start a whole Ares on this machine with "ares up", then, in another terminal:
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&a.servers, "server", nil, "gRPC address of the server, several for a cluster (ARES_SERVER; default that of the data directory's server, or "+defaultServer+")")
+	flags.StringSliceVar(&a.servers, "server", nil, "gRPC address of the server, several for a cluster (ARES_SERVER; default that of the data directory's server, or "+defaultServer+" where no directory is named)")
 	flags.StringVar(&a.dataDir, "data-dir", "", "data directory of the server on this machine (ARES_DATA_DIR; default "+server.DefaultDataDir()+")")
 	flags.StringVar(&a.tokenFile, "token-file", "", "file with the bearer token (ARES_TOKEN, ARES_TOKEN_FILE; default admin.token in the data directory)")
 	flags.BoolVar(&a.tls, "tls", false, "connect by TLS, trusting the system's certificate authorities (ARES_TLS)")
@@ -152,6 +155,9 @@ func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) 
 
 func flagError(c *cobra.Command, err error) error {
 	message := err.Error()
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		message = fmt.Sprintf("--%s: want %s, got %q", bad.GetFlag().Name, wants(bad), bad.GetValue())
+	}
 	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
 		message = "there is no flag --" + name
 		if near := nearestFlag(c, name); near != "" {
@@ -159,6 +165,27 @@ func flagError(c *cobra.Command, err error) error {
 		}
 	}
 	return usagef("%s (see: %s --help)", message, c.CommandPath())
+}
+
+// wants says what a flag takes instead of what it got.
+func wants(bad *pflag.InvalidValueError) string {
+	far := errors.Is(bad, strconv.ErrRange)
+	switch kind := bad.GetFlag().Value.Type(); {
+	case kind == "int32" && far:
+		return fmt.Sprintf("a whole number from %d to %d", math.MinInt32, math.MaxInt32)
+	case far:
+		return "a smaller number"
+	case strings.HasPrefix(kind, "int"):
+		return "a whole number"
+	case strings.HasPrefix(kind, "float"):
+		return "a number"
+	case kind == "bool":
+		return "true or false"
+	case kind == "duration":
+		return "a time such as 90s or 10m"
+	default:
+		return "another value"
+	}
 }
 
 func nearestFlag(c *cobra.Command, name string) string {
@@ -235,12 +262,33 @@ func (a *app) hint(err error) string {
 	}
 	switch ares.CodeOf(err) {
 	case ares.Unavailable:
-		return fmt.Sprintf(`is a server running at %s? Start one with "ares up", or name another with --server.`, strings.Join(a.addresses(), ", "))
+		return a.whereServer(err)
 	case ares.Unauthentic:
 		return fmt.Sprintf("give the token with --token-file, ARES_TOKEN or ARES_TOKEN_FILE; a server on this machine puts its own into %s.", a.tokenPath())
 	case ares.Invalid, ares.NotFound, ares.Conflict, ares.Fenced, ares.Refused, ares.TooLarge, ares.Exhausted, ares.Forbidden, ares.Internal:
 	}
 	return ""
+}
+
+// whereServer says what to do when no server could do what was asked.
+func (a *app) whereServer(err error) string {
+	at, start := strings.Join(a.addresses(), ", "), "ares up"
+	if a.stopped() {
+		return fmt.Sprintf("start one with %q, or name another with --server.", a.self(a.dir())+" up")
+	}
+	if !strings.Contains(err.Error(), apipb.CannotConnect) {
+		return fmt.Sprintf("is the server at %s well? See with: %s doctor", at, a.again())
+	}
+	if !onThisMachine(a.addresses()) {
+		return fmt.Sprintf("no server answers at %s: see that it runs there, or name another with --server.", at)
+	}
+	if len(a.servers) == 0 && os.Getenv("ARES_SERVER") == "" {
+		start = a.self(a.dir()) + " up"
+		if a.endpoints().GRPC != "" { // left behind by a server that was killed
+			at += ", where " + filepath.Join(a.dir(), server.EndpointsFile) + " says it is"
+		}
+	}
+	return fmt.Sprintf("no server answers at %s: start one with %q, or name another with --server.", at, start)
 }
 
 // say prints; a terminal that is gone is nobody's to tell.

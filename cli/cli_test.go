@@ -144,7 +144,7 @@ func TestUsage(t *testing.T) {
 		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, get, list, logs, retry, submit, wait`},
 		{"job submit --gpu 2 -- x", `ares: there is no flag --gpu: did you mean --gpus? (see: ares job submit --help)`},
 		{"job submit --pirority 2 -- x", `ares: there is no flag --pirority: did you mean --priority? (see: ares job submit --help)`},
-		{"job submit --gpus many -- x", `ares: invalid argument "many" for "--gpus" flag: strconv.ParseInt: parsing "many": invalid syntax (see: ares job submit --help)`},
+		{"job submit --gpus many -- x", `ares: --gpus: want a whole number, got "many" (see: ares job submit --help)`},
 		{"job submit", `ares: say what to run: ares job submit --name hello -- echo hello, or -f FILE`},
 		{"job submit echo hello", `ares: put the job's command after --, such as: ares job submit --name hello -- echo hello`},
 		{"job submit --env A -- x", `ares: --env A: write it as NAME=VALUE`},
@@ -176,7 +176,7 @@ func TestExitCodes(t *testing.T) {
 	}
 	t.Setenv("ARES_SERVER", "127.0.0.1:1")
 	code, _, stderr := run(t, "job", "list")
-	if code != 1 || !strings.Contains(stderr, `is a server running at 127.0.0.1:1? Start one with "ares up"`) {
+	if code != 1 || !strings.Contains(stderr, `no server answers at 127.0.0.1:1: start one with "ares up"`) {
 		t.Errorf("no server: exit %d, %s", code, stderr)
 	}
 }
@@ -298,5 +298,21 @@ func TestUpdateSendsOnlyWhatIsGiven(t *testing.T) {
 	want := &apipb.Tenant{MaxGpus: new(int32(0)), AllowPreemption: new(false)}
 	if f.tenant.String() != want.String() {
 		t.Errorf("sent %v, want %v", f.tenant, want)
+	}
+}
+
+// What is printed for another terminal must not lean on this one's environment.
+func TestSelfNamesTheDataDirectory(t *testing.T) {
+	t.Setenv("XDG_DATA_HOME", "/home/x")
+	t.Setenv("ARES_DATA_DIR", "/data of mine")
+	t.Chdir("/")
+	for dir, want := range map[string]string{
+		"/home/x/ares":  "ares",
+		"/data of mine": "ares --data-dir '/data of mine'",
+		"here":          "ares --data-dir /here",
+	} {
+		if got := (&app{}).self(dir); got != want {
+			t.Errorf("%s: %s, want %s", dir, got, want)
+		}
 	}
 }

@@ -36,7 +36,7 @@ type endpoints struct {
 
 func (a *app) endpoints() endpoints {
 	var e endpoints
-	data, err := os.ReadFile(filepath.Join(a.dir(), "server.json"))
+	data, err := os.ReadFile(filepath.Join(a.dir(), server.EndpointsFile))
 	if err == nil {
 		_ = json.Unmarshal(data, &e) // a broken file is as good as none
 	}
@@ -55,9 +55,22 @@ func (a *app) addresses() []string {
 	return []string{firstOf(a.endpoints().GRPC, defaultServer)}
 }
 
+// stopped says that no server runs in a data directory that was named: the
+// default address would be somebody else's.
+func (a *app) stopped() bool {
+	if a.dataDir == "" && os.Getenv("ARES_DATA_DIR") == "" || len(a.servers) > 0 || os.Getenv("ARES_SERVER") != "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(a.dir(), server.EndpointsFile))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // connect makes the client. The token of this machine's own server is sent to
 // this machine only.
 func (a *app) connect() (*client.Client, error) {
+	if a.stopped() {
+		return nil, ares.Errorf(ares.Unavailable, "no server runs in the data directory %s", a.dir())
+	}
 	o := client.Options{Addresses: a.addresses()}
 	for i, addr := range o.Addresses {
 		o.Addresses[i] = strings.TrimSpace(addr)

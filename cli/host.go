@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -166,10 +167,15 @@ func ownTLS(cfg *server.Config) (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(config), nil
 }
 
-// self is how to call this program so that it finds the data directory.
+// self is how to call this program in another terminal, where neither this
+// one's directory nor its environment count, so that it finds the data
+// directory.
 func (a *app) self(dir string) string {
-	if dir == server.DefaultDataDir() || dir == os.Getenv("ARES_DATA_DIR") {
+	if dir == server.DefaultDataDir() {
 		return "ares"
+	}
+	if whole, err := filepath.Abs(dir); err == nil {
+		dir = whole
 	}
 	return "ares --data-dir " + commandLine([]string{dir})
 }

@@ -205,7 +205,7 @@ func (a *app) jobLogsCommand() *cobra.Command {
 			out, flush := a.logWriter()
 			var err error
 			if o.Follow && o.Attempt == 0 && o.TailBytes == 0 {
-				_, err = c.Follow(ctx, args[0], o.Rank, out)
+				_, err = c.Follow(ctx, args[0], o.Rank, out, a.nextAttempt)
 			} else {
 				err = c.Logs(ctx, args[0], o, out)
 			}
@@ -217,6 +217,13 @@ func (a *app) jobLogsCommand() *cobra.Command {
 	c.Flags().IntVar(&o.Attempt, "attempt", 0, "which attempt, from 1; 0 for the latest")
 	c.Flags().IntVar(&o.TailBytes, "tail-bytes", 0, "only the last bytes")
 	return c
+}
+
+// nextAttempt parts the output of one attempt from that of the one before.
+func (a *app) nextAttempt(number int) {
+	if number > 1 {
+		say(a.err, "--- attempt %d ---\n", number)
+	}
 }
 
 // logWriter is where a job's output goes: as it is, but to a terminal without

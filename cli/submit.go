@@ -168,7 +168,7 @@ func (s *submission) waitAll(ctx context.Context, c *client.Client, ids []string
 
 func (s *submission) followTo(ctx context.Context, c *client.Client, id string) error {
 	out, flush := s.app.logWriter()
-	job, err := c.Follow(ctx, id, 0, out)
+	job, err := c.Follow(ctx, id, 0, out, s.app.nextAttempt)
 	if err = errors.Join(err, flush()); err != nil {
 		return interrupted(ctx, id, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,24 +23,30 @@ func (a *app) tenantCommand() *cobra.Command {
 
 // tenantFlags are the fields of a tenant that have a flag.
 type tenantFlags struct {
-	file   string
-	id     string
-	name   string
-	number map[string]*int32
-	tier   string
-	weight float64
-	yield  bool
+	file      string
+	id        string
+	name      string
+	number    map[string]*int32
+	unlimited bool
+	tier      string
+	weight    float64
+	yield     bool
 }
 
-var limitFlags = []struct{ flag, field, usage string }{
-	{"max-gpus", "max_gpus", "GPUs at once"},
-	{"max-gpu-memory-mb", "max_gpu_memory_mb", "GPU memory at once"},
-	{"max-cpu-cores", "max_cpu_cores", "CPU cores at once"},
-	{"max-memory-mb", "max_memory_mb", "memory at once"},
-	{"max-concurrent-jobs", "max_concurrent_jobs", "jobs that run at once"},
-	{"max-pending-jobs", "max_pending_jobs", "jobs that wait at once (default 100000)"},
-	{"default-lost-after-seconds", "default_lost_after_seconds", "how long a silent node keeps its jobs"},
+// limitFlags are a tenant's limits; those without a default must be given.
+var limitFlags = []struct {
+	flag, field, usage string
+	required           bool
+}{
+	{"max-gpus", "max_gpus", "GPUs at once", true},
+	{"max-gpu-memory-mb", "max_gpu_memory_mb", "GPU memory at once", true},
+	{"max-cpu-cores", "max_cpu_cores", "CPU cores at once", true},
+	{"max-memory-mb", "max_memory_mb", "memory at once", true},
+	{"max-concurrent-jobs", "max_concurrent_jobs", "jobs that run at once", true},
+	{"max-pending-jobs", "max_pending_jobs", "jobs that wait at once (default 100000)", false},
 }
+
+const lostAfterFlag, lostAfterField = "default-lost-after-seconds", "default_lost_after_seconds"
 
 func (t *tenantFlags) add(f *pflag.FlagSet) {
 	f.SortFlags = false
@@ -49,6 +56,7 @@ func (t *tenantFlags) add(f *pflag.FlagSet) {
 	for _, l := range limitFlags {
 		t.number[l.field] = f.Int32(l.flag, 0, l.usage)
 	}
+	t.number[lostAfterField] = f.Int32(lostAfterFlag, 0, "how long a silent node keeps its jobs")
 	f.StringVar(&t.tier, "priority-tier", "", "highest class its jobs may ask for")
 	f.Float64Var(&t.weight, "fair-share-weight", 1, "share of the fleet against other tenants")
 	f.BoolVar(&t.yield, "allow-preemption", true, "its jobs may preempt others")
@@ -64,9 +72,15 @@ func (t *tenantFlags) tenant(a *app, f *pflag.FlagSet) (*apipb.Tenant, error) {
 	}
 	m := out.ProtoReflect()
 	for _, l := range limitFlags {
+		field := m.Descriptor().Fields().ByTextName(l.field)
 		if f.Changed(l.flag) {
-			m.Set(m.Descriptor().Fields().ByTextName(l.field), valueOf(*t.number[l.field]))
+			m.Set(field, valueOf(*t.number[l.field]))
+		} else if t.unlimited && !m.Has(field) {
+			m.Set(field, valueOf(int32(ares.Unlimited)))
 		}
+	}
+	if f.Changed(lostAfterFlag) {
+		out.DefaultLostAfterSeconds = t.number[lostAfterField]
 	}
 	if t.id != "" {
 		out.Id = t.id
@@ -86,13 +100,26 @@ func (t *tenantFlags) tenant(a *app, f *pflag.FlagSet) (*apipb.Tenant, error) {
 	return out, nil
 }
 
+// missing names the flags of the limits that a new tenant still needs.
+func missing(t *apipb.Tenant) []string {
+	var out []string
+	m := t.ProtoReflect()
+	for _, l := range limitFlags {
+		if l.required && !m.Has(m.Descriptor().Fields().ByTextName(l.field)) {
+			out = append(out, "--"+l.flag)
+		}
+	}
+	return out
+}
+
 func (a *app) tenantCreateCommand() *cobra.Command {
 	var t tenantFlags
 	var o readFlags
 	c := &cobra.Command{
 		Use: "create [ID]", Short: "Make a tenant",
-		Example: "  ares tenant create vision --name 'Vision team' --max-gpus 16 --max-gpu-memory-mb 200000 --max-cpu-cores 64 --max-memory-mb 500000 --max-concurrent-jobs 20",
-		Args:    atMostOne,
+		Example: "  ares tenant create vision --name 'Vision team' --max-gpus 16 --max-gpu-memory-mb 200000 --max-cpu-cores 64 --max-memory-mb 500000 --max-concurrent-jobs 20\n" +
+			"  ares tenant create sound --max-gpus 16 --unlimited",
+		Args: atMostOne,
 	}
 	c.RunE = a.with(func(ctx context.Context, cl *client.Client, args []string) error {
 		if len(args) == 1 {
@@ -101,6 +128,9 @@ func (a *app) tenantCreateCommand() *cobra.Command {
 		ask, err := t.tenant(a, c.Flags())
 		if err != nil {
 			return err
+		}
+		if flags := missing(ask); len(flags) > 0 && t.file == "" { // of a file, the server names the fields
+			return usagef("a tenant needs its limits: give %s, or --unlimited for no limit where none is given", strings.Join(flags, ", "))
 		}
 		if ask.GetName() == "" {
 			ask.Name = ask.GetId()
@@ -112,6 +142,7 @@ func (a *app) tenantCreateCommand() *cobra.Command {
 		return a.print(&o, made, func(w io.Writer, _ proto.Message) { say(w, "%s\n", clean(made.GetId())) })
 	})
 	t.add(c.Flags())
+	c.Flags().BoolVar(&t.unlimited, "unlimited", false, "no limit wherever none is given")
 	o.addOutput(c)
 	return c
 }
@@ -139,8 +170,11 @@ func (a *app) writeTenants(w io.Writer, list *apipb.ListTenantsResponse) {
 
 // of is use and limit, such as 4/16.
 func of(used int32, limit *int32) string {
-	if limit == nil || *limit == ares.Unlimited {
+	if limit == nil {
 		return strconv.Itoa(int(used))
+	}
+	if *limit == ares.Unlimited {
+		return fmt.Sprintf("%d/unlimited", used)
 	}
 	return fmt.Sprintf("%d/%d", used, *limit)
 }

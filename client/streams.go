@@ -68,8 +68,9 @@ func (c *Client) logsOnce(ctx context.Context, at int64, req *apipb.StreamLogsRe
 }
 
 // Follow writes the output of one rank of a job to w, attempt after attempt,
-// until the job has ended, and returns the job.
-func (c *Client) Follow(ctx context.Context, id string, rank int, w io.Writer) (*apipb.Job, error) {
+// until the job has ended, and returns the job. begin is called before the
+// output of each attempt with its number; it may be nil.
+func (c *Client) Follow(ctx context.Context, id string, rank int, w io.Writer, begin func(attempt int)) (*apipb.Job, error) {
 	shown := 0
 	for {
 		job, err := c.WaitUntil(ctx, id, func(j *apipb.Job) bool {
@@ -83,6 +84,9 @@ func (c *Client) Follow(ctx context.Context, id string, rank int, w io.Writer) (
 			return job, nil
 		}
 		shown = int(next.GetNumber())
+		if begin != nil {
+			begin(shown)
+		}
 		err = c.Logs(ctx, id, LogOptions{Rank: rank, Attempt: shown, Follow: true}, w)
 		if err != nil && ares.CodeOf(err) != ares.NotFound { // an attempt that never ran printed nothing
 			return nil, err

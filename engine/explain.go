@@ -14,15 +14,15 @@ import (
 func Explain(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	r := ares.Refusal{Job: id}
 	if e := s.jobs[id]; e != nil && e.job != nil && e.phase().Waiting() {
-		r.Blockers = s.blockers(e, e.shape, now)
+		r.Blockers = s.blockers(e, e.shape, e.job.GPUModel, now)
 	}
 	return r
 }
 
 // blockers lists what keeps a job of this shape waiting; e is nil for a job
-// the state does not know.
-func (s *State) blockers(e *entry, sh *shape, now time.Time) []ares.Blocker {
-	return append(s.waits(e, sh, now), s.crowding(sh)...)
+// the state does not know. model is the shape's as the job spells it.
+func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) []ares.Blocker {
+	return append(s.waits(e, sh, now), s.crowding(sh, model)...)
 }
 
 // waits lists what keeps the job waiting however much room there is.
@@ -83,8 +83,8 @@ const (
 )
 
 // crowding counts the nodes by what rules them out, and says how many members
-// fit. It is nil when all do.
-func (s *State) crowding(sh *shape) []ares.Blocker {
+// fit. It is nil when all do. model is the shape's as the job spells it.
+func (s *State) crowding(sh *shape, model string) []ares.Blocker {
 	var counts [hurdles]int
 	of, fitted, best := 0, 0, 0
 	for _, n := range s.nodes {
@@ -112,7 +112,7 @@ func (s *State) crowding(sh *shape) []ares.Blocker {
 			if hurdle(h) >= busyDevices {
 				kind = kindCapacity
 			}
-			out = append(out, ares.Blocker{Kind: kind, Count: count, Of: of, Detail: hurdle(h).words(sh, best)})
+			out = append(out, ares.Blocker{Kind: kind, Count: count, Of: of, Detail: hurdle(h).words(sh, model, best)})
 		}
 	}
 	if fitted > 0 {
@@ -193,9 +193,9 @@ func (n *node) deviceHurdle(sh *shape) (h hurdle, free int) {
 	return allClear, free
 }
 
-// words says what a hurdle means for this shape. best is the most free devices
-// any node short of them has.
-func (h hurdle) words(sh *shape, best int) string {
+// words says what a hurdle means for this shape. model is the shape's as the
+// job spells it, best is the most free devices any node short of them has.
+func (h hurdle) words(sh *shape, model string, best int) string {
 	switch h {
 	case noSession:
 		return "no session: the node's agent is not connected"
@@ -212,9 +212,9 @@ func (h hurdle) words(sh *shape, best int) string {
 	case otherKind:
 		return "no device of type " + sh.kind
 	case otherModel:
-		return fmt.Sprintf("fewer than %d devices of model %q", max(sh.gpus, 1), sh.model)
+		return sh.tooFew() + " of model " + model
 	case smallDevices:
-		return fmt.Sprintf("fewer than %d devices with %d MB of memory", max(sh.gpus, 1), sh.deviceMemory)
+		return fmt.Sprintf("%s with %d MB of memory", sh.tooFew(), sh.deviceMemory)
 	case unhealthy:
 		return "too many devices are unhealthy or cut into slices"
 	case tooSmall:

@@ -20,7 +20,7 @@ func Place(s *State, job *ares.Job, now time.Time) ([]ares.Seat, *ares.Refusal) 
 			return seats, nil
 		}
 	}
-	return nil, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, now)}
+	return nil, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, job.GPUModel, now)}
 }
 
 // tenantOr finds a tenant without adding one.

@@ -58,10 +58,7 @@ func (sh *shape) each() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, many))
 		}
 	}
-	kind := strings.ToUpper(sh.kind)
-	if sh.kind == "custom" {
-		kind = "custom device"
-	}
+	kind := sh.device()
 	add(sh.gpus, kind, kind+"s")
 	if sh.milli > 0 {
 		parts = append(parts, fmt.Sprintf("%d/1000 of a %s", sh.milli, kind))
@@ -72,6 +69,22 @@ func (sh *shape) each() string {
 		return "nothing"
 	}
 	return strings.Join(parts, ", ")
+}
+
+// device is the word for one device of the kind asked for.
+func (sh *shape) device() string {
+	if sh.kind == "custom" {
+		return "custom device"
+	}
+	return strings.ToUpper(sh.kind)
+}
+
+// tooFew says of a node that it has fewer devices than one member needs.
+func (sh *shape) tooFew() string {
+	if sh.gpus <= 1 {
+		return "no " + sh.device()
+	}
+	return fmt.Sprintf("fewer than %d %ss", sh.gpus, sh.device())
 }
 
 func shapeOf(j *ares.Job, t *tenant) *shape {

@@ -62,7 +62,7 @@ func (s *supervisor) serve(fd int) {
 }
 
 func (s *supervisor) has(fd int) bool {
-	for _, c := range s.conns {
+	for _, c := range s.conns { //nolint:modernize // the supervisor does without slices: archtest
 		if c == fd {
 			return true
 		}

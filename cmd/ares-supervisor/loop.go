@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"sync"
@@ -224,7 +225,7 @@ func (s *supervisor) wait() {
 		timeout = int64(s.patience)
 	}
 	if err := poll(fds, timeout); err != nil {
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			return
 		}
 		panic("ppoll: " + err.Error())

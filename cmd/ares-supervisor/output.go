@@ -162,7 +162,7 @@ func writeResult(r *seat.Result, out *output) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(seat.ReserveFile, seat.ResultFile); err != nil {
+	if err = os.Rename(seat.ReserveFile, seat.ResultFile); err != nil {
 		return err
 	}
 	dir, err := os.Open(".")

@@ -37,7 +37,7 @@ func (s *supervisor) spawn() birth {
 	}
 	defer syscall.Close(null)
 	var pipe [2]int
-	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
+	if err = syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
 		return failed("make a pipe for the output: " + err.Error())
 	}
 	defer syscall.Close(pipe[1])
@@ -80,12 +80,12 @@ func failed(reason string) birth { return birth{outcome: seat.SpawnError, reason
 
 // explain puts into words what exec says in one number.
 func explain(path string, err error) string {
-	switch err {
-	case syscall.ENOENT:
+	switch {
+	case errors.Is(err, syscall.ENOENT):
 		return "start " + path + ": its interpreter does not exist (see its first line)"
-	case syscall.ENOEXEC:
+	case errors.Is(err, syscall.ENOEXEC):
 		return "start " + path + ": not a program for this machine (a script needs a #! line)"
-	case syscall.E2BIG:
+	case errors.Is(err, syscall.E2BIG):
 		return "start " + path + ": arguments and environment are too long"
 	}
 	return "start " + path + ": " + err.Error()
@@ -154,8 +154,7 @@ func executable(path, name string) error {
 
 // reason is the error without the operation and the path, which the caller has named.
 func reason(err error) string {
-	var p *os.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err.Error()
 	}
 	return err.Error()

@@ -7,6 +7,7 @@ package enginetest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -207,10 +208,10 @@ func (w *World) Snapshot() ares.Batch {
 		}
 	}
 	b := ares.Batch{Revision: w.revision, Reset: true}
-	for i := len(all) - 1; i >= 0; i-- {
-		if key, _ := recordOf(all[i]); records[key] == i {
+	for i, ev := range slices.Backward(all) {
+		if key, _ := recordOf(ev); records[key] == i {
 			if _, ok := records[key]; ok {
-				b.Events = append(b.Events, all[i])
+				b.Events = append(b.Events, ev)
 			}
 		}
 	}
