@@ -51,6 +51,9 @@ func (r *Run) failed(j *Job, worst RankResult, now time.Time) error {
 	if j.Retry.MaxRetries != nil {
 		limit = *j.Retry.MaxRetries
 	}
+	if j.Mode == AtMostOnce {
+		limit = 0
+	}
 	if !retryable(j.Retry, worst.Outcome) || r.Retries >= limit {
 		reason := worst.Reason
 		if limit > 0 && r.Retries >= limit {

@@ -25,7 +25,7 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 	r.Attempts = append(r.Attempts, a)
 	r.NotBefore = time.Time{}
 	// A seat that never comes free stays; the free attempts behind it go.
-	for i := 0; len(r.Attempts) > MaxAttemptsKept && i < len(r.Attempts)-1; {
+	for i := 0; (len(r.Attempts) > MaxAttemptsKept || r.pastSeats() > MaxSeatsKept) && i < len(r.Attempts)-1; {
 		if r.Attempts[i].Free() {
 			r.Attempts = slices.Delete(r.Attempts, i, i+1)
 		} else {
@@ -33,6 +33,14 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+func (r *Run) pastSeats() int {
+	n := 0
+	for i := range r.Attempts[:len(r.Attempts)-1] {
+		n += len(r.Attempts[i].Seats)
+	}
+	return n
 }
 
 // Ready ends a delay: a retrying or preempted job waits for a place again.

@@ -25,8 +25,9 @@ type Node struct {
 	CPUs     int
 	MemoryMB int
 	Labels   map[string]string
-	Mock     bool // its devices are simulated
-	Contains bool // it has a writable cgroup2, so that death can be verified
+	Mock     bool   // its devices are simulated
+	Contains bool   // it has a writable cgroup2, so that death can be verified
+	Unfit    string // why nothing can be started there now, "" when it can
 	Version  string
 	Revision int64 // of its record; a new session rewrites it
 }
@@ -46,7 +47,7 @@ type NodeState string
 const (
 	Online   NodeState = "online"   // it has a session
 	Suspect  NodeState = "suspect"  // its session ended; its jobs may still live
-	Offline  NodeState = "offline"  // its session ended longer ago than any job there may live
+	Offline  NodeState = "offline"  // its session ended longer ago than a job of the default patience lives
 	Cordoned NodeState = "cordoned" // online, but nothing new is placed on it
 )
 

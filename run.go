@@ -24,6 +24,7 @@ type Run struct {
 // Limits on what a run remembers, so that its record stays small.
 const (
 	MaxAttemptsKept    = 8
+	MaxSeatsKept       = 2048 // of all attempts, the present one aside
 	MaxTransitionsKept = 32
 )
 

@@ -27,7 +27,7 @@ type SeatState string
 const (
 	SeatPlaced   SeatState = "placed"   // given by the loop
 	SeatClaimed  SeatState = "claimed"  // the agent took it; a process may live
-	SeatFinished SeatState = "finished" // the rank reported its end; death not yet verified
+	SeatFinished SeatState = "finished" // the rank reported its end; its devices are not released yet
 	SeatReleased SeatState = "released" // death verified, devices free
 	SeatVoided   SeatState = "voided"   // taken back because its node's session ended
 	SeatCleared  SeatState = "cleared"  // voided, and the returned node reported clean

@@ -13,7 +13,8 @@ const (
 	MaxSpecBytes      = 32 << 10 // of the stored spec
 	MaxNameBytes      = 253
 	MaxRequestIDBytes = 256
-	MaxMembers        = 4096
+	MaxMembers        = 2048
+	MaxJobGPUs        = 16_384 // of all members together, so that a run's record stays small
 	MaxGPUsPerMember  = 1024
 	MaxCPUs           = 65_536
 	MaxMemoryMB       = 1 << 30 // a pebibyte
@@ -70,6 +71,9 @@ func (s Spec) checkSizes(p *Problems) {
 	between(p, "min_members", s.MinMembers, 0, max(s.Members, 1))
 	between(p, "gpu_count", s.GPUs, 0, MaxGPUsPerMember)
 	between(p, "gpu_milli", s.GPUMilli, 0, 1000)
+	if total := max(s.Members, 1) * s.GPUs; total > MaxJobGPUs && s.Members <= MaxMembers && s.GPUs <= MaxGPUsPerMember {
+		p.Add("gpu_count", "all members together may have at most %d GPUs, got %d", MaxJobGPUs, total)
+	}
 	between(p, "gpu_memory_mb", s.GPUMemoryMB, 0, MaxMemoryMB)
 	between(p, "cpu_cores", s.CPUs, 0, MaxCPUs)
 	between(p, "memory_mb", s.MemoryMB, 0, MaxMemoryMB)

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
+	"strings"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -29,11 +33,17 @@ type AgentDoor struct {
 // resendEvery is how often a node with unclaimed seats is told of them again.
 const resendEvery = 3 * time.Second
 
+// maxSeatsBytes bounds the unclaimed seats in one message to an agent.
+const maxSeatsBytes = 8 << 20
+
 // OpenSession proves that a node is there.
 func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
 	node := req.GetNode().Node()
-	if err := checkNode(&node, req.GetInstance()); err != nil {
+	if err := checkNode(&node); err != nil {
 		return nil, err
+	}
+	if n := len(req.GetInstance()); n < 16 || n > 64 {
+		return nil, ares.Errorf(ares.Invalid, "instance: 16 to 64 characters, got %d", n).At("instance")
 	}
 	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, d.TTL)
 	if err != nil {
@@ -42,19 +52,27 @@ func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionReque
 	return &apipb.OpenSessionResponse{Session: s.Revision, TtlSeconds: int32(d.TTL / time.Second), Server: d.Server}, nil
 }
 
-func checkNode(n *ares.Node, instance string) error {
+func checkNode(n *ares.Node) error {
 	var p ares.Problems
 	if !ares.ValidName(n.ID) {
 		p.Add("node.node_id", "%q is not a name", n.ID)
 	}
-	if len(instance) < 16 || len(instance) > 64 {
-		p.Add("instance", "16 to 64 characters")
-	}
 	if len(n.Devices) > ares.MaxGPUsPerMember {
 		p.Add("node.devices", "at most %d, got %d", ares.MaxGPUsPerMember, len(n.Devices))
 	}
+	if len(n.Links) > len(n.Devices) {
+		p.Add("node.links", "at most a row for each of the %d devices, got %d", len(n.Devices), len(n.Links))
+	}
+	if len(n.Address) > ares.MaxNameBytes {
+		p.Add("node.address", "at most %d bytes, got %d", ares.MaxNameBytes, len(n.Address))
+	}
 	if len(n.Labels) > ares.MaxLabels {
 		p.Add("node.labels", "at most %d, got %d", ares.MaxLabels, len(n.Labels))
+	}
+	for k, v := range n.Labels {
+		if len(k) > ares.MaxNameBytes || len(v) > ares.MaxNameBytes {
+			p.Add("node.labels", "names and values of at most %d bytes", ares.MaxNameBytes)
+		}
 	}
 	return p.Err()
 }
@@ -78,6 +96,9 @@ func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionReq
 func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
 	node := req.GetNode().Node()
 	node.ID = req.GetRef().GetNodeId()
+	if err := checkNode(&node); err != nil {
+		return nil, err
+	}
 	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, req.GetRef().GetSession())
 }
 
@@ -164,8 +185,15 @@ func (d *AgentDoor) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.AgentS
 	for {
 		entries, revision, changed := d.View.SeatsOn(ref.GetNodeId())
 		resp := &apipb.WatchSeatsResponse{Revision: revision}
+		size := 0
 		for _, e := range entries {
-			resp.Seats = append(resp.Seats, d.orders(e, ref.GetNodeId())...)
+			for _, o := range d.orders(e, ref.GetNodeId()) {
+				// A seat nobody claimed yet can be told with the next message; this
+				// one must arrive.
+				if size += proto.Size(o); size < maxSeatsBytes || o.State != string(ares.SeatPlaced) {
+					resp.Seats = append(resp.Seats, o)
+				}
+			}
 		}
 		if err := stream.Send(resp); err != nil {
 			return err
@@ -215,7 +243,7 @@ func (d *AgentDoor) orders(e *control.Entry, node string) []*apipb.SeatOrder {
 				o.Shares = append(o.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})
 			}
 			if s := e.Run.Stop; s != nil && !a.Ended() {
-				o.Stop, o.StopGraceSeconds = string(s.Why), int32(e.Job.Grace()/time.Second)
+				o.Stop, o.StopGraceSeconds = string(s.Why), int32(cmp.Or(s.Grace, e.Job.Grace())/time.Second)
 			}
 			if h.State == ares.SeatPlaced {
 				o.Spec = apipb.NewJobSpec(&e.Job.Spec)
@@ -251,7 +279,7 @@ func seatRef(s *apipb.SeatRef, ref *apipb.SessionRef) store.SeatRef {
 
 func atMost(s string, n int) string {
 	if len(s) > n {
-		return s[:n]
+		return strings.ToValidUTF8(s[:n], "") // the cut may go through a rune
 	}
 	return s
 }

@@ -188,7 +188,7 @@ func TestCancelRetryArchive(t *testing.T) {
 
 	snap, err := h.store.Job(ctx, ares.JobID(id))
 	must(t, err)
-	must(t, h.store.Archive(ctx, snap.Job, &snap.Run))
+	must(t, h.store.Archive(ctx, snap.Job, &snap.Run, nil))
 	a = h.do("GET", "/api/v1/jobs/"+id, nil)
 	if a.code != 200 || a.json["archived"] != true || a.json["state"] != "cancelled" || a.json["job_id"] != id {
 		t.Errorf("an archived job is %d %s", a.code, a.body)
@@ -213,7 +213,7 @@ func TestArchivedDuplicate(t *testing.T) {
 	h.do("DELETE", "/api/v1/jobs/"+id, nil)
 	snap, err := h.store.Job(t.Context(), ares.JobID(id))
 	must(t, err)
-	must(t, h.store.Archive(t.Context(), snap.Job, &snap.Run))
+	must(t, h.store.Archive(t.Context(), snap.Job, &snap.Run, nil))
 	a := h.do("POST", "/api/v1/jobs", job("request_id", "late"))
 	if a.code != 200 || a.json["job_id"] != id || a.json["state"] != "cancelled" {
 		t.Errorf("a late repetition answered %d %s", a.code, a.body)

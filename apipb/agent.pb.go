@@ -7,6 +7,7 @@
 package apipb
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -29,13 +30,15 @@ type NodeInfo struct {
 	Address string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Devices []*DeviceInfo          `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	// links[i] is row i of the link matrix.
-	Links         []*LinkRow        `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
-	CpuCores      int32             `protobuf:"varint,5,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
-	MemoryMb      int32             `protobuf:"varint,6,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Mock          bool              `protobuf:"varint,8,opt,name=mock,proto3" json:"mock,omitempty"`
-	Contains      bool              `protobuf:"varint,9,opt,name=contains,proto3" json:"contains,omitempty"`
-	Version       string            `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	Links    []*LinkRow        `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
+	CpuCores int32             `protobuf:"varint,5,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	MemoryMb int32             `protobuf:"varint,6,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	Labels   map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Mock     bool              `protobuf:"varint,8,opt,name=mock,proto3" json:"mock,omitempty"`
+	Contains bool              `protobuf:"varint,9,opt,name=contains,proto3" json:"contains,omitempty"`
+	Version  string            `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	// Why nothing can be started there now, "" when it can.
+	Unfit         string `protobuf:"bytes,11,opt,name=unfit,proto3" json:"unfit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +139,13 @@ func (x *NodeInfo) GetContains() bool {
 func (x *NodeInfo) GetVersion() string {
 	if x != nil {
 		return x.Version
+	}
+	return ""
+}
+
+func (x *NodeInfo) GetUnfit() string {
+	if x != nil {
+		return x.Unfit
 	}
 	return ""
 }
@@ -1958,7 +1968,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8a\x03\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x03\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -1970,7 +1980,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x04mock\x18\b \x01(\bR\x04mock\x12\x1a\n" +
 	"\bcontains\x18\t \x01(\bR\bcontains\x12\x18\n" +
 	"\aversion\x18\n" +
-	" \x01(\tR\aversion\x1a9\n" +
+	" \x01(\tR\aversion\x12\x1e\n" +
+	"\x05unfit\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05unfit\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
@@ -2037,36 +2048,36 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
-	"\x05milli\x18\x03 \x01(\x05R\x05milli\"J\n" +
-	"\aSeatRef\x12\x15\n" +
-	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
-	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12\x12\n" +
-	"\x04rank\x18\x03 \x01(\x05R\x04rank\"_\n" +
+	"\x05milli\x18\x03 \x01(\x05R\x05milli\"w\n" +
+	"\aSeatRef\x120\n" +
+	"\x06job_id\x18\x01 \x01(\tB\x19\xbaH\x16r\x142\x12^job-[a-z2-7]{24}$R\x05jobId\x12\x1d\n" +
+	"\x05fence\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x05fence\x12\x1b\n" +
+	"\x04rank\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\"g\n" +
 	"\x10ClaimSeatRequest\x12%\n" +
-	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
-	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\"\x13\n" +
-	"\x11ClaimSeatResponse\"\xe5\x01\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"\x13\n" +
+	"\x11ClaimSeatResponse\"\xae\x02\n" +
 	"\n" +
-	"RankResult\x12\x18\n" +
-	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x1b\n" +
+	"RankResult\x12a\n" +
+	"\aoutcome\x18\x01 \x01(\tBG\xbaHDrBR\tsucceededR\x06failedR\bsignaledR\atimeoutR\vspawn_errorR\astoppedR\x04lostR\aoutcome\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x03 \x01(\x05R\x06signal\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x129\n" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
-	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x8d\x01\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x9d\x01\n" +
 	"\x11FinishSeatRequest\x12%\n" +
-	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
-	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12+\n" +
-	"\x06result\x18\x03 \x01(\v2\x13.ares.v1.RankResultR\x06result\"\x14\n" +
-	"\x12FinishSeatResponse\"a\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\x123\n" +
+	"\x06result\x18\x03 \x01(\v2\x13.ares.v1.RankResultB\x06\xbaH\x03\xc8\x01\x01R\x06result\"\x14\n" +
+	"\x12FinishSeatResponse\"i\n" +
 	"\x12DeclineSeatRequest\x12%\n" +
-	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
-	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\"\x15\n" +
-	"\x13DeclineSeatResponse\"a\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"\x15\n" +
+	"\x13DeclineSeatResponse\"i\n" +
 	"\x12ReleaseSeatRequest\x12%\n" +
-	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12$\n" +
-	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\"\x15\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"\x15\n" +
 	"\x13ReleaseSeatResponse\"O\n" +
 	"\x12ReportCleanRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12\x12\n" +

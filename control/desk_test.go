@@ -177,7 +177,7 @@ func TestDeskFullQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = d.Store.Archive(t.Context(), first, &cancelled); err != nil {
+	if err = d.Store.Archive(t.Context(), first, &cancelled, nil); err != nil {
 		t.Fatal(err)
 	}
 	d.submit(t, spec(asking("e")))
@@ -252,7 +252,7 @@ func TestDeskRetry(t *testing.T) {
 	if again, err = d.Retry(t.Context(), old.ID, "retry-1", "you"); err != nil || again.Phase != ares.Cancelled {
 		t.Errorf("the same retry once its job has ended: %+v, %v", again, err)
 	}
-	if err = d.Store.Archive(t.Context(), old, &run); err != nil {
+	if err = d.Store.Archive(t.Context(), old, &run, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err = d.Retry(t.Context(), old.ID, "", "you")

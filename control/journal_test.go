@@ -140,12 +140,12 @@ func TestRecorderArchivesWhatIsOver(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.archive(t.Context()); err != nil {
+	if err := r.archive(t.Context(), nil); err != nil {
 		t.Errorf("nothing is due: %v", err)
 	}
 	now = now.Add(time.Hour)
 	// Without its line a job is not archived.
-	if err := r.archive(t.Context()); err == nil {
+	if err := r.archive(t.Context(), nil); err == nil {
 		t.Error("the line could not be written")
 	}
 	if snap := storetest.Get(t, s, free.ID); snap.Tombstone != nil {
@@ -153,7 +153,7 @@ func TestRecorderArchivesWhatIsOver(t *testing.T) {
 	}
 	r.Archive = &Journal{Path: path, Sync: true}
 	defer r.Archive.Close()
-	if err := r.archive(t.Context()); err != nil {
+	if err := r.archive(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	got := lines(t, path)

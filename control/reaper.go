@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -96,20 +97,21 @@ func (r *Reaper) look(gone map[string]absence) {
 // more likely a cut network than so many dead machines.
 func (r *Reaper) braked(gone map[string]absence) bool {
 	nodes, _ := r.View.Nodes()
-	recent := 0
-	for _, a := range gone { // order-free: a count
-		if time.Since(a.since) < time.Hour {
-			recent++
+	lost := 0                // gone with something to take back; a node long empty is no news
+	for node := range gone { // order-free: a count
+		entries, _, _ := r.View.SeatsOn(node)
+		if slices.ContainsFunc(entries, func(e *Entry) bool { return len(unsettledOn(e, node)) > 0 }) {
+			lost++
 		}
 	}
-	known := len(nodes) - (len(gone) - recent) // those long gone are not of this event
-	if recent < brakeNodes || r.BrakePercent >= 100 || recent*100 <= r.BrakePercent*known {
+	known := len(nodes) - len(gone) + lost
+	if lost < brakeNodes || r.BrakePercent >= 100 || lost*100 <= r.BrakePercent*known {
 		if r.alert.Swap(nil) != nil {
 			r.Log.Info("enough nodes are back: taking seats back again")
 		}
 		return false
 	}
-	msg := fmt.Sprintf("%d of %d nodes lost their sessions together: their jobs are not reassigned until some return", recent, known)
+	msg := fmt.Sprintf("%d of %d nodes are gone with jobs of theirs, more than %d %%: the jobs are not reassigned until some return, or sessions.brake_percent is raised", lost, known, r.BrakePercent)
 	if r.alert.Swap(&msg) == nil {
 		r.Log.Error("taking seats back is held", "why", msg)
 	}
@@ -127,10 +129,13 @@ func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[stri
 			}
 			for _, ref := range unsettledOn(e, node) {
 				err := r.Store.Void(ctx, lead, ref, a.revision, r.Now())
-				if code := ares.CodeOf(err); err != nil && code != ares.Conflict {
+				switch {
+				case errors.Is(err, context.Canceled):
 					return err
-				}
-				if err == nil {
+				case ares.CodeOf(err) == ares.Conflict: // it changed, or the node is back: look again
+				case err != nil:
+					r.Log.Warn("take a seat back", "job", ref.Job, "node", node, "error", err) // the others must not wait for it
+				default:
 					r.Log.Warn("seat taken back", "job", ref.Job, "rank", ref.Rank, "node", node, "fence", ref.Fence)
 				}
 			}

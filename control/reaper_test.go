@@ -208,12 +208,23 @@ func TestBrakeArithmetic(t *testing.T) {
 			if i >= c.gone {
 				b.Events = append(b.Events, ares.Event{Revision: 2, Session: &ares.Session{Node: id, Revision: 2}})
 			}
+			// Each has a job; a node that is gone and empty is no news.
+			job := ares.Job{ID: ares.NewJobID("t", id), Revision: 1}
+			run := ares.NewRun(job.AcceptedAt)
+			if err := run.Place([]ares.Seat{{Node: id}}, 0, time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+			b.Events = append(b.Events, ares.Event{Revision: 1, Job: &job},
+				ares.Event{Revision: 2, Run: &ares.RunEvent{Job: job.ID, Run: run}})
+		}
+		for i := range 20 { // taken out of service long ago
+			b.Events = append(b.Events, ares.Event{Revision: 1, Node: &ares.Node{ID: fmt.Sprint("old", i), Revision: 1}})
 		}
 		v.Apply(b)
 		r := &Reaper{View: v, Log: quiet, BrakePercent: c.percent}
 		gone := map[string]absence{}
 		r.look(gone)
-		if len(gone) != c.gone {
+		if len(gone) != c.gone+20 {
 			t.Errorf("%d of %d gone: %d timers", c.gone, c.of, len(gone))
 		}
 		if got := r.braked(gone); got != c.want || (r.Alert() != "") != c.want {

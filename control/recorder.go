@@ -37,15 +37,15 @@ type archivedJob struct {
 }
 
 // Run archives until ctx ends.
-func (r *Recorder) Run(ctx context.Context, _ *store.Leadership) error {
+func (r *Recorder) Run(ctx context.Context, lead *store.Leadership) error {
 	lastForget := time.Time{}
 	for {
-		if err := r.archive(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		if err := r.archive(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
 			r.Log.Warn("archive finished jobs", "error", err)
 		}
 		if time.Since(lastForget) > time.Hour {
 			lastForget = time.Now()
-			n, err := r.Store.Forget(ctx, r.Now().Add(-cmp.Or(r.RememberFor, 7*24*time.Hour)))
+			n, err := r.Store.Forget(ctx, r.Now().Add(-cmp.Or(r.RememberFor, 7*24*time.Hour)), lead)
 			if err != nil && !errors.Is(err, context.Canceled) {
 				r.Log.Warn("forget old requests", "error", err)
 			} else if n > 0 {
@@ -60,7 +60,7 @@ func (r *Recorder) Run(ctx context.Context, _ *store.Leadership) error {
 
 // archive moves what has been finished for long enough. The archive is written
 // first: a crash in between repeats a line, it never loses one.
-func (r *Recorder) archive(ctx context.Context) error {
+func (r *Recorder) archive(ctx context.Context, lead *store.Leadership) error {
 	before := r.Now().Add(-cmp.Or(r.ArchiveAfter, 24*time.Hour))
 	finished := []ares.Phase{ares.Succeeded, ares.Failed, ares.Cancelled, ares.Lost}
 	for _, e := range r.View.Jobs(Filter{Phases: finished}).Entries {
@@ -73,7 +73,7 @@ func (r *Recorder) archive(ctx context.Context) error {
 		if err := r.Archive.Append(archivedJob{*e.Job, e.Run}); err != nil {
 			return err
 		}
-		if err := r.Store.Archive(ctx, e.Job, &e.Run); err != nil && ares.CodeOf(err) != ares.Conflict {
+		if err := r.Store.Archive(ctx, e.Job, &e.Run, lead); err != nil && ares.CodeOf(err) != ares.Conflict {
 			return fmt.Errorf("archive %s: %w", e.Job.ID, err)
 		}
 	}

@@ -29,7 +29,7 @@ type NodeEntry struct {
 // long as a job of the default patience may live there.
 func (n *NodeEntry) State(now time.Time) ares.NodeState {
 	switch {
-	case n.Session != nil && n.Cordon != nil:
+	case n.Session != nil && (n.Cordon != nil || n.Node.Unfit != ""):
 		return ares.Cordoned
 	case n.Session != nil:
 		return ares.Online
@@ -282,14 +282,14 @@ func (v *View) count(e *Entry, sign int) {
 	}
 }
 
-// UseOf is what the seats of a run hold that are not free yet.
+// UseOf is what a run holds of its tenant's limits.
 func UseOf(r *ares.Run) ares.Use {
 	var u ares.Use
 	for i := range r.Attempts {
 		for k := range r.Attempts[i].Seats {
 			h := &r.Attempts[i].Seats[k]
-			if h.State.Free() {
-				continue
+			if h.State.Settled() {
+				continue // a voided seat is its node's affair, not its tenant's
 			}
 			u.Jobs = 1
 			u.CPUs += h.CPUs
@@ -306,12 +306,12 @@ func UseOf(r *ares.Run) ares.Use {
 	return u
 }
 
-// heldSeats counts the seats of a run that are not free yet.
+// heldSeats counts the seats of a run that count against its tenant.
 func heldSeats(r *ares.Run) int {
 	n := 0
 	for i := range r.Attempts {
 		for k := range r.Attempts[i].Seats {
-			if !r.Attempts[i].Seats[k].State.Free() {
+			if !r.Attempts[i].Seats[k].State.Settled() {
 				n++
 			}
 		}

@@ -67,7 +67,7 @@ func (e *entry) phase() ares.Phase {
 func (e *entry) settled() bool { return e.run == nil || e.run.Stop == nil && e.run.Settled() }
 
 // holds says whether the job counts as one of its tenant's concurrent jobs.
-func (e *entry) holds() bool { return e.run != nil && (e.run.Phase.Active() || !e.run.Free()) }
+func (e *entry) holds() bool { return e.run != nil && (e.run.Phase.Active() || !e.run.Settled()) }
 
 // wants says which queue the entry belongs to. A pending job with a seat that
 // may still live belongs to none: only an event can change that.

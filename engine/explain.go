@@ -67,6 +67,7 @@ type hurdle int
 const (
 	noSession hurdle = iota
 	isCordoned
+	isUnfit
 	otherLabels
 	otherRegion
 	otherKind
@@ -77,6 +78,7 @@ const (
 	busyDevices
 	busyCPUs
 	busyMemory
+	fullSeats
 	scattered
 	allClear
 	hurdles
@@ -129,6 +131,8 @@ func (n *node) hurdle(sh *shape) (h hurdle, free int) {
 		return noSession, 0
 	case n.cordon != nil:
 		return isCordoned, 0
+	case n.record.Unfit != "":
+		return isUnfit, 0
 	case !n.labelled(sh):
 		return otherLabels, 0
 	case !n.within(sh):
@@ -142,6 +146,8 @@ func (n *node) hurdle(sh *shape) (h hurdle, free int) {
 	switch room := n.room(sh); {
 	case n.record.CPUs < sh.cpus || n.record.MemoryMB < sh.memory:
 		return tooSmall, 0
+	case n.seats >= MaxSeats:
+		return fullSeats, 0
 	case room == 0 && n.record.CPUs-n.cpus < sh.cpus:
 		return busyCPUs, 0
 	case room == 0:
@@ -201,6 +207,10 @@ func (h hurdle) words(sh *shape, model string, best int) string {
 		return "no session: the node's agent is not connected"
 	case isCordoned:
 		return "cordoned"
+	case isUnfit:
+		return "it could not start jobs lately"
+	case fullSeats:
+		return fmt.Sprintf("%d seats are taken, which is the most", MaxSeats)
 	case otherLabels:
 		parts := make([]string, len(sh.selector))
 		for i, l := range sh.selector {

@@ -89,12 +89,15 @@ func (c *count) add(e *entry) {
 			if h.State == ares.SeatReleased || h.State == ares.SeatCleared {
 				continue
 			}
-			held = true
 			u := c.nodes[h.Node]
 			c.nodes[h.Node] = nodeUse{u.seats + 1, u.cpus + h.CPUs, u.memory + h.Memory}
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
 			}
+			if h.State == ares.SeatVoided {
+				continue // the node's, not the tenant's
+			}
+			held = true
 			if e.job != nil {
 				c.tenants[e.job.Tenant] = c.tenants[e.job.Tenant].Add(seatUse(&h.Seat, e.job))
 			}

@@ -2,12 +2,15 @@ package engine
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 )
+
+// MaxSeats is how many seats one node may hold at once, however little they ask
+// for: each is a process there and a part of every message to its agent.
+const MaxSeats = 512
 
 // wholeMilli is a whole device in thousandths.
 const wholeMilli = 1000
@@ -126,7 +129,9 @@ func (n *node) forgotten() bool {
 }
 
 // open says whether anything may be placed here.
-func (n *node) open() bool { return n.record != nil && n.session != nil && n.cordon == nil }
+func (n *node) open() bool {
+	return n.record != nil && n.session != nil && n.cordon == nil && n.record.Unfit == ""
+}
 
 // left is what the index knows of the node.
 func (n *node) left() height {
@@ -172,7 +177,7 @@ func (d *device) fits(sh *shape) bool {
 
 // room is how many members of the shape the node could take now.
 func (n *node) room(sh *shape) int {
-	free := math.MaxInt
+	free := MaxSeats - n.seats
 	if sh.cpus > 0 {
 		free = min(free, (n.record.CPUs-n.cpus)/sh.cpus)
 	}

@@ -172,7 +172,9 @@ func (s *State) charge(e *entry, sign int) {
 			n := s.node(h.Node)
 			n.charge(&h.Seat, sign)
 			s.touch(n)
-			if e.job != nil {
+			// A voided seat holds its node's devices until they are clean, but it
+			// must not hold its own job's next attempt off by the tenant's limit.
+			if e.job != nil && !h.State.Settled() {
 				use = use.Add(seatUse(&h.Seat, e.job))
 			}
 		}

@@ -69,6 +69,7 @@ func (k *taking) apply(sign int) {
 	k.node.cpus += sign * k.cpus
 	k.node.memory += sign * k.memory
 	if k.device < 0 {
+		k.node.seats += sign // the one taking of a seat that is not a device
 		return
 	}
 	d := &k.node.devices[k.device]

@@ -115,7 +115,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	s.part("view", func() error {
-		return s.View.Run(run, store.Past{Store: s.Store, Revisions: rememberedRevisions}, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
+		return s.View.Run(run, &store.Past{Store: s.Store, Revisions: rememberedRevisions}, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
 	})
 	if err = s.load(ctx); err != nil {
 		listeners.close()

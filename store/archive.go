@@ -11,8 +11,9 @@ import (
 )
 
 // Archive replaces a finished job by a tombstone, so that a late repetition of
-// its request still finds it. The job's devices must all be free.
-func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run) error {
+// its request still finds it. The job's devices must all be free. It compares
+// leadership, unless lead is nil because whoever calls it leads nothing.
+func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run, lead *Leadership) error {
 	if !run.Phase.Final() || !run.Free() {
 		return ares.Errorf(ares.Conflict, "job %s is %s and holds seats: it cannot be archived", job.ID, run.Phase)
 	}
@@ -23,21 +24,22 @@ func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run) error
 		return err
 	}
 	resp, err := s.txn(ctx, "archive job",
-		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)},
+		lead.and(clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)),
 		[]clientv3.Op{
 			clientv3.OpPut(jobKey(job.ID), value),
 			clientv3.OpDelete(runKey(job.ID)),
 			clientv3.OpDelete(progressOf(job.ID)),
 		}, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Conflict, "job %s changed: it was not archived", job.ID)
+		return ares.Errorf(ares.Conflict, "job %s changed, or this server leads no more: it was not archived", job.ID)
 	}
 	return err
 }
 
 // Forget removes tombstones of jobs that ended before a time and returns how
-// many. After that their request IDs may be used anew.
-func (s *Store) Forget(ctx context.Context, before time.Time) (int, error) {
+// many. After that their request IDs may be used anew. It compares leadership
+// as Archive does.
+func (s *Store) Forget(ctx context.Context, before time.Time, lead *Leadership) (int, error) {
 	from, end, n := jobsKey, clientv3.GetPrefixRangeEnd(jobsKey), 0
 	for {
 		got, err := s.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
@@ -54,7 +56,7 @@ func (s *Store) Forget(ctx context.Context, before time.Time) (int, error) {
 				continue
 			}
 			resp, err := s.txn(ctx, "forget job",
-				[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)},
+				lead.and(clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)),
 				[]clientv3.Op{clientv3.OpDelete(string(kv.Key))}, nil)
 			if err != nil {
 				return n, err

@@ -109,7 +109,7 @@ func TestAnArchivedJobIsNotChanged(t *testing.T) {
 			if stopErr != nil {
 				return stopErr
 			}
-			if stopErr = s.Archive(t.Context(), job, &run); stopErr != nil {
+			if stopErr = s.Archive(t.Context(), job, &run, nil); stopErr != nil {
 				return stopErr
 			}
 		}

@@ -14,6 +14,10 @@ import (
 // comparisons of the 128 that etcd allows.
 const maxChunk = 60
 
+// maxChunkSeats bounds the seats in the runs of one commit, so that large gangs
+// do not make a request that etcd finds too large.
+const maxChunkSeats = 4096
+
 // Change is a run as a plan wants it.
 type Change struct {
 	Job  ares.JobID
@@ -27,7 +31,7 @@ type Change struct {
 // last write and the jobs that dropped out.
 func (s *Store) Commit(ctx context.Context, lead *Leadership, digest string, changes []Change) (revision int64, dropped []ares.JobID, err error) {
 	for len(changes) > 0 {
-		n := min(len(changes), maxChunk)
+		n := chunk(changes)
 		rev, out, err := s.commitChunk(ctx, lead, digest, changes[:n])
 		if err != nil {
 			return revision, dropped, err
@@ -36,6 +40,20 @@ func (s *Store) Commit(ctx context.Context, lead *Leadership, digest string, cha
 		changes = changes[n:]
 	}
 	return revision, dropped, nil
+}
+
+// chunk is how many of the changes go into one transaction, at least one.
+func chunk(changes []Change) int {
+	seats := 0
+	for i := range changes[:min(len(changes), maxChunk)] {
+		for k := range changes[i].Next.Attempts {
+			seats += len(changes[i].Next.Attempts[k].Seats)
+		}
+		if seats > maxChunkSeats && i > 0 {
+			return i
+		}
+	}
+	return min(len(changes), maxChunk)
 }
 
 func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string, changes []Change) (int64, []ares.JobID, error) {

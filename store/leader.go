@@ -31,6 +31,14 @@ func (l *Leadership) leads() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(leaderKey), "=", l.Revision)
 }
 
+// and adds that comparison to another; a nil Leadership adds nothing.
+func (l *Leadership) and(c clientv3.Cmp) []clientv3.Cmp {
+	if l == nil {
+		return []clientv3.Cmp{c}
+	}
+	return []clientv3.Cmp{l.leads(), c}
+}
+
 // inSequence compares that no plan was written since the last one seen.
 func (l *Leadership) inSequence() clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(planKey), "=", l.plan)

@@ -200,7 +200,7 @@ func TestATombstoneIsSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		run.Phase = phase
-		if err = r.s.Archive(t.Context(), job, &run); err != nil {
+		if err = r.s.Archive(t.Context(), job, &run, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, err := r.raw.Get(t.Context(), key)

@@ -229,6 +229,9 @@ func (s *Store) Clear(ctx context.Context, id ares.JobID, node string, session i
 		return nil
 	}, []clientv3.Cmp{sessionIs(node, session)}, nil,
 		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", node))
+	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
+		return nil // all its seats were free when it was archived
+	}
 	return err
 }
 

@@ -30,9 +30,12 @@ type Past struct {
 	Revisions int64
 }
 
-// Watch is Store.Watch, from the past on.
-func (p Past) Watch(ctx context.Context, apply func(ares.Batch) error) error {
-	return p.watch(ctx, p.Revisions, apply)
+// Watch is Store.Watch, from the past on; a second call, after a failure,
+// begins in the present, for nobody may be led back.
+func (p *Past) Watch(ctx context.Context, apply func(ares.Batch) error) error {
+	past := p.Revisions
+	p.Revisions = 0
+	return p.watch(ctx, past, apply)
 }
 
 func (s *Store) watch(ctx context.Context, past int64, apply func(ares.Batch) error) error {

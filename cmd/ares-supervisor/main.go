@@ -34,6 +34,7 @@ func main() {
 	syscall.CloseOnExec(seat.ReadyFD)
 	syscall.CloseOnExec(seat.LockFD)
 	seat.KeepFilesBack(seat.LockFD + 1)
+	heedSignals()
 	if err := os.Chdir(os.Args[1]); err != nil {
 		die(err.Error())
 	}

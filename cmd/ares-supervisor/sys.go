@@ -29,6 +29,25 @@ func prctl(option, value uintptr) error {
 	return nil
 }
 
+// heedSignals puts every ignored signal back to its default. Whoever started the agent may
+// have ignored some (nohup, make), and a job that inherits that cannot be asked to end.
+func heedSignals() {
+	const ignore, count = 1, 64
+	type action struct {
+		handler  uintptr
+		flags    uint64
+		restorer uintptr
+		mask     uint64
+	}
+	for sig := uintptr(1); sig <= count; sig++ {
+		var now action
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+		if errno == 0 && now.handler == ignore {
+			_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action{})), 0, 8, 0, 0)
+		}
+	}
+}
+
 func timerfd() (int, error) {
 	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, clockBoottime,
 		syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)

@@ -66,22 +66,26 @@ func newLedger(s *engine.State) *ledger {
 		l.nodes[v.Node.ID] = v
 	}
 	for job, run := range s.Jobs() {
-		if run == nil || run.Free() && !run.Phase.Active() {
+		if run == nil {
 			continue
 		}
 		for _, a := range run.Attempts {
 			for _, h := range a.Seats {
 				if !h.State.Free() {
-					l.sit(job, h.Seat)
+					l.sit(job, h.Seat, !h.State.Settled())
 				}
 			}
 		}
-		l.tenants[job.Tenant] = l.tenants[job.Tenant].Add(ares.Use{Jobs: 1})
+		if run.Phase.Active() || !run.Settled() {
+			l.tenants[job.Tenant] = l.tenants[job.Tenant].Add(ares.Use{Jobs: 1})
+		}
 	}
 	return l
 }
 
-func (l *ledger) sit(job *ares.Job, seat ares.Seat) {
+// sit takes a seat's share of its node, and of its tenant's limits if it counts
+// there: a voided one does not.
+func (l *ledger) sit(job *ares.Job, seat ares.Seat, counts bool) {
 	l.cpus[seat.Node] += seat.CPUs
 	l.memory[seat.Node] += seat.Memory
 	use := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: job.GPUMemoryMB}
@@ -89,7 +93,9 @@ func (l *ledger) sit(job *ares.Job, seat ares.Seat) {
 		l.milli[[2]string{seat.Node, sh.Device}] += sh.Milli
 		use.GPUMilli += sh.Milli
 	}
-	l.tenants[job.Tenant] = l.tenants[job.Tenant].Add(use)
+	if counts {
+		l.tenants[job.Tenant] = l.tenants[job.Tenant].Add(use)
+	}
 }
 
 // place seats a job in the ledger and wants everything in order afterwards.
@@ -114,7 +120,7 @@ func (l *ledger) place(s *engine.State, pl ares.Placing) error {
 		if seat.Rank != i {
 			return fmt.Errorf("seat %d has rank %d", i, seat.Rank)
 		}
-		l.sit(job, seat)
+		l.sit(job, seat, true)
 		if err := l.checkSeat(job, seat); err != nil {
 			return fmt.Errorf("rank %d on %s: %w", i, seat.Node, err)
 		}

@@ -42,7 +42,7 @@ func archiveRefuses(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	archive := func() error {
 		run := Get(t, s, st.job.ID).Run
-		return s.Archive(t.Context(), st.job, &run)
+		return s.Archive(t.Context(), st.job, &run, nil)
 	}
 	refused(t, archive(), ares.Conflict, "scheduled")
 	st.claim(t, s)
@@ -57,7 +57,7 @@ func archiveRefuses(t *testing.T, s *store.Store) {
 			old.Attempts[i].Seats[k].State = ares.SeatReleased
 		}
 	}
-	refused(t, s.Archive(t.Context(), st.job, &old), ares.Conflict, "changed")
+	refused(t, s.Archive(t.Context(), st.job, &old, nil), ares.Conflict, "changed")
 	if err := archive(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func archiveForget(t *testing.T, s *store.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Archive(t.Context(), ask.Job, &run); err != nil {
+		if err := s.Archive(t.Context(), ask.Job, &run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +84,7 @@ func archiveForget(t *testing.T, s *store.Store) {
 	create(t, s, live)
 	for i, want := range []int{0, 3, 0} {
 		before := long.Add(time.Duration(i) * time.Second)
-		if n, err := s.Forget(t.Context(), before); err != nil || n != want {
+		if n, err := s.Forget(t.Context(), before, nil); err != nil || n != want {
 			t.Errorf("forgot %d before %v, want %d, %v", n, before, want, err)
 		}
 	}

@@ -274,7 +274,7 @@ func archiveCancelled(t *testing.T, s *store.Store, job *ares.Job) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Archive(t.Context(), job, &run); err != nil {
+	if err := s.Archive(t.Context(), job, &run, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -250,7 +250,7 @@ func releaseRules(t *testing.T, s *store.Store) {
 	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
 	Release(t, s, st.seats...)
 	run := Get(t, s, st.job.ID).Run
-	if err := s.Archive(t.Context(), st.job, &run); err != nil {
+	if err := s.Archive(t.Context(), st.job, &run, nil); err != nil {
 		t.Fatal(err)
 	}
 	Release(t, s, st.seats...) // archived: it was free then

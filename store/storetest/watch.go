@@ -131,7 +131,7 @@ func watchShows(t *testing.T, s *store.Store) {
 	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
 	Release(t, s, st.seats...)
 	run := Get(t, s, st.job.ID).Run
-	if err := s.Archive(ctx, st.job, &run); err != nil {
+	if err := s.Archive(ctx, st.job, &run, nil); err != nil {
 		t.Fatal(err)
 	}
 	node, id := st.nodes[0].ID, string(st.job.ID)

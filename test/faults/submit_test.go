@@ -125,7 +125,7 @@ func archive(t *testing.T, w *world, ids []string) {
 		poll(t, patience, id+" to be archived", func() (bool, string) {
 			snap, err := s.Job(t.Context(), ares.JobID(id))
 			if err == nil {
-				err = s.Archive(t.Context(), snap.Job, &snap.Run) // refused until its seat is released
+				err = s.Archive(t.Context(), snap.Job, &snap.Run, nil) // refused until its seat is released
 			}
 			return err == nil, fmt.Sprint(err)
 		})
