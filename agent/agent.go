@@ -17,6 +17,10 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
+// errTaken is the refusal of a session because another agent has this node's
+// name: to go on would be to fight with it.
+var errTaken = errors.New("the node's name is taken")
+
 // Agent holds the seats of one node.
 type Agent struct {
 	cfg      Config
@@ -29,14 +33,17 @@ type Agent struct {
 	session atomic.Int64 // revision of the present session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
 
-	mu     sync.Mutex
-	node   ares.Node
-	first  *arrival // of this identity, nil before its first session
-	seats  map[run.Key]*seat
-	orders []*apipb.SeatOrder // as last sent by a server
-	seen   int64              // revision they are true at
-	wg     sync.WaitGroup     // one for each seat's life
-	life   context.Context    // ends with the agent
+	mu         sync.Mutex
+	node       ares.Node
+	untold     bool // node has changed since a server was told
+	failures   int  // starts that failed by this node's fault, in a row
+	unfitSince run.BootTime
+	first      *arrival // of this identity, nil before its first session
+	seats      map[run.Key]*seat
+	orders     []*apipb.SeatOrder // as last sent by a server
+	seen       int64              // revision they are true at
+	wg         sync.WaitGroup     // one for each seat's life
+	life       context.Context    // ends with the agent
 }
 
 // New prepares an agent: its identity, its devices and the seats that outlived
@@ -113,8 +120,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		}
 		a.log.Warn("session ended", "error", err)
-		if ares.CodeOf(err) == ares.Conflict {
-			return err // another agent has this node's name
+		if errors.Is(err, errTaken) {
+			return err
 		}
 		if !pause(ctx, time.Second) {
 			return nil
@@ -159,7 +166,11 @@ func (a *Agent) serve(ctx context.Context) error {
 	resp, err := control.OpenSession(opening, &apipb.OpenSessionRequest{Node: apipb.NewNodeInfo(&node), Instance: a.instance})
 	if err != nil {
 		a.link.next(server)
-		return fmt.Errorf("open session at %s: %w", server, apipb.FromStatus(err))
+		err = apipb.FromStatus(err)
+		if ares.CodeOf(err) == ares.Conflict {
+			return fmt.Errorf("open session at %s: %w: %w", server, errTaken, err)
+		}
+		return fmt.Errorf("open session at %s: %w", server, err)
 	}
 	ttl := time.Duration(resp.TtlSeconds) * time.Second
 	if err := a.arrived(resp.Session); err != nil {
@@ -263,20 +274,53 @@ func (a *Agent) watchDevices(ctx context.Context, c apipb.AgentServiceClient, re
 			continue
 		}
 		a.mu.Lock()
-		changed := mergeHealth(a.node.Devices, machine.Devices)
-		if changed != nil {
-			a.node.Devices = changed
+		if changed := mergeHealth(a.node.Devices, machine.Devices); changed != nil {
+			a.node.Devices, a.untold = changed, true
 		}
-		node := a.node
+		if a.node.Unfit != "" && run.Now().Sub(a.unfitSince) > unfitFor {
+			a.node.Unfit, a.failures, a.untold = "", 0, true // try again
+		}
 		a.mu.Unlock()
-		if changed == nil {
-			continue
-		}
-		if _, err := c.UpdateNode(ctx, &apipb.UpdateNodeRequest{Ref: ref, Node: apipb.NewNodeInfo(&node)}); err != nil {
+		if err := a.tell(ctx, c, ref); err != nil {
 			return apipb.FromStatus(err)
 		}
 	}
 	return ctx.Err()
+}
+
+// tell reports what this node offers, if that has changed since it was told.
+func (a *Agent) tell(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+	a.mu.Lock()
+	node, untold := a.node, a.untold
+	a.untold = false
+	a.mu.Unlock()
+	if !untold {
+		return nil
+	}
+	_, err := c.UpdateNode(ctx, &apipb.UpdateNodeRequest{Ref: ref, Node: apipb.NewNodeInfo(&node)})
+	if err != nil {
+		a.mu.Lock()
+		a.untold = true
+		a.mu.Unlock()
+	}
+	return err
+}
+
+// Starts that fail by this node's own fault one after the other make it unfit
+// for a while: it would only draw job after job and lose them.
+const (
+	maxFailures = 3
+	unfitFor    = time.Minute
+)
+
+// startFailed counts such a start; started forgets them.
+func (a *Agent) startFailed(why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failures++; a.failures >= maxFailures && a.node.Unfit == "" {
+		a.log.Error("this node is unfit for a while: jobs cannot be started here", "why", why)
+		a.node.Unfit, a.unfitSince, a.untold = why, run.Now(), true
+	}
 }
 
 // mergeHealth returns the devices with their present health, nil when nothing

@@ -39,10 +39,8 @@ type Config struct {
 	// RunImages lets a job that names an image run its command directly on the
 	// host. Without it such a job is refused.
 	RunImages bool
-	// LogLimit is how much of a seat's output is kept, in bytes. Default 64 MiB.
-	LogLimit int64
-	Version  string
-	Log      *slog.Logger
+	Version   string
+	Log       *slog.Logger
 }
 
 // Check reports every mistake of a configuration.

@@ -18,7 +18,8 @@ import (
 type seat struct {
 	agent   *Agent
 	key     run.Key
-	session int64 // it was begun under
+	session int64         // it was begun under
+	named   chan struct{} // closed when a server has told of it; nil for a seat that began with that
 
 	// Guarded by agent.mu, but for the seat's own goroutine when it began with
 	// an order.
@@ -80,6 +81,10 @@ func (s *seat) claim(ctx context.Context) error {
 
 // start spawns the process under its supervisor, or notes why it cannot.
 func (s *seat) start(ctx context.Context) error {
+	if why := s.agent.lacks(s.order.Shares); why != "" {
+		s.end(run.Result{Outcome: run.Lost, Reason: why, Ended: time.Now()}) // this node's fault, not the job's
+		return nil
+	}
 	spec, err := s.spec()
 	if err != nil {
 		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})
@@ -92,16 +97,18 @@ func (s *seat) start(ctx context.Context) error {
 	proc, err := s.agent.runner.Start(ctx, spec)
 	if err != nil {
 		// Nothing runs. The fault is this node's, not the job's.
+		s.agent.startFailed(err.Error())
 		s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + " could not start it: " + err.Error(), Ended: time.Now()})
 		return nil
 	}
 	s.agent.mu.Lock()
 	s.proc = proc
+	s.agent.failures = 0
 	stop := s.stopped
 	s.agent.mu.Unlock()
 	s.agent.log.Info("seat started", "seat", s.key, "pid", proc.Pid())
 	if stop != "" {
-		return proc.Stop(ctx, stop, -1)
+		s.stop(stop, -1)
 	}
 	return nil
 }
@@ -120,6 +127,12 @@ func (s *seat) finish(ctx context.Context) {
 		return
 	}
 	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+		// A device that did not come clean, or a node that cannot start jobs, is
+		// told first: what is freed next must not be given to another job.
+		if err := s.agent.tell(ctx, c, ref); err != nil {
+			// Not under this session: the report itself is not refused by that.
+			return ares.Errorf(ares.Unavailable, "tell what the node offers: %v", err)
+		}
 		_, err := c.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: ref, Seat: refOf(s.key), Result: resultOf(res)})
 		return err
 	})
@@ -137,16 +150,20 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 	s.agent.mu.Lock()
 	proc, res := s.proc, s.result
 	s.agent.mu.Unlock()
-	if res == nil {
+	for res == nil {
 		got, err := proc.Wait(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				s.agent.log.Error("wait for a seat", "seat", s.key, "error", err)
-			}
+		if err == nil {
+			res = &got
+			s.end(got)
+			break
+		}
+		if ctx.Err() != nil {
 			return got, false
 		}
-		res = &got
-		s.end(got)
+		s.agent.log.Error("wait for a seat", "seat", s.key, "error", err)
+		if !pause(ctx, time.Second) {
+			return got, false
+		}
 	}
 	for {
 		err := s.agent.runner.EnsureDead(ctx, s.key)
@@ -155,6 +172,14 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 		}
 		s.agent.log.Error("a seat does not die", "seat", s.key, "error", err)
 		if !pause(ctx, time.Second) {
+			return *res, false
+		}
+	}
+	if s.named != nil {
+		// Found after a restart: its devices are known once a server has told.
+		select {
+		case <-s.named:
+		case <-ctx.Done():
 			return *res, false
 		}
 	}
@@ -238,6 +263,7 @@ func (s *seat) outlive(ctx context.Context) bool {
 func (s *seat) wish(o *apipb.SeatOrder) {
 	if s.order == nil {
 		s.order = o // found after a restart: now its devices are known too
+		close(s.named)
 	}
 	why, grace := o.Stop, time.Duration(o.StopGraceSeconds)*time.Second
 	if !o.Current {
@@ -255,6 +281,10 @@ func (s *seat) wish(o *apipb.SeatOrder) {
 // disown ends a process the store knows nothing of any more. The caller holds
 // agent.mu.
 func (s *seat) disown() {
+	if s.order == nil {
+		s.order = &apipb.SeatOrder{Seat: refOf(s.key)} // nobody will tell of its devices any more
+		close(s.named)
+	}
 	if s.proc != nil && s.stopped == "" {
 		s.stopped = "the store no longer knows this seat"
 		s.agent.wg.Go(func() { s.stop(s.stopped, 0) })

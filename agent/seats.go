@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,7 +20,7 @@ func (a *Agent) adopt(ctx context.Context) error {
 		return fmt.Errorf("find the seats of the last run: %w", err)
 	}
 	for _, f := range found {
-		s := &seat{agent: a, key: f.Key, proc: f.Proc}
+		s := &seat{agent: a, key: f.Key, proc: f.Proc, named: make(chan struct{})}
 		if f.Proc == nil {
 			s.result = &f.Result
 		}
@@ -148,6 +149,7 @@ func (a *Agent) heldFences() []int64 {
 func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 	told := map[run.Key]run.Progress{}
 	for pause(ctx, 2*time.Second) {
+		maps.DeleteFunc(told, func(k run.Key, _ run.Progress) bool { return !a.isHeld(k) })
 		a.mu.Lock()
 		running := make([]*run.Proc, 0, len(a.seats))
 		for _, s := range a.seats {

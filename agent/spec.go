@@ -21,9 +21,6 @@ func (s *seat) spec() (run.Spec, error) {
 	if job.Image != "" && !s.agent.cfg.RunImages {
 		return run.Spec{}, fmt.Errorf("the job names image %s, and this agent runs no containers: leave image out, or start the agent with --run-images to run its command directly on the host", job.Image)
 	}
-	if err := s.agent.knows(o.Shares); err != nil {
-		return run.Spec{}, err
-	}
 	dir := job.WorkingDir
 	if dir == "" {
 		dir = s.scratch()
@@ -34,7 +31,6 @@ func (s *seat) spec() (run.Spec, error) {
 	return run.Spec{
 		Key: s.key, Attempt: int(o.Attempt), Argv: job.Argv(), Env: s.environment(&job), Dir: dir,
 		LostAfter: job.LostAfter(), MaxRuntime: job.MaxRuntime(), Grace: max(job.Grace(), time.Millisecond),
-		LogLimit: s.agent.cfg.LogLimit,
 	}, nil
 }
 
@@ -69,29 +65,33 @@ func (s *seat) environment(job *ares.Spec) []string {
 // visible is the value of CUDA_VISIBLE_DEVICES: indexes, or IDs for MIG
 // slices, which have no index of their own.
 func (a *Agent) visible(shares []*apipb.DeviceShare) string {
-	slices := map[string]bool{}
+	slice := map[string]bool{}
 	for _, d := range a.Node().Devices {
-		slices[d.ID] = d.Parent != ""
+		slice[d.ID] = d.Parent != ""
 	}
 	words := make([]string, len(shares))
 	for i, sh := range shares {
 		words[i] = strconv.Itoa(int(sh.Index))
-		if slices[sh.DeviceId] {
+		if slice[sh.DeviceId] {
 			words[i] = sh.DeviceId
 		}
 	}
 	return strings.Join(words, ",")
 }
 
-// knows says whether this node has the devices of a seat.
-func (a *Agent) knows(shares []*apipb.DeviceShare) error {
+// lacks says why a seat's devices cannot be used here, "" when they can.
+func (a *Agent) lacks(shares []*apipb.DeviceShare) string {
 	node := a.Node()
 	for _, sh := range shares {
-		if !slices.ContainsFunc(node.Devices, func(d ares.Device) bool { return d.ID == sh.DeviceId }) {
-			return fmt.Errorf("this node has no device %s", sh.DeviceId)
+		i := slices.IndexFunc(node.Devices, func(d ares.Device) bool { return d.ID == sh.DeviceId })
+		if i < 0 {
+			return fmt.Sprintf("node %s has no device %s", node.ID, sh.DeviceId)
+		}
+		if d := node.Devices[i]; !d.Healthy {
+			return fmt.Sprintf("device %s of node %s is not healthy: %s", sh.DeviceId, node.ID, d.Reason)
 		}
 	}
-	return nil
+	return ""
 }
 
 const quarantine = "quarantined: "
@@ -139,5 +139,5 @@ func (a *Agent) checkDevices(ctx context.Context, s *seat) {
 			devices[i].Healthy, devices[i].Reason = false, quarantine+why
 		}
 	}
-	a.node.Devices = devices
+	a.node.Devices, a.untold = devices, true
 }

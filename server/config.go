@@ -168,6 +168,11 @@ func (c *Config) checkListeners(p *ares.Problems) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		p.Add("tls", "give both cert_file and key_file, or neither")
 	}
+	if host, _, err := net.SplitHostPort(c.GRPCAddr); err == nil && c.AdvertiseAddr == "" {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			p.Add("advertise_addr", "is needed when grpc_addr names no host: the address at which other servers reach this one")
+		}
+	}
 	for _, door := range []struct{ key, addr string }{
 		{"http_addr", c.HTTPAddr}, {"grpc_addr", c.GRPCAddr}, {"metrics_addr", c.MetricsAddr},
 	} {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,7 @@ type Server struct {
 	stop   context.CancelFunc
 	parts  sync.WaitGroup
 	failed chan error
+	auth   *api.Auth
 	doors  *api.Doors
 	grpc   *grpc.Server
 	http   []*http.Server
@@ -215,10 +217,11 @@ func (s *Server) openDoors(m *metrics, reaper *control.Reaper) error {
 	if err != nil {
 		return err
 	}
+	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	s.doors, err = api.New(api.Config{
 		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: reaper.Alert,
-		Auth: api.NewAuth(s.Store.Tokens), Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
+		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc,
@@ -312,7 +315,7 @@ func (s *Server) serve(l listeners, m *metrics) {
 	s.grpc = s.doors.GRPC(opts...)
 	s.part("grpc", func() error { return s.grpc.Serve(l.grpc) })
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", s.guardMetrics(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
 	for name, h := range map[string]struct {
 		listener net.Listener
 		handler  http.Handler
@@ -335,6 +338,23 @@ func (s *Server) serve(l listeners, m *metrics) {
 			return err
 		})
 	}
+}
+
+// guardMetrics lets anybody read the metrics on loopback; elsewhere they need a
+// token like everything else.
+func (s *Server) guardMetrics(next http.Handler) http.Handler {
+	if host, _, err := net.SplitHostPort(s.Endpoints.Metrics); err == nil && isLoopback(host) {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if _, err := s.auth.Check(r.Context(), token); err != nil {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) writeEndpoints() error {
