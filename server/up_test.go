@@ -34,8 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// up starts a server with an agent on free ports and returns a client of it.
-func up(t *testing.T) (*server.Server, *client.Client) {
+// up starts a server with an agent on free ports and returns a client of it. An
+// empty mock finds the devices by the nvidia-smi in PATH.
+func up(t *testing.T, mock string) (*server.Server, *client.Client) {
 	t.Helper()
 	cfg := server.Default()
 	cfg.DataDir = t.TempDir()
@@ -45,7 +46,7 @@ func up(t *testing.T) (*server.Server, *client.Client) {
 	done := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	go func() {
-		done <- server.Up(ctx, cfg, agent.Config{Node: "here", Mock: "v100-4", RunImages: true}, log,
+		done <- server.Up(ctx, cfg, agent.Config{Node: "here", Mock: mock, RunImages: true}, log,
 			func(s *server.Server, _ *agent.Agent) { started <- s })
 	}()
 	t.Cleanup(func() {
@@ -74,7 +75,7 @@ func up(t *testing.T) (*server.Server, *client.Client) {
 }
 
 func TestAJobRunsToItsCommittedResult(t *testing.T) {
-	_, c := up(t)
+	_, c := up(t, "v100-4")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	resp, err := c.Submit(ctx, &apipb.JobSpec{Name: "first", GpuCount: 2, Command: []string{"sh", "-c", "echo gpus=$CUDA_VISIBLE_DEVICES token=$ARES_FENCING_TOKEN"}})

@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/run"
+)
+
+// TestNothingIsSpawnedLate is R4 and R6: a seat may be claimed and spawned only
+// within half of its patience since the last acknowledged renewal was sent, and
+// not at all before the first.
+func TestNothingIsSpawnedLate(t *testing.T) {
+	const patience = time.Hour
+	for _, c := range []struct {
+		sent time.Duration // ago; 0 for never
+		want bool
+	}{{0, false}, {time.Second, true}, {patience/2 - time.Minute, true}, {patience/2 + time.Second, false}, {patience, false}} {
+		a := &Agent{}
+		if c.sent != 0 {
+			a.renewed.Store(int64(run.Now().Add(-c.sent)))
+		}
+		if got := a.fresh(patience); got != c.want {
+			t.Errorf("the last renewal was sent %s ago: fresh is %v", c.sent, got)
+		}
+	}
+}
+
+// TestHealthFollowsTheMachine: a device that falls ill or goes is told, one that
+// recovers too, and one in quarantine stays there.
+func TestHealthFollowsTheMachine(t *testing.T) {
+	well, ill := ares.Device{ID: "a", Healthy: true}, ares.Device{ID: "a", Reason: "ecc"}
+	held := ares.Device{ID: "a", Reason: quarantine + "its processes do not let go"}
+	for _, c := range []struct {
+		name     string
+		was, now []ares.Device
+		want     []ares.Device // nil: nothing to tell
+	}{
+		{"as before", []ares.Device{well}, []ares.Device{well}, nil},
+		{"falls ill", []ares.Device{well}, []ares.Device{ill}, []ares.Device{ill}},
+		{"recovers", []ares.Device{ill}, []ares.Device{well}, []ares.Device{well}},
+		{"goes", []ares.Device{well}, nil, []ares.Device{{ID: "a", Reason: "the device is no longer there"}}},
+		{"quarantined", []ares.Device{held}, []ares.Device{well}, nil},
+	} {
+		got := mergeHealth(c.was, c.now)
+		if (got == nil) != (c.want == nil) || got != nil && got[0] != c.want[0] {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package server_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// fakeSMI puts an nvidia-smi into PATH that tells of one H200, on which a
+// process lives for as long as a file is there.
+func fakeSMI(t *testing.T) (stuck string) {
+	t.Helper()
+	sample, err := os.ReadFile("../agent/gpu/testdata/h200x1.q.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	topology, err := filepath.Abs("../agent/gpu/testdata/h200x1.topo-m.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	stuck = filepath.Join(dir, "stuck")
+	process := "<processes><process_info><gpu_instance_id>N/A</gpu_instance_id><compute_instance_id>N/A</compute_instance_id>" +
+		"<pid>1</pid><type>C</type><process_name>stuck</process_name><used_memory>10 MiB</used_memory></process_info>"
+	for name, text := range map[string]string{
+		"clean.xml": string(sample),
+		"busy.xml":  strings.Replace(string(sample), "<processes>", process, 1),
+		"nvidia-smi": "#!/bin/sh\ncase \"$*\" in\n*topo*) exec cat " + topology + ";;\nesac\n" +
+			"if [ -e " + stuck + " ]; then exec cat " + dir + "/busy.xml; fi\nexec cat " + dir + "/clean.xml\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // it is a program
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return stuck
+}
+
+// TestADeviceThatDoesNotComeCleanIsNotGivenAway leaves a process on the GPU of
+// a job that has ended: the device must be known as unusable before the seat is
+// free, or the next job gets it.
+func TestADeviceThatDoesNotComeCleanIsNotGivenAway(t *testing.T) {
+	stuck := fakeSMI(t)
+	_, c := up(t, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	first, err := c.Submit(ctx, &apipb.JobSpec{Name: "first", GpuCount: 1, Command: []string{"touch", stuck}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := c.Submit(ctx, &apipb.JobSpec{Name: "next", GpuCount: 1, Command: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j, err := c.Wait(ctx, first.JobId); err != nil || j.State != "succeeded" {
+		t.Fatal(j.GetState(), j.GetReason(), err)
+	}
+	j, err := c.WaitUntil(ctx, first.JobId, func(j *apipb.Job) bool { return j.Attempts[0].Seats[0].State == "released" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Node(ctx, j.Attempts[0].Seats[0].Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := n.Devices[0]; d.Healthy || !strings.Contains(d.Reason, "quarantined") {
+		t.Errorf("the device is healthy: %v (%s)", d.Healthy, d.Reason)
+	}
+	if j, err = c.Job(ctx, next.JobId); err != nil || j.State != "pending" || len(j.WaitingFor) == 0 {
+		t.Errorf("the next job is %s, waiting for %v: %v", j.GetState(), j.GetWaitingFor(), err)
+	}
+}
