@@ -57,10 +57,11 @@ func TestADeviceThatDoesNotComeCleanIsNotGivenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j, err := c.Wait(ctx, first.JobId); err != nil || j.State != "succeeded" {
+	j, err := c.Wait(ctx, first.JobId)
+	if err != nil || j.State != "succeeded" {
 		t.Fatal(j.GetState(), j.GetReason(), err)
 	}
-	j, err := c.WaitUntil(ctx, first.JobId, func(j *apipb.Job) bool { return j.Attempts[0].Seats[0].State == "released" })
+	j, err = c.WaitUntil(ctx, first.JobId, func(j *apipb.Job) bool { return j.Attempts[0].Seats[0].State == "released" })
 	if err != nil {
 		t.Fatal(err)
 	}
