@@ -285,7 +285,7 @@ func (s *seat) disown() {
 		s.order = &apipb.SeatOrder{Seat: refOf(s.key)} // nobody will tell of its devices any more
 		close(s.named)
 	}
-	if s.proc != nil && s.stopped == "" {
+	if s.proc != nil && s.result == nil && s.stopped == "" {
 		s.stopped = "the store no longer knows this seat"
 		s.agent.wg.Go(func() { s.stop(s.stopped, 0) })
 	}

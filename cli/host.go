@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,14 +65,11 @@ func (a *app) serverCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := server.Start(cmd.Context(), cfg, cfg.NewLog(a.err))
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			a.announce(s)
-			say(a.out, "  join a node      ares agent --server %s --token-file %s\n", s.Endpoints.GRPC, cfg.DataDir+"/"+server.NodeTokenFile)
-			return until(cmd.Context(), s.Err(), nil)
+			server.TuneMemory()
+			return server.Run(cmd.Context(), cfg, cfg.NewLog(a.err), func(s *server.Server) {
+				a.announce(s)
+				say(a.out, "  join a node      ares agent --server %s --token-file %s\n", s.Endpoints.GRPC, cfg.DataDir+"/"+server.NodeTokenFile)
+			})
 		},
 	}
 	f.add(c)
@@ -87,18 +83,6 @@ func (a *app) announce(s *server.Server) {
 	say(a.out, "  gRPC             %s\n", s.Endpoints.GRPC)
 	say(a.out, "  metrics          http://%s/metrics\n", s.Endpoints.Metrics)
 	say(a.out, "  admin token      %s\n", s.AdminToken)
-}
-
-// until waits for an interruption, or for a part to fail.
-func until(ctx context.Context, parts, others <-chan error) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-parts:
-		return err
-	case err := <-others:
-		return err
-	}
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -122,49 +106,21 @@ func (a *app) upCommand() *cobra.Command {
 
 func (a *app) up(ctx context.Context, cfg server.Config, n *nodeFlags) error {
 	log := cfg.NewLog(a.err)
-	s, err := server.Start(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	node, err := n.config(cfg.DataDir, log)
 	if err != nil {
 		return err
 	}
-	node.Servers, node.Token, node.RunImages = []string{s.Endpoints.GRPC}, s.NodeToken, true
-	if node.TLS, err = ownTLS(&cfg); err != nil {
-		return err
-	}
-	ag, err := agent.New(ctx, node)
-	if err != nil {
-		return fmt.Errorf("prepare the node: %w", err)
-	}
-	a.announce(s)
-	say(a.out, "  devices          %s\n", clean(devices(ag.Node())))
-	say(a.out, "\nTry, in another terminal:\n\n  %s job submit --name hello -- echo hello\n\n", a.self(cfg.DataDir))
-	life, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	var wg sync.WaitGroup
-	wg.Go(func() { ended <- ag.Run(life) })
-	defer wg.Wait()
-	defer stop()
-	return until(ctx, s.Err(), ended)
-}
-
-// ownTLS is how a node reaches the server in the same process.
-func ownTLS(cfg *server.Config) (credentials.TransportCredentials, error) {
-	if cfg.TLS.CertFile == "" {
-		return nil, nil
-	}
-	own := &app{tls: true, tlsCA: cfg.TLS.CAFile}
-	config, err := own.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	if len(cfg.Hosts) > 0 {
-		config.ServerName = cfg.Hosts[0]
-	}
-	return credentials.NewTLS(config), nil
+	node.RunImages = true
+	server.TuneMemory()
+	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
+		a.announce(s)
+		say(a.out, "  devices          %s\n", clean(devices(ag.Node())))
+		try := a.self(cfg.DataDir)
+		if path := os.Args[0]; strings.HasSuffix(path, "/ares") {
+			try = path + strings.TrimPrefix(try, "ares") // called by its path, so it is not in PATH
+		}
+		say(a.out, "\nTry, in another terminal:\n\n  %s job submit --name hello -- echo hello\n\n", try)
+	})
 }
 
 // self is how to call this program in another terminal, where neither this

@@ -2,13 +2,10 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -56,6 +53,9 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 		if bad != nil {
 			return bad
 		}
+		if len(cfg.Hosts) > 0 {
+			peers.ServerName = cfg.Hosts[0] // it dials an address the certificate need not name
+		}
 		node.TLS = credentials.NewTLS(peers)
 	}
 	a, err := agent.New(ctx, node)
@@ -78,9 +78,11 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 	})
 	select {
 	case err = <-ended:
+		stop()
 	case err = <-waited:
+		stop()
+		<-ended // it leaves while there is still a server to tell
 	}
-	stop()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -101,30 +103,4 @@ func (s *Server) awaitNode(ctx context.Context, node string) {
 			return // it is up all the same; the log says why the node is not
 		}
 	}
-}
-
-// AgentCredentials makes the TLS of an agent from the servers' CA, nil for
-// plaintext.
-func AgentCredentials(caFile string) (credentials.TransportCredentials, error) {
-	if caFile == "" {
-		return nil, nil
-	}
-	pool, err := readCA(caFile)
-	if err != nil {
-		return nil, err
-	}
-	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}), nil
-}
-
-// NodeName is this machine's default name in the fleet.
-func NodeName() string {
-	if id := os.Getenv("WORKER_ID"); id != "" {
-		return id
-	}
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		return "node"
-	}
-	host, _, _ = strings.Cut(host, ".")
-	return host
 }
