@@ -159,11 +159,12 @@ func (r *Run) Release(f Fence, rank int) error {
 }
 
 // Clear frees every seat of the node whose fence is not current, because the
-// node reported that nothing of them lives. held names fences it still holds.
-func (r *Run) Clear(node string, held map[Fence]bool) (changed bool) {
+// node reported that nothing of them lives. held names fences it still holds;
+// of fences from before on the report cannot speak: they are younger than it.
+func (r *Run) Clear(node string, held map[Fence]bool, before Fence) (changed bool) {
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
-		if !a.Ended() || held[a.Fence] {
+		if !a.Ended() || held[a.Fence] || a.Fence >= before {
 			continue
 		}
 		for k := range a.Seats {

@@ -28,8 +28,11 @@ type Node struct {
 	Mock     bool   // its devices are simulated
 	Contains bool   // it has a writable cgroup2, so that death can be verified
 	Unfit    string // why nothing can be started there now, "" when it can
-	Version  string
-	Revision int64 // of its record; a new session rewrites it
+	// SessionTTL is how long its session outlives its last renewal. It is kept
+	// with the node, because servers may come to differ in it.
+	SessionTTL time.Duration
+	Version    string
+	Revision   int64 // of its record; a new session rewrites it
 }
 
 // Session is a node's proof of being there.

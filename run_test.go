@@ -2,6 +2,7 @@ package ares_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -34,13 +35,13 @@ func TestVoid(t *testing.T) {
 	g := l.place()
 
 	// R8: a clean report frees what is not current; Release frees by fence.
-	if l.run.Clear("n0", map[ares.Fence]bool{f: true}) {
-		t.Error("cleared a fence the node says it holds")
+	if l.run.Clear("n0", map[ares.Fence]bool{f: true}, math.MaxInt64) || l.run.Clear("n0", nil, f) {
+		t.Error("cleared a fence the node says it holds, or one younger than its report")
 	}
-	if !l.run.Clear("n0", nil) || l.run.Attempts[0].Seats[0].State != ares.SeatCleared {
+	if !l.run.Clear("n0", nil, math.MaxInt64) || l.run.Attempts[0].Seats[0].State != ares.SeatCleared {
 		t.Errorf("after the clean report: %+v", l.run.Attempts[0])
 	}
-	if l.run.Clear("n0", nil) || l.run.Clear("n1", nil) || l.run.Last().Seats[0].State != ares.SeatPlaced {
+	if l.run.Clear("n0", nil, math.MaxInt64) || l.run.Clear("n1", nil, math.MaxInt64) || l.run.Last().Seats[0].State != ares.SeatPlaced {
 		t.Error("a clean report freed a current seat, or one twice")
 	}
 
@@ -231,7 +232,7 @@ func (l *life) steps(t *rapid.T) map[string]func(*rapid.T) {
 		"decline": func(*rapid.T) { _ = l.run.Decline(l.job, fence(), rank(), l.now) },
 		"void":    func(*rapid.T) { _ = l.run.Void(l.job, fence(), rank(), l.now) },
 		"clear": func(t *rapid.T) {
-			l.run.Clear(fmt.Sprint("n", rank()), map[ares.Fence]bool{fence(): true})
+			l.run.Clear(fmt.Sprint("n", rank()), map[ares.Fence]bool{fence(): true}, math.MaxInt64)
 		},
 		"stop": func(t *rapid.T) {
 			_ = l.stop(rapid.SampledFrom([]ares.StopWhy{ares.StopCancel, ares.StopPreempt, ares.StopDrain}).Draw(t, "why"))

@@ -39,6 +39,7 @@ const maxSeatsBytes = 8 << 20
 // OpenSession proves that a node is there.
 func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
 	node := req.GetNode().Node()
+	node.SessionTTL = d.TTL
 	if err := checkNode(&node); err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionReq
 // UpdateNode changes what a node offers.
 func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
 	node := req.GetNode().Node()
-	node.ID = req.GetRef().GetNodeId()
+	node.ID, node.SessionTTL = req.GetRef().GetNodeId(), d.TTL
 	if err := checkNode(&node); err != nil {
 		return nil, err
 	}

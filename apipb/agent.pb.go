@@ -38,9 +38,11 @@ type NodeInfo struct {
 	Contains bool              `protobuf:"varint,9,opt,name=contains,proto3" json:"contains,omitempty"`
 	Version  string            `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
 	// Why nothing can be started there now, "" when it can.
-	Unfit         string `protobuf:"bytes,11,opt,name=unfit,proto3" json:"unfit,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Unfit string `protobuf:"bytes,11,opt,name=unfit,proto3" json:"unfit,omitempty"`
+	// How long its session outlives its last renewal; the server's word.
+	SessionTtlSeconds int32 `protobuf:"varint,12,opt,name=session_ttl_seconds,json=sessionTtlSeconds,proto3" json:"session_ttl_seconds,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -148,6 +150,13 @@ func (x *NodeInfo) GetUnfit() string {
 		return x.Unfit
 	}
 	return ""
+}
+
+func (x *NodeInfo) GetSessionTtlSeconds() int32 {
+	if x != nil {
+		return x.SessionTtlSeconds
+	}
+	return 0
 }
 
 // LinkRow is how one device reaches the others: NV4, PIX, SYS, …
@@ -1968,7 +1977,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x03\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x03\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -1981,7 +1990,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\bcontains\x18\t \x01(\bR\bcontains\x12\x18\n" +
 	"\aversion\x18\n" +
 	" \x01(\tR\aversion\x12\x1e\n" +
-	"\x05unfit\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05unfit\x1a9\n" +
+	"\x05unfit\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05unfit\x12.\n" +
+	"\x13session_ttl_seconds\x18\f \x01(\x05R\x11sessionTtlSeconds\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +

@@ -126,7 +126,7 @@ func (m *NodeInfo) Node() ares.Node {
 	n := ares.Node{
 		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), MemoryMB: int(m.GetMemoryMb()),
 		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
-		Unfit: m.GetUnfit(),
+		Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
 	}
 	for _, d := range m.GetDevices() {
 		n.Devices = append(n.Devices, ares.Device{
@@ -145,7 +145,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 	m := &NodeInfo{
 		NodeId: n.ID, Address: n.Address, CpuCores: int32(n.CPUs), MemoryMb: int32(n.MemoryMB),
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
-		Unfit: n.Unfit,
+		Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
 	}
 	for _, d := range n.Devices {
 		m.Devices = append(m.Devices, &DeviceInfo{

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 type Reaper struct {
 	Store *store.Store
 	View  *View
-	// TTL of a session: so long is a node already silent when its session ends.
+	// TTL of a session, for nodes whose record does not tell theirs: so long is a
+	// node already silent when its session ends.
 	TTL time.Duration
 	Now func() time.Time
 	Log *slog.Logger
@@ -38,8 +40,9 @@ const brakeNodes = 3
 
 // absence is a node seen without a session.
 type absence struct {
-	since    time.Time // monotonic
-	revision int64     // of the node's record then
+	since    time.Time     // monotonic
+	revision int64         // of the node's record then
+	silent   time.Duration // how long it had been silent when its session ended
 }
 
 // Alert says why voiding is held back, "" when it is not.
@@ -53,7 +56,7 @@ func (r *Reaper) Alert() string {
 // Run takes seats back until ctx ends or leadership is lost.
 func (r *Reaper) Run(ctx context.Context, lead *store.Leadership) error {
 	gone := map[string]absence{}
-	tick := time.NewTicker(cmpOr(r.Tick, 250*time.Millisecond))
+	tick := time.NewTicker(cmp.Or(r.Tick, 250*time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -88,7 +91,7 @@ func (r *Reaper) look(gone map[string]absence) {
 		case n.Session != nil:
 			delete(gone, n.Node.ID)
 		case !known || a.revision != n.Node.Revision:
-			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision}
+			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: cmp.Or(n.Node.SessionTTL, r.TTL)}
 		}
 	}
 }
@@ -124,7 +127,7 @@ func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[stri
 	for node, a := range gone { // order-free: each seat is voided by itself
 		entries, _, _ := r.View.SeatsOn(node)
 		for _, e := range entries {
-			if time.Since(a.since) < max(e.Job.LostAfter()-r.TTL, 0) {
+			if time.Since(a.since) < max(e.Job.LostAfter()-a.silent, 0) {
 				continue
 			}
 			for _, ref := range unsettledOn(e, node) {
@@ -155,11 +158,4 @@ func unsettledOn(e *Entry, node string) []store.SeatRef {
 		}
 	}
 	return out
-}
-
-func cmpOr(d, def time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return def
 }

@@ -257,3 +257,23 @@ func TestTimersFollowTheNodesRecord(t *testing.T) {
 		t.Errorf("the node is there, yet it has a timer: %+v", gone)
 	}
 }
+
+// TestPatienceGoesByTheNodesOwnTTL: a leader with another session TTL than the
+// server that opened the session must not take its seats back too early.
+func TestPatienceGoesByTheNodesOwnTTL(t *testing.T) {
+	t.Parallel()
+	v := fixedView()
+	v.Apply(ares.Batch{Revision: 2, Reset: true, Events: []ares.Event{
+		{Revision: 1, Node: &ares.Node{ID: "told", Revision: 1, SessionTTL: 20 * time.Second}},
+		{Revision: 2, Node: &ares.Node{ID: "untold", Revision: 2}},
+	}})
+	r := &Reaper{View: v, TTL: 5 * time.Minute, Log: quiet, BrakePercent: 55}
+	gone := map[string]absence{}
+	r.look(gone)
+	if got := gone["told"].silent; got != 20*time.Second {
+		t.Errorf("the node was silent for %s when its session ended, not for its TTL", got)
+	}
+	if got := gone["untold"].silent; got != r.TTL {
+		t.Errorf("an old record counts as %s", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -244,7 +245,7 @@ func (m *mover) seat() {
 	case 3:
 		err = r.Void(j, a.Fence, rank, noon)
 	case 4:
-		r.Clear(a.Seats[rank].Node, nil)
+		r.Clear(a.Seats[rank].Node, nil, math.MaxInt64)
 	}
 	m.apply(j, r, err)
 }

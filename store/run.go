@@ -223,7 +223,7 @@ func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) 
 // lives. held names the fences it still holds.
 func (s *Store) Clear(ctx context.Context, id ares.JobID, node string, session int64, held map[ares.Fence]bool) error {
 	_, err := s.update(ctx, "clear seats", id, func(_ *ares.Job, r *ares.Run) error {
-		if !r.Clear(node, held) {
+		if !r.Clear(node, held, ares.Fence(session)) {
 			return errUnchanged
 		}
 		return nil

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -123,7 +124,7 @@ func doClean(w *World, in *words) (string, error) {
 func (w *World) Clean(node string) error {
 	for _, id := range w.ids() {
 		err := w.Change(id, func(_ *ares.Job, r *ares.Run) error {
-			r.Clear(node, nil)
+			r.Clear(node, nil, math.MaxInt64)
 			return nil
 		})
 		if err != nil {

@@ -291,9 +291,13 @@ func clearRules(t *testing.T, s *store.Store) {
 	}
 	gone := node.Session
 	node.Open(t, s, SessionTTL)
-	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, gone, nil), ares.Fenced, "session")
-	second := Place(t, s, st.lead, st.job, node)[0]
+	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, node.Session+1, nil), ares.Fenced, "session")
 	state := func(attempt int) ares.SeatState { return Get(t, s, st.job.ID).Run.Attempts[attempt].Seats[0].State }
+	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, gone, nil), "") // the seat is younger than that session
+	if state(0) != ares.SeatVoided {
+		t.Errorf("a report from before the seat was placed made it %s", state(0))
+	}
+	second := Place(t, s, st.lead, st.job, node)[0]
 	if err := s.Clear(t.Context(), st.job.ID, node.ID, node.Session, map[ares.Fence]bool{st.seats[0].Fence: true}); err != nil {
 		t.Fatal(err)
 	}
