@@ -130,7 +130,7 @@ func (s *seat) finish(ctx context.Context) {
 		// A device that did not come clean, or a node that cannot start jobs, is
 		// told first: what is freed next must not be given to another job.
 		if err := s.agent.tell(ctx, c, ref); err != nil {
-			// Not under this session: the report itself is not refused by that.
+			// The session may just have changed; that does not refuse the report itself.
 			return ares.Errorf(ares.Unavailable, "tell what the node offers: %v", err)
 		}
 		_, err := c.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: ref, Seat: refOf(s.key), Result: resultOf(res)})
