@@ -95,6 +95,16 @@ func TestAtMostOnce(t *testing.T) {
 	l.unchanged(ares.Fenced, func() error { return l.finish(f, 0, ares.OutcomeSucceeded) })
 }
 
+// TestAtMostOnceIsNotRetried: a failure of its own ends it too, whatever its
+// retry policy says.
+func TestAtMostOnceIsNotRetried(t *testing.T) {
+	l := live(t, ares.Spec{Mode: ares.AtMostOnce, Retry: ares.RetryPolicy{MaxRetries: new(3)}})
+	f := l.place()
+	l.claim(f)
+	l.ok(l.finish(f, 0, ares.OutcomeFailed))
+	l.is(ares.Failed)
+}
+
 // TestMaxRetries: max_retries 3 is at most four runs; losses between do not
 // count.
 func TestMaxRetries(t *testing.T) {

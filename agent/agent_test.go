@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -47,5 +48,20 @@ func TestHealthFollowsTheMachine(t *testing.T) {
 		if (got == nil) != (c.want == nil) || got != nil && got[0] != c.want[0] {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
+	}
+}
+
+// TestANodeThatCannotStartJobsSaysSo: after some failures in a row it is unfit,
+// so that it does not draw job after job and lose them.
+func TestANodeThatCannotStartJobsSaysSo(t *testing.T) {
+	a := &Agent{log: slog.New(slog.DiscardHandler)}
+	for i := range maxFailures {
+		if a.node.Unfit != "" || a.untold {
+			t.Fatalf("unfit after %d failures", i)
+		}
+		a.startFailed("disk full")
+	}
+	if a.node.Unfit != "disk full" || !a.untold {
+		t.Errorf("after %d failures it is unfit for %q, to be told: %v", maxFailures, a.node.Unfit, a.untold)
 	}
 }

@@ -25,8 +25,8 @@ type Reaper struct {
 	TTL time.Duration
 	Now func() time.Time
 	Log *slog.Logger
-	// BrakePercent stops all voiding when more of the sessions end together;
-	// 100 never brakes. At least BrakeNodes must have gone.
+	// BrakePercent stops all voiding when more of the nodes than this are gone
+	// with jobs of theirs, and at least three; 100 never brakes.
 	BrakePercent int
 	// Tick is how often seats are looked at. Default 250 ms.
 	Tick time.Duration

@@ -58,6 +58,9 @@ func archiveRefuses(t *testing.T, s *store.Store) {
 		}
 	}
 	refused(t, s.Archive(t.Context(), st.job, &old, nil), ares.Conflict, "changed")
+	// Nor does somebody archive who leads no more.
+	run := Get(t, s, st.job.ID).Run
+	refused(t, s.Archive(t.Context(), st.job, &run, &store.Leadership{Revision: 1}), ares.Conflict, "leads no more")
 	if err := archive(); err != nil {
 		t.Fatal(err)
 	}

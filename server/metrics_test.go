@@ -1,0 +1,40 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// TestMetricsNeedATokenBeyondLoopback: on loopback anybody reads them, elsewhere
+// only who may.
+func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
+	token, hash := api.NewToken()
+	auth := api.NewAuth(func(context.Context) ([]store.Token, error) {
+		return []store.Token{{Name: "admin@here", Hash: hash, Role: api.RoleAdmin}}, nil
+	})
+	for _, c := range []struct {
+		addr, header string
+		want         int
+	}{
+		{"127.0.0.1:9091", "", http.StatusOK},
+		{"[::1]:9091", "", http.StatusOK},
+		{"192.0.2.1:9091", "", http.StatusUnauthorized},
+		{"192.0.2.1:9091", "Bearer wrong", http.StatusUnauthorized},
+		{"[::]:9091", "", http.StatusUnauthorized},
+		{"192.0.2.1:9091", "Bearer " + token, http.StatusOK},
+	} {
+		s := &Server{auth: auth, Endpoints: Endpoints{Metrics: c.addr}}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		r.Header.Set("Authorization", c.header)
+		s.guardMetrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%s with %q: %d, want %d", c.addr, c.header, w.Code, c.want)
+		}
+	}
+}
