@@ -203,7 +203,7 @@ func (s Spec) TotalGPUs() int { return s.GPUs * max(s.Members, 1) }
 // ownVariables are set by Ares in every job's environment; the job's own
 // values for them are not used.
 var ownVariables = []string{
-	"ARES_ATTEMPT", "ARES_FENCING_TOKEN", "ARES_JOB_ID", "ARES_PROGRESS_FILE", "ARES_RANK", "ARES_WORLD_SIZE",
+	"ARES_ATTEMPT", "ARES_FENCING_TOKEN", "ARES_JOB_ID", "ARES_NODE", "ARES_PROGRESS_FILE", "ARES_RANK", "ARES_WORLD_SIZE",
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE",
 }
 
