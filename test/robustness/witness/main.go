@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/ares-scheduler/ares/test/robustness/trace"
 )
@@ -75,7 +74,7 @@ func newProcess(dir string) *process {
 
 func (p *process) say(verb trace.Verb, detail string) {
 	w := p.Witness
-	w.Verb, w.Detail, w.At = verb, detail, sinceBoot()
+	w.Verb, w.Detail, w.At = verb, detail, trace.Now()
 	if w.Detail == "" {
 		w.Detail = "-"
 	}
@@ -160,15 +159,6 @@ func (p *process) live(life time.Duration, deaf bool) bool {
 			}
 		}
 	}
-}
-
-func sinceBoot() time.Duration {
-	const clockBoottime = 7
-	var ts syscall.Timespec
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		check(errno)
-	}
-	return time.Duration(ts.Nano())
 }
 
 func check(err error) {

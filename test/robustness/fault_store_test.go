@@ -1,0 +1,164 @@
+package robustness_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// compaction makes the store forget its past while a server is stopped, so
+// that its watch cannot go on where it was.
+func compaction(t *tempter) *mishap {
+	i, release, ok := t.control()
+	if !ok {
+		return nil
+	}
+	thaw := t.fleet.servers[i].freeze()
+	d := t.between(1000, 5000)
+	return &mishap{target: t.fleet.servers[i].name, detail: "stopped " + ms(d), lasts: d, undo: func() {
+		// What the recorder has not seen yet must stay, or the record has a gap.
+		_, _ = t.fleet.etcdctl("compact", fmt.Sprint(t.scene.rec.seen()))
+		thaw()
+		release()
+	}}
+}
+
+// etcdSpace fills the store to its quota: it then refuses every write until
+// somebody makes room.
+func etcdSpace(t *tempter) *mishap {
+	_, release, ok := t.control()
+	if !ok {
+		return nil
+	}
+	block := strings.Repeat("x", 1<<20)
+	full := false
+	for n := 0; n < 80 && !full && t.ctx.Err() == nil; n++ {
+		out, err := t.fleet.etcdctlIn(block, "put", fmt.Sprintf("/junk/%d", n))
+		full = err != nil && strings.Contains(out, "space exceeded")
+	}
+	d := t.between(1000, 8000)
+	return &mishap{target: "etcd", detail: fmt.Sprintf("out of space: %t, %s", full, ms(d)), lasts: d, undo: both(t.fleet.makeRoom, release)}
+}
+
+// makeRoom is what `ares doctor` tells an operator to do.
+func (f *fleet) makeRoom() {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		_, err := f.etcdctl("del", "--prefix", "/junk/")
+		if err == nil {
+			break
+		}
+		if _, err = f.etcdctl("alarm", "disarm"); err != nil {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	if out, err := f.etcdctl("get", "--write-out=fields", "--limit=1", "/none"); err == nil {
+		for line := range strings.Lines(out) {
+			if rev, ok := strings.CutPrefix(line, `"Revision" : `); ok {
+				_, _ = f.etcdctl("compact", strings.TrimSpace(rev))
+			}
+		}
+	}
+	_, _ = f.etcdctl("defrag", "--cluster")
+	_, _ = f.etcdctl("alarm", "disarm")
+}
+
+func (f *fleet) etcdctl(args ...string) (string, error) { return f.etcdctlIn("", args...) }
+
+func (f *fleet) etcdctlIn(stdin string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(f.t, "ARES_TEST_ETCDCTL", "../../.bin/etcdctl", "make tools"),
+		append([]string{"--endpoints", strings.Join(f.endpoints(), ",")}, args...)...)
+	if stdin != "" {
+		cmd.Stdin = strings.NewReader(stdin)
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// failpoint makes a server or an agent die, dawdle or err at one point of its
+// code, the next time or times it comes there.
+func failpoint(server bool) func(*tempter) *mishap {
+	return func(t *tempter) *mishap {
+		i, release, ok := t.worker()
+		among := t.fleet.workers
+		if server {
+			i, release, ok = t.control()
+			among = t.fleet.controls
+		}
+		if !ok {
+			return nil
+		}
+		m := among[i]
+		points := listFailpoints(t.ctx, m)
+		if len(points) == 0 {
+			release()
+			return nil
+		}
+		point := points[t.IntN(len(points))]
+		term := failure(t.Rand, point)
+		at := fmt.Sprintf("http://%s:%d/%s", m.ip, failpointPort, point)
+		if failpointCall(t.ctx, http.MethodPut, at, term) != nil {
+			release()
+			return nil
+		}
+		d := t.between(500, 5000)
+		off := func() { _ = failpointCall(context.Background(), http.MethodDelete, at, "") } // it may be dead: then it is off
+		return &mishap{target: m.name, detail: point + " " + term + " " + ms(d), lasts: d, undo: both(off, release)}
+	}
+}
+
+// failure makes up what happens at a failpoint.
+func failure(rng *rand.Rand, point string) string {
+	if strings.HasSuffix(point, "Unknown") || strings.HasSuffix(point, "Refused") {
+		return fmt.Sprintf(`%d%%return("made to fail")`, 5+rng.IntN(40))
+	}
+	if rng.IntN(3) == 0 {
+		return fmt.Sprintf("%d*sleep(%d)", 1+rng.IntN(4), 200+rng.IntN(4000))
+	}
+	return `1*panic("failpoint")`
+}
+
+func listFailpoints(ctx context.Context, m *machine) []string {
+	text, err := failpointText(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", m.ip, failpointPort), "")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for line := range strings.Lines(text) {
+		if name, _, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func failpointCall(ctx context.Context, method, url, term string) error {
+	_, err := failpointText(ctx, method, url, term)
+	return err
+}
+
+func failpointText(ctx context.Context, method, url, body string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, answer)
+	}
+	return string(answer), err
+}

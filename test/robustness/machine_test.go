@@ -1,0 +1,106 @@
+package robustness_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// machine is a host of the fleet: a network namespace and a small disk. The
+// tests themselves sit on the router between all machines.
+type machine struct {
+	t     *testing.T
+	name  string
+	ip    string
+	hub   string // the router's address on this machine's wire
+	disk  string
+	wire  string // the router's end of it
+	mu    sync.Mutex
+	fills int
+}
+
+// diskSize is small enough to be filled in a moment.
+const diskSize = 192 << 20
+
+// newMachine makes the number-th machine. Numbers must differ.
+func newMachine(t *testing.T, dir, name string, number int) *machine {
+	t.Helper()
+	m := &machine{
+		t: t, name: name, disk: filepath.Join(dir, name), wire: fmt.Sprintf("w%d", number),
+		ip: fmt.Sprintf("10.77.%d.2", number), hub: fmt.Sprintf("10.77.%d.1", number),
+	}
+	if err := os.MkdirAll(m.disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", m.disk, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskSize)); err != nil {
+		t.Fatalf("mount the disk of %s: %v", name, err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(m.disk, syscall.MNT_DETACH) }) // it goes with the namespace at the latest
+	network(t, "netns add "+name,
+		"link add "+m.wire+" type veth peer name e0 netns "+name,
+		"addr add "+m.hub+"/24 dev "+m.wire,
+		"link set "+m.wire+" up",
+		"-n "+name+" addr add "+m.ip+"/24 dev e0",
+		"-n "+name+" link set e0 up",
+		"-n "+name+" link set lo up",
+		"-n "+name+" route add default via "+m.hub)
+	return m
+}
+
+// startRouter lets the namespace of the tests pass packets between machines.
+func startRouter(t *testing.T) {
+	t.Helper()
+	network(t, "link set lo up")
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cut drops every packet from one machine to another, without a word to
+// either, until the returned function is called.
+func cut(t *testing.T, from, to *machine) func() {
+	rule := fmt.Sprintf("from %s to %s blackhole", from.ip, to.ip)
+	network(t, "rule add "+rule)
+	return func() { network(t, "rule del "+rule) }
+}
+
+// unplug takes a machine's wire out.
+func (m *machine) unplug() func() {
+	network(m.t, "link set "+m.wire+" down")
+	return func() { network(m.t, "link set "+m.wire+" up") }
+}
+
+// fill takes every byte of a machine's disk.
+func (m *machine) fill() func() {
+	m.mu.Lock()
+	m.fills++
+	path := filepath.Join(m.disk, fmt.Sprintf("fill-%d", m.fills))
+	m.mu.Unlock()
+	f, err := os.Create(path)
+	if err != nil {
+		return func() {} // full already
+	}
+	block := make([]byte, 1<<20)
+	for size := len(block); size >= 512; {
+		if _, err := f.Write(block[:size]); err != nil {
+			size /= 2
+		}
+	}
+	_ = f.Close()
+	return func() { _ = os.Remove(path) }
+}
+
+// network runs commands of ip(8).
+func network(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, c := range commands {
+		if out, err := exec.Command("ip", strings.Fields(c)...).CombinedOutput(); err != nil {
+			t.Errorf("ip %s: %v: %s", c, err, out)
+		}
+	}
+}

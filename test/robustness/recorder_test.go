@@ -1,0 +1,106 @@
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/robustness/trace"
+)
+
+// recorder writes down every revision of the store.
+type recorder struct {
+	t         *testing.T
+	endpoints []string
+	record    *trace.Writer
+
+	mu       sync.Mutex
+	revision int64
+	runs     map[ares.JobID]ares.Run
+}
+
+func newRecorder(t *testing.T, endpoints []string, record *trace.Writer) *recorder {
+	return &recorder{t: t, endpoints: endpoints, record: record, runs: map[ares.JobID]ares.Run{}}
+}
+
+// run records until ctx ends. The store may be away for a while.
+func (r *recorder) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s, err := store.Open(ctx, store.Config{Endpoints: r.endpoints, Timeout: 5 * time.Second})
+		if err == nil {
+			_ = s.Watch(ctx, r.apply) // ends with the store or the run
+			_ = s.Close()
+		}
+		rest(ctx, 100*time.Millisecond)
+	}
+}
+
+func (r *recorder) apply(b ares.Batch) error {
+	if err := r.record.Entry(trace.Entry{At: trace.Now(), Batch: b}); err != nil {
+		r.t.Error(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.revision = b.Revision
+	if b.Reset {
+		clear(r.runs)
+	}
+	for _, e := range b.Events {
+		switch {
+		case e.Job != nil:
+			if _, known := r.runs[e.Job.ID]; !known {
+				r.runs[e.Job.ID] = ares.NewRun(e.Job.AcceptedAt)
+			}
+		case e.Run != nil:
+			r.runs[e.Run.Job] = e.Run.Run
+		case e.Gone.Kind == ares.KindJob:
+			delete(r.runs, ares.JobID(e.Gone.ID))
+		}
+	}
+	return nil
+}
+
+// seen is the last revision recorded.
+func (r *recorder) seen() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.revision
+}
+
+// unfinished counts the jobs that have not ended.
+func (r *recorder) unfinished() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, run := range r.runs {
+		if !run.Phase.Final() {
+			n++
+		}
+	}
+	return n
+}
+
+// unsettled names a job that has not ended or still holds a device, "" when
+// there is none, and counts them.
+func (r *recorder) unsettled() (string, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name, n := "", 0
+	for id, run := range r.runs {
+		if run.Phase.Final() && run.Free() {
+			continue
+		}
+		n++
+		name = fmt.Sprintf("%s is %s (%s)", id, run.Phase, run.Reason)
+		if a := run.Last(); a != nil {
+			for _, h := range a.Seats {
+				name += fmt.Sprintf(", rank %d on %s %s", h.Rank, h.Node, h.State)
+			}
+		}
+	}
+	return name, n
+}

@@ -1,0 +1,168 @@
+package robustness_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/test/robustness/trace"
+)
+
+var (
+	seed   = flag.Uint64("seed", 1, "of the faults and the jobs")
+	length = flag.Duration("length", 5*time.Minute, "how long faults are made")
+	only   = flag.String("only", "", "the kinds of faults to make, comma-separated, or none; all by default")
+	keep   = flag.String("keep", "", "directory in which the record of each run is kept, whether it fails or not")
+)
+
+// TestFaultsBySeed is one run of the suite.
+func TestFaultsBySeed(t *testing.T) {
+	dir := t.TempDir()
+	home := filepath.Join(dir, "record")
+	if *keep != "" {
+		home = filepath.Join(*keep, fmt.Sprintf("seed-%d", *seed))
+	}
+	record, err := trace.Create(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	fleet := newFleet(t, dir, home)
+	defer fleet.end()
+	meta := trace.Meta{
+		Seed: *seed, StartedAt: time.Now(), Start: trace.Now(), SessionTTL: sessionTTL, Quotas: quotas,
+	}
+	for _, m := range fleet.controls {
+		meta.Servers = append(meta.Servers, m.name)
+	}
+	for _, m := range fleet.workers {
+		meta.Nodes = append(meta.Nodes, m.name)
+	}
+	note(t, record, meta)
+
+	watching, stopWatching := context.WithCancel(t.Context())
+	rec := newRecorder(t, fleet.endpoints(), record)
+	var background sync.WaitGroup
+	background.Go(func() { rec.run(watching) })
+	createTenants(t, fleet)
+
+	crowd := &crowd{fleet: fleet, record: record, recorder: rec, witness: witnessProgram(t), seed: *seed, most: 60}
+	submitting, stopSubmitting := context.WithTimeout(t.Context(), *length)
+	var work sync.WaitGroup
+	work.Go(func() { crowd.run(submitting) })
+	scene := &scene{taken: map[string]bool{}, rec: rec}
+	chosen := choose(t, *only)
+	for k := range uint64(tempters) {
+		tempter := &tempter{Rand: rand.New(rand.NewPCG(*seed, k)), ctx: submitting, faults: chosen, fleet: fleet, scene: scene, record: record}
+		work.Go(tempter.tempt)
+	}
+	work.Wait()
+	stopSubmitting()
+	meta.Healed = trace.Now()
+	note(t, record, meta)
+	settle(t, rec)
+	stopWatching()
+	background.Wait()
+	meta.End = trace.Now()
+	note(t, record, meta)
+	judge(t, fleet, home)
+}
+
+// tempters is how many faults there may be at once.
+const tempters = 3
+
+// choose finds faults by their kinds.
+func choose(t *testing.T, kinds string) []fault {
+	t.Helper()
+	switch kinds {
+	case "":
+		return faults
+	case "none":
+		return nil
+	}
+	var out []fault
+	for kind := range strings.SplitSeq(kinds, ",") {
+		i := slices.IndexFunc(faults, func(f fault) bool { return f.kind == kind })
+		if i < 0 {
+			t.Fatalf("there is no fault %q; see fault_kinds_test.go", kind)
+		}
+		out = append(out, faults[i])
+	}
+	return out
+}
+
+// settle waits until every job has ended and every device is free, which must
+// come once nothing is wrong any more.
+func settle(t *testing.T, rec *recorder) {
+	t.Helper()
+	const atMost = 2 * time.Minute
+	deadline := time.Now().Add(atMost)
+	for {
+		job, n := rec.unsettled()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s after the last fault %d jobs have not ended or hold devices; one of them: %s", atMost, n, job)
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func note(t *testing.T, record *trace.Writer, meta trace.Meta) {
+	t.Helper()
+	if err := record.Meta(meta); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func createTenants(t *testing.T, f *fleet) {
+	t.Helper()
+	c := f.client(0, 20*time.Second)
+	defer c.Close()
+	for name, gpus := range quotas {
+		_, err := c.CreateTenant(t.Context(), &apipb.Tenant{
+			Id: name, Name: name, MaxGpus: new(int32(gpus)), MaxGpuMemoryMb: new(int32(1 << 30)), MaxCpuCores: new(int32(1 << 20)),
+			MaxMemoryMb: new(int32(1 << 30)), MaxConcurrentJobs: new(int32(1 << 20)),
+		})
+		if err != nil {
+			t.Fatalf("create tenant %s: %v", name, err)
+		}
+	}
+}
+
+// witnessProgram finds the job that the suite runs.
+func witnessProgram(t *testing.T) string {
+	return program(t, "ARES_TEST_WITNESS", "../../.bin/witness", "make failpoints")
+}
+
+// judge checks the record, and that no process met its own broken law.
+func judge(t *testing.T, f *fleet, home string) {
+	t.Helper()
+	run, err := trace.Load(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = run
+	for _, p := range f.processes() {
+		data, err := os.ReadFile(p.log)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
+			for part := range strings.SplitSeq(string(data), bad) {
+				_ = part
+			}
+		}
+	}
+}

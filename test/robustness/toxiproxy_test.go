@@ -1,0 +1,101 @@
+package robustness_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// toxiproxy sits on the router between some agents and the servers and spoils
+// their connections.
+type toxiproxy struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	api string
+}
+
+func startToxiproxy(t *testing.T, logs string) *toxiproxy {
+	t.Helper()
+	log, err := os.Create(filepath.Join(logs, "toxiproxy.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	x := &toxiproxy{t: t, api: fmt.Sprintf("http://127.0.0.1:%d", proxyAPI)}
+	x.cmd = exec.Command(program(t, "ARES_TEST_TOXIPROXY", "../../.bin/toxiproxy", "make tools"), "-host", "127.0.0.1", "-port", fmt.Sprint(proxyAPI))
+	x.cmd.Stdout, x.cmd.Stderr = log, log
+	if err := x.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if err = x.call(http.MethodGet, "/version", nil); err == nil {
+			return x
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("toxiproxy does not come up: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// proxy passes connections on and returns where it listens.
+func (x *toxiproxy) proxy(name, listen, upstream string) string {
+	x.t.Helper()
+	if err := x.call(http.MethodPost, "/proxies", map[string]any{"name": name, "listen": listen, "upstream": upstream, "enabled": true}); err != nil {
+		x.t.Fatal(err)
+	}
+	return listen
+}
+
+// spoil adds a toxic to both directions of a proxy, or to one, until the
+// returned function is called.
+func (x *toxiproxy) spoil(proxy, kind string, attributes map[string]any, streams ...string) func() {
+	for _, stream := range streams {
+		err := x.call(http.MethodPost, "/proxies/"+proxy+"/toxics", map[string]any{
+			"name": kind + "-" + stream, "type": kind, "stream": stream, "attributes": attributes,
+		})
+		if err != nil {
+			x.t.Error(err)
+		}
+	}
+	return func() {
+		for _, stream := range streams {
+			if err := x.call(http.MethodDelete, "/proxies/"+proxy+"/toxics/"+kind+"-"+stream, nil); err != nil {
+				x.t.Error(err)
+			}
+		}
+	}
+}
+
+func (x *toxiproxy) call(method, path string, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(x.t.Context(), method, x.api+path, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("toxiproxy %s %s: %s: %s", method, path, resp.Status, answer)
+	}
+	return err
+}
+
+func (x *toxiproxy) end() {
+	_ = x.cmd.Process.Kill()
+	_ = x.cmd.Wait() // killed
+}
