@@ -22,14 +22,25 @@ import (
 	"github.com/ares-scheduler/ares/server"
 )
 
-// The times of the fleet: short, so that many faults run their whole course in
-// a few minutes, but with room for a busy machine.
+// The size of the fleet.
 const (
-	sessionTTL = 4 * time.Second
-	leaderTTL  = 2 * time.Second
-	members    = 3 // of etcd, and servers, one of each on a machine
-	nodes      = 8
-	proxied    = 3 // nodes that reach the servers through toxiproxy
+	members = 3 // of etcd, and servers, one of each on a machine
+	nodes   = 8
+	proxied = 3 // nodes that reach the servers through toxiproxy
+)
+
+// patience is how long silence is borne, and how much the store may hold.
+type patience struct {
+	session, leader time.Duration
+	space           int // of the store, in bytes
+}
+
+var (
+	// short lets many faults run their whole course in a few minutes, with
+	// room for a busy machine.
+	short = patience{4 * time.Second, 2 * time.Second, 64 << 20}
+	// usual is what a server does unless it is told otherwise.
+	usual = patience{20 * time.Second, 5 * time.Second, 1 << 30}
 )
 
 // The ports on each machine; the machines do not share any.
@@ -41,7 +52,8 @@ const (
 
 // fleet is the system under test.
 type fleet struct {
-	t        *testing.T
+	t        testing.TB
+	patience patience
 	dir      string // of the machines' disks
 	logs     string // of the processes' logs, kept with the record
 	ares     string
@@ -55,9 +67,9 @@ type fleet struct {
 	token    string
 }
 
-func newFleet(t *testing.T, dir, logs string) *fleet {
+func newFleet(t testing.TB, p patience, dir, logs string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, dir: dir, logs: logs, ares: program(t, "ARES_TEST_FAILPOINTS", "../../.bin/failpoints/ares", "make failpoints")}
+	f := &fleet{t: t, patience: p, dir: dir, logs: logs, ares: program(t, "ARES_TEST_FAILPOINTS", "../../.bin/failpoints/ares", "make failpoints")}
 	startRouter(t)
 	for i := range members {
 		f.controls = append(f.controls, newMachine(t, dir, fmt.Sprintf("c%d", i+1), 1+i))
@@ -111,7 +123,7 @@ func (f *fleet) startEtcd(i int) *process {
 	return start(f.t, m, f.logs, "etcd-"+m.name, program(f.t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"), nil,
 		"--name", m.name, "--data-dir", filepath.Join(m.disk, "etcd"), "--initial-cluster", strings.Join(cluster, ","),
 		"--listen-client-urls", own, "--advertise-client-urls", own, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-		"--heartbeat-interval", "100", "--election-timeout", "1000", "--quota-backend-bytes", fmt.Sprint(64<<20), "--log-level", "warn")
+		"--heartbeat-interval", "100", "--election-timeout", "1000", "--quota-backend-bytes", fmt.Sprint(f.patience.space), "--log-level", "warn")
 }
 
 func (f *fleet) startServer(i int) *process {
@@ -124,7 +136,7 @@ func (f *fleet) startServer(i int) *process {
 	text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s:%d\ngrpc_addr: %s:%d\nmetrics_addr: 127.0.0.1:9091\n", dir, m.ip, httpPort, m.ip, grpcPort) +
 		fmt.Sprintf("tls: {cert_file: %s, key_file: %s, ca_file: %s}\n", f.file("cert.pem"), f.file("key.pem"), f.file("ca.pem")) +
 		fmt.Sprintf("etcd: {endpoints: [%s]}\n", strings.Join(f.endpoints(), ", ")) +
-		fmt.Sprintf("sessions: {ttl_seconds: %d}\nscheduler: {leader_ttl_seconds: %d}\nhosts: [%s]\n", int(sessionTTL.Seconds()), int(leaderTTL.Seconds()), m.ip)
+		fmt.Sprintf("sessions: {ttl_seconds: %d}\nscheduler: {leader_ttl_seconds: %d}\nhosts: [%s]\n", int(f.patience.session.Seconds()), int(f.patience.leader.Seconds()), m.ip)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
@@ -247,7 +259,7 @@ func (f *fleet) certify() {
 }
 
 // program finds an executable the suite starts.
-func program(t *testing.T, env, otherwise, remedy string) string {
+func program(t testing.TB, env, otherwise, remedy string) string {
 	t.Helper()
 	path := os.Getenv(env)
 	if path == "" {

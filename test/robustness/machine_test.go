@@ -14,7 +14,7 @@ import (
 // machine is a host of the fleet: a network namespace and a small disk. The
 // tests themselves sit on the router between all machines.
 type machine struct {
-	t     *testing.T
+	t     testing.TB
 	name  string
 	ip    string
 	hub   string // the router's address on this machine's wire
@@ -25,10 +25,10 @@ type machine struct {
 }
 
 // diskSize is small enough to be filled in a moment.
-const diskSize = 192 << 20
+const diskSize = 512 << 20
 
 // newMachine makes the number-th machine. Numbers must differ.
-func newMachine(t *testing.T, dir, name string, number int) *machine {
+func newMachine(t testing.TB, dir, name string, number int) *machine {
 	t.Helper()
 	m := &machine{
 		t: t, name: name, disk: filepath.Join(dir, name), wire: fmt.Sprintf("w%d", number),
@@ -53,7 +53,7 @@ func newMachine(t *testing.T, dir, name string, number int) *machine {
 }
 
 // startRouter lets the namespace of the tests pass packets between machines.
-func startRouter(t *testing.T) {
+func startRouter(t testing.TB) {
 	t.Helper()
 	network(t, "link set lo up")
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
@@ -63,7 +63,7 @@ func startRouter(t *testing.T) {
 
 // cut drops every packet from one machine to another, without a word to
 // either, until the returned function is called.
-func cut(t *testing.T, from, to *machine) func() {
+func cut(t testing.TB, from, to *machine) func() {
 	rule := fmt.Sprintf("from %s to %s blackhole", from.ip, to.ip)
 	network(t, "rule add "+rule)
 	return func() { network(t, "rule del "+rule) }
@@ -96,7 +96,7 @@ func (m *machine) fill() func() {
 }
 
 // network runs commands of ip(8).
-func network(t *testing.T, commands ...string) {
+func network(t testing.TB, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
 		if out, err := exec.Command("ip", strings.Fields(c)...).CombinedOutput(); err != nil {

@@ -14,7 +14,7 @@ import (
 // process is a program on a machine, kept alive as a service manager would:
 // unless a fault holds it down, it is started again when it ends.
 type process struct {
-	t    *testing.T
+	t    testing.TB
 	name string
 	on   *machine
 	log  string
@@ -34,7 +34,7 @@ type process struct {
 // restartDelay is that of a service manager.
 const restartDelay = 300 * time.Millisecond
 
-func start(t *testing.T, on *machine, logs, name, path string, env []string, args ...string) *process {
+func start(t testing.TB, on *machine, logs, name, path string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, on: on, log: filepath.Join(logs, name+".log"), path: path, args: args, env: env}
 	p.mu.Lock()

@@ -14,16 +14,17 @@ import (
 
 // recorder writes down every revision of the store.
 type recorder struct {
-	t         *testing.T
+	t         testing.TB
 	endpoints []string
 	record    *trace.Writer
 
 	mu       sync.Mutex
 	revision int64
 	runs     map[ares.JobID]ares.Run
+	placed   []time.Duration // when attempts were seen placed
 }
 
-func newRecorder(t *testing.T, endpoints []string, record *trace.Writer) *recorder {
+func newRecorder(t testing.TB, endpoints []string, record *trace.Writer) *recorder {
 	return &recorder{t: t, endpoints: endpoints, record: record, runs: map[ares.JobID]ares.Run{}}
 }
 
@@ -56,6 +57,9 @@ func (r *recorder) apply(b ares.Batch) error {
 				r.runs[e.Job.ID] = ares.NewRun(e.Job.AcceptedAt)
 			}
 		case e.Run != nil:
+			if e.Run.Run.Phase == ares.Scheduled && e.Run.Run.Placed > r.runs[e.Run.Job].Placed {
+				r.placed = append(r.placed, trace.Now())
+			}
 			r.runs[e.Run.Job] = e.Run.Run
 		case e.Gone.Kind == ares.KindJob:
 			delete(r.runs, ares.JobID(e.Gone.ID))
@@ -69,6 +73,28 @@ func (r *recorder) seen() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.revision
+}
+
+// placements counts the attempts placed so far.
+func (r *recorder) placements() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.placed)
+}
+
+// placedAfter waits for the first placement after a time.
+func (r *recorder) placedAfter(at time.Duration) time.Duration {
+	for {
+		r.mu.Lock()
+		for _, when := range r.placed {
+			if when > at {
+				r.mu.Unlock()
+				return when
+			}
+		}
+		r.mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // unfinished counts the jobs that have not ended.

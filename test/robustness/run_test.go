@@ -36,10 +36,10 @@ func TestFaultsBySeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	fleet := newFleet(t, dir, home)
+	fleet := newFleet(t, short, dir, home)
 	defer fleet.end()
 	meta := trace.Meta{
-		Seed: *seed, StartedAt: time.Now(), Start: trace.Now(), SessionTTL: sessionTTL, Quotas: quotas,
+		Seed: *seed, StartedAt: time.Now(), Start: trace.Now(), SessionTTL: short.session, Quotas: quotas,
 	}
 	for _, m := range fleet.controls {
 		meta.Servers = append(meta.Servers, m.name)
@@ -81,7 +81,7 @@ func TestFaultsBySeed(t *testing.T) {
 const tempters = 3
 
 // choose finds faults by their kinds.
-func choose(t *testing.T, kinds string) []fault {
+func choose(t testing.TB, kinds string) []fault {
 	t.Helper()
 	switch kinds {
 	case "":
@@ -126,7 +126,7 @@ func note(t *testing.T, record *trace.Writer, meta trace.Meta) {
 	}
 }
 
-func createTenants(t *testing.T, f *fleet) {
+func createTenants(t testing.TB, f *fleet) {
 	t.Helper()
 	c := f.client(0, 20*time.Second)
 	defer c.Close()
@@ -142,7 +142,7 @@ func createTenants(t *testing.T, f *fleet) {
 }
 
 // witnessProgram finds the job that the suite runs.
-func witnessProgram(t *testing.T) string {
+func witnessProgram(t testing.TB) string {
 	return program(t, "ARES_TEST_WITNESS", "../../.bin/witness", "make failpoints")
 }
 

@@ -16,12 +16,12 @@ import (
 // toxiproxy sits on the router between some agents and the servers and spoils
 // their connections.
 type toxiproxy struct {
-	t   *testing.T
+	t   testing.TB
 	cmd *exec.Cmd
 	api string
 }
 
-func startToxiproxy(t *testing.T, logs string) *toxiproxy {
+func startToxiproxy(t testing.TB, logs string) *toxiproxy {
 	t.Helper()
 	log, err := os.Create(filepath.Join(logs, "toxiproxy.log"))
 	if err != nil {

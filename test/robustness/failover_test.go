@@ -1,0 +1,207 @@
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/test/robustness/trace"
+)
+
+// BenchmarkFailover tells how long nothing is decided when a leader dies or
+// resigns, with 64 clients submitting all the while, and how soon a job runs
+// elsewhere when its node dies. Every acknowledged submission must be there.
+func BenchmarkFailover(b *testing.B) {
+	dir := b.TempDir()
+	record, err := trace.Create(filepath.Join(dir, "record"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer record.Close()
+	f := newFleet(b, usual, dir, record.Dir)
+	defer f.end()
+	ctx, stop := context.WithCancel(b.Context())
+	rec := newRecorder(b, f.endpoints(), record)
+	var background sync.WaitGroup
+	background.Go(func() { rec.run(ctx) })
+	defer background.Wait()
+	defer stop()
+
+	for b.Loop() {
+		lost := nodeLoss(b, f, record, 3)
+		begun := time.Now()
+		hammer := startHammer(b, f)
+		killed := outages(b, f, rec, syscall.SIGKILL, 5)
+		resigned := outages(b, f, rec, syscall.SIGTERM, 5)
+		accepted := hammer.end()
+		fmt.Printf("\n%d clients, %.0f submissions a second acknowledged\n", hammerers, float64(len(accepted))/time.Since(begun).Seconds())
+		fmt.Printf("leader killed (TTL %s), next decision after:   %v\n", f.patience.leader, killed)
+		fmt.Printf("leader resigned, next decision after:           %v\n", resigned)
+		fmt.Printf("node lost (lost_after 20s), runs elsewhere after: %v\n", lost)
+		fmt.Printf("submissions acknowledged meanwhile: %d, lost: %d\n", len(accepted), missing(b, f, accepted))
+		b.ReportMetric(slices.Max(killed).Seconds(), "s-killed-max")
+		b.ReportMetric(slices.Max(resigned).Seconds(), "s-resigned-max")
+		b.ReportMetric(slices.Max(lost).Seconds(), "s-node-lost-max")
+	}
+}
+
+// outages takes the leader down several times and measures until the next
+// placement.
+func outages(b *testing.B, f *fleet, rec *recorder, sig syscall.Signal, times int) []time.Duration {
+	var out []time.Duration
+	for range times {
+		i := awaitLeader(b, f)
+		since := rec.placements()
+		for rec.placements() < since+5 { // it decides now
+			time.Sleep(10 * time.Millisecond)
+		}
+		at := trace.Now()
+		f.servers[i].down(sig)
+		gone := trace.Now()
+		out = append(out, (rec.placedAfter(gone) - at).Round(time.Millisecond))
+		f.servers[i].up()
+		c := f.client(i, 5*time.Second)
+		for c.Ready(b.Context()) != nil {
+			time.Sleep(50 * time.Millisecond)
+		}
+		_ = c.Close()
+	}
+	return out
+}
+
+func awaitLeader(b *testing.B, f *fleet) int {
+	for {
+		if i := f.leader(b.Context()); i >= 0 {
+			return i
+		}
+		if b.Context().Err() != nil {
+			b.Fatal("there is no leader")
+		}
+	}
+}
+
+// nodeLoss cuts the power of a job's node several times, and measures until
+// the job's next attempt has begun on another.
+func nodeLoss(b *testing.B, f *fleet, record *trace.Writer, times int) []time.Duration {
+	c := f.client(0, 10*time.Second)
+	defer c.Close()
+	var out []time.Duration
+	for n := range times {
+		spec := &apipb.JobSpec{
+			RequestId: fmt.Sprintf("lost-%d", n), Name: "lost", GpuCount: 1, LostAfterSeconds: 20, GraceSeconds: new(int32(1)),
+			Command: []string{witnessProgram(b), "-to", filepath.Join(record.Dir, trace.JobsDir), "-for", "10m"},
+		}
+		answer, err := c.Submit(b.Context(), spec)
+		if err != nil {
+			b.Fatal(err)
+		}
+		file := filepath.Join(record.Dir, trace.JobsDir, answer.GetJobId()+".trace")
+		first := awaitStart(b, file, 1)
+		i := slices.IndexFunc(f.workers, func(m *machine) bool { return m.name == first.Node })
+		at := trace.Now()
+		f.crash(i)
+		out = append(out, (awaitStart(b, file, 2).At - at).Round(time.Millisecond))
+		f.agents[i].up()
+		if _, err := c.Cancel(b.Context(), answer.GetJobId()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return out
+}
+
+func awaitStart(b *testing.B, file string, attempt int) trace.Witness {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		data, _ := os.ReadFile(file) // not there yet
+		for _, w := range trace.ParseWitnesses(string(data)) {
+			if w.Verb == trace.Started && w.Attempt == attempt {
+				return w
+			}
+		}
+	}
+	b.Fatalf("attempt %d does not start: %s", attempt, file)
+	return trace.Witness{}
+}
+
+const hammerers = 64
+
+// hammer is clients that submit as fast as two cores let them.
+type hammer struct {
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	accepted []string
+}
+
+func startHammer(b *testing.B, f *fleet) *hammer {
+	ctx, stop := context.WithCancel(b.Context())
+	h := &hammer{stop: stop}
+	var number atomic.Int64
+	for k := range hammerers {
+		h.wg.Go(func() {
+			c := f.anyClient(k)
+			defer c.Close()
+			for ctx.Err() == nil {
+				n := number.Add(1)
+				spec := &apipb.JobSpec{RequestId: fmt.Sprintf("hammer-%d", n), Name: "hammer", GpuCount: 1, LostAfterSeconds: 20, Command: []string{"true"}}
+				if n%50 != 0 { // two cores cannot run that many: most wait
+					spec.Placement = &apipb.Placement{NodeSelector: map[string]string{"there": "is-none"}}
+				}
+				answer, err := c.Submit(ctx, spec)
+				if err == nil {
+					h.mu.Lock()
+					h.accepted = append(h.accepted, answer.GetJobId())
+					h.mu.Unlock()
+				}
+				rest(ctx, 50*time.Millisecond)
+			}
+		})
+	}
+	return h
+}
+
+func (h *hammer) end() []string {
+	h.stop()
+	h.wg.Wait()
+	return h.accepted
+}
+
+// anyClient moves between the servers by itself.
+func (f *fleet) anyClient(first int) *client.Client {
+	var at []string
+	for k := range f.controls {
+		at = append(at, fmt.Sprintf("%s:%d", f.controls[(first+k)%members].ip, grpcPort))
+	}
+	c, err := client.New(client.Options{Addresses: at, Token: f.token, TLS: f.tls, Attempts: 20, CallTimeout: 5 * time.Second})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// missing counts the accepted jobs that the servers do not know.
+func missing(b *testing.B, f *fleet, accepted []string) int {
+	c := f.anyClient(0)
+	defer c.Close()
+	n := 0
+	for _, id := range accepted {
+		switch _, err := c.Job(b.Context(), id); ares.CodeOf(err) {
+		case "":
+		case ares.NotFound:
+			b.Errorf("%s was accepted and is not there", id)
+			n++
+		default:
+			b.Fatal(err)
+		}
+	}
+	return n
+}
