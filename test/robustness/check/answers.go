@@ -1,0 +1,117 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/test/robustness/trace"
+)
+
+// O5 against the store: an answer about a job says what the store held at the
+// revision it carries, and never what was over before the call began. When the
+// recorder has seen something, it was committed; a call that begins later must
+// see it too. This finds a stale answer that no other client contradicts.
+//
+// Calls that a restore falls into are left to the other half of this oracle.
+func (j *judge) compareAnswers(b *book) {
+	for i := range j.run.Calls {
+		c := &j.run.Calls[i]
+		epoch := j.epochAt(c.Start)
+		if epoch != j.epochAt(c.End) {
+			continue
+		}
+		seen := lastSeen(b.history[c.Job], epoch, c.Start)
+		switch {
+		case c.Op == trace.Get && c.Outcome == trace.OK:
+			j.compareGet(b, c, seen)
+		case (c.Op == trace.Get || c.Op == trace.Cancel) && c.Outcome == trace.Refused && c.Code == string(ares.NotFound):
+			if seen != nil && !seen.dropped {
+				j.wrong(Linearizable, c.Job, c.Start, "a %s at %s found no job; the store had it since %s", c.Op, c.Server, seconds(seen.at-j.run.Meta.Start))
+			}
+		case c.Op == trace.Submit && c.Outcome == trace.OK && !c.Duplicate:
+			if seen != nil && !seen.dropped {
+				j.wrong(Linearizable, c.Job, c.Start, "a submit at %s made a new job; the store had it since %s", c.Server, seconds(seen.at-j.run.Meta.Start))
+			}
+		case c.Op == trace.Cancel && c.Outcome == trace.OK:
+			j.compareCancel(b, c, epoch)
+		}
+	}
+}
+
+// lastSeen is what the recorder had seen of a job by a moment of an epoch.
+func lastSeen(history []*state, epoch int, at time.Duration) *state {
+	n, _ := slices.BinarySearchFunc(history, at, func(s *state, at time.Duration) int { return cmp.Compare(s.at, at) })
+	if n == 0 || history[n-1].epoch != epoch {
+		return nil
+	}
+	return history[n-1]
+}
+
+func (j *judge) compareGet(b *book, c *trace.Call, seen *state) {
+	if c.Revision == 0 { // archived: only how it ended is answered
+		j.compareArchived(b, c)
+		return
+	}
+	switch {
+	case seen == nil:
+	case seen.gone && !seen.dropped:
+		j.wrong(Linearizable, c.Job, c.Start, "a get at %s found it %s at revision %d; it was archived before, at %d", c.Server, c.Phase, c.Revision, seen.revision)
+	case c.Revision < seen.revision:
+		j.wrong(Linearizable, c.Job, c.Start, "a get at %s found it %s at revision %d; the store had it %s at %d since %s", c.Server, c.Phase, c.Revision,
+			seen.phase, seen.revision, seconds(seen.at-j.run.Meta.Start))
+	}
+	if b.unseen(c.Revision) {
+		j.Totals.GetsUnseen++
+		return
+	}
+	j.Totals.GetsCompared++
+	var held *state
+	for _, s := range b.history[c.Job] {
+		if s.revision != c.Revision || s.gone {
+			continue
+		}
+		held = s
+		if s.phase == c.Phase && s.placed() == c.Attempt && string(s.stop()) == c.Stop {
+			return
+		}
+	}
+	if held == nil {
+		j.wrong(Linearizable, c.Job, c.Start, "a get at %s found it %s at revision %d, at which the store did not change it", c.Server, c.Phase, c.Revision)
+		return
+	}
+	j.wrong(Linearizable, c.Job, c.Start, "a get at %s found it %s, attempt %d, stop %q at revision %d; the store held %s, %d, %q", c.Server,
+		c.Phase, c.Attempt, c.Stop, c.Revision, held.phase, held.placed(), held.stop())
+}
+
+func (j *judge) compareArchived(b *book, c *trace.Call) {
+	j.Totals.GetsCompared++
+	for _, s := range b.history[c.Job] {
+		if s.phase == c.Phase && s.phase.Final() || s.gone && s.phase == "" && c.Phase.Final() {
+			return
+		}
+	}
+	j.wrong(Linearizable, c.Job, c.Start, "a get at %s found it archived as %q, as which the store never had it", c.Server, c.Phase)
+}
+
+// compareCancel wants an acknowledged cancel in the store: the job is asked to
+// stop or cancelled, at the latest when the record ends. It says when the epoch
+// ended by a restore that may have forgotten it.
+func (j *judge) compareCancel(b *book, c *trace.Call, epoch int) {
+	var last *state
+	for _, s := range b.history[c.Job] {
+		if s.epoch == epoch {
+			last = s
+		}
+	}
+	switch {
+	case last == nil || last.phase == "":
+		return // born and forgotten in a gap, or its end is not recorded
+	case last.phase == ares.Cancelled || last.stop() == ares.StopCancel:
+		return
+	case epoch < len(j.run.Meta.Restores) && b.unseen(j.run.Meta.Restores[epoch].Highest):
+		return // what the recorder missed before the restore may hold it
+	}
+	j.wrong(Linearizable, c.Job, c.Start, "a cancel at %s was answered %q, and the store has it %s in the end", c.Server, c.Phase, last.phase)
+}

@@ -1,0 +1,161 @@
+package check
+
+import (
+	"fmt"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/test/robustness/trace"
+)
+
+// O1: exactly one attempt's result becomes final. In the store that means: a
+// final phase never changes, an archived job never comes back, a result once
+// written stays, and what ends the job is the attempt whose fence was current.
+// A stop by cancel is part of it: once it is in the store, only "cancelled" may
+// follow. The jobs' own words must agree: a job that succeeded has run to its
+// end, every rank of it, under that fence.
+//
+// A return to a backup may forget what became final above the backup's
+// revision, and nothing else.
+type commits struct{ *book }
+
+func (f *commits) settle(*trace.Entry, int64) {}
+
+func (f *commits) step(c *change) {
+	switch {
+	case c.restore != nil:
+		f.restored(c)
+		return
+	case c.was == nil || c.now == nil:
+		return // born; or vanished, which is not for this oracle
+	}
+	was, now := c.was, c.now
+	switch {
+	case was.gone:
+		if !now.gone && !was.dropped {
+			f.wrong(OneCommit, c.id, now.at, "it was archived and is back at revision %d as %s", now.revision, now.phase)
+		}
+		return
+	case was.job != nil && now.job != nil && was.job.Revision != now.job.Revision:
+		f.wrong(OneCommit, c.id, now.at, "it was accepted at revision %d and again at %d", was.job.Revision, now.job.Revision)
+	case now.gone && !was.phase.Final() && !c.gap:
+		f.wrong(OneCommit, c.id, now.at, "it was archived at revision %d while %s", now.revision, was.phase)
+	case was.phase.Final() && now.phase != was.phase:
+		f.wrong(OneCommit, c.id, now.at, "it became %s at revision %d and was %s before, for good", now.phase, now.revision, was.phase)
+	case was.stop() == ares.StopCancel && now.stop() != ares.StopCancel && now.phase != ares.Cancelled && !now.gone:
+		f.wrong(OneCommit, c.id, now.at, "it was asked to stop by a cancel and is %s at revision %d: the cancel was forgotten", now.phase, now.revision)
+	}
+	if now.gone {
+		return
+	}
+	f.resultsStay(c)
+	if now.phase.Final() && !was.phase.Final() && !c.gap {
+		if text := commitOf(was, now); text != "" {
+			f.wrong(OneCommit, c.id, now.at, "revision %d made it %s: %s", now.revision, now.phase, text)
+		}
+	}
+}
+
+// restored wants what was final in the backup to be final still.
+func (f *commits) restored(c *change) {
+	if !c.was.ended() || c.was.dropped || c.was.finalAt > c.restore.Backup || c.now == nil || c.now.gone {
+		return
+	}
+	if c.was.phase != "" && c.now.phase != c.was.phase {
+		f.wrong(OneCommit, c.id, c.now.at, "it was %s since revision %d, and is %s after a restore of revision %d",
+			c.was.phase, c.was.finalAt, c.now.phase, c.restore.Backup)
+	}
+}
+
+// resultsStay wants results and outcomes, once written, never to change: a late
+// report under an old fence must leave no trace.
+func (f *commits) resultsStay(c *change) {
+	for i := range c.was.attempts() {
+		old := &c.was.run.Attempts[i]
+		for k := range c.now.attempts() {
+			a := &c.now.run.Attempts[k]
+			if a.Number != old.Number {
+				continue
+			}
+			if old.Ended() && (a.Outcome != old.Outcome || a.ExitCode != old.ExitCode) {
+				f.wrong(OneCommit, c.id, c.now.at, "attempt %d had ended as %s and is %q at revision %d", old.Number, old.Outcome, a.Outcome, c.now.revision)
+			}
+			for n := range old.Seats {
+				f.resultStays(c, old, a, n)
+			}
+		}
+	}
+}
+
+func (f *commits) resultStays(c *change, old, a *ares.Attempt, n int) {
+	had := old.Seats[n].Result
+	var has *ares.RankResult
+	if n < len(a.Seats) {
+		has = a.Seats[n].Result
+	}
+	if old.Ended() && had == nil && has != nil {
+		f.wrong(OneCommit, c.id, c.now.at, "rank %d of attempt %d reported %s at revision %d, after the attempt had ended", n, old.Number, has.Outcome, c.now.revision)
+	}
+	if had != nil && (has == nil || has.Outcome != had.Outcome || has.ExitCode != had.ExitCode) {
+		f.wrong(OneCommit, c.id, c.now.at, "the result of rank %d of attempt %d was %s and changed at revision %d", n, old.Number, had.Outcome, c.now.revision)
+	}
+}
+
+// commitOf says what is wrong with the step that made a job final.
+func commitOf(was, now *state) string {
+	var current *ares.Attempt
+	if was.run != nil {
+		current = was.run.Current()
+	}
+	if current == nil {
+		if now.phase != ares.Cancelled && now.phase != ares.Failed {
+			return "no attempt was under way"
+		}
+		return ""
+	}
+	last := now.run.Last()
+	switch {
+	case last == nil || last.Fence != current.Fence:
+		return fmt.Sprintf("its last attempt is not the one under fence %d, which was current", current.Fence)
+	case !last.Ended():
+		return fmt.Sprintf("attempt %d has not ended", last.Number)
+	case now.phase != ares.Succeeded:
+		return ""
+	}
+	for i := range last.Seats {
+		if res := last.Seats[i].Result; res == nil || res.Outcome != ares.OutcomeSucceeded {
+			return fmt.Sprintf("rank %d of attempt %d has not succeeded", last.Seats[i].Rank, last.Number)
+		}
+	}
+	return ""
+}
+
+// processesOf wants a process behind every success: it started and came to its
+// end under the fence that was committed.
+func (j *judge) processesOf(b *book) {
+	type life struct {
+		fence int64
+		rank  int
+		verb  trace.Verb
+	}
+	for id, history := range b.history {
+		said := map[life]bool{}
+		for _, w := range j.run.Witnesses[id] {
+			said[life{w.Fence, w.Rank, w.Verb}] = true
+		}
+		for i, s := range history {
+			if s.phase != ares.Succeeded || s.run == nil || i > 0 && history[i-1].phase == ares.Succeeded {
+				continue
+			}
+			a := s.run.Last()
+			if a == nil {
+				continue // told by commitOf
+			}
+			for k := range a.Seats {
+				if rank := a.Seats[k].Rank; !said[life{int64(a.Fence), rank, trace.Started}] || !said[life{int64(a.Fence), rank, trace.Ended}] {
+					j.wrong(OneCommit, id, s.at, "it succeeded by fence %d, but its rank %d never said so: started %t, ended %t",
+						a.Fence, rank, said[life{int64(a.Fence), rank, trace.Started}], said[life{int64(a.Fence), rank, trace.Ended}])
+				}
+			}
+		}
+	}
+}
