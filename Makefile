@@ -51,6 +51,10 @@ race: needs build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the
 bench: build ## Benchmarks of the whole scheduler
 	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf
 
+.PHONY: failpoints
+failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
+	go run ./test/failpoints -o $(TOOLS)/failpoints/ares
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters; the rules and their reasons are in .golangci.yml
 	$(TOOLS)/golangci-lint run --concurrency $(P) ./...

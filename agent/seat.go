@@ -62,6 +62,7 @@ func (s *seat) claim(ctx context.Context) error {
 	if session == 0 || !s.agent.fresh(s.lostAfter()) {
 		return errors.New("no renewal was acknowledged lately: not claimed")
 	}
+	// gofail: var agentBeforeClaim struct{}
 	err := s.call(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		_, err := c.ClaimSeat(ctx, &apipb.ClaimSeatRequest{Ref: ref, Seat: refOf(s.key)})
 		return err
@@ -69,6 +70,8 @@ func (s *seat) claim(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
+	// gofail: var agentAfterClaim struct{}
+
 	// A claim belongs to the session it was made under (R5).
 	if s.agent.session.Load() != session {
 		return errors.New("the session changed during the claim: claiming anew")
@@ -94,7 +97,9 @@ func (s *seat) start(ctx context.Context) error {
 		return errors.New("the session changed before the start: claiming anew")
 	}
 	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
+	// gofail: var agentBeforeSpawn struct{}
 	proc, err := s.agent.runner.Start(ctx, spec)
+	// gofail: var agentAfterSpawn struct{}
 	if err != nil {
 		// Nothing runs. The fault is this node's, not the job's.
 		s.agent.startFailed(err.Error())
@@ -126,6 +131,7 @@ func (s *seat) finish(ctx context.Context) {
 	if !ok {
 		return
 	}
+	// gofail: var agentBeforeFinish struct{}
 	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		// A device that did not come clean, or a node that cannot start jobs, is
 		// told first: what is freed next must not be given to another job.
@@ -142,6 +148,7 @@ func (s *seat) finish(ctx context.Context) {
 	if err != nil {
 		s.agent.log.Warn("end of a seat was refused", "seat", s.key, "error", err)
 	}
+	// gofail: var agentAfterFinish struct{}
 	s.release(ctx)
 }
 
@@ -203,6 +210,7 @@ func (s *seat) release(ctx context.Context) {
 	if err != nil {
 		s.agent.log.Warn("release was refused", "seat", s.key, "error", err)
 	}
+	// gofail: var agentAfterRelease struct{}
 	if err := s.agent.runner.Forget(s.key); err != nil {
 		s.agent.log.Warn("forget a seat", "seat", s.key, "error", err)
 	}

@@ -15,6 +15,7 @@ import (
 // adopt takes up again what outlived the agent's last run, and buries what did
 // not.
 func (a *Agent) adopt(ctx context.Context) error {
+	// gofail: var agentBeforeAdopt struct{}
 	found, err := a.runner.Find(ctx)
 	if err != nil {
 		return fmt.Errorf("find the seats of the last run: %w", err)

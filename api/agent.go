@@ -87,9 +87,13 @@ func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionReq
 	if err != nil {
 		return nil, err
 	}
+	// gofail: var doorBeforeRenew string
+	// return nil, ares.Errorf(ares.Unavailable, "%s", doorBeforeRenew)
 	if err := d.Store.Renew(ctx, ref.GetNodeId(), lease); err != nil {
 		return nil, err
 	}
+	// gofail: var doorAfterRenew string
+	// return nil, ares.Errorf(ares.Unavailable, "%s", doorAfterRenew)
 	return &apipb.RenewSessionResponse{}, nil
 }
 
@@ -196,6 +200,7 @@ func (d *AgentDoor) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.AgentS
 				}
 			}
 		}
+		// gofail: var doorBeforeDispatch struct{}
 		if err := stream.Send(resp); err != nil {
 			return err
 		}

@@ -143,7 +143,9 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 		return plan.Wake, nil
 	}
 	digest := plan.Digest()
+	// gofail: var loopBeforeCommit struct{}
 	_, dropped, err := l.Store.Commit(ctx, lead, digest, changes)
+	// gofail: var loopAfterCommit struct{}
 	if err != nil {
 		return plan.Wake, err
 	}

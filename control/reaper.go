@@ -131,6 +131,7 @@ func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[stri
 				continue
 			}
 			for _, ref := range unsettledOn(e, node) {
+				// gofail: var reaperBeforeVoid struct{}
 				err := r.Store.Void(ctx, lead, ref, a.revision, r.Now())
 				switch {
 				case errors.Is(err, context.Canceled):

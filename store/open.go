@@ -125,8 +125,12 @@ func (s *Store) txn(ctx context.Context, op string, cmps []clientv3.Cmp, then, o
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	start := time.Now()
+	// gofail: var storeBefore_op string
+	// return nil, storeError(op, errors.New(storeBefore_op))
 	resp, err := s.client.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
 	s.observe(op, time.Since(start), err)
+	// gofail: var storeAfter_op string
+	// return nil, storeError(op, errors.New(storeAfter_op))
 	return resp, storeError(op, err)
 }
 

@@ -188,6 +188,7 @@ func (s *supervisor) killAll() bool {
 	if err == nil && !populated {
 		return true
 	}
+	// gofail: var supervisorBeforeKill struct{}
 	_ = job.Kill() // tried again until the cgroup says that it is empty
 	populated, err = job.Populated()
 	return err == nil && !populated

@@ -46,6 +46,8 @@ func (s *supervisor) spawn() birth {
 	if err != nil {
 		return failed(err.Error())
 	}
+	// gofail: var supervisorBeforeExec struct{}
+
 	// R4: the last look at the clock before exec. Whoever placed us may have given the
 	// job to another node since.
 	now := seat.Now()

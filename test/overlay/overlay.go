@@ -1,0 +1,136 @@
+// Package overlay builds Ares from sources that are changed only on their way
+// into the compiler (go build -overlay): nothing on disk is touched, so that a
+// planted fault can never be committed, and two builds never disturb each other.
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Overlay is a set of replaced files. Paths are relative to the repository, or
+// absolute for files of the toolchain and of other modules.
+type Overlay struct {
+	Root    string // of the repository
+	dir     string // private: what the files are replaced by
+	replace map[string]string
+}
+
+// New makes an overlay that keeps its files in dir, which it creates.
+func New(root, dir string) (*Overlay, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	return &Overlay{Root: root, dir: dir, replace: map[string]string{}}, os.MkdirAll(dir, 0o755)
+}
+
+// Clone is an overlay with the same replacements, to add others to.
+func (o *Overlay) Clone(dir string) (*Overlay, error) {
+	c, err := New(o.Root, dir)
+	if err == nil {
+		maps.Copy(c.replace, o.replace)
+	}
+	return c, err
+}
+
+func (o *Overlay) abs(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(o.Root, path)
+}
+
+// Read gives a file as the compiler will see it.
+func (o *Overlay) Read(path string) ([]byte, error) {
+	path = o.abs(path)
+	if by, ok := o.replace[path]; ok {
+		path = by
+	}
+	return os.ReadFile(path)
+}
+
+// Put replaces a file, or adds one.
+func (o *Overlay) Put(path string, content []byte) error {
+	path = o.abs(path)
+	// One flat directory; the number keeps files of the same name apart.
+	to, ok := o.replace[path]
+	if !ok || filepath.Dir(to) != o.dir {
+		to = filepath.Join(o.dir, strconv.Itoa(len(o.replace))+"_"+filepath.Base(path))
+	}
+	o.replace[path] = to
+	return os.WriteFile(to, content, 0o644)
+}
+
+// Edit replaces a text that must be in the file exactly once: an edit that no
+// longer applies is an error, never a build without it.
+func (o *Overlay) Edit(path, old, with string) error {
+	content, err := o.Read(path)
+	if err != nil {
+		return err
+	}
+	if n := bytes.Count(content, []byte(old)); n != 1 {
+		return fmt.Errorf("%s holds this text %d times, not once: the edit no longer fits the source\n%s", path, n, old)
+	}
+	return o.Put(path, bytes.Replace(content, []byte(old), []byte(with), 1))
+}
+
+// File writes the overlay down as the go command reads it and returns its path.
+func (o *Overlay) File() (string, error) {
+	content, err := json.MarshalIndent(map[string]any{"Replace": o.replace}, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(o.dir, "overlay.json")
+	return path, os.WriteFile(path, append(content, '\n'), 0o644)
+}
+
+// Go runs a command of the go tool under the overlay and returns what it said.
+// args[0] is the command, as in `go build`.
+func (o *Overlay) Go(ctx context.Context, env []string, args ...string) (string, error) {
+	file, err := o.File()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", append([]string{args[0], "-overlay", file}, args[1:]...)...)
+	cmd.Dir = o.Root
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// Where `make build` puts the supervisor for the binary to embed.
+const embedded = "agent/run/supervisor.bin"
+
+// Build makes bin/ares as `make build` does, from the replaced sources: static,
+// with a supervisor inside that was built from them too.
+func (o *Overlay) Build(ctx context.Context, out string) error {
+	supervisor := filepath.Join(o.dir, "ares-supervisor")
+	build := func(args ...string) error {
+		_, err := o.Go(ctx, []string{"CGO_ENABLED=0"}, append([]string{"build", "-p", "2", "-trimpath", "-ldflags", "-s -w"}, args...)...)
+		return err
+	}
+	if err := build("-o", supervisor, "./cmd/ares-supervisor"); err != nil {
+		return err
+	}
+	o.replace[o.abs(embedded)] = supervisor
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	return build("-tags", "embed_supervisor", "-o", out, "./cmd/ares")
+}
