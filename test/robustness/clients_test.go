@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
@@ -143,8 +145,8 @@ func (c *crowd) submitAgain(ctx context.Context, at *client.Client, call *trace.
 		call.Body = "a"
 		return
 	}
-	other := c.newJob(rng, 0, 0)
-	other.RequestId, other.TenantId, other.Name = spec.RequestId, spec.TenantId, "other"
+	other := proto.CloneOf(spec)
+	other.Name = "other"
 	c.submit(ctx, at, call, other, "b")
 }
 

@@ -49,6 +49,7 @@ var faults = []fault{
 	{"mass-crash", 1, massCrash},                              // 24
 	{"compaction", 3, compaction},                             // 26
 	{"failpoint-server", 10, failpoint(true)},                 // 3, 22
+	{"failpoint-supervisor", 2, failpointSupervisor},          // 20
 	{"failpoint-agent", 8, failpoint(false)},                  // 5, 18, 22
 }
 
@@ -99,6 +100,21 @@ func agentKill(least, most int) func(*tempter) *mishap {
 		}
 		return t.takeDown(t.fleet.agents[i], syscall.SIGKILL, t.between(least, most), release)
 	}
+}
+
+// failpointSupervisor restarts an agent so that every supervisor it starts
+// dies or dawdles at one point, and restarts it again.
+func failpointSupervisor(t *tempter) *mishap {
+	i, release, ok := t.worker()
+	if !ok {
+		return nil
+	}
+	p, d := t.fleet.agents[i], t.between(2000, 8000)
+	term := []string{"supervisorBeforeExec=panic", "supervisorBeforeExec=sleep(5000)", "supervisorBeforeKill=panic", "supervisorBeforeKill=sleep(3000)"}[t.IntN(4)]
+	p.down(syscall.SIGKILL)
+	p.up("GOFAIL_FAILPOINTS=" + term)
+	undo := func() { p.down(syscall.SIGKILL); p.up() }
+	return &mishap{target: t.fleet.workers[i].name, detail: term + " " + ms(d), lasts: d, undo: both(undo, release)}
 }
 
 func agentRestart(t *tempter) *mishap {

@@ -37,13 +37,12 @@ func etcdSpace(t *tempter) *mishap {
 		return nil
 	}
 	block := strings.Repeat("x", 1<<20)
-	full := false
-	for n := 0; n < 80 && !full && t.ctx.Err() == nil; n++ {
-		out, err := t.fleet.etcdctlIn(block, "put", fmt.Sprintf("/junk/%d", n))
-		full = err != nil && strings.Contains(out, "space exceeded")
+	said := ""
+	for n := 0; n < 2*t.fleet.patience.space>>20 && !strings.Contains(said, "space exceeded") && t.ctx.Err() == nil; n++ {
+		said, _ = t.fleet.etcdctlIn(block, "put", fmt.Sprintf("/junk/%d", n))
 	}
 	d := t.between(1000, 8000)
-	return &mishap{target: "etcd", detail: fmt.Sprintf("out of space: %t, %s", full, ms(d)), lasts: d, undo: both(t.fleet.makeRoom, release)}
+	return &mishap{target: "etcd", detail: fmt.Sprintf("%q %s", said, ms(d)), lasts: d, undo: both(t.fleet.makeRoom, release)}
 }
 
 // makeRoom is what `ares doctor` tells an operator to do.
@@ -114,15 +113,16 @@ func failpoint(server bool) func(*tempter) *mishap {
 	}
 }
 
-// failure makes up what happens at a failpoint.
+// failure makes up what happens at a failpoint: mostly the process dies there.
 func failure(rng *rand.Rand, point string) string {
-	if strings.HasSuffix(point, "Unknown") || strings.HasSuffix(point, "Refused") {
-		return fmt.Sprintf(`%d%%return("made to fail")`, 5+rng.IntN(40))
-	}
-	if rng.IntN(3) == 0 {
+	p := rng.IntN(10)
+	switch {
+	case p < 4 && (strings.HasPrefix(point, "store") || strings.HasPrefix(point, "door")) && point != "doorBeforeDispatch":
+		return fmt.Sprintf(`%d%%return("made to fail")`, 5+rng.IntN(60))
+	case p < 6:
 		return fmt.Sprintf("%d*sleep(%d)", 1+rng.IntN(4), 200+rng.IntN(4000))
 	}
-	return `1*panic("failpoint")`
+	return "panic"
 }
 
 func listFailpoints(ctx context.Context, m *machine) []string {

@@ -2,6 +2,7 @@ package robustness_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/test/robustness/check"
 	"github.com/ares-scheduler/ares/test/robustness/trace"
 )
 
@@ -146,23 +148,53 @@ func witnessProgram(t testing.TB) string {
 	return program(t, "ARES_TEST_WITNESS", "../../.bin/witness", "make failpoints")
 }
 
-// judge checks the record, and that no process met its own broken law.
+// judge checks the record, and that no process met a broken law of its own. Of
+// a run that fails it tells the story of a few jobs and keeps the record.
 func judge(t *testing.T, f *fleet, home string) {
 	t.Helper()
 	run, err := trace.Load(home)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = run
+	report := check.Run(run)
+	var text strings.Builder
+	report.Print(&text)
+	t.Log("\n" + text.String())
+	told := map[string]bool{}
+	for _, v := range report.Violations {
+		t.Error(v)
+		if v.Job != "" && !told[v.Job] && len(told) < 3 {
+			told[v.Job] = true
+			var story strings.Builder
+			check.Story(run, v.Job, &story)
+			t.Log("\n" + story.String())
+		}
+	}
 	for _, p := range f.processes() {
 		data, err := os.ReadFile(p.log)
 		if err != nil {
 			t.Error(err)
 		}
 		for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
-			for part := range strings.SplitSeq(string(data), bad) {
-				_ = part
+			if _, rest, found := strings.Cut(string(data), bad); found && !strings.HasPrefix(p.name, "etcd") {
+				t.Errorf("%s says %s%s", p.name, bad, rest[:min(len(rest), 4000)])
 			}
 		}
 	}
+	if t.Failed() {
+		preserve(t, home)
+	}
+}
+
+// preserve copies the record of a failed run to where it is found again.
+func preserve(t *testing.T, home string) {
+	t.Helper()
+	at := home
+	if *keep == "" {
+		at = filepath.Join(os.TempDir(), fmt.Sprintf("ares-robustness-seed-%d", *seed))
+		if err := errors.Join(os.RemoveAll(at), os.CopyFS(at, os.DirFS(home))); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Errorf("seed %d failed; its record is in %s\njudge it again: go run ./test/robustness/recheck %s\nrun it again: make robustness SEEDS=%d", *seed, at, at, *seed)
 }
