@@ -21,6 +21,9 @@ NESTED  := $(patsubst %/go.mod,%,$(wildcard kube/plugin/go.mod test/*/go.mod))
 export ARES_TEST_ETCD    := $(TOOLS)/etcd
 export ARES_TEST_ETCDCTL := $(TOOLS)/etcdctl
 export ARES_TEST_BIN     := $(CURDIR)/bin/ares
+export ARES_TEST_FAILPOINTS := $(TOOLS)/failpoints/ares
+export ARES_TEST_TOXIPROXY  := $(TOOLS)/toxiproxy
+export ARES_TEST_WITNESS    := $(TOOLS)/witness
 
 .PHONY: help
 help: ## List the targets
@@ -39,9 +42,34 @@ run: build ## Build and start a whole Ares on this machine
 .PHONY: test
 test: needs format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
 	$(GOTEST) ./archtest/...
-	go list ./... | awk '$$0 !~ "/archtest(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
+	go list ./... | awk '$$0 !~ "/(archtest|test/robustness)(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
 	for module in $(NESTED); do (cd $$module && $(GOTEST) ./...); done
+	$(MAKE) robustness-short
+
+# The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.
+SEEDS   ?= $(shell seq 1 40)
+MINUTES ?= 3
+AT_ONCE ?= 2
+RECORDS ?= $(CURDIR)/.robustness
+
+.PHONY: robustness
+robustness: robustness-needs ## Faults by SEEDS, MINUTES each: real processes, recorded and judged
+	test/robustness/run $(RECORDS) $(MINUTES) $(AT_ONCE) $(SEEDS)
+
+.PHONY: robustness-short
+robustness-short: robustness-needs
+	$(GOTEST) ./test/robustness/check ./test/robustness/trace
+	$(GOTEST) -v -run TestFaultsBySeed ./test/robustness -seed 1 -length 5m
+
+.PHONY: failover
+failover: robustness-needs ## How long nothing is decided when a leader dies, and a job waits when its node does
+	go test -run '^$$' -bench Failover -benchtime 1x -timeout 15m ./test/robustness
+
+.PHONY: robustness-needs
+robustness-needs: failpoints $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY)
+	@tools/needs ip nsenter
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(ARES_TEST_WITNESS) ./test/robustness/witness
 
 .PHONY: race
 race: needs build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
@@ -77,7 +105,7 @@ generate: $(TOOLS)/buf ## Generate Go and OpenAPI from the .proto files
 	tools/generate
 
 .PHONY: tools
-tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Build every pinned tool into .bin
+tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
 
 .PHONY: clean
 clean: ## Remove what was built (the tools in .bin stay)
@@ -113,6 +141,10 @@ $(TOOLS)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 $(TOOLS)/etcd: tools/etcd/go.mod tools/etcd/go.sum
 	mkdir -p $(TOOLS)
 	$(call tool,tools/etcd,$@,go.etcd.io/etcd/server/v3)
+
+$(TOOLS)/toxiproxy: tools/toxiproxy/go.mod tools/toxiproxy/go.sum
+	mkdir -p $(TOOLS)
+	$(call tool,tools/toxiproxy,$@,tool)
 
 $(TOOLS)/etcdctl: tools/etcd/go.mod tools/etcd/go.sum
 	mkdir -p $(TOOLS)

@@ -52,7 +52,7 @@ func (s *seat) environment(job *ares.Spec) []string {
 		"ARES_JOB_ID": o.Seat.JobId, "ARES_ATTEMPT": strconv.Itoa(int(o.Attempt)),
 		"ARES_FENCING_TOKEN": strconv.FormatInt(o.Seat.Fence, 10), "ARES_RANK": rank, "ARES_WORLD_SIZE": world,
 		"ARES_NODE": s.agent.cfg.Node,
-		"RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": o.MasterAddress, "MASTER_PORT": strconv.Itoa(int(o.MasterPort)),
+		"RANK":      rank, "WORLD_SIZE": world, "MASTER_ADDR": o.MasterAddress, "MASTER_PORT": strconv.Itoa(int(o.MasterPort)),
 		"CUDA_VISIBLE_DEVICES": s.agent.visible(o.Shares), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 	})
 	out := make([]string, 0, len(env))

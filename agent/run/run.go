@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
@@ -174,17 +175,26 @@ func (r *Runner) Find(ctx context.Context) ([]Found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find seats: %w", err)
 	}
-	var found []Found
+	var keys []Key
 	for _, e := range entries {
-		key, ok := seat.ParseKey(e.Name())
-		if !ok || !e.IsDir() {
-			continue // not ours
+		if key, ok := seat.ParseKey(e.Name()); ok && e.IsDir() {
+			keys = append(keys, key) // others are not ours
 		}
-		f, err := r.look(ctx, key)
-		if err != nil {
-			return nil, fmt.Errorf("find seats: %s: %w", key, err)
-		}
-		found = append(found, f)
+	}
+	// All at once: each of many stopped supervisors is waited for, and the first
+	// renewal waits for them all.
+	found, errs := make([]Found, len(keys)), make([]error, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() {
+			if found[i], errs[i] = r.look(ctx, key); errs[i] != nil {
+				errs[i] = fmt.Errorf("find seats: %s: %w", key, errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return found, r.killStrays(ctx)
 }
