@@ -1,5 +1,7 @@
 package ares
 
+import "time"
+
 // Event is one change in the store. Exactly one of the pointers is set, or
 // Gone names what was deleted.
 type Event struct {
@@ -52,4 +54,7 @@ type Batch struct {
 	Revision int64
 	Reset    bool
 	Events   []Event
+	// At is when whoever applies it learned of it, by its own clock; zero for
+	// who has none. What other clocks wrote can be held against it.
+	At time.Time
 }

@@ -44,9 +44,11 @@ func (r *Run) pastSeats() int {
 }
 
 // Ready ends a delay: a retrying or preempted job waits for a place again.
+// Whether the delay is over is for the engine to say: NotBefore was written by
+// the clock of some server, and that may be wrong.
 func (r *Run) Ready(now time.Time) error {
-	if !r.Phase.Waiting() || r.Phase == Pending || now.Before(r.NotBefore) {
-		return Errorf(Conflict, "the job is %s and not due", r.Phase)
+	if !r.Phase.Waiting() || r.Phase == Pending {
+		return Errorf(Conflict, "the job is %s: there is no delay to end", r.Phase)
 	}
 	r.NotBefore = time.Time{}
 	return r.move(Pending, now, "waiting for a place again")

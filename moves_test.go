@@ -168,10 +168,10 @@ func TestLateAndRepeatedReports(t *testing.T) {
 	l.unchanged("", func() error { return l.finish(f, 0, ares.OutcomeFailed) })
 	l.unchanged(ares.Fenced, func() error { return l.finish(f, 0, ares.OutcomeSucceeded) })
 	l.unchanged(ares.Fenced, func() error { return l.run.Claim(l.job, f, 0, "n0", l.now) })
-	l.unchanged(ares.Conflict, func() error { return l.run.Ready(l.now) })
 
 	l.now = l.run.NotBefore
 	l.ok(l.run.Ready(l.now))
+	l.unchanged(ares.Conflict, func() error { return l.run.Ready(l.now) })
 	l.unchanged(ares.Conflict, func() error { return l.run.Place(nil, 0, l.now) }) // the old seat may live
 	l.ok(l.run.Release(f, 0))
 	g := l.place()

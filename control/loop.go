@@ -57,6 +57,7 @@ func NewLoop(view *View) *Loop {
 }
 
 func (l *Loop) apply(b ares.Batch) {
+	b.At = l.Now()
 	l.mu.Lock()
 	l.state.Apply(b)
 	l.mu.Unlock()

@@ -101,7 +101,7 @@ func (s *State) requeue() {
 			e.lodged = rank{ares.ClassOf(p).Rank(), p, e.job.Revision}
 			pending = append(pending, e)
 		case inDelayed:
-			e.due = e.run.NotBefore
+			e.due = s.due(e.run)
 			delayed = append(delayed, e)
 		case inNone:
 		}
@@ -113,6 +113,22 @@ func (s *State) requeue() {
 	s.delayed = merge(s.delayed, delayed, byDue)
 	clear(s.moved)
 	s.moved = s.moved[:0]
+}
+
+// skew is how far another server's clock may be ahead before its delays are
+// no longer taken as it wrote them.
+const skew = time.Second
+
+// due is the end of a delay by the clock of whoever decides. The server that
+// wrote it had a clock of its own; when that was ahead, the attempt seems to
+// have ended in the future, and the delay is counted from now instead. (A clock
+// that was behind only shortens a delay.)
+func (s *State) due(run *ares.Run) time.Time {
+	last := run.Last()
+	if last == nil || s.at.IsZero() || !last.EndedAt.After(s.at.Add(skew)) {
+		return run.NotBefore
+	}
+	return s.at.Add(run.NotBefore.Sub(last.EndedAt))
 }
 
 // merge puts more into a sorted queue. It works from the end: new jobs mostly

@@ -37,9 +37,9 @@ func (s *State) waits(e *entry, sh *shape, now time.Time) []ares.Blocker {
 // delays says what in the job's own past keeps it waiting.
 func (e *entry) delays(now time.Time) []ares.Blocker {
 	var out []ares.Blocker
-	if now.Before(e.run.NotBefore) {
+	if e.queue == inDelayed && now.Before(e.due) {
 		out = append(out, ares.Blocker{Kind: kindDelay, Detail: fmt.Sprintf(
-			"%s until %s (in %s)", e.run.Phase, e.run.NotBefore.UTC().Format(time.RFC3339), e.run.NotBefore.Sub(now).Round(time.Millisecond))})
+			"%s until %s (in %s)", e.run.Phase, e.due.UTC().Format(time.RFC3339), e.due.Sub(now).Round(time.Millisecond))})
 	}
 	live, first := 0, ""
 	for i := range e.run.Attempts {

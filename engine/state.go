@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -13,6 +14,7 @@ import (
 // taken kept up to date.
 type State struct {
 	revision int64
+	at       time.Time // when the last batch was learned of; zero without a clock
 	jobs     map[ares.JobID]*entry
 	tenants  map[string]*tenant
 	byID     map[string]*node
@@ -65,7 +67,7 @@ func (s *State) Apply(b ares.Batch) {
 	} else if b.Revision <= s.revision {
 		return
 	}
-	s.revision = b.Revision
+	s.revision, s.at = b.Revision, b.At
 	for i := range b.Events {
 		s.apply(&b.Events[i])
 	}

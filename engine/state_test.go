@@ -202,3 +202,40 @@ func TestExplainOfOthers(t *testing.T) {
 		t.Errorf("a job that fits has blockers: %v", r)
 	}
 }
+
+// TestDelayWrittenByAWrongClock: a delay that a server with a fast clock wrote
+// lasts as long as it was meant to; one of a right clock ends when it says.
+func TestDelayWrittenByAWrongClock(t *testing.T) {
+	at := enginetest.Epoch
+	for _, c := range []struct {
+		name  string
+		ahead time.Duration // of the clock that wrote
+		want  time.Duration // until the job is due, by the clock that decides
+	}{
+		{"right", 0, 5 * time.Second},
+		{"slightly fast", 900 * time.Millisecond, 5900 * time.Millisecond},
+		{"an hour fast", time.Hour, 5 * time.Second},
+		{"an hour slow", -time.Hour, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ended := at.Add(c.ahead)
+			run := ares.Run{Phase: ares.Retrying, NotBefore: ended.Add(5 * time.Second), Revision: 2, Attempts: []ares.Attempt{{
+				Number: 1, Fence: 1, EndedAt: ended, Outcome: ares.OutcomeFailed,
+			}}}
+			s := engine.New()
+			s.Apply(ares.Batch{Revision: 2, At: at, Events: []ares.Event{
+				{Revision: 1, Job: &ares.Job{ID: "job-a", Spec: ares.Spec{Tenant: "default", Members: 1}, Revision: 1}},
+				{Revision: 2, Run: &ares.RunEvent{Job: "job-a", Run: run}},
+			}})
+			if c.want > 0 {
+				plan := engine.Decide(s, at.Add(c.want-time.Millisecond))
+				if len(plan.Ready) != 0 || !plan.Wake.Equal(at.Add(c.want)) {
+					t.Errorf("before its time: ready %v, wake at %s, want %s", plan.Ready, plan.Wake, at.Add(c.want))
+				}
+			}
+			if plan := engine.Decide(s, at.Add(c.want)); len(plan.Ready) != 1 {
+				t.Errorf("%s after the batch it is not ready", c.want)
+			}
+		})
+	}
+}
