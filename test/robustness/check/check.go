@@ -51,8 +51,10 @@ type Report struct {
 }
 
 // Run judges a record.
-func Run(r *trace.Run) Report {
-	j := &judge{run: r, Report: Report{start: r.Meta.Start}}
+func Run(r *trace.Run) Report { return runWithin(r, decideWithin) }
+
+func runWithin(r *trace.Run, within time.Duration) Report {
+	j := &judge{run: r, within: within, Report: Report{start: r.Meta.Start}}
 	j.Totals = count(r)
 	j.record()
 	book := j.replay()
@@ -74,7 +76,8 @@ func Run(r *trace.Run) Report {
 // judge collects what is found.
 type judge struct {
 	Report
-	run *trace.Run
+	run    *trace.Run
+	within time.Duration // for the search of one job's order
 }
 
 func (j *judge) wrong(o Oracle, job string, at time.Duration, format string, args ...any) {

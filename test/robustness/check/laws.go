@@ -18,7 +18,7 @@ type laws struct {
 }
 
 // lawEvery is how many revisions pass from one look to the next.
-const lawEvery = 64
+const lawEvery = 16
 
 func newLaws(b *book) *laws { return &laws{book: b, engine: engine.New()} }
 

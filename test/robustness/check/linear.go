@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,6 +23,7 @@ import (
 // nothing that anybody sees. Of several alike the first is enough: only one of
 // them can be the one that made a difference, and whatever a later one could
 // have done, the first could have too. So they never make the search large.
+// (After a call that took effect the job is there, or asked to stop, for good.)
 //
 // Each epoch is judged for itself. It begins with what the store held at the
 // backup's revision; a call that a restore falls into is unknown to both sides.
@@ -37,28 +39,27 @@ func (j *judge) linearize(b *book) {
 			calls[c.Job] = append(calls[c.Job], c)
 		}
 	}
-	within := decideWithin
 	for id, all := range calls {
 		for epoch := range len(j.run.Meta.Restores) + 1 {
 			ops := j.operations(all, epoch)
 			if len(ops) == 0 {
 				continue
 			}
+			j.Totals.Linearized++
 			begin := origin(b, id, epoch)
 			model := porcupine.Model{
 				Init: func() any { return begin },
-				Step: func(s, in, _ any) (bool, any) { return s.(register).after(in.(*trace.Call)) },
+				Step: func(s, in, _ any) (bool, any) { return s.(register).after(in.(asked)) },
 			}
-			j.Totals.Linearized++
-			switch porcupine.CheckOperationsTimeout(model, ops, within) {
+			switch porcupine.CheckOperationsTimeout(model, inPlace(ops), j.within) {
 			case porcupine.Ok:
 			case porcupine.Illegal:
 				at, text := j.blame(model, ops)
 				j.wrong(Linearizable, id, at, "%s", text)
 			case porcupine.Unknown:
 				j.Totals.Undecided++
-				j.wrong(Linearizable, id, all[0].Start, "whether its %d calls can be put in order was not decided within %s", len(ops), within)
-				within = max(within/2, 10*time.Millisecond)
+				j.wrong(Linearizable, id, all[0].Start, "whether its %d calls can be put in order was not decided within %s", len(ops), j.within)
+				j.within = max(j.within/2, 10*time.Millisecond)
 			}
 		}
 	}
@@ -73,7 +74,7 @@ func (j *judge) operations(calls []*trace.Call, epoch int) []porcupine.Operation
 		if from > epoch || to < epoch && c.Outcome != trace.Unknown {
 			continue
 		}
-		op := porcupine.Operation{ClientId: c.Client, Input: c, Call: int64(c.Start), Return: int64(c.End)}
+		op := porcupine.Operation{ClientId: c.Client, Input: asked{Call: c}, Call: int64(c.Start), Return: int64(c.End)}
 		if from < epoch {
 			op.Call = int64(j.run.Meta.Restores[epoch-1].At)
 		}
@@ -84,7 +85,7 @@ func (j *judge) operations(calls []*trace.Call, epoch int) []porcupine.Operation
 			if c.Outcome != trace.Unknown {
 				doubt := *c
 				doubt.Outcome = trace.Unknown
-				op.Input = &doubt
+				op.Input = asked{Call: &doubt}
 			}
 			op.Return = math.MaxInt64
 			key := [2]string{string(c.Op), c.Body}
@@ -106,6 +107,40 @@ func (j *judge) operations(calls []*trace.Call, epoch int) []porcupine.Operation
 	return out
 }
 
+// asked is a call with its place among the gets, -1 for other calls.
+type asked struct {
+	*trace.Call
+	place int
+}
+
+// inPlace gives each get its place. Revisions are in order, so whoever saw an
+// older one saw it before; archived comes last; and of gets that saw the same,
+// the one that ended first may as well have been first. Without this the search
+// would try every subset of the gets that wait together at a server that hangs.
+func inPlace(ops []porcupine.Operation) []porcupine.Operation {
+	var gets []int
+	for i := range ops {
+		c := ops[i].Input.(asked)
+		if c.place = -1; c.Op == trace.Get && c.Outcome == trace.OK {
+			gets = append(gets, i)
+		}
+		ops[i].Input = c
+	}
+	rank := func(i int) int64 {
+		if c := ops[i].Input.(asked); c.Revision > 0 {
+			return c.Revision
+		}
+		return math.MaxInt64
+	}
+	slices.SortStableFunc(gets, func(a, b int) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(ops[a].Return, ops[b].Return))
+	})
+	for place, i := range gets {
+		ops[i].Input = asked{ops[i].Input.(asked).Call, place}
+	}
+	return ops
+}
+
 // blame finds the call without which no contradiction is left to see: the first
 // at whose end the calls so far cannot be put in order.
 func (j *judge) blame(m porcupine.Model, ops []porcupine.Operation) (time.Duration, string) {
@@ -122,22 +157,26 @@ func (j *judge) blame(m porcupine.Model, ops []porcupine.Operation) (time.Durati
 				upTo = append(upTo, o)
 			case o.Call <= last.Return: // under way: it may have been done already
 				o.Return = math.MaxInt64
-				if c := *o.Input.(*trace.Call); c.Op != trace.Get && c.Outcome == trace.OK {
+				if c := *o.Input.(asked).Call; c.Op != trace.Get && c.Outcome == trace.OK {
 					c.Outcome = trace.Unknown
-					o.Input = &c
+					o.Input = asked{Call: &c}
 					upTo = append(upTo, o)
 				} else if c.Outcome == trace.Unknown {
 					upTo = append(upTo, o)
 				}
 			}
 		}
-		if porcupine.CheckOperationsTimeout(m, upTo, decideWithin) == porcupine.Illegal {
-			c := last.Input.(*trace.Call)
-			return c.Start, fmt.Sprintf("what a %s at %s was answered (%s) contradicts what was answered before, in every order", c.Op, c.Server, answer(c))
+		if porcupine.CheckOperationsTimeout(m, inPlace(upTo), j.within) == porcupine.Illegal {
+			c := last.Input.(asked).Call
+			return c.Start, contradiction(c)
 		}
 	}
-	c := ops[0].Input.(*trace.Call)
+	c := ops[0].Input.(asked).Call
 	return c.Start, fmt.Sprintf("its %d calls cannot be put in any order", len(ops))
+}
+
+func contradiction(c *trace.Call) string {
+	return fmt.Sprintf("what a %s at %s was answered (%s) contradicts what was answered before, in every order", c.Op, c.Server, answer(c))
 }
 
 func answer(c *trace.Call) string {

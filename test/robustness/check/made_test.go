@@ -3,7 +3,6 @@ package check_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // made is a record made by hand: a small Ares whose jobs move by the real
 // transitions, so that a good record is really good.
 type made struct {
-	t     *testing.T
+	t     testing.TB
 	r     *trace.Run
 	rev   int64
 	now   time.Duration
@@ -26,7 +25,7 @@ type made struct {
 
 const gpusPerNode = 2
 
-func make1(t *testing.T) *made {
+func make1(t testing.TB) *made {
 	t.Helper()
 	m := &made{
 		t: t, rev: 100, now: 10 * time.Second, jobs: map[string]*ares.Job{}, runs: map[string]*ares.Run{}, gone: map[string]bool{},
@@ -300,9 +299,4 @@ func calls(r *trace.Run, op trace.Op, id string) []*trace.Call {
 		}
 	}
 	return out
-}
-
-// cut takes a call out of a record.
-func cut(r *trace.Run, c *trace.Call) {
-	r.Calls = slices.DeleteFunc(r.Calls, func(o trace.Call) bool { return o.Op == c.Op && o.Start == c.Start })
 }

@@ -13,6 +13,7 @@ type register struct {
 	cancel   bool       // a stop by cancel is in the store: only its end may follow
 	final    ares.Phase // "" while it is not known to have ended
 	archived bool
+	gets     int  // answered so far
 	seen     bool // by a get, and then:
 	revision int64
 	phase    ares.Phase
@@ -44,8 +45,11 @@ func telling(c *trace.Call) bool {
 
 // after is the register after a call, or false when the call cannot have been
 // answered so.
-func (r register) after(c *trace.Call) (bool, register) {
+func (r register) after(a asked) (bool, register) {
+	c := a.Call
 	switch {
+	case a.place >= 0 && a.place != r.gets:
+		return false, r // not its turn
 	case c.Outcome == trace.Refused && c.Code == string(ares.NotFound):
 		return !r.exists, r
 	case c.Op == trace.Submit:
@@ -107,6 +111,7 @@ func (r register) stopped(c *trace.Call) (bool, register) {
 // got: a get sees no less than was seen before, the same at the same revision,
 // and what follows a cancel or an end is what may follow it.
 func (r register) got(c *trace.Call) (bool, register) {
+	r.gets++
 	now := r
 	now.seen, now.revision, now.phase, now.attempt, now.stop = true, c.Revision, c.Phase, c.Attempt, c.Stop
 	if c.Revision == 0 { // archived: only how it ended is answered
