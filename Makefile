@@ -23,6 +23,7 @@ export ARES_TEST_ETCDCTL := $(TOOLS)/etcdctl
 export ARES_TEST_BIN     := $(CURDIR)/bin/ares
 export ARES_TEST_FAILPOINTS := $(TOOLS)/failpoints/ares
 export ARES_TEST_TOXIPROXY  := $(TOOLS)/toxiproxy
+export ARES_TEST_VERSION    := $(VERSION)
 export ARES_TEST_WITNESS    := $(TOOLS)/witness
 
 .PHONY: help

@@ -41,7 +41,7 @@ func TestFaultsBySeed(t *testing.T) {
 	fleet := newFleet(t, short, dir, home)
 	defer fleet.end()
 	meta := trace.Meta{
-		Seed: *seed, StartedAt: time.Now(), Start: trace.Now(), SessionTTL: short.session, Quotas: quotas,
+		Seed: *seed, Version: os.Getenv("ARES_TEST_VERSION"), StartedAt: time.Now(), Start: trace.Now(), SessionTTL: short.session, Quotas: quotas,
 	}
 	for _, m := range fleet.controls {
 		meta.Servers = append(meta.Servers, m.name)

@@ -87,7 +87,7 @@ func TestWithinQuota(t *testing.T) {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	plant(t, []planted{
-		{"an unknown fault", check.CleanRecord, "of no known kind", func(r *trace.Run) { r.Faults[0].Kind = "meteor" }},
+		{"a fault without a kind", check.CleanRecord, "has no kind", func(r *trace.Run) { r.Faults[0].Kind = "" }},
 		{"an excuse of nobody", check.CleanRecord, "which is no node", func(r *trace.Run) { r.Faults[0].Excuses, r.Faults[0].Target = true, "s1" }},
 		{"a fault taken back before", check.CleanRecord, "before it was made", func(r *trace.Run) { r.Faults[0].Until = 1 }},
 		{"a call that ends before", check.CleanRecord, "ended before it began", func(r *trace.Run) { r.Calls[0].End = 1 }},

@@ -18,6 +18,7 @@ import (
 func main() {
 	stories := flag.Int("stories", 10, "how many jobs to tell the story of")
 	job := flag.String("job", "", "tell the story of this job, whatever is found")
+	sums := flag.Bool("table", false, "print a line for each record and the sums of all, in Markdown")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: recheck [flags] DIR...")
 		flag.PrintDefaults()
@@ -26,6 +27,9 @@ func main() {
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
+	}
+	if *sums {
+		os.Exit(table(os.Stdout, os.Stderr, flag.Args()))
 	}
 	code := 0
 	for _, dir := range flag.Args() {
