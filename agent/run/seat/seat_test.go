@@ -89,7 +89,7 @@ func TestLogNames(t *testing.T) {
 			t.Errorf("%d: %d %v", at, got, ok)
 		}
 	}
-	for _, name := range []string{"log", "log.", "log.1", "log.-0000000000000000001", "lock"} {
+	for _, name := range []string{"log", "log.", "log.1", "log.-0000000000000000001", "log.+0000000000000000001", "log.-0000000000000000000", "lock"} {
 		if _, ok := ParseLogName(name); ok {
 			t.Errorf("%q passed", name)
 		}
