@@ -14,6 +14,9 @@ GOTEST  := go test -p $(P) -count 1 -timeout 15m
 # The packages that share memory between goroutines; `make test` runs these under the race detector.
 SHARED  := ^$(MODULE)/(agent|api|checkpoint|client|control|federation|history|kube|polaris|server|store)(/|$$)
 
+# How long `make fuzz` tries each parser.
+FUZZTIME ?= 10m
+
 # Modules of their own, with dependencies that Ares itself must not have.
 NESTED  := $(patsubst %/go.mod,%,$(wildcard kube/plugin/go.mod test/*/go.mod))
 
@@ -75,6 +78,14 @@ robustness-needs: failpoints $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_
 .PHONY: race
 race: needs build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
 	CGO_ENABLED=1 $(GOTEST) -race ./...
+
+.PHONY: fuzz
+fuzz: needs ## Fuzz every parser for FUZZTIME (10m), one after the other; the first finding ends it
+	targets=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { found[n++] = $$1 } $$1 == "ok" { while (n) print $$2 "/" found[--n] }'); \
+	for target in $$targets; do \
+		echo "fuzz $$target for $(FUZZTIME)"; \
+		go test -run '^$$' -fuzz "^$${target##*/}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${target%/*}"; \
+	done
 
 .PHONY: bench
 bench: build ## Benchmarks of the whole scheduler

@@ -128,6 +128,9 @@ func (s Spec) checkLife(p *Problems) {
 	if s.LostAfterSeconds != 0 {
 		between(p, "lost_after_seconds", s.LostAfterSeconds, 1, MaxLostAfterSec)
 	}
+	if y := s.Deadline.UTC().Year(); y < 1 || y > 9999 { // JSON has no other years: it could be neither shown nor archived
+		p.Add("deadline", "the year must be between 1 and 9999, got %d: leave deadline out for none", y)
+	}
 	if s.Mode != "" && s.Mode != Restart && s.Mode != AtMostOnce {
 		p.Add("execution_mode", "%q is unknown: use %s or %s", s.Mode, Restart, AtMostOnce)
 	}

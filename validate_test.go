@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -106,6 +107,8 @@ func TestCheckLimits(t *testing.T) {
 			{"placement.tolerations", nil, func(s *S) { s.Placement.Tolerations = make([]string, ares.MaxLabels+1) }},
 			{"after", func(s *S) { s.After = ids(ares.MaxLabels) }, func(s *S) { s.After = ids(ares.MaxLabels + 1) }},
 			{"after[1]", nil, func(s *S) { s.After = []string{id, "job-1"} }},
+			{"deadline", func(s *S) { s.Deadline = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) }, func(s *S) { s.Deadline = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
+			{"deadline", nil, func(s *S) { s.Deadline = time.Time{}.Add(-1) }},
 			{"gpu_milli", nil, func(s *S) { s.GPUs, s.GPUMilli = 1, 500 }},
 			{"priority_class", func(s *S) { s.Priority, s.PriorityClass = new(500), ares.Normal }, func(s *S) { s.Priority, s.PriorityClass = new(500), ares.High }},
 			{"retry.multiplier", func(s *S) { s.Retry.Multiplier = 1 }, func(s *S) { s.Retry.Multiplier = 0.5 }},

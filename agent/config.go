@@ -81,8 +81,9 @@ func isLoopback(addr string) bool {
 func instance(dir string) (string, error) {
 	path := filepath.Join(dir, "instance")
 	data, err := os.ReadFile(path)
-	if err == nil && len(strings.TrimSpace(string(data))) >= 16 {
-		return strings.TrimSpace(string(data)), nil
+	// Only what a server takes: a damaged file would keep this node out for good.
+	if id := strings.TrimSpace(string(data)); err == nil && len(id) >= 16 && ares.ValidName(id) {
+		return id, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read the agent's identity: %w", err)
@@ -113,7 +114,8 @@ func readArrival(dir string) *arrival {
 	}
 	var a arrival
 	var boot string
-	if _, err := fmt.Sscan(string(data), &boot, &a.revision, &a.at); err != nil {
+	// Without its line's end a number may be cut short, and be read as an earlier time.
+	if _, err := fmt.Sscan(string(data), &boot, &a.revision, &a.at); err != nil || !strings.HasSuffix(string(data), "\n") {
 		return nil // torn: as if it had never been here
 	}
 	if boot != bootID() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -136,9 +137,18 @@ func (d *AgentDoor) FinishSeat(ctx context.Context, req *apipb.FinishSeatRequest
 	m := req.GetResult()
 	_, err := d.Store.Finish(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.RankResult{
 		Outcome: ares.Outcome(m.GetOutcome()), ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()),
-		Reason: atMost(m.GetReason(), 512), StartedAt: apipb.Time(m.GetStartedAt()), EndedAt: apipb.Time(m.GetEndedAt()),
+		Reason: atMost(m.GetReason(), 512), StartedAt: reported(m.GetStartedAt()), EndedAt: reported(m.GetEndedAt()),
 	}, d.Now())
 	return &apipb.FinishSeatResponse{}, err
+}
+
+// reported is a time by a node's clock, zero when JSON could not hold it: one
+// such result would keep every job behind it out of the archive.
+func reported(t *timestamppb.Timestamp) time.Time {
+	if !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
 }
 
 // DeclineSeat answers a stop intent on a seat that was never claimed.

@@ -27,7 +27,7 @@ const (
 // house is a server without a loop: a real store, its view and the doors.
 type house struct {
 	*Doors
-	t      *testing.T
+	t      testing.TB
 	store  *store.Store
 	view   *control.View
 	server *httptest.Server
@@ -55,7 +55,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // newHouse opens a house; change may alter its configuration.
-func newHouse(t *testing.T, change ...func(*Config)) *house {
+func newHouse(t testing.TB, change ...func(*Config)) *house {
 	t.Helper()
 	ctx := t.Context()
 	st, err := store.Open(ctx, store.Config{Dir: t.TempDir()})

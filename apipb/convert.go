@@ -76,7 +76,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 	if s.Checkpoint != (ares.Checkpoint{}) {
 		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}
 	}
-	if s.Array.Count > 0 {
+	if s.Array != (ares.Array{}) {
 		m.Array = &Array{Count: int32(s.Array.Count), Parallelism: int32(s.Array.Parallelism)}
 	}
 	return m

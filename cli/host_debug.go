@@ -133,12 +133,12 @@ func (a *app) printRecords(r io.Reader, o *readFlags) error {
 }
 
 func (a *app) printRecord(line []byte, o *readFlags) error {
-	if o.output != "table" {
-		return a.printStream(o.output, line)
-	}
 	var rec record
 	if err := json.Unmarshal(line, &rec); err != nil {
-		return fmt.Errorf("read the store: %w", err)
+		return ares.Errorf(ares.Internal, "read the store: what answers is not the REST door of an Ares server: %s", err)
+	}
+	if o.output != "table" {
+		return a.printStream(o.output, line)
 	}
 	value := clean(string(rec.Value))
 	if rec.Deleted {

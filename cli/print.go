@@ -146,10 +146,26 @@ func writeYAML(w io.Writer, data []byte) {
 	dec.UseNumber()
 	var v any
 	must(dec.Decode(&v))
-	enc := yaml.NewEncoder(w)
+	var doc yaml.Node
+	must(doc.Encode(numbers(v)))
+	quoteControls(&doc)
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	must(enc.Encode(numbers(v)))
+	must(enc.Encode(&doc))
 	must(enc.Close())
+	say(w, "%s", escapeControls(out.String()))
+}
+
+// quoteControls puts what escapeControls would change into double quotes, the
+// only style of YAML in which it may be escaped.
+func quoteControls(n *yaml.Node) {
+	if escapeControls(n.Value) != n.Value {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range n.Content {
+		quoteControls(child)
+	}
 }
 
 // numbers makes every number an int or a float, so that it is written as one.
@@ -167,9 +183,10 @@ func numbers(v any) any {
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		f, err := v.Float64()
-		must(err)
-		return f
+		if f, err := v.Float64(); err == nil {
+			return f
+		}
+		return v.String() // beyond what a number can hold
 	}
 	return v
 }
@@ -186,8 +203,8 @@ func (a *app) printStream(format string, data []byte) error {
 	return a.buffered(func(w io.Writer) { say(w, "%s\n", escapeControls(out.String())) })
 }
 
-// escapeControls writes the control characters JSON allows in a string, but a
-// terminal may obey, as \u sequences.
+// escapeControls writes the control characters JSON and YAML allow in a string,
+// but a terminal may obey, as \u sequences.
 func escapeControls(s string) string {
 	var b strings.Builder
 	for _, r := range s {

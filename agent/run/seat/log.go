@@ -20,12 +20,13 @@ func LogName(offset int64) string {
 	return logPrefix + logDigits[len(s):] + s
 }
 
-// ParseLogName reads what LogName wrote.
+// ParseLogName reads what LogName wrote. Only the exact spelling passes: under another the
+// file would be listed but never found.
 func ParseLogName(name string) (offset int64, ok bool) {
-	digits, ok := strings.CutPrefix(name, logPrefix)
-	if !ok || len(digits) != len(logDigits) {
+	digits, _ := strings.CutPrefix(name, logPrefix)
+	offset, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || offset < 0 || LogName(offset) != name {
 		return 0, false
 	}
-	offset, err := strconv.ParseInt(digits, 10, 64)
-	return offset, err == nil && offset >= 0
+	return offset, true
 }

@@ -136,9 +136,9 @@ func DecodeOrder(b []byte) (Order, error) {
 		case "dir":
 			o.Dir = f.value
 		case "uid":
-			user.UID, o.User = uint32(d.num(f)), &user
+			user.UID, o.User = d.id(f), &user
 		case "gid":
-			user.GID, o.User = uint32(d.num(f)), &user
+			user.GID, o.User = d.id(f), &user
 		case "lost_after":
 			o.LostAfter = time.Duration(d.num(f))
 		case "max_runtime":
@@ -232,6 +232,15 @@ func (n *numbers) num(f field) int64 {
 		n.bad = true
 	}
 	return v
+}
+
+// id is a user or group. One that is too large must not become root's.
+func (n *numbers) id(f field) uint32 {
+	v := n.num(f)
+	if v != int64(uint32(v)) {
+		n.bad = true
+	}
+	return uint32(v)
 }
 
 // ReadAll reads a file of at most MaxFile bytes.

@@ -3,6 +3,7 @@
 package seat
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -70,6 +71,21 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// A user that does not fit must not become root.
+func TestUserOutOfRange(t *testing.T) {
+	for _, id := range []string{"4294967296", "-1"} {
+		for _, key := range []string{"uid", "gid"} {
+			o := order()
+			b := o.Encode()
+			e := &encoder{b: b[:len(b)-crcSize]}
+			e.str(key, id)
+			if got, err := DecodeOrder(e.finish()); !errors.Is(err, ErrTorn) {
+				t.Errorf("%s %s is read as %+v, %v", key, id, got.User, err)
+			}
+		}
+	}
+}
+
 func TestKeyNames(t *testing.T) {
 	for _, k := range []Key{{"a", 0, 0}, {"a.b-c_9", 1 << 60, 7}, {"x.1.2", 3, 4}} {
 		if got, ok := ParseKey(k.String()); !ok || got != k {
@@ -89,7 +105,7 @@ func TestLogNames(t *testing.T) {
 			t.Errorf("%d: %d %v", at, got, ok)
 		}
 	}
-	for _, name := range []string{"log", "log.", "log.1", "log.-0000000000000000001", "lock"} {
+	for _, name := range []string{"log", "log.", "log.1", "log.-0000000000000000001", "log.+0000000000000000001", "log.-0000000000000000000", "lock"} {
 		if _, ok := ParseLogName(name); ok {
 			t.Errorf("%q passed", name)
 		}
@@ -145,9 +161,18 @@ func TestLock(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	o, r := order(), Result{Outcome: Lost, Ended: time.Unix(1, 0)}
-	f.Add(o.Encode())
-	f.Add(r.Encode())
+	o := order()
+	whole := Result{
+		Outcome: Exited, Reason: "a\nb", ExitCode: -1, Signal: 9, Started: time.Unix(1, 2), Ended: time.Unix(3, 4), CPU: 5, PeakMemory: 6, Contained: true, LogDropped: 7,
+	}
+	for _, b := range [][]byte{o.Encode(), whole.Encode()} {
+		f.Add(b)
+		f.Add(b[len(magic) : len(b)-crcSize])
+	}
+	plain := "job 1\na\narg 1\na\ndir 1\n/\nlost_after 10\n1000000000\nlog_limit 5\n99999\nrenewed_at 1\n1\n"
+	for _, more := range []string{"", "uid 10\n4294967296\n", "gid 2\n-1\n", "rank 2\n07\n", "key 3\nnew\n", "grace 1\nx\n", "env -1\n\n", "env 9999\na\n"} {
+		f.Add([]byte(plain + more))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// A right checksum lets the fuzzer past the door.
 		for _, in := range [][]byte{b, (&encoder{b: append([]byte(magic), b...)}).finish()} {
@@ -157,9 +182,13 @@ func FuzzDecode(f *testing.F) {
 					t.Fatalf("%+v is read as %+v, %v", o, again, err)
 				}
 			}
-			if r, err := DecodeResult(in); err == nil {
-				if _, err := DecodeResult(r.Encode()); err != nil {
-					t.Fatal(err)
+			if r, err := DecodeResult(in); err == nil && !r.Ended.IsZero() {
+				again, err := DecodeResult(r.Encode())
+				if len(r.Reason) > MaxReason {
+					again.Reason = r.Reason // it is cut
+				}
+				if err != nil || again != r {
+					t.Fatalf("%+v is read as %+v, %v", r, again, err)
 				}
 			}
 		}

@@ -1,0 +1,72 @@
+//go:build linux
+
+package seat
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzNames reads the names of directory entries, among which may be anybody's.
+func FuzzNames(f *testing.F) {
+	for _, s := range []string{
+		"train.v2.12345.3", "a.0.0", "a.01.2", "..1.2", "-a.1.2", "a.9223372036854775808.1", "a.1.-0", "log.00000000000000000042", "log.-0000000000000000001", "log.+0000000000000000001", "log.9999999999999999999", "",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if k, ok := ParseKey(name); ok && (k.String() != name || k.Check() != nil || filepath.Base(name) != name || name[0] == '.' || len(name) > 255) {
+			t.Fatalf("%q is seat %+v", name, k)
+		}
+		if at, ok := ParseLogName(name); ok && (at < 0 || LogName(at) != name) {
+			t.Fatalf("%q is the log from %d on", name, at)
+		}
+	})
+}
+
+// FuzzKernelFiles reads what the kernel says of a cgroup and of a process. A
+// cgroup counts as empty only when the kernel says so, and a process's own
+// name, which it chooses, cannot change its parent or state.
+func FuzzKernelFiles(f *testing.F) {
+	f.Add([]byte("populated 0\nfrozen 0\n"), []byte("sleep"))
+	f.Add([]byte("frozen 0\npopulated 1\n"), []byte(") R 1 ("))
+	f.Add([]byte("populated"), []byte("a b\nc"))
+	f.Add([]byte("populated 00\n"), []byte(")"))
+	f.Add([]byte("usage_usec 12345\nuser_usec 1\n"), []byte("\xff("))
+	f.Add([]byte("9223372036854775807"), []byte(" Z 0 "))
+	dir := f.TempDir()
+	ppid := os.Getppid()
+	f.Fuzz(func(t *testing.T, file, name []byte) {
+		for _, n := range []string{"cgroup.events", "cpu.stat", "memory.peak"} {
+			if err := os.WriteFile(filepath.Join(dir, n), file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		group := Cgroup(dir)
+		populated, err := group.Populated()
+		said := false
+		for line := range strings.Lines(string(file)) {
+			v, ok := strings.CutPrefix(line, "populated ")
+			said = said || ok && strings.TrimSpace(v) == "0"
+		}
+		if !populated && (!said || err != nil) {
+			t.Fatalf("%q is taken for an empty cgroup: %v", file, err)
+		}
+		_, _ = group.CPU(), group.PeakMemory()
+		if hasEntry(file, name) != bytes.Contains(append(append([]byte{0}, file...), 0), append(append([]byte{0}, name...), 0)) && !bytes.Contains(name, []byte{0}) {
+			t.Fatalf("%q in %q", name, file)
+		}
+		if i := bytes.IndexByte(name, 0); i >= 0 {
+			name = name[:i]
+		}
+		if err := os.WriteFile("/proc/self/comm", name, 0); err != nil && len(name) > 0 {
+			t.Fatal(err)
+		}
+		if up, state, ok := stat(os.Getpid()); !ok || up != ppid || strings.IndexByte("RSD", state) < 0 {
+			t.Fatalf("called %q, this process has parent %d, not %d, and state %q", name, up, ppid, state)
+		}
+	})
+}

@@ -1,0 +1,30 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// TestReportedTimesCanBeArchived: the archive is JSON, which has the years 1 to
+// 9999 only.
+func TestReportedTimesCanBeArchived(t *testing.T) {
+	now := time.Unix(1_700_000_000, 5).UTC()
+	for _, c := range []struct {
+		sent *timestamppb.Timestamp
+		want time.Time
+	}{
+		{timestamppb.New(now), now},
+		{nil, time.Time{}},
+		{&timestamppb.Timestamp{Seconds: 1 << 60}, time.Time{}},
+		{&timestamppb.Timestamp{Seconds: -1 << 60}, time.Time{}},
+		{&timestamppb.Timestamp{Seconds: 1, Nanos: -1}, time.Time{}},
+	} {
+		got := reported(c.sent)
+		if _, err := json.Marshal(got); err != nil || !got.Equal(c.want) {
+			t.Errorf("%v is kept as %v, %v", c.sent, got, err)
+		}
+	}
+}

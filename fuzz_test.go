@@ -1,0 +1,49 @@
+package ares_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// FuzzWords reads the single words that become quantities, filters, keys and
+// paths. What passes has one spelling; what does not is refused in a sentence.
+func FuzzWords(f *testing.F) {
+	for _, s := range []string{
+		"100Gb", "100Gbps", "1Gb", "0Gb", "-1Gb", "+1Gb", "0x10Gb", "100001Gb", "1Gb ", "1psGb", "Gb1", "1e3Gb",
+		"pending", "completed", "Running", "job-aaaaaaaaaaaaaaaaaaaaaaaa", "job-AAAAAAAAAAAAAAAAAAAAAAAA", "job-../../../../etc/passwd..",
+		"team-a", "a.b_c-9", ".hidden", "a/b", "", "\xff", "é",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if n, err := ares.ParseBandwidth(s); err == nil {
+			short, long := fmt.Sprintf("%dGb", n), fmt.Sprintf("%dGbps", n)
+			if n < 1 || n > 100_000 || s != short && s != long {
+				t.Fatalf("%q is read as %d Gb/s", s, n)
+			}
+		} else if !strings.Contains(err.Error(), "100Gb") {
+			t.Fatalf("%q is refused without a remedy: %v", s, err)
+		}
+		if p, err := ares.ParsePhase(s); err == nil {
+			if !slices.Contains(ares.Phases(), p) || s != string(p) && s != "completed" {
+				t.Fatalf("%q is read as phase %q", s, p)
+			}
+		} else if ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), string(ares.Pending)) {
+			t.Fatalf("%q is refused without a remedy: %v", s, err)
+		}
+		if (ares.ValidJobID(s) || ares.ValidName(s)) && (len(s) > 63 || s[0] == '.' || strings.ContainsAny(s, "/\\ \x00\n=")) {
+			t.Fatalf("%q must not become part of a key or a path", s)
+		}
+		spec := ares.Spec{Name: s, Command: []string{s}, Tenant: s, Labels: map[string]string{s: s}, PriorityClass: ares.Class(s)}
+		if err := spec.Check(); err != nil && ares.CodeOf(err) != ares.Invalid {
+			t.Fatalf("a job named %q is refused with %v", s, err)
+		}
+		if a, b := ares.NewJobID(s, "x"), ares.NewJobID("x", s); s != "x" && a == b || !ares.ValidJobID(string(a)) {
+			t.Fatalf("%q makes the IDs %s and %s", s, a, b)
+		}
+	})
+}
