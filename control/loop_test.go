@@ -177,6 +177,34 @@ func TestLoopNoticesACancel(t *testing.T) {
 	}
 }
 
+// TestLoopWaitsForItsOwnPlan stops the watch: a leader that has not seen what it
+// committed decides nothing, for it would decide on devices it has given away.
+func TestLoopWaitsForItsOwnPlan(t *testing.T) {
+	s := storetest.Embedded(t)
+	v := NewView(time.Now)
+	l := NewLoop(v)
+	decisions := 0
+	l.Store, l.Now, l.Log, l.Observe = s, time.Now, quiet, func(time.Duration) {}
+	l.Record = func(Decision) { decisions++ }
+	stop := run(t, func(ctx context.Context) error { return v.Run(ctx, s, func(error) {}) })
+	storetest.NewNode(t, s)
+	job := storetest.NewJob(t, s)
+	lead, _ := storetest.NewLead(t, s)
+	await(t, v, "the term's own state", func() bool { return v.Revision() >= lead.Revision })
+	stop()
+	for range 3 {
+		if _, err := l.turn(t.Context(), lead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if decisions != 1 {
+		t.Errorf("it decided again before it had seen its own plan: %d decisions", decisions)
+	}
+	if run := storetest.Get(t, s, job.ID).Run; run.Phase != ares.Scheduled || run.Placed != 1 {
+		t.Errorf("the job is %s, placed %d times", run.Phase, run.Placed)
+	}
+}
+
 // TestTakeover kills the leader without letting it resign: the other server
 // takes over when its lease has expired, and places nothing a second time.
 func TestTakeover(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,15 +33,6 @@ func New(root, dir string) (*Overlay, error) {
 		return nil, err
 	}
 	return &Overlay{Root: root, dir: dir, replace: map[string]string{}}, os.MkdirAll(dir, 0o755)
-}
-
-// Clone is an overlay with the same replacements, to add others to.
-func (o *Overlay) Clone(dir string) (*Overlay, error) {
-	c, err := New(o.Root, dir)
-	if err == nil {
-		maps.Copy(c.replace, o.replace)
-	}
-	return c, err
 }
 
 func (o *Overlay) abs(path string) string {
@@ -92,20 +82,29 @@ func (o *Overlay) File() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if strings.ContainsAny(o.dir, " \t") {
+		return "", fmt.Errorf("%s: a flag in GOFLAGS cannot hold a space", o.dir)
+	}
 	path := filepath.Join(o.dir, "overlay.json")
 	return path, os.WriteFile(path, append(content, '\n'), 0o644)
 }
 
 // Go runs a command of the go tool under the overlay and returns what it said.
-// args[0] is the command, as in `go build`.
+// The overlay is in the environment, so that a test which builds a program, a
+// supervisor for instance, builds it from the replaced sources too.
 func (o *Overlay) Go(ctx context.Context, env []string, args ...string) (string, error) {
 	file, err := o.File()
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", append([]string{args[0], "-overlay", file}, args[1:]...)...)
+	flags, err := exec.CommandContext(ctx, "go", "env", "GOFLAGS").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOFLAGS: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = o.Root
 	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(cmd.Env, "GOFLAGS="+strings.TrimSpace(string(flags))+" -overlay="+file)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/run"
+)
+
+// TestNothingIsSpawnedBeforeItsClaim: a claim that is refused, or not answered
+// yet, has no process; one that is granted has one.
+func TestNothingIsSpawnedBeforeItsClaim(t *testing.T) {
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	ran := filepath.Join(h.dir, "ran")
+	d.on("claim", func() error {
+		if h.spawned() {
+			t.Error("spawned before its claim was answered")
+		}
+		if len(d.said("claim")) == 1 {
+			return ares.Errorf(ares.Fenced, "not you")
+		}
+		return nil
+	})
+	d.order(seatOf(100, ares.SeatPlaced, time.Hour, "touch "+ran))
+	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
+	if _, err := os.Stat(ran); err != nil {
+		t.Error("claimed at last, and it did not run:", err)
+	}
+	if got := d.said("claim", "finish", "release"); got[2].outcome != string(ares.OutcomeSucceeded) || got[3].verb != "release" {
+		t.Errorf("the agent asked %+v", got)
+	}
+}
+
+// TestAClaimBelongsToItsSession is R5: a claim that was granted under a session
+// which has ended since gives no right to spawn. The seat is claimed again or
+// reported lost.
+func TestAClaimBelongsToItsSession(t *testing.T) {
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	next := h.session.Load() + 1
+	d.on("claim", func() error {
+		if len(d.said("claim")) == 1 {
+			h.session.Store(next) // as when the session was lost and opened anew meanwhile
+		}
+		return nil
+	})
+	d.on("finish", func() error {
+		if got := d.said("claim", "finish"); got[1].verb == "finish" && got[1].outcome != string(ares.OutcomeLost) {
+			t.Errorf("spawned by the claim of an ended session: %+v", got)
+		}
+		return nil
+	})
+	d.order(seatOf(100, ares.SeatPlaced, time.Hour, "true"))
+	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
+}
+
+// TestNothingIsClaimedLate is R4: without a renewal for half of its patience a
+// seat is neither claimed nor, when the claim's answer took that long, spawned.
+func TestNothingIsClaimedLate(t *testing.T) {
+	d := newDoor(t) // its first renewal comes long after this test
+	h := newHands(t, d, t.TempDir())
+	renewed := run.BootTime(h.renewed.Load())
+	old := func(d time.Duration) func() bool { return func() bool { return run.Now().Sub(renewed) > d } }
+
+	d.on("claim", func() error { eventually(t, "half of two seconds", old(time.Second)); return nil })
+	d.order(seatOf(100, ares.SeatPlaced, 2*time.Second, "true"))
+	eventually(t, "the claim's answer to be looked at", func() bool { return h.says("seat not started") || h.says("seat started") || h.says("seat ended") })
+	if h.spawned() {
+		t.Error("spawned after a claim whose answer came too late")
+	}
+	claims := len(d.said("claim"))
+	d.order(seatOf(101, ares.SeatPlaced, 2*time.Second, "true"))
+	eventually(t, "the late seat to be refused", func() bool { return h.says("job-x.101.0") })
+	if got := len(d.said("claim")); got != claims {
+		t.Errorf("claimed late: %d claims, there were %d", got, claims)
+	}
+}
+
+// TestARenewalCountsFromItsSending, not from its answer: what happened between
+// is unknown, and the server's patience may have begun with it.
+func TestARenewalCountsFromItsSending(t *testing.T) {
+	d := newDoor(t)
+	d.ttl = 8
+	received := make(chan run.BootTime, 1)
+	d.on("renew", func() error {
+		now := run.Now()
+		eventually(t, "a slow answer", func() bool { return run.Now().Sub(now) > 50*time.Millisecond })
+		select {
+		case received <- now:
+		default:
+		}
+		return nil
+	})
+	h := newHands(t, d, t.TempDir())
+	first := h.renewed.Load()
+	at := <-received
+	eventually(t, "the renewal to count", func() bool { return h.renewed.Load() != first })
+	if sent := run.BootTime(h.renewed.Load()); sent > at {
+		t.Errorf("the renewal counts from %s after it had arrived", sent.Sub(at))
+	}
+}
+
+// TestALostSeatIsReported is R1: a seat that is claimed and has no process here
+// is reported as lost, and only then released.
+func TestALostSeatIsReported(t *testing.T) {
+	d := newDoor(t)
+	d.order(seatOf(100, ares.SeatClaimed, time.Hour, "true"))
+	newHands(t, d, t.TempDir())
+	eventually(t, "its release", func() bool { return len(d.said("release")) > 0 })
+	got := d.said("claim", "finish", "release")
+	if got[0].verb != "finish" || got[0].outcome != string(ares.OutcomeLost) {
+		t.Errorf("the lost seat was not reported as lost: %+v", got)
+	}
+}
+
+// TestWhatAnotherAgentLeftIsOutlived: a seat that is older than this agent may
+// have a process of another agent of this node, with another directory, whose
+// supervisor has until lost_after to end it. It is not reported before.
+func TestWhatAnotherAgentLeftIsOutlived(t *testing.T) {
+	const lostAfter = time.Second
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	d.on("finish", func() error {
+		h.Agent.mu.Lock()
+		defer h.Agent.mu.Unlock()
+		if waited := run.Now().Sub(h.first.at); waited < lostAfter {
+			t.Errorf("reported after %s, while it may still live", waited)
+		}
+		return nil
+	})
+	d.order(seatOf(h.session.Load()-1, ares.SeatClaimed, lostAfter, "true"))
+	eventually(t, "its release", func() bool { return len(d.said("release")) > 0 })
+}
+
+// TestAStoppedSeatIsDeclined is R9: a seat that is to stop before it was
+// claimed is declined, and nothing is spawned.
+func TestAStoppedSeatIsDeclined(t *testing.T) {
+	d := newDoor(t)
+	o := seatOf(100, ares.SeatPlaced, time.Hour, "true")
+	o.Stop = string(ares.StopCancel)
+	d.order(o)
+	h := newHands(t, d, t.TempDir())
+	eventually(t, "an answer to the stop", func() bool { return len(d.said("claim", "decline", "finish")) > 0 })
+	if got := d.said("claim", "decline", "finish"); got[0].verb != "decline" || h.spawned() {
+		t.Errorf("a stopped seat that nobody had claimed was answered by %+v", got)
+	}
+}
+
+// TestACleanReportNamesWhatIsHeld is R8 for an agent that comes back: what still
+// lives here is not clean, though its attempt may be over.
+func TestACleanReportNamesWhatIsHeld(t *testing.T) {
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	d.order(seatOf(100, ares.SeatPlaced, time.Hour, "sleep 1000"))
+	eventually(t, "its start", func() bool { return h.says("seat started") })
+	h.stop()
+	d.order(seatOf(100, ares.SeatClaimed, time.Hour, ""))
+	newHands(t, d, h.dir)
+	eventually(t, "its clean report", func() bool { return len(d.said("clean")) == 2 })
+	if got := d.said("clean")[1]; !slices.Equal(got.held, []int64{100}) {
+		t.Errorf("a process lives, and the clean report names %v as held", got.held)
+	}
+}
+
+// TestASeatIsReleasedAfterVerifiedDeath kills the supervisor while no agent is
+// there: an orphan of the job lives on, without any deadline. The next agent
+// releases the seat only when that is dead.
+func TestASeatIsReleasedAfterVerifiedDeath(t *testing.T) {
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	if !h.node.Contains {
+		t.Skip("no cgroup holds jobs here")
+	}
+	file := filepath.Join(h.dir, "orphan")
+	d.order(seatOf(100, ares.SeatPlaced, time.Hour,
+		`env -i setsid sh -c "trap '' TERM HUP; (echo \$\$ > `+file+`; exec sleep 1000)" >/dev/null 2>&1 & sleep 1000`))
+	orphan := pidIn(t, file)
+	eventually(t, "its start", func() bool { return h.says("seat started") })
+	h.stop()
+	b, err := os.ReadFile(filepath.Join(h.dir, "seats", "seats", "job-x.100.0", "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the supervisor's death", func() bool { return !lives(supervisor) })
+	if !lives(orphan) {
+		t.Fatal("the orphan died with its supervisor: the test shows nothing")
+	}
+	alive := func() error {
+		if lives(orphan) {
+			t.Error("told of its end while a process of it lives")
+		}
+		return nil
+	}
+	d.on("finish", alive)
+	d.on("release", alive)
+	d.order(seatOf(100, ares.SeatClaimed, time.Hour, ""))
+	newHands(t, d, h.dir)
+	eventually(t, "its release", func() bool { return len(d.said("release")) > 0 })
+	if got := d.said("finish"); got[0].outcome != string(ares.OutcomeLost) {
+		t.Errorf("its end was reported as %+v", got)
+	}
+}

@@ -1,0 +1,429 @@
+package main
+
+// Mutation is one safeguard taken away.
+type Mutation struct {
+	Name    string
+	Removes string // in words
+	Edits   []Edit
+	Caught  Test
+	Says    string // what the failing test must say
+}
+
+// Edit replaces a text that is in the file exactly once.
+type Edit struct{ File, Old, New string }
+
+// Test is a test that must notice, by its package and -run.
+type Test struct {
+	Package string
+	Run     string
+	// Program says that the test starts bin/ares, which is then built with the
+	// mutation and with a mutated supervisor inside.
+	Program bool
+}
+
+// Mutations are all of them, by what they take away.
+func Mutations() []Mutation {
+	var all []Mutation
+	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// law names tests of the store's conformance suite.
+func law(name string) Test { return Test{Package: "./store", Run: "TestEmbedded/" + name} }
+
+func root(run string) Test     { return Test{Package: ".", Run: run} }
+func inAgent(run string) Test  { return Test{Package: "./agent", Run: run} }
+func inRun(run string) Test    { return Test{Package: "./agent/run", Run: run} }
+func control(run string) Test  { return Test{Package: "./control", Run: run} }
+func inFaults(run string) Test { return Test{Package: "./test/faults", Run: run, Program: true} }
+
+// edit is a mutation of one text.
+func edit(file, before, after string) []Edit { return []Edit{{file, before, after}} }
+
+const (
+	moves      = "moves.go"
+	conclude   = "conclude.go"
+	commit     = "store/commit.go"
+	runs       = "store/run.go"
+	sessions   = "store/session.go"
+	create     = "store/create.go"
+	reaper     = "control/reaper.go"
+	agent      = "agent/agent.go"
+	seat       = "agent/seat.go"
+	seats      = "agent/seats.go"
+	timetable  = "agent/run/seat/seat.go"
+	supervisor = "cmd/ares-supervisor/loop.go"
+)
+
+// fencing: only the attempt under way may act, and it acts once.
+var fencing = []Mutation{
+	{
+		"fence", "the comparison of the fencing token",
+		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
+		root("TestLateAndRepeatedReports"), "want code fenced",
+	},
+	{
+		"fence-in-the-store", "the same, seen from the store",
+		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
+		Test{Package: "./store", Run: "TestALateCommitWithAnOldFenceIsRefused"}, `want code "fenced"`,
+	},
+	{
+		"fence-in-the-field", "the same, seen from a job that outlived its lease",
+		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
+		inFaults("TestAgentStoppedPastLostAfterAndResumedIsAHarmlessZombie"), "a late report was answered",
+	},
+	{
+		"fence-zero", "the refusal of a token that was never given",
+		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || a.Fence != f {"),
+		root("TestNoFenceNoRight"), "want code fenced",
+	},
+	{
+		"fence-grows", "the revision as the token: attempts are only counted",
+		edit("store/codec.go", "a.Fence = ares.Fence(revision)", "a.Fence = ares.Fence(a.Number)"),
+		law("Commit/TheFenceIsWhereTheLeaseWasCreated"), "lease",
+	},
+	{
+		"run-compared", "the comparison of the run that a transition was made from",
+		edit(runs, "\t\tclientv3.Compare(clientv3.ModRevision(runKey(s.Job.ID)), \"=\", s.Run.Revision),\n", ""),
+		law("Gangs/RanksMayEndTogether"), "reports made the job final",
+	},
+	{
+		"node-of-the-seat", "the comparison of the node that reports an end",
+		edit(runs, "r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node != ref.Node {", "r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node == \"\" {"),
+		law("Seats/AnotherNodeMayNotAct"), `want code "fenced"`,
+	},
+	{
+		"final-is-final", "the table of moves",
+		edit("run.go", "if !r.Phase.MayBecome(to) {", "if false {"),
+		root("TestCancelRaces|TestRunMachine"), "--- FAIL",
+	},
+	{
+		"claim-before-spawn", "the claim before the spawn: it comes after it",
+		edit(seat, "err := s.claim(ctx)\n\tif err == nil {\n\t\terr = s.start(ctx)", "err := s.start(ctx)\n\tif err == nil {\n\t\terr = s.claim(ctx)"),
+		inAgent("TestNothingIsSpawnedBeforeItsClaim"), "spawned before its claim was answered",
+	},
+	{
+		"verified-death", "the verified death before a report and Release, for a seat found after a restart",
+		edit(seat, "err := s.agent.runner.EnsureDead(ctx, s.key)", "var err error"),
+		inAgent("TestASeatIsReleasedAfterVerifiedDeath"), "told of its end while a process of it lives",
+	},
+	{
+		"verified-death-of-a-process", "the verified death when a supervisor is gone",
+		edit("agent/run/proc.go", "if err := p.r.EnsureDead(ctx, p.order.Key); err != nil {", "if err := ctx.Err(); err != nil {"),
+		inRun("TestSupervisorKilled"), "lives",
+	},
+	{
+		"release-after-the-end", "the refusal to release a seat that may live",
+		edit(moves, `return Errorf(Conflict, "rank %d has not reported its end", rank)`, "h.State = SeatReleased"),
+		root("TestHappyLife"), "want code conflict",
+	},
+}
+
+// leading: one leader at a time writes, and only what it knows.
+var leading = []Mutation{
+	{
+		"leader-commits", "the comparison of leadership in Commit",
+		edit(commit, "guard := []clientv3.Cmp{lead.leads(), lead.inSequence()}", "guard := []clientv3.Cmp{lead.inSequence(), lead.inSequence()}"),
+		law("Commit/AnOldLeaderWritesNothing"), `want code "fenced"`,
+	},
+	{
+		"leader-voids", "the comparison of leadership in Void",
+		edit(commit, "\t\tlead.leads(),\n", ""),
+		law("Void/OnlyTheLeaderVoids"), `want code "conflict"`,
+	},
+	{
+		"leader-archives", "the comparison of leadership in Archive and Forget",
+		edit("store/leader.go", "return []clientv3.Cmp{l.leads(), c}", "return []clientv3.Cmp{c}"),
+		law("Archive/OnlyAFreeAndFinalJobIsArchived"), `want code "conflict"`,
+	},
+	{
+		"plan-sequence", "the comparison of the plan sequence",
+		edit(commit, "guard := []clientv3.Cmp{lead.leads(), lead.inSequence()}", "guard := []clientv3.Cmp{lead.leads(), lead.leads()}"),
+		law("Commit/APlanOutOfSequenceIsRefused"), `want code "fenced"`,
+	},
+	{
+		"plan-compares-runs", "the comparison of each run that a plan changes",
+		edit(commit, `clientv3.Compare(clientv3.ModRevision(runKey(c.Job)), "=", c.Next.Revision)`, `clientv3.Compare(clientv3.ModRevision(runKey(c.Job)), ">", -1)`),
+		law("Commit/ACancelInBetweenDropsOnlyThatJob"), "dropped []",
+	},
+	{
+		"plan-of-an-archived-job", "the comparison of the job's own record in a first placing",
+		edit(commit, `clientv3.Compare(clientv3.Version(jobKey(c.Job)), "=", 1)`, `clientv3.Compare(clientv3.Version(jobKey(c.Job)), ">", 0)`),
+		law("Commit/AnArchivedJobIsNotPlaced"), "an archived job was placed",
+	},
+	{
+		"decides-on-its-last-plan", "the wait for the leader's own last plan before the next decision",
+		edit("control/loop.go", "if l.state.Revision() < revision {", "if l.state.Revision() < 0 {"),
+		control("TestLoopWaitsForItsOwnPlan"), "decided again before it had seen its own plan",
+	},
+	{
+		"brake", "the brake on mass failure",
+		edit(reaper, "if r.braked(gone) {", "if r.braked(gone) && r.Tick < 0 {"),
+		control("TestReaperBrakes"), "--- FAIL",
+	},
+	{
+		"brake-percent", "the share of nodes at which it brakes",
+		edit(reaper, "lost*100 <= r.BrakePercent*known", "lost <= known"),
+		control("TestBrakeArithmetic"), "braked is false",
+	},
+	{
+		"reaper-patience", "the Reaper's patience: it takes a seat back when the session ends",
+		edit(reaper, "time.Since(a.since) < max(e.Job.LostAfter()-a.silent, 0)", "time.Since(a.since) < 0"),
+		control("TestReaperWaitsForThePatience"), "its patience was",
+	},
+	{
+		"reaper-starts-anew", "the new start of every timer with a new leader",
+		edit(reaper, "gone := map[string]absence{}\n", "gone := map[string]absence{}\n\tnodes, _ := r.View.Nodes()\n\tfor _, n := range nodes {\n\t\tgone[n.Node.ID] = absence{revision: n.Node.Revision}\n\t}\n"),
+		control("TestReaperActsOnWhatItFinds"), "timers start anew",
+	},
+}
+
+// rules are R1 to R9 of docs/exactly-once.md.
+var rules = []Mutation{
+	{
+		"R1-bury", "the report of a claimed seat that has no process",
+		edit(seat, "if s.order.Current && s.order.State == string(ares.SeatClaimed) {", "if s.order == nil {"),
+		inAgent("TestALostSeatIsReported"), "was not reported as lost",
+	},
+	{
+		"R1-stops-the-others", "the stop of a gang of which a rank was lost",
+		edit(moves, "if res.Outcome == OutcomeSucceeded || r.Stop != nil {", "if res.Outcome == OutcomeSucceeded || res.Outcome == OutcomeLost || r.Stop != nil {"),
+		root("TestReportedLost"), "stop = ",
+	},
+	{
+		"R1-no-retry-used", "the difference between lost and failed",
+		edit(conclude, "case worst.Outcome == OutcomeLost, stop != nil", "case stop != nil"),
+		root("TestVoid"), "want pending",
+	},
+	{
+		"R2-settled", "the wait of the next attempt for every seat of the last",
+		edit(moves, "if r.Stop != nil || !r.Settled() {", "if r.Stop != nil {"),
+		root("TestVoid"), "want code conflict",
+	},
+	{
+		"R2-engine", "the same in the engine",
+		edit("engine/entry.go", "e.run.Stop == nil && e.run.Settled() }", "e.run.Stop == nil }"),
+		Test{Package: "./engine", Run: "."}, "--- FAIL",
+	},
+	{
+		"R2-seat-by-seat", "the void of one seat only: it takes the whole gang",
+		edit(moves, "\th.State = SeatVoided\n", "\tfor i := range a.Seats {\n\t\ta.Seats[i].State = SeatVoided\n\t}\n"),
+		root("TestVoid$"), "after the void",
+	},
+	{
+		"R2-own-session", "the comparison that the node's own session has ended",
+		edit(commit, "\t\tclientv3.Compare(clientv3.CreateRevision(sessionKey(ref.Node)), \"=\", 0),\n", ""),
+		law("Void/ASeatIsVoidedByItsOwnNode"), `want code "conflict"`,
+	},
+	{
+		"R3-node-revision", "the comparison of the node's record in Void",
+		edit(commit, "\t\tclientv3.Compare(clientv3.ModRevision(nodeKey(ref.Node)), \"=\", nodeRevision),\n", ""),
+		law("Void/ANodeThatCameBackIsNotVoided"), `want code "conflict"`,
+	},
+	{
+		"R3-timers", "the new timer for a node that was back in between",
+		edit(reaper, "case !known || a.revision != n.Node.Revision:", "case !known || a.revision < 0:"),
+		control("TestTimersFollowTheNodesRecord"), "the node was back in between",
+	},
+	{
+		"R4-fresh", "the half of lost_after after which nothing is claimed or spawned",
+		edit(agent, "run.Now().Sub(sent) < lostAfter/2", "run.Now().Sub(sent) < lostAfter*2"),
+		inAgent("TestNothingIsSpawnedLate"), "fresh is true",
+	},
+	{
+		"R4-claim", "the look at the last renewal before a claim",
+		edit(seat, "if session == 0 || !s.agent.fresh(s.lostAfter()) {", "if session == 0 {"),
+		inAgent("TestNothingIsClaimedLate"), "claimed late",
+	},
+	{
+		"R4-spawn", "the look at the last renewal before a spawn",
+		edit(seat, "if s.agent.session.Load() != s.session || !s.agent.fresh(spec.LostAfter) {", "if s.agent.session.Load() != s.session {"),
+		inAgent("TestNothingIsClaimedLate"), "spawned after a claim whose answer came too late",
+	},
+	{
+		"R4-exec", "the supervisor's look at the clock right before exec",
+		edit("cmd/ares-supervisor/spawn.go", "if now >= o.DecideAt(o.RenewedAt) {", "if now < 0 {"),
+		inRun("TestNeverSpawnsLate"), "--- FAIL",
+	},
+	{
+		"R5-agent", "the agent's comparison of the session between claim and spawn",
+		[]Edit{
+			{seat, "if s.agent.session.Load() != session {", "if ctx.Err() != nil {"},
+			{seat, "if s.agent.session.Load() != s.session || !s.agent.fresh(spec.LostAfter) {", "if !s.agent.fresh(spec.LostAfter) {"},
+		},
+		inAgent("TestAClaimBelongsToItsSession"), "spawned by the claim of an ended session",
+	},
+	{
+		"R5-store", "the comparison of the session in Claim",
+		edit(runs, "\t\t[]clientv3.Cmp{sessionIs(ref.Node, session)},\n\t\t[]clientv3.Op{clientv3.OpPut(claimKey", "\t\tnil,\n\t\t[]clientv3.Op{clientv3.OpPut(claimKey"),
+		law("Seats/AClaimNeedsTheSession"), `want code "fenced"`,
+	},
+	{
+		"R5-repeated-claim", "the same for a claim that is stored already",
+		edit(runs, "if err != nil || same && len(extra) == 0 {", "if err != nil || same {"),
+		law("Seats/ARepeatedClaimNeedsTheSessionToo"), `want code "fenced"`,
+	},
+	{
+		"R6", "the expiry of a renewal that never was",
+		edit(agent, "return sent != 0 && run.Now()", "return run.Now()"),
+		inAgent("TestNothingIsSpawnedLate"), "no renewal was ever acknowledged, yet it is fresh",
+	},
+	{
+		"R7", "the cancel that survives a void",
+		edit(conclude, "case stop != nil && stop.Why == StopCancel:", "case stop != nil && stop.Why == StopCancel && worst.Outcome != OutcomeLost:"),
+		root("TestCancelRaces"), "want cancelled",
+	},
+	{
+		"R8-session", "the comparison of the reporting node's own session in Clear",
+		edit(runs, "}, []clientv3.Cmp{sessionIs(node, session)}, nil,", "}, nil, nil,"),
+		law("Seats/ACleanReportFreesOldFencesOnly"), `want code "fenced"`,
+	},
+	{
+		"R8-before", "the age of the report: it frees seats younger than itself",
+		edit(moves, "held[a.Fence] || a.Fence >= before {", "held[a.Fence] {"),
+		root("TestVoid"), "or one younger than its report",
+	},
+	{
+		"R8-held", "the fences that the node says it holds",
+		edit(moves, "held[a.Fence] || a.Fence >= before {", "a.Fence >= before {"),
+		root("TestVoid"), "cleared a fence the node says it holds",
+	},
+	{
+		"R8-current", "the seats of the attempt under way, which a clean report leaves alone",
+		edit(moves, "if !a.Ended() || held[a.Fence]", "if held[a.Fence]"),
+		root("TestVoid"), "freed a current seat",
+	},
+	{
+		"R8-agent", "the agent's word on what it still holds",
+		edit(seats, "\t\tout = append(out, key.Fence)\n", "\t\t_ = key\n"),
+		inAgent("TestACleanReportNamesWhatIsHeld"), "as held",
+	},
+	{
+		"R8-release", "the release by fence, current or not",
+		edit(moves, "case h.State == SeatFinished || a.Ended():", "case h.State == SeatFinished:"),
+		root("TestVoid"), "has not reported",
+	},
+	{
+		"R9-claim", "the refusal of a claim on a seat that is to stop",
+		edit(moves, "if r.Stop != nil && h.State == SeatPlaced {", "if false {"),
+		root("TestCancelRaces"), "want code fenced",
+	},
+	{
+		"R9-decline-frees", "the release of a declined seat in the same transaction",
+		edit(moves, "\treturn r.Release(f, rank)\n", "\treturn nil\n"),
+		root("TestCancelRaces"), "a declined seat is held",
+	},
+	{
+		"R9-decline-unclaimed", "the refusal to decline a seat that was claimed",
+		edit(moves, "if r.Stop == nil || h.State != SeatPlaced {", "if r.Stop == nil {"),
+		law("Seats/AStopBeforeTheClaimIsAnsweredByDecline"), `want code "conflict"`,
+	},
+	{
+		"R9-decline-session", "the comparison of the session in Decline",
+		edit(runs, "}, []clientv3.Cmp{sessionIs(ref.Node, session)}, nil,", "}, nil, nil,"),
+		law("Seats/AStopBeforeTheClaimIsAnsweredByDecline"), `want code "fenced"`,
+	},
+	{
+		"R9-agent", "the agent's decline: it claims a seat that is to stop",
+		edit(seats, "a.begin(key, o, (*seat).decline)", "a.begin(key, o, (*seat).live)"),
+		inAgent("TestAStoppedSeatIsDeclined"), "was answered by",
+	},
+}
+
+// deadlines: a job is dead before its seat is given away.
+var deadlines = []Mutation{
+	{
+		"supervisor-deadline", "the supervisor's decision at half of lost_after",
+		edit(supervisor, "if !s.fenced && now >= s.order.DecideAt(s.renewed) {", "if !s.fenced && now < 0 {"),
+		Test{Package: "./cmd/ares-supervisor", Run: "TestDecisionIsFinal"}, "at half of lost_after",
+	},
+	{
+		"supervisor-deadline-in-the-field", "the same, for a job whose agent is killed for good",
+		edit(supervisor, "if !s.fenced && now >= s.order.DecideAt(s.renewed) {", "if !s.fenced && now < 0 {"),
+		inFaults("TestAgentKilledForGoodItsProcessDiesBeforeTheVoid"), "was alive",
+	},
+	{
+		"decision-is-final", "the refusal of a renewal after the decision",
+		edit("cmd/ares-supervisor/control.go", "\tcase s.fenced:\n\t\treturn \"refused fenced\"\n", ""),
+		Test{Package: "./cmd/ares-supervisor", Run: "TestDecisionIsFinal"}, "at half of lost_after: ok",
+	},
+	{
+		"kill-after-term", "SIGKILL for a job that ignores SIGTERM",
+		edit(timetable, "renewed.Add(s.LostAfter / 10 * 7)", "renewed.Add(s.LostAfter * 7)"),
+		inRun("TestFenced"), "--- FAIL",
+	},
+	{
+		"supervisor-kills-orphans", "the kill of the whole cgroup: the main process only",
+		edit(supervisor, "\treturn s.killAll() && over\n", "\tif s.running() {\n\t\t_ = syscall.Kill(s.start.pid, syscall.SIGKILL)\n\t}\n\treturn over\n"),
+		inRun("TestOrphanDies"), "lives",
+	},
+	{
+		"self-fence-of-the-agent", "the agent's kill at 0.75 when the supervisor hangs",
+		edit(timetable, "renewed.Add(s.LostAfter / 4 * 3)", "renewed.Add(s.LostAfter * 4)"),
+		inRun("TestSupervisorStopped$"), "dead only after",
+	},
+	{
+		"renewed-when-sent", "the sending as the time of a renewal: it counts from its answer",
+		edit(agent, "\t\ta.acknowledged(sent)\n\t}\n", "\t\ta.acknowledged(max(sent, run.Now()))\n\t}\n"),
+		inAgent("TestARenewalCountsFromItsSending"), "after it had arrived",
+	},
+	{
+		"renewal-of-a-replaced-session", "the end of a session's lease when another takes over",
+		edit(sessions, "\t\t\ts.endLease(ctx, replaced)\n", "\t\t\t_ = replaced\n"),
+		law("Sessions/AReplacedSessionIsNotRenewed"), `want code "fenced"`,
+	},
+	{
+		"second-instance", "the refusal of a second agent of the same name",
+		edit(sessions, "if old.GetSession().GetInstance() != rec.Instance {", "if old.GetSession().GetInstance() == \"\" {"),
+		law("Sessions/ASecondInstanceIsRefused"), `want code "conflict"`,
+	},
+	{
+		"lost-directory", "the wait for what an agent with another directory may have left",
+		edit(seat, "return rest <= 0 || pause(ctx, rest)", "return rest <= 0 || ctx.Err() == nil"),
+		inAgent("TestWhatAnotherAgentLeftIsOutlived"), "while it may still live",
+	},
+}
+
+// accepting: one request is one job.
+var accepting = []Mutation{
+	{
+		"create-if-absent", "the comparison that the job is not there yet",
+		edit(create, `cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0))`, `cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), ">", -1))`),
+		law("Create/TheSameRequestIsTheSameJob"), "want a duplicate",
+	},
+	{
+		"create-if-absent-one-by-one", "the same in the transaction that lets each job decide",
+		edit(create, "\t\t\t\tclientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), \"=\", 0),\n", ""),
+		law("Create/TheSameRequestIsTheSameJob"), "want a duplicate",
+	},
+	{
+		"digest-conflict", "the comparison of the bodies of two requests with one ID",
+		edit(create, "if string(digest) != string(c.digest[:]) {", "if len(digest) == 0 {"),
+		law("Create/TheSameRequestWithAnotherBodyIsAConflict"), `want code "conflict"`,
+	},
+	{
+		"digest-conflict-in-a-batch", "the same between two requests of one batch",
+		edit(create, "if r.first.digest == r.again.digest {", "if r.first.id == r.again.id {"),
+		law("Create/ABatchMayRepeatARequest"), "--- FAIL",
+	},
+	{
+		"digest-sees-every-field", "a field of the digest",
+		edit("digest.go", "\tc = c.number(22, s.GPUMilli)\n", ""),
+		root("TestDigestSeesEveryField"), "has the digest of",
+	},
+	{
+		"job-id", "the length prefix that tells tenant and request apart",
+		[]Edit{
+			{"id.go", "\tbuf = binary.BigEndian.AppendUint64(buf, uint64(len(tenant)))\n", ""},
+			{"id.go", "\tbuf = binary.BigEndian.AppendUint64(buf, uint64(len(requestID)))\n", ""},
+		},
+		root("TestJobIDsNeverChange"), "not told apart",
+	},
+	{
+		"tenant-compared", "the comparison of the tenant whose quota was checked",
+		edit(create, "\t\t\tcmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.tenant), \"=\", c.tenantRevision))\n", ""),
+		law("Create/AChangedTenantMakesARequestStale"), "--- FAIL",
+	},
+}

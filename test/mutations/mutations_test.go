@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// listed is what the go command says of a package.
+type listed struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// TestEveryMutationFits: each applies to the source as it is now, compiles, and
+// is caught by a test that exists. Whether it is caught, `make mutations` shows.
+func TestEveryMutationFits(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := list(t, root)
+	set := token.NewFileSet()
+	imports := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
+		i := slices.IndexFunc(packages, func(p listed) bool { return p.ImportPath == path })
+		if i < 0 || packages[i].Export == "" {
+			return nil, fmt.Errorf("no export data of %s", path)
+		}
+		return os.Open(packages[i].Export)
+	})
+	seen := map[string]bool{}
+	for _, m := range Mutations() {
+		t.Run(m.Name, func(t *testing.T) {
+			if seen[m.Name] || m.Removes == "" || m.Says == "" || len(m.Edits) == 0 {
+				t.Error("it needs a name of its own, words, edits and an expected failure")
+			}
+			seen[m.Name] = true
+			exists(t, root, m.Caught)
+			o, err := m.overlay(root, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, dir := range dirsOf(root, m.Edits) {
+				i := slices.IndexFunc(packages, func(p listed) bool { return p.Dir == dir })
+				if i < 0 {
+					t.Fatalf("%s is no package", dir)
+				}
+				var files []*ast.File
+				for _, name := range packages[i].GoFiles {
+					src, err := o.Read(filepath.Join(dir, name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					f, err := parser.ParseFile(set, filepath.Join(dir, name), src, parser.SkipObjectResolution)
+					if err != nil {
+						t.Fatal(err)
+					}
+					files = append(files, f)
+				}
+				check := types.Config{Importer: imports}
+				if _, err := check.Check(packages[i].ImportPath, set, files, nil); err != nil {
+					t.Errorf("it does not compile: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// list asks for the packages that mutations change and all they import.
+func list(t *testing.T, root string) []listed {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
+	for _, m := range Mutations() {
+		for _, dir := range dirsOf(root, m.Edits) {
+			if !slices.Contains(args, dir) {
+				args = append(args, dir)
+			}
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%v: %s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var packages []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func dirsOf(root string, edits []Edit) []string {
+	var dirs []string
+	for _, e := range edits {
+		if dir := filepath.Dir(filepath.Join(root, e.File)); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// exists wants the test that -run names to be in its package, and a law of the
+// store to be in its suite.
+func exists(t *testing.T, root string, test Test) {
+	t.Helper()
+	if test.Run == "." {
+		return
+	}
+	for alternative := range strings.SplitSeq(test.Run, "|") {
+		parts := strings.Split(alternative, "/")
+		found(t, filepath.Join(root, test.Package, "*_test.go"), `(?m)^func `+parts[0]+`\w*\(`)
+		for _, part := range parts[1:] {
+			found(t, filepath.Join(root, "store/storetest/*.go"), `\{"`+part+`", `)
+		}
+	}
+}
+
+func found(t *testing.T, files, pattern string) {
+	t.Helper()
+	names, err := filepath.Glob(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(strings.ReplaceAll(pattern, `$\w*`, ""))
+	for _, name := range names {
+		src, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want.Match(src) {
+			return
+		}
+	}
+	t.Errorf("nothing in %s is called %s", files, pattern)
+}
