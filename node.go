@@ -31,6 +31,7 @@ type Node struct {
 	// SessionTTL is how long its session outlives its last renewal. It is kept
 	// with the node, because servers may come to differ in it.
 	SessionTTL time.Duration
+	ClockAhead time.Duration // of the server's, when its session began
 	Version    string
 	Revision   int64 // of its record; a new session rewrites it
 }

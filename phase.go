@@ -15,16 +15,16 @@ const (
 	Succeeded Phase = "succeeded" // every rank ended with exit code 0
 	Failed    Phase = "failed"    // ended for good with a failure
 	Cancelled Phase = "cancelled" // ended because somebody asked for it
-	Lost      Phase = "lost"      // its node was lost in at-most-once mode
+	Lost      Phase = "lost"      // in at-most-once mode: its node was lost, or the store restored
 )
 
 // moves is the one table of moves. A phase without a row is final.
 var moves = map[Phase][]Phase{
-	Pending:   {Scheduled, Cancelled, Failed},
+	Pending:   {Scheduled, Cancelled, Failed, Lost},
 	Scheduled: {Running, Pending, Retrying, Preempted, Succeeded, Failed, Cancelled, Lost},
 	Running:   {Succeeded, Failed, Cancelled, Retrying, Preempted, Pending, Lost},
-	Retrying:  {Pending, Cancelled, Failed},
-	Preempted: {Pending, Cancelled, Failed},
+	Retrying:  {Pending, Cancelled, Failed, Lost},
+	Preempted: {Pending, Cancelled, Failed, Lost},
 }
 
 // Phases lists every phase in the order of a job's life.

@@ -39,6 +39,7 @@ type Agent struct {
 	failures   int  // starts that failed by this node's fault, in a row
 	unfitSince run.BootTime
 	first      *arrival // of this identity, nil before its first session
+	store      lineage  // what is known of the store it is served from
 	seats      map[run.Key]*seat
 	orders     []*apipb.SeatOrder // as last sent by a server
 	seen       int64              // revision they are true at
@@ -61,6 +62,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.first = readArrival(cfg.Dir)
+	a.store = readLineage(cfg.Dir)
 	supervisor, err := run.Supervisor(filepath.Join(cfg.Dir, "bin"))
 	if err != nil {
 		return nil, err
@@ -162,8 +164,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	sent := run.Now()
-	node := a.Node()
-	resp, err := control.OpenSession(opening, &apipb.OpenSessionRequest{Node: apipb.NewNodeInfo(&node), Instance: a.instance})
+	resp, err := control.OpenSession(opening, a.introduce())
 	if err != nil {
 		a.link.next(server)
 		err = apipb.FromStatus(err)
@@ -173,7 +174,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		return fmt.Errorf("open session at %s: %w", server, err)
 	}
 	ttl := time.Duration(resp.TtlSeconds) * time.Second
-	if err := a.arrived(resp.Session); err != nil {
+	if err := errors.Join(a.arrived(resp.Session), a.belong(resp)); err != nil {
 		return err
 	}
 	a.acknowledged(sent)
@@ -244,7 +245,7 @@ func (a *Agent) acknowledged(sent run.BootTime) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.seats {
-		if s.proc == nil || s.result != nil {
+		if s.proc == nil || s.result != nil || s.foreign {
 			continue
 		}
 		a.wg.Go(func() {

@@ -28,6 +28,7 @@ type seat struct {
 	result  *run.Result
 	stopped string // why it was asked to stop, "" when it was not
 	dead    bool   // its death is verified, devices and all
+	foreign bool   // it is of another store, or of a time before a restore
 }
 
 // live claims the seat, runs its process and reports the end.

@@ -21,7 +21,7 @@ func (a *Agent) adopt(ctx context.Context) error {
 		return fmt.Errorf("find the seats of the last run: %w", err)
 	}
 	for _, f := range found {
-		s := &seat{agent: a, key: f.Key, proc: f.Proc, named: make(chan struct{})}
+		s := &seat{agent: a, key: f.Key, proc: f.Proc, named: make(chan struct{}), foreign: f.Key.Fence < a.store.since}
 		if f.Proc == nil {
 			s.result = &f.Result
 		}
@@ -47,6 +47,7 @@ func (a *Agent) follow(ctx context.Context, c apipb.AgentServiceClient, ref *api
 		}
 		a.mu.Lock()
 		a.orders, a.seen = resp.Seats, resp.Revision
+		a.noteFences()
 		a.mu.Unlock()
 		a.reconcile(ref.Session)
 		if !clean {
@@ -87,7 +88,7 @@ func (a *Agent) reconcile(session int64) {
 	}
 	for key, s := range a.seats {
 		// A server that lags behind the seat's own placement knows nothing of it.
-		if !wanted[key] && a.seen >= key.Fence && s.session != session {
+		if !wanted[key] && (a.seen >= key.Fence || s.foreign) && s.session != session {
 			s.disown()
 		}
 	}

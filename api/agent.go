@@ -29,6 +29,8 @@ type AgentDoor struct {
 	Now    func() time.Time
 	// Claimed is told each claim that succeeded. May be nil.
 	Claimed func()
+	// Outrun is told when an agent has seen more of this store than there is.
+	Outrun func(*ares.Error)
 }
 
 // resendEvery is how often a node with unclaimed seats is told of them again.
@@ -47,11 +49,18 @@ func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionReque
 	if n := len(req.GetInstance()); n < 16 || n > 64 {
 		return nil, ares.Errorf(ares.Invalid, "instance: 16 to 64 characters, got %d", n).At("instance")
 	}
+	id, err := d.lineage(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	node.ClockAhead = clockAhead(req, d.Now())
 	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, d.TTL)
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.OpenSessionResponse{Session: s.Revision, TtlSeconds: int32(d.TTL / time.Second), Server: d.Server}, nil
+	return &apipb.OpenSessionResponse{
+		Session: s.Revision, TtlSeconds: int32(d.TTL / time.Second), Server: d.Server, StoreId: id.Store, RestoreId: id.Restore,
+	}, nil
 }
 
 func checkNode(n *ares.Node) error {
@@ -102,6 +111,9 @@ func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionReq
 func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
 	node := req.GetNode().Node()
 	node.ID, node.SessionTTL = req.GetRef().GetNodeId(), d.TTL
+	if known := d.View.Node(node.ID); known != nil {
+		node.ClockAhead = known.Node.ClockAhead
+	}
 	if err := checkNode(&node); err != nil {
 		return nil, err
 	}

@@ -64,6 +64,9 @@ var access = map[string]grant{
 	apipb.ClusterService_GetClusterStatus_FullMethodName: admins,
 	apipb.ClusterService_WatchEvents_FullMethodName:      admins,
 	apipb.ClusterService_DumpStore_FullMethodName:        admins,
+	apipb.ClusterService_BackupStore_FullMethodName:      admins,
+	apipb.ClusterService_GetServerStatus_FullMethodName:  admins,
+	apipb.ClusterService_RemoveNode_FullMethodName:       admins,
 
 	apipb.AgentService_OpenSession_FullMethodName:    nodes,
 	apipb.AgentService_RenewSession_FullMethodName:   nodes,

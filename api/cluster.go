@@ -167,9 +167,7 @@ func (d *clusterDoor) GetClusterStatus(ctx context.Context, _ *apipb.GetClusterS
 		d.cfg.Log.Warn("the leader is not known", "error", err)
 	}
 	resp.Leader = leader
-	if d.cfg.Alert != nil {
-		resp.Alert = d.cfg.Alert()
-	}
+	resp.Alert = d.alert(ctx)
 	return resp, nil
 }
 
@@ -186,7 +184,7 @@ func (d *clusterDoor) GetReady(ctx context.Context, _ *apipb.GetReadyRequest) (*
 	}
 	if err := d.ready.ask(ctx, d.cfg.Ready); err != nil {
 		d.cfg.Log.Warn("the server is not ready", "error", err)
-		return nil, ares.Errorf(ares.Unavailable, "not ready: the store does not answer")
+		return nil, ares.Errorf(ares.Unavailable, "not ready: %s", inAWord(err))
 	}
 	return &apipb.GetReadyResponse{Status: "ready"}, nil
 }

@@ -39,6 +39,8 @@ const (
 	// MaxEventStreams and MaxLogStreams bound what is open on one server.
 	MaxEventStreams = 256
 	MaxLogStreams   = 256
+	// MaxBackups bounds the backups under way on one server.
+	MaxBackups = 2
 
 	maxTokenBytes    = 512
 	maxExplained     = 100     // jobs of one page whose waiting is explained
@@ -91,6 +93,7 @@ type Doors struct {
 	hosts    map[string]bool
 	events   *streams
 	logs     *streams
+	backups  *streams
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 	rest     http.Handler
@@ -123,6 +126,7 @@ func New(cfg Config) (*Doors, error) {
 	d := &Doors{
 		cfg: cfg, validate: validate, hosts: map[string]bool{},
 		events: newStreams("event", MaxEventStreams), logs: newStreams("log", MaxLogStreams),
+		backups:   newStreams("backup", MaxBackups),
 		heartbeat: heartbeatEvery, recheck: recheckEvery,
 	}
 	for _, h := range cfg.Hosts {
@@ -142,6 +146,7 @@ func (d *Doors) Close(ctx context.Context) {
 	d.end()
 	d.events.close(ctx)
 	d.logs.close(ctx)
+	d.backups.close(ctx)
 }
 
 // HTTP is the REST door, with the event streams and the OpenAPI document.

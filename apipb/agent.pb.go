@@ -41,8 +41,10 @@ type NodeInfo struct {
 	Unfit string `protobuf:"bytes,11,opt,name=unfit,proto3" json:"unfit,omitempty"`
 	// How long its session outlives its last renewal; the server's word.
 	SessionTtlSeconds int32 `protobuf:"varint,12,opt,name=session_ttl_seconds,json=sessionTtlSeconds,proto3" json:"session_ttl_seconds,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// How far its wall clock was ahead when its session began; the server's word.
+	ClockAheadMs  int32 `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -155,6 +157,13 @@ func (x *NodeInfo) GetUnfit() string {
 func (x *NodeInfo) GetSessionTtlSeconds() int32 {
 	if x != nil {
 		return x.SessionTtlSeconds
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetClockAheadMs() int32 {
+	if x != nil {
+		return x.ClockAheadMs
 	}
 	return 0
 }
@@ -325,7 +334,13 @@ type OpenSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  *NodeInfo              `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// Made once for an agent's state directory and kept across its restarts.
-	Instance      string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	// The store this agent was last served from, and the highest revision of it
+	// that it has seen as a fence or a session. A store that is behind that was
+	// restored without raising its revisions, and would give fences out again.
+	StoreId       string                 `protobuf:"bytes,3,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	HighestFence  int64                  `protobuf:"varint,4,opt,name=highest_fence,json=highestFence,proto3" json:"highest_fence,omitempty"`
+	WallClock     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=wall_clock,json=wallClock,proto3" json:"wall_clock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,11 +389,35 @@ func (x *OpenSessionRequest) GetInstance() string {
 	return ""
 }
 
+func (x *OpenSessionRequest) GetStoreId() string {
+	if x != nil {
+		return x.StoreId
+	}
+	return ""
+}
+
+func (x *OpenSessionRequest) GetHighestFence() int64 {
+	if x != nil {
+		return x.HighestFence
+	}
+	return 0
+}
+
+func (x *OpenSessionRequest) GetWallClock() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WallClock
+	}
+	return nil
+}
+
 type OpenSessionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       int64                  `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
-	TtlSeconds    int32                  `protobuf:"varint,2,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
-	Server        string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Session    int64                  `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	TtlSeconds int32                  `protobuf:"varint,2,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
+	Server     string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	// Which store this is, and which restore of it, "" before the first.
+	StoreId       string `protobuf:"bytes,4,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	RestoreId     string `protobuf:"bytes,5,opt,name=restore_id,json=restoreId,proto3" json:"restore_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,6 +469,20 @@ func (x *OpenSessionResponse) GetTtlSeconds() int32 {
 func (x *OpenSessionResponse) GetServer() string {
 	if x != nil {
 		return x.Server
+	}
+	return ""
+}
+
+func (x *OpenSessionResponse) GetStoreId() string {
+	if x != nil {
+		return x.StoreId
+	}
+	return ""
+}
+
+func (x *OpenSessionResponse) GetRestoreId() string {
+	if x != nil {
+		return x.RestoreId
 	}
 	return ""
 }
@@ -1977,7 +2030,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x03\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x04\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -1991,7 +2044,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\aversion\x18\n" +
 	" \x01(\tR\aversion\x12\x1e\n" +
 	"\x05unfit\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05unfit\x12.\n" +
-	"\x13session_ttl_seconds\x18\f \x01(\x05R\x11sessionTtlSeconds\x1a9\n" +
+	"\x13session_ttl_seconds\x18\f \x01(\x05R\x11sessionTtlSeconds\x12$\n" +
+	"\x0eclock_ahead_ms\x18\r \x01(\x05R\fclockAheadMs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
@@ -2009,15 +2063,22 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\aprofile\x18\b \x01(\tR\aprofile\x12\x18\n" +
 	"\ahealthy\x18\t \x01(\bR\ahealthy\x12\x16\n" +
 	"\x06reason\x18\n" +
-	" \x01(\tR\x06reason\"W\n" +
+	" \x01(\tR\x06reason\"\xdb\x01\n" +
 	"\x12OpenSessionRequest\x12%\n" +
 	"\x04node\x18\x01 \x01(\v2\x11.ares.v1.NodeInfoR\x04node\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\tR\binstance\"h\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12\x19\n" +
+	"\bstore_id\x18\x03 \x01(\tR\astoreId\x12,\n" +
+	"\rhighest_fence\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\fhighestFence\x129\n" +
+	"\n" +
+	"wall_clock\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\twallClock\"\xa2\x01\n" +
 	"\x13OpenSessionResponse\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x03R\asession\x12\x1f\n" +
 	"\vttl_seconds\x18\x02 \x01(\x05R\n" +
 	"ttlSeconds\x12\x16\n" +
-	"\x06server\x18\x03 \x01(\tR\x06server\"?\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\x12\x19\n" +
+	"\bstore_id\x18\x04 \x01(\tR\astoreId\x12\x1d\n" +
+	"\n" +
+	"restore_id\x18\x05 \x01(\tR\trestoreId\"?\n" +
 	"\n" +
 	"SessionRef\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
@@ -2183,68 +2244,69 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*ServeFilesResponse)(nil),     // 31: ares.v1.ServeFilesResponse
 	(*LogQuery)(nil),               // 32: ares.v1.LogQuery
 	nil,                            // 33: ares.v1.NodeInfo.LabelsEntry
-	(*JobSpec)(nil),                // 34: ares.v1.JobSpec
-	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
+	(*JobSpec)(nil),                // 35: ares.v1.JobSpec
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	2,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
 	1,  // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
 	33, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
 	0,  // 3: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	5,  // 4: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 5: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
-	0,  // 6: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
-	5,  // 7: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 8: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 9: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
-	16, // 10: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	34, // 11: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
-	15, // 12: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	5,  // 13: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 14: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	35, // 15: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	35, // 16: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
-	5,  // 17: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 18: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
-	19, // 19: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
-	5,  // 20: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 21: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 22: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 23: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 24: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 25: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 26: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 27: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	32, // 28: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	3,  // 29: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	6,  // 30: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	8,  // 31: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	10, // 32: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	12, // 33: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	17, // 34: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	20, // 35: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	22, // 36: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	24, // 37: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	26, // 38: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	28, // 39: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	30, // 40: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	4,  // 41: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	7,  // 42: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	9,  // 43: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	11, // 44: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	13, // 45: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	18, // 46: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	21, // 47: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	23, // 48: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	25, // 49: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	27, // 50: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	29, // 51: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	31, // 52: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	41, // [41:53] is the sub-list for method output_type
-	29, // [29:41] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	34, // 4: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	5,  // 5: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 6: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
+	0,  // 7: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
+	5,  // 8: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 9: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
+	14, // 10: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
+	16, // 11: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
+	35, // 12: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	15, // 13: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
+	5,  // 14: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 15: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
+	34, // 16: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	34, // 17: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	5,  // 18: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 19: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
+	19, // 20: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
+	5,  // 21: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 22: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 23: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 24: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 25: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 26: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 27: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 28: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	32, // 29: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	3,  // 30: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	6,  // 31: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	8,  // 32: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	10, // 33: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	12, // 34: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	17, // 35: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	20, // 36: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	22, // 37: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	24, // 38: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	26, // 39: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	28, // 40: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	30, // 41: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	4,  // 42: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	7,  // 43: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	9,  // 44: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	11, // 45: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	13, // 46: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	18, // 47: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	21, // 48: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	23, // 49: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	25, // 50: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	27, // 51: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	29, // 52: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	31, // 53: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	42, // [42:54] is the sub-list for method output_type
+	30, // [30:42] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }

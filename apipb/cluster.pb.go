@@ -738,9 +738,12 @@ type Node struct {
 	CordonedBy   string `protobuf:"bytes,16,opt,name=cordoned_by,json=cordonedBy,proto3" json:"cordoned_by,omitempty"`
 	CordonReason string `protobuf:"bytes,17,opt,name=cordon_reason,json=cordonReason,proto3" json:"cordon_reason,omitempty"`
 	// Jobs with a seat on the node.
-	Jobs          []string `protobuf:"bytes,18,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Jobs []string `protobuf:"bytes,18,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// How far the node's wall clock was ahead of the server's when its session
+	// began; the way of the message included.
+	ClockAheadSeconds float64 `protobuf:"fixed64,19,opt,name=clock_ahead_seconds,json=clockAheadSeconds,proto3" json:"clock_ahead_seconds,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -897,6 +900,13 @@ func (x *Node) GetJobs() []string {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *Node) GetClockAheadSeconds() float64 {
+	if x != nil {
+		return x.ClockAheadSeconds
+	}
+	return 0
 }
 
 // Device is one accelerator of a node.
@@ -1393,6 +1403,105 @@ func (x *UncordonNodeResponse) GetNode() *Node {
 	return nil
 }
 
+type RemoveNodeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Also take back seats that the node may still use: give it only for a machine
+	// that is switched off or has been started anew.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeRequest) Reset() {
+	*x = RemoveNodeRequest{}
+	mi := &file_apipb_cluster_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeRequest) ProtoMessage() {}
+
+func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
+func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RemoveNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *RemoveNodeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type RemoveNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Seats that were freed.
+	Seats         int32 `protobuf:"varint,1,opt,name=seats,proto3" json:"seats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeResponse) Reset() {
+	*x = RemoveNodeResponse{}
+	mi := &file_apipb_cluster_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeResponse) ProtoMessage() {}
+
+func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
+func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RemoveNodeResponse) GetSeats() int32 {
+	if x != nil {
+		return x.Seats
+	}
+	return 0
+}
+
 type GetClusterStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1401,7 +1510,7 @@ type GetClusterStatusRequest struct {
 
 func (x *GetClusterStatusRequest) Reset() {
 	*x = GetClusterStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1522,7 @@ func (x *GetClusterStatusRequest) String() string {
 func (*GetClusterStatusRequest) ProtoMessage() {}
 
 func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1535,7 @@ func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 type GetClusterStatusResponse struct {
@@ -1448,7 +1557,8 @@ type GetClusterStatusResponse struct {
 	// The server that leads the loop.
 	Leader  string `protobuf:"bytes,13,opt,name=leader,proto3" json:"leader,omitempty"`
 	Version string `protobuf:"bytes,14,opt,name=version,proto3" json:"version,omitempty"`
-	// Why reassignment of lost nodes' jobs is held back, "" when it is not.
+	// What is held back and why, "" when nothing is: the reassignment of lost
+	// nodes' jobs, or placements after a restore.
 	Alert         string `protobuf:"bytes,15,opt,name=alert,proto3" json:"alert,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1456,7 +1566,7 @@ type GetClusterStatusResponse struct {
 
 func (x *GetClusterStatusResponse) Reset() {
 	*x = GetClusterStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1578,7 @@ func (x *GetClusterStatusResponse) String() string {
 func (*GetClusterStatusResponse) ProtoMessage() {}
 
 func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1591,7 @@ func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetClusterStatusResponse) GetTotalNodes() int32 {
@@ -1589,6 +1699,293 @@ func (x *GetClusterStatusResponse) GetAlert() string {
 	return ""
 }
 
+type GetServerStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServerStatusRequest) Reset() {
+	*x = GetServerStatusRequest{}
+	mi := &file_apipb_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServerStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServerStatusRequest) ProtoMessage() {}
+
+func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServerStatusRequest.ProtoReflect.Descriptor instead.
+func (*GetServerStatusRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+type GetServerStatusResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's name, as in leader.
+	Server  string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Leader  string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Why it must not be sent work and what to do, "" when it is ready.
+	NotReady  string                 `protobuf:"bytes,4,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	WallClock *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=wall_clock,json=wallClock,proto3" json:"wall_clock,omitempty"`
+	// Since the process began, on a clock that nobody can set.
+	UptimeSeconds float64 `protobuf:"fixed64,6,opt,name=uptime_seconds,json=uptimeSeconds,proto3" json:"uptime_seconds,omitempty"`
+	// The revision its lists are true at, and the store's own ("" when that does
+	// not answer).
+	Revision      string `protobuf:"bytes,7,opt,name=revision,proto3" json:"revision,omitempty"`
+	StoreRevision string `protobuf:"bytes,8,opt,name=store_revision,json=storeRevision,proto3" json:"store_revision,omitempty"`
+	// The store is inside the server, in its data directory.
+	Embedded bool           `protobuf:"varint,9,opt,name=embedded,proto3" json:"embedded,omitempty"`
+	Members  []*StoreMember `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
+	// Alarms of etcd, such as NOSPACE.
+	Alarms        []string `protobuf:"bytes,11,rep,name=alarms,proto3" json:"alarms,omitempty"`
+	DataDirFreeMb int32    `protobuf:"varint,12,opt,name=data_dir_free_mb,json=dataDirFreeMb,proto3" json:"data_dir_free_mb,omitempty"`
+	Alert         string   `protobuf:"bytes,13,opt,name=alert,proto3" json:"alert,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServerStatusResponse) Reset() {
+	*x = GetServerStatusResponse{}
+	mi := &file_apipb_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServerStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServerStatusResponse) ProtoMessage() {}
+
+func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServerStatusResponse.ProtoReflect.Descriptor instead.
+func (*GetServerStatusResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetServerStatusResponse) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *GetServerStatusResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetServerStatusResponse) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+func (x *GetServerStatusResponse) GetNotReady() string {
+	if x != nil {
+		return x.NotReady
+	}
+	return ""
+}
+
+func (x *GetServerStatusResponse) GetWallClock() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WallClock
+	}
+	return nil
+}
+
+func (x *GetServerStatusResponse) GetUptimeSeconds() float64 {
+	if x != nil {
+		return x.UptimeSeconds
+	}
+	return 0
+}
+
+func (x *GetServerStatusResponse) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *GetServerStatusResponse) GetStoreRevision() string {
+	if x != nil {
+		return x.StoreRevision
+	}
+	return ""
+}
+
+func (x *GetServerStatusResponse) GetEmbedded() bool {
+	if x != nil {
+		return x.Embedded
+	}
+	return false
+}
+
+func (x *GetServerStatusResponse) GetMembers() []*StoreMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *GetServerStatusResponse) GetAlarms() []string {
+	if x != nil {
+		return x.Alarms
+	}
+	return nil
+}
+
+func (x *GetServerStatusResponse) GetDataDirFreeMb() int32 {
+	if x != nil {
+		return x.DataDirFreeMb
+	}
+	return 0
+}
+
+func (x *GetServerStatusResponse) GetAlert() string {
+	if x != nil {
+		return x.Alert
+	}
+	return ""
+}
+
+// StoreMember is one member of etcd as a server reaches it.
+type StoreMember struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Endpoint string                 `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Why it does not answer, "" when it does.
+	Error   string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	SizeMb  int32  `protobuf:"varint,4,opt,name=size_mb,json=sizeMb,proto3" json:"size_mb,omitempty"`
+	InUseMb int32  `protobuf:"varint,5,opt,name=in_use_mb,json=inUseMb,proto3" json:"in_use_mb,omitempty"`
+	// 0 when it does not tell.
+	QuotaMb int32 `protobuf:"varint,6,opt,name=quota_mb,json=quotaMb,proto3" json:"quota_mb,omitempty"`
+	// It knows a leader of etcd, so it is with a majority.
+	HasLeader     bool `protobuf:"varint,7,opt,name=has_leader,json=hasLeader,proto3" json:"has_leader,omitempty"`
+	IsLeader      bool `protobuf:"varint,8,opt,name=is_leader,json=isLeader,proto3" json:"is_leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreMember) Reset() {
+	*x = StoreMember{}
+	mi := &file_apipb_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreMember) ProtoMessage() {}
+
+func (x *StoreMember) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
+func (*StoreMember) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *StoreMember) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *StoreMember) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *StoreMember) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StoreMember) GetSizeMb() int32 {
+	if x != nil {
+		return x.SizeMb
+	}
+	return 0
+}
+
+func (x *StoreMember) GetInUseMb() int32 {
+	if x != nil {
+		return x.InUseMb
+	}
+	return 0
+}
+
+func (x *StoreMember) GetQuotaMb() int32 {
+	if x != nil {
+		return x.QuotaMb
+	}
+	return 0
+}
+
+func (x *StoreMember) GetHasLeader() bool {
+	if x != nil {
+		return x.HasLeader
+	}
+	return false
+}
+
+func (x *StoreMember) GetIsLeader() bool {
+	if x != nil {
+		return x.IsLeader
+	}
+	return false
+}
+
 type GetHealthRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1597,7 +1994,7 @@ type GetHealthRequest struct {
 
 func (x *GetHealthRequest) Reset() {
 	*x = GetHealthRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +2006,7 @@ func (x *GetHealthRequest) String() string {
 func (*GetHealthRequest) ProtoMessage() {}
 
 func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +2019,7 @@ func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 type GetHealthResponse struct {
@@ -1634,7 +2031,7 @@ type GetHealthResponse struct {
 
 func (x *GetHealthResponse) Reset() {
 	*x = GetHealthResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +2043,7 @@ func (x *GetHealthResponse) String() string {
 func (*GetHealthResponse) ProtoMessage() {}
 
 func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +2056,7 @@ func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetHealthResponse) GetStatus() string {
@@ -1677,7 +2074,7 @@ type GetReadyRequest struct {
 
 func (x *GetReadyRequest) Reset() {
 	*x = GetReadyRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +2086,7 @@ func (x *GetReadyRequest) String() string {
 func (*GetReadyRequest) ProtoMessage() {}
 
 func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +2099,7 @@ func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyRequest.ProtoReflect.Descriptor instead.
 func (*GetReadyRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 type GetReadyResponse struct {
@@ -1714,7 +2111,7 @@ type GetReadyResponse struct {
 
 func (x *GetReadyResponse) Reset() {
 	*x = GetReadyResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +2123,7 @@ func (x *GetReadyResponse) String() string {
 func (*GetReadyResponse) ProtoMessage() {}
 
 func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +2136,7 @@ func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyResponse.ProtoReflect.Descriptor instead.
 func (*GetReadyResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetReadyResponse) GetStatus() string {
@@ -1761,7 +2158,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +2170,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +2183,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchEventsRequest) GetRevision() string {
@@ -1830,7 +2227,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +2239,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +2252,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchEventsResponse) GetRevision() string {
@@ -1940,7 +2337,7 @@ type DumpStoreRequest struct {
 
 func (x *DumpStoreRequest) Reset() {
 	*x = DumpStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2349,7 @@ func (x *DumpStoreRequest) String() string {
 func (*DumpStoreRequest) ProtoMessage() {}
 
 func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2362,7 @@ func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreRequest.ProtoReflect.Descriptor instead.
 func (*DumpStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DumpStoreRequest) GetPrefix() string {
@@ -1982,6 +2379,86 @@ func (x *DumpStoreRequest) GetWatch() bool {
 	return false
 }
 
+type BackupStoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupStoreRequest) Reset() {
+	*x = BackupStoreRequest{}
+	mi := &file_apipb_cluster_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupStoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupStoreRequest) ProtoMessage() {}
+
+func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupStoreRequest.ProtoReflect.Descriptor instead.
+func (*BackupStoreRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
+}
+
+type BackupStoreResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupStoreResponse) Reset() {
+	*x = BackupStoreResponse{}
+	mi := &file_apipb_cluster_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupStoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupStoreResponse) ProtoMessage() {}
+
+func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupStoreResponse.ProtoReflect.Descriptor instead.
+func (*BackupStoreResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *BackupStoreResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type DumpStoreResponse struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Key            string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1996,7 +2473,7 @@ type DumpStoreResponse struct {
 
 func (x *DumpStoreResponse) Reset() {
 	*x = DumpStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2485,7 @@ func (x *DumpStoreResponse) String() string {
 func (*DumpStoreResponse) ProtoMessage() {}
 
 func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2498,7 @@ func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
 func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DumpStoreResponse) GetKey() string {
@@ -2118,7 +2595,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\x8b\x05\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xbb\x05\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -2141,7 +2618,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\vcordoned_by\x18\x10 \x01(\tR\n" +
 	"cordonedBy\x12#\n" +
 	"\rcordon_reason\x18\x11 \x01(\tR\fcordonReason\x12\x12\n" +
-	"\x04jobs\x18\x12 \x03(\tR\x04jobs\x1a9\n" +
+	"\x04jobs\x18\x12 \x03(\tR\x04jobs\x12.\n" +
+	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
@@ -2176,7 +2654,12 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13UncordonNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"9\n" +
 	"\x14UncordonNodeResponse\x12!\n" +
-	"\x04node\x18\x01 \x01(\v2\r.ares.v1.NodeR\x04node\"\x19\n" +
+	"\x04node\x18\x01 \x01(\v2\r.ares.v1.NodeR\x04node\"B\n" +
+	"\x11RemoveNodeRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"*\n" +
+	"\x12RemoveNodeResponse\x12\x14\n" +
+	"\x05seats\x18\x01 \x01(\x05R\x05seats\"\x19\n" +
 	"\x17GetClusterStatusRequest\"\xd0\x04\n" +
 	"\x18GetClusterStatusResponse\x12\x1f\n" +
 	"\vtotal_nodes\x18\x01 \x01(\x05R\n" +
@@ -2200,7 +2683,34 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05alert\x18\x0f \x01(\tR\x05alert\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x12\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x18\n" +
+	"\x16GetServerStatusRequest\"\xc8\x03\n" +
+	"\x17GetServerStatusResponse\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x1b\n" +
+	"\tnot_ready\x18\x04 \x01(\tR\bnotReady\x129\n" +
+	"\n" +
+	"wall_clock\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\twallClock\x12%\n" +
+	"\x0euptime_seconds\x18\x06 \x01(\x01R\ruptimeSeconds\x12\x1a\n" +
+	"\brevision\x18\a \x01(\tR\brevision\x12%\n" +
+	"\x0estore_revision\x18\b \x01(\tR\rstoreRevision\x12\x1a\n" +
+	"\bembedded\x18\t \x01(\bR\bembedded\x12.\n" +
+	"\amembers\x18\n" +
+	" \x03(\v2\x14.ares.v1.StoreMemberR\amembers\x12\x16\n" +
+	"\x06alarms\x18\v \x03(\tR\x06alarms\x12'\n" +
+	"\x10data_dir_free_mb\x18\f \x01(\x05R\rdataDirFreeMb\x12\x14\n" +
+	"\x05alert\x18\r \x01(\tR\x05alert\"\xe5\x01\n" +
+	"\vStoreMember\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x17\n" +
+	"\asize_mb\x18\x04 \x01(\x05R\x06sizeMb\x12\x1a\n" +
+	"\tin_use_mb\x18\x05 \x01(\x05R\ainUseMb\x12\x19\n" +
+	"\bquota_mb\x18\x06 \x01(\x05R\aquotaMb\x12\x1d\n" +
+	"\n" +
+	"has_leader\x18\a \x01(\bR\thasLeader\x12\x1b\n" +
+	"\tis_leader\x18\b \x01(\bR\bisLeader\"\x12\n" +
 	"\x10GetHealthRequest\"+\n" +
 	"\x11GetHealthResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\"\x11\n" +
@@ -2225,7 +2735,10 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	" \x01(\tR\x06nodeId\"J\n" +
 	"\x10DumpStoreRequest\x12 \n" +
 	"\x06prefix\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x06prefix\x12\x14\n" +
-	"\x05watch\x18\x02 \x01(\bR\x05watch\"\x9a\x01\n" +
+	"\x05watch\x18\x02 \x01(\bR\x05watch\"\x14\n" +
+	"\x12BackupStoreRequest\")\n" +
+	"\x13BackupStoreResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x9a\x01\n" +
 	"\x11DumpStoreResponse\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12'\n" +
@@ -2237,18 +2750,22 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\tGetTenant\x12\x19.ares.v1.GetTenantRequest\x1a\x1a.ares.v1.GetTenantResponse\"+\x82\xd3\xe4\x93\x02%b\x06tenant\x12\x1b/api/v1/tenants/{tenant_id}\x12a\n" +
 	"\vListTenants\x12\x1b.ares.v1.ListTenantsRequest\x1a\x1c.ares.v1.ListTenantsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v1/tenants\x12\x80\x01\n" +
 	"\fUpdateTenant\x12\x1c.ares.v1.UpdateTenantRequest\x1a\x1d.ares.v1.UpdateTenantResponse\"3\x82\xd3\xe4\x93\x02-:\x06tenantb\x06tenant2\x1b/api/v1/tenants/{tenant_id}\x12p\n" +
-	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\x92\a\n" +
+	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xbb\t\n" +
 	"\x0eClusterService\x12Y\n" +
 	"\tListNodes\x12\x19.ares.v1.ListNodesRequest\x1a\x1a.ares.v1.ListNodesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/nodes\x12c\n" +
 	"\aGetNode\x12\x17.ares.v1.GetNodeRequest\x1a\x18.ares.v1.GetNodeResponse\"%\x82\xd3\xe4\x93\x02\x1fb\x04node\x12\x17/api/v1/nodes/{node_id}\x12v\n" +
 	"\n" +
 	"CordonNode\x12\x1a.ares.v1.CordonNodeRequest\x1a\x1b.ares.v1.CordonNodeResponse\"/\x82\xd3\xe4\x93\x02):\x01*b\x04node\"\x1e/api/v1/nodes/{node_id}/cordon\x12~\n" +
-	"\fUncordonNode\x12\x1c.ares.v1.UncordonNodeRequest\x1a\x1d.ares.v1.UncordonNodeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*b\x04node\" /api/v1/nodes/{node_id}/uncordon\x12w\n" +
-	"\x10GetClusterStatus\x12 .ares.v1.GetClusterStatusRequest\x1a!.ares.v1.GetClusterStatusResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/cluster/status\x12e\n" +
+	"\fUncordonNode\x12\x1c.ares.v1.UncordonNodeRequest\x1a\x1d.ares.v1.UncordonNodeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*b\x04node\" /api/v1/nodes/{node_id}/uncordon\x12f\n" +
+	"\n" +
+	"RemoveNode\x12\x1a.ares.v1.RemoveNodeRequest\x1a\x1b.ares.v1.RemoveNodeResponse\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/api/v1/nodes/{node_id}\x12w\n" +
+	"\x10GetClusterStatus\x12 .ares.v1.GetClusterStatusRequest\x1a!.ares.v1.GetClusterStatusResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/cluster/status\x12s\n" +
+	"\x0fGetServerStatus\x12\x1f.ares.v1.GetServerStatusRequest\x1a .ares.v1.GetServerStatusResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v1/server/status\x12e\n" +
 	"\tGetHealth\x12\x19.ares.v1.GetHealthRequest\x1a\x1a.ares.v1.GetHealthResponse\"!\x82\xd3\xe4\x93\x02\x1bZ\t\x12\a/health\x12\x0e/api/v1/health\x12V\n" +
 	"\bGetReady\x12\x18.ares.v1.GetReadyRequest\x1a\x19.ares.v1.GetReadyResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/ready\x12J\n" +
 	"\vWatchEvents\x12\x1b.ares.v1.WatchEventsRequest\x1a\x1c.ares.v1.WatchEventsResponse0\x01\x12D\n" +
-	"\tDumpStore\x12\x19.ares.v1.DumpStoreRequest\x1a\x1a.ares.v1.DumpStoreResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
+	"\tDumpStore\x12\x19.ares.v1.DumpStoreRequest\x1a\x1a.ares.v1.DumpStoreResponse0\x01\x12J\n" +
+	"\vBackupStore\x12\x1b.ares.v1.BackupStoreRequest\x1a\x1c.ares.v1.BackupStoreResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
 	file_apipb_cluster_proto_rawDescOnce sync.Once
@@ -2262,7 +2779,7 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
 	(*TenantUse)(nil),                // 1: ares.v1.TenantUse
@@ -2286,22 +2803,29 @@ var file_apipb_cluster_proto_goTypes = []any{
 	(*CordonNodeResponse)(nil),       // 19: ares.v1.CordonNodeResponse
 	(*UncordonNodeRequest)(nil),      // 20: ares.v1.UncordonNodeRequest
 	(*UncordonNodeResponse)(nil),     // 21: ares.v1.UncordonNodeResponse
-	(*GetClusterStatusRequest)(nil),  // 22: ares.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 23: ares.v1.GetClusterStatusResponse
-	(*GetHealthRequest)(nil),         // 24: ares.v1.GetHealthRequest
-	(*GetHealthResponse)(nil),        // 25: ares.v1.GetHealthResponse
-	(*GetReadyRequest)(nil),          // 26: ares.v1.GetReadyRequest
-	(*GetReadyResponse)(nil),         // 27: ares.v1.GetReadyResponse
-	(*WatchEventsRequest)(nil),       // 28: ares.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),      // 29: ares.v1.WatchEventsResponse
-	(*DumpStoreRequest)(nil),         // 30: ares.v1.DumpStoreRequest
-	(*DumpStoreResponse)(nil),        // 31: ares.v1.DumpStoreResponse
-	nil,                              // 32: ares.v1.Node.LabelsEntry
-	nil,                              // 33: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
+	(*RemoveNodeRequest)(nil),        // 22: ares.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 23: ares.v1.RemoveNodeResponse
+	(*GetClusterStatusRequest)(nil),  // 24: ares.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 25: ares.v1.GetClusterStatusResponse
+	(*GetServerStatusRequest)(nil),   // 26: ares.v1.GetServerStatusRequest
+	(*GetServerStatusResponse)(nil),  // 27: ares.v1.GetServerStatusResponse
+	(*StoreMember)(nil),              // 28: ares.v1.StoreMember
+	(*GetHealthRequest)(nil),         // 29: ares.v1.GetHealthRequest
+	(*GetHealthResponse)(nil),        // 30: ares.v1.GetHealthResponse
+	(*GetReadyRequest)(nil),          // 31: ares.v1.GetReadyRequest
+	(*GetReadyResponse)(nil),         // 32: ares.v1.GetReadyResponse
+	(*WatchEventsRequest)(nil),       // 33: ares.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),      // 34: ares.v1.WatchEventsResponse
+	(*DumpStoreRequest)(nil),         // 35: ares.v1.DumpStoreRequest
+	(*BackupStoreRequest)(nil),       // 36: ares.v1.BackupStoreRequest
+	(*BackupStoreResponse)(nil),      // 37: ares.v1.BackupStoreResponse
+	(*DumpStoreResponse)(nil),        // 38: ares.v1.DumpStoreResponse
+	nil,                              // 39: ares.v1.Node.LabelsEntry
+	nil,                              // 40: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	34, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	41, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
 	0,  // 2: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 3: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
@@ -2309,48 +2833,56 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	0,  // 5: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
 	0,  // 6: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 7: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	34, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	41, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
 	13, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
-	32, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	39, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
 	12, // 11: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
 	12, // 12: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
 	12, // 13: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
 	12, // 14: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	33, // 15: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	34, // 16: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	2,  // 17: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	4,  // 18: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	6,  // 19: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	8,  // 20: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	10, // 21: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	14, // 22: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	16, // 23: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	18, // 24: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	20, // 25: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	22, // 26: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	24, // 27: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	26, // 28: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	28, // 29: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	30, // 30: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	3,  // 31: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	5,  // 32: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	7,  // 33: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	9,  // 34: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	11, // 35: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	15, // 36: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	17, // 37: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	19, // 38: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	21, // 39: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	23, // 40: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	25, // 41: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	27, // 42: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	29, // 43: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	31, // 44: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	31, // [31:45] is the sub-list for method output_type
-	17, // [17:31] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	40, // 15: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	41, // 16: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	28, // 17: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	41, // 18: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	2,  // 19: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	4,  // 20: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	6,  // 21: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	8,  // 22: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	10, // 23: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	14, // 24: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	16, // 25: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	18, // 26: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	20, // 27: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	22, // 28: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	24, // 29: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	26, // 30: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	29, // 31: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	31, // 32: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	33, // 33: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	35, // 34: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	36, // 35: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	3,  // 36: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	5,  // 37: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	7,  // 38: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	9,  // 39: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	11, // 40: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	15, // 41: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	17, // 42: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	19, // 43: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	21, // 44: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	23, // 45: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	25, // 46: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	27, // 47: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	30, // 48: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	32, // 49: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	34, // 50: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	38, // 51: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	37, // 52: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	36, // [36:53] is the sub-list for method output_type
+	19, // [19:36] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -2365,7 +2897,7 @@ func file_apipb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -285,11 +285,14 @@ const (
 	ClusterService_GetNode_FullMethodName          = "/ares.v1.ClusterService/GetNode"
 	ClusterService_CordonNode_FullMethodName       = "/ares.v1.ClusterService/CordonNode"
 	ClusterService_UncordonNode_FullMethodName     = "/ares.v1.ClusterService/UncordonNode"
+	ClusterService_RemoveNode_FullMethodName       = "/ares.v1.ClusterService/RemoveNode"
 	ClusterService_GetClusterStatus_FullMethodName = "/ares.v1.ClusterService/GetClusterStatus"
+	ClusterService_GetServerStatus_FullMethodName  = "/ares.v1.ClusterService/GetServerStatus"
 	ClusterService_GetHealth_FullMethodName        = "/ares.v1.ClusterService/GetHealth"
 	ClusterService_GetReady_FullMethodName         = "/ares.v1.ClusterService/GetReady"
 	ClusterService_WatchEvents_FullMethodName      = "/ares.v1.ClusterService/WatchEvents"
 	ClusterService_DumpStore_FullMethodName        = "/ares.v1.ClusterService/DumpStore"
+	ClusterService_BackupStore_FullMethodName      = "/ares.v1.ClusterService/BackupStore"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -303,7 +306,13 @@ type ClusterServiceClient interface {
 	// CordonNode keeps new work off a node; what runs there goes on.
 	CordonNode(ctx context.Context, in *CordonNodeRequest, opts ...grpc.CallOption) (*CordonNodeResponse, error)
 	UncordonNode(ctx context.Context, in *UncordonNodeRequest, opts ...grpc.CallOption) (*UncordonNodeResponse, error)
+	// RemoveNode declares that a machine is gone for good: what it still held is
+	// free, and its record goes. It is refused while the node has a session.
+	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
 	GetClusterStatus(ctx context.Context, in *GetClusterStatusRequest, opts ...grpc.CallOption) (*GetClusterStatusResponse, error)
+	// GetServerStatus tells how the answering server itself fares: its store, its
+	// clock, and why it is not ready.
+	GetServerStatus(ctx context.Context, in *GetServerStatusRequest, opts ...grpc.CallOption) (*GetServerStatusResponse, error)
 	// GetHealth answers anybody: is this process alive.
 	GetHealth(ctx context.Context, in *GetHealthRequest, opts ...grpc.CallOption) (*GetHealthResponse, error)
 	// GetReady answers anybody: may this server be sent work.
@@ -314,6 +323,9 @@ type ClusterServiceClient interface {
 	// DumpStore shows the records of the store as they are, for people who look
 	// for a fault. Over REST: GET /api/v1/debug/store, a JSON object on a line.
 	DumpStore(ctx context.Context, in *DumpStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DumpStoreResponse], error)
+	// BackupStore sends a snapshot of the store with its SHA-256 at the end, for
+	// `ares restore`. It holds everything that was acknowledged before the call.
+	BackupStore(ctx context.Context, in *BackupStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupStoreResponse], error)
 }
 
 type clusterServiceClient struct {
@@ -364,10 +376,30 @@ func (c *clusterServiceClient) UncordonNode(ctx context.Context, in *UncordonNod
 	return out, nil
 }
 
+func (c *clusterServiceClient) RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveNodeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_RemoveNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) GetClusterStatus(ctx context.Context, in *GetClusterStatusRequest, opts ...grpc.CallOption) (*GetClusterStatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetClusterStatusResponse)
 	err := c.cc.Invoke(ctx, ClusterService_GetClusterStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) GetServerStatus(ctx context.Context, in *GetServerStatusRequest, opts ...grpc.CallOption) (*GetServerStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetServerStatusResponse)
+	err := c.cc.Invoke(ctx, ClusterService_GetServerStatus_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -432,6 +464,25 @@ func (c *clusterServiceClient) DumpStore(ctx context.Context, in *DumpStoreReque
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_DumpStoreClient = grpc.ServerStreamingClient[DumpStoreResponse]
 
+func (c *clusterServiceClient) BackupStore(ctx context.Context, in *BackupStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupStoreResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ClusterService_ServiceDesc.Streams[2], ClusterService_BackupStore_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupStoreRequest, BackupStoreResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClusterService_BackupStoreClient = grpc.ServerStreamingClient[BackupStoreResponse]
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -443,7 +494,13 @@ type ClusterServiceServer interface {
 	// CordonNode keeps new work off a node; what runs there goes on.
 	CordonNode(context.Context, *CordonNodeRequest) (*CordonNodeResponse, error)
 	UncordonNode(context.Context, *UncordonNodeRequest) (*UncordonNodeResponse, error)
+	// RemoveNode declares that a machine is gone for good: what it still held is
+	// free, and its record goes. It is refused while the node has a session.
+	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
 	GetClusterStatus(context.Context, *GetClusterStatusRequest) (*GetClusterStatusResponse, error)
+	// GetServerStatus tells how the answering server itself fares: its store, its
+	// clock, and why it is not ready.
+	GetServerStatus(context.Context, *GetServerStatusRequest) (*GetServerStatusResponse, error)
 	// GetHealth answers anybody: is this process alive.
 	GetHealth(context.Context, *GetHealthRequest) (*GetHealthResponse, error)
 	// GetReady answers anybody: may this server be sent work.
@@ -454,6 +511,9 @@ type ClusterServiceServer interface {
 	// DumpStore shows the records of the store as they are, for people who look
 	// for a fault. Over REST: GET /api/v1/debug/store, a JSON object on a line.
 	DumpStore(*DumpStoreRequest, grpc.ServerStreamingServer[DumpStoreResponse]) error
+	// BackupStore sends a snapshot of the store with its SHA-256 at the end, for
+	// `ares restore`. It holds everything that was acknowledged before the call.
+	BackupStore(*BackupStoreRequest, grpc.ServerStreamingServer[BackupStoreResponse]) error
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -476,8 +536,14 @@ func (UnimplementedClusterServiceServer) CordonNode(context.Context, *CordonNode
 func (UnimplementedClusterServiceServer) UncordonNode(context.Context, *UncordonNodeRequest) (*UncordonNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UncordonNode not implemented")
 }
+func (UnimplementedClusterServiceServer) RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveNode not implemented")
+}
 func (UnimplementedClusterServiceServer) GetClusterStatus(context.Context, *GetClusterStatusRequest) (*GetClusterStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetClusterStatus not implemented")
+}
+func (UnimplementedClusterServiceServer) GetServerStatus(context.Context, *GetServerStatusRequest) (*GetServerStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetServerStatus not implemented")
 }
 func (UnimplementedClusterServiceServer) GetHealth(context.Context, *GetHealthRequest) (*GetHealthResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHealth not implemented")
@@ -490,6 +556,9 @@ func (UnimplementedClusterServiceServer) WatchEvents(*WatchEventsRequest, grpc.S
 }
 func (UnimplementedClusterServiceServer) DumpStore(*DumpStoreRequest, grpc.ServerStreamingServer[DumpStoreResponse]) error {
 	return status.Error(codes.Unimplemented, "method DumpStore not implemented")
+}
+func (UnimplementedClusterServiceServer) BackupStore(*BackupStoreRequest, grpc.ServerStreamingServer[BackupStoreResponse]) error {
+	return status.Error(codes.Unimplemented, "method BackupStore not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -584,6 +653,24 @@ func _ClusterService_UncordonNode_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_RemoveNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RemoveNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RemoveNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RemoveNode(ctx, req.(*RemoveNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_GetClusterStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetClusterStatusRequest)
 	if err := dec(in); err != nil {
@@ -598,6 +685,24 @@ func _ClusterService_GetClusterStatus_Handler(srv interface{}, ctx context.Conte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).GetClusterStatus(ctx, req.(*GetClusterStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_GetServerStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetServerStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).GetServerStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_GetServerStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).GetServerStatus(ctx, req.(*GetServerStatusRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -660,6 +765,17 @@ func _ClusterService_DumpStore_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_DumpStoreServer = grpc.ServerStreamingServer[DumpStoreResponse]
 
+func _ClusterService_BackupStore_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BackupStoreRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClusterServiceServer).BackupStore(m, &grpc.GenericServerStream[BackupStoreRequest, BackupStoreResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClusterService_BackupStoreServer = grpc.ServerStreamingServer[BackupStoreResponse]
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -684,8 +800,16 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ClusterService_UncordonNode_Handler,
 		},
 		{
+			MethodName: "RemoveNode",
+			Handler:    _ClusterService_RemoveNode_Handler,
+		},
+		{
 			MethodName: "GetClusterStatus",
 			Handler:    _ClusterService_GetClusterStatus_Handler,
+		},
+		{
+			MethodName: "GetServerStatus",
+			Handler:    _ClusterService_GetServerStatus_Handler,
 		},
 		{
 			MethodName: "GetHealth",
@@ -705,6 +829,11 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "DumpStore",
 			Handler:       _ClusterService_DumpStore_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "BackupStore",
+			Handler:       _ClusterService_BackupStore_Handler,
 			ServerStreams: true,
 		},
 	},

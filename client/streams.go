@@ -1,7 +1,9 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -190,4 +192,53 @@ func (w *watch) note(revision string) {
 	if n, err := strconv.ParseInt(revision, 10, 64); err == nil && n > 0 {
 		w.req.Revision = strconv.FormatInt(n-1, 10)
 	}
+}
+
+// Backup writes a snapshot of the store to w, for `ares restore`, and returns
+// how many bytes it has. The sum at its end is checked. Once something was
+// written nothing is repeated, for it cannot be taken back.
+func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
+	for n := 1; ; n++ {
+		at := c.current.Load()
+		size, err := c.backupOnce(ctx, at, w)
+		if err == nil || size > 0 || ctx.Err() != nil || n >= c.opts.Attempts || !passing(err) {
+			return size, apipb.FromStatus(err)
+		}
+		if err = c.pause(ctx, at, n, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (c *Client) backupOnce(ctx context.Context, at int64, w io.Writer) (size int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := apipb.NewClusterServiceClient(c.conns[at]).BackupStore(ctx, &apipb.BackupStoreRequest{})
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.New()
+	var end []byte // the last bytes, which may be the sum
+	for {
+		part, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return size, err
+		}
+		if _, err = w.Write(part.GetData()); err != nil {
+			return max(size, 1), fmt.Errorf("write the backup: %w", err)
+		}
+		size += int64(len(part.GetData()))
+		end = append(end, part.GetData()...)
+		if n := len(end) - sha256.Size; n > 0 {
+			_, _ = sum.Write(end[:n]) // a hash never fails
+			end = append(end[:0], end[n:]...)
+		}
+	}
+	if len(end) != sha256.Size || !bytes.Equal(sum.Sum(nil), end) {
+		return max(size, 1), ares.Errorf(ares.Unavailable, "the backup of %d bytes is not whole: its sum does not match; take it again", size)
+	}
+	return size, nil
 }

@@ -27,6 +27,8 @@ type Loop struct {
 	Observe func(time.Duration)
 	// Interval bounds how long the loop rests without an event.
 	Interval time.Duration
+	// Before, if there is one, is waited for at the beginning of each term.
+	Before func(context.Context, *store.Leadership) error
 	// Beside runs while this server leads, under the same leadership.
 	Beside func(context.Context, *store.Leadership) error
 
@@ -91,6 +93,11 @@ func (l *Loop) Run(ctx context.Context) error {
 // lead is one term: the loop, and what runs beside it, until either ends.
 func (l *Loop) lead(ctx context.Context, lead *store.Leadership) error {
 	l.Log.Info("leading", "server", l.Server, "revision", lead.Revision)
+	if l.Before != nil {
+		if err := l.Before(ctx, lead); err != nil {
+			return err
+		}
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	for _, part := range []func(context.Context, *store.Leadership) error{l.decide, l.Beside} {

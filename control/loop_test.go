@@ -23,7 +23,7 @@ type server struct {
 	decisions []Decision
 }
 
-func newServer(t *testing.T, name string, s *store.Store) *server {
+func newServer(t *testing.T, name string, s *store.Store, change ...func(*Loop)) *server {
 	t.Helper()
 	srv := &server{s: s, view: NewView(time.Now)}
 	srv.loop = NewLoop(srv.view)
@@ -34,6 +34,9 @@ func newServer(t *testing.T, name string, s *store.Store) *server {
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
 		srv.decisions = append(srv.decisions, d)
+	}
+	for _, c := range change {
+		c(srv.loop)
 	}
 	stopView := run(t, func(ctx context.Context) error { return srv.view.Run(ctx, s, func(error) {}) })
 	stopLoop := run(t, srv.loop.Run)

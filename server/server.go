@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -64,6 +66,10 @@ type Server struct {
 	grpc   *grpc.Server
 	http   []*http.Server
 	close  sync.Once
+
+	closing atomic.Bool
+	outrun  atomic.Pointer[ares.Error] // why this server must not lead, nil when it may
+	resign  context.CancelFunc         // ends the loop for good
 }
 
 // Start assembles a server and starts it. It returns once every listener is
@@ -93,7 +99,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	s.Store, err = store.Open(ctx, store.Config{
-		Dir: filepath.Join(s.cfg.DataDir, "store"), Endpoints: s.cfg.Etcd.Endpoints, TLS: etcdTLS,
+		Dir: storeDir(s.cfg.DataDir), Endpoints: s.cfg.Etcd.Endpoints, TLS: etcdTLS,
 		Username: s.cfg.Etcd.Username, Password: s.cfg.Etcd.Password,
 		Timeout: time.Duration(s.cfg.Etcd.TimeoutSeconds) * time.Second, Log: s.log, Observe: m.stored,
 	})
@@ -111,8 +117,8 @@ func (s *Server) start(ctx, run context.Context) error {
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
-	reaper := s.startLoop(run, m)
-	if err = s.openDoors(m, reaper); err != nil {
+	alert := s.startLoop(run, m)
+	if err = s.openDoors(m, alert); err != nil {
 		listeners.close()
 		return err
 	}
@@ -151,6 +157,9 @@ func (s *Server) register(ctx context.Context) error {
 		return err
 	}
 	s.name = id
+	if _, _, err = s.Store.Identity(ctx); err != nil {
+		return fmt.Errorf("name the store: %w", err)
+	}
 	tenant := ares.Tenant{
 		ID: ares.DefaultTenant, Name: "Default", Limits: ares.NoLimits(), Weight: 1, MayPreempt: true, CreatedAt: time.Now(),
 	}
@@ -166,7 +175,9 @@ func (s *Server) register(ctx context.Context) error {
 }
 
 // startLoop starts the loop; reaper and recorder run beside it on the leader.
-func (s *Server) startLoop(run context.Context, m *metrics) *control.Reaper {
+// It returns what people should know of the whole.
+func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
+	run, s.resign = context.WithCancel(run)
 	decisions := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
 	archive := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
 	reaper := &control.Reaper{
@@ -188,6 +199,8 @@ func (s *Server) startLoop(run context.Context, m *metrics) *control.Reaper {
 			s.log.Error("record a decision", "error", err)
 		}
 	}
+	hold := &control.Hold{Store: s.Store, Log: s.log}
+	s.Loop.Before = hold.Wait
 	s.Loop.Beside = func(ctx context.Context, lead *store.Leadership) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -205,10 +218,10 @@ func (s *Server) startLoop(run context.Context, m *metrics) *control.Reaper {
 		err := s.Loop.Run(run)
 		return errors.Join(err, decisions.Close(), archive.Close())
 	})
-	return reaper
+	return func() string { return cmp.Or(hold.Alert(), reaper.Alert()) }
 }
 
-func (s *Server) openDoors(m *metrics, reaper *control.Reaper) error {
+func (s *Server) openDoors(m *metrics, alert func() string) error {
 	advertise := s.cfg.AdvertiseAddr
 	if advertise == "" {
 		advertise = s.Endpoints.GRPC
@@ -220,11 +233,11 @@ func (s *Server) openDoors(m *metrics, reaper *control.Reaper) error {
 	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	s.doors, err = api.New(api.Config{
-		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: reaper.Alert,
+		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called,
 		AgentService: &api.AgentDoor{
-			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc,
+			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
 	})
 	return err

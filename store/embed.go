@@ -16,6 +16,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
+// Name and address of the embedded etcd in its own membership record.
+const (
+	embeddedName = "embedded"
+	embeddedURL  = "http://embedded.invalid:2380"
+)
+
 // embedded is an etcd inside this process, and the lock on its directory.
 type embedded struct {
 	etcd *embed.Etcd
@@ -44,14 +50,18 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 		return nil, nil, fmt.Errorf("another Ares uses %s: stop it, or choose another --data-dir", dir)
 	}
 	cfg := embed.NewConfig()
-	cfg.Name = "embedded"
+	cfg.Name = embeddedName
 	cfg.Dir = dir
 	// It listens nowhere: Ares talks to it without a socket, and nobody else
 	// has business with it. The addresses only fill its membership record.
-	nowhere := []url.URL{{Scheme: "http", Host: "embedded.invalid:2380"}}
+	at, err := url.Parse(embeddedURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	nowhere := []url.URL{*at}
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = nil, nil
 	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = nowhere, nowhere
-	cfg.InitialCluster = cfg.Name + "=" + nowhere[0].String()
+	cfg.InitialCluster = embeddedName + "=" + embeddedURL
 	// One member elects itself: there is no network to be patient with.
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"

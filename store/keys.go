@@ -21,6 +21,8 @@ const (
 	tokensKey   = prefix + "tokens/"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
+	identityKey = prefix + "loop/identity"
+	restoredKey = prefix + "loop/restored"
 )
 
 func jobKey(id ares.JobID) string     { return jobsKey + string(id) }

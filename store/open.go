@@ -36,6 +36,7 @@ type Config struct {
 // Store is the truth about live state. It is safe for concurrent use.
 type Store struct {
 	client  *clientv3.Client
+	cfg     Config
 	inside  *embedded // nil when external
 	timeout time.Duration
 	observe func(string, time.Duration, error)
@@ -45,7 +46,26 @@ type Store struct {
 
 // Open connects to the external etcd, or starts the embedded one.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{timeout: cfg.Timeout, observe: cfg.Observe, log: cfg.Log}
+	s := newStore(cfg)
+	var err error
+	if len(cfg.Endpoints) == 0 {
+		s.inside, s.client, err = startEmbedded(ctx, cfg.Dir)
+	} else {
+		s.client, err = s.connect(cfg.Endpoints)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.get(ctx, planKey); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("reach the store: %w", err)
+	}
+	return s, nil
+}
+
+// newStore is a store that is not connected yet.
+func newStore(cfg Config) *Store {
+	s := &Store{cfg: cfg, timeout: cfg.Timeout, observe: cfg.Observe, log: cfg.Log}
 	if s.timeout <= 0 {
 		s.timeout = 5 * time.Second
 	}
@@ -55,25 +75,17 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	var err error
-	if len(cfg.Endpoints) == 0 {
-		s.inside, s.client, err = startEmbedded(ctx, cfg.Dir)
-	} else {
-		s.client, err = clientv3.New(clientv3.Config{
-			Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
-			DialTimeout: s.timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-			MaxCallSendMsgSize: 8 << 20, MaxCallRecvMsgSize: 256 << 20, Logger: zap.NewNop(),
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
 	s.creates.flush = s.flushCreates
-	if _, err := s.get(ctx, planKey); err != nil {
-		_ = s.Close()
-		return nil, fmt.Errorf("reach the store: %w", err)
-	}
-	return s, nil
+	return s
+}
+
+// connect makes a client of some of the external etcd's members.
+func (s *Store) connect(endpoints []string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: endpoints, TLS: s.cfg.TLS, Username: s.cfg.Username, Password: s.cfg.Password,
+		DialTimeout: s.timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		MaxCallSendMsgSize: 8 << 20, MaxCallRecvMsgSize: 256 << 20, Logger: zap.NewNop(),
+	})
 }
 
 // Close disconnects, and stops the embedded etcd.

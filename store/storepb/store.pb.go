@@ -42,6 +42,8 @@ type Record struct {
 	//	*Record_Leader
 	//	*Record_Progress
 	//	*Record_Token
+	//	*Record_Identity
+	//	*Record_Restored
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -208,6 +210,24 @@ func (x *Record) GetToken() *Token {
 	return nil
 }
 
+func (x *Record) GetIdentity() *Identity {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Identity); ok {
+			return x.Identity
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetRestored() *Restored {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Restored); ok {
+			return x.Restored
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -264,6 +284,14 @@ type Record_Token struct {
 	Token *Token `protobuf:"bytes,14,opt,name=token,proto3,oneof"`
 }
 
+type Record_Identity struct {
+	Identity *Identity `protobuf:"bytes,15,opt,name=identity,proto3,oneof"`
+}
+
+type Record_Restored struct {
+	Restored *Restored `protobuf:"bytes,16,opt,name=restored,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -289,6 +317,10 @@ func (*Record_Leader) isRecord_Body() {}
 func (*Record_Progress) isRecord_Body() {}
 
 func (*Record_Token) isRecord_Body() {}
+
+func (*Record_Identity) isRecord_Body() {}
+
+func (*Record_Restored) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
@@ -1578,11 +1610,135 @@ func (x *Token) GetCreatedAt() int64 {
 	return 0
 }
 
+// Identity tells one store from another. It is part of every backup.
+type Identity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Store string                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	// Made anew by each restore.
+	Restore       string `protobuf:"bytes,2,opt,name=restore,proto3" json:"restore,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Identity) Reset() {
+	*x = Identity{}
+	mi := &file_store_storepb_store_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Identity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Identity) ProtoMessage() {}
+
+func (x *Identity) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Identity.ProtoReflect.Descriptor instead.
+func (*Identity) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Identity) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *Identity) GetRestore() string {
+	if x != nil {
+		return x.Restore
+	}
+	return ""
+}
+
+// Restored is there from a restore until a leader has waited as long as
+// anything may live that was started before.
+type Restored struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Restore          string                 `protobuf:"bytes,1,opt,name=restore,proto3" json:"restore,omitempty"`
+	RestoredAt       int64                  `protobuf:"varint,2,opt,name=restored_at,json=restoredAt,proto3" json:"restored_at,omitempty"`
+	HoldMs           int64                  `protobuf:"varint,3,opt,name=hold_ms,json=holdMs,proto3" json:"hold_ms,omitempty"`
+	SnapshotRevision int64                  `protobuf:"varint,4,opt,name=snapshot_revision,json=snapshotRevision,proto3" json:"snapshot_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Restored) Reset() {
+	*x = Restored{}
+	mi := &file_store_storepb_store_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restored) ProtoMessage() {}
+
+func (x *Restored) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restored.ProtoReflect.Descriptor instead.
+func (*Restored) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Restored) GetRestore() string {
+	if x != nil {
+		return x.Restore
+	}
+	return ""
+}
+
+func (x *Restored) GetRestoredAt() int64 {
+	if x != nil {
+		return x.RestoredAt
+	}
+	return 0
+}
+
+func (x *Restored) GetHoldMs() int64 {
+	if x != nil {
+		return x.HoldMs
+	}
+	return 0
+}
+
+func (x *Restored) GetSnapshotRevision() int64 {
+	if x != nil {
+		return x.SnapshotRevision
+	}
+	return 0
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x99\x05\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x87\x06\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -1599,7 +1755,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04plan\x18\v \x01(\v2\x17.ares.store.v1.LoopPlanH\x00R\x04plan\x12/\n" +
 	"\x06leader\x18\f \x01(\v2\x15.ares.store.v1.LeaderH\x00R\x06leader\x125\n" +
 	"\bprogress\x18\r \x01(\v2\x17.ares.store.v1.ProgressH\x00R\bprogress\x12,\n" +
-	"\x05token\x18\x0e \x01(\v2\x14.ares.store.v1.TokenH\x00R\x05tokenB\x06\n" +
+	"\x05token\x18\x0e \x01(\v2\x14.ares.store.v1.TokenH\x00R\x05token\x125\n" +
+	"\bidentity\x18\x0f \x01(\v2\x17.ares.store.v1.IdentityH\x00R\bidentity\x125\n" +
+	"\brestored\x18\x10 \x01(\v2\x17.ares.store.v1.RestoredH\x00R\brestoredB\x06\n" +
 	"\x04body\"\xb1\x01\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -1712,7 +1870,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x1d\n" +
 	"\n" +
-	"created_at\x18\x03 \x01(\x03R\tcreatedAtB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"created_at\x18\x03 \x01(\x03R\tcreatedAt\":\n" +
+	"\bIdentity\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
+	"\arestore\x18\x02 \x01(\tR\arestore\"\x8b\x01\n" +
+	"\bRestored\x12\x18\n" +
+	"\arestore\x18\x01 \x01(\tR\arestore\x12\x1f\n" +
+	"\vrestored_at\x18\x02 \x01(\x03R\n" +
+	"restoredAt\x12\x17\n" +
+	"\ahold_ms\x18\x03 \x01(\x03R\x06holdMs\x12+\n" +
+	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevisionB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -1726,7 +1893,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -1746,9 +1913,11 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Leader)(nil),            // 15: ares.store.v1.Leader
 	(*Progress)(nil),          // 16: ares.store.v1.Progress
 	(*Token)(nil),             // 17: ares.store.v1.Token
-	(*apipb.NodeInfo)(nil),    // 18: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 19: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 20: ares.v1.DeviceShare
+	(*Identity)(nil),          // 18: ares.store.v1.Identity
+	(*Restored)(nil),          // 19: ares.store.v1.Restored
+	(*apipb.NodeInfo)(nil),    // 20: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 21: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 22: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -1757,25 +1926,27 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	9,  // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	10, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	11, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	18, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	20, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	12, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	13, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	14, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
 	15, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
 	16, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
 	17, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	19, // 13: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	4,  // 14: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	7,  // 15: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	8,  // 16: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	5,  // 17: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	20, // 18: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	6,  // 19: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	18, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	19, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	21, // 15: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	4,  // 16: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	7,  // 17: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	8,  // 18: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	5,  // 19: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	22, // 20: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	6,  // 21: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -1797,6 +1968,8 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Leader)(nil),
 		(*Record_Progress)(nil),
 		(*Record_Token)(nil),
+		(*Record_Identity)(nil),
+		(*Record_Restored)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1804,7 +1977,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

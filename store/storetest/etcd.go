@@ -49,6 +49,22 @@ func External(tb testing.TB) *Etcd {
 	return nil
 }
 
+// RestoredMember starts an etcd process on what a prepared backup makes.
+func RestoredMember(tb testing.TB, file string) *Etcd {
+	tb.Helper()
+	const peer = "http://127.0.0.1:1" // overwritten by start; a single member calls nobody
+	dir := filepath.Join(tb.TempDir(), "member")
+	if err := store.RestoreMember(file, store.Member{Dir: dir, Name: "test", InitialCluster: "test=" + peer, PeerURLs: []string{peer}, Token: "again"}); err != nil {
+		tb.Fatal(err)
+	}
+	e, err := start(etcdBinary(tb), dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(e.Kill)
+	return e
+}
+
 // Open connects a store of its own to the etcd.
 func (e *Etcd) Open(tb testing.TB) *store.Store {
 	tb.Helper()

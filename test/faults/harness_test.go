@@ -54,7 +54,7 @@ type world struct {
 	t     *testing.T
 	dir   string
 	ares  string
-	etcd  string // endpoint of the external store, "" when the server embeds one
+	etcd  string // endpoints of the external store, with commas; "" when the server embeds one
 	procs []*proc
 }
 
@@ -250,7 +250,7 @@ func (w *world) startEtcd() {
 // open gives a handle on the external store.
 func (w *world) open() *store.Store {
 	w.t.Helper()
-	s, err := store.Open(w.t.Context(), store.Config{Endpoints: []string{w.etcd}, Timeout: 20 * time.Second})
+	s, err := store.Open(w.t.Context(), store.Config{Endpoints: strings.Split(w.etcd, ","), Timeout: 20 * time.Second})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// Restoration says which backup is restored and how.
+type Restoration struct {
+	File     string
+	Archives []string      // archive.jsonl files of the servers
+	Bump     int64         // by how much revisions are raised; 0 for the default
+	Hold     time.Duration // how long nothing is placed; 0 for the longest lost_after
+	Force    bool          // replace what is there
+}
+
+// Restored tells what a restore did.
+type Restored struct {
+	store.Restored
+
+	HoldSeconds float64 `json:"hold_seconds"`
+	Unread      int     `json:"unread_archive_lines"`
+	// Kept is where a store that was replaced is now, "" when there was none.
+	Kept string `json:"replaced_store,omitempty"`
+}
+
+// Member is one member of an external etcd.
+type Member = store.Member
+
+// Restore makes the embedded store of a data directory from a backup. A store
+// that is there is moved aside with Force, and kept. No server may be running
+// there.
+func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, error) {
+	dir := storeDir(dataDir)
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return Restored{}, fmt.Errorf("make the data directory: %w", err)
+	}
+	unlock, there, err := lockStore(dir)
+	if err != nil {
+		return Restored{}, err
+	}
+	defer unlock()
+	if there && !r.Force {
+		return Restored{}, ares.Errorf(ares.Conflict, "%s has a store: move it away, or have it moved aside with --force", dataDir)
+	}
+	work, err := os.MkdirTemp(dataDir, "store.restoring-")
+	if err != nil {
+		return Restored{}, fmt.Errorf("make a directory to work in: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }() // gone by its new name when all went well
+	done, err := r.run(func(s store.Restoration) (store.Restored, error) { return store.Restore(ctx, work, s) })
+	if err != nil {
+		return done, err
+	}
+	if there {
+		done.Kept = dir + ".replaced-" + time.Now().UTC().Format("20060102T150405.000")
+		if err = os.Rename(dir, done.Kept); err != nil {
+			return done, fmt.Errorf("move the old store aside: %w", err)
+		}
+	}
+	if err = os.Rename(work, dir); err != nil {
+		return done, fmt.Errorf("put the restored store in its place: %w", err)
+	}
+	return done, syncDir(dataDir)
+}
+
+// PrepareRestore makes the file from which every member of an external etcd is
+// restored.
+func PrepareRestore(ctx context.Context, out string, r Restoration) (done Restored, err error) {
+	work, err := os.MkdirTemp(filepath.Dir(out), ".ares-restore-")
+	if err != nil {
+		return done, fmt.Errorf("make a directory to work in: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	err = WriteWhole(out, r.Force, func(w io.Writer) (err error) {
+		done, err = r.run(func(s store.Restoration) (store.Restored, error) { return store.Prepare(ctx, work, w, s) })
+		return err
+	})
+	return done, err
+}
+
+// RestoreMember makes the data directory of one member of an external etcd from
+// a prepared file.
+func RestoreMember(file string, m Member) error { return store.RestoreMember(file, m) }
+
+func (r *Restoration) run(do func(store.Restoration) (store.Restored, error)) (done Restored, err error) {
+	s := store.Restoration{File: r.File, Bump: r.Bump, Hold: r.Hold, Now: time.Now()}
+	for _, path := range r.Archives {
+		unread, bad := control.ReadArchive(path, func(e store.Ended) { s.Ended = append(s.Ended, e) })
+		if bad != nil {
+			return done, bad
+		}
+		done.Unread += unread
+	}
+	done.Restored, err = do(s)
+	done.HoldSeconds = done.Hold.Seconds()
+	return done, err
+}
+
+func storeDir(dataDir string) string { return filepath.Join(dataDir, "store") }
+
+// lockStore keeps a server from starting on a store, if there is one, and
+// refuses when one runs.
+func lockStore(dir string) (unlock func(), there bool, err error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return func() {}, len(entries) > 0, err
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("open the store's lock: %w", err)
+	}
+	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, false, ares.Errorf(ares.Conflict, "a server runs on %s: stop it first", dir)
+	}
+	return func() { _ = lock.Close() }, true, nil
+}
