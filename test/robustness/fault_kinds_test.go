@@ -47,6 +47,7 @@ var faults = []fault{
 	{"node-crash", 4, nodeCrash},                              // 20, 21
 	{"node-pause", 1, nodePause},                              // the honest limit
 	{"mass-crash", 1, massCrash},                              // 24
+	{"restore", 1, restore},                                   // 25
 	{"compaction", 3, compaction},                             // 26
 	{"failpoint-server", 10, failpoint(true)},                 // 3, 22
 	{"failpoint-supervisor", 2, failpointSupervisor},          // 20

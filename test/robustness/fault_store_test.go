@@ -103,7 +103,10 @@ func failpoint(server bool) func(*tempter) *mishap {
 		point := points[t.IntN(len(points))]
 		term := failure(t.Rand, point)
 		at := fmt.Sprintf("http://%s:%d/%s", m.ip, failpointPort, point)
-		if failpointCall(t.ctx, http.MethodPut, at, term) != nil {
+		if err := failpointCall(t.ctx, http.MethodPut, at, term); err != nil {
+			if strings.Contains(err.Error(), "parse") {
+				t.fleet.t.Error(err)
+			}
 			release()
 			return nil
 		}
@@ -118,7 +121,7 @@ func failure(rng *rand.Rand, point string) string {
 	p := rng.IntN(10)
 	switch {
 	case p < 4 && (strings.HasPrefix(point, "store") || strings.HasPrefix(point, "door")) && point != "doorBeforeDispatch":
-		return fmt.Sprintf(`%d%%return("made to fail")`, 5+rng.IntN(60))
+		return fmt.Sprintf(`%d.0%%return("made to fail")`, 5+rng.IntN(60))
 	case p < 6:
 		return fmt.Sprintf("%d*sleep(%d)", 1+rng.IntN(4), 200+rng.IntN(4000))
 	}

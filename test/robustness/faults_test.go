@@ -42,7 +42,9 @@ type tempter struct {
 type scene struct {
 	mu    sync.Mutex
 	taken map[string]bool
-	rec   *recorder
+
+	restores []trace.Restore
+	rec      *recorder
 }
 
 // take reserves a machine, or anything else by name.

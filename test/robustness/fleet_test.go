@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -175,7 +176,8 @@ func (f *fleet) awaitToken() {
 		node, nodeErr := os.ReadFile(filepath.Join(dir, server.NodeTokenFile))
 		if err == nil && nodeErr == nil && len(node) > 0 {
 			f.token = strings.TrimSpace(string(admin))
-			if err := os.WriteFile(f.file("node.token"), node, 0o600); err != nil {
+			err = errors.Join(os.WriteFile(f.file("node.token"), node, 0o600), os.WriteFile(f.file("admin.token"), admin, 0o600))
+			if err != nil {
 				f.t.Fatal(err)
 			}
 			c := f.client(0, 20*time.Second)

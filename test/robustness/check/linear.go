@@ -202,8 +202,13 @@ func origin(b *book, id string, epoch int) register {
 	backup := b.run.Meta.Restores[epoch-1].Backup
 	var held *state
 	for _, s := range b.history[id] {
+		// What an earlier restore had forgotten, this one cannot bring back.
+		forgotten := s.revision > backup || s.job != nil && s.job.Revision > backup
+		for _, r := range b.run.Meta.Restores[min(s.epoch, epoch):epoch] {
+			forgotten = forgotten || s.revision > r.Backup || s.job != nil && s.job.Revision > r.Backup
+		}
 		switch {
-		case s.revision > backup || s.job != nil && s.job.Revision > backup:
+		case forgotten:
 		case s.epoch < epoch, s.epoch == epoch && held == nil:
 			if held == nil || s.revision >= held.revision {
 				held = s

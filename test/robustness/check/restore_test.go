@@ -160,3 +160,24 @@ func snapshotRun(r *trace.Run, id string) *ares.Run {
 	}
 	return nil
 }
+
+// TestRestoreTwice: what the first restore forgot, the second one's backup
+// does not have either, though its revision is far above.
+func TestRestoreTwice(t *testing.T) {
+	t.Parallel()
+	m := good(t)
+	first := m.backup()
+	m.submit("young", 1)
+	m.get("young")
+	m.restore(first)
+	second := m.backup()
+	m.restore(second)
+	m.notFound(trace.Get, "young")
+	m.submit("young", 1)
+	m.place("young", "n2/1")
+	m.start("young")
+	m.end("young", ares.OutcomeSucceeded)
+	if got := check.Run(copied(t, m.finish())); len(got.Violations) != 0 {
+		t.Errorf("got %v", got.Violations)
+	}
+}
