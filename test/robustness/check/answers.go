@@ -96,8 +96,7 @@ func (j *judge) compareArchived(b *book, c *trace.Call) {
 }
 
 // compareCancel wants an acknowledged cancel in the store: the job is asked to
-// stop or cancelled, at the latest when the record ends. It says when the epoch
-// ended by a restore that may have forgotten it.
+// stop or cancelled, at the latest when the record or the epoch ends.
 func (j *judge) compareCancel(b *book, c *trace.Call, epoch int) {
 	var last *state
 	for _, s := range b.history[c.Job] {
@@ -106,8 +105,8 @@ func (j *judge) compareCancel(b *book, c *trace.Call, epoch int) {
 		}
 	}
 	switch {
-	case last == nil || last.phase == "":
-		return // born and forgotten in a gap, or its end is not recorded
+	case last == nil || last.phase == "" || j.run.Store[len(j.run.Store)-1].At < c.End:
+		return // born and forgotten in a gap, its end is not recorded, or the record ends before
 	case last.phase == ares.Cancelled || last.stop() == ares.StopCancel:
 		return
 	case epoch < len(j.run.Meta.Restores) && b.unseen(j.run.Meta.Restores[epoch].Highest):

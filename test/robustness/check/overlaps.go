@@ -19,7 +19,8 @@ import (
 // The stated limit excuses overlaps on a node that was stopped as a whole, or
 // lost supervisor and agent at once: those are faults that say so of
 // themselves. An excuse must cover the whole overlap, and be of the node of the
-// older process. What is excused is counted, not dropped.
+// older process. What is excused is counted, not dropped. A fault that was never
+// taken back excuses for the margin only.
 
 // Margin is how long after an excusing fault was taken back its node's
 // processes may still be seen: the time to resume, to notice that every
@@ -176,7 +177,7 @@ func olderNode(w trace.Witness, lives []*life) string {
 func (j *judge) overlap(v Violation, node string, until time.Duration) {
 	for _, f := range j.run.Faults {
 		if f.Excuses && f.Target == node && f.At <= v.At && until <= max(f.At, f.Until)+Margin {
-			v.Text += fmt.Sprintf(" (excused by %s of %s at %s)", f.Kind, f.Target, seconds(f.At))
+			v.Text += fmt.Sprintf(" (excused by %s of %s at %s)", f.Kind, f.Target, seconds(f.At-j.run.Meta.Start))
 			j.Excused = append(j.Excused, v)
 			return
 		}

@@ -27,7 +27,7 @@ func (j *judge) record() {
 		}
 	}
 	for i, r := range j.run.Meta.Restores {
-		if r.Backup > r.Highest || i > 0 && r.At < j.run.Meta.Restores[i-1].At {
+		if r.Highest <= 0 || r.Backup > r.Highest || i > 0 && r.At < j.run.Meta.Restores[i-1].At {
 			j.wrong(CleanRecord, "", r.At, "restore of revision %d at %d: a backup is older than what it replaces, and restores are in order", r.Backup, r.Highest)
 		}
 	}

@@ -85,60 +85,55 @@ func TestRestore(t *testing.T) {
 
 func TestRestoreBroken(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		oracle check.Oracle
-		words  string
-		plant  func(m *made, r *trace.Run)
-	}{
-		{"an end that the backup had", check.OneCommit, "after a restore of revision", func(_ *made, r *trace.Run) {
+	for _, c := range []planted{
+		{"an end that the backup had", check.OneCommit, "after a restore of revision", func(r *trace.Run) {
 			snapshotRun(r, "gang").Phase = ares.Running
 		}},
-		{"a job that the backup had", check.NothingLost, "is not there after a restore", func(_ *made, r *trace.Run) {
+		{"a job that the backup had", check.NothingLost, "is not there after a restore", func(r *trace.Run) {
 			e := lastSnapshot(r)
 			e.Batch.Events = slices.DeleteFunc(e.Batch.Events, func(ev ares.Event) bool {
 				return ev.Job != nil && ev.Job.ID == "stopped" || ev.Run != nil && ev.Run.Job == "stopped"
 			})
 		}},
-		{"a job submitted again", check.NothingLost, "accepted and is not in the store", func(_ *made, r *trace.Run) {
+		{"a job submitted again", check.NothingLost, "accepted and is not in the store", func(r *trace.Run) {
 			r.Calls = append(r.Calls, trace.Call{Op: trace.Submit, Outcome: trace.OK, Job: "forgotten", Body: "x", Start: r.Meta.End, End: r.Meta.End})
 		}},
-		{"a fence used again", check.NoOverlap, "after a restore: the store had reached", func(_ *made, r *trace.Run) {
+		{"a fence used again", check.NoOverlap, "after a restore: the store had reached", func(r *trace.Run) {
 			r.Meta.Restores[0].Highest += bump + 500
 		}},
-		{"a fence from after the backup", check.NoOverlap, "carries fence", func(_ *made, r *trace.Run) {
+		{"a fence from after the backup", check.NoOverlap, "carries fence", func(r *trace.Run) {
 			snapshotRun(r, "twice").Attempts[0].Fence = ares.Fence(r.Meta.Restores[0].Highest)
 		}},
-		{"revisions used again", check.CleanRecord, "fences will be used again", func(_ *made, r *trace.Run) {
+		{"revisions used again", check.CleanRecord, "fences will be used again", func(r *trace.Run) {
 			r.Meta.Restores[0].Highest += bump + 500
 		}},
-		{"an attempt that lives on", check.NoOverlap, "wrote 1 lines", func(_ *made, r *trace.Run) {
+		{"an attempt that lives on", check.NoOverlap, "wrote 1 lines", func(r *trace.Run) {
 			lines := r.Witnesses["young"]
 			old := lines[0]
 			old.Verb, old.At = trace.Beat, lines[len(lines)-1].At
 			r.Witnesses["young"] = append(lines, old)
 		}},
-		{"accepted twice after it", check.Linearizable, contradicts, func(_ *made, r *trace.Run) {
+		{"accepted twice after it", check.Linearizable, contradicts, func(r *trace.Run) {
 			c := *calls(r, trace.Submit, "young")[1]
 			c.Start, c.End = r.Meta.End, r.Meta.End+1
 			r.Calls = append(r.Calls, c)
 		}},
-		{"found though forgotten", check.Linearizable, contradicts, func(_ *made, r *trace.Run) {
+		{"found though forgotten", check.Linearizable, contradicts, func(r *trace.Run) {
 			c := calls(r, trace.Get, "young")[0]
 			c.Outcome, c.Code, c.Phase, c.Revision = trace.OK, "", ares.Pending, 2000
 		}},
-		{"an end in the backup, and another answer", check.Linearizable, contradicts, func(_ *made, r *trace.Run) {
+		{"an end in the backup, and another answer", check.Linearizable, contradicts, func(r *trace.Run) {
 			r.Calls = append(r.Calls, trace.Call{Op: trace.Get, Outcome: trace.OK, Job: "gang", Phase: ares.Failed, Revision: 5000, Attempt: 1, Start: r.Meta.End, End: r.Meta.End})
 		}},
-		{"a cancel of before that stays forgotten is no excuse", check.Linearizable, "the store has it succeeded in the end", func(_ *made, r *trace.Run) {
-			r.Calls = append(r.Calls, trace.Call{Op: trace.Cancel, Outcome: trace.OK, Job: "young", Phase: "cancelling", Start: r.Meta.End, End: r.Meta.End})
+		{"a cancel that never reached the store", check.Linearizable, "the store has it succeeded in the end", func(r *trace.Run) {
+			at := r.Store[len(r.Store)-1].At
+			r.Calls = append(r.Calls, trace.Call{Op: trace.Cancel, Outcome: trace.OK, Job: "young", Phase: "cancelling", Start: at, End: at})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m := afterRestore(t)
-			r := copied(t, m.finish())
-			c.plant(m, r)
+			r := copied(t, afterRestore(t).finish())
+			c.plant(r)
 			found(t, r, c.oracle, c.words)
 		})
 	}
@@ -179,5 +174,24 @@ func TestRestoreTwice(t *testing.T) {
 	m.end("young", ares.OutcomeSucceeded)
 	if got := check.Run(copied(t, m.finish())); len(got.Violations) != 0 {
 		t.Errorf("got %v", got.Violations)
+	}
+}
+
+// TestCallsAcrossRestore: a call that a restore falls into may have been
+// answered by either store.
+func TestCallsAcrossRestore(t *testing.T) {
+	t.Parallel()
+	for _, across := range []trace.Call{
+		{Op: trace.Submit, Job: "young", Body: "x", Duplicate: true},
+		{Op: trace.Get, Job: "young", Phase: ares.Running, Revision: 7},
+		{Op: trace.Cancel, Job: "twice", Phase: "cancelling"},
+		{Op: trace.List, Revision: 7},
+	} {
+		r := copied(t, afterRestore(t).finish())
+		across.Start, across.End, across.Outcome = r.Meta.Restores[0].At-1, r.Meta.Restores[0].At+1, trace.OK
+		r.Calls = append(r.Calls, across)
+		if got := check.Run(r); len(got.Violations) != 0 {
+			t.Errorf("%s: got %v", across.Op, got.Violations)
+		}
 	}
 }

@@ -42,9 +42,11 @@ func Story(r *trace.Run, job string, w io.Writer) {
 
 func callLines(r *trace.Run, job string) []line {
 	var out []line
+	listed := map[string]string{} // by server, as last told: most lists say nothing new
 	for _, c := range r.Calls {
 		if c.Op == trace.List {
-			if text := listedAs(&c, job); text != "" {
+			if text := listedAs(&c, job); text != "" && text != listed[c.Server] {
+				listed[c.Server] = text
 				out = append(out, line{c.Start, fmt.Sprintf("call  c%d %s list +%s r%d: %s", c.Client, c.Server, seconds(c.End-c.Start), c.Revision, text)})
 			}
 			continue

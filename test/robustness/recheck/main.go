@@ -16,26 +16,35 @@ import (
 )
 
 func main() {
-	stories := flag.Int("stories", 10, "how many jobs to tell the story of")
-	job := flag.String("job", "", "tell the story of this job, whatever is found")
-	sums := flag.Bool("table", false, "print a line for each record and the sums of all, in Markdown")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: recheck [flags] DIR...")
-		flag.PrintDefaults()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) //nolint:forbidigo // this is a main
+}
+
+// run judges every record it is given and returns the worst exit code.
+func run(args []string, out, errs io.Writer) int {
+	flags := flag.NewFlagSet("recheck", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	stories := flags.Int("stories", 10, "how many jobs to tell the story of")
+	job := flags.String("job", "", "tell the story of this job, whatever is found")
+	sums := flags.Bool("table", false, "print a line for each record and the sums of all, in Markdown")
+	flags.Usage = func() {
+		fmt.Fprintln(errs, "usage: recheck [flags] DIR...")
+		flags.PrintDefaults()
 	}
-	flag.Parse()
-	if flag.NArg() == 0 {
-		flag.Usage()
-		os.Exit(2)
+	if flags.Parse(args) != nil {
+		return 2 // the flags have said why
+	}
+	if flags.NArg() == 0 {
+		flags.Usage()
+		return 2
 	}
 	if *sums {
-		os.Exit(table(os.Stdout, os.Stderr, flag.Args()))
+		return table(out, errs, flags.Args())
 	}
 	code := 0
-	for _, dir := range flag.Args() {
-		code = max(code, recheck(os.Stdout, os.Stderr, dir, *job, *stories))
+	for _, dir := range flags.Args() {
+		code = max(code, recheck(out, errs, dir, *job, *stories))
 	}
-	os.Exit(code)
+	return code
 }
 
 // recheck judges one record and returns the exit code it asks for.

@@ -26,7 +26,7 @@ func TestRecheck(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, c.ends)
 			var out, errs strings.Builder
-			if code := recheck(&out, &errs, dir, "", 10); code != c.code || errs.Len() > 0 {
+			if code := run([]string{dir}, &out, &errs); code != c.code || errs.Len() > 0 {
 				t.Errorf("exit code %d, want %d: %s", code, c.code, errs.String())
 			}
 			for _, w := range c.words {
@@ -37,8 +37,11 @@ func TestRecheck(t *testing.T) {
 		})
 	}
 	var out, errs strings.Builder
-	if code := recheck(&out, &errs, t.TempDir(), "", 0); code != 2 || errs.Len() == 0 {
-		t.Errorf("without a record: exit code %d, want 2, and %q", code, errs.String())
+	for _, args := range [][]string{{t.TempDir()}, {}, {"-no-such-flag"}} {
+		errs.Reset()
+		if code := run(args, &out, &errs); code != 2 || errs.Len() == 0 {
+			t.Errorf("%q: exit code %d, want 2, and %q", args, code, errs.String())
+		}
 	}
 }
 
