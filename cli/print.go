@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -146,49 +148,41 @@ func writeYAML(w io.Writer, data []byte) {
 	dec.UseNumber()
 	var v any
 	must(dec.Decode(&v))
-	var doc yaml.Node
-	must(doc.Encode(numbers(v)))
-	quoteControls(&doc)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	must(enc.Encode(&doc))
+	must(enc.Encode(yamlOf(v)))
 	must(enc.Close())
 	say(w, "%s", escapeControls(out.String()))
 }
 
-// quoteControls puts what escapeControls would change into double quotes, the
-// only style of YAML in which it may be escaped.
-func quoteControls(n *yaml.Node) {
-	if escapeControls(n.Value) != n.Value {
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	for _, child := range n.Content {
-		quoteControls(child)
-	}
-}
-
-// numbers makes every number an int or a float, so that it is written as one.
-func numbers(v any) any {
+// yamlOf makes YAML of what was JSON, numbers written as they came. Text with
+// anything unusual goes into double quotes, the one style that can hold it.
+func yamlOf(v any) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode}
 	switch v := v.(type) {
 	case map[string]any:
-		for k, e := range v {
-			v[k] = numbers(e)
+		n.Kind = yaml.MappingNode
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			n.Content = append(n.Content, yamlOf(k), yamlOf(v[k]))
 		}
 	case []any:
-		for i, e := range v {
-			v[i] = numbers(e)
+		n.Kind = yaml.SequenceNode
+		for _, e := range v {
+			n.Content = append(n.Content, yamlOf(e))
 		}
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
+	case string:
+		n.Tag, n.Value = "!!str", v
+		odd := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+		if strings.ContainsFunc(v, odd) || strings.TrimLeft(v, " \n") != v {
+			n.Style = yaml.DoubleQuotedStyle
 		}
-		if f, err := v.Float64(); err == nil {
-			return f
-		}
-		return v.String() // beyond what a number can hold
+	case nil:
+		n.Value = "null"
+	default: // a number, true or false
+		n.Value = fmt.Sprint(v)
 	}
-	return v
+	return n
 }
 
 // printStream prints one of many documents: a line of JSON, or YAML with its
