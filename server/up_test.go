@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/ares-scheduler/ares/agent"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
@@ -29,9 +31,10 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("ARES_SUPERVISOR", bin); err != nil {
 		panic(err)
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }
 
 // up starts a server with an agent on free ports and returns a client of it. An

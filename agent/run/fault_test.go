@@ -125,15 +125,25 @@ func TestSupervisorKilled(t *testing.T) {
 	}
 }
 
+// freeze stops a process and returns when it stands still.
+func (w *world) freeze(pid int) {
+	w.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		w.Fatal(err)
+	}
+	w.eventually("the process stands still", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+}
+
 func TestSupervisorStopped(t *testing.T) {
 	w := newWorld(t)
 	spec := sh(stubborn)
-	spec.LostAfter = 2 * time.Second
+	spec.LostAfter = 8 * time.Second // 0.4 s lie between the agent's step and the deadline
 	p := w.start(spec)
 	sup := w.supervisorPid(p)
-	if err := syscall.Kill(sup, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	w.freeze(sup)
 	died := make(chan BootTime, 1)
 	go func() {
 		_ = until(w.ctx, func() bool { return !lives(p.Pid()) })
@@ -151,9 +161,7 @@ func TestSupervisorStopped(t *testing.T) {
 func TestSupervisorStoppedThenStop(t *testing.T) {
 	w := newWorld(t)
 	p := w.start(sh(stubborn))
-	if err := syscall.Kill(w.supervisorPid(p), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	w.freeze(w.supervisorPid(p))
 	ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 	defer cancel()
 	if err := p.Stop(ctx, "cancel", 0); err == nil {

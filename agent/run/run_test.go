@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
@@ -55,9 +57,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "build the supervisor: %v\n%s", err, out)
 		os.Exit(1)
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }
 
 // world is one runner and its seats.
