@@ -79,6 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // Close disconnects, and stops the embedded etcd.
 func (s *Store) Close() error {
 	err := s.client.Close()
+	s.creates.running.Wait() // what flies fails now
 	if s.inside != nil {
 		return s.inside.close() // the in-process client has no connection to close
 	}
