@@ -81,8 +81,7 @@ func checkNode(n *ares.Node) error {
 // RenewSession answers after the store has extended the session.
 func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
 	ref := req.GetRef()
-	// Read each time: a session that was superseded must not be acknowledged,
-	// though its own etcd lease lives on for a while.
+	// Read each time: a session that was taken over must not be acknowledged.
 	lease, err := d.Store.SessionLease(ctx, ref.GetNodeId(), ref.GetSession())
 	if err != nil {
 		return nil, err

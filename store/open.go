@@ -35,12 +35,13 @@ type Config struct {
 
 // Store is the truth about live state. It is safe for concurrent use.
 type Store struct {
-	client  *clientv3.Client
-	inside  *embedded // nil when external
-	timeout time.Duration
-	observe func(string, time.Duration, error)
-	log     *slog.Logger
-	creates batcher
+	client   *clientv3.Client
+	renewals *clientv3.Client // a connection of its own: see connect
+	inside   *embedded        // nil when external
+	timeout  time.Duration
+	observe  func(string, time.Duration, error)
+	log      *slog.Logger
+	creates  batcher
 }
 
 // Open connects to the external etcd, or starts the embedded one.
@@ -58,12 +59,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	var err error
 	if len(cfg.Endpoints) == 0 {
 		s.inside, s.client, err = startEmbedded(ctx, cfg.Dir)
+		s.renewals = s.client // it has no connection
 	} else {
-		s.client, err = clientv3.New(clientv3.Config{
-			Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
-			DialTimeout: s.timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-			MaxCallSendMsgSize: 8 << 20, MaxCallRecvMsgSize: 256 << 20, Logger: zap.NewNop(),
-		})
+		err = s.connect(&cfg)
 	}
 	if err != nil {
 		return nil, err
@@ -76,6 +74,26 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// connect makes two connections: on a shared one, the renewals of sessions and
+// of leadership would wait behind the bytes of submissions, plans and watches.
+func (s *Store) connect(cfg *Config) error {
+	for _, to := range []**clientv3.Client{&s.client, &s.renewals} {
+		c, err := clientv3.New(clientv3.Config{
+			Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
+			DialTimeout: s.timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+			MaxCallSendMsgSize: 8 << 20, MaxCallRecvMsgSize: 256 << 20, Logger: zap.NewNop(),
+		})
+		if err != nil {
+			if s.client != nil {
+				_ = s.client.Close() // the error is told
+			}
+			return err
+		}
+		*to = c
+	}
+	return nil
+}
+
 // Close disconnects, and stops the embedded etcd.
 func (s *Store) Close() error {
 	err := s.client.Close()
@@ -83,8 +101,13 @@ func (s *Store) Close() error {
 	if s.inside != nil {
 		return s.inside.close() // the in-process client has no connection to close
 	}
+	return errors.Join(closed(err), closed(s.renewals.Close()))
+}
+
+// closed leaves out that a client reports its own closing.
+func closed(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return nil // the client reports its own closing
+		return nil
 	}
 	return err
 }

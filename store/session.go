@@ -90,19 +90,35 @@ func (s *Store) endLease(ctx context.Context, lease clientv3.LeaseID) {
 }
 
 // SessionLease finds the etcd lease under a session, for Renew.
+//
+// It reads the store for every renewal, and must. What an acknowledgement means
+// to an agent that sent its renewal at s is that no seat of its node is voided
+// before s + lost_after; that is so if the session's key, which the Reaper
+// waits for, lives until s + TTL at least. The read says, linearizably and
+// after s, that the key is this session's and hangs on this lease; the renewal
+// says, after s too, that the lease has a whole TTL before it. If the node
+// opens another session between the two, that one lives as long from then on.
+//
+// Without the read, by a lease remembered from an earlier one, an agent whose
+// session was taken over would be acknowledged for as long as its old lease
+// lives: endLease may fail, and whoever took over may be silent again and have
+// its seats voided. The view does not do instead: it may lag behind by any
+// time, and the arithmetic has no room for it. The read costs about as much as
+// the renewal itself; docs/performance.md has what both come to with 2,000
+// agents.
 func (s *Store) SessionLease(ctx context.Context, node string, session int64) (int64, error) {
-	got, err := s.get(ctx, sessionKey(node))
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	start := time.Now()
+	got, err := s.renewals.Get(ctx, sessionKey(node))
+	s.observe("read session", time.Since(start), err)
 	if err != nil {
-		return 0, err
+		return 0, storeError("read the session of node "+node, err)
 	}
 	if len(got.Kvs) == 0 || got.Kvs[0].ModRevision != session {
 		return 0, sessionGone(node)
 	}
-	rec, err := unmarshal(sessionKey(node), got.Kvs[0].Value)
-	if err != nil {
-		return 0, err
-	}
-	return rec.GetSession().GetLease(), nil
+	return got.Kvs[0].Lease, nil
 }
 
 // Renew extends a session by its etcd lease. It returns after etcd's answer.
@@ -110,7 +126,7 @@ func (s *Store) Renew(ctx context.Context, node string, lease int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	start := time.Now()
-	resp, err := s.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
+	resp, err := s.renewals.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
 	s.observe("renew", time.Since(start), err)
 	if err != nil {
 		if isLeaseGone(err) {
