@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -123,7 +124,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		if errors.Is(err, errTaken) {
 			return err
 		}
-		if !pause(ctx, time.Second) {
+		// Not all at once: a server that comes back is awaited by its whole fleet.
+		if !pause(ctx, time.Second/2+rand.N(time.Second)) {
 			return nil
 		}
 	}
@@ -165,8 +167,10 @@ func (a *Agent) serve(ctx context.Context) error {
 	node := a.Node()
 	resp, err := control.OpenSession(opening, &apipb.OpenSessionRequest{Node: apipb.NewNodeInfo(&node), Instance: a.instance})
 	if err != nil {
-		a.link.next(server)
 		err = apipb.FromStatus(err)
+		if ares.CodeOf(err) != ares.Exhausted { // a server that is busy with others is there
+			a.link.next(server)
+		}
 		if ares.CodeOf(err) == ares.Conflict {
 			return fmt.Errorf("open session at %s: %w: %w", server, errTaken, err)
 		}

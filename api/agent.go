@@ -80,13 +80,7 @@ func checkNode(n *ares.Node) error {
 
 // RenewSession answers after the store has extended the session.
 func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
-	ref := req.GetRef()
-	// Read each time: a session that was taken over must not be acknowledged.
-	lease, err := d.Store.SessionLease(ctx, ref.GetNodeId(), ref.GetSession())
-	if err != nil {
-		return nil, err
-	}
-	if err := d.Store.Renew(ctx, ref.GetNodeId(), lease); err != nil {
+	if err := d.Store.RenewSession(ctx, req.GetRef().GetNodeId(), req.GetRef().GetSession()); err != nil {
 		return nil, err
 	}
 	return &apipb.RenewSessionResponse{}, nil

@@ -49,9 +49,9 @@ const (
 	maxLargeBodies  = 16       // being read or worked on
 	maxDumps        = 8
 	maxOpening      = 64 // sessions being opened; more at once only delay each other
-	maxOpeningLine  = 8192
-	maxOpeningWait  = 4 * time.Second // an agent gives up after 5
-	maxAgentStreams = 32_768          // two for each agent
+	maxOpeningLine  = 1024
+	maxOpeningWait  = time.Second // an agent gives up after 5: what it waited for must still be worth doing
+	maxAgentStreams = 32_768      // two for each agent
 )
 
 // Limits bound what users may have under way at one server.

@@ -167,6 +167,8 @@ func storeError(doing string, err error) error {
 		return ares.Errorf(ares.Unavailable, "%s: the store is out of space; compact and defragment etcd or raise its quota, then disarm the alarm", doing)
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return fmt.Errorf("%s: %w", doing, rpctypes.ErrCompacted)
+	case isLeaseGone(err):
+		return fmt.Errorf("%s: %w", doing, rpctypes.ErrLeaseNotFound)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return ares.Errorf(ares.TooLarge, "%s: the request is larger than the store takes", doing)
 	case errors.Is(err, context.Canceled), status.Code(err) == codes.Canceled:

@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,7 +42,6 @@ type mockAgent struct {
 	name     string
 	instance string
 	index    int
-	cut      context.CancelFunc
 }
 
 // newFleet prepares n agents and watches the store for sessions that end.
@@ -95,10 +95,10 @@ func (f *fleet) live(ctx context.Context, agents []*mockAgent, opened func()) *s
 func (a *mockAgent) run(ctx context.Context, opened func()) {
 	defer opened() // nobody waits for one that was told to end
 	for ctx.Err() == nil {
-		if err := a.serve(ctx, opened); err != nil && ctx.Err() == nil {
+		if err := a.connect(ctx, opened); err != nil && ctx.Err() == nil {
 			a.fleet.retried.Add(1)
 		}
-		if !pause(ctx, time.Second) {
+		if !pause(ctx, time.Second/2+rand.N(time.Second)) {
 			return
 		}
 	}
@@ -117,8 +117,9 @@ func dial(addr, token string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(bearer(token)))
 }
 
-// serve is one session, from its own two connections on.
-func (a *mockAgent) serve(ctx context.Context, opened func()) error {
+// connect makes the agent's two connections and serves one session over them. A
+// server that is too busy to open one is asked again.
+func (a *mockAgent) connect(ctx context.Context, opened func()) error {
 	control, err := dial(a.fleet.plant.at.GRPC, a.fleet.plant.agent)
 	if err != nil {
 		return err
@@ -129,7 +130,20 @@ func (a *mockAgent) serve(ctx context.Context, opened func()) error {
 		return err
 	}
 	defer bulk.Close()
-	c := apipb.NewAgentServiceClient(control)
+	for {
+		err := a.serve(ctx, apipb.NewAgentServiceClient(control), apipb.NewAgentServiceClient(bulk), opened)
+		if ares.CodeOf(apipb.FromStatus(err)) != ares.Exhausted {
+			return err
+		}
+		a.fleet.retried.Add(1)
+		if !pause(ctx, time.Second/2+rand.N(time.Second)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// serve is one session.
+func (a *mockAgent) serve(ctx context.Context, c, bulk apipb.AgentServiceClient, opened func()) error {
 	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	resp, err := c.OpenSession(opening, &apipb.OpenSessionRequest{Node: a.node(), Instance: a.instance})
@@ -139,7 +153,7 @@ func (a *mockAgent) serve(ctx context.Context, opened func()) error {
 	a.fleet.opened.Add(1)
 	opened()
 	ref := &apipb.SessionRef{NodeId: a.name, Session: resp.GetSession()}
-	files, err := apipb.NewAgentServiceClient(bulk).ServeFiles(ctx)
+	files, err := bulk.ServeFiles(ctx)
 	if err != nil {
 		return err
 	}
