@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -125,7 +126,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		if errors.Is(err, errTaken) {
 			return err
 		}
-		if !pause(ctx, time.Second) {
+		// Not all at once: a server that comes back is awaited by its whole fleet.
+		if !pause(ctx, time.Second/2+rand.N(time.Second)) {
 			return nil
 		}
 	}
@@ -166,8 +168,10 @@ func (a *Agent) serve(ctx context.Context) error {
 	sent := run.Now()
 	resp, err := control.OpenSession(opening, a.introduce())
 	if err != nil {
-		a.link.next(server)
 		err = apipb.FromStatus(err)
+		if ares.CodeOf(err) != ares.Exhausted { // a server that is busy with others is there
+			a.link.next(server)
+		}
 		if ares.CodeOf(err) == ares.Conflict {
 			return fmt.Errorf("open session at %s: %w: %w", server, errTaken, err)
 		}

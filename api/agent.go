@@ -90,16 +90,9 @@ func checkNode(n *ares.Node) error {
 
 // RenewSession answers after the store has extended the session.
 func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
-	ref := req.GetRef()
-	// Read each time: a session that was superseded must not be acknowledged,
-	// though its own etcd lease lives on for a while.
-	lease, err := d.Store.SessionLease(ctx, ref.GetNodeId(), ref.GetSession())
-	if err != nil {
-		return nil, err
-	}
 	// gofail: var doorBeforeRenew string
 	// return nil, ares.Errorf(ares.Unavailable, "%s", doorBeforeRenew)
-	if err := d.Store.Renew(ctx, ref.GetNodeId(), lease); err != nil {
+	if err := d.Store.RenewSession(ctx, req.GetRef().GetNodeId(), req.GetRef().GetSession()); err != nil {
 		return nil, err
 	}
 	// gofail: var doorAfterRenew string

@@ -18,16 +18,11 @@ const backupChunk = 256 << 10
 // space back while it is read, so a reader that does not read is left: a Send
 // that hangs ends when this method has returned.
 func (d *clusterDoor) BackupStore(_ *apipb.BackupStoreRequest, stream grpc.ServerStreamingServer[apipb.BackupStoreResponse]) error {
-	leave, err := d.backups.enter()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	to := &backupStream{stream: stream, taken: make(chan struct{}, 1)}
 	done := make(chan error, 1)
 	go func() {
-		defer leave()
 		out := bufio.NewWriterSize(to, backupChunk)
 		err := d.cfg.Store.Backup(ctx, out)
 		if err == nil {
@@ -41,7 +36,7 @@ func (d *clusterDoor) BackupStore(_ *apipb.BackupStoreRequest, stream grpc.Serve
 		select {
 		case <-to.taken:
 			stalled.Reset(maxWriteWait)
-		case err = <-done:
+		case err := <-done:
 			return err
 		case <-stalled.C:
 			return ares.Errorf(ares.Unavailable, "the reader has not read for %s", maxWriteWait)

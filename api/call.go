@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -80,7 +81,7 @@ func (d *Doors) check(method string, req any) error {
 	if !ok {
 		return nil
 	}
-	if !roomy[method] && access[method] != nodes {
+	if !roomy[method] {
 		if n := int64(proto.Size(m)); n > d.cfg.MaxBody {
 			return tooLarge(n, d.cfg.MaxBody)
 		}
@@ -109,6 +110,13 @@ func tooLarge(size, limit int64) error {
 
 func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	out := d.call(ctx, info.FullMethod, func(ctx context.Context) error {
+		leave, full := d.enter(ctx, info.FullMethod)
+		if full != nil {
+			return full
+		}
+		defer leave()
+		ctx, cancel := context.WithTimeout(ctx, maxCall)
+		defer cancel()
 		if err = d.check(info.FullMethod, req); err == nil {
 			resp, err = handler(ctx, req)
 		}
@@ -126,12 +134,14 @@ func (d *Doors) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServer
 	})
 }
 
-// checkedStream checks each message it receives.
+// checkedStream checks each message it receives, and gives up on a reader that
+// does not take what is sent.
 type checkedStream struct {
 	grpc.ServerStream
 	ctx    context.Context
 	doors  *Doors
 	method string
+	stuck  atomic.Bool
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -143,13 +153,40 @@ func (s *checkedStream) RecvMsg(m any) error {
 	return s.doors.check(s.method, m)
 }
 
+// SendMsg waits for the reader, but not for ever: who never reads would keep
+// its place among the streams. gRPC has no deadline for one message, so it is
+// sent by a goroutine, which ends with the stream if not before.
+func (s *checkedStream) SendMsg(m any) error {
+	if s.stuck.Load() {
+		return unread(s.doors.writeWait, errStuck)
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- s.ServerStream.SendMsg(m) }()
+	timer := time.NewTimer(s.doors.writeWait)
+	defer timer.Stop()
+	select {
+	case err := <-sent:
+		return err
+	case <-timer.C:
+		s.stuck.Store(true)
+		return unread(s.doors.writeWait, errStuck)
+	}
+}
+
+var errStuck = errors.New("it takes nothing more")
+
 // stream is call for what lasts: its context also ends, with the reason as its
 // cause, when the doors close or the caller's token is no longer good.
 func (d *Doors) stream(ctx context.Context, method string, do func(context.Context) error) error {
 	return d.call(ctx, method, func(ctx context.Context) error {
+		leave, err := d.gates.of[method].enter(ctx, caller(ctx))
+		if err != nil {
+			return err
+		}
+		defer leave()
 		ctx, stop := d.watchOver(ctx)
 		defer stop()
-		err := do(ctx)
+		err = do(ctx)
 		if cause, ok := errors.AsType[*ares.Error](context.Cause(ctx)); ok {
 			return cause
 		}
@@ -170,7 +207,7 @@ func (d *Doors) watchOver(ctx context.Context) (_ context.Context, stop func()) 
 			case <-ctx.Done():
 				return
 			case <-d.life.Done():
-				cancel(ares.Errorf(ares.Unavailable, "the server is stopping: connect again, to another server if there is one"))
+				cancel(stopping())
 				return
 			case <-tick.C:
 				if err := d.cfg.Auth.Recheck(ctx, who); ares.CodeOf(err) == ares.Unauthentic {

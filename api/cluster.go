@@ -18,13 +18,12 @@ type clusterDoor struct {
 }
 
 // ListNodes implements apipb.ClusterServiceServer.
-func (d *clusterDoor) ListNodes(context.Context, *apipb.ListNodesRequest) (*apipb.ListNodesResponse, error) {
+func (d *clusterDoor) ListNodes(_ context.Context, req *apipb.ListNodesRequest) (*apipb.ListNodesResponse, error) {
 	entries, rev := d.cfg.View.Nodes()
-	resp := &apipb.ListNodesResponse{Total: int32(len(entries)), Revision: strconv.FormatInt(rev, 10)}
-	for _, n := range entries {
-		resp.Nodes = append(resp.Nodes, d.node(n))
-	}
-	return resp, nil
+	nodes, next, err := pageByID(entries, req.GetPageSize(), req.GetPageToken(), func(n *control.NodeEntry) string { return n.Node.ID }, d.node)
+	return &apipb.ListNodesResponse{
+		Nodes: nodes, Total: int32(len(entries)), Revision: strconv.FormatInt(rev, 10), NextPageToken: next,
+	}, err
 }
 
 // GetNode implements apipb.ClusterServiceServer.

@@ -50,7 +50,7 @@ func (d *Doors) serveStore(w http.ResponseWriter, r *http.Request, _ map[string]
 		}
 		out.begin()
 		if err := out.control.Flush(); err != nil {
-			return unread(err)
+			return unread(maxWriteWait, err)
 		}
 		return d.dumpStore(ctx, req, func(raw store.Raw) error {
 			line, err := json.Marshal(map[string]any{

@@ -17,43 +17,6 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// The limits of the doors. Everything a caller can send or hold has one.
-const (
-	// DefaultMaxBody bounds a request, as JSON or protobuf. A stored job is at
-	// most 32 KiB, so this is for mistakes to be told, not for large jobs.
-	DefaultMaxBody = 1 << 20
-	// MaxBatchBody bounds a batch of jobs, and any gRPC message.
-	MaxBatchBody = 16 << 20
-	// MaxBatch is how many jobs one batch may hold; the contract says so too.
-	MaxBatch = 1000
-	// MaxAnswer bounds a gRPC answer.
-	MaxAnswer = 32 << 20
-	// MaxHeaderBytes bounds the headers of one request. For HTTP the server
-	// sets http.Server.MaxHeaderBytes to it.
-	MaxHeaderBytes = 64 << 10
-	// DefaultPageSize and MaxPageSize are of lists. A page ends early when it
-	// would pass MaxPageBytes.
-	DefaultPageSize = 100
-	MaxPageSize     = 1000
-	MaxPageBytes    = 8 << 20
-	// MaxEventStreams and MaxLogStreams bound what is open on one server.
-	MaxEventStreams = 256
-	MaxLogStreams   = 256
-	// MaxBackups bounds the backups under way on one server.
-	MaxBackups = 2
-
-	maxTokenBytes    = 512
-	maxExplained     = 100     // jobs of one page whose waiting is explained
-	maxDrain         = 4 << 20 // of a body that is too large, so that the refusal is read
-	maxListWait      = 5 * time.Second
-	maxReadyWait     = 2 * time.Second
-	readyFor         = 250 * time.Millisecond // anybody may ask, so the store is not asked each time
-	maxWriteWait     = 30 * time.Second       // for the reader of a stream to take one message
-	heartbeatEvery   = 15 * time.Second
-	recheckEvery     = time.Minute
-	maxServerStreams = 1024 // of one gRPC connection
-)
-
 // Config says what stands behind the doors.
 type Config struct {
 	Desk  *control.Desk
@@ -83,6 +46,10 @@ type Config struct {
 	Observe func(method string, code ares.Code, took time.Duration)
 	// MaxBody bounds a request other than a batch. Default DefaultMaxBody.
 	MaxBody int64
+	// Limits of what is under way at once. Default DefaultLimits.
+	Limits Limits
+	// Shed is told the class of each call that was turned away. May be nil.
+	Shed func(class string)
 }
 
 // Doors are the ways into one server. They start nothing by themselves: the
@@ -91,15 +58,13 @@ type Doors struct {
 	cfg      Config
 	validate protovalidate.Validator
 	hosts    map[string]bool
-	events   *streams
-	logs     *streams
-	backups  *streams
+	gates    *gates
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 	rest     http.Handler
 	ready    readiness
 
-	heartbeat, recheck time.Duration // constants, but for tests
+	heartbeat, recheck, writeWait time.Duration // constants, but for tests
 }
 
 // New makes the doors.
@@ -119,15 +84,17 @@ func New(cfg Config) (*Doors, error) {
 	if cfg.MaxBody <= 0 {
 		cfg.MaxBody = DefaultMaxBody
 	}
+	if cfg.Limits == (Limits{}) {
+		cfg.Limits = DefaultLimits()
+	}
 	validate, err := protovalidate.New()
 	if err != nil {
 		return nil, fmt.Errorf("make the validator: %w", err)
 	}
 	d := &Doors{
 		cfg: cfg, validate: validate, hosts: map[string]bool{},
-		events: newStreams("event", MaxEventStreams), logs: newStreams("log", MaxLogStreams),
-		backups:   newStreams("backup", MaxBackups),
-		heartbeat: heartbeatEvery, recheck: recheckEvery,
+		gates:     newGates(cfg.Limits, cfg.Shed),
+		heartbeat: heartbeatEvery, recheck: recheckEvery, writeWait: maxWriteWait,
 	}
 	for _, h := range cfg.Hosts {
 		d.hosts[hostname(h)] = true
@@ -144,9 +111,9 @@ func New(cfg Config) (*Doors, error) {
 // refused.
 func (d *Doors) Close(ctx context.Context) {
 	d.end()
-	d.events.close(ctx)
-	d.logs.close(ctx)
-	d.backups.close(ctx)
+	for _, g := range []*gate{d.gates.events, d.gates.logs, d.gates.dumps, d.gates.backups} {
+		g.close(ctx)
+	}
 }
 
 // HTTP is the REST door, with the event streams and the OpenAPI document.
@@ -157,13 +124,18 @@ func (d *Doors) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 	own := []grpc.ServerOption{
 		grpc.UnaryInterceptor(d.unary),
 		grpc.StreamInterceptor(d.streaming),
+		grpc.InTapHandle(d.tapped),
 		grpc.MaxRecvMsgSize(MaxBatchBody),
 		grpc.MaxSendMsgSize(MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxServerStreams),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}),
+		// Thousands of agents are connected and say little: what a connection holds
+		// while nothing is said counts, and large frames pass small buffers by.
+		grpc.ReadBufferSize(4 << 10),
+		grpc.SharedWriteBuffer(true),
 	}
 	s := grpc.NewServer(append(own, opts...)...)
 	d.register(s)

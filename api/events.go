@@ -30,11 +30,6 @@ type reader interface {
 // watch sends what happens to a reader until ctx ends. It holds nothing for
 // the reader but its place: who is slower than the server forgets is told so.
 func (d *Doors) watch(ctx context.Context, req *apipb.WatchEventsRequest, to reader) error {
-	leave, err := d.events.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
 	rev, err := d.beginning(ctx, req)
 	if err != nil {
 		return err

@@ -148,7 +148,7 @@ func TestClose(t *testing.T) {
 	next, _ := h.follow("")
 	_, _ = next()
 	conn := h.socket(http.Header{"Authorization": {"Bearer " + adminToken}})
-	h.events.limit = 2
+	h.gates.events.limit = 2
 	h.refused(h.do("GET", "/api/v1/events", nil), 429, ares.Exhausted, "event streams")
 	h.Close(t.Context())
 	e, _ := next()
@@ -263,7 +263,7 @@ func (s *stuck) send(*apipb.WatchEventsResponse, bool) error {
 func TestSlowReader(t *testing.T) {
 	view := control.NewView(time.Now)
 	view.Apply(ares.Batch{Revision: 10, Reset: true})
-	d := &Doors{cfg: Config{View: view}, events: newStreams("event", 1), heartbeat: time.Hour}
+	d := &Doors{cfg: Config{View: view}, heartbeat: time.Hour}
 	r := &stuck{entered: make(chan struct{}), resume: make(chan struct{})}
 	ended := make(chan error)
 	go func() { ended <- d.watch(t.Context(), &apipb.WatchEventsRequest{Revision: "10"}, r) }()

@@ -173,7 +173,7 @@ func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {
 	if t := req.GetPageToken(); t != "" {
 		var ok bool
 		if f.Before, f.After, ok = readPageToken(t); !ok {
-			return f, ares.Errorf(ares.Invalid, "page_token: this is not a token of a list: use next_page_token as it was answered").At("page_token")
+			return f, badPageToken()
 		}
 	}
 	return f, nil

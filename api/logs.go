@@ -42,11 +42,6 @@ func (d *Doors) streamLogs(ctx context.Context, req *apipb.StreamLogsRequest, se
 	if d.cfg.Logs == nil {
 		return ares.Errorf(ares.Unavailable, "this server cannot read logs")
 	}
-	leave, err := d.logs.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
 	q, err := d.logQuery(ctx, req)
 	if err != nil {
 		return err
@@ -168,18 +163,18 @@ func (s *textStream) send(data []byte) error {
 func push(w http.ResponseWriter, control *http.ResponseController, data []byte) error {
 	err := control.SetWriteDeadline(time.Now().Add(maxWriteWait))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return unread(err)
+		return unread(maxWriteWait, err)
 	}
 	if _, err := w.Write(data); err != nil {
-		return unread(err)
+		return unread(maxWriteWait, err)
 	}
-	return unread(control.Flush())
+	return unread(maxWriteWait, control.Flush())
 }
 
 // unread is the error of a write that its reader did not take.
-func unread(err error) error {
+func unread(wait time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return ares.Errorf(ares.Unavailable, "the reader has left, or has not read for %s: %s", maxWriteWait, err)
+	return ares.Errorf(ares.Unavailable, "the reader has left, or has not read for %s: %s", wait, err)
 }

@@ -111,6 +111,8 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
+		out := &answering{ResponseWriter: w}
+		defer out.free()
 		if anonymous[r.URL.Path] {
 			if r.Method == http.MethodHead { // as load balancers ask
 				r = r.WithContext(r.Context())
@@ -123,14 +125,16 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 				d.failAs(w, code, err)
 				return
 			}
-			r = r.WithContext(withIdentity(r.Context(), who))
+			r = r.WithContext(context.WithValue(withIdentity(r.Context(), who), answeringKey{}, out))
 		}
-		if code, err := d.takeBody(r); err != nil {
+		leave, code, err := d.takeBody(r)
+		if err != nil {
 			drain(r)
 			d.failAs(w, code, err)
 			return
 		}
-		next.ServeHTTP(w, r)
+		out.holds = append(out.holds, leave)
+		next.ServeHTTP(out, r)
 	})
 }
 
@@ -142,6 +146,9 @@ func (d *Doors) letIn(r *http.Request) (who Identity, code int, err error) {
 	}
 	if err = d.checkOrigin(r); err == nil {
 		who, err = d.cfg.Auth.Check(r.Context(), token(r))
+	}
+	if err == nil {
+		err = d.refuses(r, who)
 	}
 	return who, statusOf[ares.CodeOf(err)], err
 }
@@ -216,16 +223,35 @@ type body struct {
 // Close implements io.Closer.
 func (*body) Close() error { return nil }
 
-// takeBody reads the body within its limit and wants it to be JSON.
-func (d *Doors) takeBody(r *http.Request) (code int, err error) {
+// takeBody reads the body within its limit and wants it to be JSON. A large one
+// needs a place, which leave gives back: so many at most are in memory.
+func (d *Doors) takeBody(r *http.Request) (leave func(), code int, err error) {
+	leave = func() {}
 	limit := d.cfg.MaxBody
 	if r.URL.Path == batchPath {
 		limit = max(limit, MaxBatchBody)
 	}
 	if r.ContentLength > limit {
-		return http.StatusRequestEntityTooLarge, tooLarge(r.ContentLength, limit)
+		return leave, http.StatusRequestEntityTooLarge, tooLarge(r.ContentLength, limit)
 	}
-	data, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	data, err := io.ReadAll(io.LimitReader(r.Body, smallBody+1))
+	if err == nil && len(data) > smallBody {
+		if leave, err = d.gates.bodies.enter(r.Context(), caller(r.Context())); err != nil {
+			return leave, statusOf[ares.CodeOf(err)], err
+		}
+		var more []byte
+		more, err = io.ReadAll(io.LimitReader(r.Body, limit+1-int64(len(data))))
+		data = append(data, more...)
+	}
+	if code, err = checkBody(r, data, limit, err); err != nil {
+		leave()
+		return leave, code, err
+	}
+	r.Body = &body{Reader: bytes.NewReader(data)}
+	return leave, 0, nil
+}
+
+func checkBody(r *http.Request, data []byte, limit int64, err error) (int, error) {
 	if err != nil {
 		return http.StatusBadRequest, ares.Errorf(ares.Invalid, "the body could not be read to its end: %s", err)
 	}
@@ -238,7 +264,6 @@ func (d *Doors) takeBody(r *http.Request) (code int, err error) {
 			return http.StatusUnsupportedMediaType, ares.Errorf(ares.Invalid, "the body must be JSON and say so: add the header Content-Type: application/json (with curl: -H 'Content-Type: application/json')")
 		}
 	}
-	r.Body = &body{Reader: bytes.NewReader(data)}
 	return 0, nil
 }
 

@@ -105,13 +105,13 @@ func (s *socketReader) send(e *apipb.WatchEventsResponse, _ bool) error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, maxWriteWait)
 	defer cancel()
-	return unread(s.conn.Write(ctx, websocket.MessageText, data))
+	return unread(maxWriteWait, s.conn.Write(ctx, websocket.MessageText, data))
 }
 
 func (s *socketReader) beat(int64) error {
 	ctx, cancel := context.WithTimeout(s.ctx, maxWriteWait)
 	defer cancel()
-	return unread(s.conn.Ping(ctx))
+	return unread(maxWriteWait, s.conn.Ping(ctx))
 }
 
 // end tells the other side why there is no more and closes.

@@ -202,13 +202,10 @@ func (d *tenantDoor) GetTenant(ctx context.Context, req *apipb.GetTenantRequest)
 }
 
 // ListTenants implements apipb.TenantServiceServer.
-func (d *tenantDoor) ListTenants(context.Context, *apipb.ListTenantsRequest) (*apipb.ListTenantsResponse, error) {
-	resp := &apipb.ListTenantsResponse{}
-	for _, t := range d.cfg.View.Tenants() {
-		resp.Tenants = append(resp.Tenants, d.tenant(t))
-	}
-	resp.Total = int32(len(resp.Tenants))
-	return resp, nil
+func (d *tenantDoor) ListTenants(_ context.Context, req *apipb.ListTenantsRequest) (*apipb.ListTenantsResponse, error) {
+	all := d.cfg.View.Tenants()
+	tenants, next, err := pageByID(all, req.GetPageSize(), req.GetPageToken(), func(t *ares.Tenant) string { return t.ID }, d.tenant)
+	return &apipb.ListTenantsResponse{Tenants: tenants, Total: int32(len(all)), NextPageToken: next}, err
 }
 
 // UpdateTenant implements apipb.TenantServiceServer. Fields that are not given

@@ -25,11 +25,24 @@ func (c *Client) Tenant(ctx context.Context, id string) (*apipb.Tenant, error) {
 	return answer.GetTenant(), err
 }
 
-// Tenants lists the tenants.
+// pageSize is how many nodes or tenants are asked for at a time.
+const pageSize = 500
+
+// Tenants lists all tenants, page by page.
 func (c *Client) Tenants(ctx context.Context) (*apipb.ListTenantsResponse, error) {
-	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListTenantsResponse, error) {
-		return apipb.NewTenantServiceClient(conn).ListTenants(ctx, &apipb.ListTenantsRequest{})
-	})
+	all := &apipb.ListTenantsResponse{}
+	for req := (&apipb.ListTenantsRequest{PageSize: pageSize}); ; {
+		page, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListTenantsResponse, error) {
+			return apipb.NewTenantServiceClient(conn).ListTenants(ctx, req)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all.Tenants, all.Total = append(all.Tenants, page.GetTenants()...), page.GetTotal()
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return all, nil
+		}
+	}
 }
 
 // UpdateTenant changes the fields that are set in t and keeps the others.
@@ -53,11 +66,21 @@ func (c *Client) DeleteTenant(ctx context.Context, id string) error {
 	return err
 }
 
-// Nodes lists the nodes.
+// Nodes lists all nodes, page by page.
 func (c *Client) Nodes(ctx context.Context) (*apipb.ListNodesResponse, error) {
-	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListNodesResponse, error) {
-		return apipb.NewClusterServiceClient(conn).ListNodes(ctx, &apipb.ListNodesRequest{})
-	})
+	all := &apipb.ListNodesResponse{}
+	for req := (&apipb.ListNodesRequest{PageSize: pageSize}); ; {
+		page, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListNodesResponse, error) {
+			return apipb.NewClusterServiceClient(conn).ListNodes(ctx, req)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all.Nodes, all.Total, all.Revision = append(all.Nodes, page.GetNodes()...), page.GetTotal(), page.GetRevision()
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return all, nil
+		}
+	}
 }
 
 // Node reads one node.

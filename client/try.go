@@ -40,7 +40,8 @@ func passing(err error) bool {
 
 // pause goes to the next address after failed try n at address at, and waits:
 // not at all before every address has been tried, else longer each time, and
-// at least as long as the server asked for.
+// at least as long as the server asked for. All that were turned away together
+// were asked for the same, so some wait up to half as long again.
 func (c *Client) pause(ctx context.Context, at int64, n int, cause error) error {
 	if ares.CodeOf(apipb.FromStatus(cause)) == ares.Unavailable {
 		next := (at + 1) % int64(len(c.conns))
@@ -54,7 +55,7 @@ func (c *Client) pause(ctx context.Context, at int64, n int, cause error) error 
 		return nil
 	}
 	wait := min(c.opts.Backoff<<min(max(round-1, 0), 16), maxBackoff)
-	wait = max(wait/2+rand.N(wait/2+1), hint)
+	wait = max(wait/2+rand.N(wait/2+1), hint+rand.N(hint/2+1))
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 		return apipb.FromStatus(cause) // it would be too late
 	}

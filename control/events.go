@@ -45,19 +45,33 @@ func (r *ring) add(h Happening) {
 	r.next = (r.next + 1) % ringSize
 }
 
-// since returns what happened after a revision.
-func (r *ring) since(revision int64) []Happening {
+// atOnce is how many happenings are copied for one reader at a time, or a few
+// more: revisions stay whole.
+const atOnce = 512
+
+// since returns what happened after a revision, or the first part of it.
+func (r *ring) since(revision int64) (out []Happening, cut bool) {
 	at := func(i int) *Happening { return &r.items[(r.next+i)%len(r.items)] }
 	first := sort.Search(len(r.items), func(i int) bool { return at(i).Revision > revision })
-	out := make([]Happening, 0, len(r.items)-first)
+	out = make([]Happening, 0, min(len(r.items)-first, atOnce))
 	for i := first; i < len(r.items); i++ {
+		if len(out) >= atOnce && at(i).Revision != out[len(out)-1].Revision {
+			return out, true
+		}
 		out = append(out, *at(i))
 	}
-	return out
+	return out, false
 }
 
+// ready says that there is more already.
+var ready = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
 // EventsSince returns what happened after a revision, how far it is complete,
-// and a channel that closes when there is more. A revision this server no
+// and a channel that closes when there is more, or is closed if there is. A revision this server no
 // longer remembers is an error that says where to begin anew.
 func (v *View) EventsSince(revision int64) (hs []Happening, upTo int64, more <-chan struct{}, err error) {
 	v.mu.RLock()
@@ -66,7 +80,11 @@ func (v *View) EventsSince(revision int64) (hs []Happening, upTo int64, more <-c
 		return nil, v.revision, v.moved, ares.Errorf(ares.NotFound,
 			"events after revision %d are no longer kept: list the jobs, then watch from the revision of that list", revision).At("revision")
 	}
-	return v.events.since(revision), v.revision, v.moved, nil
+	hs, cut := v.events.since(revision)
+	if cut {
+		return hs, hs[len(hs)-1].Revision, ready, nil
+	}
+	return hs, v.revision, v.moved, nil
 }
 
 // jobEvents adds the transitions that a change of a run brought.

@@ -95,11 +95,23 @@ func TestEventsAreForgottenFromTheOldest(t *testing.T) {
 		_, _, _, err := v.EventsSince(int64(rev))
 		return err == nil
 	})) - 1
-	hs, _, _, err := v.EventsSince(oldest + 1)
-	if err != nil || len(hs) != int(last-oldest-1)*each || hs[0].Revision != oldest+2 {
-		t.Errorf("the oldest it answers, after %d: %d happenings from %+v, %v", oldest+1, len(hs), hs[0], err)
+	// All that is kept comes in parts, each of whole revisions.
+	kept := 0
+	for at := oldest + 1; at < last; {
+		hs, upTo, more, err := v.EventsSince(at)
+		if err != nil || len(hs) != int(upTo-at)*each || hs[0].Revision != at+1 || len(hs) >= atOnce+each {
+			t.Fatalf("after %d: %d happenings up to %d from %+v, %v", at, len(hs), upTo, hs[0], err)
+		}
+		select {
+		case <-more:
+		default:
+			if upTo != last {
+				t.Fatalf("there is more than up to %d, but the reader is not told", upTo)
+			}
+		}
+		at, kept = upTo, kept+len(hs)
 	}
-	if kept := len(hs); kept < ringSize-2*each {
+	if kept < ringSize-2*each {
 		t.Errorf("only %d of %d happenings are kept", kept, ringSize)
 	}
 }

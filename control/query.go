@@ -31,32 +31,50 @@ type Page struct {
 	Revision int64
 }
 
-// Jobs lists live jobs, newest first.
+// Jobs lists live jobs, newest first. How many match is known from the counts
+// unless names are looked at, so most lists end with their page: a list must
+// not cost more the more jobs wait.
 func (v *View) Jobs(f Filter) Page {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	p := Page{Revision: v.revision}
-	for _, j := range slices.Backward(v.order) {
+	order := v.order
+	if f.Before > 0 {
+		i, _ := slices.BinarySearchFunc(order, &ares.Job{ID: f.After, Revision: f.Before}, inOrder)
+		order = order[:i] // what the pages before had, and newer ones, lies behind
+	}
+	for _, j := range slices.Backward(order) {
 		e := v.jobs[j.ID]
 		if !f.matches(e) {
 			continue
 		}
-		p.Total++
-		if f.Before > 0 && !e.older(f.Before, f.After) {
-			continue
-		}
 		if f.Limit > 0 && len(p.Entries) == f.Limit {
 			p.More = true
-			continue
+			break
 		}
 		p.Entries = append(p.Entries, e)
 	}
+	p.Total = v.total(f)
 	return p
 }
 
-// older says whether e comes after (revision, id) in a list.
-func (e *Entry) older(revision int64, id ares.JobID) bool {
-	return cmp.Or(cmp.Compare(e.Job.Revision, revision), -cmp.Compare(e.Job.ID, id)) < 0
+// total counts the jobs a filter selects, on all pages.
+func (v *View) total(f Filter) int {
+	n := 0
+	if f.Name != "" {
+		for _, e := range v.jobs { // order-free: a count
+			if f.matches(e) {
+				n++
+			}
+		}
+		return n
+	}
+	for k, count := range v.counts { // order-free: a sum
+		if (f.Tenant == "" || f.Tenant == k.tenant) && (len(f.Phases) == 0 || slices.Contains(f.Phases, k.phase)) {
+			n += count
+		}
+	}
+	return n
 }
 
 func (f *Filter) matches(e *Entry) bool {
@@ -130,14 +148,18 @@ func (v *View) Use(tenant string) (use ares.Use, waiting int) {
 func (v *View) Phases() map[ares.Phase]int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return maps.Clone(v.phases)
+	out := map[ares.Phase]int{}
+	for k, n := range v.counts { // order-free: a sum
+		out[k.phase] += n
+	}
+	return out
 }
 
 // Waiting counts the jobs that wait, over all tenants.
 func (v *View) Waiting() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.phases[ares.Pending] + v.phases[ares.Retrying] + v.phases[ares.Preempted]
+	return v.queued
 }
 
 // Revision is what the view has seen.

@@ -57,9 +57,16 @@ type View struct {
 	tenants  map[string]*ares.Tenant
 	use      map[string]ares.Use
 	waiting  map[string]int // by tenant
-	phases   map[ares.Phase]int
+	queued   int            // that wait, over all tenants
+	counts   map[countKey]int
 	events   ring
 	sinks    []func(ares.Batch)
+}
+
+// countKey is what jobs are counted by.
+type countKey struct {
+	tenant string
+	phase  ares.Phase
 }
 
 // NewView returns an empty view.
@@ -76,7 +83,8 @@ func (v *View) reset() {
 	v.tenants = map[string]*ares.Tenant{}
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
-	v.phases = map[ares.Phase]int{}
+	v.queued = 0
+	v.counts = map[countKey]int{}
 }
 
 // Feed has every batch also handed to sink, in order. Call it before Run.
@@ -252,9 +260,13 @@ func inOrder(a, b *ares.Job) int {
 // count adds or takes away what an entry contributes to the sums.
 func (v *View) count(e *Entry, sign int) {
 	tenant := e.Job.Tenant
-	v.phases[e.Run.Phase] += sign
+	k := countKey{tenant, e.Run.Phase}
+	if v.counts[k] += sign; v.counts[k] == 0 {
+		delete(v.counts, k)
+	}
 	if e.Run.Phase.Waiting() {
 		v.waiting[tenant] += sign
+		v.queued += sign
 	}
 	use := UseOf(&e.Run)
 	// The memory a tenant's limit is about is what was asked for, by each seat.

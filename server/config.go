@@ -37,6 +37,7 @@ type Config struct {
 	Scheduler SchedulerConfig `yaml:"scheduler"`
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
+	Limits    LimitsConfig    `yaml:"limits"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -112,6 +113,7 @@ func Default() Config {
 		Scheduler: SchedulerConfig{SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5},
 		Sessions:  SessionsConfig{TTLSeconds: 20, BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
+		Limits:    defaultLimits(),
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -135,11 +137,7 @@ func (c *Config) Check() error {
 		p.Add("data_dir", "is empty: name a directory")
 	}
 	c.checkListeners(&p)
-	for _, r := range []struct {
-		key    string
-		v      int
-		lo, hi int
-	}{
+	for _, r := range append(c.Limits.ranges(), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
@@ -148,7 +146,7 @@ func (c *Config) Check() error {
 		{"sessions.brake_percent", c.Sessions.BrakePercent, 1, 100},
 		{"jobs.archive_after_minutes", c.Jobs.ArchiveAfterMinutes, 1, 60 * 24 * 366},
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
-	} {
+	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"sync"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/control"
 )
 
@@ -20,6 +22,8 @@ type metrics struct {
 	claims     prometheus.Counter
 	store      *prometheus.HistogramVec
 	api        *prometheus.HistogramVec
+	shed       *prometheus.CounterVec
+	refused    *prometheus.CounterVec
 }
 
 // latencies span what is measured here: 50 µs to about 13 s.
@@ -43,8 +47,14 @@ func newMetrics(view *control.View) *metrics {
 		api: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ares_api_seconds", Help: "Time of one call of the API.", Buckets: latencies,
 		}, []string{"method", "code"}),
+		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ares_shed_total", Help: "Calls, streams and large bodies that were turned away because too many of their class were under way.",
+		}, []string{"class"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ares_connections_refused_total", Help: "Connections that were closed because a door had as many as it may have.",
+		}, []string{"door"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, newFleet(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, newFleet(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -63,6 +73,42 @@ func (m *metrics) called(method string, code ares.Code, took time.Duration) {
 		code = "ok"
 	}
 	m.api.WithLabelValues(method, string(code)).Observe(took.Seconds())
+}
+
+func (m *metrics) shedding(class string) { m.shed.WithLabelValues(class).Inc() }
+
+// bound limits a door's connections, and tells how many there are.
+func (m *metrics) bound(door string, l net.Listener, limit int) net.Listener {
+	b := &bounded{Listener: l, limit: int64(limit), refused: m.refused.WithLabelValues(door).Inc}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ares_connections", Help: "Open connections of a door.", ConstLabels: prometheus.Labels{"door": door},
+	}, func() float64 { return float64(b.open.Load()) }))
+	return b
+}
+
+// watchDoors tells what is under way at the doors.
+func (m *metrics) watchDoors(d *api.Doors) { m.registry.MustRegister(underWay{d}) }
+
+// underWay collects what is under way, when it is asked.
+type underWay struct{ doors *api.Doors }
+
+var (
+	callsOpen    = prometheus.NewDesc("ares_under_way", "Calls, streams and large bodies under way, by class.", []string{"class"}, nil)
+	callsWaiting = prometheus.NewDesc("ares_waiting", "Calls that wait for their turn, by class.", []string{"class"}, nil)
+)
+
+// Describe is part of prometheus.Collector.
+func (underWay) Describe(ch chan<- *prometheus.Desc) {
+	ch <- callsOpen
+	ch <- callsWaiting
+}
+
+// Collect is part of prometheus.Collector.
+func (u underWay) Collect(ch chan<- prometheus.Metric) {
+	u.doors.UnderWay(func(class string, open, waiting int) {
+		ch <- prometheus.MustNewConstMetric(callsOpen, prometheus.GaugeValue, float64(open), class)
+		ch <- prometheus.MustNewConstMetric(callsWaiting, prometheus.GaugeValue, float64(waiting), class)
+	})
 }
 
 func okLabel(ok bool) string {

@@ -235,11 +235,14 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 	s.doors, err = api.New(api.Config{
 		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
-		Logs: files, Log: s.log, Observe: m.called,
+		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
 	})
+	if err == nil {
+		m.watchDoors(s.doors)
+	}
 	return err
 }
 
@@ -314,6 +317,11 @@ func (s *Server) listen(ctx context.Context) (l listeners, err error) {
 }
 
 func (s *Server) serve(l listeners, m *metrics) {
+	l = listeners{
+		http:    m.bound("http", l.http, s.cfg.Limits.HTTPConnections),
+		grpc:    m.bound("grpc", l.grpc, s.cfg.Limits.GRPCConnections),
+		metrics: m.bound("metrics", l.metrics, maxMetricsConnections),
+	}
 	var opts []grpc.ServerOption
 	if cert := s.cfg.TLS; cert.CertFile != "" {
 		// Check has seen that both files are named; a bad pair fails here.
@@ -334,7 +342,7 @@ func (s *Server) serve(l listeners, m *metrics) {
 		handler  http.Handler
 	}{"http": {l.http, s.doors.HTTP()}, "metrics": {l.metrics, mux}} {
 		srv := &http.Server{
-			Handler: h.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+			Handler: h.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 		s.http = append(s.http, srv)

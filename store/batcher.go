@@ -2,7 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 const (
@@ -15,66 +20,99 @@ const (
 	// maxFlights is how many transactions are on their way at once. One alone
 	// would leave the disk idle while the next is prepared.
 	maxFlights = 8
+	// maxWaitingBytes bounds the jobs that wait for a flight. The store writes so
+	// much in a second or two; what is more would wait for nothing.
+	maxWaitingBytes = 64 << 20
 )
 
-// batcher gathers the jobs of concurrent callers into shared transactions
-// without a goroutine of its own: a caller that finds a flight free flies,
-// with what waits, until its own jobs are written; then it hands the flight to
-// somebody who waits.
+// batcher gathers the jobs of concurrent callers into shared transactions. A
+// flight takes whatever waits, writes it, and goes on until nothing waits. A
+// caller whose time is over leaves at once, whatever the store does.
 type batcher struct {
-	flush   func(context.Context, []*creation)
+	flush func(context.Context, []*creation)
+
 	mu      sync.Mutex
 	waiting []*call
+	bytes   int // of the jobs that wait
 	flights int
+	running sync.WaitGroup // the flights
 }
 
 // call is one caller's jobs.
 type call struct {
-	items  []*creation // not yet taken into a flight
-	open   int         // not yet written
-	flying bool        // owns a flight, or was just handed one
-	turn   chan bool   // true: fly; false: all yours are written
+	items []*creation // not yet taken into a flight
+	open  int         // not yet settled
+	done  chan struct{}
 }
 
-func (b *batcher) do(ctx context.Context, items []*creation) {
-	c := &call{items: items, open: len(items), turn: make(chan bool, 1)}
-	b.mu.Lock()
-	b.waiting = append(b.waiting, c)
-	if b.flights >= maxFlights {
-		b.mu.Unlock()
-		if !<-c.turn {
-			return
-		}
-		b.mu.Lock()
-	} else {
-		b.flights++
-		c.flying = true
+// do has the jobs written and returns the answer for each.
+func (b *batcher) do(ctx context.Context, items []*creation) []Created {
+	c := &call{items: items, open: len(items), done: make(chan struct{})}
+	if err := b.join(c); err != nil {
+		return allRefused(items, err)
 	}
-	// From here on this call owns a flight.
-	for c.open > 0 {
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Created, len(items))
+	taken := len(items) - len(c.items)
+	for i, item := range items {
+		switch {
+		case item.settled:
+			out[i] = item.out
+		case i >= taken:
+			out[i] = Created{ID: item.id, Err: left(ctx, "nothing was written")}
+		default:
+			out[i] = Created{ID: item.id, Err: left(ctx, "the outcome is unknown, so repeat it")}
+		}
+	}
+	b.drop(c)
+	return out
+}
+
+// join queues a call and has it flown.
+func (b *batcher) join(c *call) error {
+	size := 0
+	for _, item := range c.items {
+		size += len(item.value)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes+size > maxWaitingBytes {
+		return ares.Errorf(ares.Exhausted, "too many submissions wait for the store, and nothing of this one was written: try again later")
+	}
+	b.bytes += size
+	b.waiting = append(b.waiting, c)
+	if b.flights < maxFlights {
+		b.flights++
+		b.running.Go(b.fly)
+	}
+	return nil
+}
+
+// fly writes what waits until nothing does.
+func (b *batcher) fly() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
 		batch, owners := b.take()
 		if len(batch) == 0 {
-			// Its jobs are on other flights: give this one up and wait.
-			c.flying = false
-			b.pass()
-			b.mu.Unlock()
-			if !<-c.turn {
-				return
-			}
-			b.mu.Lock()
-			continue
+			b.flights--
+			return
 		}
 		b.mu.Unlock()
-		b.flush(context.WithoutCancel(ctx), batch)
+		b.flush(context.Background(), batch) // it carries several callers' jobs
 		b.mu.Lock()
-		for _, o := range owners {
-			if o.open--; o.open == 0 && !o.flying {
-				o.turn <- false
+		for i, o := range owners {
+			batch[i].settled = true
+			if o.open--; o.open == 0 {
+				close(o.done)
 			}
 		}
 	}
-	b.pass()
-	b.mu.Unlock()
 }
 
 // take removes the next batch from those who wait. The caller holds b.mu.
@@ -90,6 +128,7 @@ func (b *batcher) take() (batch []*creation, owners []*call) {
 				return batch, owners
 			}
 			c.items = c.items[1:]
+			b.bytes -= len(item.value)
 			batch, owners, size = append(batch, item), append(owners, c), size+len(item.value)
 		}
 		b.waiting = b.waiting[1:]
@@ -97,15 +136,30 @@ func (b *batcher) take() (batch []*creation, owners []*call) {
 	return batch, owners
 }
 
-// pass hands a flight to the first call that waits without one, or ends it.
-// The caller holds b.mu.
-func (b *batcher) pass() {
-	for _, c := range b.waiting {
-		if !c.flying {
-			c.flying = true
-			c.turn <- true
-			return
-		}
+// drop takes back what of a call does not fly yet. The caller holds b.mu.
+func (b *batcher) drop(c *call) {
+	if len(c.items) == 0 {
+		return
 	}
-	b.flights--
+	for _, item := range c.items {
+		b.bytes -= len(item.value)
+	}
+	c.items = nil
+	b.waiting = slices.DeleteFunc(b.waiting, func(w *call) bool { return w == c })
+}
+
+// left answers a caller that did not wait for the end.
+func left(ctx context.Context, so string) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("create jobs: %s: %w", so, context.Canceled)
+	}
+	return ares.Errorf(ares.Unavailable, "create jobs: the store has not answered in time; %s", so)
+}
+
+func allRefused(items []*creation, err error) []Created {
+	out := make([]Created, len(items))
+	for i, item := range items {
+		out[i] = Created{ID: item.id, Err: err}
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -50,37 +52,100 @@ func TestBatcherWritesEachJobOnce(t *testing.T) {
 	for caller := range callers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(7, uint64(caller)))
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
+			ctx := t.Context()
 			for round := range 4 {
 				n := 1 + rng.IntN(300)
 				if rng.IntN(3) > 0 {
 					n = 1 + rng.IntN(3)
 				}
-				out := make([]Created, n)
 				items := make([]*creation, n)
 				for i := range items {
 					items[i] = &creation{
-						id: ares.JobID(fmt.Sprintf("job-%d-%d-%d", caller, round, i)), out: &out[i],
+						id:     ares.JobID(fmt.Sprintf("job-%d-%d-%d", caller, round, i)),
 						tenant: fmt.Sprint("tenant-", rng.IntN(60)), value: large[:rng.IntN(len(large))],
 					}
 				}
-				total.Add(int32(n))
-				if rng.IntN(8) == 0 {
-					cancel()
-				}
-				b.do(ctx, items)
+				out := b.do(ctx, items)
+				written := int32(0)
 				for i := range out {
-					if out[i].ID != items[i].id {
-						t.Errorf("caller %d came back before its job %d was written", caller, i)
+					switch {
+					case out[i].ID != items[i].id:
+						t.Errorf("caller %d has the answer of another job at %d", caller, i)
+					case out[i].Err == nil:
+						written++
+					case ares.CodeOf(out[i].Err) != ares.Exhausted:
+						t.Errorf("caller %d: %v", caller, out[i].Err)
 					}
 				}
+				total.Add(written)
 			}
 		})
 	}
 	wg.Wait()
-	if flown.Load() != total.Load() || b.flights != 0 || len(b.waiting) != 0 {
-		t.Errorf("%d of %d jobs flown, %d flights and %d callers left", flown.Load(), total.Load(), b.flights, len(b.waiting))
+	b.running.Wait()
+	if flown.Load() != total.Load() || b.flights != 0 || len(b.waiting) != 0 || b.bytes != 0 {
+		t.Errorf("%d of %d jobs flown, %d flights, %d callers and %d bytes left", flown.Load(), total.Load(), b.flights, len(b.waiting), b.bytes)
+	}
+}
+
+// TestACallerMayLeaveAStoreThatIsDown: whoever waits leaves when its own time
+// is over, told whether its jobs may have been written; the queue is bounded;
+// and what was left behind is not written later.
+func TestACallerMayLeaveAStoreThatIsDown(t *testing.T) {
+	var b batcher
+	down, flying := make(chan struct{}), make(chan []*creation, maxFlights)
+	var flown sync.Map
+	b.flush = func(_ context.Context, batch []*creation) {
+		select {
+		case flying <- batch:
+		default:
+		}
+		<-down
+		for _, c := range batch {
+			flown.Store(c.id, true)
+		}
+	}
+	one := func(id string, size int) []*creation {
+		return []*creation{{id: ares.JobID(id), out: Created{ID: ares.JobID(id)}, value: strings.Repeat("x", size)}}
+	}
+	soon, cancel := context.WithCancel(t.Context())
+	answers := make(chan Created)
+	for i := range maxFlights {
+		go func() { answers <- b.do(soon, one(fmt.Sprint("flies-", i), 1))[0] }()
+		<-flying // so that each has a flight of its own
+	}
+	go func() { answers <- b.do(soon, one("waits", 1))[0] }()
+	for waiting := 0; waiting == 0; runtime.Gosched() {
+		b.mu.Lock()
+		waiting = len(b.waiting)
+		b.mu.Unlock()
+	}
+	big := b.do(t.Context(), one("too much", maxWaitingBytes))[0]
+	if ares.CodeOf(big.Err) != ares.Exhausted || big.ID != "too much" {
+		t.Errorf("a full queue answered %+v", big)
+	}
+	cancel()
+	for range maxFlights + 1 {
+		a := <-answers
+		unknown := strings.Contains(a.Err.Error(), "unknown")
+		if !errors.Is(a.Err, context.Canceled) || unknown != strings.HasPrefix(string(a.ID), "flies") {
+			t.Errorf("%s was told %v", a.ID, a.Err)
+		}
+	}
+	late, stop := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer stop()
+	if a := b.do(late, one("late", 1))[0]; ares.CodeOf(a.Err) != ares.Unavailable || !strings.Contains(a.Err.Error(), "nothing was written") {
+		t.Errorf("a late caller was told %v", a.Err)
+	}
+	if len(b.waiting) != 0 || b.bytes != 0 {
+		t.Errorf("%d callers and %d bytes are left behind", len(b.waiting), b.bytes)
+	}
+	close(down)
+	b.running.Wait()
+	for _, id := range []ares.JobID{"waits", "late", "too much"} {
+		if _, ok := flown.Load(id); ok {
+			t.Errorf("%s was written after its caller had been told that nothing was", id)
+		}
 	}
 }
 

@@ -23,11 +23,11 @@ type Created struct {
 	Err       error
 }
 
-// Create accepts jobs. The answer for each is given after its commit; jobs of
-// concurrent callers share transactions.
+// Create accepts jobs. The answer for each is given after its commit, or when
+// ctx ends; jobs of concurrent callers share transactions.
 func (s *Store) Create(ctx context.Context, asks []Creation) []Created {
 	out := make([]Created, len(asks))
-	items := make([]*creation, 0, len(asks))
+	items, index := make([]*creation, 0, len(asks)), make([]int, 0, len(asks))
 	for i, a := range asks {
 		value, err := marshal(jobRecord(a.Job))
 		if err == nil && len(value) > ares.MaxSpecBytes {
@@ -40,11 +40,14 @@ func (s *Store) Create(ctx context.Context, asks []Creation) []Created {
 		}
 		items = append(items, &creation{
 			id: a.Job.ID, digest: a.Job.Digest, value: value,
-			tenant: tenantKey(a.Job.Tenant), tenantRevision: a.TenantRevision, out: &out[i],
+			tenant: tenantKey(a.Job.Tenant), tenantRevision: a.TenantRevision, out: Created{ID: a.Job.ID},
 		})
+		index = append(index, i)
 	}
 	if len(items) > 0 {
-		s.creates.do(ctx, items)
+		for k, answer := range s.creates.do(ctx, items) {
+			out[index[k]] = answer
+		}
 	}
 	return out
 }
@@ -56,7 +59,8 @@ type creation struct {
 	value          string
 	tenant         string
 	tenantRevision int64
-	out            *Created
+	out            Created // written by the flight that carries it
+	settled        bool    // out is final; guarded by the batcher
 }
 
 // flushCreates writes a batch: first flat, which is the fast and usual case;
@@ -72,7 +76,7 @@ func (s *Store) flushCreates(ctx context.Context, batch []*creation) {
 		batch = nil
 		for _, r := range repeats {
 			if r.first.digest == r.again.digest {
-				*r.again.out = *r.first.out
+				r.again.out = r.first.out
 				r.again.out.Duplicate = r.first.out.Err == nil
 			} else {
 				batch = append(batch, r.again)

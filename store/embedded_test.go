@@ -58,7 +58,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 		t.Errorf("after a restart %+v, before %+v", after.Run, before.Run)
 	}
 	// The session outlived the restart, and the attempt goes on under it.
-	if _, err := s.SessionLease(t.Context(), node.ID, node.Session); err != nil {
+	if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
 		t.Errorf("the session: %v", err)
 	}
 	if run := storetest.Finish(t, s, seats[0], ares.OutcomeSucceeded); run.Phase != ares.Succeeded {

@@ -40,7 +40,7 @@ func FuzzRecord(f *testing.F) {
 		if !json.Valid([]byte(raw.JSON)) || raw.Size != len(data) {
 			t.Fatalf("dumped as %s", raw.JSON)
 		}
-		c := &creation{id: "a", out: &Created{}}
+		c := &creation{id: "a", out: Created{}}
 		c.compare(data)
 		if c.out.Duplicate && c.out.Err != nil {
 			t.Fatalf("both the same and %v", c.out.Err)

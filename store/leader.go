@@ -80,13 +80,13 @@ func (s *Store) readPlan(ctx context.Context, l *Leadership) error {
 // Lead waits until this server leads and then calls do, whose context ends
 // when leadership is lost. It resigns when do returns, and returns do's error.
 func (s *Store) Lead(ctx context.Context, server string, ttl time.Duration, do func(context.Context, *Leadership) error) error {
-	grant, err := s.client.Grant(ctx, int64(max(ttl/time.Second, 1)))
+	grant, err := s.renewals.Grant(ctx, int64(max(ttl/time.Second, 1)))
 	if err != nil {
 		return storeError("stand for leader", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	alive, err := s.client.KeepAlive(ctx, grant.ID)
+	alive, err := s.renewals.KeepAlive(ctx, grant.ID)
 	if err != nil {
 		return storeError("stand for leader", err)
 	}

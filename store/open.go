@@ -35,13 +35,14 @@ type Config struct {
 
 // Store is the truth about live state. It is safe for concurrent use.
 type Store struct {
-	client  *clientv3.Client
-	cfg     Config
-	inside  *embedded // nil when external
-	timeout time.Duration
-	observe func(string, time.Duration, error)
-	log     *slog.Logger
-	creates batcher
+	client   *clientv3.Client
+	renewals *clientv3.Client // a connection of its own: see connectAll
+	cfg      Config
+	inside   *embedded // nil when external
+	timeout  time.Duration
+	observe  func(string, time.Duration, error)
+	log      *slog.Logger
+	creates  batcher
 }
 
 // Open connects to the external etcd, or starts the embedded one.
@@ -50,8 +51,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	var err error
 	if len(cfg.Endpoints) == 0 {
 		s.inside, s.client, err = startEmbedded(ctx, cfg.Dir)
+		s.renewals = s.client // it has no connection
 	} else {
-		s.client, err = s.connect(cfg.Endpoints)
+		err = s.connectAll()
 	}
 	if err != nil {
 		return nil, err
@@ -79,6 +81,19 @@ func newStore(cfg Config) *Store {
 	return s
 }
 
+// connectAll makes two connections: on a shared one, the renewals of sessions
+// and of leadership would wait behind the bytes of submissions, plans and
+// watches.
+func (s *Store) connectAll() (err error) {
+	if s.client, err = s.connect(s.cfg.Endpoints); err != nil {
+		return err
+	}
+	if s.renewals, err = s.connect(s.cfg.Endpoints); err != nil {
+		_ = s.client.Close() // the error is told
+	}
+	return err
+}
+
 // connect makes a client of some of the external etcd's members.
 func (s *Store) connect(endpoints []string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
@@ -91,11 +106,17 @@ func (s *Store) connect(endpoints []string) (*clientv3.Client, error) {
 // Close disconnects, and stops the embedded etcd.
 func (s *Store) Close() error {
 	err := s.client.Close()
+	s.creates.running.Wait() // what flies fails now
 	if s.inside != nil {
 		return s.inside.close() // the in-process client has no connection to close
 	}
+	return errors.Join(closed(err), closed(s.renewals.Close()))
+}
+
+// closed leaves out that a client reports its own closing.
+func closed(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return nil // the client reports its own closing
+		return nil
 	}
 	return err
 }
@@ -159,6 +180,8 @@ func storeError(doing string, err error) error {
 		return ares.Errorf(ares.Unavailable, "%s: the store is out of space; compact and defragment etcd or raise its quota, then disarm the alarm", doing)
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return fmt.Errorf("%s: %w", doing, rpctypes.ErrCompacted)
+	case isLeaseGone(err):
+		return fmt.Errorf("%s: %w", doing, rpctypes.ErrLeaseNotFound)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return ares.Errorf(ares.TooLarge, "%s: the request is larger than the store takes", doing)
 	case errors.Is(err, context.Canceled), status.Code(err) == codes.Canceled:

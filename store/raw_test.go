@@ -332,7 +332,7 @@ func TestAStoreThatIsGone(t *testing.T) {
 	for doing, err := range map[string]error{
 		"create": s.Create(t.Context(), []store.Creation{storetest.JobOf(tenant, storetest.Sleep())})[0].Err,
 		"read":   readErr, "commit": commitErr, "open": openErr, "ready": s.Ready(t.Context()),
-		"renew": s.Renew(t.Context(), "n", 1),
+		"renew": s.RenewSession(t.Context(), "n", 1),
 	} {
 		if ares.CodeOf(err) != ares.Unavailable {
 			t.Errorf("%s: got %v, want unavailable", doing, err)

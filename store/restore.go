@@ -95,7 +95,7 @@ func restore(ctx context.Context, dir string, r *Restoration, then func(s *Store
 		return done, err
 	}
 	s := newStore(Config{Dir: dir, Timeout: time.Minute})
-	s.inside, s.client = inside, client
+	s.inside, s.client, s.renewals = inside, client, client
 	defer func() { err = errors.Join(err, s.Close()) }()
 	resumeAuth := s.suspendAuth()
 	if done, err = s.cutOff(ctx, r); err != nil {

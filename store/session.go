@@ -16,112 +16,145 @@ import (
 // started before sees that the node came back (R3). Another instance is
 // refused while a session lives.
 func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, server string, ttl time.Duration) (ares.Session, error) {
-	opCtx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	start := time.Now()
-	lease, err := s.client.Grant(opCtx, int64(ttl/time.Second))
-	s.observe("grant lease", time.Since(start), err)
-	if err != nil {
-		return ares.Session{}, storeError("open session", err)
-	}
-	sess, err := s.putSession(ctx, node, &storepb.Session{Instance: instance, Server: server, Lease: int64(lease.ID)})
-	if err != nil {
-		// Best effort: an unused lease ends by itself after its TTL.
-		_, _ = s.client.Revoke(opCtx, lease.ID)
-		return ares.Session{}, err
-	}
-	return sess, nil
-}
-
-func (s *Store) putSession(ctx context.Context, node ares.Node, rec *storepb.Session) (ares.Session, error) {
-	sessionValue, err := marshal(&storepb.Record{Body: &storepb.Record_Session{Session: rec}})
-	if err != nil {
-		return ares.Session{}, err
-	}
 	nodeValue, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
 	if err != nil {
 		return ares.Session{}, err
 	}
 	for range maxTries {
-		got, err := s.get(ctx, sessionKey(node.ID))
+		old, err := s.readSession(ctx, node.ID)
 		if err != nil {
 			return ares.Session{}, err
 		}
-		seen, replaced := int64(0), clientv3.NoLease
-		if len(got.Kvs) > 0 {
-			old, readErr := unmarshal(sessionKey(node.ID), got.Kvs[0].Value)
-			if readErr != nil {
-				return ares.Session{}, readErr
-			}
-			if old.GetSession().GetInstance() != rec.Instance {
-				return ares.Session{}, ares.Errorf(ares.Conflict, "node %s has a session of another agent: give this one another --node name, or stop the other", node.ID)
-			}
-			seen, replaced = got.Kvs[0].ModRevision, clientv3.LeaseID(got.Kvs[0].Lease)
+		if old.revision > 0 && old.record.GetInstance() != instance {
+			return ares.Session{}, ares.Errorf(ares.Conflict, "node %s has a session of another agent: give this one another --node name, or stop the other", node.ID)
 		}
-		resp, err := s.txn(ctx, "open session",
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(sessionKey(node.ID)), "=", seen)},
-			[]clientv3.Op{
-				clientv3.OpPut(sessionKey(node.ID), sessionValue, clientv3.WithLease(clientv3.LeaseID(rec.Lease))),
-				clientv3.OpPut(nodeKey(node.ID), nodeValue),
-			}, nil)
+		lease, err := s.sessionLease(ctx, old.lease, ttl)
 		if err != nil {
 			return ares.Session{}, err
 		}
-		if resp.Succeeded {
-			s.endLease(ctx, replaced)
-			return ares.Session{Node: node.ID, Instance: rec.Instance, Server: rec.Server, Revision: resp.Header.Revision}, nil
+		revision, err := s.putSession(ctx, node.ID, nodeValue, old.revision, lease, &storepb.Session{Instance: instance, Server: server, Lease: int64(lease)})
+		if err != nil {
+			// A lease of unknown fate is left to end by itself: if the session was
+			// written after all, ending it now would shorten the time that the agent
+			// was promised by its last renewal.
+			return ares.Session{}, err
+		}
+		if revision > 0 {
+			return ares.Session{Node: node.ID, Instance: instance, Server: server, Revision: revision}, nil
 		}
 	}
 	return ares.Session{}, ares.Errorf(ares.Exhausted, "open session of node %s: it changes too fast: try again", node.ID)
 }
 
-// endLease ends the lease of a session that was taken over. Nothing hangs on
-// it any more; but while it lives, whoever had that session would still have
-// its renewals acknowledged, and believe its jobs safe.
-func (s *Store) endLease(ctx context.Context, lease clientv3.LeaseID) {
-	if lease == clientv3.NoLease {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if _, err := s.client.Revoke(ctx, lease); err != nil && !isLeaseGone(err) {
-		s.log.Warn("the lease of a session that was taken over lives on until it expires", "error", err)
-	}
+// sessionNow is a session as it is stored; revision is 0 without one.
+type sessionNow struct {
+	revision int64
+	lease    clientv3.LeaseID
+	record   *storepb.Session
 }
 
-// SessionLease finds the etcd lease under a session, for Renew.
-func (s *Store) SessionLease(ctx context.Context, node string, session int64) (int64, error) {
-	got, err := s.get(ctx, sessionKey(node))
-	if err != nil {
-		return 0, err
-	}
-	if len(got.Kvs) == 0 || got.Kvs[0].ModRevision != session {
-		return 0, sessionGone(node)
-	}
-	rec, err := unmarshal(sessionKey(node), got.Kvs[0].Value)
-	if err != nil {
-		return 0, err
-	}
-	return rec.GetSession().GetLease(), nil
-}
-
-// Renew extends a session by its etcd lease. It returns after etcd's answer.
-func (s *Store) Renew(ctx context.Context, node string, lease int64) error {
+func (s *Store) readSession(ctx context.Context, node string) (now sessionNow, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	start := time.Now()
-	resp, err := s.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
-	s.observe("renew", time.Since(start), err)
-	if err != nil {
-		if isLeaseGone(err) {
-			return sessionGone(node)
-		}
-		return storeError("renew session", err)
+	got, err := s.renewals.Get(ctx, sessionKey(node))
+	s.observe("read session", time.Since(start), err)
+	if err != nil || len(got.Kvs) == 0 {
+		return now, storeError("read the session of node "+node, err)
 	}
-	if resp.TTL <= 0 {
+	rec, err := unmarshal(sessionKey(node), got.Kvs[0].Value)
+	return sessionNow{revision: got.Kvs[0].ModRevision, lease: clientv3.LeaseID(got.Kvs[0].Lease), record: rec.GetSession()}, err
+}
+
+// sessionLease is what a new session hangs on: the lease of the one before,
+// extended, or a new one. To keep the lease is one write instead of three when
+// a whole fleet comes back at once; and a key that stays on its lease can only
+// end later for it, never sooner than an earlier renewal promised.
+func (s *Store) sessionLease(ctx context.Context, old clientv3.LeaseID, ttl time.Duration) (clientv3.LeaseID, error) {
+	if old != clientv3.NoLease {
+		left, err := s.extend(ctx, old)
+		if err == nil && left == ttl {
+			return old, nil
+		}
+		if err != nil && !isLeaseGone(err) {
+			return 0, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	start := time.Now()
+	lease, err := s.renewals.Grant(ctx, int64(ttl/time.Second))
+	s.observe("grant lease", time.Since(start), err)
+	if err != nil {
+		return 0, storeError("open session", err)
+	}
+	return lease.ID, nil
+}
+
+// putSession writes a session if the one before is still as it was seen. The
+// revision is 0 when it is not, or when the lease has ended: look again.
+func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen int64, lease clientv3.LeaseID, rec *storepb.Session) (int64, error) {
+	value, err := marshal(&storepb.Record{Body: &storepb.Record_Session{Session: rec}})
+	if err != nil {
+		return 0, err
+	}
+	resp, err := s.txn(ctx, "open session",
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(sessionKey(node)), "=", seen)},
+		[]clientv3.Op{
+			clientv3.OpPut(sessionKey(node), value, clientv3.WithLease(lease)),
+			clientv3.OpPut(nodeKey(node), nodeValue),
+		}, nil)
+	switch {
+	case isLeaseGone(err), err == nil && !resp.Succeeded:
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return resp.Header.Revision, nil
+}
+
+// RenewSession extends a session. It returns after etcd's answer.
+//
+// It reads the session each time, and must. What an acknowledgement means to an
+// agent that sent its renewal at s is that no seat of its node is voided before
+// s + lost_after; that is so if the session's key, whose end the Reaper waits
+// for, lives until s + TTL at least. The read says, linearizably and after s,
+// that the key is this session's and hangs on this lease; the renewal says,
+// after s too, that the lease has a whole TTL before it. If the node opens
+// another session between the two, that one lives as long from then on.
+//
+// Without the read, by a lease remembered from an earlier one, an agent whose
+// session was taken over would be acknowledged for as long as that lease lives,
+// while whoever took over may have fallen silent and had its seats voided. The
+// view does not do instead: it may lag behind by any time, and the arithmetic
+// has no room for it. The read costs about as much as the renewal itself;
+// docs/performance.md has what both come to with 2,000 agents.
+func (s *Store) RenewSession(ctx context.Context, node string, session int64) error {
+	now, err := s.readSession(ctx, node)
+	if err != nil {
+		return err
+	}
+	if now.revision != session {
 		return sessionGone(node)
 	}
-	return nil
+	left, err := s.extend(ctx, now.lease)
+	if isLeaseGone(err) || err == nil && left <= 0 {
+		return sessionGone(node)
+	}
+	return err
+}
+
+// extend renews a lease and returns its TTL.
+func (s *Store) extend(ctx context.Context, lease clientv3.LeaseID) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	start := time.Now()
+	resp, err := s.renewals.KeepAliveOnce(ctx, lease)
+	s.observe("renew", time.Since(start), err)
+	if err != nil {
+		return 0, storeError("renew session", err)
+	}
+	return time.Duration(resp.TTL) * time.Second, nil
 }
 
 // CloseSession ends a session at once. The node must hold no live seat.

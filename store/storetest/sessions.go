@@ -14,6 +14,7 @@ var sessionLaws = []law{
 	{"ASecondInstanceIsRefused", sessionSecond},
 	{"TheSameInstanceTakesOver", sessionTakeover},
 	{"AReplacedSessionIsNotRenewed", sessionReplaced},
+	{"ATakeoverNeverShortensTheKeysLife", sessionTakeoverLives},
 	{"ASilentSessionEnds", sessionExpires},
 	{"ARenewedSessionLives", sessionRenewed},
 	{"ASessionMayBeClosed", sessionClosed},
@@ -25,7 +26,7 @@ func sessionSecond(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	_, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", SessionTTL)
 	refused(t, err, ares.Conflict, "another agent", node.ID)
-	if _, err := s.SessionLease(t.Context(), node.ID, node.Session); err != nil {
+	if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
 		t.Errorf("the first session: %v", err)
 	}
 	node.Close(t, s)
@@ -41,37 +42,56 @@ func sessionTakeover(t *testing.T, s *store.Store) {
 	if node.Session <= first || node.Revision(t, s) <= record {
 		t.Errorf("session %d after %d, node record %d after %d: both must grow", node.Session, first, node.Revision(t, s), record)
 	}
-	_, err := s.SessionLease(t.Context(), node.ID, first)
-	refused(t, err, ares.Fenced)
+	refused(t, s.RenewSession(t.Context(), node.ID, first), ares.Fenced)
 }
 
-// sessionReplaced renews by the lease of a session that was taken over. An
-// acknowledgement would tell the older agent that its jobs are safe.
+// sessionReplaced renews a session that was taken over, on the same lease and on
+// another. An acknowledgement would tell the older agent that its jobs are safe.
 func sessionReplaced(t *testing.T, s *store.Store) {
-	node := NewNode(t, s)
-	old, err := s.SessionLease(t.Context(), node.ID, node.Session)
-	if err != nil {
+	node := NewNode(t, s, 5*time.Minute)
+	for _, ttl := range []time.Duration{5 * time.Minute, time.Minute, 5 * time.Minute} {
+		old := node.Session
+		node.Open(t, s, ttl)
+		refused(t, s.RenewSession(t.Context(), node.ID, old), ares.Fenced, "open a new one")
+		if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
+			t.Errorf("renew the new one: %v", err)
+		}
+	}
+	if err := s.CloseSession(t.Context(), node.ID, node.Session); err != nil {
 		t.Fatal(err)
 	}
-	node.Open(t, s, 5*time.Minute)
-	refused(t, s.Renew(t.Context(), node.ID, old), ares.Fenced)
-	now, err := s.SessionLease(t.Context(), node.ID, node.Session)
-	if err != nil {
-		t.Fatalf("the new session went with the old lease: %v", err)
-	}
-	if err := s.Renew(t.Context(), node.ID, now); err != nil {
-		t.Errorf("renew the new one: %v", err)
+	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced)
+}
+
+// sessionTakeoverLives opens the session of a node again and again. The key stays
+// on its lease, so each takeover extends it: the end that the Reaper counts from
+// comes a whole TTL after the last, though the lease is older than its TTL.
+func sessionTakeoverLives(t *testing.T, s *store.Store) {
+	kept, silent := NewNode(t, s, SessionTTL), NewNode(t, s, SessionTTL)
+	done := errors.New("done")
+	err := s.Watch(t.Context(), func(b ares.Batch) error {
+		for _, e := range b.Events {
+			switch {
+			case e.Gone.Kind != ares.KindSession:
+			case e.Gone.ID == kept.ID:
+				t.Error("the session ended while its node took it over again and again")
+				return done
+			case e.Gone.ID == silent.ID:
+				return done
+			}
+		}
+		kept.Open(t, s, SessionTTL) // which is an event of its own
+		return nil
+	})
+	if !errors.Is(err, done) {
+		t.Fatal(err)
 	}
 }
 
 func sessionExpires(t *testing.T, s *store.Store) {
 	node := NewNode(t, s, SessionTTL)
-	lease, err := s.SessionLease(t.Context(), node.ID, node.Session)
-	if err != nil {
-		t.Fatal(err)
-	}
 	told := errors.New("told")
-	err = s.Watch(t.Context(), func(b ares.Batch) error {
+	err := s.Watch(t.Context(), func(b ares.Batch) error {
 		for _, e := range b.Events {
 			if e.Gone == (ares.Gone{Kind: ares.KindSession, ID: node.ID}) {
 				return told
@@ -88,9 +108,7 @@ func sessionExpires(t *testing.T, s *store.Store) {
 	if left := Records(t, s, "nodes/"+node.ID); len(left) != 1 {
 		t.Errorf("the node's record must outlive its session: %+v", left)
 	}
-	refused(t, s.Renew(t.Context(), node.ID, lease), ares.Fenced, "open a new one")
-	_, err = s.SessionLease(t.Context(), node.ID, node.Session)
-	refused(t, err, ares.Fenced)
+	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced, "open a new one")
 	node.Open(t, s, SessionTTL)
 }
 
@@ -98,10 +116,6 @@ func sessionExpires(t *testing.T, s *store.Store) {
 // another that began with it ends.
 func sessionRenewed(t *testing.T, s *store.Store) {
 	kept, silent := NewNode(t, s, SessionTTL), NewNode(t, s, SessionTTL)
-	lease, err := s.SessionLease(t.Context(), kept.ID, kept.Session)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	renewed := make(chan error, 1)
@@ -115,14 +129,14 @@ func sessionRenewed(t *testing.T, s *store.Store) {
 				return
 			case <-tick.C:
 			}
-			if failed := s.Renew(ctx, kept.ID, lease); failed != nil && ctx.Err() == nil {
+			if failed := s.RenewSession(ctx, kept.ID, kept.Session); failed != nil && ctx.Err() == nil {
 				renewed <- failed
 				return
 			}
 		}
 	}()
 	done := errors.New("done")
-	err = s.Watch(ctx, func(b ares.Batch) error {
+	err := s.Watch(ctx, func(b ares.Batch) error {
 		for _, e := range b.Events {
 			if e.Gone.Kind == ares.KindSession && e.Gone.ID == silent.ID {
 				return done
@@ -133,7 +147,7 @@ func sessionRenewed(t *testing.T, s *store.Store) {
 	if !errors.Is(err, done) {
 		t.Fatal(err)
 	}
-	if _, err := s.SessionLease(t.Context(), kept.ID, kept.Session); err != nil {
+	if err := s.RenewSession(t.Context(), kept.ID, kept.Session); err != nil {
 		t.Errorf("the renewed session: %v", err)
 	}
 	cancel()

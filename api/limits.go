@@ -1,0 +1,206 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/tap"
+
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// The limits of the doors. Everything a caller can send or hold has one;
+// docs/limits.md lists them with those of the other parts.
+const (
+	// DefaultMaxBody bounds a request, as JSON or protobuf. A stored job is at
+	// most 32 KiB, so this is for mistakes to be told, not for large jobs.
+	DefaultMaxBody = 1 << 20
+	// MaxBatchBody bounds a batch of jobs, and any gRPC message.
+	MaxBatchBody = 16 << 20
+	// MaxBatch is how many jobs one batch may hold; the contract says so too.
+	MaxBatch = 1000
+	// MaxAnswer bounds a gRPC answer.
+	MaxAnswer = 32 << 20
+	// MaxHeaderBytes bounds the headers of one request. For HTTP the server
+	// sets http.Server.MaxHeaderBytes to it.
+	MaxHeaderBytes = 64 << 10
+	// DefaultPageSize and MaxPageSize are of lists. A page ends early when it
+	// would pass MaxPageBytes.
+	DefaultPageSize = 100
+	MaxPageSize     = 1000
+	MaxPageBytes    = 8 << 20
+
+	maxTokenBytes    = 512
+	maxExplained     = 100     // jobs of one page whose waiting is explained
+	maxDrain         = 4 << 20 // of a body that is too large, so that the refusal is read
+	maxListWait      = 5 * time.Second
+	maxReadyWait     = 2 * time.Second
+	readyFor         = 250 * time.Millisecond // anybody may ask, so the store is not asked each time
+	maxCall          = 30 * time.Second       // of one call that is no stream
+	maxWriteWait     = 30 * time.Second       // for a reader to take one message, or an answer
+	heartbeatEvery   = 15 * time.Second
+	recheckEvery     = time.Minute
+	maxServerStreams = 256             // of one gRPC connection
+	maxIdle          = 5 * time.Minute // of a gRPC connection without any call
+
+	smallBody       = 64 << 10 // a larger one needs a place
+	maxLargeBodies  = 16       // being read or worked on
+	maxDumps        = 8
+	maxBackups      = 2
+	maxOpening      = 64 // sessions being opened; more at once only delay each other
+	maxOpeningLine  = 1024
+	maxOpeningWait  = time.Second // an agent gives up after 5: what it waited for must still be worth doing
+	maxAgentStreams = 32_768      // two for each agent
+)
+
+// Limits bound what users may have under way at one server.
+type Limits struct {
+	// Reads and Writes are the calls under way at once. Four times as many may
+	// wait for their turn. Default 32 and 128.
+	Reads, Writes int
+	// Wait is how long a call waits for its turn at most. Default 500 ms.
+	Wait time.Duration
+	// EventStreams and LogStreams are those open at once. Default 256 each.
+	EventStreams, LogStreams int
+}
+
+// DefaultLimits are what was measured to keep renewals fast on two cores.
+func DefaultLimits() Limits {
+	return Limits{Reads: 32, Writes: 128, Wait: 500 * time.Millisecond, EventStreams: 256, LogStreams: 256}
+}
+
+// gates are the gates of one server.
+type gates struct {
+	reads, writes *gate
+	bodies        *gate
+	events, logs  *gate
+	dumps         *gate
+	backups       *gate
+	opening       *gate
+	agents        *gate // streams of agents
+	of            map[string]*gate
+}
+
+// newGates makes the gates and finds the one of each method. Health and
+// readiness have none: who asks wants to know whether there is too much to do.
+// Nor have an agent's calls, but for the opening of sessions, which all agents
+// do at once after a server's restart: a renewal waits behind nothing.
+func newGates(l Limits, shed func(class string)) *gates {
+	g := &gates{
+		reads:   newGate("read", "reading calls under way", l.Reads, 4*l.Reads, l.Wait),
+		writes:  newGate("write", "writing calls under way", l.Writes, 4*l.Writes, l.Wait),
+		bodies:  newGate("body", "large requests under way", maxLargeBodies, 2*maxLargeBodies, l.Wait),
+		events:  newGate("events", "open event streams", l.EventStreams, 0, 0),
+		logs:    newGate("logs", "open log streams", l.LogStreams, 0, 0),
+		dumps:   newGate("dump", "open dumps of the store", maxDumps, 0, 0),
+		backups: newGate("backup", "backups under way", maxBackups, 0, 0),
+		opening: newGate("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(),
+		agents:  newGate("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(),
+	}
+	for _, one := range g.all() {
+		one.shed = shed
+	}
+	g.of = map[string]*gate{
+		apipb.ClusterService_WatchEvents_FullMethodName: g.events,
+		apipb.JobService_StreamLogs_FullMethodName:      g.logs,
+		apipb.ClusterService_DumpStore_FullMethodName:   g.dumps,
+		apipb.ClusterService_BackupStore_FullMethodName: g.backups,
+		apipb.AgentService_OpenSession_FullMethodName:   g.opening,
+		apipb.AgentService_WatchSeats_FullMethodName:    g.agents,
+		apipb.AgentService_ServeFiles_FullMethodName:    g.agents,
+	}
+	for method, who := range access { // order-free: each for itself
+		if g.of[method] == nil && who == admins {
+			g.of[method] = g.writes
+			if name := method[strings.LastIndexByte(method, '/')+1:]; strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") {
+				g.of[method] = g.reads
+			}
+		}
+	}
+	return g
+}
+
+func (g *gates) all() []*gate {
+	return []*gate{g.reads, g.writes, g.bodies, g.events, g.logs, g.dumps, g.backups, g.opening, g.agents}
+}
+
+// UnderWay counts what is under way and waits, for each class of calls.
+func (d *Doors) UnderWay(each func(class string, open, waiting int)) {
+	for _, g := range d.gates.all() {
+		open, waiting := g.underWay()
+		each(g.class, open, waiting)
+	}
+}
+
+// enter takes a place for a call. Over REST it is kept until the answer is
+// encoded, which costs more than most calls.
+func (d *Doors) enter(ctx context.Context, method string) (leave func(), err error) {
+	leave, err = d.gates.of[method].enter(ctx, caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if a, ok := ctx.Value(answeringKey{}).(*answering); ok {
+		a.holds = append(a.holds, leave)
+		return func() {}, nil
+	}
+	return leave, nil
+}
+
+// tapped turns a gRPC call away before its message is read, when its caller
+// would be turned away anyhow. It waits for nothing: it stands in the way of
+// all that comes over the connection.
+func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
+	g := d.gates.of[info.FullMethodName]
+	if g == nil {
+		return ctx, nil
+	}
+	who, known := d.cfg.Auth.known(bearerOf(info.Header.Get("authorization")))
+	if !known {
+		return ctx, nil // the call itself asks, and refuses
+	}
+	if err := g.refuses(who.Name); err != nil {
+		return ctx, d.answer(ctx, info.FullMethodName, err, 0)
+	}
+	return ctx, nil
+}
+
+// refuses turns a REST request away before its body is read, as tapped does.
+func (d *Doors) refuses(r *http.Request, who Identity) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return d.gates.reads.refuses(who.Name)
+	}
+	return d.gates.writes.refuses(who.Name)
+}
+
+type answeringKey struct{}
+
+// answering is the answer to a REST request. With its first byte the call gives
+// its places back: a reader that is slow holds nobody else. And it must take
+// the answer in time.
+type answering struct {
+	http.ResponseWriter
+	begun bool
+	holds []func()
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answering) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answering) Write(data []byte) (int, error) {
+	if !a.begun {
+		a.begun = true
+		a.free()
+		_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(maxWriteWait)) // not every writer has deadlines
+	}
+	return a.ResponseWriter.Write(data)
+}
+
+// free gives the places back.
+func (a *answering) free() {
+	for _, leave := range a.holds {
+		leave()
+	}
+	a.holds = nil
+}

@@ -1,0 +1,39 @@
+package api
+
+import (
+	"encoding/base64"
+	"sort"
+
+	"google.golang.org/protobuf/proto"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// pageByID is one page of a list that is sorted by ID, and the token of the
+// next, "" for none. Only what is on the page is made public.
+func pageByID[T any, M proto.Message](all []T, size int32, token string, id func(T) string, public func(T) M) (page []M, next string, err error) {
+	first := 0
+	if token != "" {
+		after, readErr := base64.RawURLEncoding.DecodeString(token)
+		if readErr != nil || !ares.ValidName(string(after)) {
+			return nil, "", badPageToken()
+		}
+		first = sort.Search(len(all), func(i int) bool { return id(all[i]) > string(after) })
+	}
+	if size == 0 {
+		size = DefaultPageSize
+	}
+	bytes := 0
+	for i := first; i < len(all); i++ {
+		m := public(all[i])
+		if bytes += proto.Size(m); len(page) == int(size) || bytes > MaxPageBytes && len(page) > 0 {
+			return page, base64.RawURLEncoding.EncodeToString([]byte(id(all[i-1]))), nil
+		}
+		page = append(page, m)
+	}
+	return page, "", nil
+}
+
+func badPageToken() error {
+	return ares.Errorf(ares.Invalid, "page_token: this is not a token of a list: use next_page_token as it was answered").At("page_token")
+}
