@@ -15,6 +15,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/test/live"
 	"github.com/ares-scheduler/ares/test/robustness/trace"
 )
 
@@ -62,18 +63,17 @@ func outages(b *testing.B, f *fleet, rec *recorder, sig syscall.Signal, times in
 	for range times {
 		i := awaitLeader(b, f)
 		since := rec.placements()
-		for rec.placements() < since+5 { // it decides now
-			time.Sleep(10 * time.Millisecond)
-		}
+		live.Await(b, time.Minute, "the leader to decide", func() (bool, string) { return rec.placements() >= since+5, "" })
 		at := trace.Now()
 		f.servers[i].down(sig)
 		gone := trace.Now()
 		out = append(out, (rec.placedAfter(gone) - at).Round(time.Millisecond))
 		f.servers[i].up()
 		c := f.client(i, 5*time.Second)
-		for c.Ready(b.Context()) != nil {
-			time.Sleep(50 * time.Millisecond)
-		}
+		live.Await(b, time.Minute, "the server to be ready again", func() (bool, string) {
+			err := c.Ready(b.Context())
+			return err == nil, fmt.Sprint(err)
+		})
 		_ = c.Close()
 	}
 	return out
@@ -120,16 +120,18 @@ func nodeLoss(b *testing.B, f *fleet, record *trace.Writer, times int) []time.Du
 }
 
 func awaitStart(b *testing.B, file string, attempt int) trace.Witness {
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var started trace.Witness
+	live.Await(b, 2*time.Minute, fmt.Sprintf("attempt %d to start", attempt), func() (bool, string) {
 		data, _ := os.ReadFile(file) // not there yet
 		for _, w := range trace.ParseWitnesses(string(data)) {
 			if w.Verb == trace.Started && w.Attempt == attempt {
-				return w
+				started = w
+				return true, ""
 			}
 		}
-	}
-	b.Fatalf("attempt %d does not start: %s", attempt, file)
-	return trace.Witness{}
+		return false, file
+	})
+	return started
 }
 
 const hammerers = 64

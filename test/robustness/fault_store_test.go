@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/ares-scheduler/ares/test/live"
 )
 
 // compaction makes the store forget its past while a server is stopped, so
@@ -47,15 +49,13 @@ func etcdSpace(t *tempter) *mishap {
 
 // makeRoom is what `ares doctor` tells an operator to do.
 func (f *fleet) makeRoom() {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		_, err := f.etcdctl("del", "--prefix", "/junk/")
-		if err == nil {
-			break
+	live.Await(f.t, time.Minute, "room in the store", func() (bool, string) {
+		if _, err := f.etcdctl("del", "--prefix", "/junk/"); err == nil {
+			return true, ""
 		}
-		if _, err = f.etcdctl("alarm", "disarm"); err != nil {
-			time.Sleep(200 * time.Millisecond)
-		}
-	}
+		said, _ := f.etcdctl("alarm", "disarm") // else nothing can be deleted either
+		return false, said
+	})
 	if out, err := f.etcdctl("get", "--write-out=fields", "--limit=1", "/none"); err == nil {
 		for line := range strings.Lines(out) {
 			if rev, ok := strings.CutPrefix(line, `"Revision" : `); ok {
@@ -72,7 +72,7 @@ func (f *fleet) etcdctl(args ...string) (string, error) { return f.etcdctlIn("",
 func (f *fleet) etcdctlIn(stdin string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program(f.t, "ARES_TEST_ETCDCTL", "../../.bin/etcdctl", "make tools"),
+	cmd := exec.CommandContext(ctx, live.Program(f.t, "ARES_TEST_ETCDCTL", "../../.bin/etcdctl", "make tools"),
 		append([]string{"--endpoints", strings.Join(f.endpoints(), ",")}, args...)...)
 	if stdin != "" {
 		cmd.Stdin = strings.NewReader(stdin)

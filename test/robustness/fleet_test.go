@@ -21,6 +21,7 @@ import (
 
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/server"
+	"github.com/ares-scheduler/ares/test/live"
 )
 
 // The size of the fleet.
@@ -70,7 +71,7 @@ type fleet struct {
 
 func newFleet(t testing.TB, p patience, dir, logs string) *fleet {
 	t.Helper()
-	f := &fleet{t: t, patience: p, dir: dir, logs: logs, ares: program(t, "ARES_TEST_FAILPOINTS", "../../.bin/failpoints/ares", "make failpoints")}
+	f := &fleet{t: t, patience: p, dir: dir, logs: logs, ares: live.Program(t, "ARES_TEST_FAILPOINTS", "../../.bin/failpoints/ares", "make failpoints")}
 	startRouter(t)
 	for i := range members {
 		f.controls = append(f.controls, newMachine(t, dir, fmt.Sprintf("c%d", i+1), 1+i))
@@ -121,7 +122,7 @@ func (f *fleet) startEtcd(i int) *process {
 		cluster = append(cluster, fmt.Sprintf("%s=http://%s:%d", c.name, c.ip, peerPort))
 	}
 	own, peer := f.endpoints()[i], fmt.Sprintf("http://%s:%d", m.ip, peerPort)
-	return start(f.t, m, f.logs, "etcd-"+m.name, program(f.t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"), nil,
+	return start(f.t, m, f.logs, "etcd-"+m.name, live.Program(f.t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"), nil,
 		"--name", m.name, "--data-dir", filepath.Join(m.disk, "etcd"), "--initial-cluster", strings.Join(cluster, ","),
 		"--listen-client-urls", own, "--advertise-client-urls", own, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--heartbeat-interval", "100", "--election-timeout", "1000", "--quota-backend-bytes", fmt.Sprint(f.patience.space), "--log-level", "warn")
@@ -171,26 +172,22 @@ func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
 func (f *fleet) awaitToken() {
 	f.t.Helper()
 	dir := filepath.Join(f.controls[0].disk, "ares")
-	for deadline := time.Now().Add(time.Minute); ; {
+	live.Await(f.t, time.Minute, "the first server", func() (bool, string) {
 		admin, err := os.ReadFile(filepath.Join(dir, server.AdminTokenFile))
 		node, nodeErr := os.ReadFile(filepath.Join(dir, server.NodeTokenFile))
-		if err == nil && nodeErr == nil && len(node) > 0 {
-			f.token = strings.TrimSpace(string(admin))
-			err = errors.Join(os.WriteFile(f.file("node.token"), node, 0o600), os.WriteFile(f.file("admin.token"), admin, 0o600))
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			c := f.client(0, 20*time.Second)
-			defer c.Close()
-			if err = c.Ready(f.t.Context()); err == nil {
-				return
-			}
+		if err = errors.Join(err, nodeErr); err != nil || len(node) == 0 {
+			return false, fmt.Sprint(err)
 		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("the first server does not come up: %v, %v; its log: %s", err, nodeErr, f.servers[0].log)
+		f.token = strings.TrimSpace(string(admin))
+		err = errors.Join(os.WriteFile(f.file("node.token"), node, 0o600), os.WriteFile(f.file("admin.token"), admin, 0o600))
+		if err != nil {
+			f.t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		c := f.client(0, 20*time.Second)
+		defer c.Close()
+		err = c.Ready(f.t.Context())
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 // client talks to one server as an administrator, and tries each call once.
@@ -258,21 +255,4 @@ func (f *fleet) certify() {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(public)
 	f.tls = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
-}
-
-// program finds an executable the suite starts.
-func program(t testing.TB, env, otherwise, remedy string) string {
-	t.Helper()
-	path := os.Getenv(env)
-	if path == "" {
-		path = otherwise
-	}
-	abs, err := filepath.Abs(path)
-	if err == nil {
-		_, err = os.Stat(abs)
-	}
-	if err != nil {
-		t.Fatalf("%v: run `%s` at the root of the repository, or name the program in %s", err, remedy, env)
-	}
-	return abs
 }

@@ -63,7 +63,7 @@ func (p *process) spawn() {
 	p.wg.Go(func() {
 		_ = cmd.Wait() // how it ended is the faults' doing; its log tells the rest
 		close(ended)
-		time.Sleep(restartDelay)
+		<-time.After(restartDelay)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.cmd == cmd && !p.held && !p.quit {

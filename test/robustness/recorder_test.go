@@ -9,6 +9,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/live"
 	"github.com/ares-scheduler/ares/test/robustness/trace"
 )
 
@@ -84,17 +85,19 @@ func (r *recorder) placements() int {
 
 // placedAfter waits for the first placement after a time.
 func (r *recorder) placedAfter(at time.Duration) time.Duration {
-	for {
+	var first time.Duration
+	live.Await(r.t, time.Minute, "a decision", func() (bool, string) {
 		r.mu.Lock()
+		defer r.mu.Unlock()
 		for _, when := range r.placed {
 			if when > at {
-				r.mu.Unlock()
-				return when
+				first = when
+				return true, ""
 			}
 		}
-		r.mu.Unlock()
-		time.Sleep(5 * time.Millisecond)
-	}
+		return false, ""
+	})
+	return first
 }
 
 // unfinished counts the jobs that have not ended.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/test/live"
 	"github.com/ares-scheduler/ares/test/robustness/check"
 	"github.com/ares-scheduler/ares/test/robustness/trace"
 )
@@ -117,7 +118,7 @@ func settle(t *testing.T, rec *recorder) {
 			t.Errorf("%s after the last fault %d jobs have not ended or hold devices; one of them: %s", atMost, n, job)
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 }
 
@@ -145,7 +146,7 @@ func createTenants(t testing.TB, f *fleet) {
 
 // witnessProgram finds the job that the suite runs.
 func witnessProgram(t testing.TB) string {
-	return program(t, "ARES_TEST_WITNESS", "../../.bin/witness", "make failpoints")
+	return live.Program(t, "ARES_TEST_WITNESS", "../../.bin/witness", "make failpoints")
 }
 
 // judge checks the record, and that no process met a broken law of its own. Of

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/ares-scheduler/ares/test/live"
 )
 
 // toxiproxy sits on the router between some agents and the servers and spoils
@@ -29,20 +31,16 @@ func startToxiproxy(t testing.TB, logs string) *toxiproxy {
 	}
 	defer log.Close()
 	x := &toxiproxy{t: t, api: fmt.Sprintf("http://127.0.0.1:%d", proxyAPI)}
-	x.cmd = exec.Command(program(t, "ARES_TEST_TOXIPROXY", "../../.bin/toxiproxy", "make tools"), "-host", "127.0.0.1", "-port", fmt.Sprint(proxyAPI))
+	x.cmd = exec.Command(live.Program(t, "ARES_TEST_TOXIPROXY", "../../.bin/toxiproxy", "make tools"), "-host", "127.0.0.1", "-port", fmt.Sprint(proxyAPI))
 	x.cmd.Stdout, x.cmd.Stderr = log, log
 	if err := x.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		if err = x.call(http.MethodGet, "/version", nil); err == nil {
-			return x
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("toxiproxy does not come up: %v", err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	live.Await(t, 30*time.Second, "toxiproxy", func() (bool, string) {
+		err = x.call(http.MethodGet, "/version", nil)
+		return err == nil, fmt.Sprint(err)
+	})
+	return x
 }
 
 // proxy passes connections on and returns where it listens.
