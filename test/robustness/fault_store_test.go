@@ -1,10 +1,8 @@
 package robustness_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
@@ -150,18 +148,5 @@ func failpointCall(ctx context.Context, method, url, term string) error {
 func failpointText(ctx context.Context, method, url, body string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode >= 300 {
-		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, answer)
-	}
-	return string(answer), err
+	return call(ctx, method, url, []byte(body))
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -119,10 +118,4 @@ func (p *process) end() {
 	_ = p.cmd.Process.Kill()
 	p.mu.Unlock()
 	p.wg.Wait()
-}
-
-// said finds a text in the process's log.
-func (p *process) said(text string) bool {
-	data, err := os.ReadFile(p.log)
-	return err == nil && strings.Contains(string(data), text)
 }

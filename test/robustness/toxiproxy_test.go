@@ -2,6 +2,7 @@ package robustness_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,7 +34,7 @@ func startToxiproxy(t testing.TB, logs string) *toxiproxy {
 	x := &toxiproxy{t: t, api: fmt.Sprintf("http://127.0.0.1:%d", proxyAPI)}
 	x.cmd = exec.Command(live.Program(t, "ARES_TEST_TOXIPROXY", "../../.bin/toxiproxy", "make tools"), "-host", "127.0.0.1", "-port", fmt.Sprint(proxyAPI))
 	x.cmd.Stdout, x.cmd.Stderr = log, log
-	if err := x.cmd.Start(); err != nil {
+	if err = x.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	live.Await(t, 30*time.Second, "toxiproxy", func() (bool, string) {
@@ -74,23 +75,28 @@ func (x *toxiproxy) spoil(proxy, kind string, attributes map[string]any, streams
 
 func (x *toxiproxy) call(method, path string, body any) error {
 	data, err := json.Marshal(body)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = call(x.t.Context(), method, x.api+path, data)
 	}
-	req, err := http.NewRequestWithContext(x.t.Context(), method, x.api+path, bytes.NewReader(data))
+	return err
+}
+
+// call makes a plain HTTP call and returns what was answered.
+func call(ctx context.Context, method, url string, body []byte) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return "", err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{}).Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode >= 300 {
-		err = fmt.Errorf("toxiproxy %s %s: %s: %s", method, path, resp.Status, answer)
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, answer)
 	}
-	return err
+	return string(answer), err
 }
 
 func (x *toxiproxy) end() {

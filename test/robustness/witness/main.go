@@ -18,7 +18,10 @@ import (
 	"github.com/ares-scheduler/ares/test/robustness/trace"
 )
 
-func main() {
+func main() { os.Exit(run()) } //nolint:forbidigo // this is a main
+
+// run is the life of the process; it returns the exit code.
+func run() int {
 	var (
 		life    = flag.Duration("for", 0, "how long to live")
 		code    = flag.Int("exit", 0, "the exit code")
@@ -31,7 +34,7 @@ func main() {
 	w := newProcess(*witness)
 	if os.Getenv("ARES_WITNESS_ORPHAN") != "" {
 		w.live(*life, true)
-		return
+		return 0
 	}
 	w.holdLife()
 	w.holdDevices()
@@ -40,13 +43,13 @@ func main() {
 		w.leaveOrphan(*life * 3)
 	}
 	if !w.live(*life, *deaf) {
-		os.Exit(143)
+		return 128 + int(syscall.SIGTERM)
 	}
 	w.say(trace.Ended, "")
 	if attempt, _ := strconv.Atoi(os.Getenv("ARES_ATTEMPT")); attempt <= *fails {
-		os.Exit(1)
+		return 1
 	}
-	os.Exit(*code)
+	return *code
 }
 
 type process struct {
@@ -130,7 +133,8 @@ func (p *process) leaveOrphan(life time.Duration) {
 	env := append(os.Environ(), "ARES_WITNESS_ORPHAN=yes")
 	files := []uintptr{null.Fd(), null.Fd(), null.Fd()}
 	for fd := uintptr(3); fd < 32; fd++ {
-		if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && (strings.HasSuffix(name, ".life") || strings.HasSuffix(name, ".device")) {
+		name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)) // not open
+		if strings.HasSuffix(name, ".life") || strings.HasSuffix(name, ".device") {
 			files = append(files, fd)
 		}
 	}
@@ -163,7 +167,6 @@ func (p *process) live(life time.Duration, deaf bool) bool {
 
 func check(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "witness:", err)
-		os.Exit(70)
+		panic("witness: " + err.Error()) // it cannot bear witness
 	}
 }
