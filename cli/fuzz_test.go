@@ -56,7 +56,7 @@ func FuzzConvertConfig(f *testing.F) {
 func FuzzJobFile(f *testing.F) {
 	for _, s := range []string{
 		"name: a\ncommand: [x]\n", `{"command":["x"],"gpu_count":2}`, "jobs:\n- command: [a]\n- command: [b]\n", "command: [a]\n---\ncommand: [b]\n---\n", "", "---\n", "- a", "{", `{"jobs": 5}`, "jobs: []",
-		"environment: {1: a, \"1\": b}\n", "command: [!!binary eA==, 2026-01-31]\n", "deadline: 2026-01-31T18:00:00Z\n", "priority: .inf", "priority: .nan", "gpu_count: 1_000", "a: &a [*a]", "x: &x {y: z}\n<<: *x",
+		"environment: {1: a, \"1\": b}\n", "environment: {1: a, 1.0: b, 1e0: c, 0x1: d}\n", "command: [!!binary eA==, 2026-01-31]\n", "deadline: 2026-01-31T18:00:00Z\n", "priority: .inf", "priority: .nan", "gpu_count: 1_000", "a: &a [*a]", "x: &x {y: z}\n<<: *x",
 		"name: \"\\u202e\\x85\\0\"\n", "name: '\xff'", "command: ['yes', 'null', '1', '0x1', ' ', '', '- a', '#']\n", "labels: {? [a] : b}", "retry: {multiplier: 1e400}",
 		`{"command":["\n\t","\n\t a"," \n","\t\nx","a\nb\n","\r\n","\u0085\n"]}`, `{"environment":{"\n\t":"\n\u2028","? ":"- "}}`,
 		strings.Repeat("[", 200), "a: " + strings.Repeat("{b: ", 50),
