@@ -25,7 +25,7 @@ import (
 func FuzzConvertConfig(f *testing.F) {
 	for _, s := range []string{
 		"scheduler: {scheduling_interval_ms: 1000, enable_gang_scheduling: true}\napi: {http_port: 8080}\n", "database: {password: x}\n", "api: {http_port: -1}", "scheduler: 5\n", "[]", "a: &a {b: *a}",
-		"api: {http_port: 0x50, grpc_port: \"08080\", metrics_port: 1e3}", "scheduler: {max_queue_size: 99999999999}", "scheduler.max_queue_size: 4", "? {a: b}\n: c", "\xff", "api: {host: 0.0.0.0}\n---\nb: c",
+		"api: {http_port: 0x50, grpc_port: \"08080\", metrics_port: 1e3}", "scheduler: {max_queue_size: 99999999999}", "scheduler: {max_queue_size: 5}\nscheduler.max_queue_size: 4\n", "? {a: b}\n: c", "\xff", "api: {host: 0.0.0.0}\n---\nb: c",
 	} {
 		f.Add([]byte(s), "GPU_SCHEDULER_API_GRPC_PORT=9")
 	}
@@ -33,6 +33,9 @@ func FuzzConvertConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte, variable string) {
 		const secret = "canary-5c1f0e"
 		out, notes, err := convertConfig(file, []string{variable, oldPrefix + "DATABASE_PASSWORD=" + secret})
+		if again, _, _ := convertConfig(file, []string{variable, oldPrefix + "DATABASE_PASSWORD=" + secret}); !bytes.Equal(out, again) {
+			t.Fatalf("converted twice, it is\n%s\nand\n%s", out, again)
+		}
 		if err != nil {
 			if ares.CodeOf(err) != ares.Invalid || err.Error() == "" || out != nil {
 				t.Fatalf("refused with %v", err)
