@@ -3,6 +3,7 @@ package ares
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code tells the caller of a failed operation what kind of failure it was.
@@ -82,11 +83,14 @@ func (p Problems) Err() error {
 type InvalidRequest struct{ Problems Problems }
 
 func (e *InvalidRequest) Error() string {
-	s := e.Problems[0].Field + ": " + e.Problems[0].Message
-	for _, p := range e.Problems[1:] {
-		s += "; " + p.Field + ": " + p.Message
+	var s strings.Builder // a request may hold thousands of mistakes
+	for i, p := range e.Problems {
+		if i > 0 {
+			s.WriteString("; ")
+		}
+		s.WriteString(p.Field + ": " + p.Message)
 	}
-	return s
+	return s.String()
 }
 
 // As lets CodeOf see an InvalidRequest as an Error.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -213,4 +214,29 @@ func TestTenantAdmits(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.spec, err, c.want)
 		}
 	}
+}
+
+// TestManyProblemsAreToldAtOnce: each mistake is copied once, not once for
+// each that follows it, or one long request keeps a server busy.
+func TestManyProblemsAreToldAtOnce(t *testing.T) {
+	sizes := []uint64{}
+	for _, n := range []int{1000, 2000} {
+		var p ares.Problems
+		for range n {
+			p.Add("field", "is wrong")
+		}
+		err := p.Err()
+		sizes = append(sizes, allocated(func() { _ = err.Error() }))
+	}
+	if sizes[1] > 3*sizes[0] {
+		t.Errorf("twice the mistakes take %d bytes, not %d", sizes[1], 2*sizes[0])
+	}
+}
+
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

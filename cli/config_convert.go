@@ -166,7 +166,8 @@ func oldFile(data []byte) (map[string]string, error) {
 	if err := yaml.Unmarshal(data, &sections); err != nil {
 		return nil, ares.Errorf(ares.Invalid, "%s", yamlMistake(err))
 	}
-	for section, v := range sections {
+	for _, section := range slices.Sorted(maps.Keys(sections)) { // in order: a.b may be said twice
+		v := sections[section]
 		keys, ok := v.(map[string]any)
 		if !ok {
 			values[section] = fmt.Sprint(v)

@@ -25,7 +25,7 @@ import (
 func FuzzConvertConfig(f *testing.F) {
 	for _, s := range []string{
 		"scheduler: {scheduling_interval_ms: 1000, enable_gang_scheduling: true}\napi: {http_port: 8080}\n", "database: {password: x}\n", "api: {http_port: -1}", "scheduler: 5\n", "[]", "a: &a {b: *a}",
-		"api: {http_port: 0x50, grpc_port: \"08080\", metrics_port: 1e3}", "scheduler: {max_queue_size: 99999999999}", "scheduler.max_queue_size: 4", "? {a: b}\n: c", "\xff", "api: {host: 0.0.0.0}\n---\nb: c",
+		"api: {http_port: 0x50, grpc_port: \"08080\", metrics_port: 1e3}", "scheduler: {max_queue_size: 99999999999}", "scheduler: {max_queue_size: 5}\nscheduler.max_queue_size: 4\n", "? {a: b}\n: c", "\xff", "api: {host: 0.0.0.0}\n---\nb: c",
 	} {
 		f.Add([]byte(s), "GPU_SCHEDULER_API_GRPC_PORT=9")
 	}
@@ -33,6 +33,9 @@ func FuzzConvertConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte, variable string) {
 		const secret = "canary-5c1f0e"
 		out, notes, err := convertConfig(file, []string{variable, oldPrefix + "DATABASE_PASSWORD=" + secret})
+		if again, _, _ := convertConfig(file, []string{variable, oldPrefix + "DATABASE_PASSWORD=" + secret}); !bytes.Equal(out, again) {
+			t.Fatalf("converted twice, it is\n%s\nand\n%s", out, again)
+		}
 		if err != nil {
 			if ares.CodeOf(err) != ares.Invalid || err.Error() == "" || out != nil {
 				t.Fatalf("refused with %v", err)
@@ -56,7 +59,7 @@ func FuzzConvertConfig(f *testing.F) {
 func FuzzJobFile(f *testing.F) {
 	for _, s := range []string{
 		"name: a\ncommand: [x]\n", `{"command":["x"],"gpu_count":2}`, "jobs:\n- command: [a]\n- command: [b]\n", "command: [a]\n---\ncommand: [b]\n---\n", "", "---\n", "- a", "{", `{"jobs": 5}`, "jobs: []",
-		"environment: {1: a, \"1\": b}\n", "command: [!!binary eA==, 2026-01-31]\n", "deadline: 2026-01-31T18:00:00Z\n", "priority: .inf", "priority: .nan", "gpu_count: 1_000", "a: &a [*a]", "x: &x {y: z}\n<<: *x",
+		"environment: {1: a, \"1\": b}\n", "environment: {1: a, 1.0: b, 1e0: c, 0x1: d}\n", "command: [!!binary eA==, 2026-01-31]\n", "deadline: 2026-01-31T18:00:00Z\n", "priority: .inf", "priority: .nan", "gpu_count: 1_000", "a: &a [*a]", "x: &x {y: z}\n<<: *x",
 		"name: \"\\u202e\\x85\\0\"\n", "name: '\xff'", "command: ['yes', 'null', '1', '0x1', ' ', '', '- a', '#']\n", "labels: {? [a] : b}", "retry: {multiplier: 1e400}",
 		`{"command":["\n\t","\n\t a"," \n","\t\nx","a\nb\n","\r\n","\u0085\n"]}`, `{"environment":{"\n\t":"\n\u2028","? ":"- "}}`,
 		strings.Repeat("[", 200), "a: " + strings.Repeat("{b: ", 50),

@@ -142,7 +142,10 @@ func toJSON(data []byte) ([][]byte, error) {
 		if v == nil { // an empty document, as after a last ---
 			continue
 		}
-		doc, err := json.Marshal(jsonable(v))
+		if v, err = jsonable(v); err != nil {
+			return nil, err
+		}
+		doc, err := json.Marshal(v)
 		if err != nil {
 			return nil, ares.Errorf(ares.Invalid, "%s", err)
 		}
@@ -150,25 +153,36 @@ func toJSON(data []byte) ([][]byte, error) {
 	}
 }
 
-// jsonable turns what YAML allows as keys into strings.
-func jsonable(v any) any {
+// jsonable turns what YAML allows as keys into strings. Two keys that become
+// one, such as 1 and 1.0, are a mistake: which of them counts would be chance.
+func jsonable(v any) (_ any, err error) {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
-			v[k] = jsonable(e)
+			if v[k], err = jsonable(e); err != nil {
+				return nil, err
+			}
 		}
 	case map[any]any:
 		m := make(map[string]any, len(v))
 		for k, e := range v {
-			m[fmt.Sprint(k)] = jsonable(e)
+			name := fmt.Sprint(k)
+			if _, twice := m[name]; twice {
+				return nil, ares.Errorf(ares.Invalid, "%s: is there twice: keep one of them", name)
+			}
+			if m[name], err = jsonable(e); err != nil {
+				return nil, err
+			}
 		}
-		return m
+		return m, nil
 	case []any:
 		for i, e := range v {
-			v[i] = jsonable(e)
+			if v[i], err = jsonable(e); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return v
+	return v, nil
 }
 
 // yamlMistake puts a YAML error into one line.

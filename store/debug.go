@@ -66,11 +66,13 @@ func rawOf(key string, value []byte, rev, created int64) Raw {
 		raw.JSON = `{"token": "not shown"}`
 		return raw
 	}
+	var text []byte
 	rec, err := parse(key, value)
-	if err != nil {
-		raw.JSON = `{"undecodable": true}`
-		return raw
+	if err == nil {
+		text, err = protojson.MarshalOptions{UseProtoNames: true}.Marshal(rec)
 	}
-	raw.JSON = protojson.MarshalOptions{UseProtoNames: true}.Format(rec)
+	if raw.JSON = string(text); err != nil {
+		raw.JSON = `{"undecodable": true}`
+	}
 	return raw
 }
