@@ -29,11 +29,11 @@ func (d *clusterDoor) BackupStore(_ *apipb.BackupStoreRequest, stream grpc.Serve
 	go func() {
 		defer leave()
 		out := bufio.NewWriterSize(to, backupChunk)
-		err := d.cfg.Store.Backup(ctx, out)
-		if err == nil {
-			err = out.Flush()
+		failed := d.cfg.Store.Backup(ctx, out)
+		if failed == nil {
+			failed = out.Flush()
 		}
-		done <- err
+		done <- failed
 	}()
 	stalled := time.NewTimer(maxWriteWait)
 	defer stalled.Stop()

@@ -63,6 +63,8 @@ type Config struct {
 	Explain func(ares.JobID) ares.Refusal
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
+	// FreeMB is the free space of the data directory. May be nil.
+	FreeMB func() int64
 	// Ready says whether the server may be sent work. Default: the store answers.
 	Ready func(context.Context) error
 	Auth  *Auth
@@ -98,6 +100,7 @@ type Doors struct {
 	end      context.CancelFunc
 	rest     http.Handler
 	ready    readiness
+	began    time.Time
 
 	heartbeat, recheck time.Duration // constants, but for tests
 }
@@ -124,7 +127,7 @@ func New(cfg Config) (*Doors, error) {
 		return nil, fmt.Errorf("make the validator: %w", err)
 	}
 	d := &Doors{
-		cfg: cfg, validate: validate, hosts: map[string]bool{},
+		cfg: cfg, validate: validate, hosts: map[string]bool{}, began: time.Now(),
 		events: newStreams("event", MaxEventStreams), logs: newStreams("log", MaxLogStreams),
 		backups:   newStreams("backup", MaxBackups),
 		heartbeat: heartbeatEvery, recheck: recheckEvery,
