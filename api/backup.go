@@ -24,11 +24,11 @@ func (d *clusterDoor) BackupStore(_ *apipb.BackupStoreRequest, stream grpc.Serve
 	done := make(chan error, 1)
 	go func() {
 		out := bufio.NewWriterSize(to, backupChunk)
-		err := d.cfg.Store.Backup(ctx, out)
-		if err == nil {
-			err = out.Flush()
+		failed := d.cfg.Store.Backup(ctx, out)
+		if failed == nil {
+			failed = out.Flush()
 		}
-		done <- err
+		done <- failed
 	}()
 	stalled := time.NewTimer(maxWriteWait)
 	defer stalled.Stop()

@@ -77,6 +77,7 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
 		CpuCores: int32(n.Node.CPUs), MemoryMb: int32(n.Node.MemoryMB), CpuCoresFree: int32(n.Node.CPUs), MemoryMbFree: int32(n.Node.MemoryMB),
 		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version,
+		ClockAheadSeconds: n.Node.ClockAhead.Seconds(),
 	}
 	if n.Cordon != nil {
 		m.CordonedBy, m.CordonReason = n.Cordon.By, n.Cordon.Why

@@ -26,6 +26,8 @@ type Config struct {
 	Explain func(ares.JobID) ares.Refusal
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
+	// FreeMB is the free space of the data directory. May be nil.
+	FreeMB func() int64
 	// Ready says whether the server may be sent work. Default: the store answers.
 	Ready func(context.Context) error
 	Auth  *Auth
@@ -63,6 +65,7 @@ type Doors struct {
 	end      context.CancelFunc
 	rest     http.Handler
 	ready    readiness
+	began    time.Time
 
 	heartbeat, recheck, writeWait time.Duration // constants, but for tests
 }
@@ -92,7 +95,7 @@ func New(cfg Config) (*Doors, error) {
 		return nil, fmt.Errorf("make the validator: %w", err)
 	}
 	d := &Doors{
-		cfg: cfg, validate: validate, hosts: map[string]bool{},
+		cfg: cfg, validate: validate, hosts: map[string]bool{}, began: time.Now(),
 		gates:     newGates(cfg.Limits, cfg.Shed),
 		heartbeat: heartbeatEvery, recheck: recheckEvery, writeWait: maxWriteWait,
 	}

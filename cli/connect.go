@@ -71,7 +71,11 @@ func (a *app) connect() (*client.Client, error) {
 	if a.stopped() {
 		return nil, ares.Errorf(ares.Unavailable, "no server runs in the data directory %s", a.dir())
 	}
-	o := client.Options{Addresses: a.addresses()}
+	return a.connectTo(client.Options{Addresses: a.addresses()})
+}
+
+// connectTo makes a client with options that lack token and TLS.
+func (a *app) connectTo(o client.Options) (*client.Client, error) {
 	for i, addr := range o.Addresses {
 		o.Addresses[i] = strings.TrimSpace(addr)
 		if strings.Contains(addr, "://") && !strings.HasPrefix(addr, "unix:") {

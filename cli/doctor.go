@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,12 +8,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/server"
 )
 
 // finding is one thing the doctor looked at.
@@ -22,23 +21,37 @@ type finding struct {
 	What   string `json:"what"`
 	State  string `json:"state"` // ok, note or fault
 	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
 }
+
+// The states of a finding.
+const (
+	fine  = "ok"
+	note  = "note"  // good to know
+	fault = "fault" // something does not work, or will not
+)
 
 func (a *app) doctorCommand() *cobra.Command {
 	var o readFlags
 	c := &cobra.Command{
-		Use: "doctor", Short: "Look for what could keep Ares from working here", Args: exactly(),
+		Use: "doctor", Short: "Say what is wrong, and what to do about it", Args: exactly(),
+		Long: `Looks at this machine and at every server that --server names: whether they can be
+reached, their store and its members, clocks, nodes, and what is held back. It works
+without any server, too, and takes about two seconds, to compare clocks.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := append(a.examineMachine(), a.examineServer(cmd.Context())...)
+			found := append(a.examineMachine(), a.examineServers(cmd.Context())...)
 			faults := 0
 			for _, f := range found {
-				if f.State == "fault" {
+				if f.State == fault {
 					faults++
 				}
 			}
 			err := a.printValue(o.output, map[string]any{"findings": found, "faults": faults}, func(w io.Writer) {
 				for _, f := range found {
 					say(w, "%-6s %-16s %s\n", f.State, f.What, clean(f.Detail))
+					if f.Remedy != "" {
+						say(w, "%-6s %-16s → %s\n", "", "", clean(f.Remedy))
+					}
 				}
 			})
 			if err == nil && faults > 0 {
@@ -53,52 +66,90 @@ func (a *app) doctorCommand() *cobra.Command {
 
 // examineMachine looks at what a server or agent would need here.
 func (a *app) examineMachine() []finding {
-	found := []finding{{"version", "ok", Version}, a.examineDir(), a.examineToken()}
+	found := []finding{{What: "version", State: fine, Detail: Version}, a.examineDir(), a.examineToken(), a.examineSpace()}
 	if path, err := exec.LookPath("nvidia-smi"); err == nil {
-		found = append(found, finding{"devices", "ok", path + " will tell them"})
+		found = append(found, finding{What: "devices", State: fine, Detail: path + " will tell them"})
 	} else {
-		found = append(found, finding{"devices", "note", "no nvidia-smi: an agent here simulates devices (the processes are real)"})
+		found = append(found, finding{What: "devices", State: note, Detail: "no nvidia-smi: an agent here simulates devices (the processes are real)"})
 	}
 	return append(found, examineCgroup())
 }
 
 func (a *app) examineDir() finding {
+	f := finding{What: "data directory", State: fine, Detail: a.dir()}
 	info, err := os.Stat(a.dir())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return finding{"data directory", "note", a.dir() + " does not exist yet; ares up makes it"}
+		f.State, f.Detail = note, a.dir()+" does not exist yet; ares up makes it"
 	case err != nil:
-		return finding{"data directory", "fault", err.Error()}
+		f.State, f.Detail = fault, err.Error()
 	case !info.IsDir():
-		return finding{"data directory", "fault", a.dir() + " is not a directory: name another with --data-dir"}
+		f.State, f.Detail, f.Remedy = fault, a.dir()+" is not a directory", "name another with --data-dir"
 	case info.Mode().Perm()&0o022 != 0:
-		return finding{"data directory", "fault", fmt.Sprintf("%s may be written by others: chmod 700 %s", a.dir(), a.dir())}
+		f.State, f.Detail, f.Remedy = fault, a.dir()+" may be written by others", "chmod 700 "+commandLine([]string{a.dir()})
 	}
-	return finding{"data directory", "ok", a.dir()}
+	return f
+}
+
+// Below these a data directory is nearly full; a store that cannot write stops
+// its server.
+const (
+	littleSpaceMB = 1024
+	noSpaceMB     = 128
+)
+
+func (a *app) examineSpace() finding {
+	dir := a.dir()
+	for { // what is not made yet will be made in the directory above
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return space("free space", dir, server.FreeMB(dir))
+}
+
+// space judges how many MB are left.
+func space(what, where string, mb int64) finding {
+	f := finding{What: what, State: fine, Detail: fmt.Sprintf("%d MB at %s", mb, where), Remedy: "delete what is not needed there, or give it a larger disk"}
+	switch {
+	case mb < 0:
+		f.State, f.Detail, f.Remedy = note, "the system does not tell for "+where, ""
+	case mb < noSpaceMB:
+		f.State = fault
+	case mb < littleSpaceMB:
+		f.State = note
+	default:
+		f.Remedy = ""
+	}
+	return f
 }
 
 func (a *app) examineToken() finding {
 	path := firstOf(a.tokenFile, os.Getenv("ARES_TOKEN_FILE"), a.tokenPath())
 	if a.tokenFile == "" && os.Getenv("ARES_TOKEN") != "" {
-		return finding{"token", "ok", "from ARES_TOKEN"}
+		return finding{What: "token", State: fine, Detail: "from ARES_TOKEN"}
 	}
+	f := finding{What: "token", State: fine, Detail: path}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return finding{"token", "note", path + " does not exist; ares up makes it"}
+		f.State, f.Detail = note, path+" does not exist; ares up makes it"
 	case err != nil:
-		return finding{"token", "fault", err.Error()}
+		f.State, f.Detail = fault, err.Error()
 	case info.Mode().Perm()&0o077 != 0:
-		return finding{"token", "fault", fmt.Sprintf("%s may be read by others: chmod 600 %s, and consider a new token", path, path)}
+		f.State, f.Detail, f.Remedy = fault, path+" may be read by others", fmt.Sprintf("chmod 600 %s, and consider a new token", commandLine([]string{path}))
 	}
-	return finding{"token", "ok", path}
+	return f
 }
 
 // examineCgroup says whether the death of a job's processes can be verified.
 func examineCgroup() finding {
+	f := finding{What: "cgroup", State: note, Remedy: "for an agent here: mount cgroup2, and run it as root or with Delegate=yes (see deploy/systemd)"}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return finding{"cgroup", "note", "no /proc/self/mountinfo: agents run on Linux"}
+		f.Detail = "no /proc/self/mountinfo: agents run on Linux"
+		return f
 	}
 	for line := range strings.Lines(string(mounts)) {
 		before, after, _ := strings.Cut(line, " - ")
@@ -108,54 +159,17 @@ func examineCgroup() finding {
 		}
 		probe, err := os.MkdirTemp(fields[4], "ares-doctor-")
 		if err != nil {
-			return finding{"cgroup", "note", fmt.Sprintf("cgroup2 at %s is not writable: an agent finds a job's processes by looking for them (run it as root or with Delegate=yes)", fields[4])}
+			f.Detail = fmt.Sprintf("cgroup2 at %s is not writable: an agent finds a job's processes by looking for them", fields[4])
+			return f
 		}
 		if err := os.Remove(probe); err != nil {
-			return finding{"cgroup", "note", err.Error()}
+			f.Detail = err.Error()
+			return f
 		}
-		return finding{"cgroup", "ok", "cgroup2 at " + fields[4]}
+		return finding{What: "cgroup", State: fine, Detail: "cgroup2 at " + fields[4]}
 	}
-	return finding{"cgroup", "note", "no cgroup2: an agent finds a job's processes by looking for them"}
-}
-
-// examineServer looks at the server the other commands would talk to.
-func (a *app) examineServer(ctx context.Context) []finding {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	at := strings.Join(a.addresses(), ", ")
-	c, err := a.connect()
-	if err != nil {
-		return []finding{{"server", "fault", err.Error()}}
-	}
-	found := a.examineClient(ctx, c, at)
-	if err := c.Close(); err != nil {
-		found = append(found, finding{"server", "note", err.Error()})
-	}
-	return found
-}
-
-func (a *app) examineClient(ctx context.Context, c *client.Client, at string) []finding {
-	if err := c.Ready(ctx); err != nil {
-		found := []finding{{"server", "fault", fmt.Sprintf(`%s is not ready: %s (start one with "ares up", or name another with --server)`, at, err)}}
-		return append(found, examinePorts()...)
-	}
-	found := []finding{{"server", "ok", at}}
-	status, err := c.ClusterStatus(ctx)
-	if err != nil {
-		return append(found, finding{"access", "fault", err.Error()})
-	}
-	found = append(found, finding{"access", "ok", "the token is accepted by version " + status.GetVersion()})
-	if status.GetVersion() != Version {
-		found = append(found, finding{"versions", "note", fmt.Sprintf("this command is %s, the server %s", Version, status.GetVersion())})
-	}
-	if status.GetAlert() != "" {
-		found = append(found, finding{"alert", "fault", status.GetAlert()})
-	}
-	nodes := finding{"nodes", "ok", fmt.Sprintf("%d online of %d, %d GPUs", status.GetOnlineNodes(), status.GetTotalNodes(), status.GetTotalGpus())}
-	if status.GetOnlineNodes() == 0 {
-		nodes = finding{"nodes", "fault", "no node is online, so nothing runs: start an agent with ares agent"}
-	}
-	return append(found, nodes)
+	f.Detail = "no cgroup2: an agent finds a job's processes by looking for them"
+	return f
 }
 
 // examinePorts says whether something else sits on the ports of a server.
@@ -164,7 +178,10 @@ func examinePorts() []finding {
 	for _, addr := range []string{"127.0.0.1:8080", "127.0.0.1:9090", "127.0.0.1:9091"} {
 		lis, err := net.Listen("tcp", addr)
 		if err != nil {
-			found = append(found, finding{"port", "note", fmt.Sprintf("%s is taken: give ares up another with --http-addr, --grpc-addr or --metrics-addr", addr)})
+			found = append(found, finding{
+				What: "port", State: note, Detail: addr + " is taken",
+				Remedy: "give ares up another with --http-addr, --grpc-addr or --metrics-addr",
+			})
 			continue
 		}
 		_ = lis.Close()

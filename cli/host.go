@@ -22,8 +22,10 @@ import (
 
 // hostCommands are the commands that run or inspect a server of their own.
 func (a *app) hostCommands() []*cobra.Command {
-	return []*cobra.Command{a.upCommand(), a.serverCommand(), a.agentCommand(), a.demoCommand(), a.doctorCommand(), a.debugCommand(),
-		a.backupCommand(), a.restoreCommand()}
+	return []*cobra.Command{
+		a.upCommand(), a.serverCommand(), a.agentCommand(), a.demoCommand(), a.doctorCommand(), a.debugCommand(),
+		a.backupCommand(), a.restoreCommand(),
+	}
 }
 
 // serverFlags are the flags of every command that starts a server. What is

@@ -114,6 +114,27 @@ func (c *Client) ClusterStatus(ctx context.Context) (*apipb.GetClusterStatusResp
 	})
 }
 
+// ServerStatus tells how the server that answers fares.
+func (c *Client) ServerStatus(ctx context.Context) (*apipb.GetServerStatusResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetServerStatusResponse, error) {
+		return apipb.NewClusterServiceClient(conn).GetServerStatus(ctx, &apipb.GetServerStatusRequest{})
+	})
+}
+
+// RemoveNode declares that a machine is gone for good, and returns how many of
+// its seats were freed. With force that includes seats it may still use.
+func (c *Client) RemoveNode(ctx context.Context, id string, force bool) (int, error) {
+	tries := 0
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.RemoveNodeResponse, error) {
+		tries++
+		return apipb.NewClusterServiceClient(conn).RemoveNode(ctx, &apipb.RemoveNodeRequest{NodeId: id, Force: force})
+	})
+	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
+		return 0, nil // an earlier try did it, and its answer was lost
+	}
+	return int(answer.GetSeats()), err
+}
+
 // Ready says whether the server may be sent work; nil means yes.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetReadyResponse, error) {

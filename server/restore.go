@@ -115,11 +115,11 @@ func storeDir(dataDir string) string { return filepath.Join(dataDir, "store") }
 func lockStore(dir string) (unlock func(), there bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		entries, err := os.ReadDir(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
+		entries, bad := os.ReadDir(dir)
+		if errors.Is(bad, fs.ErrNotExist) {
+			bad = nil
 		}
-		return func() {}, len(entries) > 0, err
+		return func() {}, len(entries) > 0, bad
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("open the store's lock: %w", err)

@@ -67,9 +67,10 @@ type Server struct {
 	http   []*http.Server
 	close  sync.Once
 
-	closing atomic.Bool
-	outrun  atomic.Pointer[ares.Error] // why this server must not lead, nil when it may
-	resign  context.CancelFunc         // ends the loop for good
+	closing  atomic.Bool
+	caughtUp atomic.Int64               // a revision up to which the view misses nothing
+	outrun   atomic.Pointer[ares.Error] // why this server must not lead, nil when it may
+	resign   context.CancelFunc         // ends the loop for good
 }
 
 // Start assembles a server and starts it. It returns once every listener is
@@ -235,7 +236,7 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 	s.doors, err = api.New(api.Config{
 		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
-		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding,
+		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
@@ -258,12 +259,17 @@ func (s *Server) part(name string, run func() error) {
 // Err tells when a part fails; the server should then be closed.
 func (s *Server) Err() <-chan error { return s.failed }
 
-// Close stops everything in the order that leaves nobody hanging: the file that
-// tells where it is, doors, then the loop, which resigns, then the store.
+// Close stops everything in the order that leaves nobody hanging: it says that it
+// is not ready, resigns so that another can lead, takes the file away that tells
+// where it is, ends streams, lets calls under way end, and then the store.
 func (s *Server) Close() {
 	s.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		s.closing.Store(true)
+		if s.resign != nil {
+			s.resign()
+		}
 		s.removeEndpoints()
 		if s.doors != nil {
 			s.doors.Close(ctx)
@@ -274,7 +280,7 @@ func (s *Server) Close() {
 			}
 		}
 		if s.grpc != nil {
-			s.grpc.Stop()
+			drain(ctx, s.grpc)
 		}
 		s.stop()
 		s.parts.Wait()
@@ -284,6 +290,21 @@ func (s *Server) Close() {
 			}
 		}
 	})
+}
+
+// drain lets calls under way end, and cuts those that do not.
+func drain(ctx context.Context, g *grpc.Server) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.GracefulStop()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		g.Stop()
+		<-done
+	}
 }
 
 type listeners struct{ http, grpc, metrics net.Listener }

@@ -43,6 +43,7 @@ type Store struct {
 	observe  func(string, time.Duration, error)
 	log      *slog.Logger
 	creates  batcher
+	space    space
 }
 
 // Open connects to the external etcd, or starts the embedded one.

@@ -64,9 +64,9 @@ func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) err
 		_, name := rest(key)
 		job := jobOf(rec.GetJob(), ares.JobID(name), created)
 		longest = max(longest, job.LostAfter())
-		run, err := s.runOrNew(ctx, job)
-		if err != nil || run.Phase.Final() {
-			return err
+		run, bad := s.runOrNew(ctx, job)
+		if bad != nil || run.Phase.Final() {
+			return bad
 		}
 		for _, e := range history[job.ID] {
 			if e.Accepted == job.Revision {
@@ -75,9 +75,9 @@ func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) err
 				return w.flushFull(ctx)
 			}
 		}
-		changed, err := run.Restore(job, r.Now)
-		if err != nil {
-			return fmt.Errorf("job %s: %w", job.ID, err)
+		changed, bad := run.Restore(job, r.Now)
+		if bad != nil {
+			return fmt.Errorf("job %s: %w", job.ID, bad)
 		}
 		if changed {
 			done.Lost++
@@ -132,9 +132,9 @@ func (s *Store) rememberEnded(ctx context.Context, r *Restoration, done *Restore
 			return err
 		}
 		if len(got.Kvs) > 0 {
-			rec, err := unmarshal(jobKey(id), got.Kvs[0].Value)
-			if err != nil {
-				return err
+			rec, bad := unmarshal(jobKey(id), got.Kvs[0].Value)
+			if bad != nil {
+				return bad
 			}
 			if rec.GetTombstone() == nil {
 				continue // an older request of that name, which has not ended

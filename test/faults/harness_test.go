@@ -235,15 +235,15 @@ func (p *proc) saidAround(text string) string {
 	return rest[:min(len(rest), 6_000)]
 }
 
-// startEtcd gives the world an external store.
-func (w *world) startEtcd() {
+// startEtcd gives the world an external store, with more flags of etcd.
+func (w *world) startEtcd(more ...string) {
 	w.t.Helper()
 	client, peer := "http://"+freeAddr(w.t), "http://"+freeAddr(w.t)
-	w.start("etcd", program(w.t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"), nil,
+	w.start("etcd", program(w.t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"), nil, append(more,
 		"--name", "faults", "--data-dir", filepath.Join(w.dir, "etcd"),
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "faults="+peer,
-		"--log-level", "error")
+		"--log-level", "error")...)
 	w.etcd = client
 }
 
