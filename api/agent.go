@@ -23,9 +23,10 @@ type AgentDoor struct {
 	Store  *store.Store
 	View   *control.View
 	Files  *Files
-	Server string        // the address this server is reached at
-	TTL    time.Duration // of a session
-	Now    func() time.Time
+	Server string // the address this server is reached at
+	// TTL of a session that is opened in a fleet of so many nodes.
+	TTL func(nodes int) time.Duration
+	Now func() time.Time
 	// Claimed is told each claim that succeeded. May be nil.
 	Claimed func()
 }
@@ -39,18 +40,19 @@ const maxSeatsBytes = 8 << 20
 // OpenSession proves that a node is there.
 func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
 	node := req.GetNode().Node()
-	node.SessionTTL = d.TTL
+	ttl := d.TTL(d.View.NodeCount())
+	node.SessionTTL = ttl
 	if err := checkNode(&node); err != nil {
 		return nil, err
 	}
 	if n := len(req.GetInstance()); n < 16 || n > 64 {
 		return nil, ares.Errorf(ares.Invalid, "instance: 16 to 64 characters, got %d", n).At("instance")
 	}
-	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, d.TTL)
+	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, ttl)
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.OpenSessionResponse{Session: s.Revision, TtlSeconds: int32(d.TTL / time.Second), Server: d.Server}, nil
+	return &apipb.OpenSessionResponse{Session: s.Revision, TtlSeconds: int32(ttl / time.Second), Server: d.Server}, nil
 }
 
 func checkNode(n *ares.Node) error {
@@ -88,12 +90,22 @@ func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionReq
 
 // UpdateNode changes what a node offers.
 func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
-	node := req.GetNode().Node()
-	node.ID, node.SessionTTL = req.GetRef().GetNodeId(), d.TTL
+	node, ref := req.GetNode().Node(), req.GetRef()
+	node.ID = ref.GetNodeId()
 	if err := checkNode(&node); err != nil {
 		return nil, err
 	}
-	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, req.GetRef().GetSession())
+	// The TTL is the session's own, written with it: by a longer one the Reaper
+	// would believe the node silent for longer than it was.
+	waiting, cancel := context.WithTimeout(ctx, maxListWait)
+	defer cancel()
+	if err := d.View.WaitFor(waiting, ref.GetSession()); err != nil {
+		return nil, err
+	}
+	if was := d.View.Node(node.ID); was != nil {
+		node.SessionTTL = was.Node.SessionTTL
+	}
+	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, ref.GetSession())
 }
 
 // CloseSession ends the session of a node that holds nothing. One that does is

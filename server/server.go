@@ -108,7 +108,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	s.Desk = &control.Desk{
-		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(),
+		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
 	reaper := s.startLoop(run, m)
@@ -170,7 +170,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) *control.Reaper {
 	decisions := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
 	archive := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
 	reaper := &control.Reaper{
-		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
+		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(0), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
 	}
 	recorder := &control.Recorder{
 		Store: s.Store, View: s.View, Archive: archive, Now: time.Now, Log: s.log, Every: time.Minute,
@@ -224,7 +224,7 @@ func (s *Server) openDoors(m *metrics, reaper *control.Reaper) error {
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding,
 		AgentService: &api.AgentDoor{
-			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc,
+			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc,
 		},
 	})
 	if err == nil {
