@@ -220,9 +220,10 @@ func (a *Agent) arrived(session int64) error {
 }
 
 // renew extends the session until it cannot. A renewal that is not answered
-// within an eighth of the TTL has failed, and the next server is tried.
+// in the time between two has failed, and the next server is tried.
 func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef, ttl time.Duration) error {
-	tick := time.NewTicker(ttl / 8)
+	step := min(ttl, ares.MinLostAfterSec*time.Second) / 8
+	tick := time.NewTicker(step)
 	defer tick.Stop()
 	for {
 		select {
@@ -230,8 +231,11 @@ func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apip
 			return ctx.Err()
 		case <-tick.C:
 		}
-		call, cancel := context.WithTimeout(ctx, ttl/8)
-		sent := run.Now()
+		every, sent := a.renewEvery(ttl), run.Now()
+		if sent.Sub(run.BootTime(a.renewed.Load()))+step <= every+step/4 {
+			continue // the next step is soon enough
+		}
+		call, cancel := context.WithTimeout(ctx, every)
 		_, err := c.RenewSession(call, &apipb.RenewSessionRequest{Ref: ref})
 		cancel()
 		if err != nil {
@@ -239,6 +243,23 @@ func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apip
 		}
 		a.acknowledged(sent)
 	}
+}
+
+// renewEvery is the time between two renewals: an eighth of the TTL, but not
+// more than an eighth of the least patience among the jobs that are held. In a
+// large fleet a session may outlive a job's patience, and a job must not be
+// given up for one renewal that failed.
+func (a *Agent) renewEvery(ttl time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.seats { // order-free: a minimum
+		patience := ares.MinLostAfterSec * time.Second // until a server has told of the seat
+		if s.order != nil {
+			patience = time.Duration(s.order.GetLostAfterSeconds()) * time.Second
+		}
+		ttl = min(ttl, patience)
+	}
+	return ttl / 8
 }
 
 // acknowledged notes that a renewal sent at a time was acknowledged, and tells

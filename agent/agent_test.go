@@ -7,6 +7,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
+	"github.com/ares-scheduler/ares/apipb"
 )
 
 // TestNothingIsSpawnedLate is R4 and R6: a seat may be claimed and spawned only
@@ -27,6 +28,35 @@ func TestNothingIsSpawnedLate(t *testing.T) {
 	// However short ago the machine was booted: its clock begins there.
 	if (&Agent{}).fresh(100 * 365 * 24 * time.Hour) {
 		t.Error("no renewal was ever acknowledged, yet it is fresh")
+	}
+}
+
+// TestRenewalsGoByTheLeastPatience: a session of a minute is renewed as often as
+// the jobs that are held need it.
+func TestRenewalsGoByTheLeastPatience(t *testing.T) {
+	held := func(seconds ...int32) *Agent {
+		a := &Agent{seats: map[run.Key]*seat{}}
+		for i, n := range seconds {
+			s := &seat{}
+			if n > 0 {
+				s.order = &apipb.SeatOrder{LostAfterSeconds: n}
+			}
+			a.seats[run.Key{Rank: i}] = s
+		}
+		return a
+	}
+	for _, c := range []struct {
+		held []int32 // lost_after of each seat, 0 while it is not known
+		ttl  int
+		want time.Duration
+	}{
+		{nil, 60, 7500 * time.Millisecond}, {nil, 20, 2500 * time.Millisecond},
+		{[]int32{900, 30}, 60, 3750 * time.Millisecond}, {[]int32{30}, 20, 2500 * time.Millisecond},
+		{[]int32{900}, 60, 7500 * time.Millisecond}, {[]int32{900, 0}, 60, 2500 * time.Millisecond},
+	} {
+		if got := held(c.held...).renewEvery(time.Duration(c.ttl) * time.Second); got != c.want {
+			t.Errorf("held %v under a TTL of %d s: every %s, want %s", c.held, c.ttl, got, c.want)
+		}
 	}
 }
 

@@ -24,9 +24,10 @@ type AgentDoor struct {
 	Store  *store.Store
 	View   *control.View
 	Files  *Files
-	Server string        // the address this server is reached at
-	TTL    time.Duration // of a session
-	Now    func() time.Time
+	Server string // the address this server is reached at
+	// TTL of a session that is opened in a fleet of so many nodes.
+	TTL func(nodes int) time.Duration
+	Now func() time.Time
 	// Claimed is told each claim that succeeded. May be nil.
 	Claimed func()
 	// Outrun is told when an agent has seen more of this store than there is.
@@ -42,7 +43,8 @@ const maxSeatsBytes = 8 << 20
 // OpenSession proves that a node is there.
 func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
 	node := req.GetNode().Node()
-	node.SessionTTL = d.TTL
+	ttl := d.TTL(d.View.NodeCount())
+	node.SessionTTL = ttl
 	if err := checkNode(&node); err != nil {
 		return nil, err
 	}
@@ -54,12 +56,12 @@ func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionReque
 		return nil, err
 	}
 	node.ClockAhead = clockAhead(req, d.Now())
-	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, d.TTL)
+	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, ttl)
 	if err != nil {
 		return nil, err
 	}
 	return &apipb.OpenSessionResponse{
-		Session: s.Revision, TtlSeconds: int32(d.TTL / time.Second), Server: d.Server, StoreId: id.Store, RestoreId: id.Restore,
+		Session: s.Revision, TtlSeconds: int32(ttl / time.Second), Server: d.Server, StoreId: id.Store, RestoreId: id.Restore,
 	}, nil
 }
 
@@ -102,15 +104,23 @@ func (d *AgentDoor) RenewSession(ctx context.Context, req *apipb.RenewSessionReq
 
 // UpdateNode changes what a node offers.
 func (d *AgentDoor) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
-	node := req.GetNode().Node()
-	node.ID, node.SessionTTL = req.GetRef().GetNodeId(), d.TTL
-	if known := d.View.Node(node.ID); known != nil {
-		node.ClockAhead = known.Node.ClockAhead
-	}
+	node, ref := req.GetNode().Node(), req.GetRef()
+	node.ID = ref.GetNodeId()
 	if err := checkNode(&node); err != nil {
 		return nil, err
 	}
-	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, req.GetRef().GetSession())
+	// The TTL is the session's own, written with it: by a longer one the Reaper
+	// would believe the node silent for longer than it was. So is what was seen
+	// of the node's clock.
+	waiting, cancel := context.WithTimeout(ctx, maxListWait)
+	defer cancel()
+	if err := d.View.WaitFor(waiting, ref.GetSession()); err != nil {
+		return nil, err
+	}
+	if was := d.View.Node(node.ID); was != nil {
+		node.SessionTTL, node.ClockAhead = was.Node.SessionTTL, was.Node.ClockAhead
+	}
+	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, ref.GetSession())
 }
 
 // CloseSession ends the session of a node that holds nothing. One that does is

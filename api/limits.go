@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ const (
 // Limits bound what users may have under way at one server.
 type Limits struct {
 	// Reads and Writes are the calls under way at once. Four times as many may
-	// wait for their turn. Default 32 and 128.
+	// wait for their turn. Default 8 and 32 for each core.
 	Reads, Writes int
 	// Wait is how long a call waits for its turn at most. Default 500 ms.
 	Wait time.Duration
@@ -66,9 +67,12 @@ type Limits struct {
 	EventStreams, LogStreams int
 }
 
-// DefaultLimits are what was measured to keep renewals fast on two cores.
+// DefaultLimits go by the cores: a read is work for one, and more at once than
+// keep it busy only make every call, a renewal too, wait for its turn at the
+// processor. A write waits for the store most of its time, with others.
 func DefaultLimits() Limits {
-	return Limits{Reads: 32, Writes: 128, Wait: 500 * time.Millisecond, EventStreams: 256, LogStreams: 256}
+	cores := runtime.GOMAXPROCS(0)
+	return Limits{Reads: 8 * cores, Writes: 32 * cores, Wait: 500 * time.Millisecond, EventStreams: 256, LogStreams: 256}
 }
 
 // gates are the gates of one server.
@@ -166,12 +170,25 @@ func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, er
 	return ctx, nil
 }
 
-// refuses turns a REST request away before its body is read, as tapped does.
+// refuses turns a REST request away before its body is read, as tapped does; but
+// not at once. To refuse is work too, and who is refused asks again: a moment's
+// rest, in which the connection costs nothing, keeps a thousand of them from
+// taking the processor that the others need.
 func (d *Doors) refuses(r *http.Request, who Identity) error {
+	g := d.gates.writes
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return d.gates.reads.refuses(who.Name)
+		g = d.gates.reads
 	}
-	return d.gates.writes.refuses(who.Name)
+	err := g.refuses(who.Name)
+	if err != nil {
+		rest := time.NewTimer(g.wait)
+		defer rest.Stop()
+		select {
+		case <-rest.C:
+		case <-r.Context().Done():
+		}
+	}
+	return err
 }
 
 type answeringKey struct{}

@@ -16,7 +16,7 @@ func TestAgentsThatHaveSeenMore(t *testing.T) {
 	h := newHouse(t)
 	var told *ares.Error
 	door := &AgentDoor{
-		Store: h.store, View: h.view, Server: "here", TTL: 20 * time.Second, Now: time.Now, Outrun: func(why *ares.Error) { told = why },
+		Store: h.store, View: h.view, Server: "here", TTL: func(int) time.Duration { return 20 * time.Second }, Now: time.Now, Outrun: func(why *ares.Error) { told = why },
 	}
 	id, revision, err := h.store.Identity(t.Context())
 	if err != nil {

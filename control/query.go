@@ -99,6 +99,13 @@ func (v *View) Nodes() ([]*NodeEntry, int64) {
 	return out, v.revision
 }
 
+// NodeCount is how many nodes are known, with a session or without.
+func (v *View) NodeCount() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return len(v.nodes)
+}
+
 // Node finds a node, nil when it is unknown.
 func (v *View) Node(id string) *NodeEntry {
 	v.mu.RLock()

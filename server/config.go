@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net"
@@ -80,7 +81,8 @@ type SchedulerConfig struct {
 // SessionsConfig is about nodes that fall silent.
 type SessionsConfig struct {
 	// TTLSeconds is how long a silent node keeps its session, and the least
-	// lost_after_seconds a job may ask for. Default 20, 2 to 300.
+	// lost_after_seconds a job may ask for; 2 to 300. Default 0: 20, and 60 for
+	// the sessions that are opened while more than 1,000 nodes are known.
 	TTLSeconds int `yaml:"ttl_seconds"`
 	// BrakePercent stops the reassignment of jobs when more of the nodes than
 	// this are lost together. Default 55; 100 never stops.
@@ -111,7 +113,7 @@ func Default() Config {
 		DataDir: DefaultDataDir(), HTTPAddr: "127.0.0.1:8080", GRPCAddr: "127.0.0.1:9090", MetricsAddr: "127.0.0.1:9091",
 		Etcd:      EtcdConfig{TimeoutSeconds: 5},
 		Scheduler: SchedulerConfig{SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5},
-		Sessions:  SessionsConfig{TTLSeconds: 20, BrakePercent: 55},
+		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Log:       LogConfig{Level: "info", Format: "text"},
@@ -142,7 +144,7 @@ func (c *Config) Check() error {
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
 		{"scheduler.leader_ttl_seconds", c.Scheduler.LeaderTTLSeconds, 1, 60},
-		{"sessions.ttl_seconds", c.Sessions.TTLSeconds, 2, 300},
+		{"sessions.ttl_seconds", cmp.Or(c.Sessions.TTLSeconds, 2), 2, 300},
 		{"sessions.brake_percent", c.Sessions.BrakePercent, 1, 100},
 		{"jobs.archive_after_minutes", c.Jobs.ArchiveAfterMinutes, 1, 60 * 24 * 366},
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
@@ -197,9 +199,17 @@ func isLoopback(host string) bool {
 // YAML prints the configuration as a file that Load reads.
 func (c Config) YAML() ([]byte, error) { return yaml.Marshal(c) }
 
-// SessionTTL as a duration.
-func (c *Config) SessionTTL() time.Duration {
-	return time.Duration(c.Sessions.TTLSeconds) * time.Second
+// SessionTTL is how long a session outlives its last renewal when it is opened
+// in a fleet of so many nodes. The least is that of a fleet of none.
+func (c *Config) SessionTTL(nodes int) time.Duration {
+	switch {
+	case c.Sessions.TTLSeconds != 0:
+		return time.Duration(c.Sessions.TTLSeconds) * time.Second
+	case nodes > 1000:
+		return time.Minute
+	default:
+		return 20 * time.Second
+	}
 }
 
 // digest identifies a configuration in the record of decisions. It leaves out

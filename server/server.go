@@ -115,7 +115,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	s.Desk = &control.Desk{
-		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(),
+		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
 	alert := s.startLoop(run, m)
@@ -182,7 +182,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	decisions := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
 	archive := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
 	reaper := &control.Reaper{
-		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
+		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(0), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
 	}
 	recorder := &control.Recorder{
 		Store: s.Store, View: s.View, Archive: archive, Now: time.Now, Log: s.log, Every: time.Minute,
@@ -238,7 +238,7 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
 		AgentService: &api.AgentDoor{
-			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL(), Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
+			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
 	})
 	if err == nil {
