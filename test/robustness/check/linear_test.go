@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,14 @@ func TestLinearizable(t *testing.T) {
 			c.Outcome, c.Code = trace.Refused, string(ares.Conflict)
 		}},
 		{"a cancel answered with no known word", check.Linearizable, contradicts, func(r *trace.Run) { calls(r, trace.Cancel, "stopped")[0].Phase = "maybe" }},
+		{"a cancel too late for nothing", check.Linearizable, contradicts, func(r *trace.Run) {
+			r.Calls = append(r.Calls, trace.Call{Op: trace.Cancel, Job: "nobody", Outcome: trace.Refused, Code: string(ares.Conflict), Start: 1, End: 2})
+		}},
+		{"a cancel too late while a cancel is under way", check.Linearizable, contradicts, func(r *trace.Run) {
+			c := calls(r, trace.Get, "stopped")[0]
+			c.Op, c.Outcome, c.Code = trace.Cancel, trace.Refused, string(ares.Conflict)
+			r.Calls = slices.DeleteFunc(r.Calls, func(o trace.Call) bool { return o.Job == "stopped" && o.Start > c.Start })
+		}},
 		{"a cancel of nothing", check.Linearizable, contradicts, func(r *trace.Run) {
 			r.Calls = append(r.Calls, trace.Call{Op: trace.Cancel, Job: "nobody", Outcome: trace.OK, Phase: "cancelling", Start: 1, End: 2})
 		}},
