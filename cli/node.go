@@ -18,7 +18,7 @@ import (
 
 func (a *app) nodeCommand() *cobra.Command {
 	return group("node", "See the machines, and keep work off them", "",
-		a.nodeListCommand(), a.nodeGetCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand())
+		a.nodeListCommand(), a.nodeGetCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeRemoveCommand())
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
@@ -133,6 +133,33 @@ func (a *app) nodeUncordonCommand() *cobra.Command {
 			return a.printNode(&o, node, err)
 		}),
 	}
+	o.addOutput(c)
+	return c
+}
+
+func (a *app) nodeRemoveCommand() *cobra.Command {
+	var o readFlags
+	var force bool
+	c := &cobra.Command{
+		Use: "remove NODE", Short: "Declare that a machine is gone for good", Args: exactly("NODE"),
+		Long: `Forgets a node whose machine will not come back. What it still held is free, so that
+finished jobs can be archived and tenants deleted. It is refused while the node has a
+session, and while jobs may still live there: after a node's last word each job keeps
+its seat for its lost_after.
+
+With --force jobs are taken back at once. Use it only when the machine is switched off
+or was started anew: else a job may run in two places.`,
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			seats, err := c.RemoveNode(ctx, args[0], force)
+			if err != nil {
+				return err
+			}
+			return a.printValue(o.output, map[string]any{"node_id": args[0], "seats": seats}, func(w io.Writer) {
+				say(w, "%s removed, %d seats freed\n", clean(args[0]), seats)
+			})
+		}),
+	}
+	c.Flags().BoolVar(&force, "force", false, "take back seats that may still be used: the machine is off or was started anew")
 	o.addOutput(c)
 	return c
 }

@@ -192,3 +192,16 @@ func (v *View) WaitFor(ctx context.Context, revision int64) error {
 		}
 	}
 }
+
+// Unknown lists nodes that have no record, but seats that are not free.
+func (v *View) Unknown() []string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var out []string
+	for node, jobs := range v.seats { // order-free: each node for itself
+		if len(jobs) > 0 && v.nodes[node] == nil {
+			out = append(out, node)
+		}
+	}
+	return out
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -85,7 +86,9 @@ func (r *Reaper) Run(ctx context.Context, lead *store.Leadership) error {
 func (r *Reaper) look(gone map[string]absence) {
 	nodes, _ := r.View.Nodes()
 	now := time.Now()
+	there := map[string]bool{}
 	for _, n := range nodes {
+		there[n.Node.ID] = true
 		a, known := gone[n.Node.ID]
 		switch {
 		case n.Session != nil:
@@ -94,6 +97,14 @@ func (r *Reaper) look(gone map[string]absence) {
 			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: cmp.Or(n.Node.SessionTTL, r.TTL)}
 		}
 	}
+	// A plan that was under way while a node was removed leaves a seat there.
+	for _, node := range r.View.Unknown() {
+		there[node] = true
+		if a, known := gone[node]; !known || a.revision != 0 {
+			gone[node] = absence{since: now}
+		}
+	}
+	maps.DeleteFunc(gone, func(node string, _ absence) bool { return !there[node] })
 }
 
 // braked holds voiding back while too many nodes are gone at once: that is

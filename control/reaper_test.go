@@ -277,3 +277,21 @@ func TestPatienceGoesByTheNodesOwnTTL(t *testing.T) {
 		t.Errorf("an old record counts as %s", got)
 	}
 }
+
+// A node that was removed while a plan was under way has a seat and no record:
+// the seat is taken back all the same, after the job's whole patience.
+func TestReaperTakesBackFromRemovedNodes(t *testing.T) {
+	t.Parallel()
+	r := newReaping(t)
+	n, job := r.busy(t, 2*time.Second, time.Second)
+	n.Close(t, r.s)
+	if _, err := r.s.RemoveNode(t.Context(), n.ID, nil, false, storetest.Noon); err != nil { // none of its jobs is named
+		t.Fatal(err)
+	}
+	await(t, r.view, "the node to go", func() bool { return r.view.Node(n.ID) == nil && len(r.view.Unknown()) == 1 })
+	r.start(t)
+	await(t, r.view, "its void", func() bool { return phaseOf(r.view, job.ID) == ares.Pending })
+	if n, err := r.s.RemoveNode(t.Context(), n.ID, []ares.JobID{job.ID}, false, storetest.Noon); n != 1 || err != nil {
+		t.Errorf("%d seats freed, %v", n, err)
+	}
+}

@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// RemoveNode declares that a machine is gone for good: it frees its seats in the
+// jobs that are named, and deletes its record and cordon. It compares that the
+// node has no session and is the one that was read, so a node that returns
+// meanwhile stays. An agent of that name may join again, as a new node.
+func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, force bool, now time.Time) (freed int, err error) {
+	got, err := s.get(ctx, nodeKey(node))
+	if err != nil {
+		return 0, err
+	}
+	seen := int64(0)
+	if len(got.Kvs) > 0 {
+		seen = got.Kvs[0].ModRevision
+	} else if len(jobs) == 0 {
+		return 0, ares.Errorf(ares.NotFound, "there is no node %s: see `ares node list`", node).At("node_id")
+	}
+	gone := []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(sessionKey(node)), "=", 0),
+		clientv3.Compare(clientv3.ModRevision(nodeKey(node)), "=", seen),
+	}
+	alive := ares.Errorf(ares.Conflict, "node %s has a session: stop its agent first, or cordon it and let its jobs end", node)
+	for _, id := range jobs {
+		n := 0
+		_, err = s.update(ctx, "remove node", id, func(j *ares.Job, r *ares.Run) (err error) {
+			if n, err = r.Abandon(j, node, force, now); err == nil && n == 0 {
+				return errUnchanged
+			}
+			return err
+		}, gone, nil, alive)
+		if _, tomb := errors.AsType[archived](err); tomb || ares.CodeOf(err) == ares.NotFound {
+			continue // all its seats were free when it was archived
+		}
+		if err != nil {
+			return freed, err
+		}
+		freed += n
+	}
+	// The cordon first: whoever follows must see the node go last.
+	resp, err := s.txn(ctx, "remove node", gone, []clientv3.Op{clientv3.OpDelete(cordonKey(node)), clientv3.OpDelete(nodeKey(node))}, nil)
+	if err == nil && !resp.Succeeded {
+		return freed, alive
+	}
+	return freed, err
+}
