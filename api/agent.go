@@ -43,10 +43,14 @@ const maxSeatsBytes = 8 << 20
 // OpenSession proves that a node is there.
 func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
 	node := req.GetNode().Node()
-	ttl := d.TTL(d.View.NodeCount())
+	known := d.View.NodeCount()
+	ttl := d.TTL(known)
 	node.SessionTTL = ttl
 	if err := checkNode(&node); err != nil {
 		return nil, err
+	}
+	if known >= maxNodes && d.View.Node(node.ID) == nil {
+		return nil, ares.Errorf(ares.Refused, "%d nodes are known, the most there may be: use the name of one that is gone", known)
 	}
 	if n := len(req.GetInstance()); n < 16 || n > 64 {
 		return nil, ares.Errorf(ares.Invalid, "instance: 16 to 64 characters, got %d", n).At("instance")

@@ -138,7 +138,6 @@ func (d *Doors) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		// Thousands of agents are connected and say little: what a connection holds
 		// while nothing is said counts, and large frames pass small buffers by.
 		grpc.ReadBufferSize(4 << 10),
-		grpc.SharedWriteBuffer(true),
 	}
 	s := grpc.NewServer(append(own, opts...)...)
 	d.register(s)

@@ -54,12 +54,14 @@ const (
 	maxOpeningLine  = 1024
 	maxOpeningWait  = time.Second // an agent gives up after 5: what it waited for must still be worth doing
 	maxAgentStreams = 32_768      // two for each agent
+	maxNodes        = 20_000      // known, with a session or without
+	maxTenants      = 10_000
 )
 
 // Limits bound what users may have under way at one server.
 type Limits struct {
 	// Reads and Writes are the calls under way at once. Four times as many may
-	// wait for their turn. Default 8 and 32 for each core.
+	// wait for their turn. Default 4 and 16 for each core.
 	Reads, Writes int
 	// Wait is how long a call waits for its turn at most. Default 500 ms.
 	Wait time.Duration
@@ -72,7 +74,7 @@ type Limits struct {
 // processor. A write waits for the store most of its time, with others.
 func DefaultLimits() Limits {
 	cores := runtime.GOMAXPROCS(0)
-	return Limits{Reads: 8 * cores, Writes: 32 * cores, Wait: 500 * time.Millisecond, EventStreams: 256, LogStreams: 256}
+	return Limits{Reads: 4 * cores, Writes: 16 * cores, Wait: 500 * time.Millisecond, EventStreams: 256, LogStreams: 256}
 }
 
 // gates are the gates of one server.

@@ -45,6 +45,9 @@ func (d *tenantDoor) CreateTenant(ctx context.Context, req *apipb.CreateTenantRe
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
+	if n := d.cfg.View.TenantCount(); n >= maxTenants {
+		return nil, ares.Errorf(ares.Refused, "there are %d tenants, the most there may be: delete some", n)
+	}
 	t.ID, t.Name = m.GetId(), m.GetName()
 	if t.Name == "" {
 		t.Name = t.ID

@@ -144,6 +144,13 @@ func (v *View) Tenants() []*ares.Tenant {
 	return out
 }
 
+// TenantCount is how many tenants there are.
+func (v *View) TenantCount() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return len(v.tenants)
+}
+
 // Use tells what a tenant's jobs hold and how many of them wait.
 func (v *View) Use(tenant string) (use ares.Use, waiting int) {
 	v.mu.RLock()

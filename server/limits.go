@@ -14,9 +14,9 @@ import (
 // One caller gets at most half. Agents are not counted here.
 type LimitsConfig struct {
 	// Reads is how many calls that only read are under way at once; four times
-	// as many may wait. Default 8 for each core, 2 to 100000.
+	// as many may wait. Default 4 for each core, 2 to 100000.
 	Reads int `yaml:"reads"`
-	// Writes is the same for calls that write. Default 32 for each core, 2 to 100000.
+	// Writes is the same for calls that write. Default 16 for each core, 2 to 100000.
 	Writes int `yaml:"writes"`
 	// WaitMS is how long a call waits for its turn at most. Default 500, 1 to 10000.
 	WaitMS int `yaml:"wait_ms"`

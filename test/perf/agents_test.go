@@ -33,16 +33,36 @@ func BenchmarkAgents(b *testing.B) {
 	for _, n := range []int{200, 2000} {
 		runs = append(runs, runFleet(b, n))
 	}
-	rows := [][]string{{""}, {"agents"}, {"all sessions open after"}, {"renewals/s"}, {"renewal p50"}, {"renewal p99"}, {"renewal max"},
-		{"server CPU, cores"}, {"server memory, MB"}, {"server goroutines"}, {"server descriptors"}, {"etcd CPU, cores"}, {"etcd memory, MB"},
-		{"all back after the cut"}, {"opened at a later try"}, {"renewal p99 after it"}, {"renewal max after it"}, {"server peak memory, MB"}, {"sessions lost"}}
+	rows := [][]string{
+		{""},
+		{"agents"},
+		{"all sessions open after"},
+		{"renewals/s"},
+		{"renewal p50"},
+		{"renewal p99"},
+		{"renewal max"},
+		{"server CPU, cores"},
+		{"server memory, MB"},
+		{"server goroutines"},
+		{"server descriptors"},
+		{"etcd CPU, cores"},
+		{"etcd memory, MB"},
+		{"all back after the cut"},
+		{"opened at a later try"},
+		{"renewal p99 after it"},
+		{"renewal max after it"},
+		{"server peak memory, MB"},
+		{"sessions lost"},
+	}
 	for _, r := range runs {
 		p50, p99 := quantiles(r.before)
 		_, p99after := quantiles(r.after)
-		for i, cell := range []string{"", fmt.Sprint(r.agents), short(r.opening), fmt.Sprintf("%.0f", float64(len(r.before))/steady.Seconds()),
+		for i, cell := range []string{
+			"", fmt.Sprint(r.agents), short(r.opening), fmt.Sprintf("%.0f", float64(len(r.before))/steady.Seconds()),
 			short(p50), short(p99), short(slices.Max(r.before)), fmt.Sprintf("%.2f", r.calm.server), fmt.Sprintf("%.0f", r.calm.serverMB),
 			fmt.Sprint(r.calm.goroutines), fmt.Sprint(r.calm.openDescriptors), fmt.Sprintf("%.2f", r.calm.etcd), fmt.Sprintf("%.0f", r.calm.etcdMB),
-			short(r.reopening), fmt.Sprint(r.retried), short(p99after), short(slices.Max(r.after)), fmt.Sprintf("%.0f", r.storm.serverPeakMB), fmt.Sprint(r.lost + r.fenced)} {
+			short(r.reopening), fmt.Sprint(r.retried), short(p99after), short(slices.Max(r.after)), fmt.Sprintf("%.0f", r.storm.serverPeakMB), fmt.Sprint(r.lost + r.fenced),
+		} {
 			rows[i] = append(rows[i], cell)
 		}
 	}

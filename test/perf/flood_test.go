@@ -73,8 +73,10 @@ func BenchmarkFlood(b *testing.B) {
 		use  usage
 	}{{"before", before, calm}, {"in the flood", during, flooded}} {
 		p50, p99 := quantiles(r.took)
-		rows = append(rows, []string{r.name, short(p50), short(p99), short(slices.Max(r.took)), fmt.Sprint(len(r.took)),
-			fmt.Sprintf("%.2f", r.use.server), fmt.Sprintf("%.0f", r.use.serverMB), fmt.Sprintf("%.2f", r.use.etcd), fmt.Sprintf("%.0f", r.use.etcdMB)})
+		rows = append(rows, []string{
+			r.name, short(p50), short(p99), short(slices.Max(r.took)), fmt.Sprint(len(r.took)),
+			fmt.Sprintf("%.2f", r.use.server), fmt.Sprintf("%.0f", r.use.serverMB), fmt.Sprintf("%.2f", r.use.etcd), fmt.Sprintf("%.0f", r.use.etcdMB),
+		})
 	}
 	p50, p99 := quantiles(after)
 	rows = append(rows, []string{"after it", short(p50), short(p99), short(slices.Max(after)), fmt.Sprint(len(after)), "", "", "", ""})
@@ -103,15 +105,15 @@ func runFlood(b *testing.B, p *plant) flood {
 	}
 	cmd := exec.CommandContext(b.Context(), self)
 	cmd.Env = append(os.Environ(), floodOrder+"="+string(order))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("the flood: %v\n%s", err, out)
+	if out, runErr := cmd.CombinedOutput(); runErr != nil {
+		b.Fatalf("the flood: %v\n%s", runErr, out)
 	}
 	data, err := os.ReadFile(answers)
 	if err != nil {
 		b.Fatal(err)
 	}
 	var got flood
-	if err := json.Unmarshal(data, &got); err != nil {
+	if err = json.Unmarshal(data, &got); err != nil {
 		b.Fatal(err)
 	}
 	return got

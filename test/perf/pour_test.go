@@ -285,7 +285,7 @@ func submitOnce(ctx context.Context, p *plant, requestID string) (id string, err
 	}
 	req.Header.Set("Authorization", "Bearer "+p.admin)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{}).Do(req)
 	if err != nil {
 		return "", err
 	}

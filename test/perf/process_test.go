@@ -169,7 +169,7 @@ func (p *plant) get(ctx context.Context, addr, path string, line func(string)) e
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+p.admin)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{}).Do(req)
 	if err != nil {
 		return err
 	}
