@@ -285,9 +285,8 @@ func (a *Agent) acknowledged(sent run.BootTime) {
 // fresh says whether a seat of that patience may still be claimed or spawned
 // (R4): less than half of it has passed since the last acknowledged renewal
 // was sent. Before the first one it counts as expired (R6).
-func (a *Agent) fresh(lostAfter time.Duration) bool {
-	sent := run.BootTime(a.renewed.Load())
-	return sent != 0 && run.Now().Sub(sent) < lostAfter/2
+func fresh(renewed run.BootTime, lostAfter time.Duration) bool {
+	return renewed != 0 && run.Now().Sub(renewed) < lostAfter/2
 }
 
 // watchDevices looks at the devices now and then and tells when their health

@@ -60,7 +60,7 @@ func (s *seat) again(ctx context.Context) {
 // claim takes the seat under the present session. Nothing is spawned before.
 func (s *seat) claim(ctx context.Context) error {
 	session := s.agent.session.Load()
-	if session == 0 || !s.agent.fresh(s.lostAfter()) {
+	if session == 0 || !fresh(run.BootTime(s.agent.renewed.Load()), s.lostAfter()) {
 		return errors.New("no renewal was acknowledged lately: not claimed")
 	}
 	// gofail: var agentBeforeClaim struct{}
@@ -94,10 +94,12 @@ func (s *seat) start(ctx context.Context) error {
 		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})
 		return nil
 	}
-	if s.agent.session.Load() != s.session || !s.agent.fresh(spec.LostAfter) {
+	// Read before the look at the session: a renewal of a later one says nothing
+	// of this claim, and would let the process live past the void of its seat.
+	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
+	if s.agent.session.Load() != s.session || !fresh(spec.RenewedAt, spec.LostAfter) {
 		return errors.New("the session changed before the start: claiming anew")
 	}
-	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
 	// gofail: var agentBeforeSpawn struct{}
 	proc, err := s.agent.runner.Start(ctx, spec)
 	// gofail: var agentAfterSpawn struct{}

@@ -12,6 +12,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
+	"github.com/ares-scheduler/ares/apipb"
 )
 
 // TestNothingIsSpawnedBeforeItsClaim: a claim that is refused, or not answered
@@ -213,5 +214,18 @@ func TestASeatIsReleasedAfterVerifiedDeath(t *testing.T) {
 	eventually(t, "its release", func() bool { return len(d.said("release")) > 0 })
 	if got := d.said("finish"); got[0].outcome != string(ares.OutcomeLost) {
 		t.Errorf("its end was reported as %+v", got)
+	}
+}
+
+// TestACleanReportSparesWhatMayYetBeClaimed: a seat that waits for its devices,
+// or whose claim was just refused, has no life here, and may have one before
+// the report arrives.
+func TestACleanReportSparesWhatMayYetBeClaimed(t *testing.T) {
+	waiting, over := seatOf(100, ares.SeatPlaced, time.Hour, "true"), seatOf(90, ares.SeatVoided, time.Hour, "true")
+	over.Current = false
+	a := &Agent{seats: map[run.Key]*seat{{Job: "job-y", Fence: 95}: {}}, orders: []*apipb.SeatOrder{waiting, over}}
+	held := a.heldFences()
+	if !slices.Equal(held, []int64{95, 100}) {
+		t.Errorf("the report spares %v, want 95, which lives, and 100, which may yet", held)
 	}
 }

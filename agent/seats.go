@@ -135,15 +135,22 @@ func (a *Agent) isHeld(key run.Key) bool {
 	return a.seats[key] != nil
 }
 
-// heldFences are those of seats that may still hold a live process.
+// heldFences are those of seats that hold a live process, or may yet: one that
+// the store shows as current can be claimed while the report is on its way, and
+// its attempt end for another rank's sake before it arrives.
 func (a *Agent) heldFences() []int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var out []int64
+	held := map[int64]bool{}
 	for key := range a.seats {
-		out = append(out, key.Fence)
+		held[key.Fence] = true
 	}
-	return out
+	for _, o := range a.orders {
+		if o.Current {
+			held[o.Seat.Fence] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(held))
 }
 
 // reportProgress tells what running jobs say of themselves, at most every two

@@ -189,7 +189,7 @@ func TestFenced(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	spec := sh(orphan(file) + `trap "echo term" TERM; echo up; while :; do sleep 0.01; done`)
-	spec.LostAfter, spec.RenewedAt = 2*time.Second, Now()
+	spec.LostAfter, spec.RenewedAt = 8*time.Second, Now()
 	p := w.start(spec)
 	pid := w.pidIn(file)
 	at := func(tenths int) BootTime { return spec.RenewedAt.Add(spec.LostAfter / 10 * time.Duration(tenths)) }
