@@ -55,6 +55,10 @@ bench: build ## Benchmarks of the whole scheduler
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
 	go run ./test/failpoints -o $(TOOLS)/failpoints/ares
 
+.PHONY: mutations
+mutations: build $(ARES_TEST_ETCD) ## Take each safeguard away: a test must fail (ONLY=name for some)
+	go run ./test/mutations -run '$(ONLY)'
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters; the rules and their reasons are in .golangci.yml
 	$(TOOLS)/golangci-lint run --concurrency $(P) ./...

@@ -252,6 +252,7 @@ func TestCancelRaces(t *testing.T) {
 			l.unchanged("", func() error { return l.stop(ares.StopCancel) })
 			l.unchanged("", func() error { return l.stop(ares.StopDrain) })
 			l.unchanged("", func() error { return l.run.Claim(l.job, f, 0, "n0", l.now) }) // it has it already
+			l.unchanged(ares.Conflict, func() error { return l.run.Decline(l.job, f, 0, l.now) })
 			l.ok(l.finish(f, 0, ares.OutcomeStopped))
 		},
 		"over a preemption": func(l *life) {

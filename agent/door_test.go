@@ -280,8 +280,8 @@ func bury(t *testing.T, dir string) {
 		t.Error(err)
 	}
 	for _, f := range found {
-		if err := r.EnsureDead(context.Background(), f.Key); err != nil {
-			t.Error(err)
+		if alive := r.EnsureDead(context.Background(), f.Key); alive != nil {
+			t.Error(alive)
 		}
 	}
 	id, err := os.ReadFile(filepath.Join(dir, "seats", "id"))

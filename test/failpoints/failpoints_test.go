@@ -27,13 +27,10 @@ const patience = 90 * time.Second
 // while it runs, and by the environment from its start.
 func TestDriven(t *testing.T) {
 	dir := t.TempDir()
-	program := filepath.Join(dir, "ares")
-	if err := run(t.Context(), []string{"-root", "../..", "-o", program}); err != nil {
-		t.Fatal(err)
-	}
+	program := build(t, dir)
 	knob := "http://" + freeAddr(t)
 	data := filepath.Join(dir, "data")
-	s := start(t, program, data, "GOFAIL_HTTP="+strings.TrimPrefix(knob, "http://"))
+	s := start(t, []string{"GOFAIL_HTTP=" + strings.TrimPrefix(knob, "http://")}, program, "server", "--data-dir", data)
 	submit := func(request string) (string, error) {
 		a, err := s.client.Submit(t.Context(), &apipb.JobSpec{TenantId: "default", RequestId: request, Command: []string{"true"}})
 		return a.GetStatus(), err
@@ -64,26 +61,60 @@ func TestDriven(t *testing.T) {
 	if ws, ok := state.Sys().(syscall.WaitStatus); !ok || ws.Signal() != syscall.SIGKILL {
 		t.Fatalf("panic ended the server by %s, not by SIGKILL", state)
 	}
-	s = start(t, program, data, "GOFAIL_FAILPOINTS=storeBeforeCreateJobs=1*return(\"from the start\")")
+	s = start(t, []string{"GOFAIL_FAILPOINTS=storeBeforeCreateJobs=1*return(\"from the start\")"}, program, "server", "--data-dir", data)
 	check("env", "", ares.Unavailable)
 	check("killed", "duplicate", "")
 }
 
-// running is a server of the failpoint build.
+// TestSupervisorsToo: what the agent's environment says reaches the supervisors,
+// and a wall clock an hour behind is what people see and nothing else heeds.
+func TestSupervisorsToo(t *testing.T) {
+	dir := t.TempDir()
+	program := build(t, dir)
+	env := []string{"GOFAIL_FAILPOINTS=supervisorBeforeExec=panic", shiftEnv + "=-3600"}
+	s := start(t, env, program, "up", "--mock", "v100-4", "--node", "n", "--data-dir", filepath.Join(dir, "data"))
+	a, err := s.client.Submit(t.Context(), &apipb.JobSpec{Command: []string{"true"}, ExecutionMode: string(ares.AtMostOnce)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	j, err := s.client.Wait(ctx, a.GetJobId())
+	if err != nil || j.GetState() != string(ares.Lost) || !strings.Contains(j.GetReason(), "the supervisor died at once") {
+		t.Errorf("the job is %s: %s, %v", j.GetState(), j.GetReason(), err)
+	}
+	if behind := time.Since(j.GetCreatedAt().AsTime()); behind < time.Hour || behind > time.Hour+2*patience {
+		t.Errorf("the server's clock is %s behind, want an hour", behind)
+	}
+}
+
+// build makes the program. Only the first build of a machine takes long.
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	program := filepath.Join(dir, "ares")
+	if err := run(t.Context(), []string{"-root", "../..", "-o", program}); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// running is a process of the failpoint build, with a server in it.
 type running struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	client *client.Client
 }
 
-func start(t *testing.T, program, data string, env ...string) *running {
+// start runs the program until it is ready. args ends with the data directory.
+func start(t *testing.T, env []string, program string, args ...string) *running {
 	t.Helper()
+	data := args[len(args)-1]
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &running{ended: make(chan struct{})}
-	r.cmd = exec.Command(program, "server", "--data-dir", data, "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")
+	r.cmd = exec.Command(program, append(args, "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")...)
 	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = append(os.Environ(), env...), log, log
 	_ = os.Remove(filepath.Join(data, server.EndpointsFile)) // of one that was killed
 	if err = r.cmd.Start(); err != nil {

@@ -6,13 +6,14 @@ type Mutation struct {
 	Removes string // in words
 	Edits   []Edit
 	Caught  Test
-	Says    string // what the failing test must say
+	Says    string // what the failing test must say, a regular expression
 }
 
 // Edit replaces a text that is in the file exactly once.
 type Edit struct{ File, Old, New string }
 
-// Test is a test that must notice, by its package and -run.
+// Test is a test that must notice, by its package and -run. It is no property
+// test: rapid would keep the failure it found in the source tree.
 type Test struct {
 	Package string
 	Run     string
@@ -65,11 +66,6 @@ var fencing = []Mutation{
 		root("TestLateAndRepeatedReports"), "want code fenced",
 	},
 	{
-		"fence-in-the-store", "the same, seen from the store",
-		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
-		Test{Package: "./store", Run: "TestALateCommitWithAnOldFenceIsRefused"}, `want code "fenced"`,
-	},
-	{
 		"fence-in-the-field", "the same, seen from a job that outlived its lease",
 		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
 		inFaults("TestAgentStoppedPastLostAfterAndResumedIsAHarmlessZombie"), "a late report was answered",
@@ -82,7 +78,7 @@ var fencing = []Mutation{
 	{
 		"fence-grows", "the revision as the token: attempts are only counted",
 		edit("store/codec.go", "a.Fence = ares.Fence(revision)", "a.Fence = ares.Fence(a.Number)"),
-		law("Commit/TheFenceIsWhereTheLeaseWasCreated"), "lease",
+		law("Commit/TheFenceIsWhereTheLeaseWasCreated"), "fence 1, lease",
 	},
 	{
 		"run-compared", "the comparison of the run that a transition was made from",
@@ -97,7 +93,7 @@ var fencing = []Mutation{
 	{
 		"final-is-final", "the table of moves",
 		edit("run.go", "if !r.Phase.MayBecome(to) {", "if false {"),
-		root("TestCancelRaces|TestRunMachine"), "--- FAIL",
+		root("TestCancelRaces"), "want code conflict",
 	},
 	{
 		"claim-before-spawn", "the claim before the spawn: it comes after it",
@@ -112,7 +108,7 @@ var fencing = []Mutation{
 	{
 		"verified-death-of-a-process", "the verified death when a supervisor is gone",
 		edit("agent/run/proc.go", "if err := p.r.EnsureDead(ctx, p.order.Key); err != nil {", "if err := ctx.Err(); err != nil {"),
-		inRun("TestSupervisorKilled"), "lives",
+		inRun("TestSupervisorKilled$"), `orphan \d+ lives`,
 	},
 	{
 		"release-after-the-end", "the refusal to release a seat that may live",
@@ -146,7 +142,7 @@ var leading = []Mutation{
 	{
 		"plan-compares-runs", "the comparison of each run that a plan changes",
 		edit(commit, `clientv3.Compare(clientv3.ModRevision(runKey(c.Job)), "=", c.Next.Revision)`, `clientv3.Compare(clientv3.ModRevision(runKey(c.Job)), ">", -1)`),
-		law("Commit/ACancelInBetweenDropsOnlyThatJob"), "dropped []",
+		law("Commit/ACancelInBetweenDropsOnlyThatJob"), `dropped \[\]`,
 	},
 	{
 		"plan-of-an-archived-job", "the comparison of the job's own record in a first placing",
@@ -161,7 +157,7 @@ var leading = []Mutation{
 	{
 		"brake", "the brake on mass failure",
 		edit(reaper, "if r.braked(gone) {", "if r.braked(gone) && r.Tick < 0 {"),
-		control("TestReaperBrakes"), "--- FAIL",
+		control("TestReaperBrakes"), "under the brake job|of a node that is there is",
 	},
 	{
 		"brake-percent", "the share of nodes at which it brakes",
@@ -205,7 +201,8 @@ var rules = []Mutation{
 	{
 		"R2-engine", "the same in the engine",
 		edit("engine/entry.go", "e.run.Stop == nil && e.run.Settled() }", "e.run.Stop == nil }"),
-		Test{Package: "./engine", Run: "."}, "--- FAIL",
+		Test{Package: "./engine", Run: "TestScripts"},
+		"may not be placed",
 	},
 	{
 		"R2-seat-by-seat", "the void of one seat only: it takes the whole gang",
@@ -245,7 +242,7 @@ var rules = []Mutation{
 	{
 		"R4-exec", "the supervisor's look at the clock right before exec",
 		edit("cmd/ares-supervisor/spawn.go", "if now >= o.DecideAt(o.RenewedAt) {", "if now < 0 {"),
-		inRun("TestNeverSpawnsLate"), "--- FAIL",
+		inRun("TestNeverSpawnsLate"), "want fenced -1",
 	},
 	{
 		"R5-agent", "the agent's comparison of the session between claim and spawn",
@@ -318,7 +315,7 @@ var rules = []Mutation{
 	{
 		"R9-decline-unclaimed", "the refusal to decline a seat that was claimed",
 		edit(moves, "if r.Stop == nil || h.State != SeatPlaced {", "if r.Stop == nil {"),
-		law("Seats/AStopBeforeTheClaimIsAnsweredByDecline"), `want code "conflict"`,
+		root("TestCancelRaces"), "want code conflict",
 	},
 	{
 		"R9-decline-session", "the comparison of the session in Decline",
@@ -337,7 +334,8 @@ var deadlines = []Mutation{
 	{
 		"supervisor-deadline", "the supervisor's decision at half of lost_after",
 		edit(supervisor, "if !s.fenced && now >= s.order.DecideAt(s.renewed) {", "if !s.fenced && now < 0 {"),
-		Test{Package: "./cmd/ares-supervisor", Run: "TestDecisionIsFinal"}, "at half of lost_after",
+		Test{Package: "./cmd/ares-supervisor", Run: "TestDecisionIsFinal"},
+		"at half of lost_after",
 	},
 	{
 		"supervisor-deadline-in-the-field", "the same, for a job whose agent is killed for good",
@@ -347,22 +345,24 @@ var deadlines = []Mutation{
 	{
 		"decision-is-final", "the refusal of a renewal after the decision",
 		edit("cmd/ares-supervisor/control.go", "\tcase s.fenced:\n\t\treturn \"refused fenced\"\n", ""),
-		Test{Package: "./cmd/ares-supervisor", Run: "TestDecisionIsFinal"}, "at half of lost_after: ok",
+		Test{Package: "./cmd/ares-supervisor", Run: "TestDecisionIsFinal"},
+		"at half of lost_after: ok",
 	},
 	{
 		"kill-after-term", "SIGKILL for a job that ignores SIGTERM",
 		edit(timetable, "renewed.Add(s.LostAfter / 10 * 7)", "renewed.Add(s.LostAfter * 7)"),
-		inRun("TestFenced"), "--- FAIL",
+		Test{Package: "./cmd/ares-supervisor", Run: "TestDecisionIsFinal"},
+		"fenced, term 13s, kill 2m21s",
 	},
 	{
 		"supervisor-kills-orphans", "the kill of the whole cgroup: the main process only",
 		edit(supervisor, "\treturn s.killAll() && over\n", "\tif s.running() {\n\t\t_ = syscall.Kill(s.start.pid, syscall.SIGKILL)\n\t}\n\treturn over\n"),
-		inRun("TestOrphanDies"), "lives",
+		inRun("TestOrphanDies"), `orphan \d+ lives`,
 	},
 	{
 		"self-fence-of-the-agent", "the agent's kill at 0.75 when the supervisor hangs",
 		edit(timetable, "renewed.Add(s.LostAfter / 4 * 3)", "renewed.Add(s.LostAfter * 4)"),
-		inRun("TestSupervisorStopped$"), "dead only after",
+		inRun("TestSupervisorStopped$"), `dead only after [89]\.`,
 	},
 	{
 		"renewed-when-sent", "the sending as the time of a renewal: it counts from its answer",
@@ -406,7 +406,7 @@ var accepting = []Mutation{
 	{
 		"digest-conflict-in-a-batch", "the same between two requests of one batch",
 		edit(create, "if r.first.digest == r.again.digest {", "if r.first.id == r.again.id {"),
-		law("Create/ABatchMayRepeatARequest"), "--- FAIL",
+		law("Create/ABatchMayRepeatARequest"), `want code "conflict"`,
 	},
 	{
 		"digest-sees-every-field", "a field of the digest",
@@ -424,6 +424,6 @@ var accepting = []Mutation{
 	{
 		"tenant-compared", "the comparison of the tenant whose quota was checked",
 		edit(create, "\t\t\tcmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.tenant), \"=\", c.tenantRevision))\n", ""),
-		law("Create/AChangedTenantMakesARequestStale"), "--- FAIL",
+		law("Create/AChangedTenantMakesARequestStale"), `want code "conflict"`,
 	},
 }

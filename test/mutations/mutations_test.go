@@ -49,6 +49,9 @@ func TestEveryMutationFits(t *testing.T) {
 				t.Error("it needs a name of its own, words, edits and an expected failure")
 			}
 			seen[m.Name] = true
+			if _, err := regexp.Compile(m.Says); err != nil {
+				t.Error(err)
+			}
 			exists(t, root, m.Caught)
 			o, err := m.overlay(root, t.TempDir())
 			if err != nil {
@@ -95,8 +98,7 @@ func list(t *testing.T, root string) []listed {
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("%v: %s", err, exit.Stderr)
 		}
 		t.Fatal(err)
