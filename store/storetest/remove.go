@@ -48,8 +48,9 @@ var removeLaws = []law{
 		if err = s.Archive(t.Context(), snap.Job, &snap.Run, nil); ares.CodeOf(err) != ares.Conflict {
 			t.Errorf("archived beside a seat that is not free: %v", err)
 		}
-		if n, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{job.ID}, false, Noon); n != 1 || err != nil {
-			t.Errorf("%d seats freed, %v", n, err)
+		freed, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{job.ID}, false, Noon)
+		if freed != 1 || err != nil {
+			t.Errorf("%d seats freed, %v", freed, err)
 		}
 		snap = Get(t, s, job.ID)
 		if err = s.Archive(t.Context(), snap.Job, &snap.Run, nil); err != nil {
