@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,9 +67,11 @@ func (x *toxiproxy) spoil(proxy, kind string, attributes map[string]any, streams
 	}
 	return func() {
 		for _, stream := range streams {
-			if err := x.call(http.MethodDelete, "/proxies/"+proxy+"/toxics/"+kind+"-"+stream, nil); err != nil {
-				x.t.Error(err)
-			}
+			// It can take long to end while connections hang in it, and then to be told.
+			live.Await(x.t, time.Minute, "the end of a toxic", func() (bool, string) {
+				err := x.call(http.MethodDelete, "/proxies/"+proxy+"/toxics/"+kind+"-"+stream, nil)
+				return err == nil || strings.Contains(err.Error(), "404"), fmt.Sprint(err)
+			})
 		}
 	}
 }
