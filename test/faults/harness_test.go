@@ -22,6 +22,7 @@ import (
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/live"
 )
 
 // The times of most tests: short, but with room for a busy machine.
@@ -31,22 +32,10 @@ const (
 	patience  = 90 * time.Second
 )
 
-// program finds an executable the tests start.
-func program(t *testing.T, env, otherwise, remedy string) string {
-	t.Helper()
-	path := os.Getenv(env)
-	if path == "" {
-		path = otherwise
-	}
-	abs, err := filepath.Abs(path)
-	if err == nil {
-		_, err = os.Stat(abs)
-	}
-	if err != nil {
-		t.Fatalf("%v: run `%s` at the root of the repository, or name the program in %s", err, remedy, env)
-	}
-	return abs
-}
+var (
+	program = live.Program
+	poll    = live.Await
+)
 
 // world is one fleet of processes with its directory. All of it is gone when
 // the test ends.
@@ -382,24 +371,6 @@ func online(t *testing.T, c *client.Client, nodes ...string) {
 			n, err := c.Node(t.Context(), node)
 			return err == nil && n.GetState() == "online", fmt.Sprint(n.GetState(), err)
 		})
-	}
-}
-
-// poll waits for a condition, and fails the test when it does not come.
-func poll(t *testing.T, atMost time.Duration, what string, ok func() (bool, string)) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(atMost)
-	for {
-		done, seen := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s for %s: %s", atMost, what, seen)
-		}
-		<-tick.C
 	}
 }
 

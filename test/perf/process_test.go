@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/server"
+	"github.com/ares-scheduler/ares/test/live"
 )
 
 // process is a program of its own that a benchmark starts and measures.
@@ -46,22 +47,6 @@ func start(b *testing.B, dir, name, path string, args ...string) *process {
 		}
 	})
 	return p
-}
-
-// program finds an executable that a benchmark starts.
-func program(b *testing.B, env, otherwise, remedy string) string {
-	path := os.Getenv(env)
-	if path == "" {
-		path = otherwise
-	}
-	abs, err := filepath.Abs(path)
-	if err == nil {
-		_, err = os.Stat(abs)
-	}
-	if err != nil {
-		b.Fatalf("%v: run `%s` at the root of the repository, or name the program in %s", err, remedy, env)
-	}
-	return abs
 }
 
 // cpu is the processor time the process has used so far.
@@ -116,7 +101,7 @@ type plant struct {
 func newPlant(b *testing.B, config string) *plant {
 	p := &plant{dir: b.TempDir(), endpoint: "http://" + freeAddr(b)}
 	peer := "http://" + freeAddr(b)
-	p.etcd = start(b, p.dir, "etcd", program(b, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"),
+	p.etcd = start(b, p.dir, "etcd", live.Program(b, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"),
 		"--name", "perf", "--data-dir", filepath.Join(p.dir, "etcd"),
 		"--listen-client-urls", p.endpoint, "--advertise-client-urls", p.endpoint,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "perf="+peer,
@@ -129,7 +114,7 @@ func newPlant(b *testing.B, config string) *plant {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	p.ares = start(b, p.dir, "server", program(b, "ARES_TEST_BIN", "../../bin/ares", "make build"), "server", "--config", file)
+	p.ares = start(b, p.dir, "server", live.Program(b, "ARES_TEST_BIN", "../../bin/ares", "make build"), "server", "--config", file)
 	p.await(b, "the server to be ready", 30*time.Second, func() error {
 		return p.get(b.Context(), p.at.HTTP, "/api/v1/ready", nil)
 	})
