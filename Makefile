@@ -103,8 +103,14 @@ mutations: build $(ARES_TEST_ETCD) ## Take each safeguard away: a test must fail
 lint: $(TOOLS)/golangci-lint ## Run the linters; the rules and their reasons are in .golangci.yml
 	$(TOOLS)/golangci-lint run --concurrency $(P) ./...
 
+.PHONY: model
+model: ## Search the model of the protocol, and find the bugs planted in it
+	@tools/needs spin gcc
+	test/model/run check
+	test/model/run mutations
+
 .PHONY: verify
-verify: $(TOOLS)/buf lint ## Check contract, generated code, go.mod, lint and the shape of the tree
+verify: $(TOOLS)/buf lint model ## Check contract, generated code, go.mod, lint, the shape of the tree and the protocol's model
 	$(TOOLS)/buf lint
 	tools/generate --check
 	go mod tidy -diff

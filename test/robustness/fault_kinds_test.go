@@ -431,6 +431,9 @@ func massCrash(t *tempter) *mishap {
 	var undo []func()
 	for i := range t.fleet.workers[:nodes-1] {
 		_, release, ok := t.reserve(i, t.fleet.workers)
+		for !ok && rest(t.ctx, 50*time.Millisecond) { // other faults end in their time
+			_, release, ok = t.reserve(i, t.fleet.workers)
+		}
 		if !ok {
 			both(undo...)()
 			return nil

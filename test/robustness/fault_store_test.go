@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func failpoint(server bool) func(*tempter) *mishap {
 			return nil
 		}
 		m := among[i]
-		points := listFailpoints(t.ctx, m)
+		points := slices.DeleteFunc(listFailpoints(t.ctx, m), func(point string) bool { return strings.HasPrefix(point, "agent") == server })
 		if len(points) == 0 {
 			release()
 			return nil

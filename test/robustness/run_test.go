@@ -107,7 +107,7 @@ func choose(t testing.TB, kinds string) []fault {
 // come once nothing is wrong any more.
 func settle(t *testing.T, rec *recorder) {
 	t.Helper()
-	const atMost = 2 * time.Minute
+	const atMost = 5 * time.Minute // a job that was lost again and again waits up to a minute
 	deadline := time.Now().Add(atMost)
 	for {
 		job, n := rec.unsettled()

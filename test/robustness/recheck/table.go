@@ -14,7 +14,7 @@ import (
 
 // table sums many runs up, in Markdown: a line for each and the faults in all.
 func table(out, errs io.Writer, dirs []string) int {
-	code, broken := 0, 0
+	code, broken, runs := 0, 0, 0
 	var jobs, attempts, calls, lines, excused int
 	var faulty time.Duration
 	faults := map[string]int{}
@@ -26,6 +26,11 @@ func table(out, errs io.Writer, dirs []string) int {
 			code = 2
 			continue
 		}
+		if r.Meta.Healed == 0 {
+			fmt.Fprintf(errs, "%s did not come to its end\n", dir)
+			continue
+		}
+		runs++
 		t, n := check.Run(r), 0
 		for _, c := range r.Calls {
 			if c.Op != "" {
@@ -42,7 +47,7 @@ func table(out, errs io.Writer, dirs []string) int {
 		broken, excused, faulty = broken+len(t.Violations), excused+len(t.Excused), faulty+length
 	}
 	fmt.Fprintf(out, "\n%d runs, %.0f minutes of faults, %d jobs, %d attempts, %d calls, %d lines of witnesses, %d excused overlaps, %d violations\n",
-		len(dirs), faulty.Minutes(), jobs, attempts, calls, lines, excused, broken)
+		runs, faulty.Minutes(), jobs, attempts, calls, lines, excused, broken)
 	fmt.Fprintln(out, "\n| fault | times |\n|---|---|")
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		fmt.Fprintf(out, "| %s | %d |\n", kind, faults[kind])
