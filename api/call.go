@@ -110,7 +110,7 @@ func tooLarge(size, limit int64) error {
 
 func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	out := d.call(ctx, info.FullMethod, func(ctx context.Context) error {
-		leave, full := d.enter(ctx, info.FullMethod)
+		leave, full := d.enter(ctx, info.FullMethod, req)
 		if full != nil {
 			return full
 		}

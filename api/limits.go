@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ares-scheduler/ares/apipb"
 )
@@ -46,6 +47,7 @@ const (
 	maxServerStreams = 256             // of one gRPC connection
 	maxIdle          = 5 * time.Minute // of a gRPC connection without any call
 
+	maxLine         = 4096     // calls of a class that wait for their turn
 	smallBody       = 64 << 10 // a larger one needs a place
 	maxLargeBodies  = 16       // being read or worked on
 	maxDumps        = 8
@@ -60,10 +62,13 @@ const (
 
 // Limits bound what users may have under way at one server.
 type Limits struct {
-	// Reads and Writes are the calls under way at once. Four times as many may
-	// wait for their turn. Default 4 and 16 for each core.
+	// Reads and Writes are the calls under way at once. Default 4 and 16 for
+	// each core.
 	Reads, Writes int
-	// Wait is how long a call waits for its turn at most. Default 500 ms.
+	// Wait is how long a call waits for its turn at most. Default 1 s. To turn a
+	// call away costs about as much as to serve a small one, and who is turned
+	// away at once asks again at once: this is also what keeps a thousand
+	// connections from taking the processor that the others need.
 	Wait time.Duration
 	// EventStreams and LogStreams are those open at once. Default 256 each.
 	EventStreams, LogStreams int
@@ -74,7 +79,7 @@ type Limits struct {
 // processor. A write waits for the store most of its time, with others.
 func DefaultLimits() Limits {
 	cores := runtime.GOMAXPROCS(0)
-	return Limits{Reads: 4 * cores, Writes: 16 * cores, Wait: 500 * time.Millisecond, EventStreams: 256, LogStreams: 256}
+	return Limits{Reads: 4 * cores, Writes: 16 * cores, Wait: time.Second, EventStreams: 256, LogStreams: 256}
 }
 
 // gates are the gates of one server.
@@ -95,8 +100,8 @@ type gates struct {
 // do at once after a server's restart: a renewal waits behind nothing.
 func newGates(l Limits, shed func(class string)) *gates {
 	g := &gates{
-		reads:   newGate("read", "reading calls under way", l.Reads, 4*l.Reads, l.Wait),
-		writes:  newGate("write", "writing calls under way", l.Writes, 4*l.Writes, l.Wait),
+		reads:   newGate("read", "reading calls under way", l.Reads, maxLine, l.Wait),
+		writes:  newGate("write", "writing calls under way", l.Writes, maxLine, l.Wait),
 		bodies:  newGate("body", "large requests under way", maxLargeBodies, 2*maxLargeBodies, l.Wait),
 		events:  newGate("events", "open event streams", l.EventStreams, 0, 0),
 		logs:    newGate("logs", "open log streams", l.LogStreams, 0, 0),
@@ -141,17 +146,28 @@ func (d *Doors) UnderWay(each func(class string, open, waiting int)) {
 }
 
 // enter takes a place for a call. Over REST it is kept until the answer is
-// encoded, which costs more than most calls.
-func (d *Doors) enter(ctx context.Context, method string) (leave func(), err error) {
-	leave, err = d.gates.of[method].enter(ctx, caller(ctx))
+// encoded, which costs more than most calls, and a large body has its place
+// already.
+func (d *Doors) enter(ctx context.Context, method string, req any) (leave func(), err error) {
+	g := d.gates.of[method]
+	if a, ok := ctx.Value(answeringKey{}).(*answering); ok {
+		if leave, err = g.enter(ctx, caller(ctx)); err == nil {
+			a.holds = append(a.holds, leave)
+		}
+		return func() {}, err
+	}
+	large := func() {}
+	if m, ok := req.(proto.Message); ok && g != nil && proto.Size(m) > smallBody {
+		if large, err = d.gates.bodies.enter(ctx, caller(ctx)); err != nil {
+			return nil, err
+		}
+	}
+	own, err := g.enter(ctx, caller(ctx))
 	if err != nil {
+		large()
 		return nil, err
 	}
-	if a, ok := ctx.Value(answeringKey{}).(*answering); ok {
-		a.holds = append(a.holds, leave)
-		return func() {}, nil
-	}
-	return leave, nil
+	return func() { own(); large() }, nil
 }
 
 // tapped turns a gRPC call away before its message is read, when its caller
@@ -172,25 +188,12 @@ func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, er
 	return ctx, nil
 }
 
-// refuses turns a REST request away before its body is read, as tapped does; but
-// not at once. To refuse is work too, and who is refused asks again: a moment's
-// rest, in which the connection costs nothing, keeps a thousand of them from
-// taking the processor that the others need.
+// refuses turns a REST request away before its body is read, as tapped does.
 func (d *Doors) refuses(r *http.Request, who Identity) error {
-	g := d.gates.writes
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		g = d.gates.reads
+		return d.gates.reads.refuses(who.Name)
 	}
-	err := g.refuses(who.Name)
-	if err != nil {
-		rest := time.NewTimer(g.wait)
-		defer rest.Stop()
-		select {
-		case <-rest.C:
-		case <-r.Context().Done():
-		}
-	}
-	return err
+	return d.gates.writes.refuses(who.Name)
 }
 
 type answeringKey struct{}

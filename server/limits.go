@@ -13,12 +13,12 @@ import (
 // beyond is turned away with 429 and Retry-After, and nothing of it is stored.
 // One caller gets at most half. Agents are not counted here.
 type LimitsConfig struct {
-	// Reads is how many calls that only read are under way at once; four times
-	// as many may wait. Default 4 for each core, 2 to 100000.
+	// Reads is how many calls that only read are under way at once. Default 4
+	// for each core, 2 to 100000.
 	Reads int `yaml:"reads"`
 	// Writes is the same for calls that write. Default 16 for each core, 2 to 100000.
 	Writes int `yaml:"writes"`
-	// WaitMS is how long a call waits for its turn at most. Default 500, 1 to 10000.
+	// WaitMS is how long a call waits for its turn at most. Default 1000, 1 to 10000.
 	WaitMS int `yaml:"wait_ms"`
 	// EventStreams is how many event streams are open at once. Default 256, 2 to 100000.
 	EventStreams int `yaml:"event_streams"`

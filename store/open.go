@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -44,6 +45,7 @@ type Store struct {
 	log      *slog.Logger
 	creates  batcher
 	space    space
+	leases   sync.Map // sessionNow by node, as its last renewal read it
 }
 
 // Open connects to the external etcd, or starts the embedded one.

@@ -119,25 +119,54 @@ func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen int
 // agent that sent its renewal at s is that no seat of its node is voided before
 // s + lost_after; that is so if the session's key, whose end the Reaper waits
 // for, lives until s + TTL at least. The read says, linearizably and after s,
-// that the key is this session's and hangs on this lease; the renewal says,
-// after s too, that the lease has a whole TTL before it. If the node opens
-// another session between the two, that one lives as long from then on.
+// that the key is this session's and hangs on this lease; the extension says,
+// after s too, that the lease has a whole TTL before it. Which of the two is
+// first does not matter: if the node opens another session in between, that one
+// lives as long from then on. So both are asked for at once when the lease is
+// remembered from the renewal before, and a server that has little of its
+// processor is awaited once less.
 //
-// Without the read, by a lease remembered from an earlier one, an agent whose
+// The lease that is remembered does not do instead of the read: an agent whose
 // session was taken over would be acknowledged for as long as that lease lives,
-// while whoever took over may have fallen silent and had its seats voided. The
-// view does not do instead: it may lag behind by any time, and the arithmetic
-// has no room for it. The read costs about as much as the renewal itself;
-// docs/performance.md has what both come to with 2,000 agents.
+// while whoever took over may have fallen silent and had its seats voided. Nor
+// does the view: it may lag behind by any time, and the arithmetic has no room
+// for it. The read costs about as much as the extension; docs/performance.md
+// has what both come to with 2,000 agents.
 func (s *Store) RenewSession(ctx context.Context, node string, session int64) error {
+	before, _ := s.leases.Load(node)
+	known, ok := before.(sessionNow)
+	if !ok || known.revision != session {
+		now, err := s.currentSession(ctx, node, session)
+		if err != nil {
+			return err
+		}
+		s.leases.Store(node, now)
+		return s.extendSession(ctx, node, now.lease)
+	}
+	extended := make(chan error, 1)
+	go func() { extended <- s.extendSession(ctx, node, known.lease) }()
+	_, err := s.currentSession(ctx, node, session)
+	if failed := <-extended; err == nil {
+		err = failed
+	}
+	if ares.CodeOf(err) == ares.Fenced {
+		s.leases.CompareAndDelete(node, known)
+	}
+	return err
+}
+
+// currentSession reads the session of a node, which must be this one.
+func (s *Store) currentSession(ctx context.Context, node string, session int64) (sessionNow, error) {
 	now, err := s.readSession(ctx, node)
-	if err != nil {
-		return err
+	if err == nil && now.revision != session {
+		err = sessionGone(node)
 	}
-	if now.revision != session {
-		return sessionGone(node)
-	}
-	left, err := s.extend(ctx, now.lease)
+	return now, err
+}
+
+// extendSession extends the lease of a session.
+func (s *Store) extendSession(ctx context.Context, node string, lease clientv3.LeaseID) error {
+	left, err := s.extend(ctx, lease)
 	if isLeaseGone(err) || err == nil && left <= 0 {
 		return sessionGone(node)
 	}
