@@ -33,7 +33,7 @@ proctype Client() {
 /* A claim whose caller has given up, or died, is still under way and may be
  * applied at any later time, or never. */
 #define LATE(k) :: d_step { late_claim[k] > 0 -> n = k; apply_late_claim(n); n = 0 }
-#ifdef CODE_CLEAN_REPORT
+#ifdef CLEAN_REPORT
 #define CLEAN(k) :: d_step { clean_report[k] > 0 -> n = k; apply_clean_report(n); n = 0 }
 #else
 #define CLEAN(k)

@@ -31,9 +31,11 @@ bool late_claim_session[NODES];		/* its session is still the store's */
 
 #define wanted(n)  (seat_on[n] - 1)	/* the seat the store shows for this node */
 
-#ifdef CODE_CLEAN_REPORT
-/* As found: once a session the agent says what it holds, and whatever is older
- * than the session, over and not named is freed when that arrives. */
+#ifdef CLEAN_REPORT
+/* Agent.follow, Run.Clear: once a session the agent says what it holds, and what
+ * is older than the session, over, and not named is freed when that arrives. In
+ * the code as found a seat not begun for the moment was not named, though it
+ * could still be claimed; as proposed every seat shown as current is named. */
 byte report_due[NODES];			/* 2: session opened; 1: and its seats looked at */
 byte older_seat[NODES];			/* seat + 1 on the node when the session was opened */
 byte clean_report[NODES];		/* under way: seat + 1 it does not name */
@@ -47,6 +49,11 @@ inline apply_clean_report(n) {
 	fi;
 	clean_report[n] = 0; clean_report_session[n] = false
 }
+#ifdef CODE_CLEAN_REPORT
+#define not_named(s) true
+#else
+#define not_named(s) ended[attempt_of(s)]
+#endif
 #define older_reports(n) clean_report_session[n] = false
 #else
 #define older_reports(n) skip
@@ -206,16 +213,16 @@ proctype Node(byte n) {
 		agent_session[n] = true; session_current[n] = true; life_session[n] = false;
 		if :: arrival_age[n] == 255 -> arrival_age[n] = 0; arrival_seat[n] = seat_on[n] :: else fi;
 		acknowledged(n, 0)
-#ifdef CODE_CLEAN_REPORT
+#ifdef CLEAN_REPORT
 		; report_due[n] = 2; older_seat[n] = seat_on[n]
 #endif
 		}
-#ifdef CODE_CLEAN_REPORT
+#ifdef CLEAN_REPORT
 	/* follow: reconcile has begun the seat's life, which has failed meanwhile. */
 	:: d_step { up[n] && agent_session[n] && report_due[n] == 1 && life[n] == Idle ->
 		report_due[n] = 0;
 		if
-		:: seat_on[n] > 0 && seat_on[n] == older_seat[n] ->
+		:: seat_on[n] > 0 && seat_on[n] == older_seat[n] && not_named(wanted(n)) ->
 			clean_report[n] = seat_on[n]; clean_report_session[n] = session_current[n];
 			printf("node %d: sends a clean report that does not name seat %d\n", n, wanted(n))
 		:: else
@@ -236,7 +243,7 @@ proctype Node(byte n) {
 	/* ---- a seat: seat.live ---- */
 	:: d_step { up[n] && life[n] == Idle && agent_session[n] && (session_current[n] || !healed) && wants_process(n) && may_claim_now(n) ->
 		life[n] = Claiming; life_seat[n] = wanted(n); life_session[n] = true;
-#ifdef CODE_CLEAN_REPORT
+#ifdef CLEAN_REPORT
 		if :: report_due[n] == 2 -> report_due[n] = 1 :: else fi;
 #endif
 		printf("node %d: sends a claim of seat %d\n", n, life_seat[n]) }

@@ -87,3 +87,7 @@ bool over;	/* the judge has spoken */
 #else
 #define FROM_ANSWER_BUG 0
 #endif
+
+#ifdef CODE_CLEAN_REPORT	/* as found in the code */
+#define CLEAN_REPORT
+#endif
