@@ -97,15 +97,12 @@ func (p *Proc) RenewedAt() BootTime {
 // Renewed tells the supervisor when the last acknowledged renewal was sent. ErrFenced: it
 // came too late. ErrEnded: there is nothing to renew.
 func (p *Proc) Renewed(ctx context.Context, sent BootTime) error {
-	answer, err := p.ask(ctx, "renewed "+strconv.FormatInt(int64(sent), 10))
+	_, err := p.ask(ctx, "renewed "+strconv.FormatInt(int64(sent), 10))
+	if why, refused := errors.AsType[refusal](err); refused && why == "fenced" {
+		return ErrFenced
+	}
 	if err != nil {
 		return fmt.Errorf("renew %s: %w", p.order.Key, err)
-	}
-	if why, refused := strings.CutPrefix(answer, "refused "); refused {
-		if why == "fenced" {
-			return ErrFenced
-		}
-		return fmt.Errorf("renew %s: refused: %s", p.order.Key, why)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,9 +307,19 @@ func (p *Proc) ask(ctx context.Context, request string) (string, error) {
 	case err != nil: // it died with our request in hand
 		return "", ErrEnded
 	}
-	answer := string(buf[:n])
-	if why, bad := strings.CutPrefix(answer, "error "); bad {
-		return "", errors.New(why)
+	verb, rest, _ := strings.Cut(string(buf[:n]), " ")
+	switch verb {
+	case "ok":
+		return rest, nil
+	case "refused":
+		return "", refusal(rest)
+	case "error":
+		return "", errors.New(rest)
 	}
-	return strings.TrimPrefix(strings.TrimPrefix(answer, "ok"), " "), nil
+	return "", fmt.Errorf("the supervisor answered %q", clean(verb, 100))
 }
+
+// refusal is what a supervisor understood and will not do.
+type refusal string
+
+func (r refusal) Error() string { return "refused: " + string(r) }
