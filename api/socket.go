@@ -79,6 +79,8 @@ type socketReader struct {
 	left  context.CancelFunc
 	tried bool
 	conn  *websocket.Conn
+	quiet chan struct{} // closed when nothing is read any more
+	spoke bool          // the other side sent something; known once quiet
 }
 
 func (s *socketReader) begin(int64) error {
@@ -94,8 +96,18 @@ func (s *socketReader) begin(int64) error {
 	s.conn = conn
 	// Nothing is expected from the other side but its leaving. The stream's own
 	// context would cut the connection before the last word.
-	context.AfterFunc(conn.CloseRead(context.WithoutCancel(s.ctx)), s.left)
+	s.quiet = make(chan struct{})
+	go s.listen(context.WithoutCancel(s.ctx))
 	return nil
+}
+
+// listen waits for the other side to leave, or to speak. The library's own
+// CloseRead hangs for 15 s when it speaks.
+func (s *socketReader) listen(ctx context.Context) {
+	defer close(s.quiet)
+	defer s.left()
+	_, _, err := s.conn.Read(ctx)
+	s.spoke = err == nil
 }
 
 func (s *socketReader) send(e *apipb.WatchEventsResponse, _ bool) error {
@@ -114,8 +126,17 @@ func (s *socketReader) beat(int64) error {
 	return unread(maxWriteWait, s.conn.Ping(ctx))
 }
 
-// end tells the other side why there is no more and closes.
+// end tells the other side why there is no more, closes, and waits until nobody
+// listens any more.
 func (s *socketReader) end(err error) {
+	defer func() { <-s.quiet }()
+	select {
+	case <-s.quiet:
+		if s.spoke {
+			err = ares.Errorf(ares.Invalid, "nothing is expected on a stream of events")
+		}
+	default:
+	}
 	code := websocket.StatusNormalClosure
 	reason := "the stream has ended"
 	if err != nil {

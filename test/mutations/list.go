@@ -376,7 +376,7 @@ var deadlines = []Mutation{
 	},
 	{
 		"renewal-of-a-replaced-session", "the look at the session before its lease is extended",
-		edit(sessions, "if now.revision != session {", "if now.revision == 0 {"),
+		edit(sessions, "if err == nil && now.revision != session {", "if err == nil && now.revision == 0 {"),
 		law("Sessions/AReplacedSessionIsNotRenewed"), `want code "fenced"`,
 	},
 	{
