@@ -126,8 +126,13 @@ func pourOut(text string) error {
 		}
 	}
 	f.Seconds = time.Since(begin).Seconds()
-	for _, q := range queues {
+	for k, q := range queues {
 		close(q)
+		for range q { // what no connection was free for
+			mu.Lock()
+			f.Kinds[kinds[k]].Unsent++
+			mu.Unlock()
+		}
 	}
 	spouts.Wait()
 	data, err := json.Marshal(f)
