@@ -148,7 +148,7 @@ inline judge() {
 	printf("judge: nothing happens any more\n");
 	assert(has_ended(0));			/* O3: the job ended */
 #if JOBS > 1
-	assert(has_ended(1));
+	assert(has_ended(1));			/* O3 */
 #endif
 	assert(EVERY(nothing_left))		/* O3: and its devices are free again */
 }

@@ -79,11 +79,7 @@ inline open_session(n) {
 }
 
 /* A second instance is refused while the session of another lives (rule 1). */
-#ifdef NO_INSTANCE
-#define may_open(n) true
-#else
 #define may_open(n) (!session[n] || session_mine[n])
-#endif
 
 inline session_lost(n) {	/* on the agent's side */
 	agent_session[n] = false; session_current[n] = false; life_session[n] = false
@@ -124,7 +120,7 @@ inline spawn(n, s, age) {
 	assert(!process_alive[n]);		/* O4 */
 	assert(!other_lives(n, s));		/* O2 */
 #ifdef AT_MOST_ONCE
-	assert(job_of(s) != 0 || attempt_of(s) == 0);
+	assert(job_of(s) != 0 || attempt_of(s) == 0);	/* O2: at_most_once */
 #endif
 	process_alive[n] = true; process_seat[n] = s + 1; process_age[n] = age; process_result[n] = NoResult;
 	printf("node %d: SPAWNS seat %d, renewed %d ticks ago\n", n, s, age)
@@ -162,7 +158,11 @@ inline apply_late_claim(n) {
 #define wants_decline(n) (seat_on[n] > 0 && seat[wanted(n)] == Placed && !ended[attempt_of(wanted(n))] \
 	&& stop[job_of(wanted(n))] != NoStop)
 #define wants_burial(n)  (seat_on[n] > 0 && !wants_process(n) && !wants_decline(n))
+#ifdef ENDLESS	/* planted: what cannot be freed is tried for ever; only the LTL formula sees that */
+#define may_go(n)        true
+#else
 #define may_go(n)        (seat[wanted(n)] == Claimed && !ended[attempt_of(wanted(n))] || may_release(wanted(n)))
+#endif
 #define outlived(n)      (arrival_age[n] >= LOST_AFTER || arrival_seat[n] != seat_on[n])
 
 #ifdef NO_R4
