@@ -32,8 +32,9 @@ type order struct {
 	Answers           string // file for what was seen
 }
 
-// spoutsOfAKind is how many calls of one kind are made at once.
-const spoutsOfAKind = 128
+// spoutsOfAKind is how many calls of one kind are under way at most: some more
+// than a server that makes callers wait for a second can make wait.
+const spoutsOfAKind = 1500
 
 // Kinds of calls; they take turns.
 var kinds = []string{"REST list", "REST submit", "gRPC list", "gRPC submit"}
@@ -179,7 +180,7 @@ func (s *seen) add(o *seen) {
 	}
 }
 
-// spouts makes those of one kind. Over gRPC eight share a connection.
+// spouts makes those of one kind. Over gRPC a hundred share a connection.
 func (o *order) spouts(kind, n int) (pours []spout, err error) {
 	var c apipb.JobServiceClient
 	for i := range n {
@@ -187,7 +188,7 @@ func (o *order) spouts(kind, n int) (pours []spout, err error) {
 			pours = append(pours, (&restSpout{order: o, submit: kind == 1}).pour)
 			continue
 		}
-		if i%8 == 0 {
+		if i%100 == 0 {
 			conn, err := dial(o.GRPC, o.Token)
 			if err != nil {
 				return nil, err
