@@ -76,6 +76,10 @@ func (c canon) resources(s *Spec) canon {
 	c = c.pairs(46, p.NodeSelector)
 	c = c.list(47, p.Tolerations)
 	c = c.list(48, p.Regions)
+	c = c.list(49, p.NodeAffinity)
+	c = c.list(50, p.PreferredNodeAffinity)
+	c = c.list(51, p.Affinity)
+	c = c.list(52, p.AntiAffinity)
 	return c
 }
 

@@ -12,6 +12,9 @@ type Event struct {
 	Session  *Session
 	Cordon   *Cordon
 	Tenant   *Tenant
+	Queue    *Queue
+	Topology *Topology
+	Usage    *Usage
 	Progress *ProgressEvent
 	Gone     Gone
 }
@@ -40,6 +43,9 @@ const (
 	KindCordon   Kind = "cordon"
 	KindTenant   Kind = "tenant"
 	KindProgress Kind = "progress"
+	KindQueue    Kind = "queue" // its ID is tenant/name
+	KindTopology Kind = "topology"
+	KindUsage    Kind = "usage" // its ID is tenant/queue
 )
 
 // Gone names a deleted record.

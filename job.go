@@ -53,6 +53,16 @@ type Placement struct {
 	NodeSelector     map[string]string `json:"node_selector,omitzero"`
 	Tolerations      []string          `json:"tolerations,omitzero"`
 	Regions          []string          `json:"regions,omitzero"`
+	// NodeAffinity holds conditions on a node's labels, all of which must hold:
+	// "gen in (3, 4)", "zone notin (b)", "nvme", "!spot".
+	NodeAffinity []string `json:"node_affinity,omitzero"`
+	// PreferredNodeAffinity holds conditions that make a node more welcome.
+	PreferredNodeAffinity []string `json:"preferred_node_affinity,omitzero"`
+	// Affinity and AntiAffinity name running jobs of the same tenant by their
+	// labels, and how near counts: "app=db", "app=web,tier=front @leaf". The job
+	// goes only near such jobs, or never near them.
+	Affinity     []string `json:"affinity,omitzero"`
+	AntiAffinity []string `json:"anti_affinity,omitzero"`
 }
 
 // RetryPolicy says which failures are tried again, how often and after how long.
@@ -105,6 +115,8 @@ type Job struct {
 	Revision   int64     // store revision of the acceptance; orders jobs
 	Owner      string    // who submitted it
 	RetryOf    JobID     // the job this one repeats, "" when none
+	ArrayOf    JobID     // the array this one is an element of, "" when none
+	ArrayIndex int       // of an element, from 0
 }
 
 // DefaultsVersion names the defaults below. A stored job keeps what was said

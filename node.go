@@ -14,6 +14,7 @@ type Device struct {
 	Profile  string // of a MIG slice
 	Healthy  bool
 	Reason   string // why it is not healthy
+	Celsius  int    // its temperature when last told, 0 when it is not known
 }
 
 // Node is a machine that runs seats.
@@ -25,6 +26,8 @@ type Node struct {
 	CPUs     int
 	MemoryMB int
 	Labels   map[string]string
+	NUMA     []NUMANode // empty when the machine does not say
+	Taints   []Taint
 	Mock     bool   // its devices are simulated
 	Contains bool   // it has a writable cgroup2, so that death can be verified
 	Unfit    string // why nothing can be started there now, "" when it can
@@ -35,6 +38,29 @@ type Node struct {
 	Version    string
 	Revision   int64 // of its record; a new session rewrites it
 }
+
+// NUMANode is a part of a machine: CPUs with the memory next to them.
+type NUMANode struct {
+	ID       int
+	CPUs     int
+	MemoryMB int
+}
+
+// Taint keeps jobs off a node that do not tolerate it.
+type Taint struct {
+	Key    string
+	Value  string
+	Effect Effect
+}
+
+// Effect says what a taint does to a job that does not tolerate it.
+type Effect string
+
+// The effects.
+const (
+	NoSchedule       Effect = "NoSchedule"       // it is not placed there
+	PreferNoSchedule Effect = "PreferNoSchedule" // it is placed there only when it fits nowhere else
+)
 
 // Session is a node's proof of being there.
 type Session struct {

@@ -58,6 +58,7 @@ type Attempt struct {
 	Reason    string
 	ExitCode  int
 	Score     int // of the placement, for people
+	Merit     Merit
 }
 
 // Ended says whether the attempt has its outcome.

@@ -16,6 +16,8 @@ type Tenant struct {
 	PriorityTier  Class   // the highest class its jobs may ask for, "" for no cap
 	Weight        float64 // share of the fleet against other tenants
 	MayPreempt    bool
+	Quotas        []Quota
+	GPUHours      int // budget for a calendar month in UTC; 0 for none
 	LostAfterSecs int // default of its jobs' lost_after_seconds, 0 for the general one
 	CreatedAt     time.Time
 	Revision      int64 // of its record; a change compares it

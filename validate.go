@@ -149,6 +149,11 @@ func (pl Placement) check(p *Problems) {
 	pairs(p, "placement.node_selector", pl.NodeSelector, MaxLabels)
 	names(p, "placement.tolerations", pl.Tolerations)
 	names(p, "placement.regions", pl.Regions)
+	each(p, "placement.tolerations", pl.Tolerations, ParseToleration)
+	each(p, "placement.node_affinity", pl.NodeAffinity, ParseCondition)
+	each(p, "placement.preferred_node_affinity", pl.PreferredNodeAffinity, ParseCondition)
+	each(p, "placement.affinity", pl.Affinity, ParseNear)
+	each(p, "placement.anti_affinity", pl.AntiAffinity, ParseNear)
 }
 
 func (r RetryPolicy) check(p *Problems) {
@@ -203,6 +208,19 @@ func names(p *Problems, field string, list []string) {
 	}
 	for _, v := range list {
 		text(p, field, v, MaxNameBytes)
+	}
+}
+
+// each checks a list of words in a small language by its parser.
+func each[T any](p *Problems, field string, list []string, parse func(string) (T, error)) {
+	if len(list) > MaxLabels {
+		p.Add(field, "at most %d entries, got %d", MaxLabels, len(list))
+		return
+	}
+	for i, v := range list {
+		if _, err := parse(v); err != nil {
+			p.Add(fmt.Sprintf("%s[%d]", field, i), "%s", err)
+		}
 	}
 }
 

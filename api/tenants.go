@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (d *tenantDoor) createOnce(ctx context.Context, t ares.Tenant) (ares.Tenant
 	}
 	same := there
 	same.CreatedAt, same.Revision = t.CreatedAt, t.Revision
-	if same == t {
+	if reflect.DeepEqual(same, t) {
 		return there, nil
 	}
 	return t, err

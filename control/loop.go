@@ -184,7 +184,7 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	}
 	for _, p := range plan.Place {
 		run := l.run(p.Job)
-		if err := run.Place(p.Seats, p.Score, now); err != nil {
+		if err := p.Apply(&run, now); err != nil {
 			panic("ares: the engine placed a job that may not be: " + err.Error())
 		}
 		changes = append(changes, store.Change{Job: p.Job, Next: run, New: true})

@@ -109,7 +109,7 @@ func (w *World) Commit(plan ares.Plan) error {
 	}
 	for _, p := range plan.Place {
 		run, _ := w.State.Run(p.Job)
-		if err := run.Place(p.Seats, p.Score, plan.Now); err != nil {
+		if err := p.Apply(&run, plan.Now); err != nil {
 			return fmt.Errorf("place %s: %w", p.Job, err)
 		}
 		run.Last().Fence = ares.Fence(w.revision + 1)

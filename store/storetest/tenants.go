@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func tenantRules(t *testing.T, s *store.Store) {
 	}
 	want.Revision = made.Revision
 	var got ares.Tenant
-	if got, err = s.Tenant(t.Context(), want.ID); err != nil || got != want {
+	if got, err = s.Tenant(t.Context(), want.ID); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("stored %+v, want %+v, %v", got, want, err)
 	}
 	if got, err = s.CreateTenant(t.Context(), want); err != nil || got.Revision != made.Revision {
