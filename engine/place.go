@@ -1,70 +1,162 @@
 package engine
 
 import (
-	"fmt"
+	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/topo"
 )
 
 // Place answers for one job, known to the state or not, whether it may run now
 // and where: its seats, or everything that keeps it waiting. It does what
 // Decide does with each waiting job, and changes nothing.
-func Place(s *State, job *ares.Job, now time.Time) ([]ares.Seat, *ares.Refusal) {
-	e, sh := s.jobs[job.ID], shapeOf(job, s.tenantOr(job.Tenant))
-	if len(s.waits(e, sh, now)) == 0 {
+func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
+	s.ready()
+	e, sh := s.jobs[job.ID], s.shapeOf(job)
+	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
-		seats, _ := t.place(sh)
-		t.backTo(mark{})
-		if seats != nil {
-			return seats, nil
+		members := s.allowed(sh)
+		if pl, ok := t.place(sh, members, e); ok {
+			t.backTo(0)
+			pl.Job = job.ID
+			return pl, nil
 		}
+		t.backTo(0)
 	}
-	return nil, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, job.GPUModel, now)}
+	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, job.GPUModel, now)}
 }
 
-// tenantOr finds a tenant without adding one.
-func (s *State) tenantOr(id string) *tenant {
-	if t := s.tenants[id]; t != nil {
-		return t
+// place takes seats for the job's members, as many as fit between the least it
+// can start with and most, or takes nothing. e is the job's entry, nil for one
+// the state does not know.
+func (t *try) place(sh *shape, most int, e *entry) (ares.Placing, bool) {
+	s := t.state
+	allowed, ok := s.reach(sh)
+	if !ok {
+		return ares.Placing{}, false
 	}
-	return &tenant{id: id}
-}
-
-// place takes seats for the whole gang, first fit in the order of node IDs, or
-// takes nothing and says how many members had found one. Ranks follow the
-// order of the nodes.
-func (t *try) place(sh *shape) (seats []ares.Seat, fitted int) {
-	s, start, want := t.state, t.mark(), sh.want()
-	f := s.sift(sh)
-	for i := s.next(f, 0, want); i >= 0; i = s.next(f, i+1, want) {
-		n := s.nodes[i]
-		room := n.room(sh)
-		if room == 0 || sh.oneNode && room < sh.members {
-			continue
-		}
-		if seats == nil {
-			seats = make([]ares.Seat, 0, sh.members)
-		}
-		for range min(room, sh.members-len(seats)) {
-			seats = append(seats, t.sit(n, sh, len(seats)))
-		}
-		s.sky.set(n.at, n.left())
-		if len(seats) == sh.members {
-			return seats, sh.members
-		}
-	}
-	t.backTo(start)
-	return nil, len(seats)
-}
-
-// fewFit is the short refusal of a gang that found no place.
-func fewFit(sh *shape, fitted int) ares.Blocker {
-	detail := fmt.Sprintf("%d of %d members fit (%s each)", fitted, sh.members, sh.each())
 	if sh.members == 1 {
-		detail = fmt.Sprintf("no node has room (%s)", sh.each())
-	} else if sh.oneNode {
-		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.members, sh.each())
+		n := s.single(sh, allowed)
+		if n == nil {
+			return ares.Placing{}, false
+		}
+		cost := s.rank(sh.want).costs[n.flock.id]
+		naive := n.naive(sh.want)
+		seat := t.sit(n, sh.want, 0)
+		s.move(n)
+		seats := []ares.Seat{seat}
+		return ares.Placing{Seats: seats, Score: s.score(seats), Merit: s.merit(sh, seats, cost, naive)}, true
 	}
-	return ares.Blocker{Kind: kindCapacity, Detail: detail}
+	return t.gang(sh, most, e, allowed)
 }
+
+// single finds the node for a job of one member: in the domain it prefers, then
+// where nothing speaks against, then anywhere it may go.
+func (s *State) single(sh *shape, allowed *set) *node {
+	w := sh.want
+	liked := &w.filter.liked
+	if allowed != &w.filter.nodes || !w.filter.soft {
+		liked = allowed // every allowed node is as welcome
+	}
+	if lo, hi, ok := s.places.Domain(sh.wish.domain); ok && sh.wish.domain != "" {
+		for _, in := range []*set{liked, allowed} {
+			if n := s.seek(w, in, lo, hi); n != nil {
+				return n
+			}
+		}
+	}
+	if n := s.seek(w, liked, 0, len(s.nodes)); n != nil || liked == allowed {
+		return n
+	}
+	return s.seek(w, allowed, 0, len(s.nodes))
+}
+
+// gang takes seats for several members: the domain is chosen by the topology,
+// the devices by their links. Ranks follow the order of the nodes.
+func (t *try) gang(sh *shape, most int, e *entry, allowed *set) (ares.Placing, bool) {
+	s := t.state
+	ask := topo.Ask{
+		Members: most, Min: sh.least, Devices: sh.want.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
+		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
+	}
+	if e != nil && e.run != nil {
+		ask.Before = s.before(e)
+	}
+	view := gangView{s, sh, s.rank(sh.want), allowed}
+	picks, parts, ok := s.places.Choose(&ask, view)
+	if !ok {
+		return ares.Placing{}, false
+	}
+	slices.SortFunc(picks, func(a, b topo.Pick) int { return a.Node - b.Node })
+	total := 0
+	for _, p := range picks {
+		total += p.Members
+	}
+	var cost int64
+	naive := s.firstFit(sh, allowed, total)
+	seats := make([]ares.Seat, 0, total)
+	for _, p := range picks {
+		n := s.nodes[p.Node]
+		cost += view.ranks.costs[n.flock.id] * int64(p.Members)
+		for range p.Members {
+			seats = append(seats, t.sit(n, sh.want, len(seats)))
+		}
+		s.move(n)
+	}
+	m := s.merit(sh, seats, cost, naive)
+	m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted = parts.Availability, parts.Alignment, parts.Utilization, parts.History, parts.Weighted
+	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
+}
+
+// before is where the job's last attempt was.
+func (s *State) before(e *entry) []int {
+	last := e.run.Last()
+	if last == nil {
+		return nil
+	}
+	var at []int
+	for i := range last.Seats {
+		if n := s.byID[last.Seats[i].Node]; n != nil {
+			at = append(at, n.at)
+		}
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}
+
+// gangView is what the topology may ask about the nodes for one gang.
+type gangView struct {
+	state   *State
+	shape   *shape
+	ranks   *ranking
+	allowed *set
+}
+
+// Room is how many members the node can take now.
+func (v gangView) Room(at int) int {
+	n := v.state.nodes[at]
+	if n.flock == nil || !v.allowed.has(at) {
+		return 0
+	}
+	room := n.room(v.shape.want)
+	if room > 1 && v.shape.repelsItself() {
+		return 1
+	}
+	return room
+}
+
+// Waste is what a member there would strand.
+func (v gangView) Waste(at int) int {
+	n := v.state.nodes[at]
+	if n.flock == nil {
+		return 0
+	}
+	if f := &v.shape.want.filter; f.soft && !f.liked.has(at) {
+		return warmCost + int(v.ranks.costs[n.flock.id])
+	}
+	return int(v.ranks.costs[n.flock.id])
+}
+
+// History is how the node has done; nothing speaks against any yet.
+func (v gangView) History(int) int { return topo.FullMarks }

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
+)
+
+// charge adds an entry's seats that are not free to the accounts of their
+// nodes, its tenant and its queue, or takes them out again.
+func (s *State) charge(e *entry, sign int) {
+	if sign > 0 {
+		e.held = s.holdings(e)
+	}
+	if e.run != nil {
+		for i := range e.run.Attempts {
+			for k := range e.run.Attempts[i].Seats {
+				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
+					n := s.node(h.Node)
+					n.charge(&h.Seat, sign)
+					s.touch(n)
+				}
+			}
+		}
+	}
+	if e.job == nil || e.shape == nil {
+		return
+	}
+	if e.held.counts {
+		e.shape.leaf.Charge(e.held.grant, sign)
+		t := s.tenant(e.job.Tenant)
+		if sign > 0 {
+			t.use = t.use.Add(e.held.grant.Held)
+		} else {
+			t.use = t.use.Sub(e.held.grant.Held)
+		}
+	}
+	for _, p := range e.held.past {
+		if p.to.IsZero() {
+			e.shape.leaf.Running(p.use, p.from, sign)
+		} else {
+			e.shape.leaf.Ran(p.use, p.from, p.to, sign)
+		}
+	}
+}
+
+// holdings works out what an entry holds and has held.
+func (s *State) holdings(e *entry) holdings {
+	var out holdings
+	if e.run == nil || e.job == nil {
+		return out
+	}
+	out.counts = e.holds()
+	for i := range e.run.Attempts {
+		a := &e.run.Attempts[i]
+		var all order.Grant
+		for k := range a.Seats {
+			h := &a.Seats[k]
+			s.addSeat(&all, &h.Seat, e.job)
+			// A voided seat holds its node's devices until they are clean, but it
+			// must not hold its own job's next attempt off by the tenant's limit.
+			if !h.State.Settled() {
+				s.addSeat(&out.grant, &h.Seat, e.job)
+			}
+		}
+		if !a.PlacedAt.IsZero() {
+			out.past = append(out.past, stretch{all.Use, a.PlacedAt, a.EndedAt})
+		}
+	}
+	if out.counts {
+		out.grant.Held.Jobs = 1
+	}
+	return out
+}
+
+// addSeat adds what one seat of a job counts to a grant.
+func (s *State) addSeat(g *order.Grant, seat *ares.Seat, j *ares.Job) {
+	g.Held.CPUs += seat.CPUs
+	g.Held.MemoryMB += seat.Memory
+	g.Held.GPUMemoryMB += j.GPUMemoryMB
+	g.Use.CPU += int64(seat.CPUs)
+	g.Use.Memory += int64(seat.Memory)
+	n := s.byID[seat.Node]
+	for _, sh := range seat.Shares {
+		if sh.Milli >= wholeMilli {
+			g.Held.GPUs++
+		} else {
+			g.Held.GPUMilli += sh.Milli
+		}
+		model, weight := -1, int64(wholeMilli)
+		if b := n.built(sh.Device); b != nil {
+			model, weight = b.order, b.weight
+		}
+		g.Use.GPU += int64(sh.Milli) * weight / wholeMilli
+		addPart(g, model, int64(sh.Milli))
+	}
+}
+
+func addPart(g *order.Grant, model int, milli int64) {
+	at := slices.IndexFunc(g.GPUs, func(p order.Part) bool { return p.Model == model })
+	if at < 0 {
+		g.GPUs = append(g.GPUs, order.Part{Model: model, Milli: milli})
+		return
+	}
+	g.GPUs[at].Milli += milli
+}
+
+// built is what a device of the node is, nil when the record does not list it.
+func (n *node) built(id string) *build {
+	if n == nil || n.profile == nil {
+		return nil
+	}
+	for i := range n.devices {
+		if n.devices[i].id == id {
+			return &n.profile.devices[i]
+		}
+	}
+	return nil
+}
+
+// recharge puts the seats on a node into the accounts anew, because its devices
+// are of other models now. It is rare: it looks at every job.
+func (s *State) recharge(n *node, describe func()) {
+	var there []*entry
+	for _, e := range s.entries() {
+		if e.run != nil && e.sits(n.id) {
+			s.charge(e, -1)
+			there = append(there, e)
+		}
+	}
+	describe()
+	for _, e := range there {
+		s.charge(e, +1)
+	}
+}
+
+// sits says whether a seat of the entry that is not free is on the node.
+func (e *entry) sits(node string) bool {
+	for i := range e.run.Attempts {
+		for k := range e.run.Attempts[i].Seats {
+			if e.run.Attempts[i].Seats[k].Node == node {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// worth is what a machine of the profile adds to what is shared.
+func (p *profile) worth() order.Use {
+	u := order.Use{CPU: int64(p.cpus), Memory: int64(p.memory)}
+	for i := range p.devices {
+		u.GPU += p.devices[i].weight
+	}
+	return u
+}
+
+// grantOf is what so many members would get on a node's devices of these sets.
+func (s *State) grantOf(sh *shape, seats []ares.Seat) order.Grant {
+	var g order.Grant
+	job := ares.Job{Spec: ares.Spec{GPUMemoryMB: sh.one.GPUMemoryMB}}
+	for i := range seats {
+		s.addSeat(&g, &seats[i], &job)
+	}
+	g.Held.Jobs = 1
+	return g
+}
+

@@ -1,0 +1,98 @@
+package engine
+
+import "math/bits"
+
+// set is a set of node positions. A summary over its words finds the next
+// member of a sparse set among many thousands of nodes in a few steps.
+type set struct {
+	words   []uint64
+	summary []uint64 // bit w: words[w] is not empty
+	count   int
+}
+
+// resize empties the set and makes it fit n positions.
+func (s *set) resize(n int) {
+	words := (n + 63) / 64
+	s.words = zeroed(s.words, words)
+	s.summary = zeroed(s.summary, (words+63)/64)
+	s.count = 0
+}
+
+// zeroed returns a slice of n zeros, the given one where it is large enough.
+func zeroed(w []uint64, n int) []uint64 {
+	if cap(w) < n {
+		return make([]uint64, n)
+	}
+	w = w[:n]
+	clear(w)
+	return w
+}
+
+func (s *set) has(i int) bool { return s.words[i/64]&(1<<(i%64)) != 0 }
+
+func (s *set) add(i int) {
+	if s.has(i) {
+		return
+	}
+	s.words[i/64] |= 1 << (i % 64)
+	s.summary[i/4096] |= 1 << (i / 64 % 64)
+	s.count++
+}
+
+func (s *set) remove(i int) {
+	if !s.has(i) {
+		return
+	}
+	if s.words[i/64] &^= 1 << (i % 64); s.words[i/64] == 0 {
+		s.summary[i/4096] &^= 1 << (i / 64 % 64)
+	}
+	s.count--
+}
+
+// put adds or removes.
+func (s *set) put(i int, in bool) {
+	if in {
+		s.add(i)
+	} else {
+		s.remove(i)
+	}
+}
+
+// next finds the first member from i on, -1 when there is none.
+func (s *set) next(i int) int {
+	w := i / 64
+	if w >= len(s.words) {
+		return -1
+	}
+	if rest := s.words[w] & (^uint64(0) << (i % 64)); rest != 0 {
+		return 64*w + bits.TrailingZeros64(rest)
+	}
+	w++
+	for k := w / 64; k < len(s.summary); k++ {
+		rest := s.summary[k]
+		if k == w/64 {
+			rest &= ^uint64(0) << (w % 64)
+		}
+		if rest != 0 {
+			w = 64*k + bits.TrailingZeros64(rest)
+			return 64*w + bits.TrailingZeros64(s.words[w])
+		}
+	}
+	return -1
+}
+
+// both finds the first position from i on that is in both sets, -1 when there
+// is none. Each leaps past what the other does not have.
+func (s *set) both(o *set, i int) int {
+	for {
+		if i = s.next(i); i < 0 {
+			return -1
+		}
+		if o.has(i) {
+			return i
+		}
+		if i = o.next(i); i < 0 {
+			return -1
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// want is what one member of a job asks of a node, whoever asks. Jobs with the
+// same wishes share it, and with it the sets and ranks that were worked out
+// for it.
+type want struct {
+	key  string
+	refs int
+
+	gpus         int // whole devices
+	milli        int // or a part of one device
+	deviceMemory int // MB each device must have
+	cpus         int
+	memory       int // MB
+	kind         string
+	models       []string // lower case; any of them, all when empty
+	mig          string
+	numa         numaPolicy
+	selector     []label
+	conditions   []ares.Condition
+	preferred    []ares.Condition
+	tolerations  []ares.Toleration
+	regions      []string
+
+	filter filter
+	ranks  ranking
+	masks  []uint64 // by profile: the devices that fit
+	lost   refused  // what is known of its finding no place
+}
+
+type label struct{ key, value string }
+
+type numaPolicy uint8
+
+const (
+	numaNone numaPolicy = iota
+	numaPreferred
+	numaRequired
+)
+
+func wantOf(j *ares.Job) *want {
+	w := &want{
+		gpus: j.GPUs, milli: j.GPUMilli, cpus: j.CPUs, memory: j.MemoryMB,
+		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
+		kind:         cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), mig: j.MIGProfile,
+		regions: slices.Sorted(slices.Values(j.Placement.Regions)),
+	}
+	if w.mig != "" && w.gpus == 0 {
+		w.gpus = 1 // a slice
+	}
+	if j.Placement.LatencySensitive && w.milli > 0 {
+		w.gpus, w.milli = 1, 0 // no shared devices
+	}
+	for m := range strings.SplitSeq(strings.ToLower(j.GPUModel), "|") {
+		if m = strings.TrimSpace(m); m != "" {
+			w.models = append(w.models, m)
+		}
+	}
+	slices.Sort(w.models)
+	switch {
+	case j.NUMAPolicy == "required" || j.Placement.LatencySensitive && w.devices():
+		w.numa = numaRequired
+	case j.NUMAPolicy == "preferred":
+		w.numa = numaPreferred
+	}
+	for k, v := range j.Placement.NodeSelector { // order-free: sorted right below
+		w.selector = append(w.selector, label{k, v})
+	}
+	slices.SortFunc(w.selector, func(a, b label) int { return cmp.Compare(a.key, b.key) })
+	w.conditions = parsed(j.Placement.NodeAffinity, ares.ParseCondition)
+	w.preferred = parsed(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
+	w.tolerations = parsed(j.Placement.Tolerations, ares.ParseToleration)
+	w.key = fmt.Sprintf("%d %d %d %d %d %q %q %q %d %q %q %q %q %v", w.gpus, w.milli, w.deviceMemory, w.cpus, w.memory, w.kind, w.models,
+		w.mig, w.numa, w.selector, w.conditions, w.preferred, w.regions, w.tolerations)
+	return w
+}
+
+// parsed reads a list of words; what cannot be read was refused when the job
+// was submitted.
+func parsed[T any](list []string, parse func(string) (T, error)) []T {
+	var out []T
+	for _, s := range list {
+		if v, err := parse(s); err == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// devices says whether it asks for any.
+func (w *want) devices() bool { return w.gpus > 0 || w.milli > 0 }
+
+// likes says whether a device of this model will do.
+func (w *want) likes(model string) bool {
+	return len(w.models) == 0 || slices.ContainsFunc(w.models, func(m string) bool { return strings.Contains(model, m) })
+}
+
+// tolerates says whether the job may go where the taint is.
+func (w *want) tolerates(t ares.Taint) bool {
+	return slices.ContainsFunc(w.tolerations, func(o ares.Toleration) bool { return o.Tolerates(t) })
+}
+
+// mask is the devices of a profile that fit.
+func (w *want) mask(p *profile) uint64 {
+	for len(w.masks) <= p.id {
+		w.masks = append(w.masks, unknownMask)
+	}
+	if w.masks[p.id] == unknownMask {
+		w.masks[p.id] = p.fitting(w)
+	}
+	return w.masks[p.id]
+}
+
+// unknownMask is not yet worked out. A machine of 64 devices that all fit looks
+// the same and is worked out each time.
+const unknownMask = ^uint64(0)
+
+// each says in words what one member asks for.
+func (w *want) each() string {
+	var parts []string
+	add := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+one)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", n, many))
+		}
+	}
+	kind := w.device()
+	add(w.gpus, kind, kind+"s")
+	if w.milli > 0 {
+		parts = append(parts, fmt.Sprintf("%d/1000 of a %s", w.milli, kind))
+	}
+	add(w.cpus, "CPU core", "CPU cores")
+	add(w.memory, "MB", "MB")
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// device is the word for one device of the kind asked for.
+func (w *want) device() string {
+	switch {
+	case w.mig != "":
+		return w.mig + " slice"
+	case w.kind == "custom":
+		return "custom device"
+	}
+	return strings.ToUpper(w.kind)
+}
+
+// wants holds the wants of live jobs, one of each.
+type wants map[string]*want
+
+func (ws wants) intern(w *want) *want {
+	if known := ws[w.key]; known != nil {
+		w = known
+	} else {
+		ws[w.key] = w
+	}
+	w.refs++
+	return w
+}
+
+func (ws wants) release(w *want) {
+	if w.refs--; w.refs == 0 {
+		delete(ws, w.key)
+	}
+}
