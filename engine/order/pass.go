@@ -1,0 +1,191 @@
+package order
+
+import (
+	"time"
+)
+
+// Pass is the order of one decision. It offers items one by one; each is taken
+// or refused before the next.
+type Pass[J any] struct {
+	tree   *Tree[J]
+	open   bool
+	now    time.Time
+	ladder ladder
+	path   []*node[J] // to the leaf of the offered item; empty when none is
+	taken  []taken[J]
+}
+
+type taken[J any] struct {
+	leaf  *Leaf[J]
+	grant Grant
+}
+
+// runner is a child with items left: the highest class among them, and its share.
+type runner[J any] struct {
+	key  uint64 // smaller is sooner
+	node *node[J]
+}
+
+func (a *runner[J]) before(b *runner[J]) bool {
+	return a.key < b.key || a.key == b.key && a.node.place < b.node.place
+}
+
+// front is a line with items left, by its first one.
+type front[J any] struct {
+	slot slot[J]
+	line *line[J]
+}
+
+func (a *front[J]) before(b *front[J]) bool { return a.slot.before(&b.slot) }
+
+// Begin starts a pass. There is one at a time, and until its end nothing may be
+// pushed or removed.
+func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
+	if t.pass.open {
+		panic("order: a pass is under way")
+	}
+	t.settle()
+	p := &t.pass
+	p.open, p.now, p.ladder = true, now, t.cfg.ladder(now)
+	var at moment
+	if t.cfg.HalfLife > 0 {
+		at = t.cfg.when(now)
+	}
+	p.line(t.root, at)
+	return p
+}
+
+// line up what is under a node.
+func (p *Pass[J]) line(n *node[J], at moment) {
+	if l := n.leaf; l != nil {
+		for _, of := range l.lines {
+			of.chunk, of.at = 0, 0
+			l.heap = append(l.heap, front[J]{*of.head(), of})
+		}
+		for i := len(l.heap)/2 - 1; i >= 0; i-- {
+			sinkFront(l.heap, i)
+		}
+		return
+	}
+	for _, k := range n.kids {
+		if k.waiting == 0 {
+			continue
+		}
+		k.was = Use{}
+		if p.tree.cfg.HalfLife > 0 {
+			k.was = k.past.at(at)
+		}
+		p.line(k, at)
+		n.heap = append(n.heap, runner[J]{p.key(k, true), k})
+	}
+	for i := len(n.heap)/2 - 1; i >= 0; i-- {
+		sinkRunner(n.heap, i)
+	}
+}
+
+// key orders a node with items left among its siblings: by the highest class
+// among them, then by share, where there is somebody to compare with.
+func (p *Pass[J]) key(n *node[J], rivals bool) uint64 {
+	var class uint64
+	if n.leaf != nil {
+		class = uint64(len(p.ladder) - 1 - p.ladder.class(n.leaf.heap[0].slot.rank))
+	} else {
+		class = n.heap[0].key >> 61
+	}
+	if !rivals {
+		return class << 61
+	}
+	return class<<61 | weighted(n.use.Add(n.was, 1), p.tree.capacity, n.weight)
+}
+
+// Next offers the item whose turn it is; false means that none is left.
+func (p *Pass[J]) Next() (*Item[J], bool) {
+	p.path = p.path[:0]
+	n := p.tree.root
+	for n.leaf == nil {
+		if len(n.heap) == 0 {
+			return nil, false
+		}
+		n = n.heap[0].node
+		p.path = append(p.path, n)
+	}
+	return n.leaf.heap[0].slot.item, true
+}
+
+// Take says that the offered item got a place. What it was granted counts from
+// now on, until the end of the pass.
+func (p *Pass[J]) Take(g Grant) {
+	l := p.path[len(p.path)-1].leaf
+	l.Charge(g, 1)
+	p.taken = append(p.taken, taken[J]{l, g})
+	top := &l.heap[0]
+	if top.line.advance() {
+		top.slot = *top.line.head()
+		sinkFront(l.heap, 0)
+	} else {
+		l.heap = popFront(l.heap)
+	}
+	p.climb(true)
+}
+
+// Refuse says that the offered item found no place. Its line is passed over
+// from now on.
+func (p *Pass[J]) Refuse() {
+	l := p.path[len(p.path)-1].leaf
+	l.heap = popFront(l.heap)
+	p.climb(false)
+}
+
+// climb puts the nodes of the path in order again, from the leaf up. They are
+// the first of their siblings, and can only have moved back.
+func (p *Pass[J]) climb(charged bool) {
+	for i := len(p.path) - 1; i >= 0; i-- {
+		n, up := p.path[i], p.tree.root
+		if i > 0 {
+			up = p.path[i-1]
+		}
+		if len(n.heap) == 0 && (n.leaf == nil || len(n.leaf.heap) == 0) {
+			up.heap = popRunner(up.heap)
+			charged = true // what comes up may be of another class
+			continue
+		}
+		top := &up.heap[0]
+		key := p.key(n, len(up.heap) > 1)
+		if !charged && key == top.key {
+			break
+		}
+		top.key = key
+		sinkRunner(up.heap, 0)
+	}
+	p.path = p.path[:0]
+}
+
+// End puts everything back as it was before the pass.
+func (p *Pass[J]) End() {
+	for i := len(p.taken) - 1; i >= 0; i-- {
+		p.taken[i].leaf.Charge(p.taken[i].grant, -1)
+	}
+	p.clear(p.tree.root)
+	clear(p.taken)
+	*p = Pass[J]{tree: p.tree, path: p.path[:0], taken: p.taken[:0]}
+}
+
+func (p *Pass[J]) clear(n *node[J]) {
+	for _, k := range n.kids {
+		if k.waiting == 0 {
+			continue
+		}
+		k.was = Use{}
+		clear(k.heap[:cap(k.heap)])
+		k.heap = k.heap[:0]
+		if l := k.leaf; l != nil {
+			for _, of := range l.lines {
+				of.chunk, of.at = 0, 0
+			}
+			clear(l.heap)
+			l.heap = l.heap[:0]
+		}
+		p.clear(k)
+	}
+	n.heap = n.heap[:0]
+}

@@ -1,0 +1,317 @@
+package order
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Config is how time counts.
+type Config struct {
+	// Step is how long a job waits for one point of priority. 0 for no ageing.
+	Step time.Duration
+	// HalfLife is after how long past use is worth half. 0 for no past use.
+	// It is kept to the millisecond.
+	HalfLife time.Duration
+}
+
+// Defaults are 10 seconds a point and a day.
+func Defaults() Config { return Config{Step: 10 * time.Second, HalfLife: 24 * time.Hour} }
+
+// DefaultQueue is the queue of a job that names none.
+const DefaultQueue = "default"
+
+// Tree is tenants and queues with what waits in them, what they hold and held,
+// and what they may hold. It has one owner. Only what changes it and what runs
+// a pass needs it alone, but a read after a change of records may settle it.
+type Tree[J any] struct {
+	cfg      Config
+	capacity Use
+	root     *node[J]
+	tenants  map[string]*tenant[J]
+	stale    bool // records changed since the tree was last put together
+	models   []string
+	patterns []string // of the quotas, in lower case
+	matches  [][]int  // by model: the patterns that match it
+	pools    []account
+	pass     Pass[J]
+}
+
+type tenant[J any] struct {
+	node   *node[J]
+	record *ares.Tenant // nil when nobody declared it
+	queues map[string]*queue[J]
+}
+
+type queue[J any] struct {
+	node   *node[J]
+	leaf   *Leaf[J]
+	record *ares.Queue // nil when nobody declared it
+}
+
+// node is the root, a tenant, a queue, or the leaf of a queue.
+type node[J any] struct {
+	parent  *node[J]
+	name    string // among its siblings, "" for a leaf
+	kids    []*node[J]
+	place   int // in the parent's kids
+	weight  int64
+	tenant  string
+	queue   string // "" for a tenant
+	limits  ares.Limits
+	limited bool
+	leaf    *Leaf[J] // of a leaf
+
+	// Of everything under it.
+	waiting  int
+	use      Use
+	held     ares.Use
+	past     past
+	accounts []account // by pattern; empty when it has no quota
+
+	// Of a pass.
+	was  Use // past use at its time
+	heap []runner[J]
+}
+
+// Leaf is the jobs that named one queue themselves.
+type Leaf[J any] struct {
+	tree    *Tree[J]
+	node    *node[J]
+	byShape map[int]*line[J]
+	lines   []*line[J] // in no order
+	models  []int64    // held, thousandths of devices by model
+	archive ended
+
+	// Of a pass.
+	heap []front[J]
+}
+
+// Tenant and Queue are whose the leaf is.
+func (l *Leaf[J]) Tenant() string { return l.node.tenant }
+
+// Queue is the name of the leaf's queue.
+func (l *Leaf[J]) Queue() string { return l.node.queue }
+
+// New returns an empty tree.
+func New[J any](cfg Config) *Tree[J] {
+	t := &Tree[J]{cfg: cfg, root: &node[J]{weight: 1000}, tenants: map[string]*tenant[J]{}}
+	t.pass.tree = t
+	return t
+}
+
+// Config is what the tree was made with.
+func (t *Tree[J]) Config() Config { return t.cfg }
+
+// Capacity sets what the fleet has.
+func (t *Tree[J]) Capacity(total Use) { t.capacity = total }
+
+// Tenant notes the record of a tenant, nil when there is none any more.
+func (t *Tree[J]) Tenant(id string, record *ares.Tenant) {
+	t.tenant(id).record = record
+	t.stale = true
+}
+
+// Queue notes the record of a queue. Its parent need not be there yet.
+func (t *Tree[J]) Queue(record *ares.Queue) {
+	t.queue(record.Tenant, record.Name).record = record
+	t.stale = true
+}
+
+// DropQueue forgets the record of a queue. What waits in it goes on waiting.
+func (t *Tree[J]) DropQueue(tenant, name string) {
+	t.queue(tenant, name).record = nil
+	t.stale = true
+}
+
+// Leaf returns where the jobs of a queue wait, "" for the default one. It is
+// the same one for ever.
+func (t *Tree[J]) Leaf(tenant, name string) *Leaf[J] {
+	if name == "" {
+		name = DefaultQueue
+	}
+	return t.queue(tenant, name).leaf
+}
+
+func (t *Tree[J]) tenant(id string) *tenant[J] {
+	if have, ok := t.tenants[id]; ok {
+		return have
+	}
+	made := &tenant[J]{
+		node:   &node[J]{parent: t.root, name: id, weight: 1000, tenant: id},
+		queues: map[string]*queue[J]{},
+	}
+	t.tenants[id] = made
+	t.stale = true
+	return made
+}
+
+func (t *Tree[J]) queue(tenant, name string) *queue[J] {
+	of := t.tenant(tenant)
+	if have, ok := of.queues[name]; ok {
+		return have
+	}
+	n := &node[J]{parent: of.node, name: name, weight: 1000, tenant: tenant, queue: name}
+	leaf := &Leaf[J]{tree: t, byShape: map[int]*line[J]{}}
+	leaf.node = &node[J]{parent: n, weight: 1000, tenant: tenant, queue: name, leaf: leaf}
+	made := &queue[J]{node: n, leaf: leaf}
+	of.queues[name] = made
+	t.stale = true
+	return made
+}
+
+// settle puts the tree together after records changed: who is under whom, with
+// what weight and limits, and the sums of everything. What leaves hold is never
+// derived, so it may be done at any time and in any order of the records.
+func (t *Tree[J]) settle() {
+	if !t.stale {
+		return
+	}
+	t.stale = false
+	t.root.kids = t.root.kids[:0]
+	var leaves []*Leaf[J]
+	for _, of := range t.tenants { // order-free: kids are sorted below, sums are exact
+		n := of.node
+		n.kids, n.weight, n.limits, n.limited = n.kids[:0], 1000, ares.Limits{}, false
+		if of.record != nil {
+			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, true
+		}
+		t.root.kids = append(t.root.kids, n)
+		for _, q := range of.queues { // order-free: as above
+			q.node.kids, q.node.weight, q.node.limits, q.node.limited = q.node.kids[:0], 1000, ares.Limits{}, false
+			if q.record != nil {
+				q.node.weight, q.node.limits, q.node.limited = thousandths(q.record.Weight), q.record.Limits, true
+			}
+		}
+		for _, q := range of.queues { // order-free: as above
+			q.node.parent = of.above(q)
+			q.node.parent.kids = append(q.node.parent.kids, q.node)
+			q.node.kids = append(q.node.kids, q.leaf.node)
+			leaves = append(leaves, q.leaf)
+		}
+	}
+	t.root.tidy()
+	t.settleQuotas(leaves)
+	for _, leaf := range leaves {
+		for n := leaf.node.parent; n != nil; n = n.parent {
+			n.waiting += leaf.node.waiting
+			n.use = n.use.Add(leaf.node.use, 1)
+			n.held = n.held.Add(leaf.node.held)
+			n.past.merge(&leaf.node.past)
+		}
+	}
+}
+
+// tidy sorts the kids of every node under n and clears the sums of all that
+// are not leaves.
+func (n *node[J]) tidy() {
+	if n.leaf != nil {
+		return
+	}
+	n.waiting, n.use, n.held, n.past = 0, Use{}, ares.Use{}, past{}
+	slices.SortFunc(n.kids, func(a, b *node[J]) int { return cmp.Compare(a.name, b.name) })
+	for i, k := range n.kids {
+		k.place = i
+		k.tidy()
+	}
+}
+
+// above is the node a queue hangs under: the queue its record names, or the
+// tenant. Queues whose parents go in a circle hang under the tenant.
+func (of *tenant[J]) above(q *queue[J]) *node[J] {
+	if q.record == nil || q.record.Parent == "" {
+		return of.node
+	}
+	up, ok := of.queues[q.record.Parent]
+	if !ok {
+		return of.node
+	}
+	at := up
+	for range len(of.queues) {
+		if at == q {
+			return of.node // q is in the circle
+		}
+		if at.record == nil {
+			break
+		}
+		next, ok := of.queues[at.record.Parent]
+		if !ok {
+			break
+		}
+		at = next
+	}
+	return up.node
+}
+
+// Charge adds what a job holds, sign -1 takes it off.
+func (l *Leaf[J]) Charge(g Grant, sign int) {
+	s := int64(sign)
+	held := g.Held
+	if sign < 0 {
+		held = ares.Use{}.Sub(held)
+	}
+	for n := l.node; n != nil; n = n.parent {
+		n.use = n.use.Add(g.Use, s)
+		n.held = n.held.Add(held)
+	}
+	for _, p := range g.GPUs {
+		l.hold(p.Model, s*p.Milli)
+	}
+}
+
+// Push lets an item wait.
+func (l *Leaf[J]) Push(it *Item[J]) {
+	if it.line != nil || l.tree.pass.open {
+		panic("order: pushed twice, or during a pass")
+	}
+	it.rank = l.tree.cfg.rankOf(it.Priority, it.Accepted)
+	of, ok := l.byShape[it.Shape]
+	if !ok {
+		of = &line[J]{shape: it.Shape, leaf: l, place: len(l.lines)}
+		l.byShape[it.Shape] = of
+		l.lines = append(l.lines, of)
+	}
+	it.line = of
+	of.push(slotOf(it))
+	for n := l.node; n != nil; n = n.parent {
+		n.waiting++
+	}
+}
+
+// Remove takes an item out of its leaf; it may be anywhere in it, or not wait
+// at all.
+func (t *Tree[J]) Remove(it *Item[J]) {
+	of := it.line
+	if of == nil {
+		return
+	}
+	if t.pass.open {
+		panic("order: removed during a pass")
+	}
+	it.line = nil
+	of.remove(it)
+	l := of.leaf
+	if of.count == 0 {
+		delete(l.byShape, of.shape)
+		last := l.lines[len(l.lines)-1]
+		last.place = of.place
+		l.lines[of.place] = last
+		l.lines = slices.Delete(l.lines, len(l.lines)-1, len(l.lines))
+	}
+	for n := l.node; n != nil; n = n.parent {
+		n.waiting--
+	}
+}
+
+// Waiting is how many items wait, and in how many lines.
+func (t *Tree[J]) Waiting() (items, lines int) {
+	for _, of := range t.tenants { // order-free: sums
+		for _, q := range of.queues { // order-free: sums
+			items += q.leaf.node.waiting
+			lines += len(q.leaf.lines)
+		}
+	}
+	return items, lines
+}
