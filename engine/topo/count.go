@@ -1,0 +1,88 @@
+package topo
+
+import "slices"
+
+// Set notes that node i has so many whole free devices of so many in all; free
+// is -1 where nothing may be placed. It costs the depth of the tree.
+func (t *Tree) Set(i, free, total int) {
+	if free >= t.width {
+		t.widen(max(free+1, 2*t.width))
+	}
+	before, had := t.free[i], t.total[i]
+	if before == free && had == total {
+		return
+	}
+	l := t.leafOf[i]
+	sums := &t.sums[l]
+	if before >= 0 {
+		sums.devices -= had
+		sums.free -= before
+	}
+	if free >= 0 {
+		sums.devices += total
+		sums.free += free
+	}
+	t.free[i], t.total[i] = free, total
+	if before != free {
+		for depth := fleet; depth <= leaf; depth++ {
+			at := int(t.up[l][depth]) * t.width
+			t.recount(t.counts[depth][at:at+t.width], before, free)
+		}
+	}
+}
+
+// recount notes in a domain's counts that a node has other free devices.
+func (t *Tree) recount(counts []int32, before, free int) {
+	if before >= 0 {
+		counts[0]--
+		for d := 1; d <= before; d++ {
+			counts[d] -= int32(before / d)
+		}
+	}
+	if free >= 0 {
+		counts[0]++
+		for d := 1; d <= free; d++ {
+			counts[d] += int32(free / d)
+		}
+	}
+}
+
+// Remember notes how node i has done so far, from 0 to 1000: DefaultHistory
+// until it is told.
+func (t *Tree) Remember(i, score int) {
+	t.sums[t.leafOf[i]].history += score - t.history[i]
+	t.history[i] = score
+}
+
+// widen makes the counts reach so many devices a node.
+func (t *Tree) widen(width int) {
+	t.width = width
+	for depth := range t.domains {
+		t.counts[depth] = make([]int32, len(t.domains[depth])*width)
+	}
+	for i, free := range t.free {
+		for depth := fleet; depth <= leaf; depth++ {
+			at := int(t.up[t.leafOf[i]][depth]) * width
+			t.recount(t.counts[depth][at:at+width], -1, free)
+		}
+	}
+}
+
+// seats is how many members of so many devices each a domain has room for, as
+// its free devices tell: Room may say less. Of members without devices it is
+// not known, and there is a seat wherever a node is open.
+func (t *Tree) seats(depth, i, devices int) int {
+	if devices >= t.width {
+		return 0
+	}
+	return int(t.counts[depth][i*t.width+devices])
+}
+
+// insert adds to an ascending list what is not in it.
+func insert(list []int32, v int32) []int32 {
+	at, found := slices.BinarySearch(list, v)
+	if found {
+		return list
+	}
+	return slices.Insert(list, at, v)
+}
