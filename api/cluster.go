@@ -77,7 +77,7 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
 		CpuCores: int32(n.Node.CPUs), MemoryMb: int32(n.Node.MemoryMB), CpuCoresFree: int32(n.Node.CPUs), MemoryMbFree: int32(n.Node.MemoryMB),
 		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version,
-		ClockAheadSeconds: n.Node.ClockAhead.Seconds(),
+		ClockAheadSeconds: n.Node.ClockAhead.Seconds(), Numa: apipb.NewNUMANodes(n.Node.NUMA), Taints: apipb.NewTaints(n.Node.Taints),
 	}
 	if n.Cordon != nil {
 		m.CordonedBy, m.CordonReason = n.Cordon.By, n.Cordon.Why
@@ -90,7 +90,7 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		m.Devices = append(m.Devices, &apipb.Device{
 			Index: int32(dev.Index), DeviceId: dev.ID, Type: dev.Type, Model: dev.Model, MemoryMb: int32(dev.MemoryMB),
 			Numa: int32(dev.NUMA), Healthy: dev.Healthy, Reason: dev.Reason, JobId: held[dev.ID],
-			Parent: dev.Parent, MigProfile: dev.Profile,
+			Parent: dev.Parent, MigProfile: dev.Profile, Celsius: int32(dev.Celsius),
 		})
 		if dev.Parent != "" {
 			continue // a slice of a device that is counted
