@@ -13,6 +13,7 @@ import (
 // and tenants as of one revision of the store, with the accounts of what is
 // taken kept up to date.
 type State struct {
+	cfg      Config
 	revision int64
 	at       time.Time // when the last batch was learned of; zero without a clock
 	jobs     map[ares.JobID]*entry
@@ -39,15 +40,20 @@ type tenant struct {
 	use    ares.Use
 }
 
-// New returns a state that knows nothing, at revision 0.
-func New() *State {
-	s := &State{}
+// New returns a state that knows nothing, at revision 0, with the default
+// configuration.
+func New() *State { return NewWith(Default()) }
+
+// NewWith is New with a configuration, which Check finds fine.
+func NewWith(cfg Config) *State {
+	s := &State{cfg: cfg}
 	s.clear()
 	return s
 }
 
 func (s *State) clear() {
 	*s = State{
+		cfg:     s.cfg,
 		jobs:    map[ares.JobID]*entry{},
 		tenants: map[string]*tenant{},
 		byID:    map[string]*node{},

@@ -189,13 +189,11 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
-	s.Loop = control.NewLoop(s.View)
+	s.Loop = control.NewLoop(s.View, s.cfg.engine())
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
 	s.Loop.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
 	s.Loop.Interval = time.Duration(s.cfg.Scheduler.SchedulingIntervalMS) * time.Millisecond
-	version := s.cfg.digest()
 	s.Loop.Record = func(d control.Decision) {
-		d.Config = version
 		if err := decisions.Append(d); err != nil {
 			s.log.Error("record a decision", "error", err)
 		}
