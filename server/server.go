@@ -175,7 +175,7 @@ func (s *Server) register(ctx context.Context) error {
 	return err
 }
 
-// startLoop starts the loop; reaper and recorder run beside it on the leader.
+// startLoop starts the loop; reaper, drainer and recorder run beside it on the leader.
 // It returns what people should know of the whole.
 func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
@@ -184,6 +184,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	reaper := &control.Reaper{
 		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(0), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
 	}
+	drainer := &control.Drainer{Store: s.Store, View: s.View, Now: time.Now, Log: s.log}
 	recorder := &control.Recorder{
 		Store: s.Store, View: s.View, Archive: archive, Now: time.Now, Log: s.log, Every: time.Minute,
 		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
@@ -205,12 +206,14 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		wg.Go(func() {
-			defer cancel()
-			if err := recorder.Run(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
-				s.log.Error("recorder", "error", err)
-			}
-		})
+		for name, part := range map[string]func(context.Context, *store.Leadership) error{"recorder": recorder.Run, "drainer": drainer.Run} {
+			wg.Go(func() {
+				defer cancel()
+				if err := part(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
+					s.log.Error(name, "error", err)
+				}
+			})
+		}
 		return reaper.Run(ctx, lead)
 	}
 	s.part("loop", func() error {
