@@ -130,7 +130,7 @@ func (r *Run) Decline(j *Job, f Fence, rank int, now time.Time) error {
 	if r.Stop == nil || h.State != SeatPlaced {
 		return Errorf(Conflict, "rank %d is %s and has no stop intent to answer", rank, h.State)
 	}
-	res := RankResult{Outcome: OutcomeStopped, Reason: "stopped before it was claimed", StartedAt: now, EndedAt: now}
+	res := RankResult{Outcome: OutcomeStopped, Reason: unclaimed, StartedAt: now, EndedAt: now}
 	if err := r.Finish(j, f, rank, res, now); err != nil {
 		return err
 	}

@@ -91,6 +91,18 @@ func checkNode(n *ares.Node) error {
 			p.Add("node.labels", "names and values of at most %d bytes", ares.MaxNameBytes)
 		}
 	}
+	if len(n.NUMA) > ares.MaxNUMANodes {
+		p.Add("node.numa", "at most %d, got %d", ares.MaxNUMANodes, len(n.NUMA))
+	}
+	if len(n.Taints) > ares.MaxTaints {
+		p.Add("node.taints", "at most %d, got %d", ares.MaxTaints, len(n.Taints))
+		return p.Err()
+	}
+	for _, t := range n.Taints {
+		if err := t.Check(); err != nil {
+			p.Add("node.taints", "%s", err)
+		}
+	}
 	return p.Err()
 }
 

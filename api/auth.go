@@ -61,6 +61,7 @@ var access = map[string]grant{
 	apipb.ClusterService_GetNode_FullMethodName:          admins,
 	apipb.ClusterService_CordonNode_FullMethodName:       admins,
 	apipb.ClusterService_UncordonNode_FullMethodName:     admins,
+	apipb.ClusterService_DrainNode_FullMethodName:        admins,
 	apipb.ClusterService_GetClusterStatus_FullMethodName: admins,
 	apipb.ClusterService_WatchEvents_FullMethodName:      admins,
 	apipb.ClusterService_DumpStore_FullMethodName:        admins,

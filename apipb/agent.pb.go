@@ -42,7 +42,9 @@ type NodeInfo struct {
 	// How long its session outlives its last renewal; the server's word.
 	SessionTtlSeconds int32 `protobuf:"varint,12,opt,name=session_ttl_seconds,json=sessionTtlSeconds,proto3" json:"session_ttl_seconds,omitempty"`
 	// How far its wall clock was ahead when its session began; the server's word.
-	ClockAheadMs  int32 `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
+	ClockAheadMs  int32       `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
+	Numa          []*NumaNode `protobuf:"bytes,14,rep,name=numa,proto3" json:"numa,omitempty"`
+	Taints        []*Taint    `protobuf:"bytes,15,rep,name=taints,proto3" json:"taints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -168,6 +170,20 @@ func (x *NodeInfo) GetClockAheadMs() int32 {
 	return 0
 }
 
+func (x *NodeInfo) GetNuma() []*NumaNode {
+	if x != nil {
+		return x.Numa
+	}
+	return nil
+}
+
+func (x *NodeInfo) GetTaints() []*Taint {
+	if x != nil {
+		return x.Taints
+	}
+	return nil
+}
+
 // LinkRow is how one device reaches the others: NV4, PIX, SYS, …
 type LinkRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -215,17 +231,19 @@ func (x *LinkRow) GetTo() []string {
 
 // DeviceInfo is one accelerator as its agent sees it.
 type DeviceInfo struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DeviceId      string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	Model         string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	MemoryMb      int32                  `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
-	Numa          int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
-	Parent        string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
-	Profile       string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
-	Healthy       bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	Index    int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Type     string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Model    string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	MemoryMb int32                  `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	Numa     int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
+	Parent   string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
+	Profile  string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
+	Healthy  bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Reason   string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	// 0 when it is not known.
+	Celsius       int32 `protobuf:"varint,11,opt,name=celsius,proto3" json:"celsius,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +346,13 @@ func (x *DeviceInfo) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *DeviceInfo) GetCelsius() int32 {
+	if x != nil {
+		return x.Celsius
+	}
+	return 0
 }
 
 type OpenSessionRequest struct {
@@ -2030,7 +2055,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x04\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x04\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2045,12 +2070,14 @@ const file_apipb_agent_proto_rawDesc = "" +
 	" \x01(\tR\aversion\x12\x1e\n" +
 	"\x05unfit\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05unfit\x12.\n" +
 	"\x13session_ttl_seconds\x18\f \x01(\x05R\x11sessionTtlSeconds\x12$\n" +
-	"\x0eclock_ahead_ms\x18\r \x01(\x05R\fclockAheadMs\x1a9\n" +
+	"\x0eclock_ahead_ms\x18\r \x01(\x05R\fclockAheadMs\x12%\n" +
+	"\x04numa\x18\x0e \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
+	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
 	"\aLinkRow\x12\x0e\n" +
-	"\x02to\x18\x01 \x03(\tR\x02to\"\xfe\x01\n" +
+	"\x02to\x18\x01 \x03(\tR\x02to\"\x98\x02\n" +
 	"\n" +
 	"DeviceInfo\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
@@ -2063,7 +2090,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\aprofile\x18\b \x01(\tR\aprofile\x12\x18\n" +
 	"\ahealthy\x18\t \x01(\bR\ahealthy\x12\x16\n" +
 	"\x06reason\x18\n" +
-	" \x01(\tR\x06reason\"\xdb\x01\n" +
+	" \x01(\tR\x06reason\x12\x18\n" +
+	"\acelsius\x18\v \x01(\x05R\acelsius\"\xdb\x01\n" +
 	"\x12OpenSessionRequest\x12%\n" +
 	"\x04node\x18\x01 \x01(\v2\x11.ares.v1.NodeInfoR\x04node\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x19\n" +
@@ -2244,69 +2272,73 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*ServeFilesResponse)(nil),     // 31: ares.v1.ServeFilesResponse
 	(*LogQuery)(nil),               // 32: ares.v1.LogQuery
 	nil,                            // 33: ares.v1.NodeInfo.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
-	(*JobSpec)(nil),                // 35: ares.v1.JobSpec
+	(*NumaNode)(nil),               // 34: ares.v1.NumaNode
+	(*Taint)(nil),                  // 35: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
+	(*JobSpec)(nil),                // 37: ares.v1.JobSpec
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	2,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
 	1,  // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
 	33, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	0,  // 3: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	34, // 4: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
-	5,  // 5: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 6: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
-	0,  // 7: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
-	5,  // 8: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 9: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 10: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
-	16, // 11: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	35, // 12: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
-	15, // 13: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	5,  // 14: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 15: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	34, // 16: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	34, // 17: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
-	5,  // 18: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 19: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
-	19, // 20: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
-	5,  // 21: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 22: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 23: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 24: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 25: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 26: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 27: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 28: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	32, // 29: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	3,  // 30: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	6,  // 31: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	8,  // 32: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	10, // 33: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	12, // 34: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	17, // 35: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	20, // 36: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	22, // 37: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	24, // 38: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	26, // 39: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	28, // 40: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	30, // 41: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	4,  // 42: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	7,  // 43: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	9,  // 44: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	11, // 45: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	13, // 46: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	18, // 47: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	21, // 48: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	23, // 49: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	25, // 50: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	27, // 51: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	29, // 52: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	31, // 53: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	42, // [42:54] is the sub-list for method output_type
-	30, // [30:42] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	34, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	35, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
+	36, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	5,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
+	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
+	5,  // 10: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
+	14, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
+	16, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
+	37, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	15, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
+	5,  // 16: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 17: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
+	36, // 18: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	36, // 19: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	5,  // 20: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 21: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
+	19, // 22: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
+	5,  // 23: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 24: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 25: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 26: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 27: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
+	5,  // 28: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
+	16, // 29: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
+	5,  // 30: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	32, // 31: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	3,  // 32: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	6,  // 33: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	8,  // 34: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	10, // 35: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	12, // 36: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	17, // 37: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	20, // 38: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	22, // 39: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	24, // 40: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	26, // 41: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	28, // 42: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	30, // 43: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	4,  // 44: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	7,  // 45: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	9,  // 46: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	11, // 47: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	13, // 48: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	18, // 49: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	21, // 50: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	23, // 51: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	25, // 52: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	27, // 53: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	29, // 54: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	31, // 55: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	44, // [44:56] is the sub-list for method output_type
+	32, // [32:44] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -2314,6 +2346,7 @@ func file_apipb_agent_proto_init() {
 	if File_apipb_agent_proto != nil {
 		return
 	}
+	file_apipb_cluster_proto_init()
 	file_apipb_job_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -768,8 +768,13 @@ type Node struct {
 	// How far the node's wall clock was ahead of the server's when its session
 	// began; the way of the message included.
 	ClockAheadSeconds float64 `protobuf:"fixed64,19,opt,name=clock_ahead_seconds,json=clockAheadSeconds,proto3" json:"clock_ahead_seconds,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Empty when the machine does not say.
+	Numa   []*NumaNode `protobuf:"bytes,20,rep,name=numa,proto3" json:"numa,omitempty"`
+	Taints []*Taint    `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`
+	// Set while the node is drained.
+	Drain         *NodeDrain `protobuf:"bytes,22,opt,name=drain,proto3" json:"drain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -935,6 +940,222 @@ func (x *Node) GetClockAheadSeconds() float64 {
 	return 0
 }
 
+func (x *Node) GetNuma() []*NumaNode {
+	if x != nil {
+		return x.Numa
+	}
+	return nil
+}
+
+func (x *Node) GetTaints() []*Taint {
+	if x != nil {
+		return x.Taints
+	}
+	return nil
+}
+
+func (x *Node) GetDrain() *NodeDrain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+// NodeDrain is how far the drain of a node has come.
+type NodeDrain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// At_most_once jobs that run are stopped too; they end as lost.
+	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	// Seats on the node that may still hold a live process. The node is empty at 0.
+	SeatsLeft int32 `protobuf:"varint,3,opt,name=seats_left,json=seatsLeft,proto3" json:"seats_left,omitempty"`
+	// At_most_once jobs that run there. Without force the drain waits for their end.
+	LeftRunning   []string `protobuf:"bytes,4,rep,name=left_running,json=leftRunning,proto3" json:"left_running,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeDrain) Reset() {
+	*x = NodeDrain{}
+	mi := &file_apipb_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeDrain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeDrain) ProtoMessage() {}
+
+func (x *NodeDrain) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
+func (*NodeDrain) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *NodeDrain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *NodeDrain) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *NodeDrain) GetSeatsLeft() int32 {
+	if x != nil {
+		return x.SeatsLeft
+	}
+	return 0
+}
+
+func (x *NodeDrain) GetLeftRunning() []string {
+	if x != nil {
+		return x.LeftRunning
+	}
+	return nil
+}
+
+// NumaNode is a part of a machine: CPUs with the memory next to them.
+type NumaNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	CpuCores      int32                  `protobuf:"varint,2,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	MemoryMb      int32                  `protobuf:"varint,3,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NumaNode) Reset() {
+	*x = NumaNode{}
+	mi := &file_apipb_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NumaNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NumaNode) ProtoMessage() {}
+
+func (x *NumaNode) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
+func (*NumaNode) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *NumaNode) GetId() int32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *NumaNode) GetCpuCores() int32 {
+	if x != nil {
+		return x.CpuCores
+	}
+	return 0
+}
+
+func (x *NumaNode) GetMemoryMb() int32 {
+	if x != nil {
+		return x.MemoryMb
+	}
+	return 0
+}
+
+// Taint keeps jobs off a node that do not tolerate it.
+type Taint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// NoSchedule or PreferNoSchedule.
+	Effect        string `protobuf:"bytes,3,opt,name=effect,proto3" json:"effect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Taint) Reset() {
+	*x = Taint{}
+	mi := &file_apipb_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Taint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Taint) ProtoMessage() {}
+
+func (x *Taint) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Taint.ProtoReflect.Descriptor instead.
+func (*Taint) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Taint) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Taint) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Taint) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
 // Device is one accelerator of a node.
 type Device struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -947,16 +1168,18 @@ type Device struct {
 	Healthy  bool                   `protobuf:"varint,7,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Reason   string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The job that holds it, "" when it is free.
-	JobId         string `protobuf:"bytes,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Parent        string `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
-	MigProfile    string `protobuf:"bytes,11,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
+	JobId      string `protobuf:"bytes,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Parent     string `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
+	MigProfile string `protobuf:"bytes,11,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
+	// Its temperature when last told; 0 when it is not known.
+	Celsius       int32 `protobuf:"varint,12,opt,name=celsius,proto3" json:"celsius,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_apipb_cluster_proto_msgTypes[13]
+	mi := &file_apipb_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1191,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[13]
+	mi := &file_apipb_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1204,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Device) GetIndex() int32 {
@@ -1061,6 +1284,13 @@ func (x *Device) GetMigProfile() string {
 	return ""
 }
 
+func (x *Device) GetCelsius() int32 {
+	if x != nil {
+		return x.Celsius
+	}
+	return 0
+}
+
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 1,000. Default 100.
@@ -1072,7 +1302,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1314,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1327,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -1127,7 +1357,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1369,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1382,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1192,7 +1422,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1434,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1447,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -1236,7 +1466,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1478,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1491,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1281,7 +1511,7 @@ type CordonNodeRequest struct {
 
 func (x *CordonNodeRequest) Reset() {
 	*x = CordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1523,7 @@ func (x *CordonNodeRequest) String() string {
 func (*CordonNodeRequest) ProtoMessage() {}
 
 func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1536,7 @@ func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*CordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CordonNodeRequest) GetNodeId() string {
@@ -1332,7 +1562,7 @@ type CordonNodeResponse struct {
 
 func (x *CordonNodeResponse) Reset() {
 	*x = CordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1574,7 @@ func (x *CordonNodeResponse) String() string {
 func (*CordonNodeResponse) ProtoMessage() {}
 
 func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1587,7 @@ func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*CordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CordonNodeResponse) GetNode() *Node {
@@ -1376,7 +1606,7 @@ type UncordonNodeRequest struct {
 
 func (x *UncordonNodeRequest) Reset() {
 	*x = UncordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1618,7 @@ func (x *UncordonNodeRequest) String() string {
 func (*UncordonNodeRequest) ProtoMessage() {}
 
 func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1631,7 @@ func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*UncordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UncordonNodeRequest) GetNodeId() string {
@@ -1420,7 +1650,7 @@ type UncordonNodeResponse struct {
 
 func (x *UncordonNodeResponse) Reset() {
 	*x = UncordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1662,7 @@ func (x *UncordonNodeResponse) String() string {
 func (*UncordonNodeResponse) ProtoMessage() {}
 
 func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,10 +1675,115 @@ func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*UncordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UncordonNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type DrainNodeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Stop at_most_once jobs too. They are not run again: they end as lost.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_apipb_cluster_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DrainNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type DrainNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeResponse) Reset() {
+	*x = DrainNodeResponse{}
+	mi := &file_apipb_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeResponse) ProtoMessage() {}
+
+func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DrainNodeResponse) GetNode() *Node {
 	if x != nil {
 		return x.Node
 	}
@@ -1467,7 +1802,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1814,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1827,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveNodeRequest) GetNodeId() string {
@@ -1519,7 +1854,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1866,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1879,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RemoveNodeResponse) GetSeats() int32 {
@@ -1562,7 +1897,7 @@ type GetClusterStatusRequest struct {
 
 func (x *GetClusterStatusRequest) Reset() {
 	*x = GetClusterStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1909,7 @@ func (x *GetClusterStatusRequest) String() string {
 func (*GetClusterStatusRequest) ProtoMessage() {}
 
 func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1922,7 @@ func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 type GetClusterStatusResponse struct {
@@ -1618,7 +1953,7 @@ type GetClusterStatusResponse struct {
 
 func (x *GetClusterStatusResponse) Reset() {
 	*x = GetClusterStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1965,7 @@ func (x *GetClusterStatusResponse) String() string {
 func (*GetClusterStatusResponse) ProtoMessage() {}
 
 func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1978,7 @@ func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetClusterStatusResponse) GetTotalNodes() int32 {
@@ -1759,7 +2094,7 @@ type GetServerStatusRequest struct {
 
 func (x *GetServerStatusRequest) Reset() {
 	*x = GetServerStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +2106,7 @@ func (x *GetServerStatusRequest) String() string {
 func (*GetServerStatusRequest) ProtoMessage() {}
 
 func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +2119,7 @@ func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetServerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 type GetServerStatusResponse struct {
@@ -1815,7 +2150,7 @@ type GetServerStatusResponse struct {
 
 func (x *GetServerStatusResponse) Reset() {
 	*x = GetServerStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2162,7 @@ func (x *GetServerStatusResponse) String() string {
 func (*GetServerStatusResponse) ProtoMessage() {}
 
 func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2175,7 @@ func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetServerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetServerStatusResponse) GetServer() string {
@@ -1954,7 +2289,7 @@ type StoreMember struct {
 
 func (x *StoreMember) Reset() {
 	*x = StoreMember{}
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2301,7 @@ func (x *StoreMember) String() string {
 func (*StoreMember) ProtoMessage() {}
 
 func (x *StoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2314,7 @@ func (x *StoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
 func (*StoreMember) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StoreMember) GetEndpoint() string {
@@ -2046,7 +2381,7 @@ type GetHealthRequest struct {
 
 func (x *GetHealthRequest) Reset() {
 	*x = GetHealthRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2393,7 @@ func (x *GetHealthRequest) String() string {
 func (*GetHealthRequest) ProtoMessage() {}
 
 func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2406,7 @@ func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 type GetHealthResponse struct {
@@ -2083,7 +2418,7 @@ type GetHealthResponse struct {
 
 func (x *GetHealthResponse) Reset() {
 	*x = GetHealthResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2430,7 @@ func (x *GetHealthResponse) String() string {
 func (*GetHealthResponse) ProtoMessage() {}
 
 func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2443,7 @@ func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetHealthResponse) GetStatus() string {
@@ -2126,7 +2461,7 @@ type GetReadyRequest struct {
 
 func (x *GetReadyRequest) Reset() {
 	*x = GetReadyRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2473,7 @@ func (x *GetReadyRequest) String() string {
 func (*GetReadyRequest) ProtoMessage() {}
 
 func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2486,7 @@ func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyRequest.ProtoReflect.Descriptor instead.
 func (*GetReadyRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 type GetReadyResponse struct {
@@ -2163,7 +2498,7 @@ type GetReadyResponse struct {
 
 func (x *GetReadyResponse) Reset() {
 	*x = GetReadyResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2510,7 @@ func (x *GetReadyResponse) String() string {
 func (*GetReadyResponse) ProtoMessage() {}
 
 func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2523,7 @@ func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyResponse.ProtoReflect.Descriptor instead.
 func (*GetReadyResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetReadyResponse) GetStatus() string {
@@ -2210,7 +2545,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2557,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2570,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchEventsRequest) GetRevision() string {
@@ -2279,7 +2614,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2626,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2639,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchEventsResponse) GetRevision() string {
@@ -2389,7 +2724,7 @@ type DumpStoreRequest struct {
 
 func (x *DumpStoreRequest) Reset() {
 	*x = DumpStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2736,7 @@ func (x *DumpStoreRequest) String() string {
 func (*DumpStoreRequest) ProtoMessage() {}
 
 func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2749,7 @@ func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreRequest.ProtoReflect.Descriptor instead.
 func (*DumpStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DumpStoreRequest) GetPrefix() string {
@@ -2439,7 +2774,7 @@ type BackupStoreRequest struct {
 
 func (x *BackupStoreRequest) Reset() {
 	*x = BackupStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2786,7 @@ func (x *BackupStoreRequest) String() string {
 func (*BackupStoreRequest) ProtoMessage() {}
 
 func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2799,7 @@ func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreRequest.ProtoReflect.Descriptor instead.
 func (*BackupStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 type BackupStoreResponse struct {
@@ -2476,7 +2811,7 @@ type BackupStoreResponse struct {
 
 func (x *BackupStoreResponse) Reset() {
 	*x = BackupStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2823,7 @@ func (x *BackupStoreResponse) String() string {
 func (*BackupStoreResponse) ProtoMessage() {}
 
 func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2836,7 @@ func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreResponse.ProtoReflect.Descriptor instead.
 func (*BackupStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BackupStoreResponse) GetData() []byte {
@@ -2525,7 +2860,7 @@ type DumpStoreResponse struct {
 
 func (x *DumpStoreResponse) Reset() {
 	*x = DumpStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2872,7 @@ func (x *DumpStoreResponse) String() string {
 func (*DumpStoreResponse) ProtoMessage() {}
 
 func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2885,7 @@ func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
 func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DumpStoreResponse) GetKey() string {
@@ -2652,7 +2987,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xbb\x05\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xb4\x06\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -2676,10 +3011,27 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"cordonedBy\x12#\n" +
 	"\rcordon_reason\x18\x11 \x01(\tR\fcordonReason\x12\x12\n" +
 	"\x04jobs\x18\x12 \x03(\tR\x04jobs\x12.\n" +
-	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x1a9\n" +
+	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x12%\n" +
+	"\x04numa\x18\x14 \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
+	"\x06taints\x18\x15 \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12(\n" +
+	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\tNodeDrain\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\x12\x1d\n" +
+	"\n" +
+	"seats_left\x18\x03 \x01(\x05R\tseatsLeft\x12!\n" +
+	"\fleft_running\x18\x04 \x03(\tR\vleftRunning\"T\n" +
+	"\bNumaNode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x1b\n" +
+	"\tcpu_cores\x18\x02 \x01(\x05R\bcpuCores\x12\x1b\n" +
+	"\tmemory_mb\x18\x03 \x01(\x05R\bmemoryMb\"G\n" +
+	"\x05Taint\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
+	"\x06effect\x18\x03 \x01(\tR\x06effect\"\xb2\x02\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x12\n" +
@@ -2693,7 +3045,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x06parent\x18\n" +
 	" \x01(\tR\x06parent\x12\x1f\n" +
 	"\vmig_profile\x18\v \x01(\tR\n" +
-	"migProfile\"d\n" +
+	"migProfile\x12\x18\n" +
+	"\acelsius\x18\f \x01(\x05R\acelsius\"d\n" +
 	"\x10ListNodesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -2716,6 +3069,12 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13UncordonNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"9\n" +
 	"\x14UncordonNodeResponse\x12!\n" +
+	"\x04node\x18\x01 \x01(\v2\r.ares.v1.NodeR\x04node\"c\n" +
+	"\x10DrainNodeRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x06reason\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"6\n" +
+	"\x11DrainNodeResponse\x12!\n" +
 	"\x04node\x18\x01 \x01(\v2\r.ares.v1.NodeR\x04node\"B\n" +
 	"\x11RemoveNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
@@ -2812,13 +3171,15 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\tGetTenant\x12\x19.ares.v1.GetTenantRequest\x1a\x1a.ares.v1.GetTenantResponse\"+\x82\xd3\xe4\x93\x02%b\x06tenant\x12\x1b/api/v1/tenants/{tenant_id}\x12a\n" +
 	"\vListTenants\x12\x1b.ares.v1.ListTenantsRequest\x1a\x1c.ares.v1.ListTenantsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v1/tenants\x12\x80\x01\n" +
 	"\fUpdateTenant\x12\x1c.ares.v1.UpdateTenantRequest\x1a\x1d.ares.v1.UpdateTenantResponse\"3\x82\xd3\xe4\x93\x02-:\x06tenantb\x06tenant2\x1b/api/v1/tenants/{tenant_id}\x12p\n" +
-	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xbb\t\n" +
+	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xaf\n" +
+	"\n" +
 	"\x0eClusterService\x12Y\n" +
 	"\tListNodes\x12\x19.ares.v1.ListNodesRequest\x1a\x1a.ares.v1.ListNodesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/nodes\x12c\n" +
 	"\aGetNode\x12\x17.ares.v1.GetNodeRequest\x1a\x18.ares.v1.GetNodeResponse\"%\x82\xd3\xe4\x93\x02\x1fb\x04node\x12\x17/api/v1/nodes/{node_id}\x12v\n" +
 	"\n" +
 	"CordonNode\x12\x1a.ares.v1.CordonNodeRequest\x1a\x1b.ares.v1.CordonNodeResponse\"/\x82\xd3\xe4\x93\x02):\x01*b\x04node\"\x1e/api/v1/nodes/{node_id}/cordon\x12~\n" +
-	"\fUncordonNode\x12\x1c.ares.v1.UncordonNodeRequest\x1a\x1d.ares.v1.UncordonNodeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*b\x04node\" /api/v1/nodes/{node_id}/uncordon\x12f\n" +
+	"\fUncordonNode\x12\x1c.ares.v1.UncordonNodeRequest\x1a\x1d.ares.v1.UncordonNodeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*b\x04node\" /api/v1/nodes/{node_id}/uncordon\x12r\n" +
+	"\tDrainNode\x12\x19.ares.v1.DrainNodeRequest\x1a\x1a.ares.v1.DrainNodeResponse\".\x82\xd3\xe4\x93\x02(:\x01*b\x04node\"\x1d/api/v1/nodes/{node_id}/drain\x12f\n" +
 	"\n" +
 	"RemoveNode\x12\x1a.ares.v1.RemoveNodeRequest\x1a\x1b.ares.v1.RemoveNodeResponse\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/api/v1/nodes/{node_id}\x12w\n" +
 	"\x10GetClusterStatus\x12 .ares.v1.GetClusterStatusRequest\x1a!.ares.v1.GetClusterStatusResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/cluster/status\x12s\n" +
@@ -2841,7 +3202,7 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
 	(*TenantUse)(nil),                // 1: ares.v1.TenantUse
@@ -2856,38 +3217,43 @@ var file_apipb_cluster_proto_goTypes = []any{
 	(*DeleteTenantRequest)(nil),      // 10: ares.v1.DeleteTenantRequest
 	(*DeleteTenantResponse)(nil),     // 11: ares.v1.DeleteTenantResponse
 	(*Node)(nil),                     // 12: ares.v1.Node
-	(*Device)(nil),                   // 13: ares.v1.Device
-	(*ListNodesRequest)(nil),         // 14: ares.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 15: ares.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 16: ares.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 17: ares.v1.GetNodeResponse
-	(*CordonNodeRequest)(nil),        // 18: ares.v1.CordonNodeRequest
-	(*CordonNodeResponse)(nil),       // 19: ares.v1.CordonNodeResponse
-	(*UncordonNodeRequest)(nil),      // 20: ares.v1.UncordonNodeRequest
-	(*UncordonNodeResponse)(nil),     // 21: ares.v1.UncordonNodeResponse
-	(*RemoveNodeRequest)(nil),        // 22: ares.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),       // 23: ares.v1.RemoveNodeResponse
-	(*GetClusterStatusRequest)(nil),  // 24: ares.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 25: ares.v1.GetClusterStatusResponse
-	(*GetServerStatusRequest)(nil),   // 26: ares.v1.GetServerStatusRequest
-	(*GetServerStatusResponse)(nil),  // 27: ares.v1.GetServerStatusResponse
-	(*StoreMember)(nil),              // 28: ares.v1.StoreMember
-	(*GetHealthRequest)(nil),         // 29: ares.v1.GetHealthRequest
-	(*GetHealthResponse)(nil),        // 30: ares.v1.GetHealthResponse
-	(*GetReadyRequest)(nil),          // 31: ares.v1.GetReadyRequest
-	(*GetReadyResponse)(nil),         // 32: ares.v1.GetReadyResponse
-	(*WatchEventsRequest)(nil),       // 33: ares.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),      // 34: ares.v1.WatchEventsResponse
-	(*DumpStoreRequest)(nil),         // 35: ares.v1.DumpStoreRequest
-	(*BackupStoreRequest)(nil),       // 36: ares.v1.BackupStoreRequest
-	(*BackupStoreResponse)(nil),      // 37: ares.v1.BackupStoreResponse
-	(*DumpStoreResponse)(nil),        // 38: ares.v1.DumpStoreResponse
-	nil,                              // 39: ares.v1.Node.LabelsEntry
-	nil,                              // 40: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
+	(*NodeDrain)(nil),                // 13: ares.v1.NodeDrain
+	(*NumaNode)(nil),                 // 14: ares.v1.NumaNode
+	(*Taint)(nil),                    // 15: ares.v1.Taint
+	(*Device)(nil),                   // 16: ares.v1.Device
+	(*ListNodesRequest)(nil),         // 17: ares.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 18: ares.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 19: ares.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 20: ares.v1.GetNodeResponse
+	(*CordonNodeRequest)(nil),        // 21: ares.v1.CordonNodeRequest
+	(*CordonNodeResponse)(nil),       // 22: ares.v1.CordonNodeResponse
+	(*UncordonNodeRequest)(nil),      // 23: ares.v1.UncordonNodeRequest
+	(*UncordonNodeResponse)(nil),     // 24: ares.v1.UncordonNodeResponse
+	(*DrainNodeRequest)(nil),         // 25: ares.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 26: ares.v1.DrainNodeResponse
+	(*RemoveNodeRequest)(nil),        // 27: ares.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 28: ares.v1.RemoveNodeResponse
+	(*GetClusterStatusRequest)(nil),  // 29: ares.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 30: ares.v1.GetClusterStatusResponse
+	(*GetServerStatusRequest)(nil),   // 31: ares.v1.GetServerStatusRequest
+	(*GetServerStatusResponse)(nil),  // 32: ares.v1.GetServerStatusResponse
+	(*StoreMember)(nil),              // 33: ares.v1.StoreMember
+	(*GetHealthRequest)(nil),         // 34: ares.v1.GetHealthRequest
+	(*GetHealthResponse)(nil),        // 35: ares.v1.GetHealthResponse
+	(*GetReadyRequest)(nil),          // 36: ares.v1.GetReadyRequest
+	(*GetReadyResponse)(nil),         // 37: ares.v1.GetReadyResponse
+	(*WatchEventsRequest)(nil),       // 38: ares.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),      // 39: ares.v1.WatchEventsResponse
+	(*DumpStoreRequest)(nil),         // 40: ares.v1.DumpStoreRequest
+	(*BackupStoreRequest)(nil),       // 41: ares.v1.BackupStoreRequest
+	(*BackupStoreResponse)(nil),      // 42: ares.v1.BackupStoreResponse
+	(*DumpStoreResponse)(nil),        // 43: ares.v1.DumpStoreResponse
+	nil,                              // 44: ares.v1.Node.LabelsEntry
+	nil,                              // 45: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	41, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	46, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
 	0,  // 2: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 3: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
@@ -2895,56 +3261,63 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	0,  // 5: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
 	0,  // 6: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 7: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	41, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
-	13, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
-	39, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
-	12, // 11: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	12, // 12: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	12, // 13: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	12, // 14: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	40, // 15: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	41, // 16: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	28, // 17: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	41, // 18: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	2,  // 19: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	4,  // 20: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	6,  // 21: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	8,  // 22: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	10, // 23: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	14, // 24: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	16, // 25: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	18, // 26: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	20, // 27: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	22, // 28: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	24, // 29: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	26, // 30: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	29, // 31: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	31, // 32: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	33, // 33: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	35, // 34: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	36, // 35: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	3,  // 36: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	5,  // 37: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	7,  // 38: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	9,  // 39: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	11, // 40: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	15, // 41: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	17, // 42: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	19, // 43: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	21, // 44: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	23, // 45: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	25, // 46: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	27, // 47: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	30, // 48: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	32, // 49: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	34, // 50: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	38, // 51: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	37, // 52: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	36, // [36:53] is the sub-list for method output_type
-	19, // [19:36] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	46, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	16, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
+	44, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	14, // 11: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
+	15, // 12: ares.v1.Node.taints:type_name -> ares.v1.Taint
+	13, // 13: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
+	46, // 14: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	12, // 15: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	12, // 16: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	12, // 17: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	12, // 18: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	12, // 19: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	45, // 20: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	46, // 21: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	33, // 22: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	46, // 23: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	2,  // 24: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	4,  // 25: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	6,  // 26: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	8,  // 27: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	10, // 28: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	17, // 29: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	19, // 30: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	21, // 31: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	23, // 32: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	25, // 33: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	27, // 34: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	29, // 35: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	31, // 36: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	34, // 37: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	36, // 38: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	38, // 39: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	40, // 40: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	41, // 41: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	3,  // 42: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	5,  // 43: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	7,  // 44: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	9,  // 45: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	11, // 46: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	18, // 47: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	20, // 48: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	22, // 49: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	24, // 50: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	26, // 51: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	28, // 52: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	30, // 53: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	32, // 54: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	35, // 55: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	37, // 56: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	39, // 57: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	43, // 58: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	42, // 59: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	42, // [42:60] is the sub-list for method output_type
+	24, // [24:42] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -2959,7 +3332,7 @@ func file_apipb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -133,10 +133,17 @@ func (m *NodeInfo) Node() ares.Node {
 		n.Devices = append(n.Devices, ares.Device{
 			ID: d.DeviceId, Index: int(d.Index), Type: d.Type, Model: d.Model, MemoryMB: int(d.MemoryMb),
 			NUMA: int(d.Numa), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
+			Celsius: int(d.Celsius),
 		})
 	}
 	for _, row := range m.GetLinks() {
 		n.Links = append(n.Links, row.To)
+	}
+	for _, p := range m.GetNuma() {
+		n.NUMA = append(n.NUMA, ares.NUMANode{ID: int(p.GetId()), CPUs: int(p.GetCpuCores()), MemoryMB: int(p.GetMemoryMb())})
+	}
+	for _, t := range m.GetTaints() {
+		n.Taints = append(n.Taints, ares.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: ares.Effect(t.GetEffect())})
 	}
 	return n
 }
@@ -148,17 +155,37 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
 		Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
 		ClockAheadMs: int32(n.ClockAhead / time.Millisecond),
+		Numa:         NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
 	}
 	for _, d := range n.Devices {
 		m.Devices = append(m.Devices, &DeviceInfo{
 			DeviceId: d.ID, Index: int32(d.Index), Type: d.Type, Model: d.Model, MemoryMb: int32(d.MemoryMB),
 			Numa: int32(d.NUMA), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
+			Celsius: int32(d.Celsius),
 		})
 	}
 	for _, row := range n.Links {
 		m.Links = append(m.Links, &LinkRow{To: row})
 	}
 	return m
+}
+
+// NewNUMANodes translates the parts of a machine into their wire form.
+func NewNUMANodes(parts []ares.NUMANode) []*NumaNode {
+	var out []*NumaNode
+	for _, p := range parts {
+		out = append(out, &NumaNode{Id: int32(p.ID), CpuCores: int32(p.CPUs), MemoryMb: int32(p.MemoryMB)})
+	}
+	return out
+}
+
+// NewTaints translates taints into their wire form.
+func NewTaints(taints []ares.Taint) []*Taint {
+	var out []*Taint
+	for _, t := range taints {
+		out = append(out, &Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	return out
 }
 
 func intPtr(v *int32) *int {

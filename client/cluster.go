@@ -107,6 +107,15 @@ func (c *Client) Uncordon(ctx context.Context, id string) (*apipb.Node, error) {
 	return answer.GetNode(), err
 }
 
+// Drain cordons a node and has what runs there moved to other nodes; with force
+// also at_most_once jobs, which end as lost.
+func (c *Client) Drain(ctx context.Context, id, reason string, force bool) (*apipb.Node, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DrainNodeResponse, error) {
+		return apipb.NewClusterServiceClient(conn).DrainNode(ctx, &apipb.DrainNodeRequest{NodeId: id, Reason: reason, Force: force})
+	})
+	return answer.GetNode(), err
+}
+
 // ClusterStatus counts nodes, devices and jobs.
 func (c *Client) ClusterStatus(ctx context.Context) (*apipb.GetClusterStatusResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetClusterStatusResponse, error) {

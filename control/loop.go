@@ -32,9 +32,10 @@ type Loop struct {
 	// Beside runs while this server leads, under the same leadership.
 	Beside func(context.Context, *store.Leadership) error
 
-	mu    sync.Mutex
-	state *engine.State
-	news  chan struct{} // holds one token when the state has moved
+	config string // identifies the engine's configuration
+	mu     sync.Mutex
+	state  *engine.State
+	news   chan struct{} // holds one token when the state has moved
 }
 
 // Decision is what is recorded of one turn of the loop. With the store's
@@ -42,7 +43,7 @@ type Loop struct {
 type Decision struct {
 	Revision int64     `json:"revision"` // of the state it was made from
 	Now      time.Time `json:"now"`
-	Config   string    `json:"config"`
+	Config   string    `json:"config"` // of the engine
 	Digest   string    `json:"digest"` // of the plan
 	Placed   int       `json:"placed"`
 	Ready    int       `json:"ready"`
@@ -51,9 +52,9 @@ type Decision struct {
 	Server   string    `json:"server"`
 }
 
-// NewLoop makes a loop that follows a view.
-func NewLoop(view *View) *Loop {
-	l := &Loop{state: engine.New(), news: make(chan struct{}, 1), Interval: time.Second}
+// NewLoop makes a loop that follows a view and decides by a configuration.
+func NewLoop(view *View, cfg engine.Config) *Loop {
+	l := &Loop{config: cfg.Digest(), state: engine.NewWith(cfg), news: make(chan struct{}, 1), Interval: time.Second}
 	view.Feed(l.apply)
 	return l
 }
@@ -73,7 +74,7 @@ func (l *Loop) apply(b ares.Batch) {
 func (l *Loop) Explain(id ares.JobID) ares.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return engine.Explain(l.state, id, l.Now())
+	return engine.Explain(l.state, id, l.Now()).Refusal
 }
 
 // Run stands for leader and decides while it leads, until ctx ends.
@@ -158,7 +159,7 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 		return plan.Wake, err
 	}
 	l.Record(Decision{
-		Revision: plan.Revision, Now: now, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
+		Revision: plan.Revision, Now: now, Config: l.config, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
 		Refused: len(plan.Refuse), Dropped: len(dropped), Server: l.Server,
 	})
 	return plan.Wake, nil

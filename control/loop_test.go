@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -26,7 +27,7 @@ type server struct {
 func newServer(t *testing.T, name string, s *store.Store, change ...func(*Loop)) *server {
 	t.Helper()
 	srv := &server{s: s, view: NewView(time.Now)}
-	srv.loop = NewLoop(srv.view)
+	srv.loop = NewLoop(srv.view, engine.Default())
 	srv.loop.Store, srv.loop.Server, srv.loop.TTL, srv.loop.Now, srv.loop.Log = s, name, 2*time.Second, time.Now, quiet
 	srv.loop.Observe = func(time.Duration) {}
 	srv.loop.Interval = 50 * time.Millisecond
@@ -185,7 +186,7 @@ func TestLoopNoticesACancel(t *testing.T) {
 func TestLoopWaitsForItsOwnPlan(t *testing.T) {
 	s := storetest.Embedded(t)
 	v := NewView(time.Now)
-	l := NewLoop(v)
+	l := NewLoop(v, engine.Default())
 	decisions := 0
 	l.Store, l.Now, l.Log, l.Observe = s, time.Now, quiet, func(time.Duration) {}
 	l.Record = func(Decision) { decisions++ }

@@ -171,7 +171,11 @@ func (v *View) apply(e *ares.Event, live bool) {
 		v.touch(e.Session.Node)
 	case e.Cordon != nil:
 		v.node(e.Cordon.Node).Cordon = e.Cordon
-		v.nodeEvent(e, live, e.Cordon.Node, ares.Cordoned, "cordoned by "+e.Cordon.By)
+		word := "cordoned by "
+		if e.Cordon.Drain {
+			word = "drained by "
+		}
+		v.nodeEvent(e, live, e.Cordon.Node, ares.Cordoned, word+e.Cordon.By)
 	case e.Tenant != nil:
 		v.tenants[e.Tenant.ID] = e.Tenant
 	case e.Progress != nil:

@@ -27,20 +27,23 @@ func (s *State) charge(e *entry, sign int) {
 	if e.job == nil || e.shape == nil {
 		return
 	}
+	t := s.tenant(e.job.Tenant)
 	if e.held.counts {
 		e.shape.leaf.Charge(e.held.grant, sign)
-		t := s.tenant(e.job.Tenant)
 		if sign > 0 {
 			t.use = t.use.Add(e.held.grant.Held)
+			t.active[e] = struct{}{}
 		} else {
 			t.use = t.use.Sub(e.held.grant.Held)
+			delete(t.active, e)
 		}
 	}
-	for _, p := range e.held.past {
-		if p.to.IsZero() {
+	for i := range e.held.past {
+		if p := &e.held.past[i]; p.to.IsZero() {
 			e.shape.leaf.Running(p.use, p.from, sign)
 		} else {
 			e.shape.leaf.Ran(p.use, p.from, p.to, sign)
+			t.addMonths(p, int64(sign))
 		}
 	}
 }
@@ -65,7 +68,7 @@ func (s *State) holdings(e *entry) holdings {
 			}
 		}
 		if !a.PlacedAt.IsZero() {
-			out.past = append(out.past, stretch{all.Use, a.PlacedAt, a.EndedAt})
+			out.past = append(out.past, stretch{all.Use, int64(all.Held.GPUs*wholeMilli + all.Held.GPUMilli), a.PlacedAt, a.EndedAt})
 		}
 	}
 	if out.counts {
@@ -88,7 +91,7 @@ func (s *State) addSeat(g *order.Grant, seat *ares.Seat, j *ares.Job) {
 		} else {
 			g.Held.GPUMilli += sh.Milli
 		}
-		model, weight := -1, int64(wholeMilli)
+		model, weight := s.order.Model(""), int64(wholeMilli)
 		if b := n.built(sh.Device); b != nil {
 			model, weight = b.order, b.weight
 		}
@@ -167,3 +170,16 @@ func (s *State) grantOf(sh *shape, seats []ares.Seat) order.Grant {
 	return g
 }
 
+
+// seatUse is what one seat of a job counts against its tenant's limits.
+func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
+	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
+	for _, sh := range seat.Shares {
+		if sh.Milli >= wholeMilli {
+			u.GPUs++
+		} else {
+			u.GPUMilli += sh.Milli
+		}
+	}
+	return u
+}

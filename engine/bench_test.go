@@ -102,9 +102,9 @@ func BenchmarkExplain(b *testing.B) {
 // BenchmarkApplyRun is one job placed and released beside 10,000 waiting ones.
 func BenchmarkApplyRun(b *testing.B) {
 	s := fleet(b, false, 10_000, alike)
-	seats, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.Epoch)
+	placing, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.Epoch)
 	placed, freed := ares.NewRun(enginetest.Epoch), ares.NewRun(enginetest.Epoch)
-	if err := placed.Place(seats, 0, enginetest.Epoch); err != nil {
+	if err := placed.Place(placing.Seats, 0, enginetest.Epoch); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()

@@ -67,6 +67,7 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 			// 4. Place: the whole gang or nothing.
 			if placing, ok := t.place(e.shape, members, ban, e); ok {
 				placing.Job = e.id
+				t.placed = append(t.placed, placed{e, placing.Seats})
 				pass.Take(s.grantOf(e.shape, placing.Seats))
 				if !tell(e, &placing, true) {
 					return

@@ -33,6 +33,7 @@ type holdings struct {
 // stretch is an attempt's use over its time, until now when to is zero.
 type stretch struct {
 	use      order.Use
+	milli    int64 // thousandths of devices, whatever their model
 	from, to time.Time
 }
 
@@ -115,7 +116,7 @@ func (s *State) enqueue(e *entry, to queue) {
 func (s *State) dequeue(e *entry) {
 	switch e.queue {
 	case inPending:
-		e.shape.leaf.Remove(&e.item)
+		s.order.Remove(&e.item)
 	case inDelayed:
 		at, found := slices.BinarySearchFunc(s.delayed, e, byDue)
 		if !found {

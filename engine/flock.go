@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -35,8 +36,10 @@ func (s *State) move(n *node) {
 		n.flock = nil
 	}
 	if !n.open() {
+		s.places.Set(n.at, -1, 0)
 		return
 	}
+	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
 	k := s.stockOf(n)
 	to := f.byStock[k]
 	if to == nil {

@@ -6,8 +6,8 @@ import (
 
 // reach is the nodes the shape's members may go to, however busy. It is false
 // when there are none.
-func (s *State) reach(sh *shape) (*set, bool) {
-	f := s.sift(sh.want)
+func (s *State) reach(sh *shape, w *want) (*set, bool) {
+	f := s.sift(w)
 	if len(sh.near)+len(sh.apart) == 0 {
 		return &f.nodes, f.nodes.count > 0
 	}
@@ -52,7 +52,7 @@ func (s *State) keep(out *set, sh *shape, near ares.Near) {
 // neighbours tells the ranges of nodes that are near running jobs of the
 // shape's tenant with the labels, those this decision has placed included.
 func (s *State) neighbours(sh *shape, near ares.Near, tell func(lo, hi int)) {
-	for _, e := range s.labelled(sh.tenant.id) {
+	for e := range sh.tenant.active { // order-free: ranges of a set
 		if !near.Of(e.job.Labels) {
 			continue
 		}
@@ -65,7 +65,7 @@ func (s *State) neighbours(sh *shape, near ares.Near, tell func(lo, hi int)) {
 		}
 	}
 	for _, p := range s.try.placed {
-		if p.shape.tenant == sh.tenant && near.Of(p.labels) {
+		if p.entry.shape.tenant == sh.tenant && near.Of(p.entry.job.Labels) {
 			for i := range p.seats {
 				s.tellSpan(p.seats[i].Node, near.Level, tell)
 			}

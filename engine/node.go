@@ -96,7 +96,7 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 			n.device(d.id).taken = d.taken
 		}
 	}
-	n.altered = n.altered || was != n.profile || !maps.Equal(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints)
+	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!maps.Equal(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
 	n.grew = true
 	s.locate(n)
 }

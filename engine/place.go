@@ -16,13 +16,13 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	e, sh := s.jobs[job.ID], s.shapeOf(job)
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
-		members := s.allowed(sh)
-		if pl, ok := t.place(sh, members, e); ok {
-			t.backTo(0)
+		members, ban := s.allowed(sh, now)
+		pl, ok := t.place(sh, members, ban, e)
+		t.backTo(0)
+		if ok {
 			pl.Job = job.ID
 			return pl, nil
 		}
-		t.backTo(0)
 	}
 	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, job.GPUModel, now)}
 }
@@ -30,31 +30,41 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 // place takes seats for the job's members, as many as fit between the least it
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
-func (t *try) place(sh *shape, most int, e *entry) (ares.Placing, bool) {
+func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+	w := sh.want.without(ban)
+	allowed, ok := t.state.reach(sh, w)
+	switch {
+	case !ok:
+		return ares.Placing{}, false
+	case sh.members == 1:
+		return t.lone(sh, w, allowed)
+	}
+	return t.gang(sh, w, most, e, allowed)
+}
+
+// lone takes the seat of a job of one member.
+func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	allowed, ok := s.reach(sh)
-	if !ok {
+	n := s.single(sh, w, allowed)
+	if n == nil {
 		return ares.Placing{}, false
 	}
-	if sh.members == 1 {
-		n := s.single(sh, allowed)
-		if n == nil {
-			return ares.Placing{}, false
-		}
-		cost := s.rank(sh.want).costs[n.flock.id]
-		naive := n.naive(sh.want)
-		seat := t.sit(n, sh.want, 0)
-		s.move(n)
-		seats := []ares.Seat{seat}
-		return ares.Placing{Seats: seats, Score: s.score(seats), Merit: s.merit(sh, seats, cost, naive)}, true
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.id, Stranded: stranding(s.rank(w).costs[n.flock.id])}
+	if w.gpus > 1 {
+		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
 	}
-	return t.gang(sh, most, e, allowed)
+	before := n.free
+	seats := []ares.Seat{t.sit(n, w, 0)}
+	if w.gpus > 1 {
+		m.Bandwidth = n.profile.links.Bandwidth(before &^ n.free)
+	}
+	s.move(n)
+	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
 }
 
 // single finds the node for a job of one member: in the domain it prefers, then
 // where nothing speaks against, then anywhere it may go.
-func (s *State) single(sh *shape, allowed *set) *node {
-	w := sh.want
+func (s *State) single(sh *shape, w *want, allowed *set) *node {
 	liked := &w.filter.liked
 	if allowed != &w.filter.nodes || !w.filter.soft {
 		liked = allowed // every allowed node is as welcome
@@ -74,38 +84,37 @@ func (s *State) single(sh *shape, allowed *set) *node {
 
 // gang takes seats for several members: the domain is chosen by the topology,
 // the devices by their links. Ranks follow the order of the nodes.
-func (t *try) gang(sh *shape, most int, e *entry, allowed *set) (ares.Placing, bool) {
+func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
 	ask := topo.Ask{
-		Members: most, Min: sh.least, Devices: sh.want.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
+		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
 	if e != nil && e.run != nil {
 		ask.Before = s.before(e)
 	}
-	view := gangView{s, sh, s.rank(sh.want), allowed}
-	picks, parts, ok := s.places.Choose(&ask, view)
+	view := gangView{s, w, s.rank(w), allowed, sh.repelsItself()}
+	picks, m, ok := s.places.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
 	}
 	slices.SortFunc(picks, func(a, b topo.Pick) int { return a.Node - b.Node })
 	total := 0
+	var cost int64
 	for _, p := range picks {
 		total += p.Members
+		cost += view.ranks.costs[s.nodes[p.Node].flock.id] * int64(p.Members)
 	}
-	var cost int64
-	naive := s.firstFit(sh, allowed, total)
+	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
 		n := s.nodes[p.Node]
-		cost += view.ranks.costs[n.flock.id] * int64(p.Members)
 		for range p.Members {
-			seats = append(seats, t.sit(n, sh.want, len(seats)))
+			seats = append(seats, t.sit(n, w, len(seats)))
 		}
 		s.move(n)
 	}
-	m := s.merit(sh, seats, cost, naive)
-	m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted = parts.Availability, parts.Alignment, parts.Utilization, parts.History, parts.Weighted
+	m.Bandwidth = s.bandwidth(seats)
 	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
 }
 
@@ -128,9 +137,10 @@ func (s *State) before(e *entry) []int {
 // gangView is what the topology may ask about the nodes for one gang.
 type gangView struct {
 	state   *State
-	shape   *shape
+	want    *want
 	ranks   *ranking
 	allowed *set
+	apart   bool // no two members on a node
 }
 
 // Room is how many members the node can take now.
@@ -139,9 +149,9 @@ func (v gangView) Room(at int) int {
 	if n.flock == nil || !v.allowed.has(at) {
 		return 0
 	}
-	room := n.room(v.shape.want)
-	if room > 1 && v.shape.repelsItself() {
-		return 1
+	room := n.room(v.want)
+	if v.apart {
+		return min(room, 1)
 	}
 	return room
 }
@@ -149,14 +159,12 @@ func (v gangView) Room(at int) int {
 // Waste is what a member there would strand.
 func (v gangView) Waste(at int) int {
 	n := v.state.nodes[at]
-	if n.flock == nil {
+	if n.flock == nil || v.ranks.costs[n.flock.id] == noFit {
 		return 0
 	}
-	if f := &v.shape.want.filter; f.soft && !f.liked.has(at) {
-		return warmCost + int(v.ranks.costs[n.flock.id])
+	cost := int(v.ranks.costs[n.flock.id])
+	if f := &v.want.filter; f.soft && !f.liked.has(at) {
+		cost += warmCost
 	}
-	return int(v.ranks.costs[n.flock.id])
+	return cost
 }
-
-// History is how the node has done; nothing speaks against any yet.
-func (v gangView) History(int) int { return topo.FullMarks }

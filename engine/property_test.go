@@ -168,9 +168,9 @@ func (m *machine) Decide(t *rapid.T) {
 func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 	if len(plan.Place) > 0 && len(plan.Refuse) == 0 {
 		job, _ := m.w.State.Job(plan.Place[0].Job)
-		seats, refusal := engine.Place(m.w.State, job, m.w.Now)
-		if refusal != nil || !reflect.DeepEqual(seats, plan.Place[0].Seats) {
-			t.Fatalf("Place gives %s %v (%v), the plan %v", job.ID, seats, refusal, plan.Place[0].Seats)
+		placing, refusal := engine.Place(m.w.State, job, m.w.Now)
+		if refusal != nil || !reflect.DeepEqual(placing, plan.Place[0]) {
+			t.Fatalf("Place gives %s %v (%v), the plan %v", job.ID, placing, refusal, plan.Place[0].Seats)
 		}
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) > 0 {
 			t.Fatalf("%s is placed and explained as %v", job.ID, r)

@@ -39,8 +39,8 @@ func (s *State) score(seats []ares.Seat) int {
 		}
 		inside, devices := n.score(seats[from:i])
 		total += inside
-		labels := n.record.Labels
-		sites = append(sites, site{labels[labelRegion], labels[labelZone], labels[labelRack], devices, devices * (devices - 1) / 2})
+		at := n.place
+		sites = append(sites, site{at.Region, at.Zone, at.Leaf, devices, devices * (devices - 1) / 2})
 	}
 	if len(sites) < 2 {
 		return total
@@ -69,7 +69,7 @@ func (n *node) score(seats []ares.Seat) (total, devices int) {
 }
 
 func (n *node) link(a, b *device) int {
-	if a.link >= len(n.record.Links) || b.link >= len(n.record.Links[a.link]) {
+	if a.link < 0 || b.link < 0 || a.link >= len(n.record.Links) || b.link >= len(n.record.Links[a.link]) {
 		return 0 // the node does not say
 	}
 	switch l := n.record.Links[a.link][b.link]; {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -26,6 +27,7 @@ type State struct {
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
+	byName   []*node // the first of them by ID
 	layout   int     // counts the times nodes got other positions
 	topology *ares.Topology
 	atlas    *topo.Atlas
@@ -35,6 +37,7 @@ type State struct {
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
+	reached  set // scratch of reach
 
 	moved   []*entry // changed by the batch under way
 	touched []*node  // changed since the index was last brought up to date
@@ -55,10 +58,14 @@ type tenant struct {
 	id     string
 	record *ares.Tenant
 	use    ares.Use
+
+	active   map[*entry]struct{}   // hold something
+	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
+	archived map[string]ares.Usage // by queue: of jobs that are no longer live
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.
-func New() *State { return NewWith(DefaultConfig()) }
+func New() *State { return NewWith(Default()) }
 
 // NewWith returns a state that knows nothing, at revision 0.
 func NewWith(cfg Config) *State {
@@ -133,11 +140,11 @@ func (s *State) apply(ev *ares.Event) {
 		s.touch(n)
 	case ev.Tenant != nil:
 		s.tenant(ev.Tenant.ID).record = ev.Tenant
-		s.order.Tenant(ev.Tenant)
+		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
 		s.order.Queue(ev.Queue)
 	case ev.Usage != nil:
-		s.order.Leaf(ev.Usage.Tenant, ev.Usage.Queue).Archived(*ev.Usage)
+		s.remember(*ev.Usage)
 	case ev.Topology != nil:
 		s.survey(ev.Topology)
 	case ev.Gone.Kind != "":
@@ -163,11 +170,13 @@ func (s *State) forget(g ares.Gone) {
 		if t := s.tenants[g.ID]; t != nil {
 			t.record = nil
 		}
-		s.order.DropTenant(g.ID)
+		s.order.Tenant(g.ID, nil)
 	case ares.KindQueue:
-		s.order.DropQueue(g.ID)
+		tenant, name, _ := strings.Cut(g.ID, "/")
+		s.order.DropQueue(tenant, name)
 	case ares.KindUsage:
-		s.order.DropUsage(g.ID)
+		tenant, name, _ := strings.Cut(g.ID, "/")
+		s.remember(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
 		s.survey(&ares.Topology{})
 	case ares.KindProgress:
@@ -219,10 +228,16 @@ func (s *State) entry(id ares.JobID) *entry {
 func (s *State) tenant(id string) *tenant {
 	t := s.tenants[id]
 	if t == nil {
-		t = &tenant{id: id}
+		t = &tenant{id: id, active: map[*entry]struct{}{}, ended: map[string]int64{}, archived: map[string]ares.Usage{}}
 		s.tenants[id] = t
 	}
 	return t
+}
+
+// remember takes over what archived jobs of a queue have used.
+func (s *State) remember(u ares.Usage) {
+	s.tenant(u.Tenant).archived[u.Queue] = u
+	s.order.Leaf(u.Tenant, u.Queue).Archived(u)
 }
 
 // tenantOr finds a tenant without adding one.
@@ -316,7 +331,9 @@ func (s *State) relayout() {
 	for _, n := range s.byID { // order-free: sorted right below
 		s.nodes = append(s.nodes, n)
 	}
-	slices.SortFunc(s.nodes, func(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(s.nodes, byPlace)
+	s.byName = slices.SortedFunc(slices.Values(s.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+	s.byName = s.byName[:min(len(s.byName), lookedAt)]
 	places := make([]topo.Place, len(s.nodes))
 	for i, n := range s.nodes {
 		n.at, places[i] = i, n.place
@@ -326,6 +343,9 @@ func (s *State) relayout() {
 	s.grown.forget()
 	s.reflock()
 }
+
+// byPlace is the order of the nodes.
+func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp.Compare(a.id, b.id)) }
 
 // reflock puts every node into its flock anew.
 func (s *State) reflock() {

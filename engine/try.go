@@ -11,7 +11,14 @@ import (
 // accounts it notes, and gives back in reverse, to a mark or altogether.
 type try struct {
 	state *State
-	taken []taking
+	taken  []taking
+	placed []placed // whole jobs
+}
+
+// placed is a job the decision under way has placed.
+type placed struct {
+	entry *entry
+	seats []ares.Seat
 }
 
 // taking is a part of one device, or the rest of a seat when device is -1.
@@ -48,6 +55,10 @@ func (t *try) backTo(m mark) {
 	}
 	clear(t.taken[m:])
 	t.taken = t.taken[:m]
+	if m == 0 {
+		clear(t.placed)
+		t.placed = t.placed[:0]
+	}
 }
 
 func (k *taking) apply(sign int) {

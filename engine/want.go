@@ -31,10 +31,11 @@ type want struct {
 	tolerations  []ares.Toleration
 	regions      []string
 
+	ban    uint64 // models that must not be given, by their number
 	filter filter
 	ranks  ranking
-	masks  []uint64 // by profile: the devices that fit
-	lost   refused  // what is known of its finding no place
+	masks  []uint64         // by profile: the devices that fit
+	narrow map[uint64]*want // the same with models left out
 }
 
 type label struct{ key, value string }
@@ -176,4 +177,21 @@ func (ws wants) release(w *want) {
 	if w.refs--; w.refs == 0 {
 		delete(ws, w.key)
 	}
+}
+
+// without is the want with some models left out, because quotas leave too
+// little of them.
+func (w *want) without(ban uint64) *want {
+	if ban == 0 {
+		return w
+	}
+	if w.narrow == nil {
+		w.narrow = map[uint64]*want{}
+	}
+	if w.narrow[ban] == nil {
+		n := *w
+		n.ban, n.filter, n.ranks, n.masks, n.narrow = ban, filter{}, ranking{}, nil, nil
+		w.narrow[ban] = &n
+	}
+	return w.narrow[ban]
 }

@@ -202,7 +202,10 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 		ev.Session = &ares.Session{Node: name, Instance: m.GetInstance(), Server: m.GetServer(), Revision: kv.ModRevision}
 	case "cordons":
 		m := rec.GetCordon()
-		ev.Cordon = &ares.Cordon{Node: name, By: m.GetBy(), Why: m.GetWhy(), Since: fromMicros(m.GetSince())}
+		ev.Cordon = &ares.Cordon{
+			Node: name, By: m.GetBy(), Why: m.GetWhy(), Since: fromMicros(m.GetSince()),
+			Drain: m.GetDrain(), Force: m.GetForce(), Revision: kv.ModRevision,
+		}
 	case "tenants":
 		ev.Tenant = tenantOf(rec.GetTenant(), name, kv.ModRevision)
 	case "progress":

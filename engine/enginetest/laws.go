@@ -113,7 +113,7 @@ func (l *ledger) place(s *engine.State, pl ares.Placing) error {
 			return fmt.Errorf("%s, which comes before it, is %q", id, before.Phase)
 		}
 	}
-	if len(pl.Seats) != job.Members {
+	if len(pl.Seats) > job.Members || len(pl.Seats) < job.MinMembers {
 		return fmt.Errorf("%d seats for %d members", len(pl.Seats), job.Members)
 	}
 	for i, seat := range pl.Seats {

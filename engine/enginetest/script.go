@@ -297,11 +297,11 @@ func doJob(w *World, in *words) (string, error) {
 
 func doWhatIf(w *World, in *words) (string, error) {
 	job := &ares.Job{Spec: specOf(in).WithDefaults(), ID: ares.JobID(in.name())}
-	seats, refusal := engine.Place(w.State, job, w.Now)
+	placing, refusal := engine.Place(w.State, job, w.Now)
 	if refusal != nil {
 		return fmt.Sprintf("%s would wait:\n%s", job.ID, blockers(*refusal)), nil
 	}
-	return fmt.Sprintf("%s would run on %s\n", job.ID, places(seats)), nil
+	return fmt.Sprintf("%s would run on %s\n", job.ID, places(placing.Seats)), nil
 }
 
 func doAdvance(w *World, in *words) (string, error) {
@@ -332,7 +332,7 @@ func doExplain(w *World, in *words) (string, error) {
 	if len(r.Blockers) == 0 {
 		return in.name() + " has no blockers\n", nil
 	}
-	return in.name() + " waits:\n" + blockers(r), nil
+	return in.name() + " waits:\n" + blockers(r.Refusal), nil
 }
 
 func doUse(w *World, in *words) (string, error) {

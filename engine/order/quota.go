@@ -307,3 +307,12 @@ func (t *Tree[J]) keep(n *node[J], pattern int, above *account, top bool) {
 		}
 	}
 }
+
+// HasQuotas says whether anybody has a quota.
+func (t *Tree[J]) HasQuotas() bool {
+	t.settle()
+	return len(t.patterns) > 0
+}
+
+// Models are the names that were numbered, by number.
+func (t *Tree[J]) Models() []string { return t.models }

@@ -1193,10 +1193,13 @@ func (x *Session) GetLease() int64 {
 }
 
 type Cordon struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
-	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	By    string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Why   string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	Since int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	// What runs there is to be moved away; with force also at_most_once jobs.
+	Drain         bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
+	Force         bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1250,6 +1253,20 @@ func (x *Cordon) GetSince() int64 {
 		return x.Since
 	}
 	return 0
+}
+
+func (x *Cordon) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *Cordon) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 type Tenant struct {
@@ -1835,11 +1852,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\aSession\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12\x14\n" +
-	"\x05lease\x18\x03 \x01(\x03R\x05lease\"@\n" +
+	"\x05lease\x18\x03 \x01(\x03R\x05lease\"l\n" +
 	"\x06Cordon\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x14\n" +
-	"\x05since\x18\x03 \x01(\x03R\x05since\"\xaf\x03\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\xaf\x03\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bmax_gpus\x18\x02 \x01(\x05R\amaxGpus\x12)\n" +
