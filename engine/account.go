@@ -170,7 +170,6 @@ func (s *State) grantOf(sh *shape, seats []ares.Seat) order.Grant {
 	return g
 }
 
-
 // seatUse is what one seat of a job counts against its tenant's limits.
 func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
 	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}

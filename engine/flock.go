@@ -19,28 +19,34 @@ type flock struct {
 type flocks struct {
 	byStock map[stock]*flock
 	all     []*flock
-	epoch   int // counts the times ids were given anew
+	epoch   int     // counts the times ids were given anew
+	turned  changes // flocks that became empty or ceased to be
 }
 
 // clear forgets every flock.
 func (f *flocks) clear() {
 	f.byStock, f.all = map[stock]*flock{}, nil
 	f.epoch++
+	f.turned.forget()
 }
 
 // move puts a node into the flock of its stock, out of the one it was in.
 func (s *State) move(n *node) {
 	f := &s.flocks
-	if n.flock != nil {
-		n.flock.nodes.remove(n.at)
-		n.flock = nil
-	}
 	if !n.open() {
+		s.leave(n)
 		s.places.Set(n.at, -1, 0)
+		s.parts.leave(n)
 		return
 	}
 	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
-	k := s.stockOf(n)
+	s.parts.move(n)
+	s.spare[n.at] = spare{int32(n.profile.cpus - n.cpus), int32(n.record.MemoryMB - n.memory)}
+	k := stockOf(n)
+	if n.flock != nil && n.flock.stock == k {
+		return
+	}
+	s.leave(n)
 	to := f.byStock[k]
 	if to == nil {
 		to = &flock{id: int32(len(f.all)), stock: k}
@@ -48,18 +54,40 @@ func (s *State) move(n *node) {
 		f.byStock[k] = to
 		f.all = append(f.all, to)
 	}
+	if to.nodes.count == 0 {
+		f.turned.note(int(to.id))
+	}
 	to.nodes.add(n.at)
 	n.flock = to
 }
 
+// spare is a node's CPUs and memory that are left, side by side with those of
+// the others: most nodes that come into question and have no room lack these.
+type spare struct{ cpus, memory int32 }
+
+// leave takes a node out of its flock.
+func (s *State) leave(n *node) {
+	if n.flock == nil {
+		return
+	}
+	n.flock.nodes.remove(n.at)
+	if n.flock.nodes.count == 0 {
+		s.flocks.turned.note(int(n.flock.id))
+	}
+	n.flock = nil
+}
+
 // crowded says whether so many flocks are empty that it is time to begin anew.
-func (f *flocks) crowded(nodes int) bool { return len(f.all) > 4*nodes+4096 }
+func (f *flocks) crowded(nodes int) bool { return len(f.all) > 4*nodes+16_384 }
 
 // ranking is the flocks in the order in which a want likes them.
 type ranking struct {
-	epoch int
-	costs []int64 // by flock
-	list  []ranked
+	epoch  int
+	costs  []int64 // by flock
+	list   []ranked
+	spot   []int32 // by flock: where it is in list, -1 when it does not fit
+	alive  set     // of list: those that are not empty
+	turned int     // changes of flocks that were taken in
 }
 
 type ranked struct {
@@ -71,34 +99,57 @@ type ranked struct {
 const noFit = math.MaxInt64
 
 // rank brings the want's ranking up to date: flocks that came since are held
-// against it, and put where they belong.
+// against it and put where they belong, and those that are empty now left out.
 func (s *State) rank(w *want) *ranking {
-	r := &w.ranks
-	if r.epoch != s.flocks.epoch {
-		*r = ranking{epoch: s.flocks.epoch, costs: r.costs[:0], list: r.list[:0]}
+	r, f := &w.ranks, &s.flocks
+	if r.epoch != f.epoch {
+		*r = ranking{epoch: f.epoch, costs: r.costs[:0], list: r.list[:0], spot: r.spot, alive: r.alive}
 	}
-	if len(r.costs) == len(s.flocks.all) {
-		return r
-	}
-	known := len(r.list)
-	for _, f := range s.flocks.all[len(r.costs):] {
-		cost := s.cost(w, &f.stock)
-		r.costs = append(r.costs, cost)
-		if cost != noFit {
-			r.list = append(r.list, ranked{cost, f.id})
+	switch {
+	case len(r.costs) < len(f.all):
+		s.rankNew(w)
+	case f.turned.lost(r.turned):
+		r.revive(f)
+	default:
+		for _, id := range f.turned.since(r.turned) {
+			if at := r.spot[id]; at >= 0 {
+				r.alive.put(int(at), f.all[id].nodes.count > 0)
+			}
 		}
 	}
-	if len(r.list)-known > 8 {
-		slices.SortFunc(r.list, s.compareRanked)
-		return r
-	}
-	for i := known; i < len(r.list); i++ {
-		one := r.list[i]
-		at, _ := slices.BinarySearchFunc(r.list[:i], one, s.compareRanked)
-		copy(r.list[at+1:i+1], r.list[at:i])
-		r.list[at] = one
-	}
+	r.turned = f.turned.count
 	return r
+}
+
+func (s *State) rankNew(w *want) {
+	r, f := &w.ranks, &s.flocks
+	for _, one := range f.all[len(r.costs):] {
+		cost := s.cost(w, &one.stock)
+		r.costs = append(r.costs, cost)
+		if cost == noFit {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(r.list, ranked{cost, one.id}, s.compareRanked)
+		r.list = slices.Insert(r.list, at, ranked{cost, one.id})
+	}
+	r.spot = slices.Grow(r.spot[:0], len(f.all))[:len(f.all)]
+	for i := range r.spot {
+		r.spot[i] = -1
+	}
+	for at := range r.list {
+		r.spot[r.list[at].flock] = int32(at)
+	}
+	r.revive(f)
+}
+
+// revive finds anew which flocks are not empty.
+func (r *ranking) revive(f *flocks) {
+	r.alive.resize(len(r.list))
+	for at := range r.list {
+		if f.all[r.list[at].flock].nodes.count > 0 {
+			r.alive.add(at)
+		}
+	}
 }
 
 func (s *State) compareRanked(a, b ranked) int {
@@ -108,20 +159,78 @@ func (s *State) compareRanked(a, b ranked) int {
 	return s.flocks.all[a.flock].stock.compare(&s.flocks.all[b.flock].stock)
 }
 
+// second is how many of the best nodes at first sight get an exact look.
+const second = 4
+
 // seek finds the best node for one member among the allowed ones from lo up to
-// hi, nil when none has room. The exact account of a node decides whether it
-// has.
+// hi, nil when none has room: the best of the first few that come into
+// question. The exact account of a node decides whether it has room.
 func (s *State) seek(w *want, allowed *set, lo, hi int) *node {
-	for _, r := range s.rank(w).list {
-		nodes := &s.flocks.all[r.flock].nodes
-		if nodes.count == 0 {
+	if s.cfg.Exact {
+		return s.seekAll(w, allowed, lo, hi)
+	}
+	c := contest{state: s, want: w, allowed: allowed, lo: lo, hi: hi, least: noFit}
+	if w.milli > 0 {
+		// The partly taken devices with the least left that is enough.
+		for left := s.parts.values.next(w.milli); left >= 0; left = s.parts.values.next(left + 1) {
+			if c.look(&s.parts.nodes[left]) {
+				return c.best
+			}
+		}
+		if c.best != nil {
+			return c.best
+		}
+	}
+	r := s.rank(w)
+	for at := r.alive.next(0); at >= 0; at = r.alive.next(at + 1) {
+		if c.look(&s.flocks.all[r.list[at].flock].nodes) {
+			break
+		}
+	}
+	return c.best
+}
+
+// contest is the search for the best of a few nodes.
+type contest struct {
+	state   *State
+	want    *want
+	allowed *set
+	lo, hi  int
+	best    *node
+	least   int64
+	looked  int
+}
+
+// look takes a set of nodes into the contest, and says whether enough were
+// looked at.
+func (c *contest) look(nodes *set) bool {
+	for i := nodes.both(c.allowed, c.lo); i >= 0 && i < c.hi; i = nodes.both(c.allowed, i+1) {
+		if sp := &c.state.spare[i]; int(sp.cpus) < c.want.cpus || int(sp.memory) < c.want.memory {
 			continue
 		}
-		for i := nodes.both(allowed, lo); i >= 0 && i < hi; i = nodes.both(allowed, i+1) {
-			if n := s.nodes[i]; n.room(w) > 0 {
-				return n
+		n := c.state.nodes[i]
+		if n.room(c.want) == 0 {
+			continue
+		}
+		if cost := c.state.costOn(c.want, n); cost < c.least {
+			c.best, c.least = n, cost
+		}
+		if c.looked++; c.looked == second {
+			return true
+		}
+	}
+	return false
+}
+
+// seekAll holds the want against every node.
+func (s *State) seekAll(w *want, allowed *set, lo, hi int) *node {
+	c := contest{state: s, want: w, allowed: allowed, lo: lo, hi: hi, least: noFit}
+	for i := allowed.next(lo); i >= 0 && i < hi; i = allowed.next(i + 1) {
+		if n := s.nodes[i]; n.flock != nil && n.room(w) > 0 {
+			if cost := s.costOn(w, n); cost < c.least {
+				c.best, c.least = n, cost
 			}
 		}
 	}
-	return nil
+	return c.best
 }

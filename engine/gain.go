@@ -9,9 +9,7 @@ import (
 // stranding is the cost of a placement as people read it: what it adds to the
 // capacity the expected jobs cannot use, in thousandths of a device.
 func stranding(cost int64) int {
-	if cost >= warmCost {
-		cost -= warmCost
-	}
+	cost %= unsureCost
 	return int(cost / 1024 / 1000)
 }
 

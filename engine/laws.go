@@ -227,7 +227,7 @@ func (s *State) checkFlocks() error {
 			continue
 		}
 		members--
-		if n.flock.stock != s.stockOf(n) || !n.flock.nodes.has(n.at) {
+		if n.flock.stock != stockOf(n) || !n.flock.nodes.has(n.at) {
 			return fmt.Errorf("node %s is in the wrong flock", n.id)
 		}
 	}

@@ -35,9 +35,10 @@ type node struct {
 	seats   int      // not free here
 	flock   *flock   // nil while nothing may be placed here
 
-	usable uint64 // healthy, neither cut into slices nor too hot
-	warm   uint64 // near the limit of heat
-	free   uint64 // usable, and nobody holds a part of it
+	usable uint64   // healthy, neither cut into slices nor too hot
+	warm   uint64   // near the limit of heat
+	free   uint64   // usable, and nobody holds a part of it
+	left   []uint16 // as the index of parts has it
 
 	touched bool // noted in State.touched
 	grew    bool // by the batch under way it may have more room than before
@@ -97,7 +98,7 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 		}
 	}
 	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!maps.Equal(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
-	n.grew = true
+	n.grew, s.remeasure = true, true
 	s.locate(n)
 }
 

@@ -45,8 +45,14 @@ func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bo
 // lone takes the seat of a job of one member.
 func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
+	if allowed == &w.filter.nodes && w.failed == s.decision {
+		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
+	}
 	n := s.single(sh, w, allowed)
 	if n == nil {
+		if allowed == &w.filter.nodes {
+			w.failed = s.decision
+		}
 		return ares.Placing{}, false
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id, Stranded: stranding(s.rank(w).costs[n.flock.id])}

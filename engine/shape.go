@@ -50,7 +50,9 @@ func (sh *shape) asks(members int) ares.Use {
 }
 
 // oneNode says whether every member must be on the same node.
-func (sh *shape) oneNode() bool { return sh.members > 1 && sh.wish.required.Rank() >= ares.LevelNode.Rank() }
+func (sh *shape) oneNode() bool {
+	return sh.members > 1 && sh.wish.required.Rank() >= ares.LevelNode.Rank()
+}
 
 func (s *State) shapeOf(j *ares.Job) *shape {
 	p := &j.Placement

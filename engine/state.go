@@ -34,15 +34,20 @@ type State struct {
 	places   *topo.Tree
 	profiles profiles
 	flocks   flocks
+	parts    parts
+	spare    []spare // by position
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
-	reached  set // scratch of reach
+	reached  set   // scratch of reach
+	shelf    shelf // scratch of cost
 
-	moved   []*entry // changed by the batch under way
-	touched []*node  // changed since the index was last brought up to date
-	reindex bool     // nodes came, went or moved since then
-	try     try      // scratch of one decision, empty between them
+	moved     []*entry // changed by the batch under way
+	touched   []*node  // changed since the index was last brought up to date
+	reindex   bool     // nodes came, went or moved since then
+	remeasure bool     // what the fleet has changed since then
+	try       try      // scratch of one decision, empty between them
+	decision  int      // counts them
 }
 
 // The order of the engine's jobs.
@@ -132,7 +137,7 @@ func (s *State) apply(ev *ares.Event) {
 		s.touch(n)
 	case ev.Session != nil:
 		n := s.node(ev.Session.Node)
-		n.session, n.grew = ev.Session, true
+		n.session, n.grew, s.remeasure = ev.Session, true, true
 		s.touch(n)
 	case ev.Cordon != nil:
 		n := s.node(ev.Cordon.Node)
@@ -192,7 +197,7 @@ func (s *State) forgetNode(g ares.Gone) {
 	case ares.KindNode:
 		s.describe(n, nil)
 	case ares.KindSession:
-		n.session = nil
+		n.session, s.remeasure = nil, true
 	default:
 		n.cordon, n.grew = nil, true
 	}
@@ -315,7 +320,8 @@ func (s *State) ready() {
 		}
 		n.touched, n.altered, n.grew = false, false, false
 	}
-	if len(s.touched) > 0 {
+	if s.remeasure {
+		s.remeasure = false
 		s.measure()
 	}
 	clear(s.touched)
@@ -350,8 +356,10 @@ func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp
 // reflock puts every node into its flock anew.
 func (s *State) reflock() {
 	s.flocks.clear()
+	s.parts.resize(len(s.nodes))
+	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
 	for _, n := range s.nodes {
-		n.flock = nil
+		n.flock, n.left = nil, n.left[:0]
 		s.move(n)
 	}
 }

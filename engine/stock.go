@@ -2,109 +2,102 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 )
 
-// maxParts is how many partly taken devices of a node are told apart when
-// nodes are compared.
-const maxParts = 16
-
-// stock is what a node has left, as far as the choice between nodes goes. It is
-// a value to compare: nodes with the same stock are as good as each other.
+// stock is roughly what a node has left, as far as the choice between nodes
+// goes. It is a value to compare: nodes of one stock are as good as each other
+// at first sight.
 type stock struct {
 	profile int32
-	warm    uint8 // free devices that are near the limit of heat
-	whole   [maxGroups]uint8
-	parts   [maxParts]uint16 // group and free thousandths of partly taken devices, largest first
-	cpus    int32            // in grains
-	memory  int32            // in grains
+	whole   [maxGroups]uint8 // free devices
+	cpus    uint8            // in grains of the machine's whole
+	memory  uint8            // in grains of the machine's whole
+	warm    uint8            // free devices that are near the limit of heat
 }
 
-// grains is how finely CPUs and memory are told apart: by so many steps of a
-// machine's whole. Devices are told apart by partGrain thousandths.
-const (
-	grains    = 16
-	partGrain = 50
-)
-
-func part(group, milli int) uint16 { return uint16(group<<10 | milli) }
-
-func partOf(p uint16) (group, milli int) { return int(p >> 10), int(p & 1023) }
+// grains is how finely CPUs and memory are told apart.
+const grains = 16
 
 // stockOf is what the node has left.
-func (s *State) stockOf(n *node) stock {
-	k := stock{profile: int32(n.profile.id), warm: uint8(bits.OnesCount64(n.free & n.warm))}
+func stockOf(n *node) stock {
+	k := stock{
+		profile: int32(n.profile.id), warm: uint8(bits.OnesCount64(n.free & n.warm)),
+		cpus: grain(n.profile.cpus-n.cpus, n.profile.cpus), memory: grain(n.record.MemoryMB-n.memory, n.profile.memory),
+	}
 	for g, mask := range n.profile.groups {
-		k.whole[g] = uint8(bits.OnesCount64(n.free & mask))
-	}
-	parts := 0
-	for m := n.usable &^ n.free; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros64(m)
-		left := wholeMilli - n.devices[i].taken
-		if !s.cfg.Exact {
-			left -= left % partGrain
+		if mask != 0 {
+			k.whole[g] = uint8(bits.OnesCount64(n.free & mask))
 		}
-		if left > 0 && parts < maxParts {
-			k.parts[parts] = part(n.profile.devices[i].group, left)
-			parts++
-		}
-	}
-	slices.SortFunc(k.parts[:parts], func(a, b uint16) int { return cmp.Compare(b, a) })
-	k.cpus, k.memory = int32(max(n.profile.cpus-n.cpus, 0)), int32(max(n.record.MemoryMB-n.memory, 0))
-	if !s.cfg.Exact {
-		k.cpus, k.memory = grain(k.cpus, n.profile.cpus), grain(k.memory, n.profile.memory)
 	}
 	return k
 }
 
-func grain(left int32, of int) int32 {
-	if of == 0 {
+func grain(left, of int) uint8 {
+	if of == 0 || left <= 0 {
 		return 0
 	}
-	return int32(min(int(left)*grains/of, grains))
+	return uint8(min(left*grains/of, grains))
 }
 
 // compare orders stocks by content, so that no choice depends on when each was
 // first seen.
 func (k *stock) compare(o *stock) int {
-	return cmp.Or(cmp.Compare(k.profile, o.profile), slices.Compare(k.whole[:], o.whole[:]), slices.Compare(k.parts[:], o.parts[:]),
-		cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory), cmp.Compare(k.warm, o.warm))
+	return cmp.Or(cmp.Compare(k.profile, o.profile), slices.Compare(k.whole[:], o.whole[:]), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory), cmp.Compare(k.warm, o.warm))
 }
 
-// shelf is a stock unpacked for reckoning: what is left in plain units, and of
-// CPUs and memory the most that may be left.
+// shelf is what is left somewhere, in plain units, to reckon with.
 type shelf struct {
-	profile            *profile
-	whole              [maxGroups]int
-	parts              []uint16
-	cpus, mostCPUs     int
-	memory, mostMemory int
-	warm               int
+	profile *profile
+	whole   [maxGroups]int
+	parts   [MaxDevices]int // thousandths left of partly taken devices
+	count   int             // of parts
+	cpus    int
+	memory  int
+	warm    int
 }
 
-func (s *State) shelfOf(k *stock) shelf {
-	p := s.profiles.all[k.profile]
-	h := shelf{profile: p, warm: int(k.warm), cpus: int(k.cpus), mostCPUs: int(k.cpus), memory: int(k.memory), mostMemory: int(k.memory)}
+// fill makes the shelf of a stock: free devices, and of CPUs and memory the
+// middle of the grain. Parts of devices have an index of their own.
+func (h *shelf) fill(p *profile, k *stock) {
+	h.profile, h.warm, h.count = p, int(k.warm), 0
 	for g, n := range k.whole {
 		h.whole[g] = int(n)
 	}
-	parts := slices.Index(k.parts[:], 0)
-	if parts < 0 {
-		parts = maxParts
-	}
-	h.parts = k.parts[:parts]
-	if !s.cfg.Exact {
-		h.cpus, h.mostCPUs = int(k.cpus)*p.cpus/grains, (int(k.cpus)+1)*p.cpus/grains
-		h.memory, h.mostMemory = int(k.memory)*p.memory/grains, (int(k.memory)+1)*p.memory/grains+p.memory/32
-	}
-	return h
+	h.cpus, h.memory = (2*int(k.cpus)+1)*p.cpus/(2*grains), (2*int(k.memory)+1)*p.memory/(2*grains)
 }
 
-// slack is how much more a partly taken device may have than its stock says.
-func (s *State) slack() int {
-	if s.cfg.Exact {
-		return 0
+// most is the most CPUs and memory a node of the stock may have left.
+func (k *stock) most(p *profile) (cpus, memory int) {
+	return upTo(k.cpus, p.cpus), upTo(k.memory, p.memory)
+}
+
+// least is what every node of the stock has left of CPUs and memory.
+func (k *stock) least(p *profile) (cpus, memory int) {
+	return (int(k.cpus)*p.cpus + grains - 1) / grains, (int(k.memory)*p.memory + grains - 1) / grains
+}
+
+// upTo is the most that is still in a grain.
+func upTo(g uint8, of int) int {
+	if g == grains {
+		return math.MaxInt
 	}
-	return partGrain - 1
+	return ((int(g)+1)*of - 1) / grains
+}
+
+// fillFrom makes the shelf of one node, exactly.
+func (h *shelf) fillFrom(n *node) {
+	h.profile, h.warm, h.count = n.profile, bits.OnesCount64(n.free&n.warm), 0
+	for g, mask := range n.profile.groups {
+		h.whole[g] = bits.OnesCount64(n.free & mask)
+	}
+	for m := n.usable &^ n.free; m != 0; m &= m - 1 {
+		if left := wholeMilli - n.devices[bits.TrailingZeros64(m)].taken; left > 0 {
+			h.parts[h.count] = left
+			h.count++
+		}
+	}
+	h.cpus, h.memory = n.profile.cpus-n.cpus, n.record.MemoryMB-n.memory
 }

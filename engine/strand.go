@@ -25,59 +25,63 @@ func DefaultMix() []Mix {
 // fragmentation.
 const warmCost = 1 << 40
 
+// unsureCost puts flocks of which only some nodes have the CPUs and the memory
+// behind those of which all have: looking for them costs time.
+const unsureCost = 1 << 38
+
 // cost is what placing one member of the want would strand on a node with this
 // stock: lower is better. noFit when no node with it can have room.
 func (s *State) cost(w *want, k *stock) int64 {
-	h := s.shelfOf(k)
-	if h.mostCPUs < w.cpus || h.mostMemory < w.memory {
+	p := s.profiles.all[k.profile]
+	if cpus, memory := k.most(p); cpus < w.cpus || memory < w.memory {
 		return noFit
 	}
-	before := s.stranded(&h)
-	after, ok := h, true
-	var buf [maxParts + 1]uint16
-	after.parts = buf[:copy(buf[:], h.parts)]
-	after.cpus, after.memory = max(h.cpus-w.cpus, 0), max(h.memory-w.memory, 0)
-	if w.devices() {
-		ok = after.take(w, s.slack())
+	s.shelf.fill(p, k)
+	cost := s.shelf.cost(w, s.cfg.Mix)
+	if cpus, memory := k.least(p); cost != noFit && (cpus < w.cpus || memory < w.memory) {
+		cost += unsureCost
 	}
-	if !ok {
+	return cost
+}
+
+// costOn is what placing one member of the want would strand on the node.
+func (s *State) costOn(w *want, n *node) int64 {
+	s.shelf.fillFrom(n)
+	return s.shelf.cost(w, s.cfg.Mix)
+}
+
+// cost takes the want off the shelf and says what that strands.
+func (h *shelf) cost(w *want, mix []Mix) int64 {
+	before := h.stranded(mix)
+	h.cpus, h.memory = max(h.cpus-w.cpus, 0), max(h.memory-w.memory, 0)
+	if w.devices() && !h.take(w) {
 		return noFit
 	}
+	cost := (h.stranded(mix) - before) * 1024
 	// Then the tightest: fewest free devices left over.
 	left := 0
-	for _, n := range after.whole {
+	for _, n := range h.whole {
 		left += n
 	}
-	cost := (s.stranded(&after)-before)*1024 + int64(left)
-	if cool := after.cool(); w.devices() && cool < 0 {
+	cost += int64(left)
+	if w.devices() && left < h.warm {
 		cost += warmCost
 	}
 	return cost
 }
 
-// cool is the free devices that are not warm; below zero when warm ones were
-// needed.
-func (h *shelf) cool() int {
-	n := -h.warm
-	for _, whole := range h.whole {
-		n += whole
-	}
-	return n
-}
-
 // take removes what the want asks for, and says whether that may be there.
-func (h *shelf) take(w *want, slack int) bool {
+func (h *shelf) take(w *want) bool {
 	mask := w.mask(h.profile)
 	if w.milli > 0 {
 		best := -1
-		for i, p := range h.parts { // largest first: the last that fits is the tightest
-			if g, milli := partOf(p); milli+slack >= w.milli && mask&h.profile.groups[g] != 0 {
+		for i, left := range h.parts[:h.count] {
+			if left >= w.milli && (best < 0 || left < h.parts[best]) {
 				best = i
 			}
 		}
-		if best >= 0 {
-			g, milli := partOf(h.parts[best])
-			h.parts[best] = part(g, max(milli-w.milli, 0))
+		if best >= 0 && mask != 0 {
+			h.parts[best] = max(h.parts[best]-w.milli, 0)
 			return true
 		}
 	}
@@ -89,8 +93,9 @@ func (h *shelf) take(w *want, slack int) bool {
 		n := min(need, h.whole[g])
 		h.whole[g] -= n
 		if need -= n; need == 0 {
-			if w.milli > 0 && w.milli < wholeMilli {
-				h.parts = append(h.parts, part(g, wholeMilli-w.milli))
+			if w.milli > 0 && w.milli < wholeMilli && h.count < len(h.parts) {
+				h.parts[h.count] = wholeMilli - w.milli
+				h.count++
 			}
 			return true
 		}
@@ -100,7 +105,7 @@ func (h *shelf) take(w *want, slack int) bool {
 
 // stranded is how much of what is free the expected mix could not use, in
 // thousandths of a device by thousandths of the mix.
-func (s *State) stranded(h *shelf) int64 {
+func (h *shelf) stranded(mix []Mix) int64 {
 	devices := len(h.profile.devices)
 	if devices == 0 {
 		return 0
@@ -109,42 +114,44 @@ func (s *State) stranded(h *shelf) int64 {
 	for _, n := range h.whole {
 		whole += n
 	}
-	for _, p := range h.parts {
-		_, milli := partOf(p)
-		parts += milli
+	for _, left := range h.parts[:h.count] {
+		parts += left
 	}
 	free := whole*wholeMilli + parts
 	if free == 0 {
 		return 0
 	}
+	carried := min(carries(h.cpus, h.profile.cpus, devices), carries(h.memory, h.profile.memory, devices))
 	var sum int64
-	for i := range s.cfg.Mix {
-		m := &s.cfg.Mix[i]
+	for i := range mix {
+		m := &mix[i]
 		usable := whole * wholeMilli
-		if m.GPUs > 0 {
+		switch {
+		case m.GPUs > devices:
+			continue // never for this machine: nothing is lost on it
+		case m.GPUs > 1:
 			usable = whole / m.GPUs * m.GPUs * wholeMilli
-			if m.GPUs > devices {
-				continue // never for this machine: nothing is lost on it
-			}
-		} else {
-			for _, p := range h.parts {
-				if _, milli := partOf(p); milli >= m.Milli {
-					usable += milli
+		case m.Milli > 0:
+			for _, left := range h.parts[:h.count] {
+				if left >= m.Milli {
+					usable += left
 				}
 			}
 		}
 		// CPUs and memory for so many devices, and no more.
-		usable = min(usable, carried(h.cpus, h.profile.cpus, devices, m.CPUs), carried(h.memory, h.profile.memory, devices, m.CPUs))
+		if m.CPUs > 0 {
+			usable = min(usable, carried*100/m.CPUs)
+		}
 		sum += int64(free-usable) * int64(m.Weight)
 	}
 	return sum
 }
 
-// carried is how many thousandths of devices what is left can serve, when each
-// device takes a percentage of its even share of the machine's whole.
-func carried(left, of, devices, percent int) int {
-	if of == 0 || percent == 0 {
+// carries is how many thousandths of devices what is left can serve, when each
+// device takes its even share of the machine's whole.
+func carries(left, of, devices int) int {
+	if of == 0 {
 		return devices * wholeMilli
 	}
-	return left * devices * wholeMilli / of * 100 / percent
+	return left * devices * wholeMilli / of
 }

@@ -10,7 +10,7 @@ import (
 // try is undoable work inside one decision: what it takes from the state's
 // accounts it notes, and gives back in reverse, to a mark or altogether.
 type try struct {
-	state *State
+	state  *State
 	taken  []taking
 	placed []placed // whole jobs
 }
@@ -38,6 +38,7 @@ type mark int
 // backTo(0).
 func (s *State) begin() *try {
 	s.try.state = s
+	s.decision++
 	return &s.try
 }
 

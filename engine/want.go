@@ -36,6 +36,7 @@ type want struct {
 	ranks  ranking
 	masks  []uint64         // by profile: the devices that fit
 	narrow map[uint64]*want // the same with models left out
+	failed int              // the decision in which no node had room for it
 }
 
 type label struct{ key, value string }
@@ -190,7 +191,7 @@ func (w *want) without(ban uint64) *want {
 	}
 	if w.narrow[ban] == nil {
 		n := *w
-		n.ban, n.filter, n.ranks, n.masks, n.narrow = ban, filter{}, ranking{}, nil, nil
+		n.ban, n.filter, n.ranks, n.masks, n.narrow, n.failed = ban, filter{}, ranking{}, nil, nil, 0
 		w.narrow[ban] = &n
 	}
 	return w.narrow[ban]
