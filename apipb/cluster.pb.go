@@ -768,8 +768,11 @@ type Node struct {
 	// How far the node's wall clock was ahead of the server's when its session
 	// began; the way of the message included.
 	ClockAheadSeconds float64 `protobuf:"fixed64,19,opt,name=clock_ahead_seconds,json=clockAheadSeconds,proto3" json:"clock_ahead_seconds,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// links[i].to[j] is how devices[i] reaches devices[j]: NV4, PIX, SYS, …; only
+	// of a single node, lists leave it out.
+	Links         []*LinkRow `protobuf:"bytes,20,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -933,6 +936,13 @@ func (x *Node) GetClockAheadSeconds() float64 {
 		return x.ClockAheadSeconds
 	}
 	return 0
+}
+
+func (x *Node) GetLinks() []*LinkRow {
+	if x != nil {
+		return x.Links
+	}
+	return nil
 }
 
 // Device is one accelerator of a node.
@@ -2592,7 +2602,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x06\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x11apipb/agent.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x06\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -2652,7 +2662,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xbb\x05\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xe3\x05\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -2676,7 +2686,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"cordonedBy\x12#\n" +
 	"\rcordon_reason\x18\x11 \x01(\tR\fcordonReason\x12\x12\n" +
 	"\x04jobs\x18\x12 \x03(\tR\x04jobs\x12.\n" +
-	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x1a9\n" +
+	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x12&\n" +
+	"\x05links\x18\x14 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
@@ -2885,6 +2896,7 @@ var file_apipb_cluster_proto_goTypes = []any{
 	nil,                              // 39: ares.v1.Node.LabelsEntry
 	nil,                              // 40: ares.v1.GetClusterStatusResponse.JobsEntry
 	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
+	(*LinkRow)(nil),                  // 42: ares.v1.LinkRow
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
 	41, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
@@ -2898,53 +2910,54 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	41, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
 	13, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
 	39, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
-	12, // 11: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	12, // 12: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	12, // 13: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	12, // 14: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	40, // 15: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	41, // 16: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	28, // 17: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	41, // 18: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	2,  // 19: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	4,  // 20: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	6,  // 21: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	8,  // 22: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	10, // 23: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	14, // 24: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	16, // 25: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	18, // 26: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	20, // 27: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	22, // 28: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	24, // 29: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	26, // 30: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	29, // 31: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	31, // 32: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	33, // 33: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	35, // 34: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	36, // 35: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	3,  // 36: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	5,  // 37: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	7,  // 38: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	9,  // 39: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	11, // 40: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	15, // 41: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	17, // 42: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	19, // 43: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	21, // 44: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	23, // 45: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	25, // 46: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	27, // 47: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	30, // 48: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	32, // 49: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	34, // 50: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	38, // 51: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	37, // 52: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	36, // [36:53] is the sub-list for method output_type
-	19, // [19:36] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	42, // 11: ares.v1.Node.links:type_name -> ares.v1.LinkRow
+	12, // 12: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	12, // 13: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	12, // 14: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	12, // 15: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	40, // 16: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	41, // 17: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	28, // 18: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	41, // 19: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	2,  // 20: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	4,  // 21: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	6,  // 22: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	8,  // 23: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	10, // 24: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	14, // 25: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	16, // 26: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	18, // 27: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	20, // 28: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	22, // 29: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	24, // 30: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	26, // 31: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	29, // 32: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	31, // 33: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	33, // 34: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	35, // 35: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	36, // 36: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	3,  // 37: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	5,  // 38: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	7,  // 39: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	9,  // 40: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	11, // 41: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	15, // 42: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	17, // 43: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	19, // 44: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	21, // 45: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	23, // 46: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	25, // 47: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	27, // 48: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	30, // 49: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	32, // 50: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	34, // 51: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	38, // 52: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	37, // 53: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	37, // [37:54] is the sub-list for method output_type
+	20, // [20:37] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -2952,6 +2965,7 @@ func file_apipb_cluster_proto_init() {
 	if File_apipb_cluster_proto != nil {
 		return
 	}
+	file_apipb_agent_proto_init()
 	file_apipb_cluster_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -135,9 +135,7 @@ func (m *NodeInfo) Node() ares.Node {
 			NUMA: int(d.Numa), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
 		})
 	}
-	for _, row := range m.GetLinks() {
-		n.Links = append(n.Links, row.To)
-	}
+	n.Links = Links(m.GetLinks())
 	return n
 }
 
@@ -155,10 +153,26 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 			Numa: int32(d.NUMA), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
 		})
 	}
-	for _, row := range n.Links {
-		m.Links = append(m.Links, &LinkRow{To: row})
-	}
+	m.Links = NewLinks(n.Links)
 	return m
+}
+
+// Links translates a link matrix.
+func Links(rows []*LinkRow) [][]string {
+	var links [][]string
+	for _, row := range rows {
+		links = append(links, row.GetTo())
+	}
+	return links
+}
+
+// NewLinks translates a link matrix into its wire form.
+func NewLinks(links [][]string) []*LinkRow {
+	var rows []*LinkRow
+	for _, row := range links {
+		rows = append(rows, &LinkRow{To: row})
+	}
+	return rows
 }
 
 func intPtr(v *int32) *int {
