@@ -33,7 +33,9 @@ func (d *clusterDoor) GetNode(_ context.Context, req *apipb.GetNodeRequest) (*ap
 	if n == nil {
 		return nil, noNode(req.GetNodeId())
 	}
-	return &apipb.GetNodeResponse{Node: d.node(n)}, nil
+	m := d.node(n)
+	m.Links = apipb.NewLinks(n.Node.Links)
+	return &apipb.GetNodeResponse{Node: m}, nil
 }
 
 func noNode(id string) error {

@@ -264,7 +264,7 @@ func TestClusterStatus(t *testing.T) {
 	}
 	node := ares.Node{ID: "n1", CPUs: 8, MemoryMB: 1000, Mock: true, Devices: []ares.Device{
 		{ID: "a", Index: 0, Healthy: true}, {ID: "b", Index: 1, Healthy: true}, {ID: "c", Index: 2},
-	}}
+	}, Links: [][]string{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}}} // as far as it says
 	_, err := h.store.OpenSession(ctx, node, "0123456789abcdef", "here", time.Minute)
 	must(t, err)
 	h.submit()
@@ -296,6 +296,13 @@ func TestClusterStatus(t *testing.T) {
 	}
 	if a = h.do("GET", "/api/v1/nodes/n1", nil); a.json["gpus_free"] != 2.0 || a.json["cpu_cores_free"] != 8.0 {
 		t.Errorf("node is %s", a.body)
+	}
+	rows, _ := a.json["links"].([]any)
+	if len(rows) != 2 || fmt.Sprint(rows[0].(map[string]any)["to"]) != "[X NV4 SYS]" {
+		t.Errorf("the links of a node are %v", rows)
+	}
+	if a = h.do("GET", "/api/v1/nodes", nil); strings.Contains(a.body, "NV4") {
+		t.Errorf("a list has links: %s", a.body)
 	}
 	for _, path := range []string{"/api/v1/nodes/n2", "/api/v1/nodes/%ff"} {
 		h.refused(h.do("GET", path, nil), 404, ares.NotFound)

@@ -184,51 +184,6 @@ func (x *NodeInfo) GetTaints() []*Taint {
 	return nil
 }
 
-// LinkRow is how one device reaches the others: NV4, PIX, SYS, …
-type LinkRow struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            []string               `protobuf:"bytes,1,rep,name=to,proto3" json:"to,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LinkRow) Reset() {
-	*x = LinkRow{}
-	mi := &file_apipb_agent_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LinkRow) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LinkRow) ProtoMessage() {}
-
-func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
-func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *LinkRow) GetTo() []string {
-	if x != nil {
-		return x.To
-	}
-	return nil
-}
-
 // DeviceInfo is one accelerator as its agent sees it.
 type DeviceInfo struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -250,7 +205,7 @@ type DeviceInfo struct {
 
 func (x *DeviceInfo) Reset() {
 	*x = DeviceInfo{}
-	mi := &file_apipb_agent_proto_msgTypes[2]
+	mi := &file_apipb_agent_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +217,7 @@ func (x *DeviceInfo) String() string {
 func (*DeviceInfo) ProtoMessage() {}
 
 func (x *DeviceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[2]
+	mi := &file_apipb_agent_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +230,7 @@ func (x *DeviceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceInfo.ProtoReflect.Descriptor instead.
 func (*DeviceInfo) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{2}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *DeviceInfo) GetDeviceId() string {
@@ -372,7 +327,7 @@ type OpenSessionRequest struct {
 
 func (x *OpenSessionRequest) Reset() {
 	*x = OpenSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[3]
+	mi := &file_apipb_agent_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +339,7 @@ func (x *OpenSessionRequest) String() string {
 func (*OpenSessionRequest) ProtoMessage() {}
 
 func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[3]
+	mi := &file_apipb_agent_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +352,7 @@ func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSessionRequest.ProtoReflect.Descriptor instead.
 func (*OpenSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{3}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OpenSessionRequest) GetNode() *NodeInfo {
@@ -449,7 +404,7 @@ type OpenSessionResponse struct {
 
 func (x *OpenSessionResponse) Reset() {
 	*x = OpenSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[4]
+	mi := &file_apipb_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +416,7 @@ func (x *OpenSessionResponse) String() string {
 func (*OpenSessionResponse) ProtoMessage() {}
 
 func (x *OpenSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[4]
+	mi := &file_apipb_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +429,7 @@ func (x *OpenSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSessionResponse.ProtoReflect.Descriptor instead.
 func (*OpenSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{4}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OpenSessionResponse) GetSession() int64 {
@@ -523,7 +478,7 @@ type SessionRef struct {
 
 func (x *SessionRef) Reset() {
 	*x = SessionRef{}
-	mi := &file_apipb_agent_proto_msgTypes[5]
+	mi := &file_apipb_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +490,7 @@ func (x *SessionRef) String() string {
 func (*SessionRef) ProtoMessage() {}
 
 func (x *SessionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[5]
+	mi := &file_apipb_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +503,7 @@ func (x *SessionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
 func (*SessionRef) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{5}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SessionRef) GetNodeId() string {
@@ -574,7 +529,7 @@ type RenewSessionRequest struct {
 
 func (x *RenewSessionRequest) Reset() {
 	*x = RenewSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[6]
+	mi := &file_apipb_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +541,7 @@ func (x *RenewSessionRequest) String() string {
 func (*RenewSessionRequest) ProtoMessage() {}
 
 func (x *RenewSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[6]
+	mi := &file_apipb_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +554,7 @@ func (x *RenewSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewSessionRequest.ProtoReflect.Descriptor instead.
 func (*RenewSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{6}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RenewSessionRequest) GetRef() *SessionRef {
@@ -617,7 +572,7 @@ type RenewSessionResponse struct {
 
 func (x *RenewSessionResponse) Reset() {
 	*x = RenewSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[7]
+	mi := &file_apipb_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +584,7 @@ func (x *RenewSessionResponse) String() string {
 func (*RenewSessionResponse) ProtoMessage() {}
 
 func (x *RenewSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[7]
+	mi := &file_apipb_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +597,7 @@ func (x *RenewSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewSessionResponse.ProtoReflect.Descriptor instead.
 func (*RenewSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{7}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{6}
 }
 
 type UpdateNodeRequest struct {
@@ -655,7 +610,7 @@ type UpdateNodeRequest struct {
 
 func (x *UpdateNodeRequest) Reset() {
 	*x = UpdateNodeRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[8]
+	mi := &file_apipb_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +622,7 @@ func (x *UpdateNodeRequest) String() string {
 func (*UpdateNodeRequest) ProtoMessage() {}
 
 func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[8]
+	mi := &file_apipb_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +635,7 @@ func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{8}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpdateNodeRequest) GetRef() *SessionRef {
@@ -705,7 +660,7 @@ type UpdateNodeResponse struct {
 
 func (x *UpdateNodeResponse) Reset() {
 	*x = UpdateNodeResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[9]
+	mi := &file_apipb_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +672,7 @@ func (x *UpdateNodeResponse) String() string {
 func (*UpdateNodeResponse) ProtoMessage() {}
 
 func (x *UpdateNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[9]
+	mi := &file_apipb_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +685,7 @@ func (x *UpdateNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeResponse.ProtoReflect.Descriptor instead.
 func (*UpdateNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{9}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{8}
 }
 
 type CloseSessionRequest struct {
@@ -742,7 +697,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[10]
+	mi := &file_apipb_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +709,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[10]
+	mi := &file_apipb_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +722,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{10}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CloseSessionRequest) GetRef() *SessionRef {
@@ -785,7 +740,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[11]
+	mi := &file_apipb_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +752,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[11]
+	mi := &file_apipb_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +765,7 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{11}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{10}
 }
 
 type WatchSeatsRequest struct {
@@ -822,7 +777,7 @@ type WatchSeatsRequest struct {
 
 func (x *WatchSeatsRequest) Reset() {
 	*x = WatchSeatsRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[12]
+	mi := &file_apipb_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +789,7 @@ func (x *WatchSeatsRequest) String() string {
 func (*WatchSeatsRequest) ProtoMessage() {}
 
 func (x *WatchSeatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[12]
+	mi := &file_apipb_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +802,7 @@ func (x *WatchSeatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSeatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSeatsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{12}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchSeatsRequest) GetRef() *SessionRef {
@@ -867,7 +822,7 @@ type WatchSeatsResponse struct {
 
 func (x *WatchSeatsResponse) Reset() {
 	*x = WatchSeatsResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[13]
+	mi := &file_apipb_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +834,7 @@ func (x *WatchSeatsResponse) String() string {
 func (*WatchSeatsResponse) ProtoMessage() {}
 
 func (x *WatchSeatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[13]
+	mi := &file_apipb_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +847,7 @@ func (x *WatchSeatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSeatsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSeatsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{13}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchSeatsResponse) GetSeats() []*SeatOrder {
@@ -938,7 +893,7 @@ type SeatOrder struct {
 
 func (x *SeatOrder) Reset() {
 	*x = SeatOrder{}
-	mi := &file_apipb_agent_proto_msgTypes[14]
+	mi := &file_apipb_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +905,7 @@ func (x *SeatOrder) String() string {
 func (*SeatOrder) ProtoMessage() {}
 
 func (x *SeatOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[14]
+	mi := &file_apipb_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +918,7 @@ func (x *SeatOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatOrder.ProtoReflect.Descriptor instead.
 func (*SeatOrder) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{14}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SeatOrder) GetSeat() *SeatRef {
@@ -1076,7 +1031,7 @@ type DeviceShare struct {
 
 func (x *DeviceShare) Reset() {
 	*x = DeviceShare{}
-	mi := &file_apipb_agent_proto_msgTypes[15]
+	mi := &file_apipb_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1043,7 @@ func (x *DeviceShare) String() string {
 func (*DeviceShare) ProtoMessage() {}
 
 func (x *DeviceShare) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[15]
+	mi := &file_apipb_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1056,7 @@ func (x *DeviceShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceShare.ProtoReflect.Descriptor instead.
 func (*DeviceShare) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{15}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeviceShare) GetDeviceId() string {
@@ -1137,7 +1092,7 @@ type SeatRef struct {
 
 func (x *SeatRef) Reset() {
 	*x = SeatRef{}
-	mi := &file_apipb_agent_proto_msgTypes[16]
+	mi := &file_apipb_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1104,7 @@ func (x *SeatRef) String() string {
 func (*SeatRef) ProtoMessage() {}
 
 func (x *SeatRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[16]
+	mi := &file_apipb_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1117,7 @@ func (x *SeatRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatRef.ProtoReflect.Descriptor instead.
 func (*SeatRef) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{16}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SeatRef) GetJobId() string {
@@ -1196,7 +1151,7 @@ type ClaimSeatRequest struct {
 
 func (x *ClaimSeatRequest) Reset() {
 	*x = ClaimSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[17]
+	mi := &file_apipb_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1163,7 @@ func (x *ClaimSeatRequest) String() string {
 func (*ClaimSeatRequest) ProtoMessage() {}
 
 func (x *ClaimSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[17]
+	mi := &file_apipb_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1176,7 @@ func (x *ClaimSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimSeatRequest.ProtoReflect.Descriptor instead.
 func (*ClaimSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{17}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClaimSeatRequest) GetRef() *SessionRef {
@@ -1246,7 +1201,7 @@ type ClaimSeatResponse struct {
 
 func (x *ClaimSeatResponse) Reset() {
 	*x = ClaimSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[18]
+	mi := &file_apipb_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1213,7 @@ func (x *ClaimSeatResponse) String() string {
 func (*ClaimSeatResponse) ProtoMessage() {}
 
 func (x *ClaimSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[18]
+	mi := &file_apipb_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1226,7 @@ func (x *ClaimSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimSeatResponse.ProtoReflect.Descriptor instead.
 func (*ClaimSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{18}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{17}
 }
 
 // RankResult is the end of one rank.
@@ -1289,7 +1244,7 @@ type RankResult struct {
 
 func (x *RankResult) Reset() {
 	*x = RankResult{}
-	mi := &file_apipb_agent_proto_msgTypes[19]
+	mi := &file_apipb_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1256,7 @@ func (x *RankResult) String() string {
 func (*RankResult) ProtoMessage() {}
 
 func (x *RankResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[19]
+	mi := &file_apipb_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1269,7 @@ func (x *RankResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankResult.ProtoReflect.Descriptor instead.
 func (*RankResult) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{19}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RankResult) GetOutcome() string {
@@ -1370,7 +1325,7 @@ type FinishSeatRequest struct {
 
 func (x *FinishSeatRequest) Reset() {
 	*x = FinishSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[20]
+	mi := &file_apipb_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1337,7 @@ func (x *FinishSeatRequest) String() string {
 func (*FinishSeatRequest) ProtoMessage() {}
 
 func (x *FinishSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[20]
+	mi := &file_apipb_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1350,7 @@ func (x *FinishSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishSeatRequest.ProtoReflect.Descriptor instead.
 func (*FinishSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{20}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FinishSeatRequest) GetRef() *SessionRef {
@@ -1427,7 +1382,7 @@ type FinishSeatResponse struct {
 
 func (x *FinishSeatResponse) Reset() {
 	*x = FinishSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[21]
+	mi := &file_apipb_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1394,7 @@ func (x *FinishSeatResponse) String() string {
 func (*FinishSeatResponse) ProtoMessage() {}
 
 func (x *FinishSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[21]
+	mi := &file_apipb_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1407,7 @@ func (x *FinishSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishSeatResponse.ProtoReflect.Descriptor instead.
 func (*FinishSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{21}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{20}
 }
 
 type DeclineSeatRequest struct {
@@ -1465,7 +1420,7 @@ type DeclineSeatRequest struct {
 
 func (x *DeclineSeatRequest) Reset() {
 	*x = DeclineSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[22]
+	mi := &file_apipb_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1432,7 @@ func (x *DeclineSeatRequest) String() string {
 func (*DeclineSeatRequest) ProtoMessage() {}
 
 func (x *DeclineSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[22]
+	mi := &file_apipb_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1445,7 @@ func (x *DeclineSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclineSeatRequest.ProtoReflect.Descriptor instead.
 func (*DeclineSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{22}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeclineSeatRequest) GetRef() *SessionRef {
@@ -1515,7 +1470,7 @@ type DeclineSeatResponse struct {
 
 func (x *DeclineSeatResponse) Reset() {
 	*x = DeclineSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[23]
+	mi := &file_apipb_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1482,7 @@ func (x *DeclineSeatResponse) String() string {
 func (*DeclineSeatResponse) ProtoMessage() {}
 
 func (x *DeclineSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[23]
+	mi := &file_apipb_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1495,7 @@ func (x *DeclineSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclineSeatResponse.ProtoReflect.Descriptor instead.
 func (*DeclineSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{23}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{22}
 }
 
 type ReleaseSeatRequest struct {
@@ -1553,7 +1508,7 @@ type ReleaseSeatRequest struct {
 
 func (x *ReleaseSeatRequest) Reset() {
 	*x = ReleaseSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[24]
+	mi := &file_apipb_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1520,7 @@ func (x *ReleaseSeatRequest) String() string {
 func (*ReleaseSeatRequest) ProtoMessage() {}
 
 func (x *ReleaseSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[24]
+	mi := &file_apipb_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1533,7 @@ func (x *ReleaseSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSeatRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{24}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReleaseSeatRequest) GetRef() *SessionRef {
@@ -1603,7 +1558,7 @@ type ReleaseSeatResponse struct {
 
 func (x *ReleaseSeatResponse) Reset() {
 	*x = ReleaseSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[25]
+	mi := &file_apipb_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1570,7 @@ func (x *ReleaseSeatResponse) String() string {
 func (*ReleaseSeatResponse) ProtoMessage() {}
 
 func (x *ReleaseSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[25]
+	mi := &file_apipb_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1583,7 @@ func (x *ReleaseSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSeatResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{25}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{24}
 }
 
 type ReportCleanRequest struct {
@@ -1642,7 +1597,7 @@ type ReportCleanRequest struct {
 
 func (x *ReportCleanRequest) Reset() {
 	*x = ReportCleanRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[26]
+	mi := &file_apipb_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1609,7 @@ func (x *ReportCleanRequest) String() string {
 func (*ReportCleanRequest) ProtoMessage() {}
 
 func (x *ReportCleanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[26]
+	mi := &file_apipb_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1622,7 @@ func (x *ReportCleanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportCleanRequest.ProtoReflect.Descriptor instead.
 func (*ReportCleanRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{26}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReportCleanRequest) GetRef() *SessionRef {
@@ -1692,7 +1647,7 @@ type ReportCleanResponse struct {
 
 func (x *ReportCleanResponse) Reset() {
 	*x = ReportCleanResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[27]
+	mi := &file_apipb_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1659,7 @@ func (x *ReportCleanResponse) String() string {
 func (*ReportCleanResponse) ProtoMessage() {}
 
 func (x *ReportCleanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[27]
+	mi := &file_apipb_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1672,7 @@ func (x *ReportCleanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportCleanResponse.ProtoReflect.Descriptor instead.
 func (*ReportCleanResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{27}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{26}
 }
 
 type ReportProgressRequest struct {
@@ -1732,7 +1687,7 @@ type ReportProgressRequest struct {
 
 func (x *ReportProgressRequest) Reset() {
 	*x = ReportProgressRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[28]
+	mi := &file_apipb_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1699,7 @@ func (x *ReportProgressRequest) String() string {
 func (*ReportProgressRequest) ProtoMessage() {}
 
 func (x *ReportProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[28]
+	mi := &file_apipb_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1712,7 @@ func (x *ReportProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProgressRequest.ProtoReflect.Descriptor instead.
 func (*ReportProgressRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{28}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReportProgressRequest) GetRef() *SessionRef {
@@ -1796,7 +1751,7 @@ type ReportProgressResponse struct {
 
 func (x *ReportProgressResponse) Reset() {
 	*x = ReportProgressResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1763,7 @@ func (x *ReportProgressResponse) String() string {
 func (*ReportProgressResponse) ProtoMessage() {}
 
 func (x *ReportProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1776,7 @@ func (x *ReportProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProgressResponse.ProtoReflect.Descriptor instead.
 func (*ReportProgressResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{28}
 }
 
 type ServeFilesRequest struct {
@@ -1839,7 +1794,7 @@ type ServeFilesRequest struct {
 
 func (x *ServeFilesRequest) Reset() {
 	*x = ServeFilesRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1806,7 @@ func (x *ServeFilesRequest) String() string {
 func (*ServeFilesRequest) ProtoMessage() {}
 
 func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1819,7 @@ func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesRequest.ProtoReflect.Descriptor instead.
 func (*ServeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ServeFilesRequest) GetRef() *SessionRef {
@@ -1918,7 +1873,7 @@ type ServeFilesResponse struct {
 
 func (x *ServeFilesResponse) Reset() {
 	*x = ServeFilesResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +1885,7 @@ func (x *ServeFilesResponse) String() string {
 func (*ServeFilesResponse) ProtoMessage() {}
 
 func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +1898,7 @@ func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesResponse.ProtoReflect.Descriptor instead.
 func (*ServeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ServeFilesResponse) GetStreamId() int64 {
@@ -1988,7 +1943,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[32]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +1955,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[32]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +1968,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{32}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -2075,9 +2030,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
-	"\aLinkRow\x12\x0e\n" +
-	"\x02to\x18\x01 \x03(\tR\x02to\"\x98\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
 	"\n" +
 	"DeviceInfo\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
@@ -2236,104 +2189,104 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),               // 0: ares.v1.NodeInfo
-	(*LinkRow)(nil),                // 1: ares.v1.LinkRow
-	(*DeviceInfo)(nil),             // 2: ares.v1.DeviceInfo
-	(*OpenSessionRequest)(nil),     // 3: ares.v1.OpenSessionRequest
-	(*OpenSessionResponse)(nil),    // 4: ares.v1.OpenSessionResponse
-	(*SessionRef)(nil),             // 5: ares.v1.SessionRef
-	(*RenewSessionRequest)(nil),    // 6: ares.v1.RenewSessionRequest
-	(*RenewSessionResponse)(nil),   // 7: ares.v1.RenewSessionResponse
-	(*UpdateNodeRequest)(nil),      // 8: ares.v1.UpdateNodeRequest
-	(*UpdateNodeResponse)(nil),     // 9: ares.v1.UpdateNodeResponse
-	(*CloseSessionRequest)(nil),    // 10: ares.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),   // 11: ares.v1.CloseSessionResponse
-	(*WatchSeatsRequest)(nil),      // 12: ares.v1.WatchSeatsRequest
-	(*WatchSeatsResponse)(nil),     // 13: ares.v1.WatchSeatsResponse
-	(*SeatOrder)(nil),              // 14: ares.v1.SeatOrder
-	(*DeviceShare)(nil),            // 15: ares.v1.DeviceShare
-	(*SeatRef)(nil),                // 16: ares.v1.SeatRef
-	(*ClaimSeatRequest)(nil),       // 17: ares.v1.ClaimSeatRequest
-	(*ClaimSeatResponse)(nil),      // 18: ares.v1.ClaimSeatResponse
-	(*RankResult)(nil),             // 19: ares.v1.RankResult
-	(*FinishSeatRequest)(nil),      // 20: ares.v1.FinishSeatRequest
-	(*FinishSeatResponse)(nil),     // 21: ares.v1.FinishSeatResponse
-	(*DeclineSeatRequest)(nil),     // 22: ares.v1.DeclineSeatRequest
-	(*DeclineSeatResponse)(nil),    // 23: ares.v1.DeclineSeatResponse
-	(*ReleaseSeatRequest)(nil),     // 24: ares.v1.ReleaseSeatRequest
-	(*ReleaseSeatResponse)(nil),    // 25: ares.v1.ReleaseSeatResponse
-	(*ReportCleanRequest)(nil),     // 26: ares.v1.ReportCleanRequest
-	(*ReportCleanResponse)(nil),    // 27: ares.v1.ReportCleanResponse
-	(*ReportProgressRequest)(nil),  // 28: ares.v1.ReportProgressRequest
-	(*ReportProgressResponse)(nil), // 29: ares.v1.ReportProgressResponse
-	(*ServeFilesRequest)(nil),      // 30: ares.v1.ServeFilesRequest
-	(*ServeFilesResponse)(nil),     // 31: ares.v1.ServeFilesResponse
-	(*LogQuery)(nil),               // 32: ares.v1.LogQuery
-	nil,                            // 33: ares.v1.NodeInfo.LabelsEntry
+	(*DeviceInfo)(nil),             // 1: ares.v1.DeviceInfo
+	(*OpenSessionRequest)(nil),     // 2: ares.v1.OpenSessionRequest
+	(*OpenSessionResponse)(nil),    // 3: ares.v1.OpenSessionResponse
+	(*SessionRef)(nil),             // 4: ares.v1.SessionRef
+	(*RenewSessionRequest)(nil),    // 5: ares.v1.RenewSessionRequest
+	(*RenewSessionResponse)(nil),   // 6: ares.v1.RenewSessionResponse
+	(*UpdateNodeRequest)(nil),      // 7: ares.v1.UpdateNodeRequest
+	(*UpdateNodeResponse)(nil),     // 8: ares.v1.UpdateNodeResponse
+	(*CloseSessionRequest)(nil),    // 9: ares.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),   // 10: ares.v1.CloseSessionResponse
+	(*WatchSeatsRequest)(nil),      // 11: ares.v1.WatchSeatsRequest
+	(*WatchSeatsResponse)(nil),     // 12: ares.v1.WatchSeatsResponse
+	(*SeatOrder)(nil),              // 13: ares.v1.SeatOrder
+	(*DeviceShare)(nil),            // 14: ares.v1.DeviceShare
+	(*SeatRef)(nil),                // 15: ares.v1.SeatRef
+	(*ClaimSeatRequest)(nil),       // 16: ares.v1.ClaimSeatRequest
+	(*ClaimSeatResponse)(nil),      // 17: ares.v1.ClaimSeatResponse
+	(*RankResult)(nil),             // 18: ares.v1.RankResult
+	(*FinishSeatRequest)(nil),      // 19: ares.v1.FinishSeatRequest
+	(*FinishSeatResponse)(nil),     // 20: ares.v1.FinishSeatResponse
+	(*DeclineSeatRequest)(nil),     // 21: ares.v1.DeclineSeatRequest
+	(*DeclineSeatResponse)(nil),    // 22: ares.v1.DeclineSeatResponse
+	(*ReleaseSeatRequest)(nil),     // 23: ares.v1.ReleaseSeatRequest
+	(*ReleaseSeatResponse)(nil),    // 24: ares.v1.ReleaseSeatResponse
+	(*ReportCleanRequest)(nil),     // 25: ares.v1.ReportCleanRequest
+	(*ReportCleanResponse)(nil),    // 26: ares.v1.ReportCleanResponse
+	(*ReportProgressRequest)(nil),  // 27: ares.v1.ReportProgressRequest
+	(*ReportProgressResponse)(nil), // 28: ares.v1.ReportProgressResponse
+	(*ServeFilesRequest)(nil),      // 29: ares.v1.ServeFilesRequest
+	(*ServeFilesResponse)(nil),     // 30: ares.v1.ServeFilesResponse
+	(*LogQuery)(nil),               // 31: ares.v1.LogQuery
+	nil,                            // 32: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                // 33: ares.v1.LinkRow
 	(*NumaNode)(nil),               // 34: ares.v1.NumaNode
 	(*Taint)(nil),                  // 35: ares.v1.Taint
 	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
 	(*JobSpec)(nil),                // 37: ares.v1.JobSpec
 }
 var file_apipb_agent_proto_depIdxs = []int32{
-	2,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	1,  // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	33, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
+	33, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	32, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
 	34, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
 	35, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
 	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
 	36, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
-	5,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
 	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
-	5,  // 10: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
-	16, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
+	4,  // 10: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
+	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
+	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
 	37, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
-	15, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	5,  // 16: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 17: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
+	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
+	4,  // 16: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 17: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
 	36, // 18: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
 	36, // 19: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
-	5,  // 20: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 21: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
-	19, // 22: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
-	5,  // 23: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 24: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 25: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 26: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 27: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 28: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 29: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 30: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	32, // 31: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	3,  // 32: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	6,  // 33: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	8,  // 34: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	10, // 35: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	12, // 36: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	17, // 37: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	20, // 38: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	22, // 39: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	24, // 40: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	26, // 41: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	28, // 42: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	30, // 43: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	4,  // 44: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	7,  // 45: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	9,  // 46: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	11, // 47: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	13, // 48: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	18, // 49: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	21, // 50: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	23, // 51: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	25, // 52: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	27, // 53: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	29, // 54: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	31, // 55: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	4,  // 20: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 21: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
+	18, // 22: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
+	4,  // 23: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 24: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 25: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 26: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 27: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 28: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 29: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 30: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	31, // 31: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	2,  // 32: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 33: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 34: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 35: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 36: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 37: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 38: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 39: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 40: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 41: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 42: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 43: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	3,  // 44: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 45: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 46: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 47: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 48: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 49: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 50: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 51: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 52: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 53: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 54: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 55: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
 	44, // [44:56] is the sub-list for method output_type
 	32, // [32:44] is the sub-list for method input_type
 	32, // [32:32] is the sub-list for extension type_name
@@ -2354,7 +2307,7 @@ func file_apipb_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

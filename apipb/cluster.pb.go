@@ -772,7 +772,10 @@ type Node struct {
 	Numa   []*NumaNode `protobuf:"bytes,20,rep,name=numa,proto3" json:"numa,omitempty"`
 	Taints []*Taint    `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`
 	// Set while the node is drained.
-	Drain         *NodeDrain `protobuf:"bytes,22,opt,name=drain,proto3" json:"drain,omitempty"`
+	Drain *NodeDrain `protobuf:"bytes,22,opt,name=drain,proto3" json:"drain,omitempty"`
+	// links[i].to[j] is how devices[i] reaches devices[j]: NV4, PIX, SYS, …; only
+	// of a single node, lists leave it out.
+	Links         []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -957,6 +960,13 @@ func (x *Node) GetTaints() []*Taint {
 func (x *Node) GetDrain() *NodeDrain {
 	if x != nil {
 		return x.Drain
+	}
+	return nil
+}
+
+func (x *Node) GetLinks() []*LinkRow {
+	if x != nil {
+		return x.Links
 	}
 	return nil
 }
@@ -1156,6 +1166,51 @@ func (x *Taint) GetEffect() string {
 	return ""
 }
 
+// LinkRow is how one device reaches the others: NV4, PIX, SYS, …
+type LinkRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            []string               `protobuf:"bytes,1,rep,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkRow) Reset() {
+	*x = LinkRow{}
+	mi := &file_apipb_cluster_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkRow) ProtoMessage() {}
+
+func (x *LinkRow) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
+func (*LinkRow) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *LinkRow) GetTo() []string {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
 // Device is one accelerator of a node.
 type Device struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1179,7 +1234,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1246,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1259,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Device) GetIndex() int32 {
@@ -1302,7 +1357,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1369,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1382,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -1357,7 +1412,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1424,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1437,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1422,7 +1477,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1489,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1502,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -1466,7 +1521,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1533,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1546,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1511,7 +1566,7 @@ type CordonNodeRequest struct {
 
 func (x *CordonNodeRequest) Reset() {
 	*x = CordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1578,7 @@ func (x *CordonNodeRequest) String() string {
 func (*CordonNodeRequest) ProtoMessage() {}
 
 func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1591,7 @@ func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*CordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CordonNodeRequest) GetNodeId() string {
@@ -1562,7 +1617,7 @@ type CordonNodeResponse struct {
 
 func (x *CordonNodeResponse) Reset() {
 	*x = CordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1629,7 @@ func (x *CordonNodeResponse) String() string {
 func (*CordonNodeResponse) ProtoMessage() {}
 
 func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1642,7 @@ func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*CordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CordonNodeResponse) GetNode() *Node {
@@ -1606,7 +1661,7 @@ type UncordonNodeRequest struct {
 
 func (x *UncordonNodeRequest) Reset() {
 	*x = UncordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1673,7 @@ func (x *UncordonNodeRequest) String() string {
 func (*UncordonNodeRequest) ProtoMessage() {}
 
 func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1686,7 @@ func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*UncordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UncordonNodeRequest) GetNodeId() string {
@@ -1650,7 +1705,7 @@ type UncordonNodeResponse struct {
 
 func (x *UncordonNodeResponse) Reset() {
 	*x = UncordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +1717,7 @@ func (x *UncordonNodeResponse) String() string {
 func (*UncordonNodeResponse) ProtoMessage() {}
 
 func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +1730,7 @@ func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*UncordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UncordonNodeResponse) GetNode() *Node {
@@ -1697,7 +1752,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1764,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1777,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DrainNodeRequest) GetNodeId() string {
@@ -1755,7 +1810,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1822,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1835,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -1802,7 +1857,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1869,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1882,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RemoveNodeRequest) GetNodeId() string {
@@ -1854,7 +1909,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1921,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1934,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoveNodeResponse) GetSeats() int32 {
@@ -1897,7 +1952,7 @@ type GetClusterStatusRequest struct {
 
 func (x *GetClusterStatusRequest) Reset() {
 	*x = GetClusterStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1964,7 @@ func (x *GetClusterStatusRequest) String() string {
 func (*GetClusterStatusRequest) ProtoMessage() {}
 
 func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1977,7 @@ func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 type GetClusterStatusResponse struct {
@@ -1953,7 +2008,7 @@ type GetClusterStatusResponse struct {
 
 func (x *GetClusterStatusResponse) Reset() {
 	*x = GetClusterStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2020,7 @@ func (x *GetClusterStatusResponse) String() string {
 func (*GetClusterStatusResponse) ProtoMessage() {}
 
 func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2033,7 @@ func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetClusterStatusResponse) GetTotalNodes() int32 {
@@ -2094,7 +2149,7 @@ type GetServerStatusRequest struct {
 
 func (x *GetServerStatusRequest) Reset() {
 	*x = GetServerStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2161,7 @@ func (x *GetServerStatusRequest) String() string {
 func (*GetServerStatusRequest) ProtoMessage() {}
 
 func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2174,7 @@ func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetServerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 type GetServerStatusResponse struct {
@@ -2150,7 +2205,7 @@ type GetServerStatusResponse struct {
 
 func (x *GetServerStatusResponse) Reset() {
 	*x = GetServerStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2217,7 @@ func (x *GetServerStatusResponse) String() string {
 func (*GetServerStatusResponse) ProtoMessage() {}
 
 func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2230,7 @@ func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetServerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetServerStatusResponse) GetServer() string {
@@ -2289,7 +2344,7 @@ type StoreMember struct {
 
 func (x *StoreMember) Reset() {
 	*x = StoreMember{}
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2356,7 @@ func (x *StoreMember) String() string {
 func (*StoreMember) ProtoMessage() {}
 
 func (x *StoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2369,7 @@ func (x *StoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
 func (*StoreMember) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StoreMember) GetEndpoint() string {
@@ -2381,7 +2436,7 @@ type GetHealthRequest struct {
 
 func (x *GetHealthRequest) Reset() {
 	*x = GetHealthRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2448,7 @@ func (x *GetHealthRequest) String() string {
 func (*GetHealthRequest) ProtoMessage() {}
 
 func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2461,7 @@ func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 type GetHealthResponse struct {
@@ -2418,7 +2473,7 @@ type GetHealthResponse struct {
 
 func (x *GetHealthResponse) Reset() {
 	*x = GetHealthResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2485,7 @@ func (x *GetHealthResponse) String() string {
 func (*GetHealthResponse) ProtoMessage() {}
 
 func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2498,7 @@ func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetHealthResponse) GetStatus() string {
@@ -2461,7 +2516,7 @@ type GetReadyRequest struct {
 
 func (x *GetReadyRequest) Reset() {
 	*x = GetReadyRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2528,7 @@ func (x *GetReadyRequest) String() string {
 func (*GetReadyRequest) ProtoMessage() {}
 
 func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2541,7 @@ func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyRequest.ProtoReflect.Descriptor instead.
 func (*GetReadyRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 type GetReadyResponse struct {
@@ -2498,7 +2553,7 @@ type GetReadyResponse struct {
 
 func (x *GetReadyResponse) Reset() {
 	*x = GetReadyResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2565,7 @@ func (x *GetReadyResponse) String() string {
 func (*GetReadyResponse) ProtoMessage() {}
 
 func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2578,7 @@ func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyResponse.ProtoReflect.Descriptor instead.
 func (*GetReadyResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetReadyResponse) GetStatus() string {
@@ -2545,7 +2600,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2612,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2625,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchEventsRequest) GetRevision() string {
@@ -2614,7 +2669,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[39]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2681,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[39]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2694,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchEventsResponse) GetRevision() string {
@@ -2724,7 +2779,7 @@ type DumpStoreRequest struct {
 
 func (x *DumpStoreRequest) Reset() {
 	*x = DumpStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[40]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2791,7 @@ func (x *DumpStoreRequest) String() string {
 func (*DumpStoreRequest) ProtoMessage() {}
 
 func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[40]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2804,7 @@ func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreRequest.ProtoReflect.Descriptor instead.
 func (*DumpStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DumpStoreRequest) GetPrefix() string {
@@ -2774,7 +2829,7 @@ type BackupStoreRequest struct {
 
 func (x *BackupStoreRequest) Reset() {
 	*x = BackupStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[41]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2841,7 @@ func (x *BackupStoreRequest) String() string {
 func (*BackupStoreRequest) ProtoMessage() {}
 
 func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[41]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +2854,7 @@ func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreRequest.ProtoReflect.Descriptor instead.
 func (*BackupStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 type BackupStoreResponse struct {
@@ -2811,7 +2866,7 @@ type BackupStoreResponse struct {
 
 func (x *BackupStoreResponse) Reset() {
 	*x = BackupStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[42]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2878,7 @@ func (x *BackupStoreResponse) String() string {
 func (*BackupStoreResponse) ProtoMessage() {}
 
 func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[42]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2891,7 @@ func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreResponse.ProtoReflect.Descriptor instead.
 func (*BackupStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BackupStoreResponse) GetData() []byte {
@@ -2860,7 +2915,7 @@ type DumpStoreResponse struct {
 
 func (x *DumpStoreResponse) Reset() {
 	*x = DumpStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[43]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +2927,7 @@ func (x *DumpStoreResponse) String() string {
 func (*DumpStoreResponse) ProtoMessage() {}
 
 func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[43]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +2940,7 @@ func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
 func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DumpStoreResponse) GetKey() string {
@@ -2987,7 +3042,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xb4\x06\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xdc\x06\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3014,7 +3069,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x12%\n" +
 	"\x04numa\x18\x14 \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
 	"\x06taints\x18\x15 \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12(\n" +
-	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x1a9\n" +
+	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
+	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
@@ -3031,7 +3087,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05Taint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
-	"\x06effect\x18\x03 \x01(\tR\x06effect\"\xb2\x02\n" +
+	"\x06effect\x18\x03 \x01(\tR\x06effect\"\x19\n" +
+	"\aLinkRow\x12\x0e\n" +
+	"\x02to\x18\x01 \x03(\tR\x02to\"\xb2\x02\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x12\n" +
@@ -3202,7 +3260,7 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
 	(*TenantUse)(nil),                // 1: ares.v1.TenantUse
@@ -3220,40 +3278,41 @@ var file_apipb_cluster_proto_goTypes = []any{
 	(*NodeDrain)(nil),                // 13: ares.v1.NodeDrain
 	(*NumaNode)(nil),                 // 14: ares.v1.NumaNode
 	(*Taint)(nil),                    // 15: ares.v1.Taint
-	(*Device)(nil),                   // 16: ares.v1.Device
-	(*ListNodesRequest)(nil),         // 17: ares.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 18: ares.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 19: ares.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 20: ares.v1.GetNodeResponse
-	(*CordonNodeRequest)(nil),        // 21: ares.v1.CordonNodeRequest
-	(*CordonNodeResponse)(nil),       // 22: ares.v1.CordonNodeResponse
-	(*UncordonNodeRequest)(nil),      // 23: ares.v1.UncordonNodeRequest
-	(*UncordonNodeResponse)(nil),     // 24: ares.v1.UncordonNodeResponse
-	(*DrainNodeRequest)(nil),         // 25: ares.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),        // 26: ares.v1.DrainNodeResponse
-	(*RemoveNodeRequest)(nil),        // 27: ares.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),       // 28: ares.v1.RemoveNodeResponse
-	(*GetClusterStatusRequest)(nil),  // 29: ares.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 30: ares.v1.GetClusterStatusResponse
-	(*GetServerStatusRequest)(nil),   // 31: ares.v1.GetServerStatusRequest
-	(*GetServerStatusResponse)(nil),  // 32: ares.v1.GetServerStatusResponse
-	(*StoreMember)(nil),              // 33: ares.v1.StoreMember
-	(*GetHealthRequest)(nil),         // 34: ares.v1.GetHealthRequest
-	(*GetHealthResponse)(nil),        // 35: ares.v1.GetHealthResponse
-	(*GetReadyRequest)(nil),          // 36: ares.v1.GetReadyRequest
-	(*GetReadyResponse)(nil),         // 37: ares.v1.GetReadyResponse
-	(*WatchEventsRequest)(nil),       // 38: ares.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),      // 39: ares.v1.WatchEventsResponse
-	(*DumpStoreRequest)(nil),         // 40: ares.v1.DumpStoreRequest
-	(*BackupStoreRequest)(nil),       // 41: ares.v1.BackupStoreRequest
-	(*BackupStoreResponse)(nil),      // 42: ares.v1.BackupStoreResponse
-	(*DumpStoreResponse)(nil),        // 43: ares.v1.DumpStoreResponse
-	nil,                              // 44: ares.v1.Node.LabelsEntry
-	nil,                              // 45: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
+	(*LinkRow)(nil),                  // 16: ares.v1.LinkRow
+	(*Device)(nil),                   // 17: ares.v1.Device
+	(*ListNodesRequest)(nil),         // 18: ares.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 19: ares.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 20: ares.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 21: ares.v1.GetNodeResponse
+	(*CordonNodeRequest)(nil),        // 22: ares.v1.CordonNodeRequest
+	(*CordonNodeResponse)(nil),       // 23: ares.v1.CordonNodeResponse
+	(*UncordonNodeRequest)(nil),      // 24: ares.v1.UncordonNodeRequest
+	(*UncordonNodeResponse)(nil),     // 25: ares.v1.UncordonNodeResponse
+	(*DrainNodeRequest)(nil),         // 26: ares.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 27: ares.v1.DrainNodeResponse
+	(*RemoveNodeRequest)(nil),        // 28: ares.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 29: ares.v1.RemoveNodeResponse
+	(*GetClusterStatusRequest)(nil),  // 30: ares.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 31: ares.v1.GetClusterStatusResponse
+	(*GetServerStatusRequest)(nil),   // 32: ares.v1.GetServerStatusRequest
+	(*GetServerStatusResponse)(nil),  // 33: ares.v1.GetServerStatusResponse
+	(*StoreMember)(nil),              // 34: ares.v1.StoreMember
+	(*GetHealthRequest)(nil),         // 35: ares.v1.GetHealthRequest
+	(*GetHealthResponse)(nil),        // 36: ares.v1.GetHealthResponse
+	(*GetReadyRequest)(nil),          // 37: ares.v1.GetReadyRequest
+	(*GetReadyResponse)(nil),         // 38: ares.v1.GetReadyResponse
+	(*WatchEventsRequest)(nil),       // 39: ares.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),      // 40: ares.v1.WatchEventsResponse
+	(*DumpStoreRequest)(nil),         // 41: ares.v1.DumpStoreRequest
+	(*BackupStoreRequest)(nil),       // 42: ares.v1.BackupStoreRequest
+	(*BackupStoreResponse)(nil),      // 43: ares.v1.BackupStoreResponse
+	(*DumpStoreResponse)(nil),        // 44: ares.v1.DumpStoreResponse
+	nil,                              // 45: ares.v1.Node.LabelsEntry
+	nil,                              // 46: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	46, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	47, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
 	0,  // 2: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 3: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
@@ -3261,63 +3320,64 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	0,  // 5: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
 	0,  // 6: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 7: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	46, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
-	16, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
-	44, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	47, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	17, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
+	45, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
 	14, // 11: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
 	15, // 12: ares.v1.Node.taints:type_name -> ares.v1.Taint
 	13, // 13: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
-	46, // 14: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	12, // 15: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	12, // 16: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	12, // 17: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	12, // 18: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	12, // 19: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
-	45, // 20: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	46, // 21: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	33, // 22: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	46, // 23: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	2,  // 24: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	4,  // 25: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	6,  // 26: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	8,  // 27: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	10, // 28: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	17, // 29: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	19, // 30: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	21, // 31: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	23, // 32: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	25, // 33: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
-	27, // 34: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	29, // 35: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	31, // 36: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	34, // 37: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	36, // 38: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	38, // 39: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	40, // 40: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	41, // 41: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	3,  // 42: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	5,  // 43: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	7,  // 44: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	9,  // 45: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	11, // 46: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	18, // 47: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	20, // 48: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	22, // 49: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	24, // 50: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	26, // 51: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
-	28, // 52: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	30, // 53: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	32, // 54: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	35, // 55: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	37, // 56: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	39, // 57: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	43, // 58: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	42, // 59: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	42, // [42:60] is the sub-list for method output_type
-	24, // [24:42] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	16, // 14: ares.v1.Node.links:type_name -> ares.v1.LinkRow
+	47, // 15: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	12, // 16: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	12, // 17: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	12, // 18: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	12, // 19: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	12, // 20: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	46, // 21: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	47, // 22: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	34, // 23: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	47, // 24: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	2,  // 25: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	4,  // 26: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	6,  // 27: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	8,  // 28: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	10, // 29: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	18, // 30: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	20, // 31: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	22, // 32: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	24, // 33: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	26, // 34: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	28, // 35: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	30, // 36: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	32, // 37: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	35, // 38: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	37, // 39: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	39, // 40: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	41, // 41: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	42, // 42: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	3,  // 43: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	5,  // 44: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	7,  // 45: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	9,  // 46: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	11, // 47: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	19, // 48: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	21, // 49: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	23, // 50: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	25, // 51: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	27, // 52: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	29, // 53: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	31, // 54: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	33, // 55: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	36, // 56: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	38, // 57: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	40, // 58: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	44, // 59: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	43, // 60: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	43, // [43:61] is the sub-list for method output_type
+	25, // [25:43] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -3332,7 +3392,7 @@ func file_apipb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

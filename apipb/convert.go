@@ -136,9 +136,7 @@ func (m *NodeInfo) Node() ares.Node {
 			Celsius: int(d.Celsius),
 		})
 	}
-	for _, row := range m.GetLinks() {
-		n.Links = append(n.Links, row.To)
-	}
+	n.Links = Links(m.GetLinks())
 	for _, p := range m.GetNuma() {
 		n.NUMA = append(n.NUMA, ares.NUMANode{ID: int(p.GetId()), CPUs: int(p.GetCpuCores()), MemoryMB: int(p.GetMemoryMb())})
 	}
@@ -164,9 +162,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 			Celsius: int32(d.Celsius),
 		})
 	}
-	for _, row := range n.Links {
-		m.Links = append(m.Links, &LinkRow{To: row})
-	}
+	m.Links = NewLinks(n.Links)
 	return m
 }
 
@@ -186,6 +182,24 @@ func NewTaints(taints []ares.Taint) []*Taint {
 		out = append(out, &Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
 	return out
+}
+
+// Links translates a link matrix.
+func Links(rows []*LinkRow) [][]string {
+	var links [][]string
+	for _, row := range rows {
+		links = append(links, row.GetTo())
+	}
+	return links
+}
+
+// NewLinks translates a link matrix into its wire form.
+func NewLinks(links [][]string) []*LinkRow {
+	var rows []*LinkRow
+	for _, row := range links {
+		rows = append(rows, &LinkRow{To: row})
+	}
+	return rows
 }
 
 func intPtr(v *int32) *int {

@@ -36,6 +36,7 @@ type fake struct {
 	job    *apipb.Job
 	log    string
 	token  string
+	nodes  []*apipb.Node
 }
 
 func (f *fake) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*apipb.SubmitJobResponse, error) {

@@ -19,7 +19,7 @@ import (
 
 func (a *app) nodeCommand() *cobra.Command {
 	return group("node", "See the machines, and keep work off them", "",
-		a.nodeListCommand(), a.nodeGetCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeDrainCommand(), a.nodeRemoveCommand())
+		a.nodeListCommand(), a.nodeGetCommand(), a.nodeGPUsCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeDrainCommand(), a.nodeRemoveCommand())
 }
 
 func (a *app) nodeListCommand() *cobra.Command {

@@ -25,7 +25,7 @@ type candidate struct {
 	device  int
 	slowest int // of its links to the set
 	total   int
-	fit     int // how well its NUMA node suits what is still wanted
+	fit     int // how well its NUMA node suits
 	home    bool
 }
 
@@ -37,8 +37,7 @@ func (m *Matrix) grow(q question, seed int) uint64 {
 	set := uint64(0)
 	for next := seed; ; {
 		set |= 1 << next
-		want := q.count - bits.OnesCount64(set)
-		if want == 0 {
+		if bits.OnesCount64(set) == q.count {
 			return set
 		}
 		var best candidate
@@ -49,7 +48,7 @@ func (m *Matrix) grow(q question, seed int) uint64 {
 			if slowest[d] == 0 || v < slowest[d] {
 				slowest[d] = v
 			}
-			c := candidate{d, slowest[d], total[d], m.fit(q.free, set, d, want), q.home>>d&1 == 1}
+			c := candidate{d, slowest[d], total[d], m.fit(q.free, set, d), q.home>>d&1 == 1}
 			if best.slowest == 0 || c.before(best) {
 				best = c
 			}
@@ -64,22 +63,17 @@ func (c candidate) before(o candidate) bool {
 	return order > 0 || order == 0 && c.home && !o.home
 }
 
-// fit says how well the NUMA node of a device suits a set that wants more: best
-// is one that the set is in already, then the fullest that holds all that is
-// wanted, then the one with the most to give.
-func (m *Matrix) fit(free, set uint64, device, want int) int {
+// fit says how well the NUMA node of a device suits a growing set: best is one
+// that the set is in already, then the one with the most to give. (That the
+// last one is used up well is seen to by the seeds there.)
+func (m *Matrix) fit(free, set uint64, device int) int {
 	for _, place := range m.places {
-		if place>>device&1 == 0 {
-			continue
-		}
-		n := bits.OnesCount64(free &^ set & place)
 		switch {
+		case place>>device&1 == 0:
 		case set&place != 0:
-			return 3 * MaxDevices
-		case n >= want:
-			return 2*MaxDevices - n
+			return MaxDevices + 1
 		default:
-			return n - MaxDevices
+			return bits.OnesCount64(free & place)
 		}
 	}
 	return 0
