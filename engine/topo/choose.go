@@ -43,7 +43,9 @@ type search struct {
 	stocks []stock
 	trial  []Pick
 	keys   []key
-	ranks  []rank
+	ranks  ranking
+	boards []*board
+	uses   int // of boards
 	tally  []int
 	rooms  []int
 	sack   sack

@@ -26,6 +26,7 @@ func (t *Tree) Set(i, free, total int) {
 		sums.free += free
 	}
 	t.free[i], t.total[i] = free, total
+	t.changed(l)
 	if before != free {
 		t.mark(i, before, free)
 		for depth := fleet; depth <= leaf; depth++ {
@@ -83,6 +84,7 @@ func (t *Tree) recount(counts []int32, before, free int) {
 func (t *Tree) Remember(i, score int) {
 	t.sums[t.leafOf[i]].history += score - t.history[i]
 	t.history[i] = score
+	t.changed(t.leafOf[i])
 }
 
 // widen makes the counts reach so many devices a node.

@@ -1,50 +1,48 @@
 package topo
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
-// maxDomains is how many domains of one level are looked at closely once a
-// place has been found there, the most promising first.
-const maxDomains = 4
-
-// rank orders the domains of a level by how promising they are.
-type rank struct {
-	doubled, crowded int // of a distributed job, at best
-	nanos            int
-	leaves           int // that the job needs at least
-	stray            int
-	seats            int
-	domain           int
-}
-
-func (r rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(r.doubled, o.doubled), cmp.Compare(r.crowded, o.crowded), cmp.Compare(r.nanos, o.nanos),
-		cmp.Compare(r.leaves, o.leaves), cmp.Compare(r.stray, o.stray), cmp.Compare(r.seats, o.seats),
-		cmp.Compare(r.domain, o.domain))
-}
+// maxDomains is how many more domains of a level are looked at closely once a
+// place has been found, the most promising first.
+const maxDomains = 2
 
 // domains looks for the best place in several leaves of one domain at a depth.
 func (s *search) domains(depth int) {
-	t := s.tree
-	s.ranks = s.ranks[:0]
-	for i := range t.domains[depth] {
-		if r, ok := s.promise(depth, i); ok {
-			s.ranks = append(s.ranks, r)
+	a := s.ask
+	if depth == spine && s.everywhere() && a.Gbps == 0 && a.Strategy != Distributed {
+		s.ranks = s.boardOf(depth).first(s.ranks[:0], shortList)
+		some := len(s.ranks)
+		if s.look(depth); s.found || some < shortList {
+			return
 		}
 	}
-	slices.SortFunc(s.ranks, rank.compare)
-	looked := 0
-	for _, r := range s.ranks {
+	s.ranks = s.ranks[:0]
+	for i := range s.tree.domains[depth] {
+		if k := s.promise(depth, i); !k.never {
+			s.ranks = append(s.ranks, k)
+		}
+	}
+	s.ranks.build()
+	s.look(depth)
+}
+
+// everywhere says whether a board answers for the job: it may use all leaves,
+// and only its size tells them apart.
+func (s *search) everywhere() bool {
+	return s.end-s.first == len(s.stocks) && len(s.ask.Before) == 0 && !s.ask.LatencySensitive
+}
+
+// look looks closely at ranked domains.
+func (s *search) look(depth int) {
+	for looked := 0; len(s.ranks) > 0; s.ranks.pop() {
+		k := &s.ranks[0]
 		if s.found {
-			if looked == maxDomains || s.hopeless(&r, leaf-depth) {
+			if looked == maxDomains || s.hopeless(k) {
 				return
 			}
 			looked++
 		}
-		d := &t.domains[depth][r.domain]
-		s.sets.begin(s, d, depth)
+		s.sets.begin(s, &s.tree.domains[depth][k.domain], depth)
 		if s.ask.Strategy == Distributed {
 			s.sets.most(s)
 		} else {
@@ -53,48 +51,46 @@ func (s *search) domains(depth int) {
 	}
 }
 
-// hopeless says whether what was found is better than anything in a domain so
-// ranked, or in those after it.
-func (s *search) hopeless(r *rank, wide int) bool {
+// hopeless says whether what was found is better than anything in a domain of
+// this promise, or in those after it.
+func (s *search) hopeless(k *key) bool {
 	b := &s.best
-	if s.ask.Strategy == Distributed {
-		return cmp.Or(cmp.Compare(r.doubled, b.Doubled), cmp.Compare(r.crowded, b.Crowded), cmp.Compare(r.nanos, b.Nanos),
-			cmp.Compare(wide, b.Wide)) > 0
-	}
-	return cmp.Or(cmp.Compare(r.nanos, b.Nanos), cmp.Compare(wide, b.Wide), cmp.Compare(r.leaves, b.Leaves)) > 0
+	return k.compare(&key{
+		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves,
+		stray: k.stray, seats: k.seats, domain: k.domain,
+	}) > 0
 }
 
-// promise ranks a domain. False means that it cannot hold the job, or nothing
-// that a narrower domain does not hold too.
-func (s *search) promise(depth, i int) (rank, bool) {
+// promise ranks a domain of several leaves.
+func (s *search) promise(depth, i int) key {
 	t, a := s.tree, s.ask
 	d := &t.domains[depth][i]
-	r := rank{domain: i, seats: t.seats(depth, i, a.Devices)}
-	inner := &t.domains[depth+1][t.up[d.first][depth+1]]
-	if d.first < s.first || d.end > s.end || inner.end == d.end || a.Gbps > d.gbps {
-		return r, false
-	}
-	if r.seats == 0 || a.Devices > 0 && r.seats < s.members {
-		return r, false
+	k := key{domain: i, wide: leaf - depth, seats: t.seats(depth, i, a.Devices)}
+	inner := &t.domains[depth+1][t.up[d.first][depth+1]] // if it is all, it was looked at
+	k.never = d.first < s.first || d.end > s.end || inner.end == d.end || a.Gbps > d.gbps ||
+		k.seats == 0 || a.Devices > 0 && k.seats < s.members
+	if k.never {
+		return k
 	}
 	if a.LatencySensitive {
-		r.nanos = d.nanos
+		k.nanos = d.nanos
 	}
-	if len(a.Before) > 0 {
-		r.stray = 1
-		for _, n := range a.Before {
-			if n >= d.lo && n < d.hi {
-				r.stray = 0
-			}
-		}
+	if len(a.Before) > 0 && !t.held(a, d) {
+		k.stray = 1
 	}
 	if a.Strategy == Distributed {
-		r.doubled = max(0, s.members-t.seats(depth, i, 0))
-		r.crowded = max(0, s.members-(d.end-d.first))
-		return r, true
+		k.doubled = max(0, s.members-t.seats(depth, i, 0))
+		k.crowded = max(0, s.members-(d.end-d.first))
+		return k
 	}
-	r.leaves = s.leavesNeeded(d, depth)
-	return r, r.leaves > 0
+	k.leaves = s.leavesNeeded(d, depth)
+	k.never = k.leaves == 0
+	return k
+}
+
+// held says whether the domain has a node of before.
+func (t *Tree) held(a *Ask, d *domain) bool {
+	return slices.ContainsFunc(a.Before, func(n int) bool { return n >= d.lo && n < d.hi })
 }
 
 // leavesNeeded is the least number of leaves of a domain that can hold the job,
@@ -134,4 +130,36 @@ func (s *search) promised(l, depth int) int {
 		seats = min(seats, t.maxNodes*(t.mostFree(l)/a.Devices))
 	}
 	return min(seats, most)
+}
+
+// ranking is a heap of keys, the least on top.
+type ranking []key
+
+func (r ranking) build() {
+	for i := len(r)/2 - 1; i >= 0; i-- {
+		r.sink(i)
+	}
+}
+
+func (r *ranking) pop() {
+	last := len(*r) - 1
+	(*r)[0] = (*r)[last]
+	*r = (*r)[:last]
+	r.sink(0)
+}
+
+func (r ranking) sink(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(r); child++ {
+			if r[child].compare(&r[least]) < 0 {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		r[i], r[least] = r[least], r[i]
+		i = least
+	}
 }

@@ -139,11 +139,9 @@ func (t *Tree) inside(name string, l int32, depth int) bool {
 
 // moved compares leaves and the domain that holds them with the nodes of before.
 func (t *Tree) moved(a *Ask, leaves []int32, d *domain) (stray, away int) {
-	stray, away = 1, len(leaves)
-	for _, n := range a.Before {
-		if n >= d.lo && n < d.hi {
-			stray = 0
-		}
+	away = len(leaves)
+	if !t.held(a, d) {
+		stray = 1
 	}
 	for _, l := range leaves {
 		if slices.ContainsFunc(a.Before, func(n int) bool { return t.leafOf[n] == l }) {

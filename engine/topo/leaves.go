@@ -1,67 +1,48 @@
 package topo
 
-import (
-	"cmp"
-	"math"
-)
-
-// How many leaves are looked at closely, best bound first: at least so many at
-// once, and so many that could at most be as good as the best, each for its
-// waste only.
+// Leaves are looked at closely in the order of their bounds: a few at first,
+// then more. Of those that can only be as good as the best, each but for its
+// waste, no more are looked at than have so many nodes together.
 const (
 	shortList = 8
 	longList  = 64
-	maxTies   = 16
+	maxTied   = 64
 )
-
-// key bounds the value of a place in one leaf from below, in the order of
-// Value's parts.
-type key struct {
-	doubled, nanos, stray, away, shape, loose, merit int
-	leaf                                             int
-}
-
-func (k *key) compare(o *key) int {
-	switch {
-	case k.doubled != o.doubled:
-		return cmp.Compare(k.doubled, o.doubled)
-	case k.nanos != o.nanos:
-		return cmp.Compare(k.nanos, o.nanos)
-	case k.stray != o.stray:
-		return cmp.Compare(k.stray, o.stray)
-	case k.away != o.away:
-		return cmp.Compare(k.away, o.away)
-	case k.shape != o.shape:
-		return cmp.Compare(k.shape, o.shape)
-	case k.loose != o.loose:
-		return cmp.Compare(k.loose, o.loose)
-	case k.merit != o.merit:
-		return cmp.Compare(k.merit, o.merit)
-	}
-	return cmp.Compare(k.leaf, o.leaf)
-}
 
 // leaves looks for the best place in a single leaf. It looks closely at leaves
 // in the order of their bounds, until no other can be better.
 func (s *search) leaves() {
-	after := key{doubled: math.MinInt}
-	ties := 0
-	for size := shortList; ; size = longList {
-		list := s.shortlist(&after, size)
+	tied := 0
+	list := s.shortlist()
+	for {
 		for i := range list {
-			switch against := s.against(&list[i]); {
-			case against > 0 || against == 0 && ties == maxTies:
+			against := s.against(&list[i])
+			if against > 0 || against == 0 && tied >= maxTied {
 				return
-			case against == 0:
-				ties++
 			}
-			s.oneLeaf(list[i].leaf)
+			if against == 0 {
+				tied += s.tree.sums[list[i].domain].nodes
+			}
+			s.oneLeaf(list[i].domain)
 		}
-		if len(list) < size {
+		if len(list) < shortList {
 			return
 		}
-		after = list[len(list)-1]
+		last := list[len(list)-1]
+		if s.found && s.against(&last) == 0 {
+			return
+		}
+		list = s.longlist(&last)
 	}
+}
+
+// shortlist finds the leaves with the least bounds.
+func (s *search) shortlist() []key {
+	if s.everywhere() {
+		s.keys = s.boardOf(leaf).first(s.keys[:0], shortList)
+		return s.keys
+	}
+	return s.after(nil, shortList)
 }
 
 // oneLeaf considers the best place in a leaf.
@@ -93,91 +74,80 @@ func (s *search) nodeLimit(l int) int {
 	return s.tree.maxNodes
 }
 
-// against compares a bound with the best so far, less their ties.
+// against compares the bound of a leaf with the best so far, less their ties.
 func (s *search) against(k *key) int {
 	if !s.found {
 		return -1
 	}
 	b := &s.best
-	bound := Value{
-		Missing: b.Missing, OffDomain: b.OffDomain, OffLevel: b.OffLevel, Doubled: k.doubled, Nanos: k.nanos,
-		Stray: k.stray, Away: k.away, Shape: k.shape, Loose: k.loose, Merit: k.merit,
-		Moved: b.Moved, Waste: b.Waste, Nodes: b.Nodes,
-	}
-	if s.ask.Strategy == Distributed {
-		bound.Crowded = s.members - 1
-	} else {
-		bound.Leaves = 1
-	}
-	return bound.Compare(b)
+	return k.compare(&key{
+		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves, stray: b.Stray, away: b.Away,
+		shape: b.Shape, loose: b.Loose, merit: b.Merit, domain: k.domain,
+	})
 }
 
-// shortlist finds the leaves with the least bounds after a given one.
-func (s *search) shortlist(after *key, size int) []key {
-	t := s.tree
+// longlist finds the leaves with the next bounds.
+func (s *search) longlist(last *key) []key {
+	after := *last
+	return s.after(&after, longList)
+}
+
+// after finds the leaves with the least bounds after a given one.
+func (s *search) after(last *key, size int) []key {
 	s.keys = s.keys[:0]
-	var last key
-	var lastSums leafSums
-	balanced := s.ask.Strategy != Consolidated && s.ask.Strategy != Distributed
 	for l := s.first; l < s.end; l++ {
-		seats := t.seats(leaf, l, s.ask.Devices)
-		if seats < s.members && (s.ask.Devices > 0 || seats == 0) {
-			continue
-		}
-		sums := t.sums[l]
-		sums.seats = seats
-		if sums == lastSums && len(s.ask.Before) == 0 && !s.ask.LatencySensitive && balanced {
-			last.leaf = l
-		} else {
-			last = s.bound(l, &sums)
-			lastSums = sums
-		}
-		if last.compare(after) <= 0 || len(s.keys) == size && last.compare(&s.keys[size-1]) >= 0 {
+		k := s.bound(l)
+		if k.never || last != nil && k.compare(last) <= 0 || len(s.keys) == size && k.compare(&s.keys[size-1]) >= 0 {
 			continue
 		}
 		if len(s.keys) < size {
-			s.keys = append(s.keys, last)
+			s.keys = append(s.keys, k)
 		}
 		i := len(s.keys) - 1
-		for ; i > 0 && last.compare(&s.keys[i-1]) < 0; i-- {
+		for ; i > 0 && k.compare(&s.keys[i-1]) < 0; i-- {
 			s.keys[i] = s.keys[i-1]
 		}
-		s.keys[i] = last
+		s.keys[i] = k
 	}
 	return s.keys
 }
 
 // bound finds the least that the value of a place in the leaf can be.
-func (s *search) bound(l int, sums *leafSums) key {
+func (s *search) bound(l int) key {
 	t, a := s.tree, s.ask
+	k := key{domain: l}
+	sums := t.sums[l]
+	sums.seats = t.seats(leaf, l, a.Devices)
+	if sums.seats < s.members && (a.Devices > 0 || sums.seats == 0) {
+		k.never = true
+		return k
+	}
 	if a.Devices == 0 {
 		sums.seats = 0 // not known
 	}
-	m := t.merit(sums, s.members, alignment[leaf])
-	k := key{merit: 1000 - m.Weighted, leaf: l, shape: s.members * s.members}
+	m := t.merit(&sums, s.members, alignment[leaf])
+	k.merit, k.shape = 1000-m.Weighted, s.members*s.members
 	if a.Strategy == Distributed {
 		k.doubled = max(0, s.members-int(t.counts[leaf][l*t.width]))
-	} else if m.Availability < 1000 {
-		k.loose = 1
+		k.crowded = s.members - 1
+	} else {
+		k.leaves = 1
+		if m.Availability < 1000 {
+			k.loose = 1
+		}
 	}
 	most := s.members // that a node could take
-	if a.Devices > 0 {
+	if a.Devices > 0 && (a.Strategy == Consolidated || a.LatencySensitive) {
 		most = t.mostFree(l) / a.Devices
 	}
 	if a.Strategy == Consolidated {
 		k.shape = (s.members + most - 1) / max(most, 1)
 	}
-	d := &t.domains[leaf][l]
 	if a.LatencySensitive && most < s.members {
-		k.nanos = d.nanos
+		k.nanos = t.domains[leaf][l].nanos
 	}
-	if len(a.Before) > 0 {
+	if len(a.Before) > 0 && !t.held(a, &t.domains[leaf][l]) {
 		k.stray, k.away = 1, 1
-		for _, n := range a.Before {
-			if n >= d.lo && n < d.hi {
-				k.stray, k.away = 0, 0
-			}
-		}
 	}
 	return k
 }

@@ -49,8 +49,8 @@ func (c *cost) less(o *cost) bool {
 // In a leaf of more nodes than smallLeaf, no more of each number of free
 // devices are looked at than hold the job, and spare ones.
 const (
-	smallLeaf = 64
-	spare     = 8
+	smallLeaf = 16
+	spare     = 4
 )
 
 // stockOf gathers the nodes of a leaf that have room, the first to use first.

@@ -39,6 +39,9 @@ type Tree struct {
 	// bits[n] has the nodes with n free devices.
 	bits [][]uint64
 
+	log    []int32 // leaves that changed, the latest last
+	logged int     // changes that are no longer in the log
+
 	search          search
 	judged, reached []int32 // memory of Value
 }
