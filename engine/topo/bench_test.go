@@ -68,3 +68,36 @@ func BenchmarkChoose(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFill places gangs and lets the oldest go, so that every choice finds
+// the fleet changed.
+func BenchmarkFill(b *testing.B) {
+	for _, leaf := range []int{32, 4, 0} {
+		for _, nodes := range []int{100, 1_000, 10_000} {
+			b.Run(fmt.Sprintf("leaf=%d/nodes=%d", leaf, nodes), func(b *testing.B) {
+				t, m := machineRoom(nodes, leaf, 60)
+				m.devices = 8
+				var ring [8][]topo.Pick
+				i := 0
+				b.ReportAllocs()
+				for b.Loop() {
+					old := &ring[i%len(ring)]
+					for _, p := range *old {
+						m.free[p.Node] = 8
+						t.Set(p.Node, 8, 8)
+					}
+					*old = (*old)[:0]
+					picks, _, ok := t.Choose(&topo.Ask{Members: 1 + i%8, Devices: 8}, m)
+					if ok {
+						*old = append(*old, picks...)
+					}
+					for _, p := range *old {
+						m.free[p.Node] = 0
+						t.Set(p.Node, 0, 8)
+					}
+					i++
+				}
+			})
+		}
+	}
+}

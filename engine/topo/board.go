@@ -5,10 +5,10 @@ import "slices"
 // Jobs come in few sizes, and between two choices few leaves change. A board
 // keeps the bounds of all leaves, or what all spines promise, for one size of
 // job, with the least at the top of a tree, and catches up by the tree's log of
-// changed leaves.
+// changed leaves. What proved not to hold the job is not listed until it changes.
 type board struct {
-	depth, members, devices int
-	strategy                string
+	depth, members, devices, kind int
+	strategy                      string
 
 	seen int // changes it knows, counted from the first there ever was
 	used int // the choice that used it last
@@ -40,7 +40,8 @@ func (s *search) boardOf(depth int) *board {
 	t, a := s.tree, s.ask
 	var b *board
 	for _, have := range s.boards {
-		if have.members == s.members && have.devices == a.Devices && have.depth == depth && have.strategy == a.Strategy {
+		if have.members == s.members && have.devices == a.Devices && have.kind == a.Kind &&
+			have.depth == depth && have.strategy == a.Strategy {
 			b = have
 			break
 		}
@@ -71,7 +72,7 @@ func (s *search) newBoard(depth int) *board {
 		s.boards = append(s.boards, &board{})
 	}
 	b := slices.MinFunc(s.boards, func(a, b *board) int { return a.used - b.used })
-	b.depth, b.members, b.devices, b.strategy = depth, s.members, s.ask.Devices, s.ask.Strategy
+	b.depth, b.members, b.devices, b.kind, b.strategy = depth, s.members, s.ask.Devices, s.ask.Kind, s.ask.Strategy
 	b.seen = -1
 	return b
 }
@@ -130,3 +131,6 @@ func (b *board) first(list []key, size int) []key {
 	}
 	return list
 }
+
+// learn notes that a domain does not hold the job, whatever it promised.
+func (b *board) learn(i int) { b.set(i, key{never: true, domain: i}) }

@@ -84,6 +84,7 @@ func (s *search) place(members int) bool {
 	s.members = members
 	s.round++
 	s.found = false
+	s.sets.effort, s.sets.filled = maxEffort, 0
 	required, _ := depthOf(a.Required)
 	preferred, _ := depthOf(a.Preferred)
 	if a.PreferredDomain != "" {

@@ -6,16 +6,18 @@ import (
 )
 
 // Set notes that node i has so many whole free devices of so many in all; free
-// is -1 where nothing may be placed. It costs the depth of the tree.
+// is -1 where nothing may be placed. It is to be told whenever Room may answer
+// otherwise, with the same numbers too. It costs the depth of the tree.
 func (t *Tree) Set(i, free, total int) {
 	if free >= t.width {
 		t.widen(max(free+1, 2*t.width))
 	}
 	before, had := t.free[i], t.total[i]
+	l := t.leafOf[i]
+	t.changed(l)
 	if before == free && had == total {
 		return
 	}
-	l := t.leafOf[i]
 	sums := &t.sums[l]
 	if before >= 0 {
 		sums.devices -= had
@@ -26,7 +28,6 @@ func (t *Tree) Set(i, free, total int) {
 		sums.free += free
 	}
 	t.free[i], t.total[i] = free, total
-	t.changed(l)
 	if before != free {
 		t.mark(i, before, free)
 		for depth := fleet; depth <= leaf; depth++ {

@@ -10,9 +10,7 @@ const maxDomains = 2
 func (s *search) domains(depth int) {
 	a := s.ask
 	if depth == spine && s.everywhere() && a.Gbps == 0 && a.Strategy != Distributed {
-		s.ranks = s.boardOf(depth).first(s.ranks[:0], shortList)
-		some := len(s.ranks)
-		if s.look(depth); s.found || some < shortList {
+		if s.domainsByBoard(); s.found || a.Kind != 0 {
 			return
 		}
 	}
@@ -23,7 +21,17 @@ func (s *search) domains(depth int) {
 		}
 	}
 	s.ranks.build()
-	s.look(depth)
+	s.look(depth, nil)
+}
+
+// domainsByBoard looks at the most promising spines, and at others only if what
+// it learned about those is kept.
+func (s *search) domainsByBoard() {
+	b := s.boardOf(spine)
+	for learned := true; learned && !s.found; {
+		s.ranks = b.first(s.ranks[:0], shortList)
+		learned = s.look(spine, b)
+	}
 }
 
 // everywhere says whether a board answers for the job: it may use all leaves,
@@ -32,23 +40,30 @@ func (s *search) everywhere() bool {
 	return s.end-s.first == len(s.stocks) && len(s.ask.Before) == 0 && !s.ask.LatencySensitive
 }
 
-// look looks closely at ranked domains.
-func (s *search) look(depth int) {
+// look looks closely at ranked domains, and says whether the board learned from
+// it.
+func (s *search) look(depth int, b *board) (learned bool) {
 	for looked := 0; len(s.ranks) > 0; s.ranks.pop() {
 		k := &s.ranks[0]
 		if s.found {
 			if looked == maxDomains || s.hopeless(k) {
-				return
+				break
 			}
 			looked++
 		}
 		s.sets.begin(s, &s.tree.domains[depth][k.domain], depth)
+		fits := false
 		if s.ask.Strategy == Distributed {
-			s.sets.most(s)
+			fits = s.sets.most(s)
 		} else {
-			s.sets.fewest(s)
+			fits = s.sets.fewest(s)
+		}
+		if !fits && b != nil && s.ask.Kind != 0 {
+			b.learn(k.domain)
+			learned = true
 		}
 	}
+	return learned
 }
 
 // hopeless says whether what was found is better than anything in a domain of

@@ -13,56 +13,68 @@ const (
 // in the order of their bounds, until no other can be better.
 func (s *search) leaves() {
 	tied := 0
-	list := s.shortlist()
+	var b *board
+	if s.everywhere() {
+		b = s.boardOf(leaf)
+	}
+	list := s.shortlist(b)
 	for {
+		learned := false
 		for i := range list {
 			against := s.against(&list[i])
 			if against > 0 || against == 0 && tied >= maxTied {
 				return
 			}
+			l := list[i].domain
 			if against == 0 {
-				tied += s.tree.sums[list[i].domain].nodes
+				tied += s.tree.sums[l].nodes
 			}
-			s.oneLeaf(list[i].domain)
+			if !s.oneLeaf(l) && b != nil && s.ask.Kind != 0 && s.nodeLimit(l) > 1 {
+				b.learn(l)
+				learned = true
+			}
 		}
 		if len(list) < shortList {
 			return
 		}
 		last := list[len(list)-1]
-		if s.found && s.against(&last) == 0 {
+		switch {
+		case s.found && s.against(&last) == 0:
 			return
+		case learned:
+			list = s.shortlist(b)
+		default:
+			list = s.after(&last, longList)
 		}
-		list = s.longlist(&last)
 	}
 }
 
 // shortlist finds the leaves with the least bounds.
-func (s *search) shortlist() []key {
-	if s.everywhere() {
-		s.keys = s.boardOf(leaf).first(s.keys[:0], shortList)
-		return s.keys
+func (s *search) shortlist(b *board) []key {
+	if b == nil {
+		return s.after(nil, shortList)
 	}
-	return s.after(nil, shortList)
+	s.keys = b.first(s.keys[:0], shortList)
+	return s.keys
 }
 
-// oneLeaf considers the best place in a leaf.
-func (s *search) oneLeaf(l int) {
+// oneLeaf considers the best place in a leaf, and says whether there is any.
+func (s *search) oneLeaf(l int) bool {
 	limit := s.nodeLimit(l)
 	if s.ask.LatencySensitive && limit > 1 {
 		s.inLeaf(l, 1) // no network is nearer than any
 	}
-	s.inLeaf(l, limit)
+	return s.inLeaf(l, limit)
 }
 
-func (s *search) inLeaf(l, limit int) {
-	if s.members > s.perLeaf {
-		return
-	}
+func (s *search) inLeaf(l, limit int) bool {
 	s.trial = s.trial[:0]
-	if _, ok := s.sit(l, s.members, limit, &s.trial); ok {
+	_, ok := s.sit(l, s.members, limit, &s.trial)
+	if ok {
 		order(s.trial)
 		s.consider(s.trial)
 	}
+	return ok
 }
 
 // nodeLimit is on how many nodes of a leaf the job may be when it is in that
@@ -84,12 +96,6 @@ func (s *search) against(k *key) int {
 		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves, stray: b.Stray, away: b.Away,
 		shape: b.Shape, loose: b.Loose, merit: b.Merit, domain: k.domain,
 	})
-}
-
-// longlist finds the leaves with the next bounds.
-func (s *search) longlist(last *key) []key {
-	after := *last
-	return s.after(&after, longList)
 }
 
 // after finds the leaves with the least bounds after a given one.

@@ -11,7 +11,7 @@ import (
 const (
 	poolSize  = 24
 	maxFilled = 8
-	maxEffort = 4096
+	maxEffort = 2048
 )
 
 // room is a leaf with how many members it can take.
@@ -43,7 +43,7 @@ type step struct {
 
 // begin lists the leaves of a domain by what they promise: a counting sort.
 func (z *sets) begin(s *search, d *domain, depth int) {
-	z.domain, z.depth, z.effort, z.filled = d, depth, maxEffort, 0
+	z.domain, z.depth = d, depth
 	z.starts = append(z.starts[:0], make([]int, s.members+2)...)
 	for l := d.first; l < d.end; l++ {
 		z.starts[s.members-s.promised(l, depth)+1]++
@@ -62,10 +62,11 @@ func (z *sets) begin(s *search, d *domain, depth int) {
 	}
 }
 
-// fewest considers the sets of as few leaves as hold the job.
-func (z *sets) fewest(s *search) {
+// fewest considers the sets of as few leaves as hold the job, and says whether
+// there are any.
+func (z *sets) fewest(s *search) bool {
 	if z.size = z.explore(s); z.size < 2 {
-		return
+		return false
 	}
 	z.chosen = z.chosen[:0]
 	need := s.members // of a leaf, at least, beside the roomiest
@@ -77,11 +78,12 @@ func (z *sets) fewest(s *search) {
 	}
 	z.fill(s)
 	if z.grow(s); s.best.Apart == 0 && s.best.Leaves == z.size && s.best.Wide == leaf-z.depth {
-		return // no set that is apart is better
+		return true // no set that is apart is better
 	}
 	z.gather(s, need)
 	z.chosen = z.chosen[:0]
 	z.combine(s, 0, s.members)
+	return true
 }
 
 // explore looks at the roomiest leaves until it is sure how few can hold the
@@ -163,7 +165,7 @@ func (z *sets) combine(s *search, from, left int) {
 		rest -= z.pool[i].members
 	}
 	for i := from; i <= len(z.pool)-missing && z.effort > 0; i++ {
-		if z.effort--; z.pool[i].members < rest {
+		if z.effort--; z.pool[i].members < rest || i > from && z.filled == maxFilled && s.alike(z.pool[i], z.pool[i-1]) {
 			continue
 		}
 		z.chosen = append(z.chosen, int32(z.pool[i].leaf))
@@ -172,9 +174,18 @@ func (z *sets) combine(s *search, from, left int) {
 	}
 }
 
+// alike says whether two leaves count the same, so that a set with one is worth
+// the same, but for waste, as with the other.
+func (s *search) alike(a, b room) bool {
+	t := s.tree
+	return a.members == b.members && t.sums[a.leaf] == t.sums[b.leaf] && len(s.ask.Before) == 0 &&
+		t.seats(leaf, a.leaf, s.ask.Devices) == t.seats(leaf, b.leaf, s.ask.Devices) &&
+		len(t.adjacent[a.leaf]) == 0 && len(t.adjacent[b.leaf]) == 0
+}
+
 // try fills the chosen leaves, if that can be better than the best so far.
 func (z *sets) try(s *search) {
-	z.effort -= z.size
+	z.effort -= 8 * z.size
 	if s.found {
 		switch against := z.against(s); {
 		case against > 0 || against == 0 && z.filled == maxFilled:
@@ -204,8 +215,9 @@ func (z *sets) against(s *search) int {
 	return bound.Compare(b)
 }
 
-// most considers the sets of as many leaves as the job can use.
-func (z *sets) most(s *search) {
+// most considers the sets of as many leaves as the job can use, and says whether
+// there are several.
+func (z *sets) most(s *search) bool {
 	z.pool = z.pool[:0]
 	for _, n := range s.ask.Before {
 		l := int(s.tree.leafOf[n])
@@ -222,11 +234,12 @@ func (z *sets) most(s *search) {
 	}
 	z.size = min(s.members, len(z.pool))
 	if z.size < 2 {
-		return
+		return false
 	}
 	z.sortPool()
 	z.chosen = z.chosen[:0]
 	z.combine(s, 0, s.members)
+	return true
 }
 
 // fill places the job in the chosen leaves, each with a member at least, at the
