@@ -23,6 +23,10 @@ type Ask struct {
 	Strategy            string
 	Gbps                int  // what the network between any two of its nodes must carry, 0 for none
 	LatencySensitive    bool // the domain whose nodes are nearest first
+	// Kind names all that decides Room beside the state of the nodes: asks of one
+	// kind have the same answers while no node is Set. What proved too small is
+	// then not looked at again. 0 promises nothing.
+	Kind int
 	// Before has the nodes of its last attempt. Of what is as near, it keeps that
 	// domain, those leaves and those nodes.
 	Before []int

@@ -1,18 +1,23 @@
 package topo
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Set notes that node i has so many whole free devices of so many in all; free
-// is -1 where nothing may be placed. It costs the depth of the tree.
+// is -1 where nothing may be placed. It is to be told whenever Room may answer
+// otherwise, with the same numbers too. It costs the depth of the tree.
 func (t *Tree) Set(i, free, total int) {
 	if free >= t.width {
 		t.widen(max(free+1, 2*t.width))
 	}
 	before, had := t.free[i], t.total[i]
+	l := t.leafOf[i]
+	t.changed(l)
 	if before == free && had == total {
 		return
 	}
-	l := t.leafOf[i]
 	sums := &t.sums[l]
 	if before >= 0 {
 		sums.devices -= had
@@ -24,9 +29,37 @@ func (t *Tree) Set(i, free, total int) {
 	}
 	t.free[i], t.total[i] = free, total
 	if before != free {
+		t.mark(i, before, free)
 		for depth := fleet; depth <= leaf; depth++ {
 			at := int(t.up[l][depth]) * t.width
 			t.recount(t.counts[depth][at:at+t.width], before, free)
+		}
+	}
+}
+
+// mark moves a node from one set of nodes to another.
+func (t *Tree) mark(i, before, free int) {
+	if before >= 0 {
+		t.bits[before][i/64] &^= 1 << (i % 64)
+	}
+	if free >= 0 {
+		t.bits[free][i/64] |= 1 << (i % 64)
+	}
+}
+
+// next finds the first node from i on, before end, with so many free devices;
+// it is end when there is none.
+func (t *Tree) next(free, i, end int) int {
+	if i >= end {
+		return end
+	}
+	word := t.bits[free][i/64] >> (i % 64) << (i % 64)
+	for at := i / 64; ; word = t.bits[free][at] {
+		if word != 0 {
+			return min(at*64+bits.TrailingZeros64(word), end)
+		}
+		if at++; at*64 >= end {
+			return end
 		}
 	}
 }
@@ -52,6 +85,7 @@ func (t *Tree) recount(counts []int32, before, free int) {
 func (t *Tree) Remember(i, score int) {
 	t.sums[t.leafOf[i]].history += score - t.history[i]
 	t.history[i] = score
+	t.changed(t.leafOf[i])
 }
 
 // widen makes the counts reach so many devices a node.
@@ -59,6 +93,9 @@ func (t *Tree) widen(width int) {
 	t.width = width
 	for depth := range t.domains {
 		t.counts[depth] = make([]int32, len(t.domains[depth])*width)
+	}
+	for len(t.bits) < width {
+		t.bits = append(t.bits, make([]uint64, (len(t.free)+63)/64))
 	}
 	for i, free := range t.free {
 		for depth := fleet; depth <= leaf; depth++ {

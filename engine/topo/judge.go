@@ -12,8 +12,7 @@ import (
 // or not known, more of a leaf than one job may take. Picks are in the order of
 // their nodes.
 func (t *Tree) Value(a *Ask, f Fleet, picks []Pick) (Value, ares.Merit, bool) {
-	s := &t.scratch
-	s.judged = s.judged[:0]
+	t.judged = t.judged[:0]
 	var v Value
 	members, squares := 0, 0
 	for i := 0; i < len(picks); {
@@ -34,10 +33,10 @@ func (t *Tree) Value(a *Ask, f Fleet, picks []Pick) (Value, ares.Merit, bool) {
 		}
 		members += inside
 		squares += inside * inside
-		s.judged = append(s.judged, l)
+		t.judged = append(t.judged, l)
 	}
 	v.Nodes = len(picks)
-	if members < a.min() || members > a.Members || !t.allowed(a, s.judged, len(picks)) {
+	if members < a.min() || members > a.Members || !t.allowed(a, t.judged, len(picks)) {
 		return v, ares.Merit{}, false
 	}
 	v.Missing = a.Members - members
@@ -45,7 +44,7 @@ func (t *Tree) Value(a *Ask, f Fleet, picks []Pick) (Value, ares.Merit, bool) {
 	if a.Strategy == Consolidated {
 		v.Shape = len(picks)
 	}
-	merit := t.judge(a, s.judged, members, len(picks), &v)
+	merit := t.judge(a, t.judged, members, len(picks), &v)
 	return v, merit, true
 }
 
@@ -140,11 +139,9 @@ func (t *Tree) inside(name string, l int32, depth int) bool {
 
 // moved compares leaves and the domain that holds them with the nodes of before.
 func (t *Tree) moved(a *Ask, leaves []int32, d *domain) (stray, away int) {
-	stray, away = 1, len(leaves)
-	for _, n := range a.Before {
-		if n >= d.lo && n < d.hi {
-			stray = 0
-		}
+	away = len(leaves)
+	if !t.held(a, d) {
+		stray = 1
 	}
 	for _, l := range leaves {
 		if slices.ContainsFunc(a.Before, func(n int) bool { return t.leafOf[n] == l }) {
@@ -160,16 +157,15 @@ func (t *Tree) connected(leaves []int32) bool {
 	if len(leaves) == 1 {
 		return true
 	}
-	s := &t.scratch
-	s.reached = append(s.reached[:0], leaves[0])
-	for i := 0; i < len(s.reached) && len(s.reached) < len(leaves); i++ {
-		for _, next := range t.adjacent[s.reached[i]] {
-			if _, among := slices.BinarySearch(leaves, next); among && !slices.Contains(s.reached, next) {
-				s.reached = append(s.reached, next)
+	t.reached = append(t.reached[:0], leaves[0])
+	for i := 0; i < len(t.reached) && len(t.reached) < len(leaves); i++ {
+		for _, next := range t.adjacent[t.reached[i]] {
+			if _, among := slices.BinarySearch(leaves, next); among && !slices.Contains(t.reached, next) {
+				t.reached = append(t.reached, next)
 			}
 		}
 	}
-	return len(s.reached) == len(leaves)
+	return len(t.reached) == len(leaves)
 }
 
 // How well leaves are aligned, by the narrowest level that holds them.
@@ -179,7 +175,32 @@ var alignment = [depths]int{fleet: 0, region: 250, zone: 500, spine: 750, leaf: 
 // holds them.
 const alignedNeighbours = 900
 
-// weigh finds the weighted merit of leaves for a job:
+// weigh finds the weighted merit of leaves for a job.
+func (t *Tree) weigh(a *Ask, leaves []int32, members, depth int, apart bool) ares.Merit {
+	align := alignment[depth]
+	if !apart {
+		align = max(align, alignedNeighbours)
+	}
+	var sums leafSums
+	for _, l := range leaves {
+		t.add(&sums, int(l), a.Devices)
+	}
+	return t.merit(&sums, members, align)
+}
+
+// add adds what counts of a leaf.
+func (t *Tree) add(sums *leafSums, l, devices int) {
+	s := &t.sums[l]
+	sums.devices += s.devices
+	sums.free += s.free
+	sums.history += s.history
+	sums.nodes += s.nodes
+	if devices > 0 {
+		sums.seats += t.seats(leaf, l, devices)
+	}
+}
+
+// merit weighs, each from 0 to 1000:
 //
 //   - availability: the job's share of the seats that its leaves have free, so
 //     1000 when it fills them exactly and little when it breaks up much;
@@ -188,27 +209,14 @@ const alignedNeighbours = 900
 //   - utilization: the share of their devices that are taken already, so that
 //     empty leaves stay whole;
 //   - history: the mean of what Remember was told of their nodes.
-func (t *Tree) weigh(a *Ask, leaves []int32, members, depth int, apart bool) ares.Merit {
-	m := ares.Merit{Availability: 1000, Alignment: alignment[depth]}
-	if !apart {
-		m.Alignment = max(m.Alignment, alignedNeighbours)
-	}
-	seats, nodes := 0, 0
-	var sums leafSums
-	for _, l := range leaves {
-		seats += t.seats(leaf, int(l), a.Devices)
-		nodes += t.domains[leaf][l].hi - t.domains[leaf][l].lo
-		sums.devices += t.sums[l].devices
-		sums.free += t.sums[l].free
-		sums.history += t.sums[l].history
-	}
-	if a.Devices > 0 && seats > members {
-		m.Availability = members * 1000 / seats
+func (t *Tree) merit(sums *leafSums, members, align int) ares.Merit {
+	m := ares.Merit{Availability: 1000, Alignment: align, History: sums.history / sums.nodes}
+	if sums.seats > members {
+		m.Availability = members * 1000 / sums.seats
 	}
 	if sums.devices > 0 {
 		m.Utilization = (sums.devices - sums.free) * 1000 / sums.devices
 	}
-	m.History = sums.history / max(nodes, 1)
 	w := t.weights
 	m.Weighted = (w.Availability*m.Availability + w.Alignment*m.Alignment + w.Utilization*m.Utilization + w.History*m.History) / 1000
 	return m

@@ -35,13 +35,23 @@ type Tree struct {
 	// counts of domain i at a depth begin at i*width: the open nodes, and then
 	// how many members of 1, 2, … whole devices each fit.
 	counts [depths][]int32
-	// sums of a leaf: devices of open nodes, free ones among them, history.
-	sums []leafSums
+	sums   []leafSums // by leaf
+	// bits[n] has the nodes with n free devices.
+	bits [][]uint64
 
-	scratch scratch
+	log    []int32 // leaves that changed, the latest last
+	logged int     // changes that are no longer in the log
+
+	search          search
+	judged, reached []int32 // memory of Value
 }
 
-type leafSums struct{ devices, free, history int }
+// leafSums is what counts of leaves when they are compared.
+type leafSums struct {
+	devices, free  int // of open nodes
+	history, nodes int // of all nodes
+	seats          int // for the members in question; not kept with the leaf
+}
 
 // DefaultHistory is the history of a node of which nothing is known against it.
 const DefaultHistory = 1000
@@ -71,6 +81,7 @@ func Build(places []Place, t *ares.Topology) *Tree {
 		tree.free[i] = -1
 		tree.history[i] = DefaultHistory
 		tree.sums[tree.leafOf[i]].history += DefaultHistory
+		tree.sums[tree.leafOf[i]].nodes++
 	}
 	tree.widen(9)
 	return tree
