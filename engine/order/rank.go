@@ -12,7 +12,7 @@ func (t *Tree[J]) Rank(it *Item[J]) (rank, of int) {
 	if it.line == nil {
 		return 0, 0
 	}
-	s := slotOf(it)
+	s := slotOf(it, t.base)
 	rank = 1
 	for _, l := range it.line.leaf.lines {
 		rank += l.ahead(&s)
@@ -44,8 +44,8 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 	mine := it.line.leaf
 	class := w.ladder.class(it.rank)
 	higher := uint64(0) // the last rank of the classes above
-	if class+1 < len(w.ladder) {
-		higher = w.ladder[class+1]
+	if class+1 < classes {
+		higher = w.ladder.ranks[class+1]
 	}
 	for n := mine.node; n.parent != nil; n = n.parent {
 		share := w.share(n)
@@ -55,7 +55,7 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 			}
 			upTo := higher
 			if s := w.share(k); s < share || s == share && k.place < n.place {
-				upTo = w.ladder[class]
+				upTo = w.ladder.ranks[class]
 			}
 			count, head := w.count(k, upTo)
 			if k.tenant != mine.node.tenant {
@@ -66,12 +66,12 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 			first = earlier(first, head)
 		}
 	}
-	s := slotOf(it)
+	s := slotOf(it, t.base)
 	for _, l := range mine.lines {
 		n := l.ahead(&s)
 		own += n
 		if n > 0 {
-			first = earlier(first, l.chunks[0][0].item)
+			first = earlier(first, l.first())
 		}
 	}
 	return own, first, others
@@ -97,7 +97,7 @@ func (w *walk[J]) count(n *node[J], upTo uint64) (count int, first *Item[J]) {
 		for _, l := range n.leaf.lines {
 			if c := l.upTo(upTo); c > 0 {
 				count += c
-				first = earlier(first, l.chunks[0][0].item)
+				first = earlier(first, l.first())
 			}
 		}
 		return count, first
@@ -118,8 +118,7 @@ func earlier[J any](a, b *Item[J]) *Item[J] {
 	if b == nil {
 		return a
 	}
-	x, y := slotOf(a), slotOf(b)
-	if y.before(&x) {
+	if b.before(a) {
 		return b
 	}
 	return a
