@@ -310,8 +310,7 @@ func TestPoorerFirst(t *testing.T) {
 				dawn.Add(time.Duration(rapid.IntRange(0, 10_000).Draw(t, "accepted"))*time.Second))
 			left[it.ID] = it
 		}
-		took := map[*Leaf[Use]]Use{}
-		share := func(tenant, queue string) *big.Rat { return w.exact(tenant, queue, took, now) }
+		share := func(tenant, queue string) *big.Rat { return w.exact(tenant, queue, now) }
 		p := w.tree.Begin(now)
 		for {
 			it, ok := p.Next()
@@ -344,7 +343,6 @@ func TestPoorerFirst(t *testing.T) {
 			}
 			if rapid.Bool().Draw(t, "take") {
 				p.Take(Grant{Use: it.Owner})
-				took[mine] = took[mine].Add(it.Owner, 1)
 				delete(left, it.ID)
 				continue
 			}
@@ -369,7 +367,7 @@ func inLeaf(cfg Config, a, b *Item[Use]) bool {
 }
 
 // exact is the weighted share as a fraction, to the digits that shares have.
-func (w *world) exact(tenant, queue string, took map[*Leaf[Use]]Use, now time.Time) *big.Rat {
+func (w *world) exact(tenant, queue string, now time.Time) *big.Rat {
 	of := w.tree.tenants[tenant]
 	var use Use
 	weight := of.node.weight
