@@ -63,7 +63,7 @@ func decayed(amount int64, then, now moment) int64 {
 	if age > epochsKept {
 		return 0
 	}
-	return product(amount, then.growth).shifted(uint(age)).over(now.growth)
+	return product(amount, then.growth).shifted(uint(age)).nearest(now.growth)
 }
 
 // seconds is what a run used by the second, decayed to now. The memory is in
@@ -79,11 +79,14 @@ func (c Config) seconds(run Run, now moment) [3]int64 {
 			}
 		}
 	}
-	// An average use of n over a half-life is worth n*half/ln2 seconds.
+	// An average use of n is worth n*half/ln2 seconds. The average has to have
+	// binary digits of its own: a short run is a small part of a unit.
+	const digits = 20
 	var out [3]int64
 	for r, unit := range [3]uint64{1000, 1000, 1000 * 1024} {
-		average := sums[r].shifted(8).over(now.growth >> 8) // room for the product
-		out[r] = product(average, uint64(c.HalfLife.Milliseconds())<<ln2Bits).over(ln2 * unit)
+		average := sums[r].over(now.growth >> digits)
+		half := uint64(c.HalfLife.Milliseconds()) << (ln2Bits - digits)
+		out[r] = product(average, half).nearest(ln2 * unit)
 	}
 	return out
 }

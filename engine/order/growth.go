@@ -34,9 +34,9 @@ func (c Config) when(t time.Time) moment {
 	return moment{epoch, growth(uint64(rest), uint64(half))}
 }
 
-// growth is unit times 2 to the power of part/whole, rounded down, for part
-// below whole. It never falls as part grows: the error of the product is far
-// below one step of the result.
+// growth is unit times 2 to the power of part/whole, less at most three, for
+// part below whole. It never falls as part grows: the error of the product is
+// far below one step of the fraction.
 func growth(part, whole uint64) uint64 {
 	hi, lo := part>>(64-unitBits), part<<unitBits
 	fraction, _ := bits.Div64(hi, lo, whole) // of an epoch, in units of 1/unit

@@ -5,47 +5,57 @@ package order
 // ever changes.
 
 func sinkFront[J any](h []front[J], i int) {
+	x := h[i]
 	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
-			if h[c].before(&h[least]) {
-				least = c
-			}
+		c := 2*i + 1
+		if c >= len(h) {
+			break
 		}
-		if least == i {
-			return
+		if r := c + 1; r < len(h) && h[r].before(&h[c]) {
+			c = r
 		}
-		h[i], h[least] = h[least], h[i]
-		i = least
+		if !h[c].before(&x) {
+			break
+		}
+		h[i] = h[c]
+		i = c
 	}
+	h[i] = x
 }
 
 func popFront[J any](h []front[J]) []front[J] {
 	last := len(h) - 1
 	h[0], h[last] = h[last], front[J]{}
-	sinkFront(h[:last], 0)
+	if last > 0 {
+		sinkFront(h[:last], 0)
+	}
 	return h[:last]
 }
 
 func sinkRunner[J any](h []runner[J], i int) {
+	x := h[i]
 	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
-			if h[c].before(&h[least]) {
-				least = c
-			}
+		c := 2*i + 1
+		if c >= len(h) {
+			break
 		}
-		if least == i {
-			return
+		if r := c + 1; r < len(h) && h[r].before(&h[c]) {
+			c = r
 		}
-		h[i], h[least] = h[least], h[i]
-		i = least
+		if !h[c].before(&x) {
+			break
+		}
+		h[i] = h[c]
+		i = c
 	}
+	h[i] = x
 }
 
 func popRunner[J any](h []runner[J]) []runner[J] {
 	last := len(h) - 1
 	h[0], h[last] = h[last], runner[J]{}
-	sinkRunner(h[:last], 0)
+	if last > 0 {
+		sinkRunner(h[:last], 0)
+	}
 	return h[:last]
 }

@@ -79,27 +79,48 @@ func (c Config) Aged(priority int, accepted, now time.Time) int {
 	return c.aged(c.rankOf(priority, accepted), now)
 }
 
-// ladder tells classes by rank at one time.
-type ladder [5]uint64 // the last rank of each class, lowest class first
+// ladder tells classes at one time.
+type ladder struct {
+	ranks [classes]uint64 // the last rank of each class, lowest class first
+	keys  [classes]uint64 // the same as keys
+}
+
+const classes = 5
 
 func (c Config) ladder(now time.Time) ladder {
 	var out ladder
-	steps := int64(0)
+	steps, base := int64(0), c.keyBase()
 	if c.Step > 0 {
 		steps = c.steps(now)
 	}
 	for i, class := range ares.Classes() {
-		out[i] = belowCritical | uint64(levelBias-int64(class.Floor())+steps)
+		out.ranks[i] = belowCritical | uint64(levelBias-int64(class.Floor())+steps)
 	}
-	out[len(out)-1] = belowCritical - 1 // whatever their level
-	out[0] = ^uint64(0)                 // nobody is below the lowest
+	out.ranks[classes-1] = belowCritical - 1 // whatever their level
+	out.ranks[0] = ^uint64(0)                // nobody is below the lowest
+	for i, rank := range out.ranks {
+		out.keys[i] = keyOf(rank, revisionMost, base)
+	}
 	return out
 }
 
-// class is the rank of the class, 0 for the lowest.
+// class is the rank of the class of an item, 0 for the lowest.
 func (l *ladder) class(rank uint64) int {
-	for i := len(l) - 1; i > 0; i-- {
-		if rank <= l[i] {
+	for i := classes - 1; i > 0; i-- {
+		if rank <= l.ranks[i] {
+			return i
+		}
+	}
+	return 0
+}
+
+// classOf is class without a look at the item, unless its key was cut off.
+func classOf[J any](l *ladder, s *slot[J]) int {
+	if level := s.key >> revisionBits & levelMost; level == 0 || level == levelMost {
+		return l.class(s.item.rank)
+	}
+	for i := classes - 1; i > 0; i-- {
+		if s.key <= l.keys[i] {
 			return i
 		}
 	}

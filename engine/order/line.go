@@ -3,149 +3,308 @@ package order
 import (
 	"cmp"
 	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
-// slot is an item with what orders it, so that a search reads memory in a row.
+// slot is an item with what orders it in nearly all cases, so that a search
+// reads memory in a row and compares one number.
 type slot[J any] struct {
-	rank     uint64
-	revision int64
-	item     *Item[J]
+	key  uint64
+	item *Item[J]
 }
 
-func slotOf[J any](it *Item[J]) slot[J] { return slot[J]{it.rank, it.Revision, it} }
+// A key is the beginning of the order in 64 bits: one that critical items lack,
+// the level upside down, the revision. What does not fit is cut off at the
+// bounds, which never turns two items round, and equal keys are told apart by
+// the items themselves.
+const (
+	levelBits    = 30
+	revisionBits = 33
+	levelMost    = 1<<levelBits - 1
+	revisionMost = 1<<revisionBits - 1
+)
+
+// keyBase is the level where keys begin, upside down. It leaves room for
+// 85 years from 2020 at ten seconds a step, and for 30 at one.
+func (c Config) keyBase() int64 {
+	if c.Step <= 0 {
+		return -ares.MaxPriority
+	}
+	return c.steps(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) - ares.MaxPriority
+}
+
+func slotOf[J any](it *Item[J], base int64) slot[J] {
+	return slot[J]{keyOf(it.rank, it.Revision, base), it}
+}
+
+func keyOf(rank uint64, revision, base int64) uint64 {
+	level := int64(rank&^belowCritical) - levelBias - base // upside down
+	return rank&belowCritical | uint64(min(max(level, 0), levelMost))<<revisionBits | uint64(min(max(revision, 0), revisionMost))
+}
 
 // before is the total order of a leaf.
 func (a *slot[J]) before(b *slot[J]) bool {
-	if a.rank != b.rank {
-		return a.rank < b.rank
-	}
-	if a.revision != b.revision {
-		return a.revision < b.revision
-	}
-	return a.item.ID < b.item.ID
+	return a.key < b.key || a.key == b.key && a.item.before(b.item)
 }
 
-// line is the waiting jobs of one shape in one leaf, in order. They lie sorted
-// in chunks, and heads has the first of each chunk: a job is found by two short
-// binary searches, put in by moving less than a chunk, and taken from the front
-// by moving nothing.
+func (it *Item[J]) before(other *Item[J]) bool {
+	if it.rank != other.rank {
+		return it.rank < other.rank
+	}
+	if it.Revision != other.Revision {
+		return it.Revision < other.Revision
+	}
+	return it.ID < other.ID
+}
+
+// line is the waiting jobs of one shape in one leaf, in order. They lie in
+// chunks, each of them wholly before the next, and floors has where each one
+// begins. A chunk is sorted when somebody comes to read it: a push finds its
+// chunk by one short search and appends, and most of a line is never sorted
+// before it has changed again.
 type line[J any] struct {
 	shape  int
 	leaf   *Leaf[J]
 	place  int // in leaf.lines
 	count  int
-	heads  []slot[J]
-	chunks [][]slot[J]
+	floors []slot[J] // nothing in the chunk is before it; the first does not count
+	chunks []chunk[J]
 
 	// of a pass
 	chunk, at int
 }
 
-// chunkMost is when a chunk is split.
-const chunkMost = 128
-
-// find returns the last chunk that begins at or before s, or the first one.
-func (l *line[J]) find(s *slot[J]) int {
-	lo, hi := 0, len(l.heads)
-	for hi-lo > 1 {
-		if mid := int(uint(lo+hi) >> 1); s.before(&l.heads[mid]) {
-			hi = mid
-		} else {
-			lo = mid
-		}
-	}
-	return lo
+type chunk[J any] struct {
+	slots  []slot[J]
+	gone   int // from the front
+	sorted bool
 }
 
-// search returns how many slots of a chunk are before s.
-func search[J any](chunk []slot[J], s *slot[J]) int {
-	lo, hi := 0, len(chunk)
-	for lo < hi {
-		if mid := int(uint(lo+hi) >> 1); chunk[mid].before(s) {
-			lo = mid + 1
+// chunkMost is when a chunk is split.
+const chunkMost = 256
+
+func (c *chunk[J]) live() []slot[J] { return c.slots[c.gone:] }
+
+// sort puts a chunk in order. Jobs come nearly in the order of their revisions,
+// so spreading them by level, which keeps that order, does nearly all of it.
+func (t *Tree[J]) sort(c *chunk[J]) {
+	if c.sorted {
+		return
+	}
+	c.sorted = true
+	in := c.live()
+	least, most := in[0].key>>revisionBits, in[0].key>>revisionBits
+	for i := range in {
+		level := in[i].key >> revisionBits
+		least, most = min(least, level), max(most, level)
+	}
+	switch spread := most - least; {
+	case spread < 1<<8:
+		t.spread(in, least, 0)
+	case spread < 1<<16:
+		t.spread(in, least, 0)
+		t.spread(in, least, 8)
+	default:
+		slices.SortFunc(in, func(a, b slot[J]) int { return cmp.Compare(a.key, b.key) })
+	}
+	for i := 1; i < len(in); i++ {
+		if s := in[i]; s.before(&in[i-1]) {
+			at := i
+			for ; at > 0 && s.before(&in[at-1]); at-- {
+				in[at] = in[at-1]
+			}
+			in[at] = s
+		}
+	}
+}
+
+// spread orders slots by eight bits of their level, and leaves alone the order
+// of those that have them in common.
+func (t *Tree[J]) spread(in []slot[J], least uint64, shift uint) {
+	var starts [257]uint16
+	for i := range in {
+		starts[(in[i].key>>revisionBits-least)>>shift&0xff+1]++
+	}
+	for i := 1; i < len(starts); i++ {
+		starts[i] += starts[i-1]
+	}
+	old := t.scratch[:copy(t.scratch[:], in)]
+	for i := range old {
+		at := &starts[(old[i].key>>revisionBits-least)>>shift&0xff]
+		in[*at] = old[i]
+		*at++
+	}
+}
+
+// search returns how many of the slots are before s. It compares keys without
+// a branch that could be guessed wrongly, and looks at items only when there is
+// a key like its own.
+func search[J any](in []slot[J], s *slot[J]) int {
+	at, rest := 0, len(in)
+	for rest > 0 {
+		half := (rest + 1) >> 1
+		next := at + half
+		if in[next-1].key < s.key {
+			at = next
+		}
+		rest -= half
+	}
+	if at == len(in) || in[at].key != s.key {
+		return at
+	}
+	hi := len(in)
+	for at < hi {
+		if mid := int(uint(at+hi) >> 1); in[mid].before(s) {
+			at = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	return lo
+	return at
+}
+
+// find returns the chunk that s belongs to.
+func (l *line[J]) find(s *slot[J]) int {
+	if len(l.floors) == 1 {
+		return 0
+	}
+	rest := l.floors[1:]
+	i := search(rest, s)
+	if i < len(rest) && rest[i].key == s.key && !s.before(&rest[i]) {
+		i++ // it is the floor itself
+	}
+	return i
 }
 
 func (l *line[J]) push(s slot[J]) {
 	l.count++
-	last := len(l.chunks) - 1
-	if last < 0 {
-		l.heads = append(l.heads, s)
-		l.chunks = append(l.chunks, []slot[J]{s})
-		return
-	}
-	if c := l.chunks[last]; c[len(c)-1].before(&s) { // the newest is usually the last
-		if len(c) < chunkMost {
-			l.chunks[last] = append(c, s)
-			return
-		}
-		l.heads = append(l.heads, s)
-		l.chunks = append(l.chunks, append(make([]slot[J], 0, chunkMost), s))
-		return
+	if len(l.chunks) == 0 {
+		l.floors = append(l.floors, s)
+		l.chunks = append(l.chunks, chunk[J]{slots: l.leaf.tree.spare(1), sorted: true})
 	}
 	i := l.find(&s)
-	if len(l.chunks[i]) >= chunkMost {
-		l.split(i)
-		if !s.before(&l.heads[i+1]) {
-			i++
-		}
+	c := &l.chunks[i]
+	if len(c.slots) == chunkMost {
+		i = l.split(i, &s)
+		c = &l.chunks[i]
 	}
-	c := l.chunks[i]
-	l.chunks[i] = slices.Insert(c, search(c, &s), s)
-	l.heads[i] = l.chunks[i][0]
+	if n := len(c.slots); c.sorted && n > c.gone && s.before(&c.slots[n-1]) {
+		c.sorted = false
+	}
+	if len(c.slots) == cap(c.slots) {
+		grown := append(l.leaf.tree.spare(len(c.slots)+1), c.slots...)
+		l.leaf.tree.reuse(c.slots)
+		c.slots = grown
+	}
+	c.slots = append(c.slots, s)
 }
 
-// split halves a chunk.
-func (l *line[J]) split(i int) {
-	c := l.chunks[i]
-	half := len(c) / 2
-	right := append(make([]slot[J], 0, chunkMost), c[half:]...)
-	clear(c[half:])
-	l.chunks[i] = c[:half]
+// split makes room for s in a full chunk, and returns the chunk where it
+// belongs then. It sorts nothing: the later part is what is not before a pivot.
+func (l *line[J]) split(i int, s *slot[J]) int {
+	c := &l.chunks[i]
+	if c.gone > 0 {
+		n := copy(c.slots, c.live())
+		clear(c.slots[n:])
+		c.slots, c.gone = c.slots[:n], 0
+		return i
+	}
+	right := chunk[J]{slots: l.leaf.tree.spare(chunkMost), sorted: c.sorted}
+	floor := *s
+	// The newest is often the last: then a full chunk stays behind.
+	if !c.sorted || s.before(&c.slots[chunkMost-1]) {
+		floor = c.middle()
+		left := c.slots[:0]
+		for _, each := range c.slots {
+			if each.before(&floor) {
+				left = append(left, each)
+			} else {
+				right.slots = append(right.slots, each)
+			}
+		}
+		clear(c.slots[len(left):])
+		c.slots = left
+	}
 	l.chunks = slices.Insert(l.chunks, i+1, right)
-	l.heads = slices.Insert(l.heads, i+1, right[0])
+	l.floors = slices.Insert(l.floors, i+1, floor)
+	if s.before(&floor) {
+		return i
+	}
+	return i + 1
+}
+
+// middle returns a slot of a full chunk with about as many before it as behind
+// it, and never the very first.
+func (c *chunk[J]) middle() slot[J] {
+	var some [9]slot[J]
+	for i := range some {
+		some[i] = c.slots[i*(chunkMost-1)/(len(some)-1)]
+		for at := i; at > 0 && some[at].before(&some[at-1]); at-- {
+			some[at], some[at-1] = some[at-1], some[at]
+		}
+	}
+	return some[len(some)/2]
 }
 
 func (l *line[J]) remove(it *Item[J]) {
 	l.count--
-	i, at := 0, 0
-	if l.chunks[0][0].item != it {
-		s := slotOf(it)
+	i := 0
+	c := &l.chunks[0]
+	at := c.gone
+	if c.slots[at].item != it || !c.sorted {
+		s := slotOf(it, l.leaf.tree.base)
 		i = l.find(&s)
-		at = search(l.chunks[i], &s)
+		c = &l.chunks[i]
+		at = c.position(&s)
 	}
-	c := l.chunks[i]
-	if at == len(c) || c[at].item != it {
-		panic("order: an item changed while it waited")
-	}
-	if at == 0 {
-		c[0] = slot[J]{}
-		c = c[1:]
+	if at == c.gone {
+		c.slots[at] = slot[J]{}
+		c.gone++
 	} else {
-		c = slices.Delete(c, at, at+1)
+		c.slots = slices.Delete(c.slots, at, at+1)
 	}
-	switch {
-	case len(c) > 0:
-		l.chunks[i], l.heads[i] = c, c[0]
-	case i == 0: // the usual one: nothing moves
-		l.chunks[0], l.heads[0] = nil, slot[J]{}
-		l.chunks, l.heads = l.chunks[1:], l.heads[1:]
-	default:
-		l.chunks = slices.Delete(l.chunks, i, i+1)
-		l.heads = slices.Delete(l.heads, i, i+1)
+	if c.gone < len(c.slots) {
+		return
 	}
+	l.leaf.tree.reuse(c.slots)
+	if i == 0 { // the usual one: nothing moves
+		l.chunks[0], l.floors[0] = chunk[J]{}, slot[J]{}
+		l.chunks, l.floors = l.chunks[1:], l.floors[1:]
+		return
+	}
+	l.chunks = slices.Delete(l.chunks, i, i+1)
+	l.floors = slices.Delete(l.floors, i, i+1)
+}
+
+// position is where in the chunk an item is.
+func (c *chunk[J]) position(s *slot[J]) int {
+	if c.sorted {
+		if at := c.gone + search(c.live(), s); at < len(c.slots) && c.slots[at].item == s.item {
+			return at
+		}
+	} else {
+		for at := c.gone; at < len(c.slots); at++ {
+			if c.slots[at].item == s.item {
+				return at
+			}
+		}
+	}
+	panic("order: an item changed while it waited")
 }
 
 // ahead counts the items of the line before s.
 func (l *line[J]) ahead(s *slot[J]) int {
 	i := l.find(s)
-	n := search(l.chunks[i], s)
-	for _, c := range l.chunks[:i] {
-		n += len(c)
+	n := 0
+	for k := range l.chunks[:i] {
+		n += len(l.chunks[k].live())
+	}
+	for _, other := range l.chunks[i].live() {
+		if other.before(s) {
+			n++
+		}
 	}
 	return n
 }
@@ -153,27 +312,72 @@ func (l *line[J]) ahead(s *slot[J]) int {
 // upTo counts the items whose rank is at most the one given.
 func (l *line[J]) upTo(rank uint64) int {
 	n := 0
-	for _, c := range l.chunks {
-		if c[len(c)-1].rank <= rank {
-			n += len(c)
+	for i := range l.chunks {
+		if i+1 < len(l.chunks) && l.floors[i+1].item.rank <= rank {
+			n += len(l.chunks[i].live())
 			continue
 		}
-		k, _ := slices.BinarySearchFunc(c, rank, func(s slot[J], r uint64) int {
-			return cmp.Or(cmp.Compare(s.rank, r), -1) // past equal ones
-		})
-		return n + k
+		for _, s := range l.chunks[i].live() {
+			if s.item.rank <= rank {
+				n++
+			}
+		}
+		break
 	}
 	return n
 }
 
-// head is the item at the cursor of a pass.
-func (l *line[J]) head() *slot[J] { return &l.chunks[l.chunk][l.at] }
+// first is the item at the front of the line.
+func (l *line[J]) first() *Item[J] {
+	l.leaf.tree.sort(&l.chunks[0])
+	return l.chunks[0].live()[0].item
+}
+
+// rewind sets the cursor of a pass to the front and returns what is there.
+func (l *line[J]) rewind() slot[J] {
+	l.leaf.tree.sort(&l.chunks[0])
+	l.chunk, l.at = 0, l.chunks[0].gone
+	return l.chunks[0].slots[l.at]
+}
 
 // advance moves the cursor; false means that the line is at its end.
-func (l *line[J]) advance() bool {
-	if l.at++; l.at < len(l.chunks[l.chunk]) {
-		return true
+func (l *line[J]) advance() (slot[J], bool) {
+	c := &l.chunks[l.chunk]
+	if l.at++; l.at == len(c.slots) {
+		if l.chunk++; l.chunk == len(l.chunks) {
+			return slot[J]{}, false
+		}
+		c = &l.chunks[l.chunk]
+		l.leaf.tree.sort(c)
+		l.at = c.gone
 	}
-	l.chunk, l.at = l.chunk+1, 0
-	return l.chunk < len(l.chunks)
+	return c.slots[l.at], true
 }
+
+// spare returns empty room for at least n slots.
+func (t *Tree[J]) spare(n int) []slot[J] {
+	if n <= chunkSmall {
+		return make([]slot[J], 0, chunkSmall)
+	}
+	if last := len(t.spares) - 1; last >= 0 {
+		room := t.spares[last]
+		t.spares[last] = nil
+		t.spares = t.spares[:last]
+		return room
+	}
+	return make([]slot[J], 0, chunkMost)
+}
+
+// chunkSmall is the room of a line that never had more.
+const chunkSmall = 8
+
+// reuse keeps the room of a chunk for another.
+func (t *Tree[J]) reuse(room []slot[J]) {
+	if cap(room) == chunkMost && len(t.spares) < sparesMost {
+		clear(room)
+		t.spares = append(t.spares, room[:0])
+	}
+}
+
+// sparesMost bounds what a tree keeps, at 2 KB each.
+const sparesMost = 1024

@@ -1,8 +1,6 @@
 package order
 
-import (
-	"time"
-)
+import "time"
 
 // Pass is the order of one decision. It offers items one by one; each is taken
 // or refused before the next.
@@ -12,12 +10,15 @@ type Pass[J any] struct {
 	now    time.Time
 	ladder ladder
 	path   []*node[J] // to the leaf of the offered item; empty when none is
-	taken  []taken[J]
+	taken  []*Leaf[J] // leaves from which something was taken
 }
 
-type taken[J any] struct {
-	leaf  *Leaf[J]
-	grant Grant
+// took is everything that was taken from a leaf in a pass, so that one step
+// puts it back.
+type took struct {
+	jobs   int
+	sum    Grant   // without its parts
+	models []int64 // these, by model
 }
 
 // runner is a child with items left: the highest class among them, and its share.
@@ -59,8 +60,7 @@ func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
 func (p *Pass[J]) line(n *node[J], at moment) {
 	if l := n.leaf; l != nil {
 		for _, of := range l.lines {
-			of.chunk, of.at = 0, 0
-			l.heap = append(l.heap, front[J]{*of.head(), of})
+			l.heap = append(l.heap, front[J]{of.rewind(), of})
 		}
 		for i := len(l.heap)/2 - 1; i >= 0; i-- {
 			sinkFront(l.heap, i)
@@ -88,7 +88,7 @@ func (p *Pass[J]) line(n *node[J], at moment) {
 func (p *Pass[J]) key(n *node[J], rivals bool) uint64 {
 	var class uint64
 	if n.leaf != nil {
-		class = uint64(len(p.ladder) - 1 - p.ladder.class(n.leaf.heap[0].slot.rank))
+		class = uint64(classes - 1 - classOf(&p.ladder, &n.leaf.heap[0].slot))
 	} else {
 		class = n.heap[0].key >> 61
 	}
@@ -116,16 +116,31 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 // now on, until the end of the pass.
 func (p *Pass[J]) Take(g Grant) {
 	l := p.path[len(p.path)-1].leaf
-	l.Charge(g, 1)
-	p.taken = append(p.taken, taken[J]{l, g})
+	l.charge(&g, 1)
+	p.note(l, &g)
 	top := &l.heap[0]
-	if top.line.advance() {
-		top.slot = *top.line.head()
+	if next, ok := top.line.advance(); ok {
+		top.slot = next
 		sinkFront(l.heap, 0)
 	} else {
 		l.heap = popFront(l.heap)
 	}
 	p.climb(true)
+}
+
+func (p *Pass[J]) note(l *Leaf[J], g *Grant) {
+	if l.took.jobs == 0 {
+		p.taken = append(p.taken, l)
+	}
+	l.took.jobs++
+	l.took.sum.Use.add(&g.Use, 1)
+	addHeld(&l.took.sum.Held, &g.Held, 1)
+	for _, part := range g.GPUs {
+		for len(l.took.models) <= part.Model {
+			l.took.models = append(l.took.models, 0)
+		}
+		l.took.models[part.Model] += part.Milli
+	}
 }
 
 // Refuse says that the offered item found no place. Its line is passed over
@@ -162,8 +177,14 @@ func (p *Pass[J]) climb(charged bool) {
 
 // End puts everything back as it was before the pass.
 func (p *Pass[J]) End() {
-	for i := len(p.taken) - 1; i >= 0; i-- {
-		p.taken[i].leaf.Charge(p.taken[i].grant, -1)
+	for _, l := range p.taken {
+		l.charge(&l.took.sum, -1)
+		for model, milli := range l.took.models {
+			if milli != 0 {
+				l.hold(model, -milli)
+			}
+		}
+		l.took = took{}
 	}
 	p.clear(p.tree.root)
 	clear(p.taken)

@@ -198,6 +198,9 @@ func (l *Leaf[J]) hold(model int, milli int64) {
 		l.models = append(l.models, 0)
 	}
 	l.models[model] += milli
+	for last := len(l.models) - 1; last >= 0 && l.models[last] == 0; last-- {
+		l.models = l.models[:last]
+	}
 	if l.tree.stale {
 		return // settling counts it
 	}

@@ -12,7 +12,7 @@ func (t *Tree[J]) Rank(it *Item[J]) (rank, of int) {
 	if it.line == nil {
 		return 0, 0
 	}
-	s := slotOf(it)
+	s := slotOf(it, t.base)
 	rank = 1
 	for _, l := range it.line.leaf.lines {
 		rank += l.ahead(&s)
@@ -44,8 +44,8 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 	mine := it.line.leaf
 	class := w.ladder.class(it.rank)
 	higher := uint64(0) // the last rank of the classes above
-	if class+1 < len(w.ladder) {
-		higher = w.ladder[class+1]
+	if class+1 < classes {
+		higher = w.ladder.ranks[class+1]
 	}
 	for n := mine.node; n.parent != nil; n = n.parent {
 		share := w.share(n)
@@ -55,24 +55,21 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 			}
 			upTo := higher
 			if s := w.share(k); s < share || s == share && k.place < n.place {
-				upTo = w.ladder[class]
+				upTo = w.ladder.ranks[class]
 			}
-			count, head := w.count(k, upTo)
-			if k.tenant != mine.node.tenant {
+			if count := k.upTo(upTo); k.tenant == mine.node.tenant {
+				own += count
+			} else {
 				others += count
-				continue
 			}
-			own += count
-			first = earlier(first, head)
 		}
 	}
-	s := slotOf(it)
+	s := slotOf(it, t.base)
 	for _, l := range mine.lines {
-		n := l.ahead(&s)
-		own += n
-		if n > 0 {
-			first = earlier(first, l.chunks[0][0].item)
-		}
+		own += l.ahead(&s)
+	}
+	if own > 0 {
+		first = w.head(t.tenants[mine.node.tenant].node)
 	}
 	return own, first, others
 }
@@ -91,36 +88,45 @@ func (w *walk[J]) share(n *node[J]) uint64 {
 	return weighted(use, w.tree.capacity, n.weight)
 }
 
-// count is how many items under a node have at most a rank, and the first.
-func (w *walk[J]) count(n *node[J], upTo uint64) (count int, first *Item[J]) {
+// upTo is how many items under a node have at most a rank.
+func (n *node[J]) upTo(rank uint64) int {
+	count := 0
 	if n.leaf != nil {
 		for _, l := range n.leaf.lines {
-			if c := l.upTo(upTo); c > 0 {
-				count += c
-				first = earlier(first, l.chunks[0][0].item)
-			}
+			count += l.upTo(rank)
 		}
-		return count, first
+		return count
 	}
 	for _, k := range n.kids {
 		if k.waiting > 0 {
-			c, head := w.count(k, upTo)
-			count, first = count+c, earlier(first, head)
+			count += k.upTo(rank)
 		}
 	}
-	return count, first
+	return count
 }
 
-func earlier[J any](a, b *Item[J]) *Item[J] {
-	if a == nil {
-		return b
+// head is the item under a node that a pass would offer first.
+func (w *walk[J]) head(n *node[J]) *Item[J] {
+	var best *Item[J]
+	if n.leaf != nil {
+		for _, l := range n.leaf.lines {
+			if it := l.first(); best == nil || it.before(best) {
+				best = it
+			}
+		}
+		return best
 	}
-	if b == nil {
-		return a
+	var class int
+	var share uint64
+	for _, k := range n.kids { // by name, so that the first of equals stays
+		if k.waiting == 0 {
+			continue
+		}
+		it := w.head(k)
+		c, s := w.ladder.class(it.rank), w.share(k)
+		if best == nil || c > class || c == class && s < share {
+			best, class, share = it, c, s
+		}
 	}
-	x, y := slotOf(a), slotOf(b)
-	if y.before(&x) {
-		return b
-	}
-	return a
+	return best
 }

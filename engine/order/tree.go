@@ -28,6 +28,7 @@ const DefaultQueue = "default"
 // a pass needs it alone, but a read after a change of records may settle it.
 type Tree[J any] struct {
 	cfg      Config
+	base     int64 // of keys
 	capacity Use
 	root     *node[J]
 	tenants  map[string]*tenant[J]
@@ -36,6 +37,8 @@ type Tree[J any] struct {
 	patterns []string // of the quotas, in lower case
 	matches  [][]int  // by model: the patterns that match it
 	pools    []account
+	spares   [][]slot[J]        // room of chunks that are gone
+	scratch  [chunkMost]slot[J] // what a sort copies
 	pass     Pass[J]
 }
 
@@ -87,6 +90,7 @@ type Leaf[J any] struct {
 
 	// Of a pass.
 	heap []front[J]
+	took took
 }
 
 // Tenant and Queue are whose the leaf is.
@@ -97,7 +101,7 @@ func (l *Leaf[J]) Queue() string { return l.node.queue }
 
 // New returns an empty tree.
 func New[J any](cfg Config) *Tree[J] {
-	t := &Tree[J]{cfg: cfg, root: &node[J]{weight: 1000}, tenants: map[string]*tenant[J]{}}
+	t := &Tree[J]{cfg: cfg, base: cfg.keyBase(), root: &node[J]{weight: 1000}, tenants: map[string]*tenant[J]{}}
 	t.pass.tree = t
 	return t
 }
@@ -198,7 +202,9 @@ func (t *Tree[J]) settle() {
 		for n := leaf.node.parent; n != nil; n = n.parent {
 			n.waiting += leaf.node.waiting
 			n.use = n.use.Add(leaf.node.use, 1)
-			n.held = n.held.Add(leaf.node.held)
+			if n.limited {
+				n.held = n.held.Add(leaf.node.held)
+			}
 			n.past.merge(&leaf.node.past)
 		}
 	}
@@ -246,18 +252,17 @@ func (of *tenant[J]) above(q *queue[J]) *node[J] {
 }
 
 // Charge adds what a job holds, sign -1 takes it off.
-func (l *Leaf[J]) Charge(g Grant, sign int) {
-	s := int64(sign)
-	held := g.Held
-	if sign < 0 {
-		held = ares.Use{}.Sub(held)
-	}
+func (l *Leaf[J]) Charge(g Grant, sign int) { l.charge(&g, int64(sign)) }
+
+func (l *Leaf[J]) charge(g *Grant, sign int64) {
 	for n := l.node; n != nil; n = n.parent {
-		n.use = n.use.Add(g.Use, s)
-		n.held = n.held.Add(held)
+		n.use.add(&g.Use, sign)
+		if n.limited || n.leaf != nil { // what a limit would read, and what settling adds up
+			addHeld(&n.held, &g.Held, int(sign))
+		}
 	}
 	for _, p := range g.GPUs {
-		l.hold(p.Model, s*p.Milli)
+		l.hold(p.Model, sign*p.Milli)
 	}
 }
 
@@ -274,7 +279,7 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 		l.lines = append(l.lines, of)
 	}
 	it.line = of
-	of.push(slotOf(it))
+	of.push(slotOf(it, l.tree.base))
 	for n := l.node; n != nil; n = n.parent {
 		n.waiting++
 	}

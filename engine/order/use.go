@@ -18,6 +18,23 @@ func (u Use) Add(v Use, sign int64) Use {
 	return Use{u.GPU + sign*v.GPU, u.CPU + sign*v.CPU, u.Memory + sign*v.Memory}
 }
 
+// add is Add in place.
+func (u *Use) add(v *Use, sign int64) {
+	u.GPU += sign * v.GPU
+	u.CPU += sign * v.CPU
+	u.Memory += sign * v.Memory
+}
+
+// addHeld adds in place what is held.
+func addHeld(to, by *ares.Use, sign int) {
+	to.GPUs += sign * by.GPUs
+	to.GPUMilli += sign * by.GPUMilli
+	to.GPUMemoryMB += sign * by.GPUMemoryMB
+	to.CPUs += sign * by.CPUs
+	to.MemoryMB += sign * by.MemoryMB
+	to.Jobs += sign * by.Jobs
+}
+
 // Resource names one part of a Use.
 type Resource string
 

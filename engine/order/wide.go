@@ -49,3 +49,6 @@ func (w wide) over(d uint64) int64 {
 	q, _ := bits.Div64(w.hi, w.lo, d)
 	return int64(min(q, 1<<63-1))
 }
+
+// nearest is over, rounded to the nearest.
+func (w wide) nearest(d uint64) int64 { return w.plus(wide{0, d / 2}).over(d) }
