@@ -39,6 +39,25 @@ func TestDrainMovesAJob(t *testing.T) {
 	l.place()
 }
 
+// A gang of which a rank fails because another was stopped is moved; a job that
+// fails by itself in that moment has failed.
+func TestDrainOfAGangThatFalls(t *testing.T) {
+	for members, want := range map[int]ares.Phase{1: ares.Retrying, 2: ares.Pending} {
+		l := live(t, ares.Spec{Members: members})
+		f := l.place()
+		l.claim(f)
+		l.run.Drain(l.job, drainOf("n0", false), l.now)
+		for rank := range members - 1 {
+			l.ok(l.finish(f, rank, ares.OutcomeStopped))
+		}
+		l.ok(l.finish(f, members-1, ares.OutcomeFailed))
+		l.is(want)
+		if used := l.run.Retries == 1; used != (members == 1) {
+			t.Errorf("%d members: %d retries used", members, l.run.Retries)
+		}
+	}
+}
+
 // A rank that has ended on the drained node is no reason to stop the others.
 func TestDrainLeavesOthersAlone(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2})
