@@ -39,6 +39,13 @@ func (a *Attempt) livesOn(node string) bool {
 	return false
 }
 
+// wasStopped says whether an attempt of that outcome ended because it was asked
+// to. In a gang a rank may fail in the moment before its own stop arrives,
+// because another rank is gone; that is not the job's fault.
+func (a *Attempt) wasStopped(worst Outcome) bool {
+	return worst == OutcomeStopped || len(a.Seats) > 1 && (worst == OutcomeFailed || worst == OutcomeSignaled)
+}
+
 // drained ends an attempt that a drain has stopped.
 func (r *Run) drained(j *Job, a *Attempt, by string, now time.Time) error {
 	if j.Mode == AtMostOnce && a.begun() {

@@ -45,9 +45,19 @@ func TestOtherHeat(t *testing.T) {
 		told, now int
 		want      bool
 	}{
-		{40, 40, false}, {41, 44, false}, {41, 45, false}, {41, 46, true}, {46, 41, true},
-		{69, 70, false}, {68, 70, true}, {70, 69, false}, {71, 69, true}, {75, 76, false},
-		{0, 0, false}, {0, 1, true}, {40, 0, true},
+		{40, 40, false},
+		{41, 44, false},
+		{41, 45, false},
+		{41, 46, true},
+		{46, 41, true},
+		{69, 70, false},
+		{68, 70, true},
+		{70, 69, false},
+		{71, 69, true},
+		{75, 76, false},
+		{0, 0, false},
+		{0, 1, true},
+		{40, 0, true},
 	} {
 		if got := otherHeat(c.told, c.now); got != c.want {
 			t.Errorf("told %d, now %d: %v", c.told, c.now, got)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -63,10 +62,9 @@ again. With --force it is stopped too and ends as lost.`,
 // awaitEmpty follows a drain until the node is empty, telling how it fares.
 func (a *app) awaitEmpty(ctx context.Context, c *client.Client, node *apipb.Node, timeout time.Duration) (*apipb.Node, error) {
 	id := node.GetNodeId()
+	var end <-chan time.Time // never, without a timeout
 	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+		end = time.After(timeout)
 	}
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()
@@ -85,16 +83,15 @@ func (a *app) awaitEmpty(ctx context.Context, c *client.Client, node *apipb.Node
 		}
 		select {
 		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-end:
+			return nil, fmt.Errorf("%s is not empty after %s: %s; the drain goes on", id, timeout, told)
 		case <-tick.C:
 		}
-		next, err := c.Node(ctx, id)
-		switch {
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return nil, fmt.Errorf("%s is not empty after %s: %s; the drain goes on", id, timeout, told)
-		case err != nil:
+		var err error
+		if node, err = c.Node(ctx, id); err != nil {
 			return nil, err
 		}
-		node = next
 	}
 }
 

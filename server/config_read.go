@@ -186,7 +186,7 @@ func setFromEnvironment(v reflect.Value, prefix string, vars map[string]string, 
 		case field.Kind() == reflect.Slice:
 			text = "[" + text + "]"
 		case field.Kind() == reflect.Map:
-			text = "{" + text + "}"
+			text = "{" + strings.ReplaceAll(text, "=", ": ") + "}" // h100=2, as variables are written
 		}
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) == 0 || !take(field, doc.Content[0]) {

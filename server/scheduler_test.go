@@ -18,15 +18,15 @@ func TestTheDefaultIsTheEnginesOwn(t *testing.T) {
 // Every key of the file reaches the engine.
 func TestSchedulerKeysReachTheEngine(t *testing.T) {
 	cfg := Default()
-	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 2.5}}")); err != nil {
+	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}}")); err != nil {
 		t.Fatal(err)
 	}
-	cfg.environment([]string{"ARES_SCHEDULER_THERMAL_MARGIN=4"})
+	cfg.environment([]string{"ARES_SCHEDULER_THERMAL_MARGIN=4", "ARES_SCHEDULER_MODEL_WEIGHTS=h100=2.5, a100=1"})
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
 	got := cfg.engine()
-	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.ModelWeights["h100"] != 2500 {
+	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.ModelWeights["h100"] != 2500 || got.ModelWeights["a100"] != 1000 {
 		t.Errorf("%+v", got)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_THERMAL_AWARE=false"})

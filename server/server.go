@@ -210,7 +210,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 			wg.Go(func() {
 				defer cancel()
 				if err := part(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
-					s.log.Error(name, "error", err)
+					s.log.Error("a part of the leader ended", "part", name, "error", err)
 				}
 			})
 		}

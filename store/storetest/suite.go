@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Gangs", gangLaws},
 		{"Void", voidLaws},
 		{"Sessions", sessionLaws},
+		{"Drain", drainLaws},
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
 		{"Tenants", tenantLaws},
