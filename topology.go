@@ -84,6 +84,8 @@ const (
 	MaxDomains  = 20_000
 	MaxSwitches = 64
 	MaxAdjacent = 64
+	// MaxTopologyBytes bounds the record, so that one transaction carries it.
+	MaxTopologyBytes = 1 << 20
 )
 
 // Check reports every mistake of a topology.

@@ -374,8 +374,18 @@ type Placement struct {
 	NodeSelector     map[string]string `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector,proto3" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Tolerations      []string          `protobuf:"bytes,8,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
 	Regions          []string          `protobuf:"bytes,9,rep,name=regions,proto3" json:"regions,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Conditions on a node's labels, all of which must hold: "gen in (3, 4)",
+	// "zone notin (b)", "disk=nvme", "infiniband", "!spot".
+	NodeAffinity []string `protobuf:"bytes,10,rep,name=node_affinity,json=nodeAffinity,proto3" json:"node_affinity,omitempty"`
+	// Conditions that make a node more welcome.
+	PreferredNodeAffinity []string `protobuf:"bytes,11,rep,name=preferred_node_affinity,json=preferredNodeAffinity,proto3" json:"preferred_node_affinity,omitempty"`
+	// Running jobs of the same tenant by their labels, and how near counts:
+	// "app=db", "app=web,tier=front @leaf". The job goes only near such jobs.
+	Affinity []string `protobuf:"bytes,12,rep,name=affinity,proto3" json:"affinity,omitempty"`
+	// The job never goes near such jobs.
+	AntiAffinity  []string `protobuf:"bytes,13,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
@@ -467,6 +477,34 @@ func (x *Placement) GetTolerations() []string {
 func (x *Placement) GetRegions() []string {
 	if x != nil {
 		return x.Regions
+	}
+	return nil
+}
+
+func (x *Placement) GetNodeAffinity() []string {
+	if x != nil {
+		return x.NodeAffinity
+	}
+	return nil
+}
+
+func (x *Placement) GetPreferredNodeAffinity() []string {
+	if x != nil {
+		return x.PreferredNodeAffinity
+	}
+	return nil
+}
+
+func (x *Placement) GetAffinity() []string {
+	if x != nil {
+		return x.Affinity
+	}
+	return nil
+}
+
+func (x *Placement) GetAntiAffinity() []string {
+	if x != nil {
+		return x.AntiAffinity
 	}
 	return nil
 }
@@ -2498,7 +2536,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
-	"\x0e_grace_seconds\"\xc4\x03\n" +
+	"\x0e_grace_seconds\"\xe2\x04\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12%\n" +
 	"\x0erequired_level\x18\x02 \x01(\tR\rrequiredLevel\x12'\n" +
@@ -2508,7 +2546,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x11latency_sensitive\x18\x06 \x01(\bR\x10latencySensitive\x12I\n" +
 	"\rnode_selector\x18\a \x03(\v2$.ares.v1.Placement.NodeSelectorEntryR\fnodeSelector\x12 \n" +
 	"\vtolerations\x18\b \x03(\tR\vtolerations\x12\x18\n" +
-	"\aregions\x18\t \x03(\tR\aregions\x1a?\n" +
+	"\aregions\x18\t \x03(\tR\aregions\x12#\n" +
+	"\rnode_affinity\x18\n" +
+	" \x03(\tR\fnodeAffinity\x126\n" +
+	"\x17preferred_node_affinity\x18\v \x03(\tR\x15preferredNodeAffinity\x12\x1a\n" +
+	"\baffinity\x18\f \x03(\tR\baffinity\x12#\n" +
+	"\ranti_affinity\x18\r \x03(\tR\fantiAffinity\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
