@@ -25,6 +25,12 @@ func (q Queue) ID() string { return QueueID(q.Tenant, q.Name) }
 // QueueID names a tenant's queue in the whole fleet.
 func QueueID(tenant, name string) string { return tenant + "/" + name }
 
+// NewDefaultQueue is the queue that every tenant has, as long as nobody gives it
+// a weight or limits of its own.
+func NewDefaultQueue(tenant string) Queue {
+	return Queue{Tenant: tenant, Name: DefaultQueue, Weight: 1, Limits: NoLimits()}
+}
+
 // Quota is what a tenant or a queue is promised of the GPUs of a model, what it
 // may use beyond that while others leave theirs idle, and how much of its own
 // it lets others use. Without one, only Limits bound it.

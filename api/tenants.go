@@ -157,11 +157,10 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	if v := m.DefaultLostAfterSeconds; v != nil && *v != 0 && (*v < ares.MinLostAfterSec || *v > ares.MaxLostAfterSec) {
 		p.Add("default_lost_after_seconds", "must be between %d and %d, or 0 for the general default, got %d", ares.MinLostAfterSec, ares.MaxLostAfterSec, *v)
 	}
-	if m.GetCurrent() != nil {
-		p.Add("current", "is not part of a request: remove it")
-	}
-	if m.GetCreatedAt() != nil {
-		p.Add("created_at", "is not part of a request: remove it")
+	notGiven(p, map[string]bool{"current": m.GetCurrent() != nil, "created_at": m.GetCreatedAt() != nil})
+	ares.CheckQuotas(p, quotasOf(m.GetQuotas()))
+	if v := m.GpuHoursPerMonth; v != nil && *v < 0 {
+		p.Add("gpu_hours_per_month", "must be between 0 (no budget) and 2147483647, got %d", *v)
 	}
 }
 
@@ -179,6 +178,10 @@ func merge(t *ares.Tenant, m *apipb.Tenant) {
 	set(&t.Limits.ConcurrentJobs, m.MaxConcurrentJobs)
 	set(&t.Limits.PendingJobs, m.MaxPendingJobs)
 	set(&t.LostAfterSecs, m.DefaultLostAfterSeconds)
+	set(&t.GPUHours, m.GpuHoursPerMonth)
+	if len(m.GetQuotas()) > 0 {
+		t.Quotas = quotasOf(m.GetQuotas())
+	}
 	if m.GetName() != "" {
 		t.Name = m.GetName()
 	}
@@ -224,6 +227,9 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 	if id := m.GetId(); id != "" && id != req.GetTenantId() {
 		p.Add("id", "a tenant's id cannot be changed: create another tenant")
 	}
+	if req.GetClearQuotas() && len(m.GetQuotas()) > 0 {
+		p.Add("quotas", "give either quotas or clear_quotas, not both")
+	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -231,6 +237,9 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		t, err := d.cfg.Store.Tenant(ctx, req.GetTenantId())
 		if err != nil {
 			return nil, err
+		}
+		if req.GetClearQuotas() {
+			t.Quotas = nil
 		}
 		merge(&t, m)
 		made, err := d.cfg.Store.UpdateTenant(ctx, t)

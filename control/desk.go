@@ -44,7 +44,7 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 	for i := range specs {
 		open[i] = i
 	}
-	// A tenant changed in between makes its jobs try again with the new one.
+	// A tenant or queue changed in between makes its jobs try again with the new one.
 	for try := 0; len(open) > 0; try++ {
 		open = d.tryAll(ctx, specs, owner, open, out, try > 0)
 		if try == 4 {
@@ -54,7 +54,8 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 	return out
 }
 
-// tryAll submits the open ones and returns those whose tenant had changed.
+// tryAll submits the open ones and returns those whose tenant or queue had
+// changed.
 func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open []int, out []Accepted, fresh bool) []int {
 	asks := make([]store.Creation, 0, len(open))
 	index := make([]int, 0, len(open))
@@ -130,6 +131,9 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	}
 	if d.NoGangs && full.Members > 1 {
 		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
+	}
+	if err := d.queue(ctx, tenantID, full.Queue, fresh); err != nil {
+		return store.Creation{}, err
 	}
 	if err := d.admit(tenant, full, ahead); err != nil {
 		return store.Creation{}, err
@@ -251,58 +255,4 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 		return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Err: c.Err}, c.Err
 	}
 	return Accepted{}, ares.Errorf(ares.Exhausted, "tenant %s changes too fast: try again", spec.Tenant)
-}
-
-// deleteWithin bounds how long the deletion of a tenant waits for the view.
-const deleteWithin = 10 * time.Second
-
-// DeleteTenant removes a tenant without live jobs. A job accepted while it
-// looks would be left without its tenant for ever, so it looks again when none
-// can be accepted any more, and takes the deletion back.
-func (d *Desk) DeleteTenant(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, deleteWithin)
-	defer cancel()
-	t, err := d.Store.Tenant(ctx, id)
-	if err != nil {
-		return err
-	}
-	if id == ares.DefaultTenant {
-		return ares.Errorf(ares.Conflict, "tenant %s is built in: lower its limits instead", id)
-	}
-	if err := d.idle(ctx, id); err != nil {
-		return err
-	}
-	if err := d.Store.DeleteTenant(ctx, id, t.Revision); err != nil {
-		return err
-	}
-	if err := d.idle(ctx, id); err != nil {
-		undo, done := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
-		defer done()
-		if _, again := d.Store.CreateTenant(undo, t); again != nil {
-			return fmt.Errorf("%w; and the tenant could not be put back (%w): create it again", err, again)
-		}
-		return err
-	}
-	return nil
-}
-
-// idle refuses while a tenant has live jobs, by a view as new as the store.
-func (d *Desk) idle(ctx context.Context, tenant string) error {
-	revision, err := d.Store.Revision(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.View.WaitFor(ctx, revision); err != nil {
-		return err
-	}
-	live := 0
-	for _, e := range d.View.Jobs(Filter{Tenant: tenant}).Entries {
-		if !e.Run.Phase.Final() || !e.Run.Free() {
-			live++
-		}
-	}
-	if live > 0 {
-		return ares.Errorf(ares.Conflict, "tenant %s has %d live jobs: cancel them first", tenant, live)
-	}
-	return nil
 }

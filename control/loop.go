@@ -32,6 +32,7 @@ type Loop struct {
 	// Beside runs while this server leads, under the same leadership.
 	Beside func(context.Context, *store.Leadership) error
 
+	view  *View
 	mu    sync.Mutex
 	state *engine.State
 	news  chan struct{} // holds one token when the state has moved
@@ -53,7 +54,7 @@ type Decision struct {
 
 // NewLoop makes a loop that follows a view.
 func NewLoop(view *View) *Loop {
-	l := &Loop{state: engine.New(), news: make(chan struct{}, 1), Interval: time.Second}
+	l := &Loop{view: view, state: engine.New(), news: make(chan struct{}, 1), Interval: time.Second}
 	view.Feed(l.apply)
 	return l
 }
@@ -67,13 +68,6 @@ func (l *Loop) apply(b ares.Batch) {
 	case l.news <- struct{}{}:
 	default:
 	}
-}
-
-// Explain says why a job waits, by the same state decisions are made from.
-func (l *Loop) Explain(id ares.JobID) ares.Refusal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return engine.Explain(l.state, id, l.Now())
 }
 
 // Run stands for leader and decides while it leads, until ctx ends.

@@ -42,6 +42,7 @@ func usageOf(tenant string) string    { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {
 	return queuesOf(tenant) + name
 }
+
 func claimKey(id ares.JobID, rank int) string {
 	return claimsKey(id) + strconv.Itoa(rank)
 }
