@@ -155,9 +155,12 @@ func mergeQueue(q *ares.Queue, m *apipb.Queue, clearQuotas bool) error {
 		to   *int
 		v    *int32
 	}{
-		{"max_gpus", &q.Limits.GPUs, m.MaxGpus}, {"max_gpu_memory_mb", &q.Limits.GPUMemoryMB, m.MaxGpuMemoryMb},
-		{"max_cpu_cores", &q.Limits.CPUs, m.MaxCpuCores}, {"max_memory_mb", &q.Limits.MemoryMB, m.MaxMemoryMb},
-		{"max_concurrent_jobs", &q.Limits.ConcurrentJobs, m.MaxConcurrentJobs}, {"max_pending_jobs", &q.Limits.PendingJobs, m.MaxPendingJobs},
+		{"max_gpus", &q.Limits.GPUs, m.MaxGpus},
+		{"max_gpu_memory_mb", &q.Limits.GPUMemoryMB, m.MaxGpuMemoryMb},
+		{"max_cpu_cores", &q.Limits.CPUs, m.MaxCpuCores},
+		{"max_memory_mb", &q.Limits.MemoryMB, m.MaxMemoryMb},
+		{"max_concurrent_jobs", &q.Limits.ConcurrentJobs, m.MaxConcurrentJobs},
+		{"max_pending_jobs", &q.Limits.PendingJobs, m.MaxPendingJobs},
 	} {
 		if l.v != nil && *l.v < 0 {
 			p.Add(l.name, "must be between 0 and 2147483647 (no limit), got %d", *l.v)

@@ -216,7 +216,8 @@ func TestFairness(t *testing.T) {
 	h := newHouse(t, func(c *Config) {
 		c.Engine = &fakeEngine{fair: ares.Fairness{Jain: 875, Shares: []ares.FairShare{
 			{Tenant: "default", Weight: 2, GPUMilli: 1500, Resource: "gpu", DominantShare: 250_000, WeightedShare: 125_000},
-			{Tenant: "default", Queue: "default"}, {Tenant: "vision"},
+			{Tenant: "default", Queue: "default"},
+			{Tenant: "vision"},
 		}}}
 	})
 	a := h.do("GET", "/api/v1/fairness", nil)

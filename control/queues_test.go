@@ -7,7 +7,6 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
@@ -162,8 +161,11 @@ func TestFairnessCountsWhatIsHeld(t *testing.T) {
 		node.Devices = append(node.Devices, ares.Device{ID: id, Healthy: true}, ares.Device{ID: id + "/slice", Parent: id})
 	}
 	events := []ares.Event{
-		{Tenant: &ares.Tenant{ID: "a", Weight: 2}}, {Tenant: &ares.Tenant{ID: "b"}}, {Tenant: &ares.Tenant{ID: "idle", Weight: 1}},
-		{Node: &node}, {Session: &ares.Session{Node: "n"}},
+		{Tenant: &ares.Tenant{ID: "a", Weight: 2}},
+		{Tenant: &ares.Tenant{ID: "b"}},
+		{Tenant: &ares.Tenant{ID: "idle", Weight: 1}},
+		{Node: &node},
+		{Session: &ares.Session{Node: "n"}},
 	}
 	events = append(events, hold("j1", "a", "train", ares.Seat{Node: "n", CPUs: 10, Shares: []ares.Share{{Device: "g0", Milli: 1000}}})...)
 	events = append(events, hold("j2", "b", "default", ares.Seat{Node: "n", Rank: 0, CPUs: 10, Memory: 500})...)
@@ -174,7 +176,8 @@ func TestFairnessCountsWhatIsHeld(t *testing.T) {
 		{Tenant: "a", Queue: "default", Weight: 1},
 		{Tenant: "b", Weight: 1, CPUs: 10, MemoryMB: 500, Resource: "memory", DominantShare: 500_000, WeightedShare: 500_000},
 		{Tenant: "b", Queue: "default", Weight: 1, CPUs: 10, MemoryMB: 500, Resource: "memory", DominantShare: 500_000, WeightedShare: 500_000},
-		{Tenant: "idle", Weight: 1}, {Tenant: "idle", Queue: "default", Weight: 1},
+		{Tenant: "idle", Weight: 1},
+		{Tenant: "idle", Queue: "default", Weight: 1},
 	}
 	if len(f.Shares) != len(want) {
 		t.Fatalf("got %+v", f.Shares)
@@ -215,7 +218,7 @@ func TestPlanChangesNothing(t *testing.T) {
 			t.Errorf("got %+v, %+v", p, why)
 		}
 	}
-	if _, err := s.Job(t.Context(), job.ID); ares.CodeOf(err) != ares.NotFound {
+	if _, err = s.Job(t.Context(), job.ID); ares.CodeOf(err) != ares.NotFound {
 		t.Errorf("a draft was stored: %v", err)
 	}
 	_, err = d.Draft(t.Context(), spec(queued("nowhere")), "me")
