@@ -60,7 +60,7 @@ func (q Queue) Check() error {
 	if q.Parent == q.Name && q.Name != "" {
 		p.Add("parent", "a queue cannot be under itself")
 	}
-	if q.Weight < 0 || q.Weight > MaxWeight || q.Weight != 0 && q.Weight < MinWeight {
+	if q.Weight != 0 && !ValidWeight(q.Weight) {
 		p.Add("weight", "must be between %v and %v, got %v", MinWeight, MaxWeight, q.Weight)
 	}
 	CheckQuotas(&p, q.Quotas)
@@ -72,6 +72,9 @@ const (
 	MinWeight = 0.001
 	MaxWeight = 1_000_000
 )
+
+// ValidWeight says whether w may be a weight.
+func ValidWeight(w float64) bool { return w >= MinWeight && w <= MaxWeight }
 
 // CheckQuotas reports every mistake of a list of quotas.
 func CheckQuotas(p *Problems, quotas []Quota) {

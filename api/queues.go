@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"math"
 	"reflect"
 
 	ares "github.com/ares-scheduler/ares"
@@ -172,10 +171,8 @@ func mergeQueue(q *ares.Queue, m *apipb.Queue, clearQuotas bool) error {
 	if m.Parent != nil {
 		q.Parent = m.GetParent()
 	}
-	if w := m.Weight; w != nil && math.IsNaN(*w) {
-		p.Add("weight", "is not a number")
-	} else if w != nil {
-		q.Weight = *w
+	if m.Weight != nil {
+		q.Weight = m.GetWeight()
 	}
 	q.Quotas = mergeQuotas(&p, q.Quotas, m.GetQuotas(), clearQuotas)
 	if bad, ok := q.Check().(*ares.InvalidRequest); ok { //nolint:errorlint // Check makes it itself

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,7 +21,6 @@ type tenantDoor struct {
 // Defaults and limits of a tenant's fields.
 const (
 	defaultPendingJobs = 100_000
-	maxWeight          = 1_000_000
 	tenantTries        = 5
 	maxSlug            = 48 // leaves room for a suffix in a name of 63
 	viewWait           = time.Second
@@ -151,8 +149,8 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	if c := ares.Class(m.GetPriorityTier()); c != "" && c.Rank() < 0 {
 		p.Add("priority_tier", "%q is unknown: use one of %v", clip(string(c)), ares.Classes())
 	}
-	if w := m.FairShareWeight; w != nil && (math.IsNaN(*w) || *w <= 0 || *w > maxWeight) {
-		p.Add("fair_share_weight", "must be more than 0 and at most %d, got %v", maxWeight, *w)
+	if w := m.FairShareWeight; w != nil && !ares.ValidWeight(*w) {
+		p.Add("fair_share_weight", "must be between %v and %v, got %v", ares.MinWeight, ares.MaxWeight, *w)
 	}
 	if v := m.DefaultLostAfterSeconds; v != nil && *v != 0 && (*v < ares.MinLostAfterSec || *v > ares.MaxLostAfterSec) {
 		p.Add("default_lost_after_seconds", "must be between %d and %d, or 0 for the general default, got %d", ares.MinLostAfterSec, ares.MaxLostAfterSec, *v)

@@ -67,6 +67,10 @@ func (v *View) fairness() ares.Fairness {
 	var out ares.Fairness
 	f := v.fleet()
 	sum, squares, n := 0.0, 0.0, 0.0
+	queues := map[string][]*ares.Queue{}
+	for _, q := range v.Queues("") {
+		queues[q.Tenant] = append(queues[q.Tenant], q)
+	}
 	for _, t := range v.Tenants() {
 		s := v.share(f, t.ID, t.Weight)
 		s.Tenant = t.ID
@@ -75,7 +79,7 @@ func (v *View) fairness() ares.Fairness {
 			x := float64(s.WeightedShare)
 			sum, squares, n = sum+x, squares+x*x, n+1
 		}
-		for _, q := range v.Queues(t.ID) {
+		for _, q := range queues[t.ID] {
 			s := v.share(f, q.ID(), q.Weight)
 			s.Tenant, s.Queue = t.ID, q.Name
 			out.Shares = append(out.Shares, s)

@@ -59,9 +59,9 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open []int, out []Accepted, fresh bool) []int {
 	asks := make([]store.Creation, 0, len(open))
 	index := make([]int, 0, len(open))
-	ahead := map[string]int{}
+	before := newAhead()
 	for _, i := range open {
-		ask, err := d.prepare(ctx, &specs[i], owner, fresh, ahead)
+		ask, err := d.prepare(ctx, &specs[i], owner, fresh, before)
 		if err != nil {
 			out[i] = d.refused(ctx, &specs[i], err)
 			continue
@@ -95,10 +95,8 @@ func (d *Desk) phase(id ares.JobID, duplicate bool) ares.Phase {
 }
 
 // prepare checks a submission and makes the job of it. The request ID is
-// written back, so that a second try is the same request. ahead counts, by
-// tenant, the new jobs that were prepared before it for the same call: the view
-// cannot know of them yet.
-func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool, ahead map[string]int) (store.Creation, error) {
+// written back, so that a second try is the same request.
+func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool, before *ahead) (store.Creation, error) {
 	if err := spec.Check(); err != nil {
 		return store.Creation{}, err
 	}
@@ -132,15 +130,16 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if d.NoGangs && full.Members > 1 {
 		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
 	}
-	if err := d.queue(ctx, tenantID, full.Queue, fresh); err != nil {
+	queue, err := d.queue(ctx, tenantID, full.Queue, fresh)
+	if err != nil {
 		return store.Creation{}, err
 	}
-	if err := d.admit(tenant, full, ahead); err != nil {
+	if err := d.admit(tenant, queue, full, before); err != nil {
 		return store.Creation{}, err
 	}
 	id := ares.NewJobID(tenantID, spec.RequestID)
 	if d.View.Job(id) == nil {
-		ahead[tenantID]++
+		before.add(tenantID, full.Queue)
 	}
 	return store.Creation{
 		Job: &ares.Job{
@@ -150,21 +149,21 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	}, nil
 }
 
-// admit refuses what exceeds the tenant's limits by itself, and what would
+// admit refuses what exceeds the tenant's or the queue's limits by itself, and what would
 // make the queue too long. What exceeds only current use waits in the queue.
-func (d *Desk) admit(t *ares.Tenant, spec ares.Spec, ahead map[string]int) error {
+func (d *Desk) admit(t *ares.Tenant, q *ares.Queue, spec ares.Spec, before *ahead) error {
 	use, waiting := d.View.Use(t.ID)
-	waiting += ahead[t.ID]
+	waiting += before.by[t.ID]
 	if err := t.Admits(spec, use); err != nil {
 		return err
 	}
 	if waiting >= t.Limits.PendingJobs {
 		return ares.Errorf(ares.Refused, "quota exceeded for tenant %s: pending jobs requested=1, quota=%d, current=%d", t.ID, t.Limits.PendingJobs, waiting)
 	}
-	all := d.View.Waiting()
-	for _, n := range ahead { // order-free: a sum
-		all += n
+	if err := d.admitQueue(q, spec, before); err != nil {
+		return err
 	}
+	all := d.View.Waiting() + before.all
 	if d.MaxQueue > 0 && all >= d.MaxQueue {
 		return ares.Errorf(ares.Exhausted, "the queue is full (%d jobs wait, at most %d): try again later", all, d.MaxQueue)
 	}
@@ -239,7 +238,7 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
 	}
 	for try := range 5 {
-		ask, err := d.prepare(ctx, &spec, owner, try > 0, map[string]int{})
+		ask, err := d.prepare(ctx, &spec, owner, try > 0, newAhead())
 		if err != nil {
 			out := d.refused(ctx, &spec, err)
 			return out, out.Err

@@ -173,7 +173,7 @@ func (v *View) Queues(tenant string) []*ares.Queue {
 	defer v.mu.RUnlock()
 	var out []*ares.Queue
 	for _, q := range v.queues { // order-free: sorted below
-		if tenant == "" || tenant == q.Tenant {
+		if (tenant == "" || tenant == q.Tenant) && v.tenants[q.Tenant] != nil {
 			out = append(out, q)
 		}
 	}

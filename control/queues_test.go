@@ -47,6 +47,29 @@ func TestASubmissionNamesAQueueThatIsThere(t *testing.T) {
 	}
 }
 
+// TestAQueueRefusesWhatItCouldNeverRun, whichever of those above it says so.
+func TestAQueueRefusesWhatItCouldNeverRun(t *testing.T) {
+	d := newDesk(t)
+	top := d.addQueue(t, ares.Queue{Tenant: "default", Name: "top"})
+	d.addQueue(t, ares.Queue{Tenant: "default", Name: "low", Parent: "top"})
+	top.Limits.GPUs, top.Limits.PendingJobs = 4, 3
+	if _, err := d.Store.UpdateQueue(t.Context(), top); err != nil {
+		t.Fatal(err)
+	}
+	d.caughtUp(t)
+	_, err := d.Submit(t.Context(), spec(queued("low"), func(s *ares.Spec) { s.GPUs = 5 }), "me")
+	wantCode(t, err, ares.Refused, "queue default/top", "requested=5, quota=4")
+	specs := []ares.Spec{spec(queued("low")), spec(queued("top")), spec(queued("low")), spec(queued("low")), spec()}
+	for i, got := range d.SubmitAll(t.Context(), specs, "me") {
+		if (got.Err != nil) != (i == 3) {
+			t.Errorf("job %d: %v, want only the fourth, one too many for the queue, to be refused", i, got.Err)
+		}
+	}
+	d.caughtUp(t)
+	_, err = d.Submit(t.Context(), spec(queued("low")), "me")
+	wantCode(t, err, ares.Refused, "queue default/top", "pending jobs requested=1, quota=3, current=3")
+}
+
 // TestAStaleViewOfAQueueIsNotTheLastWord: the queue is gone, and the view has
 // not seen it go.
 func TestAStaleViewOfAQueueIsNotTheLastWord(t *testing.T) {

