@@ -87,16 +87,21 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	}
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
-	d.explain(job, snap.Run.Phase)
+	if snap.Run.Phase.Waiting() {
+		job.Explanation = d.explained(snap.Job)
+		for _, b := range job.Explanation.GetBlockers() {
+			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
+		}
+	}
 	return &apipb.GetJobResponse{Job: job}, nil
 }
 
-// explain says why a job waits.
+// explain says in short why a job waits.
 func (d *Doors) explain(job *apipb.Job, p ares.Phase) {
-	if !p.Waiting() || d.cfg.Explain == nil {
+	if !p.Waiting() {
 		return
 	}
-	for _, b := range d.cfg.Explain(ares.JobID(job.JobId)).Blockers {
+	for _, b := range d.cfg.Engine.Refusal(ares.JobID(job.JobId)).Blockers {
 		job.WaitingFor = append(job.WaitingFor, b.String())
 	}
 }

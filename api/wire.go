@@ -88,14 +88,12 @@ func newAttempt(a *ares.Attempt) *apipb.Attempt {
 		Number: int32(a.Number), Fence: strconv.FormatInt(int64(a.Fence), 10),
 		PlacedAt: apipb.Timestamp(a.PlacedAt), StartedAt: apipb.Timestamp(a.StartedAt), EndedAt: apipb.Timestamp(a.EndedAt),
 		Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
+		Merit: newMerit(a.Merit),
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		seat := &apipb.JobSeat{Rank: int32(h.Rank), Node: h.Node, State: string(h.State)}
-		for _, s := range h.Shares {
-			seat.Gpus = append(seat.Gpus, int32(s.Index))
-			seat.Devices = append(seat.Devices, s.Device)
-		}
+		seat := newSeat(&h.Seat)
+		seat.State = string(h.State)
 		if res := h.Result; res != nil {
 			seat.Outcome, seat.ExitCode, seat.Reason = string(res.Outcome), int32(res.ExitCode), res.Reason
 		}
@@ -113,10 +111,11 @@ func newTenant(t *ares.Tenant, use ares.Use, waiting int) *apipb.Tenant {
 		MaxMemoryMb: new(int32(l.MemoryMB)), MaxConcurrentJobs: new(int32(l.ConcurrentJobs)), MaxPendingJobs: new(int32(l.PendingJobs)),
 		FairShareWeight: new(t.Weight), AllowPreemption: new(t.MayPreempt),
 		CreatedAt: apipb.Timestamp(t.CreatedAt),
-		Current: &apipb.TenantUse{
-			Gpus: int32(use.GPUs + (use.GPUMilli+999)/1000), GpuMemoryMb: int32(use.GPUMemoryMB), CpuCores: int32(use.CPUs),
-			MemoryMb: int32(use.MemoryMB), RunningJobs: int32(use.Jobs), PendingJobs: int32(waiting),
-		},
+		Current:   newUse(use, waiting),
+		Quotas:    newQuotas(t.Quotas),
+	}
+	if t.GPUHours != 0 {
+		m.GpuHoursPerMonth = new(int32(t.GPUHours))
 	}
 	if t.PriorityTier != "" {
 		m.PriorityTier = new(string(t.PriorityTier))

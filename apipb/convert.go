@@ -37,6 +37,8 @@ func (m *Placement) placement() ares.Placement {
 		Strategy: m.Strategy, RequiredLevel: m.RequiredLevel, PreferredLevel: m.PreferredLevel,
 		PreferredDomain: m.PreferredDomain, NetworkBandwidth: m.NetworkBandwidth, LatencySensitive: m.LatencySensitive,
 		NodeSelector: m.NodeSelector, Tolerations: m.Tolerations, Regions: m.Regions,
+		NodeAffinity: m.NodeAffinity, PreferredNodeAffinity: m.PreferredNodeAffinity,
+		Affinity: m.Affinity, AntiAffinity: m.AntiAffinity,
 	}
 }
 
@@ -85,13 +87,16 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 // newPlacement is nil when nothing was said, as in what was received.
 func newPlacement(p *ares.Placement) *Placement {
 	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
-		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil {
+		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil &&
+		p.NodeAffinity == nil && p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil {
 		return nil
 	}
 	return &Placement{
 		Strategy: p.Strategy, RequiredLevel: p.RequiredLevel, PreferredLevel: p.PreferredLevel,
 		PreferredDomain: p.PreferredDomain, NetworkBandwidth: p.NetworkBandwidth, LatencySensitive: p.LatencySensitive,
 		NodeSelector: p.NodeSelector, Tolerations: p.Tolerations, Regions: p.Regions,
+		NodeAffinity: p.NodeAffinity, PreferredNodeAffinity: p.PreferredNodeAffinity,
+		Affinity: p.Affinity, AntiAffinity: p.AntiAffinity,
 	}
 }
 

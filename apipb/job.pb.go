@@ -374,8 +374,18 @@ type Placement struct {
 	NodeSelector     map[string]string `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector,proto3" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Tolerations      []string          `protobuf:"bytes,8,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
 	Regions          []string          `protobuf:"bytes,9,rep,name=regions,proto3" json:"regions,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Conditions on a node's labels, all of which must hold: "gen in (3, 4)",
+	// "zone notin (b)", "disk=nvme", "infiniband", "!spot".
+	NodeAffinity []string `protobuf:"bytes,10,rep,name=node_affinity,json=nodeAffinity,proto3" json:"node_affinity,omitempty"`
+	// Conditions that make a node more welcome.
+	PreferredNodeAffinity []string `protobuf:"bytes,11,rep,name=preferred_node_affinity,json=preferredNodeAffinity,proto3" json:"preferred_node_affinity,omitempty"`
+	// Running jobs of the same tenant by their labels, and how near counts:
+	// "app=db", "app=web,tier=front @leaf". The job goes only near such jobs.
+	Affinity []string `protobuf:"bytes,12,rep,name=affinity,proto3" json:"affinity,omitempty"`
+	// The job never goes near such jobs.
+	AntiAffinity  []string `protobuf:"bytes,13,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
@@ -467,6 +477,34 @@ func (x *Placement) GetTolerations() []string {
 func (x *Placement) GetRegions() []string {
 	if x != nil {
 		return x.Regions
+	}
+	return nil
+}
+
+func (x *Placement) GetNodeAffinity() []string {
+	if x != nil {
+		return x.NodeAffinity
+	}
+	return nil
+}
+
+func (x *Placement) GetPreferredNodeAffinity() []string {
+	if x != nil {
+		return x.PreferredNodeAffinity
+	}
+	return nil
+}
+
+func (x *Placement) GetAffinity() []string {
+	if x != nil {
+		return x.Affinity
+	}
+	return nil
+}
+
+func (x *Placement) GetAntiAffinity() []string {
+	if x != nil {
+		return x.AntiAffinity
 	}
 	return nil
 }
@@ -712,7 +750,10 @@ type Job struct {
 	// Only a tombstone is left of it.
 	Archived bool `protobuf:"varint,32,opt,name=archived,proto3" json:"archived,omitempty"`
 	// Everything that was asked for, defaults filled in.
-	Spec          *JobSpec `protobuf:"bytes,33,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *JobSpec `protobuf:"bytes,33,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Everything that can be said of why it waits; in lists only waiting_for is
+	// given.
+	Explanation   *Explanation `protobuf:"bytes,40,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -978,6 +1019,13 @@ func (x *Job) GetSpec() *JobSpec {
 	return nil
 }
 
+func (x *Job) GetExplanation() *Explanation {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
 // StopIntent is a wish to end an attempt that is not yet fulfilled.
 type StopIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1168,15 +1216,17 @@ type Attempt struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// The fencing token, an integer as a string.
-	Fence         string                 `protobuf:"bytes,2,opt,name=fence,proto3" json:"fence,omitempty"`
-	Seats         []*JobSeat             `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
-	PlacedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	Outcome       string                 `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Score         int32                  `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	Fence     string                 `protobuf:"bytes,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Seats     []*JobSeat             `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
+	PlacedAt  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Outcome   string                 `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Reason    string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	ExitCode  int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Score     int32                  `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	// What speaks for the placement, by parts.
+	Merit         *Merit `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1279,6 +1329,13 @@ func (x *Attempt) GetScore() int32 {
 		return x.Score
 	}
 	return 0
+}
+
+func (x *Attempt) GetMerit() *Merit {
+	if x != nil {
+		return x.Merit
+	}
+	return nil
 }
 
 // JobSeat is one rank's place in an attempt.
@@ -2152,6 +2209,216 @@ func (x *RetryJobResponse) GetRetryOf() string {
 	return ""
 }
 
+type ExplainJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobRequest) Reset() {
+	*x = ExplainJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobRequest) ProtoMessage() {}
+
+func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
+func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ExplainJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type ExplainJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Explanation   *Explanation           `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobResponse) Reset() {
+	*x = ExplainJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobResponse) ProtoMessage() {}
+
+func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
+func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ExplainJobResponse) GetExplanation() *Explanation {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
+type PlanJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *JobSpec               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanJobRequest) Reset() {
+	*x = PlanJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanJobRequest) ProtoMessage() {}
+
+func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
+func (*PlanJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PlanJobRequest) GetJob() *JobSpec {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type PlanJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It would be placed now, at these seats.
+	Placed bool       `protobuf:"varint,1,opt,name=placed,proto3" json:"placed,omitempty"`
+	Seats  []*JobSeat `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
+	Score  int32      `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
+	Merit  *Merit     `protobuf:"bytes,4,opt,name=merit,proto3" json:"merit,omitempty"`
+	// Why it would wait, when it would.
+	Explanation   *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanJobResponse) Reset() {
+	*x = PlanJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanJobResponse) ProtoMessage() {}
+
+func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
+func (*PlanJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PlanJobResponse) GetPlaced() bool {
+	if x != nil {
+		return x.Placed
+	}
+	return false
+}
+
+func (x *PlanJobResponse) GetSeats() []*JobSeat {
+	if x != nil {
+		return x.Seats
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetScore() int32 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *PlanJobResponse) GetMerit() *Merit {
+	if x != nil {
+		return x.Merit
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetExplanation() *Explanation {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
 type ListJobEventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -2161,7 +2428,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2440,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2453,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -2207,7 +2474,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2486,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2499,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -2262,7 +2529,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2541,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2554,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -2334,7 +2601,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2613,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2626,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -2406,7 +2673,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2685,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2698,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -2445,7 +2712,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -2498,7 +2765,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
-	"\x0e_grace_seconds\"\xc4\x03\n" +
+	"\x0e_grace_seconds\"\xe2\x04\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12%\n" +
 	"\x0erequired_level\x18\x02 \x01(\tR\rrequiredLevel\x12'\n" +
@@ -2508,7 +2775,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x11latency_sensitive\x18\x06 \x01(\bR\x10latencySensitive\x12I\n" +
 	"\rnode_selector\x18\a \x03(\v2$.ares.v1.Placement.NodeSelectorEntryR\fnodeSelector\x12 \n" +
 	"\vtolerations\x18\b \x03(\tR\vtolerations\x12\x18\n" +
-	"\aregions\x18\t \x03(\tR\aregions\x1a?\n" +
+	"\aregions\x18\t \x03(\tR\aregions\x12#\n" +
+	"\rnode_affinity\x18\n" +
+	" \x03(\tR\fnodeAffinity\x126\n" +
+	"\x17preferred_node_affinity\x18\v \x03(\tR\x15preferredNodeAffinity\x12\x1a\n" +
+	"\baffinity\x18\f \x03(\tR\baffinity\x12#\n" +
+	"\ranti_affinity\x18\r \x03(\tR\fantiAffinity\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
@@ -2529,7 +2801,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xd1\b\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x89\t\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -2569,7 +2841,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\fsubmitted_by\x18\x1e \x01(\tR\vsubmittedBy\x12\x1a\n" +
 	"\brevision\x18\x1f \x01(\tR\brevision\x12\x1a\n" +
 	"\barchived\x18  \x01(\bR\barchived\x12$\n" +
-	"\x04spec\x18! \x01(\v2\x10.ares.v1.JobSpecR\x04spec\"Z\n" +
+	"\x04spec\x18! \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x126\n" +
+	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"Z\n" +
 	"\n" +
 	"StopIntent\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\tR\x03why\x12\x0e\n" +
@@ -2582,7 +2855,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tJobResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xef\x02\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x95\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\tR\x05fence\x12&\n" +
@@ -2595,7 +2868,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1b\n" +
 	"\texit_code\x18\t \x01(\x05R\bexitCode\x12\x14\n" +
 	"\x05score\x18\n" +
-	" \x01(\x05R\x05score\"\xc4\x01\n" +
+	" \x01(\x05R\x05score\x12$\n" +
+	"\x05merit\x18\v \x01(\v2\x0e.ares.v1.MeritR\x05merit\"\xc4\x01\n" +
 	"\aJobSeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -2658,7 +2932,19 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x19\n" +
-	"\bretry_of\x18\x04 \x01(\tR\aretryOf\"-\n" +
+	"\bretry_of\x18\x04 \x01(\tR\aretryOf\"*\n" +
+	"\x11ExplainJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"L\n" +
+	"\x12ExplainJobResponse\x126\n" +
+	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
+	"\x0ePlanJobRequest\x12*\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xc5\x01\n" +
+	"\x0fPlanJobResponse\x12\x16\n" +
+	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
+	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
+	"\x05score\x18\x03 \x01(\x05R\x05score\x12$\n" +
+	"\x05merit\x18\x04 \x01(\v2\x0e.ares.v1.MeritR\x05merit\x126\n" +
+	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x15ListJobEventsResponse\x12)\n" +
@@ -2677,7 +2963,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\x92\x06\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xeb\a\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -2687,7 +2973,10 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x18.ares.v1.ListJobsRequest\x1a\x19.ares.v1.ListJobsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/api/v1/jobs\x12a\n" +
 	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12g\n" +
 	"\bRetryJob\x12\x18.ares.v1.RetryJobRequest\x1a\x19.ares.v1.RetryJobResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/jobs/{job_id}/retry\x12t\n" +
-	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12G\n" +
+	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
+	"\n" +
+	"ExplainJob\x12\x1a.ares.v1.ExplainJobRequest\x1a\x1b.ares.v1.ExplainJobResponse\"2\x82\xd3\xe4\x93\x02,b\vexplanation\x12\x1d/api/v1/jobs/{job_id}/explain\x12\\\n" +
+	"\aPlanJob\x12\x17.ares.v1.PlanJobRequest\x1a\x18.ares.v1.PlanJobResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x03job\"\x11/api/v1/jobs:plan\x12G\n" +
 	"\n" +
 	"StreamLogs\x12\x1a.ares.v1.StreamLogsRequest\x1a\x1b.ares.v1.StreamLogsResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -2703,7 +2992,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),               // 0: ares.v1.JobSpec
 	(*Placement)(nil),             // 1: ares.v1.Placement
@@ -2729,68 +3018,85 @@ var file_apipb_job_proto_goTypes = []any{
 	(*CancelJobResponse)(nil),     // 21: ares.v1.CancelJobResponse
 	(*RetryJobRequest)(nil),       // 22: ares.v1.RetryJobRequest
 	(*RetryJobResponse)(nil),      // 23: ares.v1.RetryJobResponse
-	(*ListJobEventsRequest)(nil),  // 24: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil), // 25: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),              // 26: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),     // 27: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 28: ares.v1.StreamLogsResponse
-	nil,                           // 29: ares.v1.JobSpec.EnvironmentEntry
-	nil,                           // 30: ares.v1.JobSpec.LabelsEntry
-	nil,                           // 31: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*ExplainJobRequest)(nil),     // 24: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 25: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),        // 26: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),       // 27: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),  // 28: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil), // 29: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),              // 30: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),     // 31: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 32: ares.v1.StreamLogsResponse
+	nil,                           // 33: ares.v1.JobSpec.EnvironmentEntry
+	nil,                           // 34: ares.v1.JobSpec.LabelsEntry
+	nil,                           // 35: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*Explanation)(nil),           // 37: ares.v1.Explanation
+	(*Merit)(nil),                 // 38: ares.v1.Merit
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	29, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	33, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	32, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	36, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	2,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	3,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	4,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	30, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	31, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	32, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	32, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	32, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	34, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	35, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	36, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	36, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	36, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	36, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	7,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	8,  // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	9,  // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 16: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	32, // 17: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	32, // 18: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	10, // 19: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	32, // 20: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	32, // 21: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	32, // 22: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,  // 23: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 24: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	15, // 25: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 26: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 27: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	26, // 28: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	32, // 29: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	11, // 30: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	13, // 31: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	16, // 32: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	18, // 33: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	20, // 34: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	22, // 35: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	24, // 36: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	27, // 37: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	12, // 38: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	14, // 39: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	17, // 40: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	19, // 41: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	21, // 42: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	23, // 43: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	25, // 44: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	28, // 45: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	38, // [38:46] is the sub-list for method output_type
-	30, // [30:38] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	37, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	36, // 18: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	36, // 19: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	10, // 20: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	36, // 21: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	36, // 22: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	36, // 23: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	38, // 24: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	0,  // 25: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 26: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	15, // 27: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 28: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	5,  // 29: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	37, // 30: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 31: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	10, // 32: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	38, // 33: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	37, // 34: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	30, // 35: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	36, // 36: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	11, // 37: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	13, // 38: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	16, // 39: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	18, // 40: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	20, // 41: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	22, // 42: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	28, // 43: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	24, // 44: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	26, // 45: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	31, // 46: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	12, // 47: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	14, // 48: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	17, // 49: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	19, // 50: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	21, // 51: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	23, // 52: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	29, // 53: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	25, // 54: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	27, // 55: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	32, // 56: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	47, // [47:57] is the sub-list for method output_type
+	37, // [37:47] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -2798,6 +3104,7 @@ func file_apipb_job_proto_init() {
 	if File_apipb_job_proto != nil {
 		return
 	}
+	file_apipb_explanation_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
@@ -2806,7 +3113,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

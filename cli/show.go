@@ -48,6 +48,10 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	s.line("State", state)
 	s.line("Reason", j.GetReason())
 	s.list("Waits for", j.GetWaitingFor())
+	s.line("In line", inLine(j.GetExplanation()))
+	if r := j.GetExplanation().GetRemedies(); len(r) > 0 {
+		s.line("Would help", remedyWords(r[0]))
+	}
 	if t := j.GetNotBefore(); t != nil && j.GetState() == string(ares.Retrying) {
 		s.line("Next try", "in "+span(t.AsTime().Sub(a.now())))
 	}
@@ -62,6 +66,9 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	}
 	if n := j.GetRetries(); n > 0 {
 		s.line("Retries", strconv.Itoa(int(n)))
+	}
+	if at := j.GetAttempts(); len(at) > 0 {
+		writeMerit(s, at[len(at)-1].GetScore(), at[len(at)-1].GetMerit())
 	}
 	s.line("Tenant", j.GetTenantId())
 	s.line("Queue", j.GetQueue())

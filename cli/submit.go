@@ -63,7 +63,7 @@ there instead, and the exit code is the job's.`,
 // specs are the jobs a command line asks for.
 func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec, error) {
 	if n := cmd.ArgsLenAtDash(); n > 0 || n < 0 && len(args) > 0 {
-		return nil, usagef("put the job's command after --, such as: ares job submit --name hello -- %s", commandLine(args))
+		return nil, usagef("put the job's command after --, such as: %s --name hello -- %s", cmd.CommandPath(), commandLine(args))
 	}
 	specs := []*apipb.JobSpec{{}}
 	if s.file != "" {
@@ -72,7 +72,7 @@ func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec,
 			return nil, err
 		}
 	} else if len(args) == 0 {
-		return nil, usagef("say what to run: ares job submit --name hello -- echo hello, or -f FILE")
+		return nil, usagef("say what to run: %s --name hello -- echo hello, or -f FILE", cmd.CommandPath())
 	}
 	if len(specs) > 1 && (len(args) > 0 || s.flags.requestID != "") {
 		return nil, usagef("%s has %d jobs: a command or --request-id cannot be given for all of them", s.file, len(specs))

@@ -45,10 +45,20 @@ func (c *Client) Tenants(ctx context.Context) (*apipb.ListTenantsResponse, error
 	}
 }
 
-// UpdateTenant changes the fields that are set in t and keeps the others.
+// UpdateTenant changes the fields that are set in t and keeps the others. Its
+// quotas, if there are any, replace those before.
 func (c *Client) UpdateTenant(ctx context.Context, id string, t *apipb.Tenant) (*apipb.Tenant, error) {
+	return c.updateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t})
+}
+
+// ClearTenantQuotas is UpdateTenant that removes all quotas.
+func (c *Client) ClearTenantQuotas(ctx context.Context, id string, t *apipb.Tenant) (*apipb.Tenant, error) {
+	return c.updateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t, ClearQuotas: true})
+}
+
+func (c *Client) updateTenant(ctx context.Context, req *apipb.UpdateTenantRequest) (*apipb.Tenant, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UpdateTenantResponse, error) {
-		return apipb.NewTenantServiceClient(conn).UpdateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t})
+		return apipb.NewTenantServiceClient(conn).UpdateTenant(ctx, req)
 	})
 	return answer.GetTenant(), err
 }

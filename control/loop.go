@@ -33,6 +33,7 @@ type Loop struct {
 	Beside func(context.Context, *store.Leadership) error
 
 	config string // identifies the engine's configuration
+	view   *View
 	mu     sync.Mutex
 	state  *engine.State
 	news   chan struct{} // holds one token when the state has moved
@@ -54,7 +55,7 @@ type Decision struct {
 
 // NewLoop makes a loop that follows a view and decides by a configuration.
 func NewLoop(view *View, cfg engine.Config) *Loop {
-	l := &Loop{config: cfg.Digest(), state: engine.NewWith(cfg), news: make(chan struct{}, 1), Interval: time.Second}
+	l := &Loop{config: cfg.Digest(), view: view, state: engine.NewWith(cfg), news: make(chan struct{}, 1), Interval: time.Second}
 	view.Feed(l.apply)
 	return l
 }
@@ -68,13 +69,6 @@ func (l *Loop) apply(b ares.Batch) {
 	case l.news <- struct{}{}:
 	default:
 	}
-}
-
-// Explain says why a job waits, by the same state decisions are made from.
-func (l *Loop) Explain(id ares.JobID) ares.Refusal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return engine.Explain(l.state, id, l.Now()).Refusal
 }
 
 // Run stands for leader and decides while it leads, until ctx ends.

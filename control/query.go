@@ -151,11 +151,49 @@ func (v *View) TenantCount() int {
 	return len(v.tenants)
 }
 
-// Use tells what a tenant's jobs hold and how many of them wait.
-func (v *View) Use(tenant string) (use ares.Use, waiting int) {
+// Use tells what the jobs of a tenant hold and how many of them wait; with the
+// ID of a queue, of those in that queue itself.
+func (v *View) Use(of string) (use ares.Use, waiting int) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.use[tenant], v.waiting[tenant]
+	return v.use[of], v.waiting[of]
+}
+
+// Queue finds a queue that was created, nil when the view does not know it.
+func (v *View) Queue(tenant, name string) *ares.Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.queues[ares.QueueID(tenant, name)]
+}
+
+// Queues lists the queues of a tenant, or of all for "", by their IDs.
+// The default queue of each tenant is among them, created or not.
+func (v *View) Queues(tenant string) []*ares.Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var out []*ares.Queue
+	for _, q := range v.queues { // order-free: sorted below
+		if (tenant == "" || tenant == q.Tenant) && v.tenants[q.Tenant] != nil {
+			out = append(out, q)
+		}
+	}
+	for id := range v.tenants { // order-free: sorted below
+		if (tenant == "" || tenant == id) && v.queues[ares.QueueID(id, ares.DefaultQueue)] == nil {
+			out = append(out, new(ares.NewDefaultQueue(id)))
+		}
+	}
+	slices.SortFunc(out, func(a, b *ares.Queue) int { return cmp.Compare(a.ID(), b.ID()) })
+	return out
+}
+
+// Topology is what was last said of the fleet's, empty before.
+func (v *View) Topology() ares.Topology {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.topology == nil {
+		return ares.Topology{}
+	}
+	return *v.topology
 }
 
 // Phases counts the live jobs by phase.

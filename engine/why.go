@@ -10,12 +10,21 @@ import (
 // counts, where it stands in line, and who holds what it could use. A job that
 // is not waiting, or that the next decision may place, has no blockers.
 func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
-	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
+	out := ares.Explanation{Refusal: Refusal(s, id, now)}
 	e := s.jobs[id]
 	if e == nil || e.job == nil || !e.phase().Waiting() {
 		return out
 	}
-	s.ready()
-	out.Blockers = s.blockers(e, e.shape, e.job.GPUModel, now)
+	out.Queue = e.job.Queue
+	return out
+}
+
+// Refusal says what keeps a job waiting, and no more.
+func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
+	out := ares.Refusal{Job: id}
+	if e := s.jobs[id]; e != nil && e.job != nil && e.phase().Waiting() {
+		s.ready()
+		out.Blockers = s.blockers(e, e.shape, e.job.GPUModel, now)
+	}
 	return out
 }

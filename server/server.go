@@ -235,7 +235,7 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	s.doors, err = api.New(api.Config{
-		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: alert, Ready: s.ready,
+		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
 		AgentService: &api.AgentDoor{

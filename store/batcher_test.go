@@ -39,7 +39,7 @@ func TestBatcherWritesEachJobOnce(t *testing.T) {
 			c.out.ID = c.id
 			flown.Add(1)
 		}
-		if len(batch) == 0 || len(batch) > maxBatch || len(tenants) > maxBatchTenants || size > maxBatchBytes {
+		if len(batch) == 0 || len(batch) > maxBatch || len(tenants) > maxBatchScopes || size > maxBatchBytes {
 			t.Errorf("a flight of %d jobs, %d tenants, %d bytes", len(batch), len(tenants), size)
 		}
 		for range len(batch) % 5 {

@@ -8,7 +8,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Creation asks to accept one job, if its tenant is still as it was read.
+// Creation asks to accept one job, if its tenant is still as it was read and
+// the queue it names is there.
 type Creation struct {
 	Job            *ares.Job
 	TenantRevision int64
@@ -19,7 +20,7 @@ type Created struct {
 	ID        ares.JobID
 	Duplicate bool       // the same request had been accepted before
 	Phase     ares.Phase // of a duplicate that was archived, else ""
-	Stale     bool       // refused because the tenant changed: read it and repeat
+	Stale     bool       // refused because the tenant changed or the queue is not there: read them and repeat
 	Err       error
 }
 
@@ -40,7 +41,7 @@ func (s *Store) Create(ctx context.Context, asks []Creation) []Created {
 		}
 		items = append(items, &creation{
 			id: a.Job.ID, digest: a.Job.Digest, value: value,
-			tenant: tenantKey(a.Job.Tenant), tenantRevision: a.TenantRevision, out: Created{ID: a.Job.ID},
+			tenant: tenantKey(a.Job.Tenant), tenantRevision: a.TenantRevision, queue: queueNeeded(a.Job), out: Created{ID: a.Job.ID},
 		})
 		index = append(index, i)
 	}
@@ -59,9 +60,20 @@ type creation struct {
 	value          string
 	tenant         string
 	tenantRevision int64
+	queue          string  // the key that must be there, "" for none
 	out            Created // written by the flight that carries it
 	settled        bool    // out is final; guarded by the batcher
 }
+
+// queueNeeded is the key of the queue a job names. The default one needs none.
+func queueNeeded(j *ares.Job) string {
+	if j.Queue == "" || j.Queue == ares.DefaultQueue {
+		return ""
+	}
+	return queueKey(j.Tenant, j.Queue)
+}
+
+func isThere(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
 
 // flushCreates writes a batch: first flat, which is the fast and usual case;
 // when a comparison fails, again with each job deciding for itself.
@@ -89,8 +101,12 @@ func (s *Store) flushCreates(ctx context.Context, batch []*creation) {
 func (s *Store) createAll(ctx context.Context, batch []*creation) bool {
 	cmps := make([]clientv3.Cmp, 0, len(batch)+4)
 	puts := make([]clientv3.Op, 0, len(batch))
-	tenants := map[string]int64{}
+	tenants, queues := map[string]int64{}, map[string]bool{}
 	for _, c := range batch {
+		if c.queue != "" && !queues[c.queue] {
+			queues[c.queue] = true
+			cmps = append(cmps, isThere(c.queue))
+		}
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0))
 		puts = append(puts, clientv3.OpPut(jobKey(c.id), c.value))
 		seen, known := tenants[c.tenant]
@@ -117,11 +133,15 @@ func (s *Store) createAll(ctx context.Context, batch []*creation) bool {
 func (s *Store) createEach(ctx context.Context, batch []*creation) {
 	children := make([]clientv3.Op, len(batch))
 	for i, c := range batch {
+		cmps := []clientv3.Cmp{
+			clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0),
+			clientv3.Compare(clientv3.ModRevision(c.tenant), "=", c.tenantRevision),
+		}
+		if c.queue != "" {
+			cmps = append(cmps, isThere(c.queue))
+		}
 		children[i] = clientv3.OpTxn(
-			[]clientv3.Cmp{
-				clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0),
-				clientv3.Compare(clientv3.ModRevision(c.tenant), "=", c.tenantRevision),
-			},
+			cmps,
 			[]clientv3.Op{clientv3.OpPut(jobKey(c.id), c.value)},
 			[]clientv3.Op{clientv3.OpGet(jobKey(c.id))},
 		)
@@ -139,7 +159,7 @@ func (s *Store) createEach(ctx context.Context, batch []*creation) {
 		found := child.Responses[0].GetResponseRange()
 		if len(found.Kvs) == 0 {
 			c.out.Stale = true
-			c.out.Err = ares.Errorf(ares.Conflict, "the tenant was changed while the job was submitted: submit again")
+			c.out.Err = ares.Errorf(ares.Conflict, "the tenant or the queue was changed while the job was submitted: submit again")
 			continue
 		}
 		c.compare(found.Kvs[0].Value)

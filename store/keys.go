@@ -19,6 +19,9 @@ const (
 	tenantsKey  = prefix + "tenants/"
 	progressKey = prefix + "progress/"
 	tokensKey   = prefix + "tokens/"
+	queuesKey   = prefix + "queues/"
+	usageKey    = prefix + "usage/"
+	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
 	identityKey = prefix + "loop/identity"
@@ -34,6 +37,12 @@ func sessionKey(node string) string   { return sessionsKey + node }
 func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
+func usageOf(tenant string) string    { return usageKey + tenant + "/" }
+func queueKey(tenant, name string) string {
+	return queuesOf(tenant) + name
+}
+
 func claimKey(id ares.JobID, rank int) string {
 	return claimsKey(id) + strconv.Itoa(rank)
 }

@@ -175,16 +175,16 @@ func TestARecordThisVersionCannotReadIsRefused(t *testing.T) {
 func TestARoomOfANewerVersionIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	rec := &storepb.Record{}
-	future(rec, "a queue")
-	r.put(t, "/ares/queues/q1", encode(t, rec))
+	future(rec, "a wing")
+	r.put(t, "/ares/wings/w1", encode(t, rec))
 	enough := errors.New("enough")
 	if err := r.s.Watch(t.Context(), func(ares.Batch) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("got %v, want the room to be ignored", err)
 	}
 	rec.MinReader = 2
-	r.put(t, "/ares/queues/q1", encode(t, rec))
+	r.put(t, "/ares/wings/w1", encode(t, rec))
 	err := r.s.Watch(t.Context(), func(ares.Batch) error { return enough })
-	if err == nil || !strings.Contains(err.Error(), "/ares/queues/q1") {
+	if err == nil || !strings.Contains(err.Error(), "/ares/wings/w1") {
 		t.Errorf("got %v, want it to name the record it must not ignore", err)
 	}
 }

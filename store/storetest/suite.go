@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
 		{"Tenants", tenantLaws},
+		{"Queues", queueLaws},
 		{"Remove", removeLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
