@@ -87,13 +87,23 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	}
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
-	d.explain(job, snap.Run.Phase)
+	if snap.Job.IsArray() {
+		// The counts are this server's: they are to be no older than the run.
+		wait, cancel := context.WithTimeout(ctx, maxListWait)
+		defer cancel()
+		if err := d.cfg.View.WaitFor(wait, max(snap.Run.Revision, snap.Job.Revision)); err != nil {
+			return nil, err
+		}
+		job.Elements = newElements(d.cfg.View, snap.Job)
+	}
+	d.explain(job, snap.Job, &snap.Run)
 	return &apipb.GetJobResponse{Job: job}, nil
 }
 
 // explain says why a job waits.
-func (d *Doors) explain(job *apipb.Job, p ares.Phase) {
-	if !p.Waiting() || d.cfg.Explain == nil {
+func (d *Doors) explain(job *apipb.Job, j *ares.Job, r *ares.Run) {
+	unmade := j.IsArray() && !r.Phase.Final() && r.Next < j.Array.Count
+	if !r.Phase.Waiting() && !unmade || d.cfg.Explain == nil {
 		return
 	}
 	for _, b := range d.cfg.Explain(ares.JobID(job.JobId)).Blockers {
@@ -138,8 +148,9 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 	size, last := 0, (*control.Entry)(nil)
 	for _, e := range page.Entries {
 		job := newListedJob(e)
+		job.Elements = newElements(d.cfg.View, e.Job)
 		if len(resp.Jobs) < maxExplained {
-			d.explain(job, e.Run.Phase)
+			d.explain(job, e.Job, &e.Run)
 		}
 		if size += proto.Size(job); size > MaxPageBytes && last != nil {
 			page.More = true
@@ -154,7 +165,10 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 }
 
 func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {
-	f := control.Filter{Tenant: req.GetTenantId(), Name: req.GetName(), Limit: int(req.GetPageSize())}
+	f := control.Filter{Tenant: req.GetTenantId(), Name: req.GetName(), ArrayOf: ares.JobID(req.GetArrayOf()), Limit: int(req.GetPageSize())}
+	if f.ArrayOf != "" && !ares.ValidJobID(req.GetArrayOf()) {
+		return f, ares.Errorf(ares.Invalid, "array_of: %q is not a job ID: use the job_id of an array", clip(req.GetArrayOf())).At("array_of")
+	}
 	if f.Limit == 0 {
 		f.Limit = DefaultPageSize
 	}

@@ -134,6 +134,10 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if err := d.admit(tenant, full, ahead); err != nil {
 		return store.Creation{}, err
 	}
+	after, err := d.resolve(ctx, &said, fresh)
+	if err != nil {
+		return store.Creation{}, err
+	}
 	id := ares.NewJobID(tenantID, spec.RequestID)
 	if d.View.Job(id) == nil {
 		ahead[tenantID]++
@@ -143,6 +147,7 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 			Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner,
 		},
 		TenantRevision: tenant.Revision,
+		After:          after,
 	}, nil
 }
 
@@ -296,7 +301,7 @@ func (d *Desk) idle(ctx context.Context, tenant string) error {
 		return err
 	}
 	live := 0
-	for _, e := range d.View.Jobs(Filter{Tenant: tenant}).Entries {
+	for _, e := range d.View.Jobs(Filter{Tenant: tenant, Elements: true}).Entries {
 		if !e.Run.Phase.Final() || !e.Run.Free() {
 			live++
 		}

@@ -13,6 +13,7 @@ const (
 	kindCapacity    = "capacity"
 	kindDelay       = "delay"
 	kindDependency  = "dependency"
+	kindArray       = "array"
 	kindUnsupported = "unsupported"
 )
 
@@ -26,7 +27,7 @@ func (s *State) admits(sh *shape) bool {
 			return false
 		}
 	}
-	_, _, _, over := sh.tenant.record.Limits.Excess(sh.tenant.use.Add(sh.asks))
+	_, _, _, over := sh.tenant.record.Limits.Excess(sh.tenant.use.Add(sh.asksOf(sh.least)))
 	return !over
 }
 
@@ -75,7 +76,7 @@ func (sh *shape) overdraft() []ares.Blocker {
 		return []ares.Blocker{{Kind: kindQuota, Detail: fmt.Sprintf("tenant %s is unknown", t.id)}}
 	}
 	var out []ares.Blocker
-	asked := respects(sh.asks)
+	asked := respects(sh.asksOf(sh.least))
 	for i, held := range respects(t.use) {
 		what, sum, limit, over := t.record.Limits.Excess(held.use.Add(asked[i].use))
 		if over {

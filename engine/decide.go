@@ -25,13 +25,15 @@ func Decide(s *State, now time.Time) ares.Plan {
 	t := s.begin()
 	defer t.backTo(mark{})
 
-	// 1. Settle: delays that are over, and the next one that will be.
+	// 1. Settle: arrays that are over, delays that are over, and the next one
+	// that will be.
 	s.settle(&plan, now)
+	s.finish(&plan)
 
 	// 2. Order: the queue is kept in it.
 	for _, e := range s.pending {
 		sh := e.shape
-		if t.isRefused(sh) {
+		if t.isRefused(sh) || s.doomed(e) {
 			continue
 		}
 		if len(plan.Place) == MaxPlacings {
@@ -43,11 +45,18 @@ func Decide(s *State, now time.Time) ares.Plan {
 		admitted, fitted := s.admits(sh), 0
 		if admitted {
 			// 4. Place: the whole gang or nothing.
-			var seats []ares.Seat
-			if seats, fitted = t.place(sh); seats != nil {
-				t.spend(sh)
+			if e.isArray() {
+				var all bool
+				if all, fitted = t.grow(e, &plan); all {
+					continue
+				}
+				admitted = s.admits(sh)
+			} else if seats, n := t.place(sh); seats != nil {
+				t.spend(sh, len(seats))
 				plan.Place = append(plan.Place, ares.Placing{Job: e.id, Seats: seats, Score: s.score(seats)})
 				continue
+			} else {
+				fitted = n
 			}
 		}
 
@@ -77,7 +86,7 @@ func (s *State) settle(plan *ares.Plan, now time.Time) {
 			plan.Wake = e.due
 			return
 		}
-		if !e.settled() {
+		if !e.settled() || s.doomed(e) {
 			continue // an event will say when
 		}
 		if len(plan.Ready) == MaxPlacings {

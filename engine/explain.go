@@ -13,7 +13,7 @@ import (
 // not waiting, or that the next decision may place, has no blockers.
 func Explain(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	r := ares.Refusal{Job: id}
-	if e := s.jobs[id]; e != nil && e.job != nil && e.phase().Waiting() {
+	if e := s.jobs[id]; e != nil && e.job != nil && (e.phase().Waiting() || e.unmade()) {
 		r.Blockers = s.blockers(e, e.shape, e.job.GPUModel, now)
 	}
 	return r
@@ -30,6 +30,11 @@ func (s *State) waits(e *entry, sh *shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e != nil && e.run != nil {
 		out = e.delays(now)
+	}
+	if e != nil && e.job != nil {
+		if why := s.throttled(e); why != "" {
+			out = append(out, ares.Blocker{Kind: kindArray, Detail: why})
+		}
 	}
 	return append(out, s.admit(sh)...)
 }
@@ -98,10 +103,10 @@ func (s *State) crowding(sh *shape, model string) []ares.Blocker {
 		counts[h]++
 		best = max(best, free)
 		if h == allClear {
-			fitted += min(n.room(sh), sh.members-fitted)
+			fitted += min(n.room(sh), sh.least-fitted)
 		}
 	}
-	if fitted >= sh.members {
+	if fitted >= sh.least {
 		return nil
 	}
 	if of == 0 {
@@ -152,7 +157,7 @@ func (n *node) hurdle(sh *shape) (h hurdle, free int) {
 		return busyCPUs, 0
 	case room == 0:
 		return busyMemory, 0
-	case sh.oneNode && room < sh.members:
+	case sh.oneNode && room < sh.least:
 		return scattered, 0
 	}
 	return allClear, 0
@@ -239,7 +244,7 @@ func (h hurdle) words(sh *shape, model string, best int) string {
 	case busyMemory:
 		return fmt.Sprintf("too little free memory: %d MB needed", sh.memory)
 	case scattered:
-		return fmt.Sprintf("no room for all %d members on the one node", sh.members)
+		return fmt.Sprintf("no room for all %d members on the one node", sh.least)
 	default:
 		return "room"
 	}

@@ -36,6 +36,9 @@ func (s *State) Check() error {
 	if !slices.IsSortedFunc(s.pending, inOrder) || !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
+	if err := s.checkArrays(); err != nil {
+		return err
+	}
 	if err := c.checkTenants(s); err != nil {
 		return err
 	}
@@ -52,8 +55,8 @@ func (e *entry) check() error {
 	}
 	for i := range e.run.Attempts {
 		a := &e.run.Attempts[i]
-		if len(a.Seats) != max(e.job.Members, 1) {
-			return fmt.Errorf("attempt %d of job %s has %d seats for %d members", a.Number, e.id, len(a.Seats), e.job.Members)
+		if n := len(a.Seats); n > max(e.job.Members, 1) || n < least(&e.job.Spec) {
+			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.id, n, e.job.MinMembers, e.job.Members)
 		}
 		for k := range a.Seats {
 			if a.Seats[k].Rank != k {
@@ -83,7 +86,7 @@ func (c *count) add(e *entry) {
 	if e.run == nil {
 		return
 	}
-	held := e.run.Phase.Active()
+	held := e.run.Phase.Active() && (e.job == nil || !e.isArray())
 	for _, a := range e.run.Attempts {
 		for _, h := range a.Seats {
 			if h.State == ares.SeatReleased || h.State == ares.SeatCleared {

@@ -21,6 +21,7 @@ type shape struct {
 	tenant       *tenant
 	asks         ares.Use // the whole job
 	members      int
+	least        int // the fewest members an attempt may have
 	gpus         int // whole devices per member
 	milli        int // or a part of one device
 	deviceMemory int // MB each device must have
@@ -42,7 +43,7 @@ type label struct{ key, value string }
 func (sh *shape) want() height {
 	h := height{whole: sh.gpus, milli: sh.milli, cpus: sh.cpus, memory: sh.memory}
 	if sh.oneNode {
-		h.whole, h.cpus, h.memory = h.whole*sh.members, h.cpus*sh.members, h.memory*sh.members
+		h.whole, h.cpus, h.memory = h.whole*sh.least, h.cpus*sh.least, h.memory*sh.least
 	}
 	return h
 }
@@ -93,7 +94,7 @@ func shapeOf(j *ares.Job, t *tenant) *shape {
 		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
 		cpus:         j.CPUs, memory: j.MemoryMB, memberMemory: j.GPUMemoryMB,
 		kind: cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), model: strings.ToLower(j.GPUModel),
-		regions: slices.Clone(j.Placement.Regions), oneNode: j.Placement.RequiredLevel == "node",
+		least: least(&j.Spec), regions: slices.Clone(j.Placement.Regions), oneNode: j.Placement.RequiredLevel == "node",
 		unsupported: unsupported(&j.Spec),
 	}
 	for k, v := range j.Placement.NodeSelector { // order-free: sorted right below
@@ -106,10 +107,16 @@ func shapeOf(j *ares.Job, t *tenant) *shape {
 	}
 	slices.Sort(sh.after)
 	sh.after = slices.Compact(sh.after)
-	sh.key = fmt.Sprintf("%q %d %d %d %d %d %d %q %q %q %q %q %t %q", t.id, sh.members, sh.gpus, sh.milli, sh.memberMemory,
+	sh.key = fmt.Sprintf("%q %d %d %d %d %d %d %d %q %q %q %q %q %t %q", t.id, sh.members, sh.least, sh.gpus, sh.milli, sh.memberMemory,
 		sh.cpus, sh.memory, sh.kind, sh.model, sh.selector, sh.regions, sh.after, sh.oneNode, sh.unsupported)
 	sh.filter = &filter{key: filterKey(sh)}
 	return sh
+}
+
+// least is the fewest members an attempt may have: all, if nothing is said.
+func least(s *ares.Spec) int {
+	members := max(s.Members, 1)
+	return min(cmp.Or(s.MinMembers, members), members)
 }
 
 // unsupported lists the requirements this version cannot honour. A wish that
@@ -124,7 +131,6 @@ func unsupported(s *ares.Spec) []string {
 	}
 	p := &s.Placement
 	devices := s.GPUs > 0 || s.GPUMilli > 0
-	not(s.Array.Count > 0, "this version cannot place array jobs")
 	not(s.MIGProfile != "", "this version cannot give mig_profile %s: only whole devices and shares (gpu_milli)", s.MIGProfile)
 	not(p.RequiredLevel != "" && p.RequiredLevel != "node", "this version cannot keep placement.required_level %s: only node", p.RequiredLevel)
 	not(p.Strategy == "distributed" && s.Members > 1, "this version cannot keep placement.strategy distributed: it fills nodes one after the other")

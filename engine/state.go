@@ -24,6 +24,7 @@ type State struct {
 	shapes   shapes
 	pending  []*entry // may be placed now, in the order of the cycle
 	delayed  []*entry // retrying or preempted, by the end of the delay
+	arrays   []*array // by ID
 
 	moved   []*entry // changed by the batch under way
 	touched []*node  // changed by the batch under way
@@ -146,12 +147,14 @@ func (s *State) forgetNode(g ares.Gone) {
 // putting it back.
 func (s *State) change(e *entry, alter func()) {
 	s.charge(e, -1)
+	s.tally(e, -1)
 	before := e.job
 	alter()
 	if e.job != before {
 		s.reshape(e)
 	}
 	s.charge(e, +1)
+	s.tally(e, +1)
 	if !e.moved {
 		e.moved = true
 		s.moved = append(s.moved, e)

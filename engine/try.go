@@ -111,9 +111,10 @@ func (t *try) sit(n *node, sh *shape, rank int) ares.Seat {
 }
 
 // spend counts a placed job against its tenant for the rest of the decision.
-func (t *try) spend(sh *shape) {
-	sh.tenant.use = sh.tenant.use.Add(sh.asks)
-	t.spent = append(t.spent, spending{sh.tenant, sh.asks})
+func (t *try) spend(sh *shape, members int) {
+	use := sh.asksOf(members)
+	sh.tenant.use = sh.tenant.use.Add(use)
+	t.spent = append(t.spent, spending{sh.tenant, use})
 }
 
 func (t *try) isRefused(sh *shape) bool { return t.refused[sh.index/64]&(1<<(sh.index%64)) != 0 }

@@ -12,8 +12,15 @@ import (
 
 // Archive replaces a finished job by a tombstone, so that a late repetition of
 // its request still finds it. The job's devices must all be free. It compares
-// leadership, unless lead is nil because whoever calls it leads nothing.
+// leadership, unless lead is nil because whoever calls it leads nothing. A job
+// that others were ever to come after needs ArchiveAsOf.
 func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run, lead *Leadership) error {
+	return s.ArchiveAsOf(ctx, job, run, lead, 0)
+}
+
+// ArchiveAsOf is Archive for somebody who knows, as of a revision, that no job
+// waits for this one any more: it is refused if one was accepted since.
+func (s *Store) ArchiveAsOf(ctx context.Context, job *ares.Job, run *ares.Run, lead *Leadership, revision int64) error {
 	if !run.Phase.Final() || !run.Free() {
 		return ares.Errorf(ares.Conflict, "job %s is %s and holds seats: it cannot be archived", job.ID, run.Phase)
 	}
@@ -24,14 +31,16 @@ func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 		return err
 	}
 	resp, err := s.txn(ctx, "archive job",
-		lead.and(clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)),
+		append(lead.and(clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)),
+			clientv3.Compare(clientv3.ModRevision(awaitedOf(job.ID)), "<", revision+1)),
 		[]clientv3.Op{
 			clientv3.OpPut(jobKey(job.ID), value),
+			clientv3.OpDelete(awaitedOf(job.ID)),
 			clientv3.OpDelete(runKey(job.ID)),
 			clientv3.OpDelete(progressOf(job.ID)),
 		}, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Conflict, "job %s changed, or this server leads no more: it was not archived", job.ID)
+		return ares.Errorf(ares.Conflict, "job %s changed, is awaited by another, or this server leads no more: it was not archived", job.ID)
 	}
 	return err
 }

@@ -44,6 +44,7 @@ type Record struct {
 	//	*Record_Token
 	//	*Record_Identity
 	//	*Record_Restored
+	//	*Record_Awaited
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -228,6 +229,15 @@ func (x *Record) GetRestored() *Restored {
 	return nil
 }
 
+func (x *Record) GetAwaited() *Awaited {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Awaited); ok {
+			return x.Awaited
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -292,6 +302,10 @@ type Record_Restored struct {
 	Restored *Restored `protobuf:"bytes,16,opt,name=restored,proto3,oneof"`
 }
 
+type Record_Awaited struct {
+	Awaited *Awaited `protobuf:"bytes,17,opt,name=awaited,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -322,6 +336,8 @@ func (*Record_Identity) isRecord_Body() {}
 
 func (*Record_Restored) isRecord_Body() {}
 
+func (*Record_Awaited) isRecord_Body() {}
+
 // Job is an accepted job; it never changes.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -334,7 +350,12 @@ type Job struct {
 	RetryOf    string         `protobuf:"bytes,5,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
 	// Which defaults it was accepted under: a later Ares with others must fill in
 	// those.
-	Defaults      int32 `protobuf:"varint,6,opt,name=defaults,proto3" json:"defaults,omitempty"`
+	Defaults int32 `protobuf:"varint,6,opt,name=defaults,proto3" json:"defaults,omitempty"`
+	// Of an element: the array it belongs to, its index there and how many
+	// elements there are.
+	ArrayOf       string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex    int32  `protobuf:"varint,8,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayCount    int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,6 +432,66 @@ func (x *Job) GetDefaults() int32 {
 	return 0
 }
 
+func (x *Job) GetArrayOf() string {
+	if x != nil {
+		return x.ArrayOf
+	}
+	return ""
+}
+
+func (x *Job) GetArrayIndex() int32 {
+	if x != nil {
+		return x.ArrayIndex
+	}
+	return 0
+}
+
+func (x *Job) GetArrayCount() int32 {
+	if x != nil {
+		return x.ArrayCount
+	}
+	return 0
+}
+
+// Awaited says that a job was accepted that is to come after this one. Its
+// revision tells when that was last so: whoever archives the job must have seen
+// it.
+type Awaited struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Awaited) Reset() {
+	*x = Awaited{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Awaited) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Awaited) ProtoMessage() {}
+
+func (x *Awaited) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Awaited.ProtoReflect.Descriptor instead.
+func (*Awaited) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
 // Tombstone is what is left of an archived job.
 type Tombstone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -423,7 +504,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +516,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +529,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Tombstone) GetDigest() []byte {
@@ -486,13 +567,14 @@ type Run struct {
 	Dropped       int32                  `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	FinishedAt    int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"` // of an array: elements made so far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +586,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +599,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Run) GetPhase() string {
@@ -597,6 +679,13 @@ func (x *Run) GetFinishedAt() int64 {
 	return 0
 }
 
+func (x *Run) GetNext() int32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
 type Attempt struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -616,7 +705,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +717,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +730,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -730,7 +819,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +831,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +844,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Seat) GetNode() string {
@@ -828,7 +917,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +929,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +942,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Result) GetOutcome() string {
@@ -910,7 +999,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1011,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1024,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Stop) GetWhy() string {
@@ -978,7 +1067,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1079,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1092,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -1044,7 +1133,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1145,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1158,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -1090,7 +1179,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1191,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1204,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Claim) GetNode() string {
@@ -1143,7 +1232,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1244,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1257,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Session) GetInstance() string {
@@ -1203,7 +1292,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1304,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1317,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Cordon) GetBy() string {
@@ -1272,7 +1361,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1373,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1386,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Tenant) GetName() string {
@@ -1395,7 +1484,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1496,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1509,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -1446,7 +1535,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1547,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1560,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Leader) GetServer() string {
@@ -1493,7 +1582,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1594,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1607,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -1561,7 +1650,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1662,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1675,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Token) GetHash() []byte {
@@ -1622,7 +1711,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1723,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1736,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Identity) GetStore() string {
@@ -1678,7 +1767,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1779,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1792,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Restored) GetRestore() string {
@@ -1738,7 +1827,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x87\x06\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xbb\x06\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -1757,8 +1846,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bprogress\x18\r \x01(\v2\x17.ares.store.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x05token\x18\x0e \x01(\v2\x14.ares.store.v1.TokenH\x00R\x05token\x125\n" +
 	"\bidentity\x18\x0f \x01(\v2\x17.ares.store.v1.IdentityH\x00R\bidentity\x125\n" +
-	"\brestored\x18\x10 \x01(\v2\x17.ares.store.v1.RestoredH\x00R\brestoredB\x06\n" +
-	"\x04body\"\xb1\x01\n" +
+	"\brestored\x18\x10 \x01(\v2\x17.ares.store.v1.RestoredH\x00R\brestored\x122\n" +
+	"\aawaited\x18\x11 \x01(\v2\x16.ares.store.v1.AwaitedH\x00R\aawaitedB\x06\n" +
+	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -1766,11 +1856,17 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"acceptedAt\x12\x14\n" +
 	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x19\n" +
 	"\bretry_of\x18\x05 \x01(\tR\aretryOf\x12\x1a\n" +
-	"\bdefaults\x18\x06 \x01(\x05R\bdefaults\"T\n" +
+	"\bdefaults\x18\x06 \x01(\x05R\bdefaults\x12\x19\n" +
+	"\barray_of\x18\a \x01(\tR\aarrayOf\x12\x1f\n" +
+	"\varray_index\x18\b \x01(\x05R\n" +
+	"arrayIndex\x12\x1f\n" +
+	"\varray_count\x18\t \x01(\x05R\n" +
+	"arrayCount\"\t\n" +
+	"\aAwaited\"T\n" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\xf1\x02\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x85\x03\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -1785,7 +1881,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x1f\n" +
 	"\vfinished_at\x18\v \x01(\x03R\n" +
-	"finishedAt\"\x9e\x02\n" +
+	"finishedAt\x12\x12\n" +
+	"\x04next\x18\f \x01(\x05R\x04next\"\x9e\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +
@@ -1893,60 +1990,62 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
-	(*Tombstone)(nil),         // 2: ares.store.v1.Tombstone
-	(*Run)(nil),               // 3: ares.store.v1.Run
-	(*Attempt)(nil),           // 4: ares.store.v1.Attempt
-	(*Seat)(nil),              // 5: ares.store.v1.Seat
-	(*Result)(nil),            // 6: ares.store.v1.Result
-	(*Stop)(nil),              // 7: ares.store.v1.Stop
-	(*Transition)(nil),        // 8: ares.store.v1.Transition
-	(*Lease)(nil),             // 9: ares.store.v1.Lease
-	(*Claim)(nil),             // 10: ares.store.v1.Claim
-	(*Session)(nil),           // 11: ares.store.v1.Session
-	(*Cordon)(nil),            // 12: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 13: ares.store.v1.Tenant
-	(*LoopPlan)(nil),          // 14: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 15: ares.store.v1.Leader
-	(*Progress)(nil),          // 16: ares.store.v1.Progress
-	(*Token)(nil),             // 17: ares.store.v1.Token
-	(*Identity)(nil),          // 18: ares.store.v1.Identity
-	(*Restored)(nil),          // 19: ares.store.v1.Restored
-	(*apipb.NodeInfo)(nil),    // 20: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 21: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 22: ares.v1.DeviceShare
+	(*Awaited)(nil),           // 2: ares.store.v1.Awaited
+	(*Tombstone)(nil),         // 3: ares.store.v1.Tombstone
+	(*Run)(nil),               // 4: ares.store.v1.Run
+	(*Attempt)(nil),           // 5: ares.store.v1.Attempt
+	(*Seat)(nil),              // 6: ares.store.v1.Seat
+	(*Result)(nil),            // 7: ares.store.v1.Result
+	(*Stop)(nil),              // 8: ares.store.v1.Stop
+	(*Transition)(nil),        // 9: ares.store.v1.Transition
+	(*Lease)(nil),             // 10: ares.store.v1.Lease
+	(*Claim)(nil),             // 11: ares.store.v1.Claim
+	(*Session)(nil),           // 12: ares.store.v1.Session
+	(*Cordon)(nil),            // 13: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 14: ares.store.v1.Tenant
+	(*LoopPlan)(nil),          // 15: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 16: ares.store.v1.Leader
+	(*Progress)(nil),          // 17: ares.store.v1.Progress
+	(*Token)(nil),             // 18: ares.store.v1.Token
+	(*Identity)(nil),          // 19: ares.store.v1.Identity
+	(*Restored)(nil),          // 20: ares.store.v1.Restored
+	(*apipb.NodeInfo)(nil),    // 21: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 22: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 23: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
-	2,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
-	3,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	9,  // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	10, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	11, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	20, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	12, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	13, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	14, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	15, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	16, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	17, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	18, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	19, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	21, // 15: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	4,  // 16: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	7,  // 17: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	8,  // 18: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	5,  // 19: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	22, // 20: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	6,  // 21: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
+	4,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
+	10, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	11, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	12, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	21, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	13, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	14, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	15, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	16, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	17, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	18, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	19, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	20, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	2,  // 15: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
+	22, // 16: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	5,  // 17: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	8,  // 18: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	9,  // 19: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	6,  // 20: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	23, // 21: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	7,  // 22: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -1970,6 +2069,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Token)(nil),
 		(*Record_Identity)(nil),
 		(*Record_Restored)(nil),
+		(*Record_Awaited)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1977,7 +2077,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
