@@ -19,6 +19,8 @@ type Desk struct {
 	MinLostAfter time.Duration
 	// MaxQueue bounds the jobs that wait, over all tenants.
 	MaxQueue int
+	// Fleet, if there is one, tells what can never run here.
+	Fleet *Fleet
 	// NoGangs refuses jobs of several members.
 	NoGangs bool
 }
@@ -119,6 +121,9 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	said.Tenant = tenantID
 	if said.LostAfterSeconds == 0 {
 		said.LostAfterSeconds = tenant.LostAfterSecs
+	}
+	if err := d.fit(&said); err != nil {
+		return store.Creation{}, err
 	}
 	full := said.WithDefaults()
 	if least := int(d.MinLostAfter / time.Second); full.LostAfterSeconds < least {

@@ -116,6 +116,7 @@ func (s *Server) start(ctx, run context.Context) error {
 	}
 	s.Desk = &control.Desk{
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
+		Fleet:    control.NewFleet(s.View),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
 	alert := s.startLoop(run, m)
