@@ -34,6 +34,8 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Sessions", sessionLaws},
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
+		{"Arrays", arrayLaws},
+		{"After", afterLaws},
 		{"Tenants", tenantLaws},
 		{"Remove", removeLaws},
 	} {
