@@ -144,8 +144,13 @@ func (e *Elements) String() string {
 		n    int
 		what string
 	}{
-		{e.Running, "running"}, {e.Waiting, "waiting"}, {e.Succeeded, "succeeded"}, {e.Failed, "failed"},
-		{e.Cancelled, "cancelled"}, {e.Lost, "lost"}, {e.Total - e.Made, "never started"},
+		{e.Running, "running"},
+		{e.Waiting, "waiting"},
+		{e.Succeeded, "succeeded"},
+		{e.Failed, "failed"},
+		{e.Cancelled, "cancelled"},
+		{e.Lost, "lost"},
+		{e.Total - e.Made, "never started"},
 	} {
 		if c.n == 0 {
 			continue

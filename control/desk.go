@@ -122,7 +122,7 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if said.LostAfterSeconds == 0 {
 		said.LostAfterSeconds = tenant.LostAfterSecs
 	}
-	if err := d.fit(&said); err != nil {
+	if err = d.fit(&said); err != nil {
 		return store.Creation{}, err
 	}
 	full := said.WithDefaults()
@@ -136,7 +136,7 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if d.NoGangs && full.Members > 1 {
 		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
 	}
-	if err := d.admit(tenant, full, ahead); err != nil {
+	if err = d.admit(tenant, full, ahead); err != nil {
 		return store.Creation{}, err
 	}
 	after, err := d.resolve(ctx, &said, fresh)
