@@ -222,6 +222,9 @@ func (r *Run) RequestStop(s Stop) error {
 		}
 		return r.move(Cancelled, s.At, "cancelled by "+s.By)
 	}
+	if r.Current() == nil && s.Why != StopCancel {
+		return Errorf(Conflict, "the job is an array: its elements are what can be stopped")
+	}
 	if r.Stop != nil && (r.Stop.Why == StopCancel || s.Why != StopCancel) {
 		return nil
 	}

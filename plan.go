@@ -15,16 +15,29 @@ type Plan struct {
 	Now      time.Time
 	Ready    []JobID   // delays that are over
 	Place    []Placing // seats to give
-	Refuse   []Refusal // one for each shape that found no place
-	Wake     time.Time // when the plan could change without an event, zero for never
+	// Arrays are brought forward, at most one step for each in a plan.
+	Arrays []ArrayStep
+	Stop   []Stopping // jobs to be stopped
+	Refuse []Refusal  // one for each shape that found no place
+	Wake   time.Time  // when the plan could change without an event, zero for never
 }
 
 // Placing gives one job its seats.
 type Placing struct {
-	Job   JobID
-	Seats []Seat
-	Score int
-	Merit Merit
+	Job JobID
+	// ArrayOf is set when the placing makes an element: Job is then its ID, and
+	// the plan has the step of its array.
+	ArrayOf JobID
+	Index   int // of the element
+	Seats   []Seat
+	Score   int
+	Merit   Merit
+}
+
+// Stopping asks one job to end.
+type Stopping struct {
+	Job  JobID
+	Stop Stop
 }
 
 // Merit says what speaks for a placement, by parts.
@@ -52,7 +65,9 @@ func (p *Placing) Apply(r *Run, now time.Time) error {
 }
 
 // Empty says whether the plan changes nothing.
-func (p *Plan) Empty() bool { return len(p.Ready) == 0 && len(p.Place) == 0 }
+func (p *Plan) Empty() bool {
+	return len(p.Ready) == 0 && len(p.Place) == 0 && len(p.Arrays) == 0 && len(p.Stop) == 0
+}
 
 // Digest identifies what the plan changes, so that a replay can be compared.
 func (p *Plan) Digest() string {
@@ -82,6 +97,19 @@ func (p *Plan) Digest() string {
 				str(sh.Device)
 				num(sh.Milli)
 			}
+		}
+	}
+	if len(p.Arrays) > 0 || len(p.Stop) > 0 { // or else as before there were any
+		num(len(p.Arrays))
+		for _, s := range p.Arrays {
+			str(string(s.Job))
+			num(s.Next)
+			str(string(s.Phase))
+		}
+		num(len(p.Stop))
+		for _, s := range p.Stop {
+			str(string(s.Job))
+			str(string(s.Stop.Why))
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

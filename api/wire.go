@@ -2,6 +2,7 @@ package api
 
 import (
 	"strconv"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -21,6 +22,7 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
 		Attempt: int32(r.Placed), Retries: int32(r.Retries),
 		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner,
+		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex),
 		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
 	}
 	if r.Phase == ares.Retrying {
@@ -34,6 +36,8 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 	}
 	if last := r.Last(); last != nil {
 		m.StartedAt = apipb.Timestamp(last.StartedAt)
+	} else if j.IsArray() {
+		m.StartedAt = apipb.Timestamp(begun(r))
 	}
 	for i := range r.Attempts {
 		m.Attempts = append(m.Attempts, newAttempt(&r.Attempts[i]))
@@ -42,6 +46,28 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		m.Result = newResult(r)
 	}
 	return m
+}
+
+// begun is when an array's first elements were placed, zero before.
+func begun(r *ares.Run) time.Time {
+	for _, t := range r.Transitions {
+		if t.Phase == ares.Running {
+			return t.At
+		}
+	}
+	return time.Time{}
+}
+
+// newElements is what became of an array's elements, nil for another job.
+func newElements(v *control.View, j *ares.Job) *apipb.ArrayElements {
+	if !j.IsArray() {
+		return nil
+	}
+	e := v.Elements(j)
+	return &apipb.ArrayElements{
+		Total: int32(e.Total), Made: int32(e.Made), Running: int32(e.Running), Waiting: int32(e.Waiting),
+		Succeeded: int32(e.Succeeded), Failed: int32(e.Failed), Cancelled: int32(e.Cancelled), Lost: int32(e.Lost),
+	}
 }
 
 // newListedJob is a job as a list shows it: of its attempts only the latest.

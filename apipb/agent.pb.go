@@ -887,8 +887,12 @@ type SeatOrder struct {
 	MemoryMb      int32          `protobuf:"varint,13,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
 	// How long a silent node keeps the job.
 	LostAfterSeconds int32 `protobuf:"varint,14,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Of an array's element: its array, index and how many there are.
+	ArrayJobId    string `protobuf:"bytes,15,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"`
+	ArrayIndex    int32  `protobuf:"varint,16,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayCount    int32  `protobuf:"varint,17,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SeatOrder) Reset() {
@@ -1015,6 +1019,27 @@ func (x *SeatOrder) GetMemoryMb() int32 {
 func (x *SeatOrder) GetLostAfterSeconds() int32 {
 	if x != nil {
 		return x.LostAfterSeconds
+	}
+	return 0
+}
+
+func (x *SeatOrder) GetArrayJobId() string {
+	if x != nil {
+		return x.ArrayJobId
+	}
+	return ""
+}
+
+func (x *SeatOrder) GetArrayIndex() int32 {
+	if x != nil {
+		return x.ArrayIndex
+	}
+	return 0
+}
+
+func (x *SeatOrder) GetArrayCount() int32 {
+	if x != nil {
+		return x.ArrayCount
 	}
 	return 0
 }
@@ -2078,7 +2103,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xe0\x03\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xc4\x04\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2096,7 +2121,13 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06shares\x18\v \x03(\v2\x14.ares.v1.DeviceShareR\x06shares\x12\x1b\n" +
 	"\tcpu_cores\x18\f \x01(\x05R\bcpuCores\x12\x1b\n" +
 	"\tmemory_mb\x18\r \x01(\x05R\bmemoryMb\x12,\n" +
-	"\x12lost_after_seconds\x18\x0e \x01(\x05R\x10lostAfterSeconds\"V\n" +
+	"\x12lost_after_seconds\x18\x0e \x01(\x05R\x10lostAfterSeconds\x12 \n" +
+	"\farray_job_id\x18\x0f \x01(\tR\n" +
+	"arrayJobId\x12\x1f\n" +
+	"\varray_index\x18\x10 \x01(\x05R\n" +
+	"arrayIndex\x12\x1f\n" +
+	"\varray_count\x18\x11 \x01(\x05R\n" +
+	"arrayCount\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +

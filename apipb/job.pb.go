@@ -60,8 +60,13 @@ type JobSpec struct {
 	Image       string            `protobuf:"bytes,19,opt,name=image,proto3" json:"image,omitempty"`
 	Environment map[string]string `protobuf:"bytes,20,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	WorkingDir  string            `protobuf:"bytes,21,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
-	// All members or none. Default true for members > 1.
-	GangScheduling  *bool                  `protobuf:"varint,22,opt,name=gang_scheduling,json=gangScheduling,proto3,oneof" json:"gang_scheduling,omitempty"`
+	// All members or none, or as many as min_members says. Default true for
+	// members > 1. False makes min_members 1 where it is not given. True with a
+	// gpu_count beyond the largest node and no members splits the job into equal
+	// members over the fewest nodes.
+	GangScheduling *bool `protobuf:"varint,22,opt,name=gang_scheduling,json=gangScheduling,proto3,oneof" json:"gang_scheduling,omitempty"`
+	// The fewest members an attempt may have: each attempt gets between these and
+	// members, as many as fit when it starts. Default members.
 	MinMembers      int32                  `protobuf:"varint,23,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
 	Placement       *Placement             `protobuf:"bytes,24,opt,name=placement,proto3" json:"placement,omitempty"`
 	Deadline        *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -76,7 +81,7 @@ type JobSpec struct {
 	// Between SIGTERM and SIGKILL. Default 30.
 	GraceSeconds *int32      `protobuf:"varint,31,opt,name=grace_seconds,json=graceSeconds,proto3,oneof" json:"grace_seconds,omitempty"`
 	Checkpoint   *Checkpoint `protobuf:"bytes,32,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// Jobs that must have succeeded first.
+	// Jobs that must have succeeded first, accepted before this one.
 	After         []string          `protobuf:"bytes,33,rep,name=after,proto3" json:"after,omitempty"`
 	Array         *Array            `protobuf:"bytes,34,opt,name=array,proto3" json:"array,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,35,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -651,9 +656,11 @@ func (x *Checkpoint) GetPath() string {
 
 // Array asks for many alike elements of one job.
 type Array struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Count         int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	Parallelism   int32                  `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many, up to 10,000.
+	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// The most under way at once. Default count.
+	Parallelism   int32 `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,7 +760,12 @@ type Job struct {
 	Spec *JobSpec `protobuf:"bytes,33,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Everything that can be said of why it waits; in lists only waiting_for is
 	// given.
-	Explanation   *Explanation `protobuf:"bytes,40,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	Explanation *Explanation `protobuf:"bytes,40,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// Of an array: what became of its elements.
+	Elements *ArrayElements `protobuf:"bytes,34,opt,name=elements,proto3" json:"elements,omitempty"`
+	// Of an element: the job ID of its array, and its index there.
+	ArrayOf       string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex    int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1038,131 @@ func (x *Job) GetExplanation() *Explanation {
 	return nil
 }
 
+func (x *Job) GetElements() *ArrayElements {
+	if x != nil {
+		return x.Elements
+	}
+	return nil
+}
+
+func (x *Job) GetArrayOf() string {
+	if x != nil {
+		return x.ArrayOf
+	}
+	return ""
+}
+
+func (x *Job) GetArrayIndex() int32 {
+	if x != nil {
+		return x.ArrayIndex
+	}
+	return 0
+}
+
+// ArrayElements counts the elements of an array. An element is made when it is
+// placed; list them with array_of.
+type ArrayElements struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Total int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	Made  int32                  `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
+	// Scheduled or running.
+	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	// Made, and waiting for another attempt.
+	Waiting       int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Succeeded     int32 `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed        int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled     int32 `protobuf:"varint,7,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Lost          int32 `protobuf:"varint,8,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArrayElements) Reset() {
+	*x = ArrayElements{}
+	mi := &file_apipb_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArrayElements) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArrayElements) ProtoMessage() {}
+
+func (x *ArrayElements) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
+func (*ArrayElements) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ArrayElements) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetMade() int32 {
+	if x != nil {
+		return x.Made
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetSucceeded() int32 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetCancelled() int32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetLost() int32 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 // StopIntent is a wish to end an attempt that is not yet fulfilled.
 type StopIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1039,7 +1176,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1188,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1201,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1100,7 +1237,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1249,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1262,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1162,7 +1299,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1311,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1324,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1233,7 +1370,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1382,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1395,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1357,7 +1494,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1506,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1519,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -1450,7 +1587,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1599,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1612,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -1499,7 +1636,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1648,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1661,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -1564,7 +1701,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1713,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1726,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -1611,7 +1748,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1760,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1773,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -1681,7 +1818,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1830,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1843,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -1746,7 +1883,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1895,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1908,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -1790,7 +1927,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1939,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1952,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1836,14 +1973,17 @@ type ListJobsRequest struct {
 	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Wait until the cache has seen this store revision.
-	MinRevision   string `protobuf:"bytes,6,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	MinRevision string `protobuf:"bytes,6,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	// The elements of this array, by index. Without it arrays are listed, and
+	// their elements are not.
+	ArrayOf       string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1995,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2008,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -1913,6 +2053,13 @@ func (x *ListJobsRequest) GetMinRevision() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetArrayOf() string {
+	if x != nil {
+		return x.ArrayOf
+	}
+	return ""
+}
+
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -1927,7 +2074,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2086,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2099,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1992,7 +2139,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2151,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2164,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2039,7 +2186,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2198,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2211,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2099,7 +2246,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2258,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2271,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2153,7 +2300,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2312,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2325,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2218,7 +2365,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2377,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2390,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -2262,7 +2409,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2421,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2434,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -2306,7 +2453,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2465,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2478,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -2356,7 +2503,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2515,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2528,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -2428,7 +2575,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2587,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2600,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -2474,7 +2621,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2633,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2646,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -2529,7 +2676,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2688,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2701,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -2601,7 +2748,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2760,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2773,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -2673,7 +2820,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2832,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2845,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -2801,7 +2948,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x89\t\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xf9\t\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -2842,7 +2989,20 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\brevision\x18\x1f \x01(\tR\brevision\x12\x1a\n" +
 	"\barchived\x18  \x01(\bR\barchived\x12$\n" +
 	"\x04spec\x18! \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x126\n" +
-	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"Z\n" +
+	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x122\n" +
+	"\belements\x18\" \x01(\v2\x16.ares.v1.ArrayElementsR\belements\x12\x19\n" +
+	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
+	"\varray_index\x18$ \x01(\x05R\n" +
+	"arrayIndex\"\xd5\x01\n" +
+	"\rArrayElements\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
+	"\x04made\x18\x02 \x01(\x05R\x04made\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x05R\awaiting\x12\x1c\n" +
+	"\tsucceeded\x18\x05 \x01(\x05R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x12\n" +
+	"\x04lost\x18\b \x01(\x05R\x04lost\"Z\n" +
 	"\n" +
 	"StopIntent\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\tR\x03why\x12\x0e\n" +
@@ -2903,7 +3063,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
-	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\xe3\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\x87\x02\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x12\n" +
@@ -2912,7 +3072,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tpageToken\x127\n" +
-	"\fmin_revision\x18\x06 \x01(\tB\x14\xbaH\x11r\x0f2\r^[0-9]{0,19}$R\vminRevision\"\x8e\x01\n" +
+	"\fmin_revision\x18\x06 \x01(\tB\x14\xbaH\x11r\x0f2\r^[0-9]{0,19}$R\vminRevision\x12\"\n" +
+	"\barray_of\x18\a \x01(\tB\a\xbaH\x04r\x02\x18@R\aarrayOf\"\x8e\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
 	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12&\n" +
@@ -2992,7 +3153,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),               // 0: ares.v1.JobSpec
 	(*Placement)(nil),             // 1: ares.v1.Placement
@@ -3000,103 +3161,105 @@ var file_apipb_job_proto_goTypes = []any{
 	(*Checkpoint)(nil),            // 3: ares.v1.Checkpoint
 	(*Array)(nil),                 // 4: ares.v1.Array
 	(*Job)(nil),                   // 5: ares.v1.Job
-	(*StopIntent)(nil),            // 6: ares.v1.StopIntent
-	(*JobProgress)(nil),           // 7: ares.v1.JobProgress
-	(*JobResult)(nil),             // 8: ares.v1.JobResult
-	(*Attempt)(nil),               // 9: ares.v1.Attempt
-	(*JobSeat)(nil),               // 10: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),      // 11: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),     // 12: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),     // 13: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),    // 14: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),          // 15: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),         // 16: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 17: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 18: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 19: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),      // 20: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),     // 21: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),       // 22: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),      // 23: ares.v1.RetryJobResponse
-	(*ExplainJobRequest)(nil),     // 24: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),    // 25: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),        // 26: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),       // 27: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),  // 28: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil), // 29: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),              // 30: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),     // 31: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 32: ares.v1.StreamLogsResponse
-	nil,                           // 33: ares.v1.JobSpec.EnvironmentEntry
-	nil,                           // 34: ares.v1.JobSpec.LabelsEntry
-	nil,                           // 35: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*Explanation)(nil),           // 37: ares.v1.Explanation
-	(*Merit)(nil),                 // 38: ares.v1.Merit
+	(*ArrayElements)(nil),         // 6: ares.v1.ArrayElements
+	(*StopIntent)(nil),            // 7: ares.v1.StopIntent
+	(*JobProgress)(nil),           // 8: ares.v1.JobProgress
+	(*JobResult)(nil),             // 9: ares.v1.JobResult
+	(*Attempt)(nil),               // 10: ares.v1.Attempt
+	(*JobSeat)(nil),               // 11: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),      // 12: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),     // 13: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),     // 14: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),    // 15: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),          // 16: ares.v1.SubmitResult
+	(*GetJobRequest)(nil),         // 17: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 18: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 19: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 20: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),      // 21: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),     // 22: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),       // 23: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),      // 24: ares.v1.RetryJobResponse
+	(*ExplainJobRequest)(nil),     // 25: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 26: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),        // 27: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),       // 28: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),  // 29: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil), // 30: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),              // 31: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),     // 32: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 33: ares.v1.StreamLogsResponse
+	nil,                           // 34: ares.v1.JobSpec.EnvironmentEntry
+	nil,                           // 35: ares.v1.JobSpec.LabelsEntry
+	nil,                           // 36: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*Explanation)(nil),           // 38: ares.v1.Explanation
+	(*Merit)(nil),                 // 39: ares.v1.Merit
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	33, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	34, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	36, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	37, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	2,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	3,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	4,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	34, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	35, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	36, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	36, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	36, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	36, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	6,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	7,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	8,  // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	9,  // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	35, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	36, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	37, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	37, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	37, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	37, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	7,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	8,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	9,  // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	10, // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 16: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	37, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	36, // 18: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	36, // 19: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	10, // 20: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	36, // 21: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	36, // 22: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	36, // 23: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	38, // 24: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
-	0,  // 25: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 26: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	15, // 27: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 28: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 29: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	37, // 30: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 31: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	10, // 32: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	38, // 33: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
-	37, // 34: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	30, // 35: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	36, // 36: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	11, // 37: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	13, // 38: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	16, // 39: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	18, // 40: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	20, // 41: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	22, // 42: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	28, // 43: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	24, // 44: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	26, // 45: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	31, // 46: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	12, // 47: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	14, // 48: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	17, // 49: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	19, // 50: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	21, // 51: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	23, // 52: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	29, // 53: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	25, // 54: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	27, // 55: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	32, // 56: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	47, // [47:57] is the sub-list for method output_type
-	37, // [37:47] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	38, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	6,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	37, // 19: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	37, // 20: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	11, // 21: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	37, // 22: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	37, // 23: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	37, // 24: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	39, // 25: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	0,  // 26: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 27: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	16, // 28: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 29: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	5,  // 30: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	38, // 31: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 32: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	11, // 33: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	39, // 34: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	38, // 35: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	31, // 36: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	37, // 37: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	12, // 38: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	14, // 39: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	17, // 40: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	19, // 41: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	21, // 42: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	23, // 43: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	29, // 44: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	25, // 45: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	27, // 46: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	32, // 47: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	13, // 48: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	15, // 49: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	18, // 50: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	20, // 51: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	22, // 52: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	24, // 53: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	30, // 54: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	26, // 55: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	28, // 56: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	33, // 57: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	48, // [48:58] is the sub-list for method output_type
+	38, // [38:48] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -3113,7 +3276,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -119,7 +119,7 @@ func writeExplanation(w io.Writer, e *apipb.Explanation) {
 	s.list("Held", held)
 }
 
-func count(n int32, thing string) string {
+func count[N int | int32](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

@@ -183,13 +183,6 @@ func (s *deviceSet) bandwidth() string {
 	return fmt.Sprintf("%d MB/s on the slowest link", s.MBps)
 }
 
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 func (a *app) writeDeviceView(w io.Writer, v *deviceView) {
 	s := sheet{w}
 	s.line("Node", v.Node+", "+v.State)

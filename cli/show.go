@@ -39,7 +39,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	s.line("Job", j.GetJobId())
 	s.line("Name", j.GetName())
 	state := j.GetState()
-	if ares.Phase(state).Active() {
+	if ares.Phase(state).Active() && j.GetElements() == nil {
 		state += fmt.Sprintf(", attempt %d", j.GetAttempt())
 	}
 	if j.GetArchived() {
@@ -47,6 +47,12 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	}
 	s.line("State", state)
 	s.line("Reason", j.GetReason())
+	if e := j.GetElements(); e != nil {
+		s.line("Array", elements(e))
+	}
+	if of := j.GetArrayOf(); of != "" {
+		s.line("Element", fmt.Sprintf("%d of %s", j.GetArrayIndex(), of))
+	}
 	s.list("Waits for", j.GetWaitingFor())
 	s.line("In line", inLine(j.GetExplanation()))
 	if r := j.GetExplanation().GetRemedies(); len(r) > 0 {
@@ -115,7 +121,11 @@ func asks(j *apipb.Job) string {
 	}
 	out := strings.Join(parts, ", ")
 	if j.GetMembers() > 1 {
-		out = fmt.Sprintf("%d members, each: %s", j.GetMembers(), out)
+		members := strconv.Itoa(int(j.GetMembers()))
+		if least := j.GetSpec().GetMinMembers(); least > 0 && least < j.GetMembers() {
+			members = fmt.Sprintf("%d to %s", least, members)
+		}
+		out = fmt.Sprintf("%s members, each: %s", members, out)
 	}
 	return out
 }

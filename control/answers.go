@@ -1,6 +1,8 @@
 package control
 
 import (
+	"time"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -37,4 +39,11 @@ func (l *Loop) Fairness() ares.Fairness {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return engine.Fairness(l.state, l.Now())
+}
+
+// Fold adds what a job has used to what archived jobs of its queue have.
+func (l *Loop) Fold(id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return engine.Fold(l.state, id, before, at)
 }

@@ -19,6 +19,8 @@ type Desk struct {
 	MinLostAfter time.Duration
 	// MaxQueue bounds the jobs that wait, over all tenants.
 	MaxQueue int
+	// Fleet, if there is one, tells what can never run here.
+	Fleet *Fleet
 	// NoGangs refuses jobs of several members.
 	NoGangs bool
 }
@@ -119,6 +121,9 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if said.LostAfterSeconds == 0 {
 		said.LostAfterSeconds = tenant.LostAfterSecs
 	}
+	if err = d.fit(&said); err != nil {
+		return store.Creation{}, err
+	}
 	full := said.WithDefaults()
 	if least := int(d.MinLostAfter / time.Second); full.LostAfterSeconds < least {
 		if spec.LostAfterSeconds != 0 {
@@ -134,7 +139,11 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if err != nil {
 		return store.Creation{}, err
 	}
-	if err := d.admit(tenant, queue, full, before); err != nil {
+	if err = d.admit(tenant, queue, full, before); err != nil {
+		return store.Creation{}, err
+	}
+	after, err := d.resolve(ctx, &said, fresh)
+	if err != nil {
 		return store.Creation{}, err
 	}
 	id := ares.NewJobID(tenantID, spec.RequestID)
@@ -146,6 +155,7 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 			Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner,
 		},
 		TenantRevision: tenant.Revision,
+		After:          after,
 	}, nil
 }
 

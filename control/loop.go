@@ -48,6 +48,8 @@ type Decision struct {
 	Digest   string    `json:"digest"` // of the plan
 	Placed   int       `json:"placed"`
 	Ready    int       `json:"ready"`
+	Arrays   int       `json:"arrays,omitzero"`
+	Stopped  int       `json:"stopped,omitzero"`
 	Refused  int       `json:"refused"`
 	Dropped  int       `json:"dropped"` // jobs that had changed when it was committed
 	Server   string    `json:"server"`
@@ -154,6 +156,7 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 	}
 	l.Record(Decision{
 		Revision: plan.Revision, Now: now, Config: l.config, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
+		Arrays: len(plan.Arrays), Stopped: len(plan.Stop),
 		Refused: len(plan.Refuse), Dropped: len(dropped), Server: l.Server,
 	})
 	return plan.Wake, nil
@@ -169,25 +172,5 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	start := time.Now()
 	plan := engine.Decide(l.state, now)
 	l.Observe(time.Since(start))
-	changes := make([]store.Change, 0, len(plan.Ready)+len(plan.Place))
-	for _, id := range plan.Ready {
-		run := l.run(id)
-		if err := run.Ready(now); err != nil {
-			panic("ares: the engine readied a job that may not be: " + err.Error())
-		}
-		changes = append(changes, store.Change{Job: id, Next: run})
-	}
-	for _, p := range plan.Place {
-		run := l.run(p.Job)
-		if err := p.Apply(&run, now); err != nil {
-			panic("ares: the engine placed a job that may not be: " + err.Error())
-		}
-		changes = append(changes, store.Change{Job: p.Job, Next: run, New: true})
-	}
-	return plan, changes, true
-}
-
-func (l *Loop) run(id ares.JobID) ares.Run {
-	run, _ := l.state.Run(id)
-	return run.Clone()
+	return plan, changesOf(l.state, &plan), true
 }

@@ -52,7 +52,7 @@ func (srv *server) placed(t *testing.T) int {
 	defer srv.mu.Unlock()
 	n := 0
 	for _, d := range srv.decisions {
-		if d.Digest == "" || d.Config != engine.Default().Digest() || d.Revision == 0 || d.Server != srv.loop.Server || d.Now.IsZero() || d.Placed+d.Ready == 0 {
+		if d.Digest == "" || d.Config != engine.Default().Digest() || d.Revision == 0 || d.Server != srv.loop.Server || d.Now.IsZero() || d.Placed+d.Ready+d.Arrays+d.Stopped == 0 {
 			t.Errorf("a decision is recorded as %+v", d)
 		}
 		n += d.Placed - d.Dropped

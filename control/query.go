@@ -15,6 +15,10 @@ type Filter struct {
 	Phases []ares.Phase
 	Tenant string
 	Name   string // substring
+	// ArrayOf selects the elements of an array, by index. Without it, elements
+	// are left out unless Elements asks for them too.
+	ArrayOf  ares.JobID
+	Elements bool
 	// Before and After are the revision and ID of the last job of the page
 	// before: this one begins behind it. Zero begins with the newest.
 	Before int64
@@ -37,6 +41,9 @@ type Page struct {
 func (v *View) Jobs(f Filter) Page {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
+	if f.ArrayOf != "" {
+		return v.elementsPage(f)
+	}
 	p := Page{Revision: v.revision}
 	order := v.order
 	if f.Before > 0 {
@@ -70,6 +77,9 @@ func (v *View) total(f Filter) int {
 		return n
 	}
 	for k, count := range v.counts { // order-free: a sum
+		if k.element && !f.Elements {
+			continue
+		}
 		if (f.Tenant == "" || f.Tenant == k.tenant) && (len(f.Phases) == 0 || slices.Contains(f.Phases, k.phase)) {
 			n += count
 		}
@@ -78,7 +88,8 @@ func (v *View) total(f Filter) int {
 }
 
 func (f *Filter) matches(e *Entry) bool {
-	return (len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
+	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
+		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
 		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
 		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))
 }

@@ -61,14 +61,17 @@ type View struct {
 	waiting  map[string]int         // by tenant, and by the ID of a queue
 	queued   int                    // that wait, over all tenants
 	counts   map[countKey]int
+	arrays   map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
+	awaited  map[ares.JobID]int            // jobs that have not ended and are to come after this one
 	events   ring
 	sinks    []func(ares.Batch)
 }
 
 // countKey is what jobs are counted by.
 type countKey struct {
-	tenant string
-	phase  ares.Phase
+	tenant  string
+	phase   ares.Phase
+	element bool
 }
 
 // NewView returns an empty view.
@@ -89,6 +92,8 @@ func (v *View) reset() {
 	v.waiting = map[string]int{}
 	v.queued = 0
 	v.counts = map[countKey]int{}
+	v.arrays = map[ares.JobID]*ares.Elements{}
+	v.awaited = map[ares.JobID]int{}
 }
 
 // Feed has every batch also handed to sink, in order. Call it before Run.
@@ -277,7 +282,7 @@ func inOrder(a, b *ares.Job) int {
 // count adds or takes away what an entry contributes to the sums.
 func (v *View) count(e *Entry, sign int) {
 	tenant := e.Job.Tenant
-	k := countKey{tenant, e.Run.Phase}
+	k := countKey{tenant, e.Run.Phase, e.Job.ArrayOf != ""}
 	if v.counts[k] += sign; v.counts[k] == 0 {
 		delete(v.counts, k)
 	}
@@ -287,6 +292,7 @@ func (v *View) count(e *Entry, sign int) {
 		v.waiting[queue] += sign
 		v.queued += sign
 	}
+	v.relate(e, sign)
 	use := UseOf(&e.Run)
 	// The memory a tenant's limit is about is what was asked for, by each seat.
 	use.GPUMemoryMB = e.Job.GPUMemoryMB * heldSeats(&e.Run)

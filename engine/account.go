@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/order"
@@ -181,4 +182,19 @@ func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
 		}
 	}
 	return u
+}
+
+// Fold adds what a live job has used to what archived jobs of its queue have,
+// as of a time: the record to write when the job itself goes. A job that used
+// nothing changes nothing.
+func Fold(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
+	e := s.jobs[id]
+	if e == nil || len(e.held.past) == 0 {
+		return before
+	}
+	var runs []order.Run
+	for _, p := range e.held.past {
+		runs = append(runs, order.Run{Use: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
+	}
+	return order.Fold(before, runs, s.cfg.HalfLife, at)
 }

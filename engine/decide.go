@@ -24,20 +24,28 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.ready()
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
-	// 1. Settle: delays that are over, and the next one that will be.
+	// 1. Settle: arrays that are over, delays that are over, and the next one
+	// that will be.
 	s.settle(&plan, now)
+	s.finish(&plan)
 
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
-	s.cycle(now, func(e *entry, placing *ares.Placing, fitted bool) bool {
+	s.cycle(now, func(e *entry, placing *ares.Placing, admitted bool) bool {
 		switch {
 		case placing != nil:
 			plan.Place = append(plan.Place, *placing)
+			if placing.ArrayOf != "" {
+				step(&plan, placing)
+				if s.try.cut(e) {
+					plan.Wake = now
+				}
+			}
 			if len(plan.Place) == MaxPlacings {
 				plan.Wake = now
 				return false
 			}
 		case len(plan.Refuse) < MaxRefusals:
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e.shape, fitted, now)})
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e.shape, admitted, now)})
 		}
 		return true
 	})
@@ -61,29 +69,50 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 			return
 		}
 		e := it.Owner
-		// 3. Admit: dependencies, budget, limits, quotas.
-		members, ban := s.allowed(e.shape, now)
-		if members > 0 && !s.hopeless(e.shape, ban) {
-			// 4. Place: the whole gang or nothing.
-			if placing, ok := t.place(e.shape, members, ban, e); ok {
-				placing.Job = e.id
-				t.placed = append(t.placed, placed{e, placing.Seats})
-				pass.Take(s.grantOf(e.shape, placing.Seats))
-				if !tell(e, &placing, true) {
-					return
-				}
-				continue
-			}
-			if len(t.taken) == 0 {
-				s.note(e.shape, ban)
-			}
+		if s.doomed(e) || e.isArray() && t.wanted(e) <= 0 {
+			pass.Skip()
+			continue
 		}
-		// 7. Refuse, once for each shape.
-		pass.Refuse()
-		if !tell(e, nil, members > 0) {
+		placing, admitted, ok := t.attempt(e, now)
+		if !ok {
+			// 7. Refuse, once for each shape.
+			pass.Refuse()
+			if !tell(e, nil, admitted) {
+				return
+			}
+			continue
+		}
+		if grant := s.grantOf(e.shape, placing.Seats); e.isArray() {
+			t.grow(e, &placing)
+			pass.Again(grant)
+			pass.Yield()
+		} else {
+			pass.Take(grant)
+		}
+		if !tell(e, &placing, true) {
 			return
 		}
 	}
+}
+
+// attempt admits and places one job.
+func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok bool) {
+	s := t.state
+	// 3. Admit: dependencies, budget, limits, quotas.
+	members, ban := s.allowed(e.shape, now)
+	if members == 0 || s.hopeless(e.shape, ban) {
+		return p, members > 0, false
+	}
+	// 4. Place: the whole gang or nothing.
+	if p, ok = t.place(e.shape, members, ban, e); !ok {
+		if len(t.taken) == 0 {
+			s.note(e.shape, ban)
+		}
+		return p, true, false
+	}
+	p.Job = e.id
+	t.placed = append(t.placed, placed{e, p.Seats})
+	return p, true, true
 }
 
 // short is a refusal without a look at the nodes one by one: what forbids the
@@ -103,7 +132,7 @@ func (s *State) settle(plan *ares.Plan, now time.Time) {
 			plan.Wake = e.due
 			return
 		}
-		if !e.settled() {
+		if !e.settled() || s.doomed(e) {
 			continue // an event will say when
 		}
 		if len(plan.Ready) == MaxPlacings {

@@ -21,6 +21,8 @@ type entry struct {
 	item  item      // in the pending queue: its place in the order
 	due   time.Time // in the delayed queue: the end of the delay
 	held  holdings  // as it was put into the accounts
+
+	made, madeIn int // of an array: elements made by a decision, and by which
 }
 
 // holdings is what an entry counts in the accounts of shares, limits and quotas.
@@ -62,14 +64,19 @@ func (e *entry) phase() ares.Phase {
 func (e *entry) settled() bool { return e.run == nil || e.run.Stop == nil && e.run.Settled() }
 
 // holds says whether the job counts as one of its tenant's concurrent jobs.
-func (e *entry) holds() bool { return e.run != nil && (e.run.Phase.Active() || !e.run.Settled()) }
+// An array does not: its elements do.
+func (e *entry) holds() bool {
+	return e.run != nil && (e.job == nil || !e.isArray()) && (e.run.Phase.Active() || !e.run.Settled())
+}
 
 // wants says which queue the entry belongs to. A pending job with a seat that
 // may still live belongs to none: only an event can change that.
 func (e *entry) wants() queue {
 	switch {
-	case e.job == nil:
+	case e.job == nil, e.isArray() && !e.unmade():
 		return inNone
+	case e.isArray():
+		return inPending
 	case e.phase() == ares.Pending && e.settled():
 		return inPending
 	case e.phase() == ares.Retrying || e.phase() == ares.Preempted:

@@ -31,6 +31,11 @@ func (s *State) waits(e *entry, sh *shape, now time.Time) []ares.Blocker {
 	if e != nil && e.run != nil {
 		out = e.delays(now)
 	}
+	if e != nil && e.job != nil {
+		if why := s.throttled(e); why != "" {
+			out = append(out, ares.Blocker{Kind: kindArray, Detail: why})
+		}
+	}
 	return append(out, s.admit(sh, now)...)
 }
 

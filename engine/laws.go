@@ -37,6 +37,9 @@ func (s *State) Check() error {
 	if !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
+	if err := s.checkArrays(); err != nil {
+		return err
+	}
 	if err := c.checkTenants(s); err != nil {
 		return err
 	}
@@ -85,7 +88,7 @@ func (c *count) add(e *entry) {
 	if e.run == nil {
 		return
 	}
-	held := e.run.Phase.Active()
+	held := e.run.Phase.Active() && (e.job == nil || !e.isArray())
 	for _, a := range e.run.Attempts {
 		for _, h := range a.Seats {
 			if h.State == ares.SeatReleased || h.State == ares.SeatCleared {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"testing"
@@ -87,6 +88,13 @@ func (m *machine) Submit(t *rapid.T) {
 	if m.jobs > 0 && rapid.IntRange(0, 4).Draw(t, "after") == 0 {
 		s.After = []string{fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "which"))}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "elastic") == 0 {
+		s.MinMembers = rapid.IntRange(1, s.Members).Draw(t, "least")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "array") == 0 {
+		s.Array = ares.Array{Count: rapid.IntRange(1, 6).Draw(t, "count")}
+		s.Array.Parallelism = rapid.IntRange(1, s.Array.Count).Draw(t, "parallelism")
+	}
 	m.w.Submit(ares.JobID(fmt.Sprintf("j%03d", m.jobs)), s)
 	m.jobs++
 }
@@ -99,6 +107,15 @@ func (m *machine) Report(t *rapid.T) {
 	}
 	id := ares.JobID(fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "job")))
 	run, ok := m.w.State.Run(id)
+	if n := run.Next; ok && n > 0 {
+		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 {
+			_ = m.w.Change(id, func(_ *ares.Job, r *ares.Run) error { // it may be over
+				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
+			})
+		}
+		id = ares.ElementID(id, rapid.IntRange(0, n-1).Draw(t, "element"))
+		run, ok = m.w.State.Run(id)
+	}
 	if !ok || len(run.Attempts) == 0 {
 		t.Skip("no attempt")
 	}
@@ -140,12 +157,23 @@ func (m *machine) Clean(t *rapid.T) {
 
 func (m *machine) Archive(t *rapid.T) {
 	for job, run := range m.w.State.Jobs() {
-		if run != nil && run.Phase.Final() && run.Free() {
+		if run != nil && run.Phase.Final() && run.Free() && !m.kept(job, run) {
 			m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}})
 			return
 		}
 	}
 	t.Skip("nothing to archive")
+}
+
+// kept says whether a job stays for its array, or for its elements.
+func (m *machine) kept(job *ares.Job, run *ares.Run) bool {
+	for i := range run.Next {
+		if _, live := m.w.State.Job(ares.ElementID(job.ID, i)); live {
+			return true
+		}
+	}
+	array, live := m.w.State.Run(job.ArrayOf)
+	return live && !array.Phase.Final()
 }
 
 func (m *machine) Advance(t *rapid.T) {
@@ -167,10 +195,10 @@ func (m *machine) Decide(t *rapid.T) {
 // job it placed and every job it refused.
 func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 	if len(plan.Place) > 0 && len(plan.Refuse) == 0 {
-		job, _ := m.w.State.Job(plan.Place[0].Job)
+		job, _ := m.w.State.Job(cmp.Or(plan.Place[0].ArrayOf, plan.Place[0].Job))
 		placing, refusal := engine.Place(m.w.State, job, m.w.Now)
-		if refusal != nil || !reflect.DeepEqual(placing, plan.Place[0]) {
-			t.Fatalf("Place gives %s %v (%v), the plan %v", job.ID, placing, refusal, plan.Place[0].Seats)
+		if refusal != nil || !reflect.DeepEqual(placing.Seats, plan.Place[0].Seats) {
+			t.Fatalf("Place gives %s %v (%v), the plan %v", job.ID, placing.Seats, refusal, plan.Place[0].Seats)
 		}
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) > 0 {
 			t.Fatalf("%s is placed and explained as %v", job.ID, r)

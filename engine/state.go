@@ -24,6 +24,7 @@ type State struct {
 	order    *tree
 	shapes   shapes
 	delayed  []*entry // retrying or preempted, by the end of the delay
+	arrays   []*array // by ID
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
@@ -208,6 +209,7 @@ func (s *State) forgetNode(g ares.Gone) {
 // putting it back.
 func (s *State) change(e *entry, alter func()) {
 	s.charge(e, -1)
+	s.tally(e, -1)
 	before := e.job
 	alter()
 	if e.job != before {
@@ -215,6 +217,7 @@ func (s *State) change(e *entry, alter func()) {
 		s.reshape(e)
 	}
 	s.charge(e, +1)
+	s.tally(e, +1)
 	if !e.moved {
 		e.moved = true
 		s.moved = append(s.moved, e)

@@ -116,6 +116,7 @@ func (s *Server) start(ctx, run context.Context) error {
 	}
 	s.Desk = &control.Desk{
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
+		Fleet:    control.NewFleet(s.View),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
 	alert := s.startLoop(run, m)
@@ -191,6 +192,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
 	s.Loop = control.NewLoop(s.View, s.cfg.engine())
+	recorder.Fold = s.Loop.Fold
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
 	s.Loop.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
 	s.Loop.Interval = time.Duration(s.cfg.Scheduler.SchedulingIntervalMS) * time.Millisecond

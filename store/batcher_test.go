@@ -162,7 +162,7 @@ func TestAnArchivedJobIsNotChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := &ares.Job{Spec: ares.Spec{Tenant: "t", Command: []string{"true"}}.WithDefaults(), ID: ares.NewJobID("t", "r")}
-	if c := s.Create(t.Context(), []Creation{{job, tenant.Revision}})[0]; c.Err != nil {
+	if c := s.Create(t.Context(), []Creation{{Job: job, TenantRevision: tenant.Revision}})[0]; c.Err != nil {
 		t.Fatal(c.Err)
 	}
 	cancel := ares.Stop{Why: ares.StopCancel, By: "me", At: job.AcceptedAt.AddDate(2000, 0, 0)}

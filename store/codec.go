@@ -48,15 +48,15 @@ func jobRecord(j *ares.Job) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Job{Job: &storepb.Job{
 		Spec: apipb.NewJobSpec(&j.Spec), Digest: j.Digest[:], AcceptedAt: micros(j.AcceptedAt),
 		Owner: j.Owner, RetryOf: string(j.RetryOf), Defaults: ares.DefaultsVersion,
-		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex),
+		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex), ArrayCount: int32(j.ArrayCount),
 	}}}
 }
 
 func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
 	j := &ares.Job{
-		Spec: m.GetSpec().Spec().WithDefaults(), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
+		Spec: m.GetSpec().Spec().WithDefaultsOf(int(m.GetDefaults())), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
 		Owner: m.GetOwner(), RetryOf: ares.JobID(m.GetRetryOf()),
-		ArrayOf: ares.JobID(m.GetArrayOf()), ArrayIndex: int(m.GetArrayIndex()),
+		ArrayOf: ares.JobID(m.GetArrayOf()), ArrayIndex: int(m.GetArrayIndex()), ArrayCount: int(m.GetArrayCount()),
 	}
 	copy(j.Digest[:], m.GetDigest())
 	return j
@@ -66,6 +66,7 @@ func runRecord(r *ares.Run) *storepb.Record {
 	m := &storepb.Run{
 		Phase: string(r.Phase), Placed: int32(r.Placed), Retries: int32(r.Retries), Losses: int32(r.Losses),
 		NotBefore: micros(r.NotBefore), Dropped: int32(r.Dropped), Reason: r.Reason, FinishedAt: micros(r.FinishedAt),
+		Next: int32(r.Next),
 	}
 	for i := range r.Attempts {
 		m.Attempts = append(m.Attempts, attemptRecord(&r.Attempts[i]))
@@ -113,7 +114,7 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	r := ares.Run{
 		Phase: ares.Phase(m.GetPhase()), Placed: int(m.GetPlaced()), Retries: int(m.GetRetries()), Losses: int(m.GetLosses()),
 		NotBefore: fromMicros(m.GetNotBefore()), Dropped: int(m.GetDropped()), Reason: m.GetReason(),
-		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec),
+		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec), Next: int(m.GetNext()),
 	}
 	for _, a := range m.GetAttempts() {
 		r.Attempts = append(r.Attempts, attemptOf(a, revision))

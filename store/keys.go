@@ -18,6 +18,7 @@ const (
 	cordonsKey  = prefix + "cordons/"
 	tenantsKey  = prefix + "tenants/"
 	progressKey = prefix + "progress/"
+	awaitedKey  = prefix + "awaited/"
 	tokensKey   = prefix + "tokens/"
 	queuesKey   = prefix + "queues/"
 	usageKey    = prefix + "usage/"
@@ -33,6 +34,7 @@ func runKey(id ares.JobID) string     { return runsKey + string(id) }
 func leaseKey(id ares.JobID) string   { return leasesKey + string(id) }
 func claimsKey(id ares.JobID) string  { return leaseKey(id) + "/" }
 func progressOf(id ares.JobID) string { return progressKey + string(id) }
+func awaitedOf(id ares.JobID) string  { return awaitedKey + string(id) }
 func sessionKey(node string) string   { return sessionsKey + node }
 func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }

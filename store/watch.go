@@ -175,7 +175,7 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	room, name := rest(key)
 	read := unmarshal
 	switch room {
-	case "leases", "loop", "tokens":
+	case "leases", "loop", "tokens", "awaited":
 		return ev, false, nil
 	case "jobs", "runs", "nodes", "sessions", "cordons", "tenants", "progress", "queues", "topology", "usage":
 	default:

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"fmt"
 
 	ares "github.com/ares-scheduler/ares"
@@ -33,6 +34,9 @@ func CheckPlan(s *engine.State, p ares.Plan) error {
 		if !run.Settled() || run.Phase == ares.Pending || !run.Phase.Waiting() || p.Now.Before(run.NotBefore) {
 			return fmt.Errorf("it readies %s, which is %s", id, run.Phase)
 		}
+	}
+	if err := checkArrays(s, &p, touch); err != nil {
+		return err
 	}
 	for _, pl := range p.Place {
 		if err := touch(pl.Job); err != nil {
@@ -76,7 +80,7 @@ func newLedger(s *engine.State) *ledger {
 				}
 			}
 		}
-		if run.Phase.Active() || !run.Settled() {
+		if !job.IsArray() && run.Phase.Active() || !run.Settled() {
 			l.tenants[job.Tenant] = l.tenants[job.Tenant].Add(ares.Use{Jobs: 1})
 		}
 	}
@@ -100,12 +104,12 @@ func (l *ledger) sit(job *ares.Job, seat ares.Seat, counts bool) {
 
 // place seats a job in the ledger and wants everything in order afterwards.
 func (l *ledger) place(s *engine.State, pl ares.Placing) error {
-	job, ok := s.Job(pl.Job)
+	job, ok := s.Job(cmp.Or(pl.ArrayOf, pl.Job))
 	if !ok {
 		return fmt.Errorf("there is no such job")
 	}
-	run, _ := s.Run(pl.Job)
-	if run.Phase != ares.Pending || !run.Settled() || run.Stop != nil {
+	run, _ := s.Run(job.ID)
+	if run.Phase != ares.Pending && !job.IsArray() || run.Phase.Final() || !run.Settled() || run.Stop != nil || job.IsArray() != (pl.ArrayOf != "") {
 		return fmt.Errorf("it is %s and may not be placed", run.Phase)
 	}
 	for _, id := range job.After {
@@ -114,7 +118,7 @@ func (l *ledger) place(s *engine.State, pl ares.Placing) error {
 		}
 	}
 	if len(pl.Seats) > job.Members || len(pl.Seats) < job.MinMembers {
-		return fmt.Errorf("%d seats for %d members", len(pl.Seats), job.Members)
+		return fmt.Errorf("%d seats for %d to %d members", len(pl.Seats), job.MinMembers, job.Members)
 	}
 	for i, seat := range pl.Seats {
 		if seat.Rank != i {
@@ -182,4 +186,52 @@ func (l *ledger) checkShare(n *ares.Node, job *ares.Job, sh ares.Share) error {
 		return nil
 	}
 	return fmt.Errorf("there is no device %s", sh.Device)
+}
+
+// checkArrays wants each array's step to hold exactly the elements it makes, in
+// order, and no more of them than may be under way.
+func checkArrays(s *engine.State, p *ares.Plan, touch func(ares.JobID) error) error {
+	made := map[ares.JobID][]int{}
+	for _, pl := range p.Place {
+		if pl.ArrayOf == "" {
+			continue
+		}
+		if pl.Job != ares.ElementID(pl.ArrayOf, pl.Index) {
+			return fmt.Errorf("element %d of %s is not %s", pl.Index, pl.ArrayOf, pl.Job)
+		}
+		made[pl.ArrayOf] = append(made[pl.ArrayOf], pl.Index)
+	}
+	for _, step := range p.Arrays {
+		run, _ := s.Run(step.Job)
+		job, ok := s.Job(step.Job)
+		if err := touch(step.Job); err != nil || !ok {
+			return fmt.Errorf("the step of array %s: %w", step.Job, err)
+		}
+		for i, index := range made[step.Job] {
+			if index != run.Next+i {
+				return fmt.Errorf("array %s has %d elements and makes number %d", step.Job, run.Next, index)
+			}
+		}
+		n := len(made[step.Job])
+		if step.Next != run.Next+n || step.Next > job.Array.Count || n > job.ElementsAtOnce() {
+			return fmt.Errorf("array %s makes %d elements after %d and then has %d", step.Job, n, run.Next, step.Next)
+		}
+		if err := run.Advance(&step, p.Now); err != nil {
+			return err
+		}
+		delete(made, step.Job)
+	}
+	if len(made) > 0 {
+		return fmt.Errorf("%d arrays have elements made without a step", len(made))
+	}
+	for _, stop := range p.Stop {
+		run, _ := s.Run(stop.Job)
+		if err := touch(stop.Job); err != nil {
+			return err
+		}
+		if err := run.RequestStop(stop.Stop); err != nil {
+			return err
+		}
+	}
+	return nil
 }

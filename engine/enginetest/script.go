@@ -102,6 +102,15 @@ func (w *words) name() string {
 	return w.plain[0]
 }
 
+// job is the ID of the job the command is about; NAME[3] is an element.
+func (w *words) job() ares.JobID {
+	name, rest, _ := strings.Cut(w.name(), "[")
+	if index, err := strconv.Atoi(strings.TrimSuffix(rest, "]")); err == nil {
+		return ares.ElementID(ares.JobID(name), index)
+	}
+	return ares.JobID(name)
+}
+
 func (w *words) has(flag string) bool { return len(w.plain) > 1 && slices.Contains(w.plain[1:], flag) }
 
 func (w *words) list(key string) []string {
@@ -266,7 +275,8 @@ func specOf(in *words) ares.Spec {
 			RequiredLevel: in.text("level", ""), NodeSelector: in.pairs("selector"), Regions: in.list("regions"),
 			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
 		},
-		After: in.list("after"), Array: ares.Array{Count: in.number("array", 0)},
+		After: in.list("after"), MinMembers: in.number("least", 0),
+		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallel", 0)},
 	}
 	s.Placement.LatencySensitive = in.has("latency-sensitive")
 	if p := in.number("priority", -1); p >= 0 {
@@ -315,20 +325,20 @@ func doDecide(w *World, _ *words) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return describe(plan), w.Commit(plan)
+	return describe(w, plan), w.Commit(plan)
 }
 
 func doSettle(w *World, _ *words) (string, error) {
 	plans, err := w.Settle()
 	var out strings.Builder
 	for _, p := range plans {
-		out.WriteString(describe(p))
+		out.WriteString(describe(w, p))
 	}
 	return out.String(), err
 }
 
 func doExplain(w *World, in *words) (string, error) {
-	r := engine.Explain(w.State, ares.JobID(in.name()), w.Now)
+	r := engine.Explain(w.State, in.job(), w.Now)
 	if len(r.Blockers) == 0 {
 		return in.name() + " has no blockers\n", nil
 	}
@@ -344,21 +354,41 @@ func doUse(w *World, in *words) (string, error) {
 		in.name(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
 }
 
+// label is what a script calls a job.
+func (w *World) label(id ares.JobID) string {
+	if job, ok := w.State.Job(id); ok && job.ArrayOf != "" {
+		return job.Name
+	}
+	return string(id)
+}
+
 // describe prints a plan.
-func describe(p ares.Plan) string {
+func describe(w *World, p ares.Plan) string {
 	var b strings.Builder
 	for _, id := range p.Ready {
-		fmt.Fprintf(&b, "%s is ready\n", id)
+		fmt.Fprintf(&b, "%s is ready\n", w.label(id))
+	}
+	for _, step := range p.Arrays {
+		if step.Phase != "" {
+			fmt.Fprintf(&b, "%s is %s: %s\n", step.Job, step.Phase, step.Reason)
+		}
+	}
+	for _, stop := range p.Stop {
+		fmt.Fprintf(&b, "%s is to stop: %s by %s\n", w.label(stop.Job), stop.Stop.Why, stop.Stop.By)
 	}
 	for i, pl := range p.Place {
 		if i == 10 {
 			fmt.Fprintf(&b, "and %d more\n", len(p.Place)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%s on %s, score %d\n", pl.Job, places(pl.Seats), pl.Score)
+		name := w.label(pl.Job)
+		if pl.ArrayOf != "" {
+			name = fmt.Sprintf("%s[%d]", pl.ArrayOf, pl.Index)
+		}
+		fmt.Fprintf(&b, "%s on %s, score %d\n", name, places(pl.Seats), pl.Score)
 	}
 	for _, r := range p.Refuse {
-		fmt.Fprintf(&b, "%s waits: %s\n", r.Job, r)
+		fmt.Fprintf(&b, "%s waits: %s\n", w.label(r.Job), r)
 	}
 	if !p.Wake.IsZero() {
 		fmt.Fprintf(&b, "wake in %s\n", p.Wake.Sub(p.Now).Round(time.Millisecond))

@@ -107,8 +107,29 @@ func (w *World) Commit(plan ares.Plan) error {
 		}
 		put(id, run)
 	}
+	for _, step := range plan.Arrays {
+		run, _ := w.State.Run(step.Job)
+		if err := run.Advance(&step, plan.Now); err != nil {
+			return fmt.Errorf("array %s: %w", step.Job, err)
+		}
+		put(step.Job, run)
+	}
+	for _, stop := range plan.Stop {
+		run, _ := w.State.Run(stop.Job)
+		if err := run.RequestStop(stop.Stop); err != nil {
+			return fmt.Errorf("stop %s: %w", stop.Job, err)
+		}
+		put(stop.Job, run)
+	}
 	for _, p := range plan.Place {
 		run, _ := w.State.Run(p.Job)
+		if p.ArrayOf != "" {
+			array, _ := w.State.Job(p.ArrayOf)
+			job := array.Element(p.Index)
+			job.Revision = w.revision + 1
+			events = append(events, ares.Event{Job: job})
+			run = ares.NewRun(job.AcceptedAt)
+		}
 		if err := p.Apply(&run, plan.Now); err != nil {
 			return fmt.Errorf("place %s: %w", p.Job, err)
 		}

@@ -115,9 +115,22 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 // Take says that the offered item got a place. What it was granted counts from
 // now on, until the end of the pass.
 func (p *Pass[J]) Take(g Grant) {
+	p.Again(g)
+	p.Skip()
+}
+
+// Again says that a part of the offered item got a place, and that there is
+// more to it. What was granted counts; the item is still the one offered.
+func (p *Pass[J]) Again(g Grant) {
 	l := p.path[len(p.path)-1].leaf
 	l.charge(&g, 1)
 	p.note(l, &g)
+}
+
+// Skip passes over the offered item, not over its line: nothing more is wanted
+// for it now.
+func (p *Pass[J]) Skip() {
+	l := p.path[len(p.path)-1].leaf
 	top := &l.heap[0]
 	if next, ok := top.line.advance(); ok {
 		top.slot = next
@@ -127,6 +140,10 @@ func (p *Pass[J]) Take(g Grant) {
 	}
 	p.climb(true)
 }
+
+// Yield ends the turn of the offered item, which keeps its place in its line:
+// whose turn is next is found anew.
+func (p *Pass[J]) Yield() { p.climb(true) }
 
 func (p *Pass[J]) note(l *Leaf[J], g *Grant) {
 	if l.took.jobs == 0 {

@@ -47,6 +47,7 @@ type Record struct {
 	//	*Record_Queue
 	//	*Record_Topology
 	//	*Record_Usage
+	//	*Record_Awaited
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -258,6 +259,15 @@ func (x *Record) GetUsage() *Usage {
 	return nil
 }
 
+func (x *Record) GetAwaited() *Awaited {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Awaited); ok {
+			return x.Awaited
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -334,6 +344,10 @@ type Record_Usage struct {
 	Usage *Usage `protobuf:"bytes,19,opt,name=usage,proto3,oneof"`
 }
 
+type Record_Awaited struct {
+	Awaited *Awaited `protobuf:"bytes,20,opt,name=awaited,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -370,6 +384,8 @@ func (*Record_Topology) isRecord_Body() {}
 
 func (*Record_Usage) isRecord_Body() {}
 
+func (*Record_Awaited) isRecord_Body() {}
+
 // Job is an accepted job; it never changes.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -383,9 +399,11 @@ type Job struct {
 	// Which defaults it was accepted under: a later Ares with others must fill in
 	// those.
 	Defaults int32 `protobuf:"varint,6,opt,name=defaults,proto3" json:"defaults,omitempty"`
-	// Of an element: the array's job and its place in it.
+	// Of an element: the array it belongs to, its index there and how many
+	// elements there are.
 	ArrayOf       string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
 	ArrayIndex    int32  `protobuf:"varint,8,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayCount    int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +494,52 @@ func (x *Job) GetArrayIndex() int32 {
 	return 0
 }
 
+func (x *Job) GetArrayCount() int32 {
+	if x != nil {
+		return x.ArrayCount
+	}
+	return 0
+}
+
+// Awaited says that a job was accepted that is to come after this one. Its
+// revision tells when that was last so: whoever archives the job must have seen
+// it.
+type Awaited struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Awaited) Reset() {
+	*x = Awaited{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Awaited) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Awaited) ProtoMessage() {}
+
+func (x *Awaited) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Awaited.ProtoReflect.Descriptor instead.
+func (*Awaited) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
 // Tombstone is what is left of an archived job.
 type Tombstone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -488,7 +552,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +564,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +577,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Tombstone) GetDigest() []byte {
@@ -551,13 +615,14 @@ type Run struct {
 	Dropped       int32                  `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	FinishedAt    int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"` // of an array: elements made so far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +634,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +647,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Run) GetPhase() string {
@@ -662,6 +727,13 @@ func (x *Run) GetFinishedAt() int64 {
 	return 0
 }
 
+func (x *Run) GetNext() int32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
 type Attempt struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -682,7 +754,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +766,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +779,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -806,7 +878,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +890,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +903,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Merit) GetLevel() string {
@@ -920,7 +992,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1004,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1017,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Seat) GetNode() string {
@@ -1018,7 +1090,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1102,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1115,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Result) GetOutcome() string {
@@ -1100,7 +1172,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1184,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1197,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Stop) GetWhy() string {
@@ -1168,7 +1240,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1252,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1265,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -1234,7 +1306,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1318,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1331,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -1280,7 +1352,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1364,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1377,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Claim) GetNode() string {
@@ -1333,7 +1405,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1417,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1430,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Session) GetInstance() string {
@@ -1396,7 +1468,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1480,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1493,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cordon) GetBy() string {
@@ -1481,7 +1553,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1565,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1578,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Tenant) GetName() string {
@@ -1620,7 +1692,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1704,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1717,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Quota) GetModel() string {
@@ -1695,7 +1767,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1779,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1792,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Queue) GetParent() string {
@@ -1807,7 +1879,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1891,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1904,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -1884,7 +1956,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +1968,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +1981,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Domain) GetName() string {
@@ -1965,7 +2037,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2049,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2062,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Switch) GetName() string {
@@ -2027,7 +2099,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2111,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2124,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -2099,7 +2171,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2183,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2196,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -2180,7 +2252,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2264,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2277,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -2231,7 +2303,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2315,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2328,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Leader) GetServer() string {
@@ -2278,7 +2350,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2362,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2375,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -2346,7 +2418,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2430,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2443,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Token) GetHash() []byte {
@@ -2407,7 +2479,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2491,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2504,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Identity) GetStore() string {
@@ -2463,7 +2535,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2547,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2560,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Restored) GetRestore() string {
@@ -2523,7 +2595,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x9a\a\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xce\a\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -2545,8 +2617,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\brestored\x18\x10 \x01(\v2\x17.ares.store.v1.RestoredH\x00R\brestored\x12,\n" +
 	"\x05queue\x18\x11 \x01(\v2\x14.ares.store.v1.QueueH\x00R\x05queue\x125\n" +
 	"\btopology\x18\x12 \x01(\v2\x17.ares.store.v1.TopologyH\x00R\btopology\x12,\n" +
-	"\x05usage\x18\x13 \x01(\v2\x14.ares.store.v1.UsageH\x00R\x05usageB\x06\n" +
-	"\x04body\"\xed\x01\n" +
+	"\x05usage\x18\x13 \x01(\v2\x14.ares.store.v1.UsageH\x00R\x05usage\x122\n" +
+	"\aawaited\x18\x14 \x01(\v2\x16.ares.store.v1.AwaitedH\x00R\aawaitedB\x06\n" +
+	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -2557,11 +2630,14 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bdefaults\x18\x06 \x01(\x05R\bdefaults\x12\x19\n" +
 	"\barray_of\x18\a \x01(\tR\aarrayOf\x12\x1f\n" +
 	"\varray_index\x18\b \x01(\x05R\n" +
-	"arrayIndex\"T\n" +
+	"arrayIndex\x12\x1f\n" +
+	"\varray_count\x18\t \x01(\x05R\n" +
+	"arrayCount\"\t\n" +
+	"\aAwaited\"T\n" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\xf1\x02\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x85\x03\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -2576,7 +2652,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x1f\n" +
 	"\vfinished_at\x18\v \x01(\x03R\n" +
-	"finishedAt\"\xca\x02\n" +
+	"finishedAt\x12\x12\n" +
+	"\x04next\x18\f \x01(\x05R\x04next\"\xca\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +
@@ -2750,77 +2827,79 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
-	(*Tombstone)(nil),         // 2: ares.store.v1.Tombstone
-	(*Run)(nil),               // 3: ares.store.v1.Run
-	(*Attempt)(nil),           // 4: ares.store.v1.Attempt
-	(*Merit)(nil),             // 5: ares.store.v1.Merit
-	(*Seat)(nil),              // 6: ares.store.v1.Seat
-	(*Result)(nil),            // 7: ares.store.v1.Result
-	(*Stop)(nil),              // 8: ares.store.v1.Stop
-	(*Transition)(nil),        // 9: ares.store.v1.Transition
-	(*Lease)(nil),             // 10: ares.store.v1.Lease
-	(*Claim)(nil),             // 11: ares.store.v1.Claim
-	(*Session)(nil),           // 12: ares.store.v1.Session
-	(*Cordon)(nil),            // 13: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 14: ares.store.v1.Tenant
-	(*Quota)(nil),             // 15: ares.store.v1.Quota
-	(*Queue)(nil),             // 16: ares.store.v1.Queue
-	(*Topology)(nil),          // 17: ares.store.v1.Topology
-	(*Domain)(nil),            // 18: ares.store.v1.Domain
-	(*Switch)(nil),            // 19: ares.store.v1.Switch
-	(*Weights)(nil),           // 20: ares.store.v1.Weights
-	(*Usage)(nil),             // 21: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 22: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 23: ares.store.v1.Leader
-	(*Progress)(nil),          // 24: ares.store.v1.Progress
-	(*Token)(nil),             // 25: ares.store.v1.Token
-	(*Identity)(nil),          // 26: ares.store.v1.Identity
-	(*Restored)(nil),          // 27: ares.store.v1.Restored
-	(*apipb.NodeInfo)(nil),    // 28: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 29: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 30: ares.v1.DeviceShare
+	(*Awaited)(nil),           // 2: ares.store.v1.Awaited
+	(*Tombstone)(nil),         // 3: ares.store.v1.Tombstone
+	(*Run)(nil),               // 4: ares.store.v1.Run
+	(*Attempt)(nil),           // 5: ares.store.v1.Attempt
+	(*Merit)(nil),             // 6: ares.store.v1.Merit
+	(*Seat)(nil),              // 7: ares.store.v1.Seat
+	(*Result)(nil),            // 8: ares.store.v1.Result
+	(*Stop)(nil),              // 9: ares.store.v1.Stop
+	(*Transition)(nil),        // 10: ares.store.v1.Transition
+	(*Lease)(nil),             // 11: ares.store.v1.Lease
+	(*Claim)(nil),             // 12: ares.store.v1.Claim
+	(*Session)(nil),           // 13: ares.store.v1.Session
+	(*Cordon)(nil),            // 14: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 15: ares.store.v1.Tenant
+	(*Quota)(nil),             // 16: ares.store.v1.Quota
+	(*Queue)(nil),             // 17: ares.store.v1.Queue
+	(*Topology)(nil),          // 18: ares.store.v1.Topology
+	(*Domain)(nil),            // 19: ares.store.v1.Domain
+	(*Switch)(nil),            // 20: ares.store.v1.Switch
+	(*Weights)(nil),           // 21: ares.store.v1.Weights
+	(*Usage)(nil),             // 22: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 23: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 24: ares.store.v1.Leader
+	(*Progress)(nil),          // 25: ares.store.v1.Progress
+	(*Token)(nil),             // 26: ares.store.v1.Token
+	(*Identity)(nil),          // 27: ares.store.v1.Identity
+	(*Restored)(nil),          // 28: ares.store.v1.Restored
+	(*apipb.NodeInfo)(nil),    // 29: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 30: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 31: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
-	2,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
-	3,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	10, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	11, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	12, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	28, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	13, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	14, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	22, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	23, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	24, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	25, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	26, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	27, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	16, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	17, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	21, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
-	29, // 18: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	4,  // 19: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	8,  // 20: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	9,  // 21: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	6,  // 22: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	5,  // 23: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	30, // 24: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	7,  // 25: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	15, // 26: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	15, // 27: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	18, // 28: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	19, // 29: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	20, // 30: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	3,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
+	4,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
+	11, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	12, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	13, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	29, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	14, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	15, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	23, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	24, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	25, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	26, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	27, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	28, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	17, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	18, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	22, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	2,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
+	30, // 19: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	5,  // 20: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	9,  // 21: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	10, // 22: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	7,  // 23: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	6,  // 24: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	31, // 25: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	8,  // 26: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	16, // 27: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	16, // 28: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	19, // 29: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	20, // 30: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	21, // 31: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2847,6 +2926,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Queue)(nil),
 		(*Record_Topology)(nil),
 		(*Record_Usage)(nil),
+		(*Record_Awaited)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2854,7 +2934,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -223,11 +223,11 @@ func usageBooked(t *testing.T, s *store.Store) {
 	u.At, u.GPUMilliSecs, u.CPUSecs, u.MemoryGBSecs, u.Month, u.GPUSecs = Noon, 1<<40, 2, 3, "2030-01", 4
 	stale := u
 	stale.Revision = 1
-	refused(t, s.ArchiveUsed(t.Context(), job, &run, stale, nil), ares.Conflict)
+	refused(t, s.ArchiveUsed(t.Context(), job, &run, &stale, nil, 0), ares.Conflict)
 	if Get(t, s, job.ID).Tombstone != nil {
 		t.Error("the job was archived without its use")
 	}
-	if err = s.ArchiveUsed(t.Context(), job, &run, u, nil); err != nil {
+	if err = s.ArchiveUsed(t.Context(), job, &run, &u, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Usage(t.Context(), job.Tenant, "default")
@@ -290,7 +290,7 @@ func watchShares(t *testing.T, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = s.ArchiveUsed(ctx, job, &run, ares.Usage{Tenant: job.Tenant, Queue: "default", At: Noon, GPUSecs: 5}, nil); err != nil {
+	if err = s.ArchiveUsed(ctx, job, &run, &ares.Usage{Tenant: job.Tenant, Queue: "default", At: Noon, GPUSecs: 5}, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err = s.DeleteQueue(ctx, q.Tenant, q.Name, q.Revision); err != nil {

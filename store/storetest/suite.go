@@ -35,6 +35,8 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Drain", drainLaws},
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
+		{"Arrays", arrayLaws},
+		{"After", afterLaws},
 		{"Tenants", tenantLaws},
 		{"Queues", queueLaws},
 		{"Remove", removeLaws},
