@@ -136,7 +136,7 @@ func (z *sets) gather(s *search, need int) {
 	for i := 0; i < len(z.leaves) && z.leaves[i].members >= need && len(z.pool) < poolSize+z.size; i++ {
 		z.offer(z.leaves[i])
 	}
-	z.sortPool()
+	z.sortPool(s)
 }
 
 func (z *sets) offer(r room) {
@@ -146,11 +146,20 @@ func (z *sets) offer(r room) {
 }
 
 // sortPool puts the least roomy leaves first: a set that just holds the job
-// breaks up the least.
-func (z *sets) sortPool() {
+// breaks up the least. Of equals, those first that are known to waste less.
+func (z *sets) sortPool(s *search) {
 	slices.SortFunc(z.pool, func(a, b room) int {
-		return cmp.Or(cmp.Compare(a.members, b.members), cmp.Compare(a.leaf, b.leaf))
+		return cmp.Or(cmp.Compare(a.members, b.members), cmp.Compare(s.wasteKnown(a.leaf), s.wasteKnown(b.leaf)),
+			cmp.Compare(a.leaf, b.leaf))
 	})
+}
+
+// wasteKnown is what the first node of a leaf wastes, 0 when it was not asked.
+func (s *search) wasteKnown(l int) int {
+	if st := &s.stocks[l]; st.round == s.round && len(st.items) > 0 {
+		return st.items[0].waste
+	}
+	return 0
 }
 
 // combine tries the sets of leaves of the pool from one on.
@@ -236,7 +245,7 @@ func (z *sets) most(s *search) bool {
 	if z.size < 2 {
 		return false
 	}
-	z.sortPool()
+	z.sortPool(s)
 	z.chosen = z.chosen[:0]
 	z.combine(s, 0, s.members)
 	return true
