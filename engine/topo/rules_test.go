@@ -137,7 +137,8 @@ func TestWishes(t *testing.T) {
 	t.Parallel()
 	net := &ares.Topology{Domains: []ares.Domain{
 		leafOf("a", "10GbE"), leafOf("b", "100GbE"), leafOf("c", "100GbE"), leafOf("d", ""),
-		{Name: "s", Level: ares.LevelSpine, Switch: "40GbE"}, {Name: "t", Level: ares.LevelSpine},
+		{Name: "s", Level: ares.LevelSpine, Switch: "40GbE"},
+		{Name: "t", Level: ares.LevelSpine},
 	}}
 	floor := []string{"a s y: 8 8 0", "b s y: 8 8 8", "c s y: 8 8 8", "d t z: 8 8 8 8"}
 	small := &ares.Topology{MaxNodesPerLeaf: 2}
