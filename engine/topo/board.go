@@ -131,5 +131,13 @@ func (b *board) first(list []key, size int) []key {
 	return list
 }
 
+// after lists the least keys after a given one.
+func (b *board) after(last *key, size int, list []key) []key {
+	for i := range b.keys {
+		list = enlist(list, &b.keys[i], last, size)
+	}
+	return list
+}
+
 // learn notes that a domain does not hold the job, whatever it promised.
 func (b *board) learn(i int) { b.set(i, key{never: true, domain: i}) }
