@@ -129,3 +129,18 @@ func BenchmarkFill(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkSet(b *testing.B) {
+	t, _ := machineRoom(10_000, 32, 60)
+	i := 0
+	for b.Loop() {
+		t.Set(i*7919%10_000, i%9, 8)
+		i++
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	for b.Loop() {
+		machineRoom(10_000, 32, 60)
+	}
+}

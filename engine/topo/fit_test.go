@@ -155,6 +155,23 @@ func TestFewNodesAreAsked(t *testing.T) {
 	}
 }
 
+// TestLastNodeIsFound: what fits only the last of many nodes that look alike is
+// placed there.
+func TestLastNodeIsFound(t *testing.T) {
+	t.Parallel()
+	w := &world{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topo.Ask{Members: 8, Devices: 1}}
+	for range 200 {
+		w.places = append(w.places, topo.Place{})
+		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
+		w.room, w.waste = append(w.room, 1), append(w.waste, 0)
+	}
+	w.room[199] = 8
+	picks, _, ok := w.tree().Choose(&w.ask, w)
+	if !ok || !slices.Equal(picks, []topo.Pick{{Node: 199, Members: 8}}) {
+		t.Errorf("found %v: %v", ok, picks)
+	}
+}
+
 // TestRefusalIsRemembered keeps asks of one kind from asking the same nodes
 // again, until one changes.
 func TestRefusalIsRemembered(t *testing.T) {
