@@ -18,7 +18,7 @@ func (s *search) domains(depth int) {
 					return
 				}
 			}
-			if len(s.ranks) < size {
+			if len(s.ranks) < size || s.found && fits == maxDomains {
 				return
 			}
 			last := s.ranks[len(s.ranks)-1]

@@ -44,6 +44,9 @@ func (s *search) leaves() {
 			return
 		}
 		last := s.keys[len(s.keys)-1]
+		if s.found && fits >= maxFits && s.against(&last) >= 0 {
+			return // the next are no less
+		}
 		if b != nil {
 			s.keys = b.after(&last, longList, s.keys[:0])
 		} else {

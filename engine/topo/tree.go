@@ -36,6 +36,7 @@ type Tree struct {
 	// counts of domain i at a depth begin at i*width: the open nodes, and then
 	// how many members of 1, 2, … whole devices each fit.
 	counts [depths][]int32
+	more   []int32    // memory of recount
 	sums   []leafSums // by leaf
 	// bits[n] has the nodes with n free devices.
 	bits [][]uint64
