@@ -27,8 +27,8 @@ type Ask struct {
 	// kind have the same answers while no node is Set. What proved too small is
 	// then not looked at again. 0 promises nothing.
 	Kind int
-	// Before has the nodes of its last attempt. Of what is as near, it keeps that
-	// domain, those leaves and those nodes.
+	// Before has the nodes of its last attempt that are still in the tree. Of what
+	// is as near, it keeps that domain, those leaves and those nodes.
 	Before []int
 }
 

@@ -69,6 +69,34 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
+// BenchmarkChooseMany is about large gangs, and what does not fit.
+func BenchmarkChooseMany(b *testing.B) {
+	for _, leaf := range []int{32, 4, 0} {
+		for _, ask := range []topo.Ask{
+			{Members: 64, Devices: 8},
+			{Members: 64, Devices: 1},
+			{Members: 64, Devices: 1, Strategy: topo.Consolidated},
+			{Members: 64, Devices: 1, Strategy: topo.Distributed},
+			{Members: 2_048, Devices: 1},
+			{Members: 2_048, Devices: 8},
+			{Members: 8, Devices: 8, Strategy: topo.Distributed},
+			{Members: 8, Devices: 8, LatencySensitive: true},
+			{Members: 8, Devices: 8, Before: []int{1, 2, 3}},
+			{Members: 2_048, Min: 1, Devices: 8, Required: "spine"},
+		} {
+			name := fmt.Sprintf("leaf=%d/%dx%d%s", leaf, ask.Members, ask.Devices, ask.Strategy)
+			b.Run(fmt.Sprintf("%s/latency=%v/before=%d/min=%d", name, ask.LatencySensitive, len(ask.Before), ask.Min), func(b *testing.B) {
+				t, m := machineRoom(10_000, leaf, 70)
+				m.devices = ask.Devices
+				b.ReportAllocs()
+				for b.Loop() {
+					t.Choose(&ask, m)
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkFill places gangs and lets the oldest go, so that every choice finds
 // the fleet changed.
 func BenchmarkFill(b *testing.B) {
@@ -99,5 +127,20 @@ func BenchmarkFill(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func BenchmarkSet(b *testing.B) {
+	t, _ := machineRoom(10_000, 32, 60)
+	i := 0
+	for b.Loop() {
+		t.Set(i*7919%10_000, i%9, 8)
+		i++
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	for b.Loop() {
+		machineRoom(10_000, 32, 60)
 	}
 }

@@ -25,12 +25,12 @@ const (
 
 // changed notes that a leaf is not as it was.
 func (t *Tree) changed(l int32) {
-	if n := len(t.log); n > 0 && t.log[n-1] == l {
-		return // known, unless a board has read it: then that is one behind
+	if n := len(t.log); n > t.read && t.log[n-1] == l {
+		return
 	}
 	if len(t.log) == maxLog {
 		t.logged += maxLog
-		t.log = t.log[:0]
+		t.log, t.read = t.log[:0], 0
 	}
 	t.log = append(t.log, l)
 }
@@ -60,9 +60,8 @@ func (s *search) boardOf(depth int) *board {
 			b.set(i, k)
 		}
 	}
-	// The last entry is read again next time: its leaf may change once more
-	// without being logged twice.
-	b.seen = t.logged + max(0, len(t.log)-1)
+	t.read = len(t.log)
+	b.seen = t.logged + t.read
 	return b
 }
 
@@ -128,6 +127,14 @@ func (b *board) first(list []key, size int) []key {
 	}
 	for i := range list {
 		b.set(list[i].domain, list[i])
+	}
+	return list
+}
+
+// after lists the least keys after a given one.
+func (b *board) after(last *key, size int, list []key) []key {
+	for i := range b.keys {
+		list = enlist(list, &b.keys[i], last, size)
 	}
 	return list
 }

@@ -104,13 +104,8 @@ func (s *search) place(members int) bool {
 // inPreferred looks for the best place in the preferred domain. There may be
 // several of that name, if labels say so.
 func (s *search) inPreferred(required int) bool {
-	t := s.tree
-	for depth := region; depth <= leaf; depth++ {
-		for i := range t.domains[depth] {
-			if d := &t.domains[depth][i]; d.name == s.ask.PreferredDomain {
-				s.within(d, required)
-			}
-		}
+	for _, d := range s.tree.byName[s.ask.PreferredDomain] {
+		s.within(d, required)
 	}
 	return s.found
 }

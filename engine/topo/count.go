@@ -30,10 +30,7 @@ func (t *Tree) Set(i, free, total int) {
 	t.free[i], t.total[i] = free, total
 	if before != free {
 		t.mark(i, before, free)
-		for depth := fleet; depth <= leaf; depth++ {
-			at := int(t.up[l][depth]) * t.width
-			t.recount(t.counts[depth][at:at+t.width], before, free)
-		}
+		t.recount(l, before, free)
 	}
 }
 
@@ -64,18 +61,26 @@ func (t *Tree) next(free, i, end int) int {
 	}
 }
 
-// recount notes in a domain's counts that a node has other free devices.
-func (t *Tree) recount(counts []int32, before, free int) {
+// recount notes that a node of a leaf has other free devices.
+func (t *Tree) recount(l int32, before, free int) {
+	more := t.more[:max(before, free)+1] // members that fit beside those that did
+	clear(more)
 	if before >= 0 {
-		counts[0]--
+		more[0]--
 		for d := 1; d <= before; d++ {
-			counts[d] -= int32(before / d)
+			more[d] -= int32(before / d)
 		}
 	}
 	if free >= 0 {
-		counts[0]++
+		more[0]++
 		for d := 1; d <= free; d++ {
-			counts[d] += int32(free / d)
+			more[d] += int32(free / d)
+		}
+	}
+	for depth := fleet; depth <= leaf; depth++ {
+		counts := t.counts[depth][int(t.up[l][depth])*t.width:]
+		for d, n := range more {
+			counts[d] += n
 		}
 	}
 }
@@ -97,11 +102,9 @@ func (t *Tree) widen(width int) {
 	for len(t.bits) < width {
 		t.bits = append(t.bits, make([]uint64, (len(t.free)+63)/64))
 	}
+	t.more = make([]int32, width)
 	for i, free := range t.free {
-		for depth := fleet; depth <= leaf; depth++ {
-			at := int(t.up[t.leafOf[i]][depth]) * width
-			t.recount(t.counts[depth][at:at+width], -1, free)
-		}
+		t.recount(t.leafOf[i], -1, free)
 	}
 }
 

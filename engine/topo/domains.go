@@ -2,16 +2,27 @@ package topo
 
 import "slices"
 
-// maxDomains is how many more domains of a level are looked at closely once a
-// place has been found, the most promising first.
-const maxDomains = 2
+// maxDomains is how many domains of a level that hold the job are looked at
+// closely, the most promising first.
+const maxDomains = 3
 
 // domains looks for the best place in several leaves of one domain at a depth.
 func (s *search) domains(depth int) {
-	a := s.ask
-	if depth == spine && s.everywhere() && a.Gbps == 0 && a.Strategy != Distributed {
-		if s.domainsByBoard(); s.found || a.Kind != 0 {
-			return
+	fits := 0
+	if depth == spine && s.everywhere() && s.ask.Gbps == 0 && s.ask.Strategy != Distributed {
+		b := s.boardOf(spine)
+		s.ranks = b.first(s.ranks[:0], shortList)
+		for size := shortList; ; size = longList {
+			for i := range s.ranks {
+				if !s.look(depth, &s.ranks[i], b, &fits) {
+					return
+				}
+			}
+			if len(s.ranks) < size || s.found && fits == maxDomains {
+				return
+			}
+			last := s.ranks[len(s.ranks)-1]
+			s.ranks = b.after(&last, longList, s.ranks[:0])
 		}
 	}
 	s.ranks = s.ranks[:0]
@@ -20,17 +31,10 @@ func (s *search) domains(depth int) {
 			s.ranks = append(s.ranks, k)
 		}
 	}
-	s.ranks.build()
-	s.look(depth, nil)
-}
-
-// domainsByBoard looks at the most promising spines, and at others only if what
-// it learned about those is kept.
-func (s *search) domainsByBoard() {
-	b := s.boardOf(spine)
-	for learned := true; learned && !s.found; {
-		s.ranks = b.first(s.ranks[:0], shortList)
-		learned = s.look(spine, b)
+	for s.ranks.build(); len(s.ranks) > 0; s.ranks.pop() {
+		if !s.look(depth, &s.ranks[0], nil, &fits) {
+			return
+		}
 	}
 }
 
@@ -40,30 +44,25 @@ func (s *search) everywhere() bool {
 	return s.end-s.first == len(s.stocks) && len(s.ask.Before) == 0 && !s.ask.LatencySensitive
 }
 
-// look looks closely at ranked domains, and says whether the board learned from
-// it.
-func (s *search) look(depth int, b *board) (learned bool) {
-	for looked := 0; len(s.ranks) > 0; s.ranks.pop() {
-		k := &s.ranks[0]
-		if s.found {
-			if looked == maxDomains || s.hopeless(k) {
-				break
-			}
-			looked++
-		}
-		s.sets.begin(s, &s.tree.domains[depth][k.domain], depth)
-		fits := false
-		if s.ask.Strategy == Distributed {
-			fits = s.sets.most(s)
-		} else {
-			fits = s.sets.fewest(s)
-		}
-		if !fits && b != nil && s.ask.Kind != 0 {
-			b.learn(k.domain)
-			learned = true
-		}
+// look looks closely at a domain, unless it has looked at enough: then it is
+// false.
+func (s *search) look(depth int, k *key, b *board, fits *int) bool {
+	if s.found && (*fits == maxDomains || s.hopeless(k)) {
+		return false
 	}
-	return learned
+	s.sets.begin(s, &s.tree.domains[depth][k.domain], depth)
+	holds := false
+	if s.ask.Strategy == Distributed {
+		holds = s.sets.most(s)
+	} else {
+		holds = s.sets.fewest(s)
+	}
+	if holds {
+		*fits++
+	} else if b != nil && s.ask.Kind != 0 {
+		b.learn(k.domain)
+	}
+	return true
 }
 
 // hopeless says whether what was found is better than anything in a domain of

@@ -44,3 +44,19 @@ func (k *key) compare(o *key) int {
 	}
 	return cmp.Compare(k.domain, o.domain)
 }
+
+// enlist keeps a list of so many of the least keys after a given one.
+func enlist(list []key, k, last *key, size int) []key {
+	if k.never || last != nil && k.compare(last) <= 0 || len(list) == size && k.compare(&list[size-1]) >= 0 {
+		return list
+	}
+	if len(list) < size {
+		list = append(list, *k)
+	}
+	i := len(list) - 1
+	for ; i > 0 && k.compare(&list[i-1]) < 0; i-- {
+		list[i] = list[i-1]
+	}
+	list[i] = *k
+	return list
+}

@@ -1,61 +1,58 @@
 package topo
 
-// Leaves are looked at closely in the order of their bounds: a few at first,
-// then more. Of those that can only be as good as the best, each but for its
-// waste, no more are looked at than have so many nodes together.
+// Leaves are looked at closely in the order of their bounds. Those that can only
+// be as good as the best, each but for its waste, are looked at while fewer than
+// maxFits held the job and those that tied have fewer than maxTied nodes. What
+// does not hold the job counts for neither: whether it is remembered must not
+// change the choice.
 const (
-	shortList = 8
+	maxFits = 8
+	maxTied = 64
+
+	shortList = 8 // listed at first
 	longList  = 64
-	maxTied   = 64
 )
 
-// leaves looks for the best place in a single leaf. It looks closely at leaves
-// in the order of their bounds, until no other can be better.
+// leaves looks for the best place in a single leaf.
 func (s *search) leaves() {
-	tied := 0
 	var b *board
 	if s.everywhere() {
 		b = s.boardOf(leaf)
+		s.keys = b.first(s.keys[:0], shortList)
+	} else {
+		s.listLeaves(nil, shortList)
 	}
-	list := s.shortlist(b)
-	for {
-		learned := false
-		for i := range list {
-			against := s.against(&list[i])
-			if against > 0 || against == 0 && tied >= maxTied {
+	fits, tied := 0, 0
+	for size := shortList; ; size = longList {
+		for i := range s.keys {
+			against := s.against(&s.keys[i])
+			if against > 0 || against == 0 && (tied >= maxTied || fits >= maxFits) {
 				return
 			}
-			l := list[i].domain
-			if against == 0 {
+			l := s.keys[i].domain
+			if !s.oneLeaf(l) {
+				if b != nil && s.ask.Kind != 0 && s.nodeLimit(l) > 1 {
+					b.learn(l)
+				}
+				continue
+			}
+			if fits++; against == 0 {
 				tied += s.tree.sums[l].nodes
 			}
-			if !s.oneLeaf(l) && b != nil && s.ask.Kind != 0 && s.nodeLimit(l) > 1 {
-				b.learn(l)
-				learned = true
-			}
 		}
-		if len(list) < shortList {
+		if len(s.keys) < size {
 			return
 		}
-		last := list[len(list)-1]
-		switch {
-		case s.found && s.against(&last) == 0:
-			return
-		case learned:
-			list = s.shortlist(b)
-		default:
-			list = s.after(&last, longList)
+		last := s.keys[len(s.keys)-1]
+		if s.found && fits >= maxFits && s.against(&last) >= 0 {
+			return // the next are no less
+		}
+		if b != nil {
+			s.keys = b.after(&last, longList, s.keys[:0])
+		} else {
+			s.listLeaves(&last, longList)
 		}
 	}
-}
-
-// shortlist finds the leaves with the least bounds.
-func (s *search) shortlist(b *board) []key {
-	if b == nil {
-		return s.after(nil, shortList)
-	}
-	s.keys = b.first(s.keys[:0], shortList)
-	return s.keys
 }
 
 // oneLeaf considers the best place in a leaf, and says whether there is any.
@@ -98,24 +95,13 @@ func (s *search) against(k *key) int {
 	})
 }
 
-// after finds the leaves with the least bounds after a given one.
-func (s *search) after(last *key, size int) []key {
+// listLeaves lists the leaves with the least bounds after a given one.
+func (s *search) listLeaves(last *key, size int) {
 	s.keys = s.keys[:0]
 	for l := s.first; l < s.end; l++ {
 		k := s.bound(l)
-		if k.never || last != nil && k.compare(last) <= 0 || len(s.keys) == size && k.compare(&s.keys[size-1]) >= 0 {
-			continue
-		}
-		if len(s.keys) < size {
-			s.keys = append(s.keys, k)
-		}
-		i := len(s.keys) - 1
-		for ; i > 0 && k.compare(&s.keys[i-1]) < 0; i-- {
-			s.keys[i] = s.keys[i-1]
-		}
-		s.keys[i] = k
+		s.keys = enlist(s.keys, &k, last, size)
 	}
-	return s.keys
 }
 
 // bound finds the least that the value of a place in the leaf can be.

@@ -239,3 +239,51 @@ func TestChoiceIsBest(t *testing.T) {
 		t.Errorf("%d of %d choices were not the best: more than one in 10,000", worse, 2*worlds)
 	}
 }
+
+// alikeWorld has many leaves of which nothing tells which hold the job, so that
+// how many are looked at matters.
+func alikeWorld(r *rand.Rand) *world {
+	w := &world{topology: &ares.Topology{}, ask: topo.Ask{Members: 1 + r.IntN(4), Devices: 8}}
+	size := 1 + r.IntN(3)
+	for i := range 120 {
+		w.places = append(w.places, topo.Place{Spine: fmt.Sprintf("s%02d", i/size/3), Leaf: fmt.Sprintf("l%03d", i/size)})
+		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
+		w.room, w.waste = append(w.room, r.IntN(3)/2), append(w.waste, r.IntN(50))
+	}
+	return w
+}
+
+// TestMemoryDoesNotDecide compares a tree that has answered other questions
+// with a new one: a replay has not heard every question.
+func TestMemoryDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	worlds := 2_000
+	if testing.Short() {
+		worlds = 200
+	}
+	for seed := range worlds {
+		r := rand.New(rand.NewPCG(uint64(seed), 6))
+		w := largeWorld(r)
+		if seed%2 == 0 {
+			w = alikeWorld(r)
+		}
+		w.ask.Kind, w.ask.Gbps = 1, one(r, 0, 0, 0, 40)
+		old := w.tree()
+		ask := w.ask
+		for range 4 {
+			w.ask.Members = 1 + r.IntN(ask.Members)
+			w.ask.Min = 0
+			w.ask.Required = one(r, "", ares.LevelLeaf, ares.LevelSpine, ares.LevelZone)
+			old.Choose(&w.ask, w)
+			if r.IntN(2) == 0 {
+				w.change(r, old)
+			}
+			w.ask = ask
+			got, _, _ := old.Choose(&w.ask, w)
+			want, _, _ := w.tree().Choose(&w.ask, w)
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: an old tree says %v, a new one %v: ask %+v", seed, got, want, w.ask)
+			}
+		}
+	}
+}

@@ -3,7 +3,7 @@ package topo
 import "slices"
 
 // sackLimit bounds the steps of filling a sack exactly.
-const sackLimit = 1 << 14
+const sackLimit = 1 << 11
 
 // sack finds the cheapest nodes where cheap and roomy nodes compete: a knapsack.
 type sack struct {

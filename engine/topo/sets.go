@@ -7,15 +7,19 @@ import (
 
 // Bounds on the search for the best leaves of a domain: how many leaves are
 // combined, how many sets that could only be as good as the best are filled,
-// and the steps in all.
+// the steps in all, and the size of the table for splitting members.
 const (
 	poolSize  = 24
 	maxFilled = 8
 	maxEffort = 2048
+	maxSplits = 1 << 12
 )
 
 // room is a leaf with how many members it can take.
-type room struct{ leaf, members int }
+type room struct {
+	leaf, members int
+	waste         int // of the first node to use, where that is known
+}
 
 // sets searches for the set of leaves of one domain.
 type sets struct {
@@ -31,6 +35,7 @@ type sets struct {
 	sorted []int32
 	edges  [][]int32 // leaves next to the chosen ones, by how many are chosen
 	starts []int
+	split  []int // members of each leaf
 	splits []step
 }
 
@@ -54,7 +59,7 @@ func (z *sets) begin(s *search, d *domain, depth int) {
 	z.leaves = append(z.leaves[:0], make([]room, d.end-d.first)...)
 	for l := d.first; l < d.end; l++ {
 		n := s.promised(l, depth)
-		z.leaves[z.starts[s.members-n]] = room{l, n}
+		z.leaves[z.starts[s.members-n]] = room{leaf: l, members: n}
 		z.starts[s.members-n]++
 	}
 	for len(z.leaves) > 0 && z.leaves[len(z.leaves)-1].members == 0 {
@@ -77,6 +82,9 @@ func (z *sets) fewest(s *search) bool {
 		}
 	}
 	z.fill(s)
+	if z.size > poolSize {
+		return true
+	}
 	if z.grow(s); s.best.Apart == 0 && s.best.Leaves == z.size && s.best.Wide == leaf-z.depth {
 		return true // no set that is apart is better
 	}
@@ -90,11 +98,15 @@ func (z *sets) fewest(s *search) bool {
 // job; 0 means that all of them cannot.
 func (z *sets) explore(s *search) int {
 	z.rooms = z.rooms[:0]
+	total := 0
 	for _, promised := range z.leaves {
-		if k := z.enough(s.members); k == 1 || k > 1 && promised.members <= z.rooms[k-2].members {
-			return k
+		if total >= s.members {
+			if k := z.enough(s.members); k == 1 || promised.members <= z.rooms[k-2].members {
+				return k
+			}
 		}
-		r := room{promised.leaf, s.capacity(promised.leaf, s.tree.maxNodes)}
+		r := room{leaf: promised.leaf, members: s.capacity(promised.leaf, s.tree.maxNodes)}
+		total += r.members
 		at := len(z.rooms)
 		for at > 0 && z.rooms[at-1].members < r.members {
 			at--
@@ -149,7 +161,7 @@ func (z *sets) offer(r room) {
 // breaks up the least.
 func (z *sets) sortPool() {
 	slices.SortFunc(z.pool, func(a, b room) int {
-		return cmp.Or(cmp.Compare(a.members, b.members), cmp.Compare(a.leaf, b.leaf))
+		return cmp.Or(cmp.Compare(a.members, b.members), cmp.Compare(a.waste, b.waste), cmp.Compare(a.leaf, b.leaf))
 	})
 }
 
@@ -222,15 +234,12 @@ func (z *sets) most(s *search) bool {
 	for _, n := range s.ask.Before {
 		l := int(s.tree.leafOf[n])
 		if slices.ContainsFunc(z.leaves, func(r room) bool { return r.leaf == l }) {
-			if c := s.capacity(l, s.tree.maxNodes); c > 0 {
-				z.offer(room{l, c})
-			}
+			z.stock(s, l, len(z.pool))
 		}
 	}
+	kept := len(z.pool)
 	for i := len(z.leaves) - 1; i >= 0 && len(z.pool) < s.members+poolSize; i-- {
-		if c := s.capacity(z.leaves[i].leaf, s.tree.maxNodes); c > 0 {
-			z.offer(room{z.leaves[i].leaf, c})
-		}
+		z.stock(s, z.leaves[i].leaf, kept)
 	}
 	z.size = min(s.members, len(z.pool))
 	if z.size < 2 {
@@ -238,15 +247,49 @@ func (z *sets) most(s *search) bool {
 	}
 	z.sortPool()
 	z.chosen = z.chosen[:0]
-	z.combine(s, 0, s.members)
+	for _, r := range z.pool[:z.size] {
+		z.chosen = append(z.chosen, int32(r.leaf))
+	}
+	z.fill(s)
+	if z.chosen = z.chosen[:0]; z.size <= poolSize {
+		z.combine(s, 0, s.members)
+	}
 	return true
 }
 
+// stock adds a leaf that has room to the pool, unless it is among its first.
+func (z *sets) stock(s *search, l, among int) {
+	members := s.capacity(l, s.tree.maxNodes)
+	if members == 0 || slices.ContainsFunc(z.pool[:among], func(r room) bool { return r.leaf == l }) {
+		return
+	}
+	z.pool = append(z.pool, room{l, members, s.stocks[l].items[0].waste})
+}
+
 // fill places the job in the chosen leaves, each with a member at least, at the
-// least cost.
+// least cost. A job of very many members goes by the strategy only.
 func (z *sets) fill(s *search) {
 	z.sorted = append(z.sorted[:0], z.chosen...)
 	slices.Sort(z.sorted)
+	z.split = append(z.split[:0], make([]int, len(z.sorted))...)
+	if (len(z.sorted)+1)*(s.members+1) <= maxSplits {
+		if !z.cheapest(s) {
+			return
+		}
+	} else if !z.simple(s) {
+		return
+	}
+	s.trial = s.trial[:0]
+	for i, members := range z.split {
+		s.sit(int(z.sorted[i]), members, s.tree.maxNodes, &s.trial)
+	}
+	order(s.trial)
+	s.consider(s.trial)
+}
+
+// cheapest splits the members over the chosen leaves at the least cost, by the
+// least cost of splitting so many over the first few leaves.
+func (z *sets) cheapest(s *search) bool {
 	row := s.members + 1
 	z.splits = append(z.splits[:0], make([]step, (len(z.sorted)+1)*row)...)
 	z.splits[0].known = true
@@ -267,17 +310,40 @@ func (z *sets) fill(s *search) {
 			z.effort -= len(costs)
 		}
 	}
-	s.trial = s.trial[:0]
 	for i, left := len(z.sorted), s.members; i > 0; i-- {
 		way := &z.splits[i*row+left]
 		if !way.known {
-			return
+			return false
 		}
-		s.sit(int(z.sorted[i-1]), way.last, s.tree.maxNodes, &s.trial)
+		z.split[i-1] = way.last
 		left -= way.last
 	}
-	order(s.trial)
-	s.consider(s.trial)
+	return true
+}
+
+// simple splits the members: consolidated, as many as fit leaf by leaf; others,
+// one more for each leaf in turn.
+func (z *sets) simple(s *search) bool {
+	left := s.members - len(z.sorted)
+	for i := range z.split {
+		z.split[i] = 1
+	}
+	for placed := true; placed && left > 0; {
+		placed = false
+		for i, l := range z.sorted {
+			more := min(s.capacity(int(l), s.tree.maxNodes)-z.split[i], left)
+			if s.ask.Strategy != Consolidated {
+				more = min(more, 1)
+			}
+			if more > 0 {
+				z.split[i] += more
+				left -= more
+				placed = true
+			}
+		}
+	}
+	z.effort = 0
+	return left == 0
 }
 
 // costs has what it costs to place 1, 2, … members in a leaf, as far as it can.

@@ -120,6 +120,9 @@ func (s *search) stack(st *stock, n int) int {
 // job has use for them.
 func (s *search) capacity(l, limit int) int {
 	most := min(s.members, s.perLeaf)
+	if limit < most && s.ask.Devices > 0 {
+		most = min(most, limit*(s.tree.mostFree(l)/s.ask.Devices))
+	}
 	st := s.stockOf(l, false)
 	if room := s.roomOf(st, limit); room >= most || st.whole {
 		return min(room, most)

@@ -24,7 +24,8 @@ type Tree struct {
 	domains  [depths][]domain
 	up       [][depths]int32 // by leaf: the domain it is in at each depth
 	leafOf   []int32         // by node
-	adjacent [][]int32       // by leaf: leaves one hop away, ascending
+	byName   map[string][]*domain
+	adjacent [][]int32 // by leaf: leaves one hop away, ascending
 	weights  ares.Weights
 	maxNodes int // of a leaf that one job may take
 	maxGPUs  int // of a leaf that one job may take
@@ -35,12 +36,14 @@ type Tree struct {
 	// counts of domain i at a depth begin at i*width: the open nodes, and then
 	// how many members of 1, 2, … whole devices each fit.
 	counts [depths][]int32
+	more   []int32    // memory of recount
 	sums   []leafSums // by leaf
 	// bits[n] has the nodes with n free devices.
 	bits [][]uint64
 
 	log    []int32 // leaves that changed, the latest last
 	logged int     // changes that are no longer in the log
+	read   int     // changes in the log that some board knows
 
 	search          search
 	judged, reached []int32 // memory of Value
@@ -76,6 +79,14 @@ func Build(places []Place, t *ares.Topology) *Tree {
 	}
 	b := builder{tree: tree, atlas: NewAtlas(t), places: places}
 	b.divide()
+	tree.byName = map[string][]*domain{}
+	for depth := region; depth <= leaf; depth++ {
+		for i := range tree.domains[depth] {
+			if d := &tree.domains[depth][i]; d.name != "" {
+				tree.byName[d.name] = append(tree.byName[d.name], d)
+			}
+		}
+	}
 	b.wire(t)
 	for i := range places {
 		tree.free[i] = -1
@@ -104,12 +115,10 @@ func (b *builder) divide() {
 		}
 	}
 	for i := range b.places {
-		together := i > 0 // with the node before, at that depth
-		same := [depths]bool{}
-		if together {
+		var same [depths]bool // domain as that of the node before
+		if i > 0 {
 			same = b.together(i)
 		}
-		same[fleet] = i > 0
 		for depth := fleet; depth <= leaf; depth++ {
 			ds := t.domains[depth]
 			if !same[depth] {
@@ -134,7 +143,7 @@ func (b *builder) divide() {
 			}
 			t.up = append(t.up, up)
 		}
-		for depth := fleet; depth < leaf; depth++ {
+		for depth := range leaf {
 			t.domains[depth][len(t.domains[depth])-1].end = leaves
 		}
 		t.leafOf[i] = int32(leaves - 1)
@@ -154,6 +163,7 @@ func (b *builder) known(p *Place) (known [depths]bool) {
 // together says at which depths node i is in the domain of the one before. One
 // that does not say is alone, with what is inside the domain that it does name.
 func (b *builder) together(i int) (same [depths]bool) {
+	same[fleet] = true
 	p, before := b.places[i], b.places[i-1]
 	known := b.known(&p)
 	alike := leaf // the narrowest depth down to which they are called the same
