@@ -216,16 +216,7 @@ func (l *line[J]) split(i int, s *slot[J]) int {
 	// The newest is often the last: then a full chunk stays behind.
 	if !c.sorted || s.before(&c.slots[chunkMost-1]) {
 		floor = c.middle()
-		left := c.slots[:0]
-		for _, each := range c.slots {
-			if each.before(&floor) {
-				left = append(left, each)
-			} else {
-				right.slots = append(right.slots, each)
-			}
-		}
-		clear(c.slots[len(left):])
-		c.slots = left
+		c.slots, right.slots = part(c.slots, right.slots, &floor)
 	}
 	l.chunks = slices.Insert(l.chunks, i+1, right)
 	l.floors = slices.Insert(l.floors, i+1, floor)
@@ -233,6 +224,29 @@ func (l *line[J]) split(i int, s *slot[J]) int {
 		return i
 	}
 	return i + 1
+}
+
+// part leaves in a full chunk what is before a pivot, and puts the rest into
+// room for another. It writes each slot to both and counts it in one, so that
+// there is no branch to guess.
+func part[J any](full, room []slot[J], pivot *slot[J]) (left, right []slot[J]) {
+	room = room[:chunkMost]
+	l, r := 0, 0
+	for _, each := range full {
+		full[l], room[r] = each, each
+		first := 0
+		if each.key < pivot.key {
+			first = 1
+		}
+		if each.key == pivot.key && each.item != pivot.item && each.item.before(pivot.item) {
+			first = 1
+		}
+		l += first
+		r += 1 - first
+	}
+	clear(full[l:])
+	clear(room[r:])
+	return full[:l], room[:r]
 }
 
 // middle returns a slot of a full chunk with about as many before it as behind
@@ -351,8 +365,21 @@ func (l *line[J]) advance() (slot[J], bool) {
 		l.leaf.tree.sort(c)
 		l.at = c.gone
 	}
+	if l.at%fetchMost == 0 {
+		c.fetch(l.at)
+	}
 	return c.slots[l.at], true
 }
+
+// fetch looks at the items whose turn comes next. They lie all over the memory,
+// and asked for together they come in little more time than one.
+func (c *chunk[J]) fetch(at int) {
+	for i := at; i < min(at+fetchMost, len(c.slots)); i++ {
+		_ = *c.slots[i].item
+	}
+}
+
+const fetchMost = 16
 
 // spare returns empty room for at least n slots.
 func (t *Tree[J]) spare(n int) []slot[J] {
