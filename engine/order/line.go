@@ -1,7 +1,6 @@
 package order
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -95,19 +94,16 @@ func (t *Tree[J]) sort(c *chunk[J]) {
 	}
 	c.sorted = true
 	in := c.live()
-	least, most := in[0].key>>revisionBits, in[0].key>>revisionBits
-	for i := range in {
-		level := in[i].key >> revisionBits
-		least, most = min(least, level), max(most, level)
-	}
-	switch spread := most - least; {
-	case spread < 1<<8:
-		t.spread(in, least, 0)
-	case spread < 1<<16:
-		t.spread(in, least, 0)
-		t.spread(in, least, 8)
-	default:
-		slices.SortFunc(in, func(a, b slot[J]) int { return cmp.Compare(a.key, b.key) })
+	if len(in) > spreadLeast {
+		differ := uint64(0)
+		for i := range in {
+			differ |= in[i].key ^ in[0].key
+		}
+		for shift := uint(revisionBits); shift < 64; shift += 8 {
+			if differ>>shift&0xff != 0 {
+				t.spread(in, shift)
+			}
+		}
 	}
 	for i := 1; i < len(in); i++ {
 		if s := in[i]; s.before(&in[i-1]) {
@@ -120,19 +116,22 @@ func (t *Tree[J]) sort(c *chunk[J]) {
 	}
 }
 
-// spread orders slots by eight bits of their level, and leaves alone the order
-// of those that have them in common.
-func (t *Tree[J]) spread(in []slot[J], least uint64, shift uint) {
+// spreadLeast is up to how many slots are sooner moved one by one.
+const spreadLeast = 24
+
+// spread orders slots by eight bits of their key, and leaves alone the order of
+// those that have them in common.
+func (t *Tree[J]) spread(in []slot[J], shift uint) {
 	var starts [257]uint16
 	for i := range in {
-		starts[(in[i].key>>revisionBits-least)>>shift&0xff+1]++
+		starts[in[i].key>>shift&0xff+1]++
 	}
 	for i := 1; i < len(starts); i++ {
 		starts[i] += starts[i-1]
 	}
 	old := t.scratch[:copy(t.scratch[:], in)]
 	for i := range old {
-		at := &starts[(old[i].key>>revisionBits-least)>>shift&0xff]
+		at := &starts[old[i].key>>shift&0xff]
 		in[*at] = old[i]
 		*at++
 	}

@@ -66,7 +66,7 @@ func (p *Pass[J]) line(n *node[J], at moment) {
 		for _, of := range l.lines {
 			l.heap = append(l.heap, front[J]{of.rewind(), of})
 		}
-		for i := len(l.heap)/2 - 1; i >= 0; i-- {
+		for i := len(l.heap) / 4; i >= 0 && len(l.heap) > 1; i-- {
 			sinkFront(l.heap, i)
 		}
 		return
