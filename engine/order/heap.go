@@ -10,12 +10,13 @@ func sinkFront[J any](h []front[J], i int) {
 	x := h[i]
 	for {
 		c := 4*i + 1
-		if c >= len(h) {
+		if c+3 < len(h) {
+			c = sooner(h, sooner(h, c, c+1), sooner(h, c+2, c+3))
+		} else if c >= len(h) {
 			break
-		}
-		for k, last := c+1, min(c+4, len(h)); k < last; k++ {
-			if h[k].before(&h[c]) {
-				c = k
+		} else {
+			for k := c + 1; k < len(h); k++ {
+				c = sooner(h, c, k)
 			}
 		}
 		if !h[c].before(&x) {
@@ -25,6 +26,16 @@ func sinkFront[J any](h []front[J], i int) {
 		i = c
 	}
 	h[i] = x
+}
+
+// sooner is the one of two places whose line is first. Which it is cannot be
+// guessed, so there is no branch unless their keys are the same.
+func sooner[J any](h []front[J], a, b int) int {
+	x, y := h[a].slot.key, h[b].slot.key
+	if x == y && h[b].slot.item.before(h[a].slot.item) {
+		return b
+	}
+	return a + (b-a)&-int(less(y, x))
 }
 
 func popFront[J any](h []front[J]) []front[J] {

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -141,13 +142,10 @@ func (t *Tree[J]) spread(in []slot[J], shift uint) {
 // a branch that could be guessed wrongly, and looks at items only when there is
 // a key like its own.
 func search[J any](in []slot[J], s *slot[J]) int {
-	at, rest := 0, len(in)
-	for rest > 0 {
+	at, key := 0, s.key
+	for rest := len(in); rest > 0; {
 		half := (rest + 1) >> 1
-		next := at + half
-		if in[next-1].key < s.key {
-			at = next
-		}
+		at += half & -int(less(in[at+half-1].key, key))
 		rest -= half
 	}
 	if at == len(in) || in[at].key != s.key {
@@ -162,6 +160,12 @@ func search[J any](in []slot[J], s *slot[J]) int {
 		}
 	}
 	return at
+}
+
+// less is 1 when a is less than b, and 0 otherwise, without a branch.
+func less(a, b uint64) uint64 {
+	_, borrow := bits.Sub64(a, b, 0)
+	return borrow
 }
 
 // find returns the chunk that s belongs to.
@@ -233,10 +237,7 @@ func part[J any](full, room []slot[J], pivot *slot[J]) (left, right []slot[J]) {
 	l, r := 0, 0
 	for _, each := range full {
 		full[l], room[r] = each, each
-		first := 0
-		if each.key < pivot.key {
-			first = 1
-		}
+		first := int(less(each.key, pivot.key))
 		if each.key == pivot.key && each.item != pivot.item && each.item.before(pivot.item) {
 			first = 1
 		}
