@@ -8,32 +8,53 @@ import (
 	"time"
 )
 
-// rivals is the waiting queue as the standard library would have it: the same
-// order, from the same fields.
-type rivals []*Item[int]
-
-func (r rivals) Len() int      { return len(r) }
-func (r rivals) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
-func (r rivals) Less(i, j int) bool {
-	a, b := r[i], r[j]
-	if a.rank != b.rank {
-		return a.rank < b.rank
-	}
-	if a.Revision != b.Revision {
-		return a.Revision < b.Revision
-	}
-	return a.ID < b.ID
+// ranked is a waiting job in the standard library's heap, as its documentation
+// writes one: it knows its place, so that it can be cancelled.
+type ranked struct {
+	Item[int]
+	place int
 }
-func (r *rivals) Push(x any) { *r = append(*r, x.(*Item[int])) }
+
+// rivals is the waiting queue over container/heap: the same order.
+type rivals []*ranked
+
+func (r rivals) Len() int           { return len(r) }
+func (r rivals) Less(i, j int) bool { return r[i].before(&r[j].Item) }
+func (r rivals) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].place, r[j].place = i, j
+}
+
+func (r *rivals) Push(x any) {
+	it := x.(*ranked)
+	it.place = len(*r)
+	*r = append(*r, it)
+}
+
 func (r *rivals) Pop() any {
+	old := *r
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*r = old[:len(old)-1]
+	return last
+}
+
+// bare is the same without a place: nothing but push and pop.
+type bare []*Item[int]
+
+func (r bare) Len() int           { return len(r) }
+func (r bare) Less(i, j int) bool { return r[i].before(r[j]) }
+func (r bare) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *bare) Push(x any)        { *r = append(*r, x.(*Item[int])) }
+func (r *bare) Pop() any {
 	old := *r
 	last := old[len(old)-1]
 	*r = old[:len(old)-1]
 	return last
 }
 
-// crowd is n jobs as they arrive over six hours, in batches that share a
-// revision, with a spread of priorities and shapes.
+// crowd is n jobs as they arrive over six hours, one in ten in a batch with the
+// one before it, with a spread of priorities and shapes.
 func crowd(n, shapes int) []*Item[int] {
 	rng := rand.New(rand.NewPCG(1, uint64(shapes)))
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -41,8 +62,8 @@ func crowd(n, shapes int) []*Item[int] {
 	items := make([]*Item[int], n)
 	revision := int64(1_000_000)
 	for i := range items {
-		if rng.IntN(4) == 0 {
-			revision += int64(rng.IntN(5))
+		if rng.IntN(10) > 0 {
+			revision += int64(1 + rng.IntN(5))
 		}
 		items[i] = &Item[int]{
 			Owner: i, ID: fmt.Sprintf("job-%016x", rng.Uint64()), Shape: rng.IntN(shapes),
@@ -56,64 +77,127 @@ func crowd(n, shapes int) []*Item[int] {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// BenchmarkQueue pushes and pops 100,000 jobs: through container/heap, and
-// through the tree as a decision does, with the shares kept and every job
-// removed afterwards. An operation is one push and one pop.
+// BenchmarkQueue pushes and pops 100,000 jobs: through container/heap as its
+// documentation has it, through the barest one, and through the tree as
+// decisions do: push, and then in plans of 500 begin, offer, take, end, and
+// remove what the plan placed. Each side looks at the owner of what it popped.
+// An operation is all 100,000; the ratios compare the best round of each,
+// because that one was least disturbed.
 func BenchmarkQueue(b *testing.B) {
 	const jobs = 100_000
+	sum := 0
 	for _, shapes := range []int{1, 10, 300} {
 		items := crowd(jobs, shapes)
-		var perHeap float64
-		b.Run(fmt.Sprintf("lines=%d/container-heap", shapes), func(b *testing.B) {
-			cfg := Defaults()
-			rounds := 0
-			for b.Loop() {
-				var h rivals
-				for _, it := range items {
-					it.rank = cfg.rankOf(it.Priority, it.Accepted)
-					heap.Push(&h, it)
+		cfg := Defaults()
+		side := func(name string, round func()) (best float64) {
+			b.Run(fmt.Sprintf("lines=%d/%s", shapes, name), func(b *testing.B) {
+				shortest := time.Duration(1 << 62)
+				for b.Loop() {
+					begin := time.Now()
+					round()
+					shortest = min(shortest, time.Since(begin))
 				}
-				for h.Len() > 0 {
-					heap.Pop(&h)
-				}
-				rounds++
+				best = float64(shortest.Nanoseconds()) / jobs
+				b.ReportMetric(best, "best-ns/job")
+			})
+			return best
+		}
+		olds := make([]*ranked, jobs)
+		for i, it := range items {
+			olds[i] = &ranked{Item: *it}
+		}
+		documented := side("container-heap", func() {
+			h := make(rivals, 0, jobs)
+			for _, it := range olds {
+				it.rank = cfg.rankOf(it.Priority, it.Accepted)
+				heap.Push(&h, it)
 			}
-			perHeap = float64(b.Elapsed().Nanoseconds()) / float64(rounds*jobs)
-			b.ReportMetric(perHeap, "ns/job")
-		})
-		b.Run(fmt.Sprintf("lines=%d/order", shapes), func(b *testing.B) {
-			tree := New[int](Defaults())
-			tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-			leaf := tree.Leaf("a", "default")
-			rounds := 0
-			for b.Loop() {
-				for _, it := range items {
-					leaf.Push(it)
-				}
-				drain(tree, Grant{}, items)
-				rounds++
+			for h.Len() > 0 {
+				sum += heap.Pop(&h).(*ranked).Owner
 			}
-			per := float64(b.Elapsed().Nanoseconds()) / float64(rounds*jobs)
-			b.ReportMetric(per, "ns/job")
-			b.ReportMetric(perHeap/per, "x-faster")
 		})
+		barest := side("container-heap-bare", func() {
+			h := make(bare, 0, jobs)
+			for _, it := range items {
+				it.rank = cfg.rankOf(it.Priority, it.Accepted)
+				heap.Push(&h, it)
+			}
+			for h.Len() > 0 {
+				sum += heap.Pop(&h).(*Item[int]).Owner
+			}
+		})
+		tree := New[int](cfg)
+		tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+		leaf := tree.Leaf("a", "default")
+		taken := make([]*Item[int], 0, 500)
+		mine := side("order", func() {
+			for _, it := range items {
+				leaf.Push(it)
+			}
+			for {
+				p := tree.Begin(noon)
+				taken = taken[:0]
+				for it, ok := p.Next(); ok && len(taken) < 500; it, ok = p.Next() {
+					sum += it.Owner
+					p.Take(Grant{})
+					taken = append(taken, it)
+				}
+				p.End()
+				if len(taken) == 0 {
+					break
+				}
+				for _, it := range taken {
+					tree.Remove(it)
+				}
+			}
+		})
+		b.Logf("lines=%d: container/heap %.0f ns, bare %.0f ns, order %.0f ns: %.1f and %.1f times as fast",
+			shapes, documented, barest, mine, documented/mine, barest/mine)
 	}
 }
 
-// drain takes everything in a pass, then removes it.
-func drain(tree *Tree[int], g Grant, items []*Item[int]) {
-	p := tree.Begin(noon)
-	taken := make([]*Item[int], 0, len(items))
-	for {
-		it, ok := p.Next()
-		if !ok {
-			break
+// BenchmarkPass is a decision over 100,000 jobs in 300 lines of 20 tenants with
+// three queues each: one in which nothing finds a place, and what taking one
+// job costs when all do.
+func BenchmarkPass(b *testing.B) {
+	tree := New[int](Defaults())
+	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	for i, it := range crowd(100_000, 5) {
+		l := tree.Leaf(fmt.Sprintf("t%02d", i%20), fmt.Sprintf("q%d", i%3))
+		l.Push(it)
+		if i%100 == 0 {
+			l.Running(Use{GPU: 1000, CPU: 4}, dawn, 1)
+			l.Ran(Use{GPU: 1000, CPU: 4}, dawn.Add(-50*time.Hour), dawn, 1)
 		}
-		p.Take(g)
-		taken = append(taken, it)
 	}
-	p.End()
-	for _, it := range taken {
-		tree.Remove(it)
-	}
+	items, lines := tree.Waiting()
+	b.Run("nothing-fits", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			p := tree.Begin(noon)
+			for _, ok := p.Next(); ok; _, ok = p.Next() {
+				p.Refuse()
+			}
+			p.End()
+		}
+		b.ReportMetric(float64(lines), "lines")
+	})
+	b.Run("all-fit", func(b *testing.B) {
+		b.ReportAllocs()
+		g := Grant{Use: Use{GPU: 1000, CPU: 8, Memory: 65_536}}
+		for b.Loop() {
+			p := tree.Begin(noon)
+			for _, ok := p.Next(); ok; _, ok = p.Next() {
+				p.Take(g)
+			}
+			p.End()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*items), "ns/job")
+	})
+	b.Run("before", func(b *testing.B) {
+		it := tree.Leaf("t07", "q1").lines[2].first()
+		for b.Loop() {
+			tree.Before(it, noon)
+		}
+	})
 }

@@ -9,15 +9,15 @@ import (
 // Item is a waiting job. What is exported is given by its owner before Push and
 // must not change while it waits.
 type Item[J any] struct {
+	line *line[J] // where it waits
+	rank uint64   // smaller is earlier: critical ones first, then by level
+
 	Owner    J
 	ID       string
 	Priority int
 	Accepted time.Time // ageing counts from here
 	Revision int64     // of its submission
 	Shape    int       // jobs of one shape fare alike in a decision
-
-	rank uint64 // smaller is earlier: critical ones first, then by level
-	line *line[J]
 }
 
 // Waiting says whether the item is in a queue.

@@ -1,7 +1,7 @@
 package order
 
 import (
-	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -95,19 +95,16 @@ func (t *Tree[J]) sort(c *chunk[J]) {
 	}
 	c.sorted = true
 	in := c.live()
-	least, most := in[0].key>>revisionBits, in[0].key>>revisionBits
-	for i := range in {
-		level := in[i].key >> revisionBits
-		least, most = min(least, level), max(most, level)
-	}
-	switch spread := most - least; {
-	case spread < 1<<8:
-		t.spread(in, least, 0)
-	case spread < 1<<16:
-		t.spread(in, least, 0)
-		t.spread(in, least, 8)
-	default:
-		slices.SortFunc(in, func(a, b slot[J]) int { return cmp.Compare(a.key, b.key) })
+	if len(in) > spreadLeast {
+		differ := uint64(0)
+		for i := range in {
+			differ |= in[i].key ^ in[0].key
+		}
+		for shift := uint(revisionBits); shift < 64; shift += 8 {
+			if differ>>shift&0xff != 0 {
+				t.spread(in, shift)
+			}
+		}
 	}
 	for i := 1; i < len(in); i++ {
 		if s := in[i]; s.before(&in[i-1]) {
@@ -120,19 +117,22 @@ func (t *Tree[J]) sort(c *chunk[J]) {
 	}
 }
 
-// spread orders slots by eight bits of their level, and leaves alone the order
-// of those that have them in common.
-func (t *Tree[J]) spread(in []slot[J], least uint64, shift uint) {
+// spreadLeast is up to how many slots are sooner moved one by one.
+const spreadLeast = 24
+
+// spread orders slots by eight bits of their key, and leaves alone the order of
+// those that have them in common.
+func (t *Tree[J]) spread(in []slot[J], shift uint) {
 	var starts [257]uint16
 	for i := range in {
-		starts[(in[i].key>>revisionBits-least)>>shift&0xff+1]++
+		starts[in[i].key>>shift&0xff+1]++
 	}
 	for i := 1; i < len(starts); i++ {
 		starts[i] += starts[i-1]
 	}
 	old := t.scratch[:copy(t.scratch[:], in)]
 	for i := range old {
-		at := &starts[(old[i].key>>revisionBits-least)>>shift&0xff]
+		at := &starts[old[i].key>>shift&0xff]
 		in[*at] = old[i]
 		*at++
 	}
@@ -142,13 +142,10 @@ func (t *Tree[J]) spread(in []slot[J], least uint64, shift uint) {
 // a branch that could be guessed wrongly, and looks at items only when there is
 // a key like its own.
 func search[J any](in []slot[J], s *slot[J]) int {
-	at, rest := 0, len(in)
-	for rest > 0 {
+	at, key := 0, s.key
+	for rest := len(in); rest > 0; {
 		half := (rest + 1) >> 1
-		next := at + half
-		if in[next-1].key < s.key {
-			at = next
-		}
+		at += half & -int(less(in[at+half-1].key, key))
 		rest -= half
 	}
 	if at == len(in) || in[at].key != s.key {
@@ -163,6 +160,12 @@ func search[J any](in []slot[J], s *slot[J]) int {
 		}
 	}
 	return at
+}
+
+// less is 1 when a is less than b, and 0 otherwise, without a branch.
+func less(a, b uint64) uint64 {
+	_, borrow := bits.Sub64(a, b, 0)
+	return borrow
 }
 
 // find returns the chunk that s belongs to.
@@ -216,16 +219,7 @@ func (l *line[J]) split(i int, s *slot[J]) int {
 	// The newest is often the last: then a full chunk stays behind.
 	if !c.sorted || s.before(&c.slots[chunkMost-1]) {
 		floor = c.middle()
-		left := c.slots[:0]
-		for _, each := range c.slots {
-			if each.before(&floor) {
-				left = append(left, each)
-			} else {
-				right.slots = append(right.slots, each)
-			}
-		}
-		clear(c.slots[len(left):])
-		c.slots = left
+		c.slots, right.slots = part(c.slots, right.slots, &floor)
 	}
 	l.chunks = slices.Insert(l.chunks, i+1, right)
 	l.floors = slices.Insert(l.floors, i+1, floor)
@@ -233,6 +227,26 @@ func (l *line[J]) split(i int, s *slot[J]) int {
 		return i
 	}
 	return i + 1
+}
+
+// part leaves in a full chunk what is before a pivot, and puts the rest into
+// room for another. It writes each slot to both and counts it in one, so that
+// there is no branch to guess.
+func part[J any](full, room []slot[J], pivot *slot[J]) (left, right []slot[J]) {
+	room = room[:chunkMost]
+	l, r := 0, 0
+	for _, each := range full {
+		full[l], room[r] = each, each
+		first := int(less(each.key, pivot.key))
+		if each.key == pivot.key && each.item != pivot.item && each.item.before(pivot.item) {
+			first = 1
+		}
+		l += first
+		r += 1 - first
+	}
+	clear(full[l:])
+	clear(room[r:])
+	return full[:l], room[:r]
 }
 
 // middle returns a slot of a full chunk with about as many before it as behind
@@ -351,8 +365,21 @@ func (l *line[J]) advance() (slot[J], bool) {
 		l.leaf.tree.sort(c)
 		l.at = c.gone
 	}
+	if l.at%fetchMost == 0 {
+		c.fetch(l.at)
+	}
 	return c.slots[l.at], true
 }
+
+// fetch looks at the items whose turn comes next. They lie all over the memory,
+// and asked for together they come in little more time than one.
+func (c *chunk[J]) fetch(at int) {
+	for i := at; i < min(at+fetchMost, len(c.slots)); i++ {
+		_ = *c.slots[i].item
+	}
+}
+
+const fetchMost = 16
 
 // spare returns empty room for at least n slots.
 func (t *Tree[J]) spare(n int) []slot[J] {

@@ -1,6 +1,9 @@
 package order
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Pass is the order of one decision. It offers items one by one; each is taken
 // or refused before the next.
@@ -9,7 +12,8 @@ type Pass[J any] struct {
 	open   bool
 	now    time.Time
 	ladder ladder
-	path   []*node[J] // to the leaf of the offered item; empty when none is
+	path   []*node[J] // to the leaf whose turn it is; empty when that is not known
+	rivals bool       // somebody on the path has a sibling to compare with
 	taken  []*Leaf[J] // leaves from which something was taken
 }
 
@@ -62,7 +66,7 @@ func (p *Pass[J]) line(n *node[J], at moment) {
 		for _, of := range l.lines {
 			l.heap = append(l.heap, front[J]{of.rewind(), of})
 		}
-		for i := len(l.heap)/2 - 1; i >= 0; i-- {
+		for i := len(l.heap) / 4; i >= 0 && len(l.heap) > 1; i-- {
 			sinkFront(l.heap, i)
 		}
 		return
@@ -76,7 +80,10 @@ func (p *Pass[J]) line(n *node[J], at moment) {
 			k.was = k.past.at(at)
 		}
 		p.line(k, at)
-		n.heap = append(n.heap, runner[J]{p.key(k, true), k})
+		n.heap = append(n.heap, runner[J]{0, k})
+	}
+	for i := range n.heap {
+		n.heap[i].key = p.key(n.heap[i].node, len(n.heap) > 1)
 	}
 	for i := len(n.heap)/2 - 1; i >= 0; i-- {
 		sinkRunner(n.heap, i)
@@ -100,16 +107,18 @@ func (p *Pass[J]) key(n *node[J], rivals bool) uint64 {
 
 // Next offers the item whose turn it is; false means that none is left.
 func (p *Pass[J]) Next() (*Item[J], bool) {
-	p.path = p.path[:0]
-	n := p.tree.root
-	for n.leaf == nil {
-		if len(n.heap) == 0 {
-			return nil, false
+	if len(p.path) == 0 {
+		n := p.tree.root
+		for n.leaf == nil {
+			if len(n.heap) == 0 {
+				return nil, false
+			}
+			p.rivals = p.rivals || len(n.heap) > 1
+			n = n.heap[0].node
+			p.path = append(p.path, n)
 		}
-		n = n.heap[0].node
-		p.path = append(p.path, n)
 	}
-	return n.leaf.heap[0].slot.item, true
+	return p.path[len(p.path)-1].leaf.heap[0].slot.item, true
 }
 
 // Take says that the offered item got a place. What it was granted counts from
@@ -171,8 +180,13 @@ func (p *Pass[J]) Refuse() {
 // climb puts the nodes of the path in order again, from the leaf up. They are
 // the first of their siblings, and can only have moved back.
 func (p *Pass[J]) climb(charged bool) {
-	for i := len(p.path) - 1; i >= 0; i-- {
-		n, up := p.path[i], p.tree.root
+	if leaf := p.path[len(p.path)-1]; !p.rivals && len(leaf.leaf.heap) > 0 {
+		if up := leaf.parent; p.key(leaf, false) == up.heap[0].key {
+			return // nobody else, and the same class: it is its turn again
+		}
+	}
+	for i, n := range slices.Backward(p.path) {
+		up := p.tree.root
 		if i > 0 {
 			up = p.path[i-1]
 		}
@@ -181,15 +195,16 @@ func (p *Pass[J]) climb(charged bool) {
 			charged = true // what comes up may be of another class
 			continue
 		}
-		top := &up.heap[0]
 		key := p.key(n, len(up.heap) > 1)
-		if !charged && key == top.key {
+		if key == up.heap[0].key && !charged {
 			break
 		}
-		top.key = key
-		sinkRunner(up.heap, 0)
+		up.heap[0].key = key
+		if len(up.heap) > 1 {
+			sinkRunner(up.heap, 0)
+		}
 	}
-	p.path = p.path[:0]
+	p.path, p.rivals = p.path[:0], false
 }
 
 // End puts everything back as it was before the pass.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -164,8 +165,8 @@ func TestPathIndependence(t *testing.T) {
 			live.Leaf("a", name)
 			loaded.Leaf("a", name)
 		}
-		for i := len(stays) - 1; i >= 0; i-- {
-			if s := stays[i]; s.end.After(now) {
+		for _, s := range slices.Backward(stays) {
+			if s.end.After(now) {
 				loaded.Leaf("a", s.queue).Running(s.use, s.start, 1)
 			} else {
 				loaded.Leaf("a", s.queue).Ran(s.use, s.start, s.end, 1)

@@ -12,7 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-func part(model int, gpus int64) Grant { return Grant{GPUs: []Part{{model, gpus * 1000}}} }
+func share(model int, gpus int64) Grant { return Grant{GPUs: []Part{{model, gpus * 1000}}} }
 
 func quotas(model string, nominal, borrow, lend int) []ares.Quota {
 	return []ares.Quota{{Model: model, Nominal: nominal, Borrow: borrow, Lend: lend}}
@@ -42,7 +42,7 @@ func TestRoom(t *testing.T) {
 		{"c is nobody's", "c", "", 100, "0 0 0 -"}, // no quota, no bound
 		{"b gives back", "b", "", -8, "0 8 8 -"},
 	} {
-		tree.Leaf(step.tenant, step.queue).Charge(part(h100, step.add), 1)
+		tree.Leaf(step.tenant, step.queue).Charge(share(h100, step.add), 1)
 		var got []string
 		for _, l := range []*Leaf[int]{tree.Leaf("a", "kept"), tree.Leaf("a", "free"), tree.Leaf("b", ""), tree.Leaf("c", "")} {
 			room, _ := l.Room(h100)
