@@ -214,7 +214,7 @@ func TestFieldsOfANewerVersionSurviveAnOperator(t *testing.T) {
 	if use.GPUSecs = 7; useErr == nil && stopErr == nil {
 		useErr = r.s.ArchiveUsed(ctx, job, &run, use, nil)
 	}
-	if err := errors.Join(err, queueErr, topErr, stopErr, useErr); err != nil {
+	if err = errors.Join(err, queueErr, topErr, stopErr, useErr); err != nil {
 		t.Fatal(err)
 	}
 	for key, body := range inside {
