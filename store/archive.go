@@ -46,7 +46,7 @@ func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 		clientv3.OpDelete(progressOf(job.ID)),
 	}
 	if usage != nil {
-		seen, put, bad := book(usage)
+		seen, put, bad := s.book(ctx, usage)
 		if bad != nil {
 			return bad
 		}

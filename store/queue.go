@@ -205,7 +205,9 @@ func (f *forest) admits(q *ares.Queue) error {
 func (f *forest) below(name string) int {
 	under := map[string][]string{}
 	for _, q := range f.queues { // order-free: only the deepest counts
-		under[q.Parent] = append(under[q.Parent], q.Name)
+		if q.Name != name { // its own parent is about to change
+			under[q.Parent] = append(under[q.Parent], q.Name)
+		}
 	}
 	depth, level := 0, under[name]
 	for len(level) > 0 && depth <= ares.MaxQueueDepth {
