@@ -23,7 +23,7 @@ type lists struct {
 	waiting []*trace.Call // by revision
 	stamp   map[string]int
 	round   int
-	live    int // jobs that are not archived
+	live    int // jobs that are not archived, elements aside
 }
 
 func newLists(b *book) *lists {
@@ -44,13 +44,17 @@ func newLists(b *book) *lists {
 }
 
 func (f *lists) step(c *change) {
-	if c.was != nil && !c.was.gone {
+	if listed(c.was) {
 		f.live--
 	}
-	if c.now != nil && !c.now.gone {
+	if listed(c.now) {
 		f.live++
 	}
 }
+
+// listed says whether a list of everything has the job: an array's elements are
+// in a list of their own.
+func listed(s *state) bool { return s != nil && !s.gone && (s.job == nil || s.job.ArrayOf == "") }
 
 func (f *lists) settle(e *trace.Entry, until int64) {
 	for len(f.waiting) > 0 && f.waiting[0].Revision < until {
@@ -89,7 +93,7 @@ func (f *lists) compare(c *trace.Call) (job, text string) {
 		return "", ""
 	}
 	for id, s := range f.jobs {
-		if !s.gone && f.stamp[id] != f.round && (job == "" || id < job) {
+		if listed(s) && f.stamp[id] != f.round && (job == "" || id < job) {
 			job, text = id, fmt.Sprintf("it is %s of revision %d and is missing", s.phase, s.revision)
 		}
 	}
