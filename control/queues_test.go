@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
@@ -165,63 +166,10 @@ func TestTheViewKnowsTheTopology(t *testing.T) {
 	}
 }
 
-// TestFairnessCountsWhatIsHeld has one tenant hold a quarter of the GPUs and
-// another all of the memory it could.
-func TestFairnessCountsWhatIsHeld(t *testing.T) {
-	v := NewView(func() time.Time { return noon })
-	hold := func(job ares.JobID, tenant, queue string, seat ares.Seat) []ares.Event {
-		run := ares.NewRun(noon)
-		if err := run.Place([]ares.Seat{seat}, 0, noon); err != nil {
-			t.Fatal(err)
-		}
-		return []ares.Event{
-			{Job: &ares.Job{ID: job, Spec: ares.Spec{Tenant: tenant, Queue: queue}}},
-			{Run: &ares.RunEvent{Job: job, Run: run}},
-		}
-	}
-	node := ares.Node{ID: "n", CPUs: 100, MemoryMB: 1000}
-	for _, id := range []string{"g0", "g1", "g2", "g3"} {
-		node.Devices = append(node.Devices, ares.Device{ID: id, Healthy: true}, ares.Device{ID: id + "/slice", Parent: id})
-	}
-	events := []ares.Event{
-		{Tenant: &ares.Tenant{ID: "a", Weight: 2}},
-		{Tenant: &ares.Tenant{ID: "b"}},
-		{Tenant: &ares.Tenant{ID: "idle", Weight: 1}},
-		{Node: &node},
-		{Session: &ares.Session{Node: "n"}},
-	}
-	events = append(events, hold("j1", "a", "train", ares.Seat{Node: "n", CPUs: 10, Shares: []ares.Share{{Device: "g0", Milli: 1000}}})...)
-	events = append(events, hold("j2", "b", "default", ares.Seat{Node: "n", Rank: 0, CPUs: 10, Memory: 500})...)
-	v.Apply(ares.Batch{Revision: 1, Reset: true, Events: events})
-	f := v.fairness()
-	want := []ares.FairShare{
-		{Tenant: "a", Weight: 2, GPUMilli: 1000, CPUs: 10, Resource: "gpu", DominantShare: 250_000, WeightedShare: 125_000},
-		{Tenant: "a", Queue: "default", Weight: 1},
-		{Tenant: "b", Weight: 1, CPUs: 10, MemoryMB: 500, Resource: "memory", DominantShare: 500_000, WeightedShare: 500_000},
-		{Tenant: "b", Queue: "default", Weight: 1, CPUs: 10, MemoryMB: 500, Resource: "memory", DominantShare: 500_000, WeightedShare: 500_000},
-		{Tenant: "idle", Weight: 1},
-		{Tenant: "idle", Queue: "default", Weight: 1},
-	}
-	if len(f.Shares) != len(want) {
-		t.Fatalf("got %+v", f.Shares)
-	}
-	for i := range want {
-		if f.Shares[i] != want[i] {
-			t.Errorf("share %d is %+v, want %+v", i, f.Shares[i], want[i])
-		}
-	}
-	if f.Jain != 735 { // (125+500)² / (2 · (125²+500²)); who neither holds nor wants does not count
-		t.Errorf("the index is %d", f.Jain)
-	}
-	if empty := NewView(v.Now).fairness(); empty.Jain != 1000 || len(empty.Shares) != 0 {
-		t.Errorf("of an empty fleet: %+v", empty)
-	}
-}
-
 func TestPlanChangesNothing(t *testing.T) {
 	s := storetest.Embedded(t)
 	v := NewView(func() time.Time { return noon })
-	l := NewLoop(v)
+	l := NewLoop(v, engine.Default())
 	l.Now = v.Now
 	follow(t, s, v.Apply)
 	d := &Desk{Store: s, View: v, Now: v.Now}
