@@ -341,10 +341,19 @@ func (l *line[J]) upTo(rank uint64) int {
 	return n
 }
 
-// first is the item at the front of the line.
+// first is the item at the front of the line. It only reads: whoever explains
+// may not be alone.
 func (l *line[J]) first() *Item[J] {
-	l.leaf.tree.sort(&l.chunks[0])
-	return l.chunks[0].live()[0].item
+	c := &l.chunks[0]
+	least := &c.live()[0]
+	if !c.sorted {
+		for i := range c.live() {
+			if s := &c.live()[i]; s.before(least) {
+				least = s
+			}
+		}
+	}
+	return least.item
 }
 
 // rewind sets the cursor of a pass to the front and returns what is there.

@@ -159,6 +159,9 @@ func TestUndo(t *testing.T) {
 			}
 		}
 		p.End()
+		if tree.pass.open || len(tree.pass.taken)+len(tree.pass.path) != 0 || tree.pass.rivals {
+			t.Fatalf("the pass is not over: %+v", tree.pass)
+		}
 		plain(tree)
 		plain(twin)
 		if !reflect.DeepEqual(tree, twin) {

@@ -24,8 +24,9 @@ func Defaults() Config { return Config{Step: 10 * time.Second, HalfLife: 24 * ti
 const DefaultQueue = "default"
 
 // Tree is tenants and queues with what waits in them, what they hold and held,
-// and what they may hold. It has one owner. Only what changes it and what runs
-// a pass needs it alone, but a read after a change of records may settle it.
+// and what they may hold. It has one owner. Rank, Before, Fairness, Room, Admit
+// and Waiting only read, and may run beside each other, once Settle was called
+// after the last change.
 type Tree[J any] struct {
 	cfg      Config
 	base     int64 // of keys
@@ -166,9 +167,13 @@ func (t *Tree[J]) queue(tenant, name string) *queue[J] {
 	return made
 }
 
-// settle puts the tree together after records changed: who is under whom, with
-// what weight and limits, and the sums of everything. What leaves hold is never
-// derived, so it may be done at any time and in any order of the records.
+// Settle puts the tree together after records changed. Whoever needs that does
+// it by himself; it is for who lets several read at once.
+func (t *Tree[J]) Settle() { t.settle() }
+
+// settle works out who is under whom, with what weight and limits, and the sums
+// of everything. What leaves hold is never derived, so it may be done at any
+// time and in any order of the records.
 func (t *Tree[J]) settle() {
 	if !t.stale {
 		return
