@@ -83,7 +83,7 @@ func noRoom(sh *shape) ares.Blocker {
 // that does, and says how many members found room. It is for a job that found
 // no place, so it always has something to say.
 func (s *State) crowding(sh *shape, ban uint64, model string) []ares.Blocker {
-	c := census{shape: sh, want: sh.want.without(ban)}
+	c := census{shape: sh, want: s.without(sh.want, ban)}
 	reach, _ := s.reach(sh, c.want)
 	for _, n := range s.nodes {
 		if n.record == nil {

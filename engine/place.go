@@ -31,7 +31,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
 func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	w := sh.want.without(ban)
+	w := t.state.without(sh.want, ban)
 	allowed, ok := t.state.reach(sh, w)
 	switch {
 	case !ok:
@@ -96,6 +96,9 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
+	if allowed == &w.filter.nodes && !sh.repelsItself() {
+		ask.Kind = w.id // else other jobs decide where it may go
+	}
 	if e != nil && e.run != nil {
 		ask.Before = s.before(e)
 	}
@@ -104,7 +107,9 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	if !ok {
 		return ares.Placing{}, false
 	}
-	slices.SortFunc(picks, func(a, b topo.Pick) int { return a.Node - b.Node })
+	if m.Level == ares.LevelNode {
+		m.Domain = s.nodes[picks[0].Node].id
+	}
 	total := 0
 	var cost int64
 	for _, p := range picks {

@@ -57,6 +57,7 @@ func (sh *shape) oneNode() bool {
 func (s *State) shapeOf(j *ares.Job) *shape {
 	p := &j.Placement
 	w := wantOf(j)
+	w.id = s.newWant()
 	sh := &shape{
 		want: w, tenant: s.tenantOr(j.Tenant), leaf: s.order.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
 		one: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},

@@ -49,6 +49,7 @@ type State struct {
 	remeasure bool     // what the fleet has changed since then
 	try       try      // scratch of one decision, empty between them
 	decision  int      // counts them
+	wants     int      // counts those that were ever made
 }
 
 // The order of the engine's jobs.
