@@ -121,7 +121,10 @@ func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
 	if !admitted {
 		return s.admit(sh, now)
 	}
-	return []ares.Blocker{noRoom(sh)}
+	if sh.full == nil {
+		sh.full = []ares.Blocker{noRoom(sh)} // the same words each time
+	}
+	return sh.full
 }
 
 // settle readies the jobs whose delay is over, once none of their seats can

@@ -82,9 +82,11 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 		for pos, i := range order {
 			d := &r.Devices[i]
 			n.devices = append(n.devices, device{id: d.ID, index: d.Index, link: i})
+			// A slice without a profile, or a profile without a slice, is nothing
+			// anybody could ask for.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
 			limit := s.cfg.ThermalLimit
-			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot {
+			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
 				n.usable |= 1 << pos
 			}
 			if limit > 0 && d.Celsius > limit-s.cfg.ThermalMargin {

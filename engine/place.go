@@ -71,9 +71,9 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 // single finds the node for a job of one member: in the domain it prefers, then
 // where nothing speaks against, then anywhere it may go.
 func (s *State) single(sh *shape, w *want, allowed *set) *node {
-	liked := &w.filter.liked
-	if allowed != &w.filter.nodes || !w.filter.soft {
-		liked = allowed // every allowed node is as welcome
+	liked := allowed
+	if w.filter.soft {
+		liked = s.welcome(&w.filter, allowed)
 	}
 	if lo, hi, ok := s.places.Domain(sh.wish.domain); ok && sh.wish.domain != "" {
 		for _, in := range []*set{liked, allowed} {

@@ -41,6 +41,7 @@ type State struct {
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
 	reached  set   // scratch of reach
+	welcomed set   // scratch of welcome
 	shelf    shelf // scratch of cost
 
 	moved     []*entry // changed by the batch under way
