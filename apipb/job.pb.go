@@ -764,8 +764,10 @@ type Job struct {
 	// Of an array: what became of its elements.
 	Elements *ArrayElements `protobuf:"bytes,34,opt,name=elements,proto3" json:"elements,omitempty"`
 	// Of an element: the job ID of its array, and its index there.
-	ArrayOf       string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
-	ArrayIndex    int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayOf    string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	// Thousandths of one GPU, 0 for whole ones.
+	GpuMilli      int32 `protobuf:"varint,41,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1055,6 +1057,13 @@ func (x *Job) GetArrayOf() string {
 func (x *Job) GetArrayIndex() int32 {
 	if x != nil {
 		return x.ArrayIndex
+	}
+	return 0
+}
+
+func (x *Job) GetGpuMilli() int32 {
+	if x != nil {
+		return x.GpuMilli
 	}
 	return 0
 }
@@ -2948,7 +2957,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xf9\t\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x96\n" +
+	"\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -2993,7 +3003,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\belements\x18\" \x01(\v2\x16.ares.v1.ArrayElementsR\belements\x12\x19\n" +
 	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
 	"\varray_index\x18$ \x01(\x05R\n" +
-	"arrayIndex\"\xd5\x01\n" +
+	"arrayIndex\x12\x1b\n" +
+	"\tgpu_milli\x18) \x01(\x05R\bgpuMilli\"\xd5\x01\n" +
 	"\rArrayElements\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\x05R\x04made\x12\x18\n" +
