@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) topologyCommand() *cobra.Command {
-	return group("topology", "See and describe how the machines are connected", "", a.topologyShowCommand(), a.topologyApplyCommand())
+	return group("topology", "See and describe how the machines are connected", "", a.topologyShowCommand(), a.topologyApplyCommand(), a.topologyGainCommand())
 }
 
 func (a *app) topologyShowCommand() *cobra.Command {
