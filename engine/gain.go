@@ -9,7 +9,7 @@ import (
 // stranding is the cost of a placement as people read it: what it adds to the
 // capacity the expected jobs cannot use, in thousandths of a device.
 func stranding(cost int64) int {
-	cost %= unsureCost // warmCost is a multiple of it
+	cost %= unsureCost       // warmCost is a multiple of it
 	if cost > unsureCost/2 { // it frees capacity on a flock that is unsure
 		cost -= unsureCost
 	}
