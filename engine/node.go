@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"math/bits"
 	"slices"
 
@@ -99,9 +98,18 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 			n.device(d.id).taken = d.taken
 		}
 	}
-	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!maps.Equal(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
+	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
 	n.grew, s.remeasure = true, true
 	s.locate(n)
+}
+
+func sameLabels(a, b map[string]string) bool {
+	for name, value := range a { // order-free: all must agree
+		if other, ok := b[name]; !ok || other != value {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
 // orderOf is the record's devices by index, each once, as many as are given.

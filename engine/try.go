@@ -42,8 +42,6 @@ func (s *State) begin() *try {
 	return &s.try
 }
 
-func (t *try) mark() mark { return mark(len(t.taken)) }
-
 // backTo gives back everything taken since the mark.
 func (t *try) backTo(m mark) {
 	for i := len(t.taken) - 1; i >= int(m); i-- {
