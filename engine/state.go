@@ -374,7 +374,9 @@ func (s *State) measure() {
 		if n.record == nil || n.session == nil {
 			continue
 		}
-		sum = sum.Add(n.profile.worth(), 1)
+		has := n.profile.worth()
+		has.Memory = int64(n.record.MemoryMB) // not rounded
+		sum = sum.Add(has, 1)
 	}
 	if sum != s.capacity {
 		s.capacity = sum
