@@ -115,9 +115,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
 		n := s.nodes[p.Node]
-		for range p.Members {
-			seats = append(seats, t.sit(n, w, len(seats)))
-		}
+		seats = t.sitAll(n, w, p.Members, seats)
 		s.move(n)
 	}
 	m.Bandwidth = s.bandwidth(seats)

@@ -134,7 +134,7 @@ func (p *profile) fitting(w *want) uint64 {
 	var mask uint64
 	for i := range p.devices {
 		d := &p.devices[i]
-		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.likes(d.model) && (d.order >= 64 || w.ban&(1<<d.order) == 0) {
+		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.likes(d.model) && w.ban&modelBit(d.order) == 0 {
 			mask |= 1 << i
 		}
 	}

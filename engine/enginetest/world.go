@@ -14,6 +14,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
+// mostTurns is up to how many placings a plan is gone through turn by turn.
+const mostTurns = 50
+
 // Epoch is when every world begins.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -91,6 +94,11 @@ func (w *World) Decide() (ares.Plan, error) {
 	}
 	if err := CheckPlan(w.State, plan); err != nil {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
+	}
+	if len(plan.Place) <= mostTurns {
+		if err := w.Turns(plan); err != nil {
+			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
+		}
 	}
 	if err := Check(w.State); err != nil {
 		return plan, fmt.Errorf("after the decision at revision %d: %w", plan.Revision, err)
@@ -200,12 +208,12 @@ func (w *World) Replay() error {
 	if err := Check(s); err != nil {
 		return err
 	}
-	return w.resume()
+	return w.Resume()
 }
 
-// resume gives the present records to a new state as one snapshot: it must
+// Resume gives the present records to a new state as one snapshot: it must
 // decide like the one that saw everything happen.
-func (w *World) resume() error {
+func (w *World) Resume() error {
 	s, err := w.Fresh()
 	if err != nil {
 		return err
