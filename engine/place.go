@@ -34,12 +34,18 @@ func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bo
 	w := sh.want.without(ban)
 	allowed, ok := t.state.reach(sh, w)
 	switch {
-	case !ok:
+	case !ok || t.state.overLeaf(w):
 		return ares.Placing{}, false
 	case sh.members == 1:
 		return t.lone(sh, w, allowed)
 	}
 	return t.gang(sh, w, most, e, allowed)
+}
+
+// overLeaf says whether one member alone asks for more devices than one job may
+// take of a leaf.
+func (s *State) overLeaf(w *want) bool {
+	return s.topology.MaxGPUsPerLeaf > 0 && w.gpus > s.topology.MaxGPUsPerLeaf
 }
 
 // lone takes the seat of a job of one member.

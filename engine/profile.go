@@ -24,6 +24,7 @@ const maxGroups = 4
 // free are as good as each other.
 type profile struct {
 	id      int
+	key     string // what it was told apart by
 	devices []build
 	groups  [maxGroups]uint64 // devices that are alike
 	numa    []ares.NUMANode
@@ -71,7 +72,7 @@ func (s *State) profileOf(r *ares.Node, order []int) *profile {
 		return known
 	}
 	made := newProfile(r, order)
-	made.id = len(p.all)
+	made.id, made.key = len(p.all), key.String()
 	for i := range made.devices {
 		d := &made.devices[i]
 		d.order, d.weight = s.order.Model(d.model), s.cfg.weightOf(d.model)
