@@ -84,6 +84,10 @@ func noRoom(sh *shape) ares.Blocker {
 // no place, so it always has something to say.
 func (s *State) crowding(sh *shape, ban uint64, model string) []ares.Blocker {
 	c := census{shape: sh, want: s.without(sh.want, ban)}
+	if s.overLeaf(c.want) {
+		return []ares.Blocker{{Kind: kindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
+			s.topology.MaxGPUsPerLeaf, c.want.device(), c.want.gpus)}}
+	}
 	reach, _ := s.reach(sh, c.want)
 	for _, n := range s.nodes {
 		if n.record == nil {

@@ -156,7 +156,11 @@ func (s *State) compareRanked(a, b ranked) int {
 	if a.cost != b.cost {
 		return cmp.Compare(a.cost, b.cost)
 	}
-	return s.flocks.all[a.flock].stock.compare(&s.flocks.all[b.flock].stock)
+	x, y := &s.flocks.all[a.flock].stock, &s.flocks.all[b.flock].stock
+	if x.profile != y.profile { // by content: their numbers tell when each was first seen
+		return cmp.Compare(s.profiles.all[x.profile].key, s.profiles.all[y.profile].key)
+	}
+	return x.compare(y)
 }
 
 // second is how many of the best nodes at first sight get an exact look.

@@ -70,6 +70,15 @@ func sameModels(a, b *ares.Node) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
 }
 
+func sameLabels(a, b map[string]string) bool {
+	for k, v := range a { // order-free: all of them
+		if w, ok := b[k]; !ok || w != v {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
 func (s *State) redescribe(n *node, r *ares.Node) {
 	before := slices.Concat(n.devices, n.strays)
 	old, was := n.record, n.profile
@@ -101,15 +110,6 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
 	n.grew, s.remeasure = true, true
 	s.locate(n)
-}
-
-func sameLabels(a, b map[string]string) bool {
-	for name, value := range a { // order-free: all must agree
-		if other, ok := b[name]; !ok || other != value {
-			return false
-		}
-	}
-	return len(a) == len(b)
 }
 
 // orderOf is the record's devices by index, each once, as many as are given.
@@ -158,16 +158,22 @@ func (n *node) charge(seat *ares.Seat, sign int) {
 	}
 }
 
-// pin adds to what is taken of a NUMA node.
+// pin adds to what is taken of a NUMA node. One of which nothing is taken has
+// no entry, so that a decision that is taken back leaves none.
 func (n *node) pin(numa, cpus, memory int) {
 	for i := range n.pins {
-		if n.pins[i].numa == numa {
-			n.pins[i].cpus += cpus
-			n.pins[i].memory += memory
+		if p := &n.pins[i]; p.numa == numa {
+			p.cpus += cpus
+			p.memory += memory
+			if p.cpus == 0 && p.memory == 0 {
+				n.pins = slices.Delete(n.pins, i, i+1)
+			}
 			return
 		}
 	}
-	n.pins = append(n.pins, pin{numa, cpus, memory})
+	if cpus != 0 || memory != 0 {
+		n.pins = append(n.pins, pin{numa, cpus, memory})
+	}
 }
 
 // pinned is what is taken of a NUMA node by seats that are bound to it.
@@ -190,7 +196,6 @@ func (n *node) survey() {
 		}
 	}
 	n.free &= n.usable
-	n.pins = slices.DeleteFunc(n.pins, func(p pin) bool { return p.cpus == 0 && p.memory == 0 })
 }
 
 // forgotten says whether nothing speaks of the node any more.
@@ -240,13 +245,31 @@ func (n *node) parts(mask uint64, milli int) int {
 	return parts
 }
 
-// roomByNUMA is how many members fit when each stays within one NUMA node.
+// roomByNUMA is how many members fit when each stays within one NUMA node, or
+// all of them in the same.
 func (n *node) roomByNUMA(w *want) int {
-	total := 0
+	total, most := 0, 0
 	for k := range n.profile.numa {
-		total += n.roomAt(w, k)
+		room := n.roomAt(w, k)
+		total += room
+		most = max(most, room)
+	}
+	if w.together {
+		return most
 	}
 	return total
+}
+
+// numaFor is the NUMA node for members that stay together: the one with the
+// least room that is enough.
+func (n *node) numaFor(w *want, members int) int {
+	best, least := -1, 0
+	for k := range n.profile.numa {
+		if room := n.roomAt(w, k); room >= members && (best < 0 || room < least) {
+			best, least = k, room
+		}
+	}
+	return best
 }
 
 // roomAt is how many members NUMA node k of the machine could take.

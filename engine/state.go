@@ -40,6 +40,7 @@ type State struct {
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
+	models   []int // that some node has, by name, as the order numbers them
 	reached  set   // scratch of reach
 	welcomed set   // scratch of welcome
 	shelf    shelf // scratch of cost
@@ -369,15 +370,31 @@ func (s *State) reflock() {
 	}
 }
 
-// measure counts what the fleet has: what shares are shares of.
+// measure counts what the fleet has: what shares are shares of, and the models
+// that quotas have to be asked about.
 func (s *State) measure() {
 	var sum order.Use
+	s.models = s.models[:0]
+	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {
-		if n.record == nil || n.session == nil {
+		if n.record == nil {
 			continue
 		}
-		sum = sum.Add(n.profile.worth(), 1)
+		for i := range n.profile.devices {
+			if m := n.profile.devices[i].order; !seen[m] {
+				seen[m] = true
+				s.models = append(s.models, m)
+			}
+		}
+		if n.session == nil {
+			continue
+		}
+		has := n.profile.worth()
+		has.Memory = int64(n.record.MemoryMB) // not rounded
+		sum = sum.Add(has, 1)
 	}
+	names := s.order.Models()
+	slices.SortFunc(s.models, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
 	if sum != s.capacity {
 		s.capacity = sum
 		s.order.Capacity(sum)

@@ -119,9 +119,13 @@ func (t *Tree[J]) Tenant(id string, record *ares.Tenant) {
 	t.stale = true
 }
 
-// Queue notes the record of a queue. Its parent need not be there yet.
+// Queue notes the record of a queue. Its parent need not be declared yet: it is
+// there from now on, whoever else has named it before.
 func (t *Tree[J]) Queue(record *ares.Queue) {
 	t.queue(record.Tenant, record.Name).record = record
+	if record.Parent != "" {
+		t.queue(record.Tenant, record.Parent)
+	}
 	t.stale = true
 }
 
