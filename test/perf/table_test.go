@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -77,7 +78,7 @@ func quantiles(ds []time.Duration) (p50, p99 time.Duration) {
 
 // table prints rows aligned, under a heading with the machine's load.
 func table(b *testing.B, title string, rows [][]string) {
-	if err := rounds.Table(title, rows); err != nil {
+	if err := rounds.Table(os.Stdout, title, rows); err != nil {
 		b.Fatal(err)
 	}
 }

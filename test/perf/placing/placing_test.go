@@ -2,6 +2,7 @@ package placing
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ var works = []struct {
 
 func print(b *testing.B, title string, rows [][]string) {
 	b.Helper()
-	if err := rounds.Table(fmt.Sprintf("%s; median of %d rounds (range)", title, rounds.Count), rows); err != nil {
+	if err := rounds.Table(os.Stdout, fmt.Sprintf("%s; median of %d rounds (range)", title, rounds.Count), rows); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -78,8 +79,10 @@ func BenchmarkFill(b *testing.B) {
 			})
 		}
 		first, last := &all[0], &all[len(all)-1]
-		rows = append(rows, []string{"growth of the cost", "", first.decide.Over(last.decide).Text(1, 2) + "×", "", first.applied.Over(last.applied).Text(1, 2) + "×", "",
-			first.scan.Over(last.scan).Text(1, 1) + "×"})
+		rows = append(rows, []string{
+			"growth of the cost", "", first.decide.Over(last.decide).Text(1, 2) + "×", "", first.applied.Over(last.applied).Text(1, 2) + "×", "",
+			first.scan.Over(last.scan).Text(1, 1) + "×",
+		})
 		print(b, "Filling empty fleets of 8-GPU nodes: "+w.name+", 100,000 waiting", rows)
 	}
 }

@@ -6,6 +6,7 @@ package rounds
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -93,13 +94,15 @@ func number(v float64, decimals int) string {
 }
 
 // Table prints rows aligned, under a title with the load of the machine.
-func Table(title string, rows [][]string) error {
+func Table(out io.Writer, title string, rows [][]string) error {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%s  (load %.4s)\n", title, load)
-	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	if _, err := fmt.Fprintf(out, "\n%s  (load %.4s)\n", title, load); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	for _, r := range rows {
 		for _, cell := range r {
 			_, _ = fmt.Fprint(w, cell, "\t")
