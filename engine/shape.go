@@ -27,8 +27,8 @@ type shape struct {
 	apart   []ares.Near // not beside such jobs
 	labels  map[string]string
 
-	lost refused        // what is known of its finding no place
-	full []ares.Blocker // what is said when it finds none
+	lost   refused        // what is known of its finding no place
+	noRoom []ares.Blocker // the words for it, once they were needed
 }
 
 // wish says where a job's members want to be.
