@@ -37,10 +37,12 @@ func (s *State) move(n *node) {
 		s.leave(n)
 		s.places.Set(n.at, -1, 0)
 		s.parts.leave(n)
+		s.gists[n.at] = gist{}
 		return
 	}
 	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
 	s.parts.move(n)
+	s.gists[n.at] = gistOf(n)
 	s.spare[n.at] = spare{int32(n.profile.cpus - n.cpus), int32(n.record.MemoryMB - n.memory)}
 	k := stockOf(n)
 	if n.flock != nil && n.flock.stock == k {

@@ -24,7 +24,8 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 			return pl, nil
 		}
 	}
-	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, job.GPUModel, now)}
+	blockers, _ := s.blockers(e, sh, job.GPUModel, now)
+	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }
 
 // place takes seats for the job's members, as many as fit between the least it

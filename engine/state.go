@@ -37,6 +37,7 @@ type State struct {
 	flocks   flocks
 	parts    parts
 	spare    []spare // by position
+	gists    []gist  // by position
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
@@ -113,15 +114,20 @@ func (s *State) Apply(b ares.Batch) {
 		return
 	}
 	s.revision, s.at = b.Revision, b.At
+	s.absorb(b.Events)
+}
+
+// absorb takes events in, all of them before anybody looks.
+func (s *State) absorb(events []ares.Event) {
 	// Nodes first: what a seat counts depends on the model of its devices.
-	for i := range b.Events {
-		if b.Events[i].Node != nil {
-			s.apply(&b.Events[i])
+	for i := range events {
+		if events[i].Node != nil {
+			s.apply(&events[i])
 		}
 	}
-	for i := range b.Events {
-		if b.Events[i].Node == nil {
-			s.apply(&b.Events[i])
+	for i := range events {
+		if events[i].Node == nil {
+			s.apply(&events[i])
 		}
 	}
 	s.requeue()
@@ -364,6 +370,7 @@ func (s *State) reflock() {
 	s.flocks.clear()
 	s.parts.resize(len(s.nodes))
 	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
+	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
 	for _, n := range s.nodes {
 		n.flock, n.left = nil, n.left[:0]
 		s.move(n)
