@@ -70,7 +70,7 @@ func BenchmarkPass(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*items), "ns/job")
 	})
 	b.Run("before", func(b *testing.B) {
-		it := tree.Leaf("t07", "q1").lines[2].first()
+		it := tree.Leaf("t07", "q1").heads[2].item
 		for b.Loop() {
 			tree.Before(it, noon)
 		}

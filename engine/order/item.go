@@ -115,12 +115,12 @@ func (l *ladder) class(rank uint64) int {
 }
 
 // classOf is class without a look at the item, unless its key was cut off.
-func classOf[J any](l *ladder, s *slot[J]) int {
-	if level := s.key >> revisionBits & levelMost; level == 0 || level == levelMost {
-		return l.class(s.item.rank)
+func classOf[J any](l *ladder, key uint64, of *Leaf[J]) int {
+	if level := key >> revisionBits & levelMost; level == 0 || level == levelMost {
+		return l.class(of.first().rank)
 	}
 	for i := classes - 1; i > 0; i-- {
-		if s.key <= l.keys[i] {
+		if key <= l.keys[i] {
 			return i
 		}
 	}
