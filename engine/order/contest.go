@@ -81,22 +81,29 @@ func (l *Leaf[J]) advance() {
 		l.passOver()
 		return
 	}
+	if len(f.rest)%fetchMost == 0 {
+		fetch(f.rest[:fetchMost])
+	}
 	s := &f.rest[0]
 	f.item = s.item
 	f.rest = f.rest[1:]
-	if len(f.rest)%fetchMost == 0 {
-		fetch(f.rest)
-	}
 	l.play(match{s.key, i})
 }
 
-// play enters a line anew that was the winner.
+// play enters a line anew that was the winner. It is winner written out, once a
+// level.
 func (l *Leaf[J]) play(m match) {
-	at := len(l.heads) + m.line
-	matches := l.matches
+	at, matches := len(l.heads)+m.line, l.matches
 	matches[at] = m
 	for at > 1 {
-		m = l.winner(m, matches[at^1])
+		other := matches[at^1]
+		if other.key == m.key {
+			m = l.tie(m, other)
+		} else {
+			mask := -less(other.key, m.key)
+			m.key ^= (m.key ^ other.key) & mask
+			m.line ^= (m.line ^ other.line) & int(mask)
+		}
 		at >>= 1
 		matches[at] = m
 	}
@@ -107,12 +114,17 @@ func (l *Leaf[J]) play(m match) {
 func (l *line[J]) read(f *front[J]) bool {
 	if f.next == 0 {
 		l.file()
-		f.rest = l.chunks[0].live()[1:]
+		c := &l.chunks[0]
+		f.rest = c.inOrder()[1:]
 		f.next = 1
+		if c.gone == 0 {
+			fetch(f.rest[:len(f.rest)%fetchMost])
+		}
 	}
 	if len(f.rest) == 0 && f.next < len(l.chunks) {
-		f.rest = l.chunks[f.next].live()
+		f.rest = l.chunks[f.next].inOrder()
 		f.next++
+		fetch(f.rest[:len(f.rest)%fetchMost])
 	}
 	return len(f.rest) > 0
 }
@@ -120,7 +132,7 @@ func (l *line[J]) read(f *front[J]) bool {
 // fetch looks at the items whose turn comes next. They lie all over the memory,
 // and asked for together they come in little more time than one.
 func fetch[J any](in []slot[J]) {
-	for i := range min(len(in), fetchMost) {
+	for i := range in {
 		_ = *in[i].item
 	}
 }

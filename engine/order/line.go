@@ -75,16 +75,29 @@ type line[J any] struct {
 	chunks []chunk[J]
 }
 
-// chunk is neighbours of a line in their order.
+// chunk is neighbours of a line: first those in their order, and then some that
+// came since. These are put in order when somebody comes to read the chunk.
 type chunk[J any] struct {
 	slots []slot[J]
 	gone  int // from the front
+	tidy  int // the end of what is in order
 }
 
 // chunkMost is when a chunk is split.
-const chunkMost = 128
+const chunkMost = 64
 
 func (c *chunk[J]) live() []slot[J] { return c.slots[c.gone:] }
+
+// inOrder returns what is in the chunk, in order.
+func (c *chunk[J]) inOrder() []slot[J] {
+	for ; c.tidy < len(c.slots); c.tidy++ {
+		s := c.slots[c.tidy]
+		at := c.gone + search(c.slots[c.gone:c.tidy], &s)
+		copy(c.slots[at+1:c.tidy+1], c.slots[at:c.tidy])
+		c.slots[at] = s
+	}
+	return c.live()
+}
 
 // head is the first of the line.
 func (l *line[J]) head() *slot[J] { return &l.leaf.heads[l.place] }
@@ -165,7 +178,7 @@ func (l *line[J]) fileAll() {
 	l.floors, l.chunks = l.floors[:0], l.chunks[:0]
 	for some := range slices.Chunk(all, chunkMost) {
 		l.floors = append(l.floors, some[0])
-		l.chunks = append(l.chunks, chunk[J]{slots: append(t.spare(len(some)), some...)})
+		l.chunks = append(l.chunks, chunk[J]{slots: append(t.spare(len(some)), some...), tidy: len(some)})
 	}
 	clear(all)
 	clear(other)
@@ -185,20 +198,18 @@ func (l *line[J]) insert(s *slot[J]) {
 		t.reuse(c.slots)
 		c.slots = wider
 	}
-	at := c.gone + search(c.live(), s)
-	c.slots = c.slots[:len(c.slots)+1]
-	copy(c.slots[at+1:], c.slots[at:])
-	c.slots[at] = *s
+	c.slots = append(c.slots, *s)
 }
 
 // split makes room for s in a full chunk, and returns the chunk where it
 // belongs then.
 func (l *line[J]) split(i int, s *slot[J]) int {
 	c := &l.chunks[i]
+	c.inOrder()
 	if c.gone > 0 {
 		n := copy(c.slots, c.live())
 		clear(c.slots[n:])
-		c.slots, c.gone = c.slots[:n], 0
+		c.slots, c.gone, c.tidy = c.slots[:n], 0, n
 		return i
 	}
 	var right chunk[J]
@@ -207,10 +218,11 @@ func (l *line[J]) split(i int, s *slot[J]) int {
 	if last := i == len(l.chunks)-1; last && !s.before(&c.slots[chunkMost-1]) {
 		right.slots = l.leaf.tree.spare(1)
 	} else {
-		floor = c.slots[chunkMost/2]
-		right.slots = append(l.leaf.tree.spare(chunkMost), c.slots[chunkMost/2:]...)
-		clear(c.slots[chunkMost/2:])
-		c.slots = c.slots[:chunkMost/2]
+		const half = chunkMost / 2
+		floor = c.slots[half]
+		right = chunk[J]{slots: append(l.leaf.tree.spare(chunkMost), c.slots[half:]...), tidy: half}
+		clear(c.slots[half:])
+		c.slots, c.tidy = c.slots[:half], half
 	}
 	l.chunks = slices.Insert(l.chunks, i+1, right)
 	l.floors = slices.Insert(l.floors, i+1, floor)
@@ -239,28 +251,33 @@ func (l *line[J]) remove(it *Item[J]) {
 		l.drop()
 		return
 	}
-	l.file()
+	if len(l.late) > 0 {
+		l.file()
+	}
 	l.count--
-	if l.head().item == it { // the usual one: nothing moves
+	if head := l.head(); head.item == it { // the usual one: nothing moves
 		c := &l.chunks[0]
+		c.inOrder()
 		c.slots[c.gone] = slot[J]{}
 		if c.gone++; c.gone == len(c.slots) {
 			l.leaf.tree.reuse(c.slots)
 			l.chunks[0], l.floors[0] = chunk[J]{}, slot[J]{}
 			l.chunks, l.floors = l.chunks[1:], l.floors[1:]
 			c = &l.chunks[0]
+			c.inOrder()
 		}
-		*l.head() = c.slots[c.gone]
+		*head = c.slots[c.gone]
 		return
 	}
 	s := slotOf(it, l.leaf.tree.base)
 	i := l.find(&s)
 	c := &l.chunks[i]
-	at := c.gone + search(c.live(), &s)
+	at := c.gone + search(c.inOrder(), &s)
 	if at == len(c.slots) || c.slots[at].item != it {
 		panic("order: an item changed while it waited")
 	}
-	if c.slots = slices.Delete(c.slots, at, at+1); len(c.slots) > c.gone {
+	c.slots = slices.Delete(c.slots, at, at+1)
+	if c.tidy--; c.tidy > c.gone {
 		return
 	}
 	l.leaf.tree.reuse(c.slots)
@@ -292,7 +309,12 @@ func (l *line[J]) ahead(s *slot[J]) int {
 	for k := range l.chunks[:i] {
 		n += len(l.chunks[k].live())
 	}
-	return n + search(l.chunks[i].live(), s)
+	for _, other := range l.chunks[i].live() {
+		if other.before(s) {
+			n++
+		}
+	}
+	return n
 }
 
 // upTo counts the items whose rank is at most the one given.
@@ -304,18 +326,16 @@ func (l *line[J]) upTo(rank uint64) int {
 		}
 	}
 	for i := range l.chunks {
-		live := l.chunks[i].live()
-		if live[len(live)-1].item.rank <= rank {
-			n += len(live)
+		if i+1 < len(l.chunks) && l.floors[i+1].item.rank <= rank {
+			n += len(l.chunks[i].live())
 			continue
 		}
-		some, _ := slices.BinarySearchFunc(live, rank, func(s slot[J], rank uint64) int {
+		for _, s := range l.chunks[i].live() {
 			if s.item.rank <= rank {
-				return -1
+				n++
 			}
-			return 1
-		})
-		return n + some
+		}
+		break
 	}
 	return n
 }
@@ -351,8 +371,8 @@ func (t *Tree[J]) desk(n int) (empty, other []slot[J]) {
 	return room[:0:n], room[n : 2*n]
 }
 
-// deskMost bounds what a tree keeps to sort on, to 128 KB.
-const deskMost = 4096
+// deskMost bounds what a tree keeps to sort on, to 1 MB.
+const deskMost = 1 << 15
 
 // spare returns empty room for at least n slots.
 func (t *Tree[J]) spare(n int) []slot[J] {
@@ -379,5 +399,5 @@ func (t *Tree[J]) reuse(room []slot[J]) {
 	}
 }
 
-// sparesMost bounds what a tree keeps, at 2 KB each.
-const sparesMost = 1024
+// sparesMost bounds what a tree keeps, at 1 KB each.
+const sparesMost = 2048

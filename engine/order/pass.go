@@ -13,6 +13,7 @@ type Pass[J any] struct {
 	now    time.Time
 	ladder ladder
 	path   []*node[J] // to the leaf whose turn it is; empty when that is not known
+	leaf   *Leaf[J]   // that leaf
 	rivals bool       // somebody on the path has a sibling to compare with
 	taken  []*Leaf[J] // leaves from which something was taken
 }
@@ -104,29 +105,31 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 			n = n.heap[0].node
 			p.path = append(p.path, n)
 		}
+		p.leaf = n.leaf
 	}
-	return p.path[len(p.path)-1].leaf.first(), true
+	return p.leaf.first(), true
 }
 
 // Take says that the offered item got a place. What it was granted counts from
 // now on, until the end of the pass.
 func (p *Pass[J]) Take(g Grant) {
-	p.Again(g)
+	p.grant(&g)
 	p.Skip()
 }
 
 // Again says that a part of the offered item got a place, and that there is
 // more to it. What was granted counts; the item is still the one offered.
-func (p *Pass[J]) Again(g Grant) {
-	l := p.path[len(p.path)-1].leaf
-	l.charge(&g, 1)
-	p.note(l, &g)
+func (p *Pass[J]) Again(g Grant) { p.grant(&g) }
+
+func (p *Pass[J]) grant(g *Grant) {
+	p.leaf.charge(g, 1)
+	p.note(p.leaf, g)
 }
 
 // Skip passes over the offered item, not over its line: nothing more is wanted
 // for it now.
 func (p *Pass[J]) Skip() {
-	p.path[len(p.path)-1].leaf.advance()
+	p.leaf.advance()
 	p.climb(true)
 }
 
@@ -152,17 +155,15 @@ func (p *Pass[J]) note(l *Leaf[J], g *Grant) {
 // Refuse says that the offered item found no place. Its line is passed over
 // from now on.
 func (p *Pass[J]) Refuse() {
-	p.path[len(p.path)-1].leaf.passOver()
+	p.leaf.passOver()
 	p.climb(false)
 }
 
 // climb puts the nodes of the path in order again, from the leaf up. They are
 // the first of their siblings, and can only have moved back.
 func (p *Pass[J]) climb(charged bool) {
-	if leaf := p.path[len(p.path)-1]; !p.rivals && leaf.leaf.left > 0 {
-		if up := leaf.parent; p.key(leaf, false) == up.heap[0].key {
-			return // nobody else, and the same class: it is its turn again
-		}
+	if leaf := p.leaf.node; !p.rivals && p.leaf.left > 0 && p.key(leaf, false) == leaf.parent.heap[0].key {
+		return // nobody else, and the same class: it is its turn again
 	}
 	for i, n := range slices.Backward(p.path) {
 		up := p.tree.root
@@ -183,7 +184,7 @@ func (p *Pass[J]) climb(charged bool) {
 			sinkRunner(up.heap, 0)
 		}
 	}
-	p.path, p.rivals = p.path[:0], false
+	p.path, p.leaf, p.rivals = p.path[:0], nil, false
 }
 
 // End puts everything back as it was before the pass.

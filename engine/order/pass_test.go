@@ -126,6 +126,9 @@ func plain(tree *Tree[int]) {
 			}
 			for _, of := range l.lines {
 				of.file()
+				for i := range of.chunks {
+					of.chunks[i].inOrder()
+				}
 			}
 		}
 		for _, k := range n.kids {
