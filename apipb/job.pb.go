@@ -761,13 +761,13 @@ type Job struct {
 	// Everything that can be said of why it waits; in lists only waiting_for is
 	// given.
 	Explanation *Explanation `protobuf:"bytes,40,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// Thousandths of one device that each member asks for, instead of gpu_count.
+	GpuMilli int32 `protobuf:"varint,41,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
 	// Of an array: what became of its elements.
 	Elements *ArrayElements `protobuf:"bytes,34,opt,name=elements,proto3" json:"elements,omitempty"`
 	// Of an element: the job ID of its array, and its index there.
-	ArrayOf    string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
-	ArrayIndex int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
-	// Thousandths of one GPU, 0 for whole ones.
-	GpuMilli      int32 `protobuf:"varint,41,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
+	ArrayOf       string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex    int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1040,6 +1040,13 @@ func (x *Job) GetExplanation() *Explanation {
 	return nil
 }
 
+func (x *Job) GetGpuMilli() int32 {
+	if x != nil {
+		return x.GpuMilli
+	}
+	return 0
+}
+
 func (x *Job) GetElements() *ArrayElements {
 	if x != nil {
 		return x.Elements
@@ -1057,13 +1064,6 @@ func (x *Job) GetArrayOf() string {
 func (x *Job) GetArrayIndex() int32 {
 	if x != nil {
 		return x.ArrayIndex
-	}
-	return 0
-}
-
-func (x *Job) GetGpuMilli() int32 {
-	if x != nil {
-		return x.GpuMilli
 	}
 	return 0
 }
@@ -2999,12 +2999,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\brevision\x18\x1f \x01(\tR\brevision\x12\x1a\n" +
 	"\barchived\x18  \x01(\bR\barchived\x12$\n" +
 	"\x04spec\x18! \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x126\n" +
-	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x122\n" +
+	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x12\x1b\n" +
+	"\tgpu_milli\x18) \x01(\x05R\bgpuMilli\x122\n" +
 	"\belements\x18\" \x01(\v2\x16.ares.v1.ArrayElementsR\belements\x12\x19\n" +
 	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
 	"\varray_index\x18$ \x01(\x05R\n" +
-	"arrayIndex\x12\x1b\n" +
-	"\tgpu_milli\x18) \x01(\x05R\bgpuMilli\"\xd5\x01\n" +
+	"arrayIndex\"\xd5\x01\n" +
 	"\rArrayElements\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\x05R\x04made\x12\x18\n" +

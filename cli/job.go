@@ -129,7 +129,7 @@ func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
 		if ares.Phase(j.GetState()).Waiting() && len(j.GetWaitingFor()) > 0 {
 			why = strings.Join(j.GetWaitingFor(), "; ")
 		}
-		if e := j.GetElements(); e != nil && !ares.Phase(j.GetState()).Final() {
+		if e := j.GetElements(); e != nil && ares.Phase(j.GetState()).Active() {
 			why = elements(e)
 		}
 		if p := j.GetProgress(); p != nil && j.GetState() == string(ares.Running) {

@@ -165,6 +165,9 @@ func (c *count) checkNodes(s *State) error {
 		if u := (nodeUse{n.seats, n.cpus, n.memory}); u != c.nodes[n.id] {
 			return fmt.Errorf("node %s holds %+v, its account says %+v", n.id, c.nodes[n.id], u)
 		}
+		if len(n.sitters) != n.seats {
+			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.sitters))
+		}
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}

@@ -35,9 +35,10 @@ func (s *State) welcome(f *filter, allowed *set) *set {
 		return &f.liked
 	}
 	s.welcomed.resize(len(s.nodes))
-	for i := allowed.both(&f.liked, 0); i >= 0; i = allowed.both(&f.liked, i+1) {
+	allowed.common(&f.liked, 0, len(s.nodes), func(i int) bool {
 		s.welcomed.add(i)
-	}
+		return false
+	})
 	return &s.welcomed
 }
 

@@ -24,7 +24,8 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 			return pl, nil
 		}
 	}
-	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, job.GPUModel, now)}
+	blockers, _ := s.blockers(e, sh, job.GPUModel, now)
+	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }
 
 // place takes seats for the job's members, as many as fit between the least it
@@ -34,12 +35,18 @@ func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bo
 	w := t.state.without(sh.want, ban)
 	allowed, ok := t.state.reach(sh, w)
 	switch {
-	case !ok:
+	case !ok || t.state.overLeaf(w):
 		return ares.Placing{}, false
 	case sh.members == 1:
 		return t.lone(sh, w, allowed)
 	}
 	return t.gang(sh, w, most, e, allowed)
+}
+
+// overLeaf says whether one member alone asks for more devices than one job may
+// take of a leaf.
+func (s *State) overLeaf(w *want) bool {
+	return s.topology.MaxGPUsPerLeaf > 0 && w.gpus > s.topology.MaxGPUsPerLeaf
 }
 
 // lone takes the seat of a job of one member.
@@ -120,9 +127,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
 		n := s.nodes[p.Node]
-		for range p.Members {
-			seats = append(seats, t.sit(n, w, len(seats)))
-		}
+		seats = t.sitAll(n, w, p.Members, seats)
 		s.move(n)
 	}
 	m.Bandwidth = s.bandwidth(seats)

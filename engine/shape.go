@@ -27,8 +27,8 @@ type shape struct {
 	apart   []ares.Near // not beside such jobs
 	labels  map[string]string
 
-	lost refused        // what is known of its finding no place
-	full []ares.Blocker // what is said when it finds none
+	lost   refused        // what is known of its finding no place
+	noRoom []ares.Blocker // the words for it, once they were needed
 }
 
 // wish says where a job's members want to be.
@@ -73,8 +73,8 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 		sh.least = min(j.MinMembers, sh.members)
 	}
 	if sh.wish.required == ares.LevelNUMA {
-		w.numa = numaRequired
-		w.key += " numa"
+		w.numa, w.together = numaRequired, sh.members > 1
+		w.key += fmt.Sprint(" numa ", w.together)
 	}
 	sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth) // none when it is not said
 	if len(sh.near)+len(sh.apart) > 0 {

@@ -26,6 +26,7 @@ type want struct {
 	models       []string // lower case; any of them, all when empty
 	mig          string
 	numa         numaPolicy
+	together     bool // all members of the job in one NUMA node
 	selector     []label
 	conditions   []ares.Condition
 	preferred    []ares.Condition

@@ -38,8 +38,8 @@ type Tree[J any] struct {
 	patterns []string // of the quotas, in lower case
 	matches  [][]int  // by model: the patterns that match it
 	pools    []account
-	spares   [][]slot[J]        // room of chunks that are gone
-	scratch  [chunkMost]slot[J] // what a sort copies
+	spares   [][]slot[J] // room of chunks that are gone
+	scratch  []slot[J]   // to sort on
 	pass     Pass[J]
 }
 
@@ -86,12 +86,15 @@ type Leaf[J any] struct {
 	node    *node[J]
 	byShape map[int]*line[J]
 	lines   []*line[J] // in no order
+	heads   []slot[J]  // the first of each line
 	models  []int64    // held, thousandths of devices by model
 	archive ended
 
 	// Of a pass.
-	heap []front[J]
-	took took
+	fronts  []front[J] // by line
+	matches []match    // whose turn it is
+	left    int        // lines with something left
+	took    took
 }
 
 // Tenant and Queue are whose the leaf is.
@@ -119,9 +122,13 @@ func (t *Tree[J]) Tenant(id string, record *ares.Tenant) {
 	t.stale = true
 }
 
-// Queue notes the record of a queue. Its parent need not be there yet.
+// Queue notes the record of a queue. Its parent need not be declared yet: it is
+// there from now on, whoever else has named it before.
 func (t *Tree[J]) Queue(record *ares.Queue) {
 	t.queue(record.Tenant, record.Name).record = record
+	if record.Parent != "" {
+		t.queue(record.Tenant, record.Parent)
+	}
 	t.stale = true
 }
 
@@ -282,6 +289,7 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 		of = &line[J]{shape: it.Shape, leaf: l, place: len(l.lines)}
 		l.byShape[it.Shape] = of
 		l.lines = append(l.lines, of)
+		l.heads = append(l.heads, slot[J]{})
 	}
 	it.line = of
 	of.push(slotOf(it, l.tree.base))
@@ -305,10 +313,11 @@ func (t *Tree[J]) Remove(it *Item[J]) {
 	l := of.leaf
 	if of.count == 0 {
 		delete(l.byShape, of.shape)
-		last := l.lines[len(l.lines)-1]
-		last.place = of.place
-		l.lines[of.place] = last
-		l.lines = slices.Delete(l.lines, len(l.lines)-1, len(l.lines))
+		last := len(l.lines) - 1
+		l.lines[of.place], l.heads[of.place] = l.lines[last], l.heads[last]
+		l.lines[of.place].place = of.place
+		l.lines[last], l.heads[last] = nil, slot[J]{}
+		l.lines, l.heads = l.lines[:last], l.heads[:last]
 	}
 	for n := l.node; n != nil; n = n.parent {
 		n.waiting--
