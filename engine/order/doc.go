@@ -51,4 +51,18 @@
 // the least share is served first, so a queue whose share does not grow comes to
 // the head before any other queue with waiting jobs of the class can pass it
 // more than once for each job that fits between the two shares.
+//
+// So with an endless stream of jobs up to high, an admissible job starts
+//
+//   - of a tenant and queue with the least share: at the first room that comes
+//     free 1000 steps after it was accepted;
+//   - behind others of its own queue: when those have started that the queue
+//     accepted up to 1999 steps after it, however many come later.
+//
+// Admissible is a job that its tenant's and queues' limits, quotas and budget
+// let start, whose dependencies are met, and for which the room is enough that
+// one job of the stream leaves behind. A turn is not a reservation: a job that
+// asks for more than comes free at once is passed by smaller ones, and nothing
+// bounds its wait as long as these keep coming. Only critical jobs, which
+// nobody ages into, may keep the others waiting for ever.
 package order
