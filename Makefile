@@ -89,7 +89,7 @@ fuzz: needs ## Fuzz every parser for FUZZTIME (10m), one after the other; the fi
 
 .PHONY: bench
 bench: build ## Benchmarks of the whole scheduler
-	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf
+	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf/...
 
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to

@@ -18,6 +18,7 @@ const (
 	kindDependency = "dependency"
 	kindArray      = "array"
 	kindNear       = "affinity"
+	kindOrder      = "order"
 )
 
 // allowed is how many members of the shape may be placed if there is room, and

@@ -37,10 +37,12 @@ func (s *State) move(n *node) {
 		s.leave(n)
 		s.places.Set(n.at, -1, 0)
 		s.parts.leave(n)
+		s.gists[n.at] = gist{}
 		return
 	}
 	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
 	s.parts.move(n)
+	s.gists[n.at] = gistOf(n)
 	s.spare[n.at] = spare{int32(n.profile.cpus - n.cpus), int32(n.record.MemoryMB - n.memory)}
 	k := stockOf(n)
 	if n.flock != nil && n.flock.stock == k {
@@ -207,23 +209,24 @@ type contest struct {
 
 // look takes a set of nodes into the contest, and says whether enough were
 // looked at.
-func (c *contest) look(nodes *set) bool {
-	for i := nodes.both(c.allowed, c.lo); i >= 0 && i < c.hi; i = nodes.both(c.allowed, i+1) {
-		if sp := &c.state.spare[i]; int(sp.cpus) < c.want.cpus || int(sp.memory) < c.want.memory {
-			continue
-		}
-		n := c.state.nodes[i]
-		if n.room(c.want) == 0 {
-			continue
-		}
-		if cost := c.state.costOn(c.want, n); cost < c.least {
-			c.best, c.least = n, cost
-		}
-		if c.looked++; c.looked == second {
-			return true
-		}
+func (c *contest) look(nodes *set) bool { return nodes.common(c.allowed, c.lo, c.hi, c.weigh) }
+
+// weigh takes one node into the contest, and says whether enough were looked
+// at.
+func (c *contest) weigh(i int) (enough bool) {
+	s := c.state
+	if sp := &s.spare[i]; int(sp.cpus) < c.want.cpus || int(sp.memory) < c.want.memory {
+		return false
 	}
-	return false
+	n := s.nodes[i]
+	if n.room(c.want) == 0 {
+		return false
+	}
+	if cost := s.costOn(c.want, n); cost < c.least {
+		c.best, c.least = n, cost
+	}
+	c.looked++
+	return c.looked == second
 }
 
 // seekAll holds the want against every node.

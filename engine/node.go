@@ -32,6 +32,7 @@ type node struct {
 	memory  int      // taken, MB
 	pins    []pin    // taken by seats that are bound to a NUMA node
 	seats   int      // not free here
+	sitters []sitter // who has them, in no order
 	flock   *flock   // nil while nothing may be placed here
 
 	usable uint64   // healthy, neither cut into slices nor too hot
@@ -50,6 +51,12 @@ type device struct {
 	index int
 	link  int // row and column in the record's Links
 	taken int // thousandths
+}
+
+// sitter is a seat that is not free, and whose it is.
+type sitter struct {
+	entry *entry
+	seat  *ares.Seat
 }
 
 // pin is what is taken of one NUMA node by seats that are bound to it.
@@ -90,9 +97,11 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 		for pos, i := range order {
 			d := &r.Devices[i]
 			n.devices = append(n.devices, device{id: d.ID, index: d.Index, link: i})
+			// A slice without a profile, or a profile without a slice, is nothing
+			// anybody could ask for.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
 			limit := s.cfg.ThermalLimit
-			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot {
+			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
 				n.usable |= 1 << pos
 			}
 			if limit > 0 && d.Celsius > limit-s.cfg.ThermalMargin {
@@ -154,6 +163,18 @@ func (n *node) charge(seat *ares.Seat, sign int) {
 	if sign < 0 {
 		n.grew = true
 	}
+}
+
+// seat notes whose a seat is, or with sign -1 that it is nobody's.
+func (n *node) seat(e *entry, seat *ares.Seat, sign int) {
+	if sign > 0 {
+		n.sitters = append(n.sitters, sitter{e, seat})
+		return
+	}
+	at := slices.Index(n.sitters, sitter{e, seat})
+	last := len(n.sitters) - 1
+	n.sitters[at], n.sitters[last] = n.sitters[last], sitter{}
+	n.sitters = n.sitters[:last]
 }
 
 // pin adds to what is taken of a NUMA node. One of which nothing is taken has

@@ -12,7 +12,8 @@ import (
 type try struct {
 	state  *State
 	taken  []taking
-	placed []placed // whole jobs
+	placed []placed     // whole jobs
+	offer  ares.Placing // of the job whose turn it is
 }
 
 // placed is a job the decision under way has placed.
@@ -42,8 +43,6 @@ func (s *State) begin() *try {
 	return &s.try
 }
 
-func (t *try) mark() mark { return mark(len(t.taken)) }
-
 // backTo gives back everything taken since the mark.
 func (t *try) backTo(m mark) {
 	for i := len(t.taken) - 1; i >= int(m); i-- {
@@ -59,6 +58,7 @@ func (t *try) backTo(m mark) {
 	if m == 0 {
 		clear(t.placed)
 		t.placed = t.placed[:0]
+		t.offer = ares.Placing{}
 	}
 }
 
