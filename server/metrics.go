@@ -24,6 +24,7 @@ type metrics struct {
 	api        *prometheus.HistogramVec
 	shed       *prometheus.CounterVec
 	refused    *prometheus.CounterVec
+	violations *prometheus.CounterVec
 }
 
 // latencies span what is measured here: 50 µs to about 13 s.
@@ -53,8 +54,11 @@ func newMetrics(view *control.View) *metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_connections_refused_total", Help: "Connections that were closed because a door had as many as it may have.",
 		}, []string{"door"}),
+		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
+		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, newFleet(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, newFleet(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
