@@ -271,6 +271,7 @@ func (s *State) node(id string) *node {
 		n = &node{id: id}
 		s.byID[id] = n
 		s.reindex = true
+		s.locate(n) // the topology may list it before it has a record
 	}
 	return n
 }
