@@ -4,8 +4,11 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
 
 // ranked is a waiting job in the standard library's heap, as its documentation
@@ -77,82 +80,101 @@ func crowd(n, shapes int) []*Item[int] {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+// queues are the three ways to push and pop the same jobs. Each looks at the
+// owner of what it popped.
+type queues struct {
+	items []*Item[int]
+	olds  []*ranked
+	cfg   Config
+	tree  *Tree[int]
+	leaf  *Leaf[int]
+	taken []*Item[int]
+	sum   int
+}
+
+func newQueues(jobs, shapes int) *queues {
+	q := &queues{items: crowd(jobs, shapes), cfg: Defaults(), taken: make([]*Item[int], 0, 500)}
+	for _, it := range q.items {
+		q.olds = append(q.olds, &ranked{Item: *it})
+	}
+	q.tree = New[int](q.cfg)
+	q.tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	q.leaf = q.tree.Leaf("a", "default")
+	return q
+}
+
+// documented is container/heap as its documentation has it.
+func (q *queues) documented() {
+	h := make(rivals, 0, len(q.olds))
+	for _, it := range q.olds {
+		it.rank = q.cfg.rankOf(it.Priority, it.Accepted)
+		heap.Push(&h, it)
+	}
+	for h.Len() > 0 {
+		q.sum += heap.Pop(&h).(*ranked).Owner
+	}
+}
+
+// barest is container/heap with nothing but push and pop.
+func (q *queues) barest() {
+	h := make(bare, 0, len(q.items))
+	for _, it := range q.items {
+		it.rank = q.cfg.rankOf(it.Priority, it.Accepted)
+		heap.Push(&h, it)
+	}
+	for h.Len() > 0 {
+		q.sum += heap.Pop(&h).(*Item[int]).Owner
+	}
+}
+
+// order is the tree as decisions use it: push, and then in plans of 500 begin,
+// offer, take, end, and remove what the plan placed.
+func (q *queues) order() {
+	for _, it := range q.items {
+		q.leaf.Push(it)
+	}
+	for {
+		p := q.tree.Begin(noon)
+		q.taken = q.taken[:0]
+		for it, ok := p.Next(); ok && len(q.taken) < cap(q.taken); it, ok = p.Next() {
+			q.sum += it.Owner
+			p.Take(Grant{})
+			q.taken = append(q.taken, it)
+		}
+		p.End()
+		if len(q.taken) == 0 {
+			return
+		}
+		for _, it := range q.taken {
+			q.tree.Remove(it)
+		}
+	}
+}
+
 // BenchmarkQueue pushes and pops 100,000 jobs: through container/heap as its
 // documentation has it, through the barest one, and through the tree as
-// decisions do: push, and then in plans of 500 begin, offer, take, end, and
-// remove what the plan placed. Each side looks at the owner of what it popped.
-// An operation is all 100,000; the ratios compare the best round of each,
-// because that one was least disturbed.
+// decisions do, in turns.
 func BenchmarkQueue(b *testing.B) {
 	const jobs = 100_000
-	sum := 0
+	rows := [][]string{{"lines", "container/heap, ns a job", "bare, without places", "order", "order ÷ container/heap, speed", "÷ bare"}}
 	for _, shapes := range []int{1, 10, 300} {
-		items := crowd(jobs, shapes)
-		cfg := Defaults()
-		side := func(name string, round func()) (best float64) {
-			b.Run(fmt.Sprintf("lines=%d/%s", shapes, name), func(b *testing.B) {
-				shortest := time.Duration(1 << 62)
-				for b.Loop() {
-					begin := time.Now()
-					round()
-					shortest = min(shortest, time.Since(begin))
-				}
-				best = float64(shortest.Nanoseconds()) / jobs
-				b.ReportMetric(best, "best-ns/job")
-			})
-			return best
+		q := newQueues(jobs, shapes)
+		sides := []func(){q.documented, q.barest, q.order}
+		took := make([]rounds.Figures, len(sides))
+		for range 2 * rounds.Count {
+			for k, side := range sides {
+				var lap rounds.Lap
+				lap.Time(side)
+				took[k].Each(jobs, lap.Thread)
+			}
 		}
-		olds := make([]*ranked, jobs)
-		for i, it := range items {
-			olds[i] = &ranked{Item: *it}
-		}
-		documented := side("container-heap", func() {
-			h := make(rivals, 0, jobs)
-			for _, it := range olds {
-				it.rank = cfg.rankOf(it.Priority, it.Accepted)
-				heap.Push(&h, it)
-			}
-			for h.Len() > 0 {
-				sum += heap.Pop(&h).(*ranked).Owner
-			}
+		rows = append(rows, []string{
+			fmt.Sprint(shapes), took[0].String(), took[1].String(), took[2].String(), took[0].Over(took[2]).Text(1, 1), took[1].Over(took[2]).Text(1, 1),
 		})
-		barest := side("container-heap-bare", func() {
-			h := make(bare, 0, jobs)
-			for _, it := range items {
-				it.rank = cfg.rankOf(it.Priority, it.Accepted)
-				heap.Push(&h, it)
-			}
-			for h.Len() > 0 {
-				sum += heap.Pop(&h).(*Item[int]).Owner
-			}
-		})
-		tree := New[int](cfg)
-		tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-		leaf := tree.Leaf("a", "default")
-		taken := make([]*Item[int], 0, 500)
-		mine := side("order", func() {
-			for _, it := range items {
-				leaf.Push(it)
-			}
-			for {
-				p := tree.Begin(noon)
-				taken = taken[:0]
-				for it, ok := p.Next(); ok && len(taken) < 500; it, ok = p.Next() {
-					sum += it.Owner
-					p.Take(Grant{})
-					taken = append(taken, it)
-				}
-				p.End()
-				if len(taken) == 0 {
-					break
-				}
-				for _, it := range taken {
-					tree.Remove(it)
-				}
-			}
-		})
-		b.Logf("lines=%d: container/heap %.0f ns, bare %.0f ns, order %.0f ns: %.1f and %.1f times as fast",
-			shapes, documented, barest, mine, documented/mine, barest/mine)
+	}
+	title := fmt.Sprintf("Push and pop of 100,000 waiting jobs; thread CPU time, median of %d rounds (range)", 2*rounds.Count)
+	if err := rounds.Table(os.Stdout, title, rows); err != nil {
+		b.Fatal(err)
 	}
 }
 
