@@ -40,8 +40,9 @@ type State struct {
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
-	reached  set   // scratch of reach
-	shelf    shelf // scratch of cost
+	reached  set          // scratch of reach
+	shelf    shelf        // scratch of cost
+	granted  []order.Part // scratch of grantOf
 
 	moved     []*entry // changed by the batch under way
 	touched   []*node  // changed since the index was last brought up to date
