@@ -54,7 +54,7 @@ func (m *manager) UpdateAllocation(r *si.AllocationResponse) error {
 // await waits until a count is reached, or until nothing was counted for a
 // while; it returns the count.
 func (m *manager) await(n *int, want int) int {
-	const patience = 3 * time.Second
+	const patience = 30 * time.Second // the machine may be busy
 	for {
 		m.mu.Lock()
 		have := *n

@@ -11,10 +11,10 @@ import (
 	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
 
-// size is one comparison. Four or fewer jobs for each node all find room.
+// size is one comparison. Four jobs or fewer for each node all find room.
 type size struct{ nodes, jobs int }
 
-var sizes = []size{{500, 2000}, {1000, 4000}, {5000, 10_000}, {10_000, 10_000}}
+var sizes = []size{{500, 2000}, {1000, 4000}, {5000, 4000}, {10_000, 4000}}
 
 // side is what the rounds of one scheduler gave: allocations a second by the
 // clock, and processor time of all threads for each.
