@@ -121,67 +121,9 @@ type Refusal struct {
 	Blockers []Blocker
 }
 
-// Explanation is everything that can be said of a waiting job.
-type Explanation struct {
-	Refusal
-	// Remedies are the smallest changes that would put the job into the next
-	// plan, each by itself: one change or a pair. None is known when it is empty.
-	Remedies []Remedy
-	Queue    string // where it waits
-	Rank     int    // its place in that queue, from 1; 0 when it is not in line
-	Of       int    // jobs in line in that queue
-	Ahead    []Ahead
-	Holders  []Holder
-}
-
-// Remedy is what to do, all of it, to get a job placed.
-type Remedy []Step
-
-// Step is one change from a closed list.
-type Step struct {
-	Kind   StepKind
-	Target string // what it is about: a tenant, queue, node, job or field
-	Amount int    // how much, where that can be said
-	Text   string // for people
-}
-
-// StepKind says what a step changes.
-type StepKind string
-
-// The steps.
-const (
-	StepLimit    StepKind = "raise_limit"   // Target names the tenant or queue and the limit, by Amount
-	StepQuota    StepKind = "raise_quota"   // Target names the tenant or queue and the model, by Amount
-	StepUncordon StepKind = "uncordon_node" // Target is the node
-	StepNode     StepKind = "add_nodes"     // Amount more nodes like Target
-	StepEnd      StepKind = "end_job"       // Target is a job that holds what is needed
-	StepRelax    StepKind = "relax"         // Target is the field of the job to drop
-	StepShrink   StepKind = "fewer_members" // Amount members instead
-	StepPriority StepKind = "raise_priority"
-	StepWait     StepKind = "wait"       // until the delay ends
-	StepSucceed  StepKind = "dependency" // Target is the job that must succeed first
-)
-
-// Ahead counts jobs before this one in the order. Only those of its own tenant
-// are named.
-type Ahead struct {
-	Tenant string // "" for other tenants together
-	Jobs   int
-	First  JobID // of its own tenant: the next in line
-}
-
-// Holder is who holds devices the job could use. Only those of its own tenant
-// are named.
-type Holder struct {
-	Tenant string // "" for other tenants together
-	Job    JobID  // "" for other tenants
-	GPUs   int
-	Nodes  int
-}
-
 // Blocker is one reason a job waits.
 type Blocker struct {
-	Kind   string // quota, budget, nodes, capacity, delay, dependency, array, never
+	Kind   string // quota, budget, nodes, capacity, affinity, delay, dependency, array, order
 	Count  int    // nodes it rules out, 0 when it is not about nodes
 	Of     int
 	Detail string

@@ -20,6 +20,7 @@ func (s *State) charge(e *entry, sign int) {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
 					n := s.node(h.Node)
 					n.charge(&h.Seat, sign)
+					n.seat(e, &h.Seat, sign)
 					s.touch(n)
 				}
 			}

@@ -178,6 +178,8 @@ func (s *State) hopeless(sh *shape, ban uint64) bool {
 			return false
 		}
 	}
-	r.seen = s.grown.count
+	if len(s.try.taken) == 0 { // else the room may only be taken for the time being
+		r.seen = s.grown.count
+	}
 	return true
 }

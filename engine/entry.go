@@ -113,11 +113,16 @@ func (s *State) enqueue(e *entry, to queue) {
 		}
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:
-		e.due = s.due(e.run)
-		at, _ := slices.BinarySearchFunc(s.delayed, e, byDue)
-		s.delayed = slices.Insert(s.delayed, at, e)
+		s.delay(e, s.due(e.run))
 	case inNone:
 	}
+}
+
+// delay puts an entry among the delayed ones.
+func (s *State) delay(e *entry, due time.Time) {
+	e.queue, e.due = inDelayed, due
+	at, _ := slices.BinarySearchFunc(s.delayed, e, byDue)
+	s.delayed = slices.Insert(s.delayed, at, e)
 }
 
 // dequeue takes an entry out of the queue it is in.

@@ -10,8 +10,9 @@ import (
 
 // blockers lists what keeps a job of this shape waiting; e is nil for a job
 // the state does not know. model is the want's as the job spells it. It is
-// empty when the job could be placed by itself.
-func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) []ares.Blocker {
+// empty when the job could be placed by itself. The census is the one that was
+// taken, nil when there was room.
+func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) ([]ares.Blocker, *census) {
 	out := s.waits(e, sh, now)
 	members, ban := s.allowed(sh, now)
 	if members == 0 {
@@ -20,9 +21,10 @@ func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) []are
 	t := s.begin()
 	defer t.backTo(0)
 	if _, ok := t.place(sh, members, ban, e); ok {
-		return out
+		return out, nil
 	}
-	return append(out, s.crowding(sh, ban, model)...)
+	c := s.look(sh, ban)
+	return append(out, s.crowding(c, model)...), c
 }
 
 // waits lists what keeps the job waiting however much room there is.
@@ -77,63 +79,6 @@ func noRoom(sh *shape) ares.Blocker {
 		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.least, each)
 	}
 	return ares.Blocker{Kind: kindCapacity, Detail: detail}
-}
-
-// crowding counts the nodes by what rules them out, each under the first thing
-// that does, and says how many members found room. It is for a job that found
-// no place, so it always has something to say.
-func (s *State) crowding(sh *shape, ban uint64, model string) []ares.Blocker {
-	c := census{shape: sh, want: sh.want.without(ban)}
-	reach, _ := s.reach(sh, c.want)
-	for _, n := range s.nodes {
-		if n.record == nil {
-			continue
-		}
-		c.of++
-		h := n.hurdle(c.want, sh.want)
-		if h == allClear && !reach.has(n.at) {
-			h = badCompany
-		}
-		c.count(n, h)
-	}
-	if c.of == 0 {
-		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
-	}
-	var out []ares.Blocker
-	for h, count := range c.counts {
-		if count > 0 && hurdle(h) != allClear {
-			out = append(out, ares.Blocker{Kind: hurdle(h).kind(), Count: count, Of: c.of, Detail: c.words(hurdle(h), model)})
-		}
-	}
-	if sh.members > 1 && c.fitted > 0 {
-		out = append(out, s.apart(&c))
-	}
-	return out
-}
-
-// census is the nodes by what rules them out.
-type census struct {
-	shape  *shape
-	want   *want
-	of     int
-	counts [hurdles]int
-	best   int // most free devices of a node that has too few
-	fitted int // members that found room, all of them together
-}
-
-func (c *census) count(n *node, h hurdle) {
-	c.counts[h]++
-	switch h {
-	case busyDevices:
-		c.best = max(c.best, n.freeFor(c.want))
-	case allClear:
-		room := n.room(c.want)
-		if c.shape.repelsItself() {
-			room = min(room, 1)
-		}
-		c.fitted += room
-	default:
-	}
 }
 
 // apart says why a gang whose members find room finds no place together.
@@ -194,7 +139,9 @@ func (c *census) words(h hurdle, model string) string {
 	case fullSeats:
 		return fmt.Sprintf("%d seats are taken, which is the most", MaxSeats)
 	case otherLabels:
-		return "labels do not match " + w.labelWords()
+		return "labels do not match node_selector " + w.labelWords()
+	case otherConditions:
+		return "labels do not match node_affinity"
 	case otherRegion:
 		return "region is not one of " + strings.Join(w.regions, ", ")
 	case tainted:
@@ -224,30 +171,18 @@ func (c *census) words(h hurdle, model string) string {
 		return fmt.Sprintf("too little free memory: %d MB needed", w.memory)
 	case noNUMA:
 		return "no NUMA node has it all free (" + w.each() + ")"
-	case scattered:
-		return fmt.Sprintf("no room for all %d members on the one node", c.shape.least)
 	default:
 		return "room"
 	}
 }
 
-// labelWords says what is asked of a node's labels.
+// labelWords says what is asked of a node's labels, value by value.
 func (w *want) labelWords() string {
 	var parts []string
 	for _, l := range w.selector {
 		parts = append(parts, l.key+"="+l.value)
 	}
-	words := ""
-	if len(parts) > 0 {
-		words = "node_selector " + strings.Join(parts, ", ")
-	}
-	if len(w.conditions) > 0 {
-		if words != "" {
-			words += " and "
-		}
-		words += "node_affinity"
-	}
-	return words
+	return strings.Join(parts, ", ")
 }
 
 // tooFew says of a node that it has fewer devices than one member needs.

@@ -66,12 +66,20 @@ func (f *filter) look(at int, n *node, w *want) {
 }
 
 // labelled says whether the node's labels are as the want asks.
-func (n *node) labelled(w *want) bool {
+func (n *node) labelled(w *want) bool { return n.chosen(w) && n.conditioned(w) }
+
+// chosen says whether the node has the labels of the node selector.
+func (n *node) chosen(w *want) bool {
 	for _, l := range w.selector {
 		if v, ok := n.record.Labels[l.key]; !ok || v != l.value {
 			return false
 		}
 	}
+	return true
+}
+
+// conditioned says whether the conditions on the node's labels hold.
+func (n *node) conditioned(w *want) bool {
 	for i := range w.conditions {
 		if !w.conditions[i].Holds(n.record.Labels) {
 			return false

@@ -37,10 +37,12 @@ func (s *State) move(n *node) {
 		s.leave(n)
 		s.places.Set(n.at, -1, 0)
 		s.parts.leave(n)
+		s.gists[n.at] = gist{}
 		return
 	}
 	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
 	s.parts.move(n)
+	s.gists[n.at] = gistOf(n)
 	s.spare[n.at] = spare{int32(n.profile.cpus - n.cpus), int32(n.record.MemoryMB - n.memory)}
 	k := stockOf(n)
 	if n.flock != nil && n.flock.stock == k {
@@ -156,7 +158,11 @@ func (s *State) compareRanked(a, b ranked) int {
 	if a.cost != b.cost {
 		return cmp.Compare(a.cost, b.cost)
 	}
-	return s.flocks.all[a.flock].stock.compare(&s.flocks.all[b.flock].stock)
+	x, y := &s.flocks.all[a.flock].stock, &s.flocks.all[b.flock].stock
+	if x.profile != y.profile { // by content: their numbers tell when each was first seen
+		return cmp.Compare(s.profiles.all[x.profile].key, s.profiles.all[y.profile].key)
+	}
+	return x.compare(y)
 }
 
 // second is how many of the best nodes at first sight get an exact look.

@@ -14,6 +14,7 @@ const (
 	isCordoned
 	isUnfit
 	otherLabels
+	otherConditions
 	otherRegion
 	tainted
 	otherKind
@@ -28,10 +29,27 @@ const (
 	noNUMA
 	fullSeats
 	badCompany
-	scattered
 	allClear
 	hurdles
 )
+
+// hurdleSet is hurdles of one node, a bit each. The lowest is the one that is told.
+type hurdleSet uint32
+
+func (h hurdle) bit() hurdleSet { return 1 << h }
+
+func (m hurdleSet) has(h hurdle) bool { return m&h.bit() != 0 }
+
+// first is the hurdle that is told.
+func (m hurdleSet) first() hurdle {
+	if m == 0 {
+		return allClear
+	}
+	return hurdle(bits.TrailingZeros32(uint32(m)))
+}
+
+// busyHurdles are those that go away when others leave.
+const busyHurdles = 1<<busyDevices | 1<<busyCPUs | 1<<busyMemory | 1<<noNUMA | 1<<fullSeats
 
 // kind is the kind of blocker: what is busy may come free.
 func (h hurdle) kind() string {
@@ -46,41 +64,32 @@ func (h hurdle) kind() string {
 	return kindNodes
 }
 
-// hurdle is the first thing that rules the node out for one member. asked is
-// the want before models were left out for lack of quota.
-func (n *node) hurdle(w, asked *want) hurdle {
-	switch {
-	case n.session == nil:
-		return noSession
-	case n.cordon != nil:
-		return isCordoned
-	case n.record.Unfit != "":
-		return isUnfit
-	case !n.labelled(w):
-		return otherLabels
-	case !n.within(w):
-		return otherRegion
-	case !n.tolerated(w):
-		return tainted
-	}
-	if w.devices() {
-		if h := n.deviceHurdle(w, asked); h != allClear {
-			return h
+// hurdles is everything that rules the node out for one member. v is what the
+// want sees in its profile.
+func (n *node) hurdles(w *want, v *outlook) hurdleSet {
+	var m hurdleSet
+	put := func(h hurdle, is bool) {
+		if is {
+			m |= h.bit()
 		}
 	}
-	switch {
-	case n.profile.cpus < w.cpus || n.record.MemoryMB < w.memory:
-		return tooSmall
-	case n.seats >= MaxSeats:
-		return fullSeats
-	case n.profile.cpus-n.cpus < w.cpus:
-		return busyCPUs
-	case n.record.MemoryMB-n.memory < w.memory:
-		return busyMemory
-	case n.room(w) == 0:
-		return noNUMA
+	put(noSession, n.session == nil)
+	put(isCordoned, n.cordon != nil)
+	put(isUnfit, n.record.Unfit != "")
+	put(otherLabels, !n.chosen(w))
+	put(otherConditions, !n.conditioned(w))
+	put(otherRegion, !n.within(w))
+	put(tainted, !n.tolerated(w))
+	if w.devices() {
+		m |= n.deviceHurdles(w, v)
 	}
-	return allClear
+	lacksCPUs, lacksMemory := n.profile.cpus < w.cpus, n.record.MemoryMB < w.memory
+	put(tooSmall, lacksCPUs || lacksMemory)
+	put(busyCPUs, !lacksCPUs && n.profile.cpus-n.cpus < w.cpus)
+	put(busyMemory, !lacksMemory && n.record.MemoryMB-n.memory < w.memory)
+	put(fullSeats, n.seats >= MaxSeats)
+	put(noNUMA, m>>otherKind == 0 && n.room(w) == 0)
+	return m
 }
 
 // tolerated says whether the node has no taint that keeps the want off.
@@ -96,54 +105,74 @@ func (n *node) tolerated(w *want) bool {
 // freeFor is how many devices of the right kind nobody holds.
 func (n *node) freeFor(w *want) int { return bits.OnesCount64(w.mask(n.profile) & n.free) }
 
-// deviceHurdle follows the devices through what is asked of them, and stops
-// where too few are left.
-func (n *node) deviceHurdle(w, asked *want) hurdle {
-	need := max(w.gpus, 1)
-	mask := w.mask(n.profile)
-	switch {
-	case bits.OnesCount64(mask) < need:
-		return n.profile.hurdle(w, asked, need)
-	case bits.OnesCount64(mask&n.usable) < need:
-		return unhealthy
-	case w.gpus > 0 && bits.OnesCount64(mask&n.free) < need, w.milli > 0 && n.parts(mask, w.milli) == 0:
-		return busyDevices
-	}
-	return allClear
+// outlook is what a want sees in the machines of a profile: devices by what is
+// asked of them.
+type outlook struct {
+	known bool
+	kind  uint64 // of the kind asked for
+	model uint64 // of these, of a model asked for
+	large uint64 // of the kind, with enough memory
+	asked uint64 // all three
+	fit   uint64 // of these, of a model that quotas leave enough of
 }
 
-// hurdle says in what respect the profile has too few devices.
-func (p *profile) hurdle(w, asked *want, need int) hurdle {
-	var kind, model, memory, quota int
+func (p *profile) outlook(w, asked *want) outlook {
+	v := outlook{known: true}
+	if !w.devices() {
+		return v
+	}
 	for i := range p.devices {
 		d := &p.devices[i]
 		if d.kind != w.kind || d.mig != w.mig {
 			continue
 		}
-		kind++
-		if !w.likes(d.model) {
-			continue
+		v.kind |= 1 << i
+		if w.likes(d.model) {
+			v.model |= 1 << i
 		}
-		model++
-		if d.memory < w.deviceMemory {
-			continue
+		if d.memory >= w.deviceMemory {
+			v.large |= 1 << i
 		}
-		memory++
-		if asked.mask(p)&(1<<i) != 0 {
-			quota++
+	}
+	v.asked, v.fit = asked.mask(p), w.mask(p)
+	return v
+}
+
+// deviceHurdles follows the devices through what is asked of them. Where a wish
+// leaves too few, the next ones are held against the devices without it.
+func (n *node) deviceHurdles(w *want, v *outlook) hurdleSet {
+	need := max(w.gpus, 1)
+	enough := func(mask uint64) bool { return bits.OnesCount64(mask) >= need }
+	switch {
+	case v.kind == 0:
+		return otherKind.bit()
+	case !enough(v.kind):
+		return tooSmall.bit()
+	}
+	var m hurdleSet
+	left := v.kind
+	if enough(v.model) {
+		left = v.model
+	} else {
+		m |= otherModel.bit()
+	}
+	if enough(left & v.large) {
+		left &= v.large
+	} else {
+		m |= smallDevices.bit()
+	}
+	if m == 0 {
+		if !enough(v.fit) {
+			m |= overQuota.bit() // or else asked would not be enough either
+		} else {
+			left = v.fit
 		}
 	}
 	switch {
-	case kind == 0:
-		return otherKind
-	case kind < need:
-		return tooSmall
-	case model < need:
-		return otherModel
-	case memory < need:
-		return smallDevices
-	case quota >= need:
-		return overQuota
+	case !enough(left & n.usable):
+		m |= unhealthy.bit()
+	case w.gpus > 0 && !enough(left&n.free), w.milli > 0 && n.parts(left, w.milli) == 0:
+		m |= busyDevices.bit()
 	}
-	return tooSmall
+	return m
 }

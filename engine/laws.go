@@ -165,13 +165,16 @@ func (c *count) checkNodes(s *State) error {
 		if u := (nodeUse{n.seats, n.cpus, n.memory}); u != c.nodes[n.id] {
 			return fmt.Errorf("node %s holds %+v, its account says %+v", n.id, c.nodes[n.id], u)
 		}
+		if len(n.sitters) != n.seats {
+			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.sitters))
+		}
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}
 		if n.at != i {
 			return fmt.Errorf("the index of node %s is stale", n.id)
 		}
-		held, err := c.checkDevices(s, n)
+		held, err := c.checkDevices(n)
 		if err != nil {
 			return err
 		}
@@ -184,7 +187,7 @@ func (c *count) checkNodes(s *State) error {
 }
 
 // checkDevices wants the account of each device right, and counts the held.
-func (c *count) checkDevices(s *State, n *node) (held int, err error) {
+func (c *count) checkDevices(n *node) (held int, err error) {
 	var free uint64
 	for i, d := range slices.Concat(n.devices, n.strays) {
 		taken := c.taken[deviceKey{n.id, d.id}]

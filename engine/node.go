@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"math/bits"
 	"slices"
 
@@ -33,6 +32,7 @@ type node struct {
 	memory  int      // taken, MB
 	pins    []pin    // taken by seats that are bound to a NUMA node
 	seats   int      // not free here
+	sitters []sitter // who has them, in no order
 	flock   *flock   // nil while nothing may be placed here
 
 	usable uint64   // healthy, neither cut into slices nor too hot
@@ -53,6 +53,12 @@ type device struct {
 	taken int // thousandths
 }
 
+// sitter is a seat that is not free, and whose it is.
+type sitter struct {
+	entry *entry
+	seat  *ares.Seat
+}
+
 // pin is what is taken of one NUMA node by seats that are bound to it.
 type pin struct{ numa, cpus, memory int }
 
@@ -71,6 +77,15 @@ func sameModels(a, b *ares.Node) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
 }
 
+func sameLabels(a, b map[string]string) bool {
+	for k, v := range a { // order-free: all of them
+		if w, ok := b[k]; !ok || w != v {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
 func (s *State) redescribe(n *node, r *ares.Node) {
 	before := slices.Concat(n.devices, n.strays)
 	old, was := n.record, n.profile
@@ -82,9 +97,11 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 		for pos, i := range order {
 			d := &r.Devices[i]
 			n.devices = append(n.devices, device{id: d.ID, index: d.Index, link: i})
+			// A slice without a profile, or a profile without a slice, is nothing
+			// anybody could ask for.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
 			limit := s.cfg.ThermalLimit
-			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot {
+			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
 				n.usable |= 1 << pos
 			}
 			if limit > 0 && d.Celsius > limit-s.cfg.ThermalMargin {
@@ -97,7 +114,7 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 			n.device(d.id).taken = d.taken
 		}
 	}
-	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!maps.Equal(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
+	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
 	n.grew, s.remeasure = true, true
 	s.locate(n)
 }
@@ -148,16 +165,34 @@ func (n *node) charge(seat *ares.Seat, sign int) {
 	}
 }
 
-// pin adds to what is taken of a NUMA node.
+// seat notes whose a seat is, or with sign -1 that it is nobody's.
+func (n *node) seat(e *entry, seat *ares.Seat, sign int) {
+	if sign > 0 {
+		n.sitters = append(n.sitters, sitter{e, seat})
+		return
+	}
+	at := slices.Index(n.sitters, sitter{e, seat})
+	last := len(n.sitters) - 1
+	n.sitters[at], n.sitters[last] = n.sitters[last], sitter{}
+	n.sitters = n.sitters[:last]
+}
+
+// pin adds to what is taken of a NUMA node. One of which nothing is taken has
+// no entry, so that a decision that is taken back leaves none.
 func (n *node) pin(numa, cpus, memory int) {
 	for i := range n.pins {
-		if n.pins[i].numa == numa {
-			n.pins[i].cpus += cpus
-			n.pins[i].memory += memory
+		if p := &n.pins[i]; p.numa == numa {
+			p.cpus += cpus
+			p.memory += memory
+			if p.cpus == 0 && p.memory == 0 {
+				n.pins = slices.Delete(n.pins, i, i+1)
+			}
 			return
 		}
 	}
-	n.pins = append(n.pins, pin{numa, cpus, memory})
+	if cpus != 0 || memory != 0 {
+		n.pins = append(n.pins, pin{numa, cpus, memory})
+	}
 }
 
 // pinned is what is taken of a NUMA node by seats that are bound to it.
@@ -180,7 +215,6 @@ func (n *node) survey() {
 		}
 	}
 	n.free &= n.usable
-	n.pins = slices.DeleteFunc(n.pins, func(p pin) bool { return p.cpus == 0 && p.memory == 0 })
 }
 
 // forgotten says whether nothing speaks of the node any more.
@@ -230,13 +264,31 @@ func (n *node) parts(mask uint64, milli int) int {
 	return parts
 }
 
-// roomByNUMA is how many members fit when each stays within one NUMA node.
+// roomByNUMA is how many members fit when each stays within one NUMA node, or
+// all of them in the same.
 func (n *node) roomByNUMA(w *want) int {
-	total := 0
+	total, most := 0, 0
 	for k := range n.profile.numa {
-		total += n.roomAt(w, k)
+		room := n.roomAt(w, k)
+		total += room
+		most = max(most, room)
+	}
+	if w.together {
+		return most
 	}
 	return total
+}
+
+// numaFor is the NUMA node for members that stay together: the one with the
+// least room that is enough.
+func (n *node) numaFor(w *want, members int) int {
+	best, least := -1, 0
+	for k := range n.profile.numa {
+		if room := n.roomAt(w, k); room >= members && (best < 0 || room < least) {
+			best, least = k, room
+		}
+	}
+	return best
 }
 
 // roomAt is how many members NUMA node k of the machine could take.

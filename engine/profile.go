@@ -24,6 +24,7 @@ const maxGroups = 4
 // free are as good as each other.
 type profile struct {
 	id      int
+	key     string // what it was told apart by
 	devices []build
 	groups  [maxGroups]uint64 // devices that are alike
 	numa    []ares.NUMANode
@@ -71,7 +72,7 @@ func (s *State) profileOf(r *ares.Node, order []int) *profile {
 		return known
 	}
 	made := newProfile(r, order)
-	made.id = len(p.all)
+	made.id, made.key = len(p.all), key.String()
 	for i := range made.devices {
 		d := &made.devices[i]
 		d.order, d.weight = s.order.Model(d.model), s.cfg.weightOf(d.model)
@@ -134,7 +135,7 @@ func (p *profile) fitting(w *want) uint64 {
 	var mask uint64
 	for i := range p.devices {
 		d := &p.devices[i]
-		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.likes(d.model) && (d.order >= 64 || w.ban&(1<<d.order) == 0) {
+		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.likes(d.model) && w.ban&modelBit(d.order) == 0 {
 			mask |= 1 << i
 		}
 	}

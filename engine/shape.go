@@ -58,6 +58,7 @@ func (sh *shape) oneNode() bool {
 func (s *State) shapeOf(j *ares.Job) *shape {
 	p := &j.Placement
 	w := wantOf(j)
+	w.id = s.newWant()
 	sh := &shape{
 		want: w, tenant: s.tenantOr(j.Tenant), leaf: s.order.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
 		one: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},
@@ -72,8 +73,8 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 		sh.least = min(j.MinMembers, sh.members)
 	}
 	if sh.wish.required == ares.LevelNUMA {
-		w.numa = numaRequired
-		w.key += " numa"
+		w.numa, w.together = numaRequired, sh.members > 1
+		w.key += fmt.Sprint(" numa ", w.together)
 	}
 	sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth) // none when it is not said
 	if len(sh.near)+len(sh.apart) > 0 {

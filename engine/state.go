@@ -37,10 +37,13 @@ type State struct {
 	flocks   flocks
 	parts    parts
 	spare    []spare // by position
+	gists    []gist  // by position
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
+	models   []int        // that some node has, by name, as the order numbers them
 	reached  set          // scratch of reach
+	welcomed set          // scratch of welcome
 	shelf    shelf        // scratch of cost
 	granted  []order.Part // scratch of grantOf
 
@@ -50,6 +53,7 @@ type State struct {
 	remeasure bool     // what the fleet has changed since then
 	try       try      // scratch of one decision, empty between them
 	decision  int      // counts them
+	wants     int      // counts those that were ever made
 }
 
 // The order of the engine's jobs.
@@ -111,15 +115,20 @@ func (s *State) Apply(b ares.Batch) {
 		return
 	}
 	s.revision, s.at = b.Revision, b.At
+	s.absorb(b.Events)
+}
+
+// absorb takes events in, all of them before anybody looks.
+func (s *State) absorb(events []ares.Event) {
 	// Nodes first: what a seat counts depends on the model of its devices.
-	for i := range b.Events {
-		if b.Events[i].Node != nil {
-			s.apply(&b.Events[i])
+	for i := range events {
+		if events[i].Node != nil {
+			s.apply(&events[i])
 		}
 	}
-	for i := range b.Events {
-		if b.Events[i].Node == nil {
-			s.apply(&b.Events[i])
+	for i := range events {
+		if events[i].Node == nil {
+			s.apply(&events[i])
 		}
 	}
 	s.requeue()
@@ -362,21 +371,38 @@ func (s *State) reflock() {
 	s.flocks.clear()
 	s.parts.resize(len(s.nodes))
 	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
+	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
 	for _, n := range s.nodes {
 		n.flock, n.left = nil, n.left[:0]
 		s.move(n)
 	}
 }
 
-// measure counts what the fleet has: what shares are shares of.
+// measure counts what the fleet has: what shares are shares of, and the models
+// that quotas have to be asked about.
 func (s *State) measure() {
 	var sum order.Use
+	s.models = s.models[:0]
+	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {
-		if n.record == nil || n.session == nil {
+		if n.record == nil {
 			continue
 		}
-		sum = sum.Add(n.profile.worth(), 1)
+		for i := range n.profile.devices {
+			if m := n.profile.devices[i].order; !seen[m] {
+				seen[m] = true
+				s.models = append(s.models, m)
+			}
+		}
+		if n.session == nil {
+			continue
+		}
+		has := n.profile.worth()
+		has.Memory = int64(n.record.MemoryMB) // not rounded
+		sum = sum.Add(has, 1)
 	}
+	names := s.order.Models()
+	slices.SortFunc(s.models, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
 	if sum != s.capacity {
 		s.capacity = sum
 		s.order.Capacity(sum)

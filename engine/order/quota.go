@@ -149,9 +149,14 @@ func (l *Leaf[J]) Admit(g Grant) []Block {
 		if !n.limited {
 			continue
 		}
-		if what, used, limit, over := n.limits.Excess(n.held.Add(g.Held)); over {
-			_, before, _, _ := limitOf(what).Excess(n.held)
-			out = append(out, Block{Tenant: n.tenant, Queue: n.queue, Kind: Limit, What: what, Used: int64(before), Limit: int64(limit), Asked: int64(used - before)})
+		for i, r := range n.limits.Respects(n.held.Add(g.Held)) {
+			if r.Used > r.Limit {
+				before := n.limits.Respects(n.held)[i].Used
+				out = append(out, Block{
+					Tenant: n.tenant, Queue: n.queue, Kind: Limit, What: r.What,
+					Used: int64(before), Limit: int64(r.Limit), Asked: int64(r.Used - before),
+				})
+			}
 		}
 	}
 	for p := range l.tree.patterns {
@@ -167,26 +172,6 @@ func (l *Leaf[J]) Admit(g Grant) []Block {
 		if r, b := l.room(p); asked > r {
 			b.Asked = asked
 			out = append(out, b)
-		}
-	}
-	return out
-}
-
-// limitOf is limits that anything exceeds in one respect, to read a use by it.
-func limitOf(what string) ares.Limits {
-	out := ares.NoLimits()
-	for _, c := range []struct {
-		name string
-		of   *int
-	}{
-		{"GPUs", &out.GPUs},
-		{"GPU memory (MB)", &out.GPUMemoryMB},
-		{"CPU cores", &out.CPUs},
-		{"memory (MB)", &out.MemoryMB},
-		{"concurrent jobs", &out.ConcurrentJobs},
-	} {
-		if c.name == what {
-			*c.of = -1
 		}
 	}
 	return out

@@ -1,0 +1,269 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Bounds on the search for remedies. A trial supposes something and looks
+// whether the job fits; a run is a trial that goes on to the cycle.
+const (
+	maxTrials   = 48
+	maxRuns     = 12
+	maxRemedies = 3
+)
+
+// consult is the search for what would put one job into the next plan.
+type consult struct {
+	state  *State
+	entry  *entry
+	now    time.Time
+	census *census
+	trials int
+	runs   int
+	found  []ares.Remedy
+	tried  []string // what was tried, so that nothing is twice
+}
+
+// remedies are the smallest changes that would put the job into the next plan:
+// single ones, or pairs when no single one is known. Each was supposed, and the
+// job was in the plan.
+func (s *State) remedies(e *entry, census *census, now time.Time) []ares.Remedy {
+	c := &consult{state: s, entry: e, now: now, census: census}
+	musts, ok := c.musts()
+	if !ok || len(musts) > 2 {
+		return c.shrunk(nil)
+	}
+	if len(musts) > 0 && c.try(musts...) {
+		return c.found
+	}
+	if len(musts) == 2 {
+		return c.shrunk(nil)
+	}
+	options := c.options()
+	c.each(musts, options)
+	if len(c.found) == 0 && len(musts) == 0 {
+		c.pairs(options)
+	}
+	if len(c.found) == 0 {
+		c.more(musts)
+	}
+	return c.found
+}
+
+// helps supposes the steps, and says whether the job then fits, and whether it
+// is in the next plan.
+func (c *consult) helps(steps []ares.Step) (fits, planned bool) {
+	s, e := c.state, c.entry
+	at := c.now
+	waits := slices.ContainsFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait })
+	if waits {
+		// Its delay ends with one plan, and it is placed by the one after: only
+		// if the first places nobody is it clear what is left for it.
+		at = e.due
+		rest := slices.DeleteFunc(slices.Clone(steps), func(st ares.Step) bool { return st.Kind == ares.StepWait })
+		quiet := false
+		s.suppose(e, rest, c.now, func() { quiet = s.quiet(at) })
+		if !quiet {
+			return false, false
+		}
+	}
+	s.suppose(e, steps, c.now, func() {
+		if fits = s.fits(e, at); fits && c.runs < maxRuns {
+			c.runs++
+			planned = s.planned(e, at)
+		}
+	})
+	return fits, planned
+}
+
+// try notes a remedy if it is one.
+func (c *consult) try(steps ...ares.Step) bool {
+	_, ok := c.look(steps...)
+	return ok
+}
+
+func (c *consult) look(steps ...ares.Step) (fits, ok bool) {
+	key := fmt.Sprint(steps)
+	if c.trials >= maxTrials || slices.Contains(c.tried, key) {
+		return false, false
+	}
+	c.trials++
+	c.tried = append(c.tried, key)
+	fits, ok = c.helps(steps)
+	if ok {
+		c.found = append(c.found, slices.Clone(steps))
+	}
+	return fits, ok
+}
+
+// each tries every option beside what must be in any case. An option that makes
+// room which others take first is tried with a higher priority too.
+func (c *consult) each(musts []ares.Step, options []ares.Step) {
+	var second []ares.Step
+	for _, o := range options {
+		if len(c.found) == maxRemedies {
+			return
+		}
+		if fits, ok := c.look(append(slices.Clone(musts), o)...); fits && !ok {
+			second = append(second, o)
+		}
+	}
+	if len(c.found) > 0 || len(musts) > 0 {
+		return
+	}
+	for _, o := range second {
+		if o.Kind != ares.StepPriority && c.lifted(o) {
+			return
+		}
+	}
+}
+
+// lifted tries a step with the least class of priority that helps it.
+func (c *consult) lifted(steps ...ares.Step) bool {
+	levels := c.priorities()
+	if len(levels) == 0 {
+		return false
+	}
+	top := len(levels) - 1
+	if _, ok := c.helps(append(slices.Clone(steps), levels[top])); !ok {
+		return false
+	}
+	for _, p := range levels {
+		if c.try(append(slices.Clone(steps), p)...) {
+			return true
+		}
+	}
+	return false
+}
+
+// pairs tries two options together.
+func (c *consult) pairs(options []ares.Step) {
+	for i := range options {
+		for k := range i {
+			if len(c.found) == maxRemedies || c.trials >= maxTrials {
+				return
+			}
+			if a, b := options[k], options[i]; a.Kind != b.Kind || a.Field != b.Field {
+				c.try(a, b)
+			}
+		}
+	}
+}
+
+// more tries to add nodes. It is last because the whole fleet is laid out anew
+// for it.
+func (c *consult) more(musts []ares.Step) {
+	step, ok := c.census.another()
+	if !ok {
+		return
+	}
+	if fits, ok := c.look(append(slices.Clone(musts), step)...); fits && !ok && len(musts) == 0 {
+		c.lifted(step)
+	}
+}
+
+// musts are the steps without which nothing else helps. It is false when the
+// closed list has none for something that keeps the job waiting.
+func (c *consult) musts() ([]ares.Step, bool) {
+	s, e, sh := c.state, c.entry, c.entry.shape
+	var out []ares.Step
+	if !e.settled() || s.doomed(e) {
+		return nil, false // only its node's agent can change that
+	}
+	if e.queue == inDelayed && c.now.Before(e.due) {
+		left := e.due.Sub(c.now)
+		out = append(out, ares.Step{Kind: ares.StepWait, Amount: int(left.Milliseconds()), Text: fmt.Sprintf("wait %s until its delay ends", left.Round(time.Millisecond))})
+	}
+	if s.throttled(e) != "" {
+		n := s.array(e.id).elements.UnderWay() + 1
+		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "array.parallelism", Amount: n, Text: fmt.Sprintf("allow %d elements at once (array.parallelism)", n)})
+	}
+	out = append(out, c.dependencies()...)
+	if sh.tenant.record == nil {
+		return nil, false
+	}
+	if s.overBudget(sh.tenant, c.now) {
+		by := int(s.spent(sh.tenant, c.now)/3600) + 1 - sh.tenant.record.GPUHours
+		out = append(out, limitStep(sh.tenant.id, "", ares.LimitGPUHours, by))
+	}
+	for _, short := range sh.leaf.Shortfalls(sh.asks(sh.least)) {
+		out = append(out, limitStep(short.Tenant, short.Queue, short.What, int(short.By)))
+	}
+	return append(out, c.quotas()...), true
+}
+
+func limitStep(tenant, queue, limit string, by int) ares.Step {
+	target, whose := tenant, "tenant "+tenant
+	if queue != "" {
+		target = ares.QueueID(tenant, queue)
+		whose = "queue " + target
+	}
+	return ares.Step{Kind: ares.StepLimit, Target: target, Field: limit, Amount: by, Text: fmt.Sprintf("raise %s of %s by %d", limit, whose, by)}
+}
+
+// dependencies are the jobs that must succeed first. Where one never will, the
+// job must do without them.
+func (c *consult) dependencies() []ares.Step {
+	var out []ares.Step
+	for _, id := range c.entry.shape.after {
+		if c.state.met(id) {
+			continue
+		}
+		if e := c.state.jobs[id]; e == nil || e.job == nil || e.phase().Final() || e.isArray() {
+			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: "drop after: what it names is not seen to succeed"}}
+		}
+		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})
+	}
+	return out
+}
+
+// quotas are the quotas to raise where all of them leave too little: those of
+// the model where the least has to be raised.
+func (c *consult) quotas() []ares.Step {
+	s, sh := c.state, c.entry.shape
+	if _, open := s.banned(sh, sh.least); open {
+		return nil
+	}
+	milli := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+	var best []ares.Step
+	least := 0
+	for m, name := range s.order.Models() {
+		if m >= 64 || !sh.want.likes(name) {
+			continue
+		}
+		var steps []ares.Step
+		sum := 0
+		for _, short := range sh.leaf.QuotaShortfalls(m, milli) {
+			target := short.Tenant
+			if short.Queue != "" {
+				target = ares.QueueID(short.Tenant, short.Queue)
+			}
+			by := int((short.By + wholeMilli - 1) / wholeMilli)
+			sum += by
+			steps = append(steps, ares.Step{
+				Kind: ares.StepQuota, Target: target, Field: short.What, Amount: by,
+				Text: fmt.Sprintf("raise the quota of %s by %d %s", target, by, strings.TrimSpace(short.What+" GPUs")),
+			})
+		}
+		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
+			best, least = steps, sum
+		}
+	}
+	return best
+}
+
+// shrunk tries fewer members, for a gang that nothing else helps.
+func (c *consult) shrunk(musts []ares.Step) []ares.Remedy {
+	for _, step := range c.fewer() {
+		if c.try(append(slices.Clone(musts), step)...) {
+			break
+		}
+	}
+	return c.found
+}
