@@ -52,10 +52,7 @@ func (s *State) banned(sh *shape, members int) (ban uint64, open bool) {
 		return 0, true
 	}
 	milli := int64(members) * int64(max(w.gpus*wholeMilli, w.milli))
-	for m, name := range s.order.Models() {
-		if m >= 64 || !w.likes(name) {
-			continue
-		}
+	for m := range s.models(w) {
 		if room, _ := sh.leaf.Room(m); room < milli {
 			ban |= 1 << m
 		} else {
@@ -98,10 +95,7 @@ func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
 	}
 	var out []ares.Blocker
 	seen := map[string]bool{}
-	for m, name := range s.order.Models() {
-		if m >= 64 || !sh.want.likes(name) {
-			continue
-		}
+	for m := range s.models(sh.want) {
 		_, b := sh.leaf.Room(m)
 		b.Asked = int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
 		if text := b.String(); !seen[text] {

@@ -36,14 +36,20 @@ type consult struct {
 func (s *State) remedies(e *entry, census *census, now time.Time) []ares.Remedy {
 	c := &consult{state: s, entry: e, now: now, census: census}
 	musts, ok := c.musts()
-	if !ok || len(musts) > 2 {
-		return c.shrunk(nil)
+	if !ok {
+		return nil
 	}
-	if len(musts) > 0 && c.try(musts...) {
+	if len(musts) == 1 {
+		c.try(musts...)
+	}
+	if len(musts) > 0 && len(c.found) == 0 {
+		c.first(c.fewer()) // it may get below a limit too
+	}
+	if len(musts) == 2 && len(c.found) == 0 {
+		c.try(musts...)
+	}
+	if len(c.found) > 0 || len(musts) > 1 {
 		return c.found
-	}
-	if len(musts) == 2 {
-		return c.shrunk(nil)
 	}
 	options := c.options()
 	c.each(musts, options)
@@ -56,16 +62,27 @@ func (s *State) remedies(e *entry, census *census, now time.Time) []ares.Remedy 
 	return c.found
 }
 
+// first tries single steps until one helps.
+func (c *consult) first(steps []ares.Step) {
+	for _, step := range steps {
+		if c.try(step) {
+			return
+		}
+	}
+}
+
 // helps supposes the steps, and says whether the job then fits, and whether it
 // is in the next plan.
 func (c *consult) helps(steps []ares.Step) (fits, planned bool) {
 	s, e := c.state, c.entry
 	at := c.now
-	waits := slices.ContainsFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait })
-	if waits {
+	if e.queue == inDelayed && !at.Before(e.due) {
+		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan does that by itself
+	}
+	if wait := slices.IndexFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait }); wait >= 0 {
 		// Its delay ends with one plan, and it is placed by the one after: only
 		// if the first places nobody is it clear what is left for it.
-		at = e.due
+		at = at.Add(time.Duration(steps[wait].Amount) * time.Millisecond)
 		rest := slices.DeleteFunc(slices.Clone(steps), func(st ares.Step) bool { return st.Kind == ares.StepWait })
 		quiet := false
 		s.suppose(e, rest, c.now, func() { quiet = s.quiet(at) })
@@ -177,8 +194,8 @@ func (c *consult) musts() ([]ares.Step, bool) {
 		return nil, false // only its node's agent can change that
 	}
 	if e.queue == inDelayed && c.now.Before(e.due) {
-		left := e.due.Sub(c.now)
-		out = append(out, ares.Step{Kind: ares.StepWait, Amount: int(left.Milliseconds()), Text: fmt.Sprintf("wait %s until its delay ends", left.Round(time.Millisecond))})
+		ms := int((e.due.Sub(c.now) + time.Millisecond - 1).Milliseconds())
+		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: fmt.Sprintf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
 	}
 	if s.throttled(e) != "" {
 		n := s.array(e.id).elements.UnderWay() + 1
@@ -233,10 +250,7 @@ func (c *consult) quotas() []ares.Step {
 	milli := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
 	var best []ares.Step
 	least := 0
-	for m, name := range s.order.Models() {
-		if m >= 64 || !sh.want.likes(name) {
-			continue
-		}
+	for m := range s.models(sh.want) {
 		var steps []ares.Step
 		sum := 0
 		for _, short := range sh.leaf.QuotaShortfalls(m, milli) {
@@ -256,14 +270,4 @@ func (c *consult) quotas() []ares.Step {
 		}
 	}
 	return best
-}
-
-// shrunk tries fewer members, for a gang that nothing else helps.
-func (c *consult) shrunk(musts []ares.Step) []ares.Remedy {
-	for _, step := range c.fewer() {
-		if c.try(append(slices.Clone(musts), step)...) {
-			break
-		}
-	}
-	return c.found
 }

@@ -173,10 +173,15 @@ func (n *node) pin(numa, cpus, memory int) {
 		if n.pins[i].numa == numa {
 			n.pins[i].cpus += cpus
 			n.pins[i].memory += memory
+			if n.pins[i] == (pin{numa: numa}) {
+				n.pins = slices.Delete(n.pins, i, i+1)
+			}
 			return
 		}
 	}
-	n.pins = append(n.pins, pin{numa, cpus, memory})
+	if cpus != 0 || memory != 0 {
+		n.pins = append(n.pins, pin{numa, cpus, memory})
+	}
 }
 
 // pinned is what is taken of a NUMA node by seats that are bound to it.
@@ -199,7 +204,6 @@ func (n *node) survey() {
 		}
 	}
 	n.free &= n.usable
-	n.pins = slices.DeleteFunc(n.pins, func(p pin) bool { return p.cpus == 0 && p.memory == 0 })
 }
 
 // forgotten says whether nothing speaks of the node any more.

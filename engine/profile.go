@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"slices"
 	"strings"
@@ -47,8 +48,9 @@ type build struct {
 
 // profiles holds every profile that was seen.
 type profiles struct {
-	byKey map[string]*profile
-	all   []*profile
+	byKey  map[string]*profile
+	all    []*profile
+	models uint64 // of all their devices, by the number the order gives them
 }
 
 // profileOf finds the profile of a record, whose devices are in the order given.
@@ -75,10 +77,25 @@ func (s *State) profileOf(r *ares.Node, order []int) *profile {
 	for i := range made.devices {
 		d := &made.devices[i]
 		d.order, d.weight = s.order.Model(d.model), s.cfg.weightOf(d.model)
+		if d.order < 64 {
+			p.models |= 1 << d.order
+		}
 	}
 	p.all = append(p.all, made)
 	p.byKey[key.String()] = made
 	return made
+}
+
+// models are the numbers of those the want likes, of devices that were ever seen.
+func (s *State) models(w *want) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		names := s.order.Models()
+		for left := s.profiles.models; left != 0; left &= left - 1 {
+			if m := bits.TrailingZeros64(left); w.likes(names[m]) && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // roughly rounds a memory size, because machines of one build differ in it by
