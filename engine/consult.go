@@ -14,6 +14,7 @@ import (
 // whether the job fits; a run is a trial that goes on to the cycle.
 const (
 	maxTrials   = 48
+	shortTrials = 2 // where one remedy is known already
 	maxRuns     = 12
 	maxRemedies = 3
 )
@@ -24,6 +25,7 @@ type consult struct {
 	entry  *entry
 	now    time.Time
 	census *census
+	head   *ares.Job // of its tenant's jobs before it the first, nil for none
 	trials int
 	runs   int
 	found  []ares.Remedy
@@ -32,9 +34,9 @@ type consult struct {
 
 // remedies are the smallest changes that would put the job into the next plan:
 // single ones, or pairs when no single one is known. Each was supposed, and the
-// job was in the plan.
-func (s *State) remedies(e *entry, census *census, now time.Time) []ares.Remedy {
-	c := &consult{state: s, entry: e, now: now, census: census}
+// job was in the plan. head is the first of its tenant's jobs before it.
+func (s *State) remedies(e *entry, census *census, head *ares.Job, now time.Time) []ares.Remedy {
+	c := &consult{state: s, entry: e, now: now, census: census, head: head}
 	musts, ok := c.musts()
 	if !ok {
 		return nil
@@ -124,7 +126,7 @@ func (c *consult) look(steps ...ares.Step) (fits, ok bool) {
 func (c *consult) each(musts []ares.Step, options []ares.Step) {
 	var second []ares.Step
 	for _, o := range options {
-		if len(c.found) == maxRemedies {
+		if c.enough() {
 			return
 		}
 		if fits, ok := c.look(append(slices.Clone(musts), o)...); fits && !ok {
@@ -139,6 +141,12 @@ func (c *consult) each(musts []ares.Step, options []ares.Step) {
 			return
 		}
 	}
+}
+
+// enough says whether it is time to stop: there are several remedies, or there
+// is one and it took long.
+func (c *consult) enough() bool {
+	return len(c.found) == maxRemedies || len(c.found) > 0 && c.trials >= shortTrials
 }
 
 // lifted tries a step with the least class of priority that helps it.
@@ -163,7 +171,7 @@ func (c *consult) lifted(steps ...ares.Step) bool {
 func (c *consult) pairs(options []ares.Step) {
 	for i := range options {
 		for k := range i {
-			if len(c.found) == maxRemedies || c.trials >= maxTrials {
+			if c.enough() || c.trials >= maxTrials {
 				return
 			}
 			if a, b := options[k], options[i]; a.Kind != b.Kind || a.Field != b.Field {

@@ -170,11 +170,8 @@ func (c *consult) priorities() []ares.Step {
 			out = append(out, ares.Step{Kind: ares.StepPriority, Amount: p, Text: fmt.Sprintf("raise its priority to %d", p)})
 		}
 	}
-	if e.queue == inPending {
-		if _, first, _ := s.order.Before(&e.item, c.now); first != nil {
-			head := first.Owner.job
-			add(now + s.order.Config().Aged(head.PriorityValue(), head.AcceptedAt, c.now) - s.order.Config().Aged(now, e.job.AcceptedAt, c.now) + 1)
-		}
+	if head, aged := c.head, s.order.Config().Aged; head != nil {
+		add(now + aged(head.PriorityValue(), head.AcceptedAt, c.now) - aged(now, e.job.AcceptedAt, c.now) + 1)
 	}
 	for _, class := range ares.Classes() {
 		add(class.Floor())

@@ -23,6 +23,10 @@ func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func())
 		delays = s.delays(events, delays)
 		s.absorb(events)
 	}
+	if w := e.shape.want; w != shape.want {
+		w.inherit(shape.want)
+		w.passing = w.refs == 1
+	}
 	s.ready()
 	look()
 	for _, events := range slices.Backward(undo) {

@@ -331,12 +331,14 @@ func (l *line[J]) upTo(rank uint64) int {
 			n += len(l.chunks[i].live())
 			continue
 		}
-		for _, s := range l.chunks[i].live() {
+		l.leaf.tree.sort(&l.chunks[i])
+		at, _ := slices.BinarySearchFunc(l.chunks[i].live(), rank, func(s slot[J], rank uint64) int {
 			if s.item.rank <= rank {
-				n++
+				return -1
 			}
-		}
-		break
+			return 1
+		})
+		return n + at
 	}
 	return n
 }
