@@ -167,15 +167,25 @@ func (c *consult) lifted(steps ...ares.Step) bool {
 	return false
 }
 
-// pairs tries two options together.
+// pairs tries each option together with what then is left to do about the rest.
 func (c *consult) pairs(options []ares.Step) {
-	for i := range options {
-		for k := range i {
-			if c.enough() || c.trials >= maxTrials {
+	for _, o := range options {
+		if c.enough() || c.trials >= maxTrials {
+			return
+		}
+		census := c.census
+		var then []ares.Step
+		c.state.suppose(c.entry, []ares.Step{o}, c.now, func() {
+			c.census = c.state.look(c.entry.shape, 0)
+			then = c.options()
+		})
+		c.census = census
+		for _, b := range then {
+			if c.enough() {
 				return
 			}
-			if a, b := options[k], options[i]; a.Kind != b.Kind || a.Field != b.Field {
-				c.try(a, b)
+			if o.Kind != b.Kind || o.Field != b.Field {
+				c.try(o, b)
 			}
 		}
 	}
@@ -240,7 +250,7 @@ func (c *consult) dependencies() []ares.Step {
 		if c.state.met(id) {
 			continue
 		}
-		if e := c.state.jobs[id]; e == nil || e.job == nil || e.phase().Final() || e.isArray() {
+		if e := c.state.jobs[id]; e == nil || e.job == nil || e.phase().Final() {
 			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: "drop after: what it names is not seen to succeed"}}
 		}
 		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})

@@ -252,6 +252,22 @@ func (t *town) finish(id ares.JobID, outcome ares.Outcome) {
 	t.each(id, func(_ *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.Held) error { return r.Release(a.Fence, h.Rank) })
 }
 
+// succeed lets a job, or all of an array, come to a good end.
+func (t *town) succeed(id ares.JobID) {
+	run, _ := t.State.Run(id)
+	for i := range run.Next {
+		if e, _ := t.State.Run(ares.ElementID(id, i)); !e.Phase.Final() {
+			t.succeed(ares.ElementID(id, i))
+		}
+	}
+	if run.Current() != nil {
+		t.finish(id, ares.OutcomeSucceeded)
+		return
+	}
+	run.Phase = ares.Succeeded
+	t.Put(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+}
+
 // take takes one step as people would.
 func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
 	tb.Helper()
@@ -259,12 +275,7 @@ func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
 	case ares.StepWait:
 		t.Now = t.Now.Add(time.Duration(step.Amount) * time.Millisecond)
 	case ares.StepSucceed:
-		if run, _ := t.State.Run(ares.JobID(step.Target)); run.Current() != nil {
-			t.finish(ares.JobID(step.Target), ares.OutcomeSucceeded)
-		} else {
-			run.Phase = ares.Succeeded
-			t.Put(ares.Event{Run: &ares.RunEvent{Job: ares.JobID(step.Target), Run: run}})
-		}
+		t.succeed(ares.JobID(step.Target))
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
 		job, _ := t.State.Job(id)
 		again := *job

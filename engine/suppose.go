@@ -143,7 +143,13 @@ func (s *State) ended(id ares.JobID, as ares.Phase, now time.Time) []ares.Event 
 		}
 	}
 	run.Phase, run.Stop, run.FinishedAt = as, nil, now
-	return []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
+	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
+	for i := range run.Next { // of an array: its elements end with it
+		if element := s.jobs[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
+			out = append(out, s.ended(element.id, as, now)...)
+		}
+	}
+	return out
 }
 
 // raised is a tenant's or queue's record with a limit or quota raised.

@@ -1,6 +1,8 @@
 package order
 
 import (
+	"slices"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -20,20 +22,9 @@ func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
 		if !n.limited {
 			continue
 		}
-		sum, lim := n.held.Add(u), n.limits
-		for _, c := range []struct {
-			name        string
-			used, limit int
-		}{
-			{ares.LimitGPUs, sum.GPUs + (sum.GPUMilli+999)/1000, lim.GPUs},
-			{ares.LimitGPUMemory, sum.GPUMemoryMB, lim.GPUMemoryMB},
-			{ares.LimitCPUs, sum.CPUs, lim.CPUs},
-			{ares.LimitMemory, sum.MemoryMB, lim.MemoryMB},
-			{ares.LimitJobs, sum.Jobs, lim.ConcurrentJobs},
-		} {
-			if c.used > c.limit {
-				out = append(out, Short{n.tenant, n.queue, c.name, int64(c.used - c.limit)})
-			}
+		for _, b := range n.exceeded(u) {
+			at := slices.IndexFunc(limited[:], func(l struct{ words, name string }) bool { return l.words == b.What })
+			out = append(out, Short{n.tenant, n.queue, limited[at].name, b.Used + b.Asked - b.Limit})
 		}
 	}
 	return out
