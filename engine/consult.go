@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -42,7 +40,9 @@ func (s *State) remedies(e *entry, census *census, head *ares.Job, now time.Time
 		return nil
 	}
 	if len(musts) == 1 {
-		c.try(musts...)
+		if fits, ok := c.look(musts...); fits && !ok {
+			c.beyond(musts[0])
+		}
 	}
 	if len(musts) > 0 && len(c.found) == 0 {
 		c.first(c.fewer()) // it may get below a limit too
@@ -233,15 +233,6 @@ func (c *consult) musts() ([]ares.Step, bool) {
 	return append(out, c.quotas()...), true
 }
 
-func limitStep(tenant, queue, limit string, by int) ares.Step {
-	target, whose := tenant, "tenant "+tenant
-	if queue != "" {
-		target = ares.QueueID(tenant, queue)
-		whose = "queue " + target
-	}
-	return ares.Step{Kind: ares.StepLimit, Target: target, Field: limit, Amount: by, Text: fmt.Sprintf("raise %s of %s by %d", limit, whose, by)}
-}
-
 // dependencies are the jobs that must succeed first. Where one never will, the
 // job must do without them.
 func (c *consult) dependencies() []ares.Step {
@@ -256,36 +247,4 @@ func (c *consult) dependencies() []ares.Step {
 		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})
 	}
 	return out
-}
-
-// quotas are the quotas to raise where all of them leave too little: those of
-// the model where the least has to be raised.
-func (c *consult) quotas() []ares.Step {
-	s, sh := c.state, c.entry.shape
-	if _, open := s.banned(sh, sh.least); open {
-		return nil
-	}
-	milli := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
-	var best []ares.Step
-	least := 0
-	for m := range s.models(sh.want) {
-		var steps []ares.Step
-		sum := 0
-		for _, short := range sh.leaf.QuotaShortfalls(m, milli) {
-			target := short.Tenant
-			if short.Queue != "" {
-				target = ares.QueueID(short.Tenant, short.Queue)
-			}
-			by := int((short.By + wholeMilli - 1) / wholeMilli)
-			sum += by
-			steps = append(steps, ares.Step{
-				Kind: ares.StepQuota, Target: target, Field: short.What, Amount: by,
-				Text: fmt.Sprintf("raise the quota of %s by %d %s", target, by, strings.TrimSpace(short.What+" GPUs")),
-			})
-		}
-		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
-			best, least = steps, sum
-		}
-	}
-	return best
 }

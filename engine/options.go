@@ -40,6 +40,7 @@ func (c *consult) options() []ares.Step {
 			}
 		}
 	}
+	add(c.opening()...)
 	if step, ok := c.census.clearing(c.entry.job.Tenant); ok {
 		add(step)
 	}
