@@ -137,4 +137,4 @@ func fetch[J any](in []slot[J]) {
 	}
 }
 
-const fetchMost = 16
+const fetchMost = 8

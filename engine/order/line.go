@@ -257,7 +257,9 @@ func (l *line[J]) remove(it *Item[J]) {
 	l.count--
 	if head := l.head(); head.item == it { // the usual one: nothing moves
 		c := &l.chunks[0]
-		c.inOrder()
+		if c.tidy < len(c.slots) {
+			c.inOrder()
+		}
 		c.slots[c.gone] = slot[J]{}
 		if c.gone++; c.gone == len(c.slots) {
 			l.leaf.tree.reuse(c.slots)

@@ -3,6 +3,8 @@ package order
 import (
 	"slices"
 	"time"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // Pass is the order of one decision. It offers items one by one; each is taken
@@ -18,12 +20,13 @@ type Pass[J any] struct {
 	taken  []*Leaf[J] // leaves from which something was taken
 }
 
-// took is everything that was taken from a leaf in a pass, so that one step
-// puts it back.
+// took is what a leaf held before anything was taken from it in a pass, so that
+// one step puts it back.
 type took struct {
-	jobs   int
-	sum    Grant   // without its parts
-	models []int64 // these, by model
+	any    bool
+	use    Use
+	held   ares.Use
+	models []int64
 }
 
 // runner is a child with items left: the highest class among them, and its share.
@@ -122,8 +125,12 @@ func (p *Pass[J]) Take(g Grant) {
 func (p *Pass[J]) Again(g Grant) { p.grant(&g) }
 
 func (p *Pass[J]) grant(g *Grant) {
-	p.leaf.charge(g, 1)
-	p.note(p.leaf, g)
+	l := p.leaf
+	if !l.took.any {
+		l.took = took{true, l.node.use, l.node.held, slices.Clone(l.models)}
+		p.taken = append(p.taken, l)
+	}
+	l.charge(g, 1)
 }
 
 // Skip passes over the offered item, not over its line: nothing more is wanted
@@ -136,21 +143,6 @@ func (p *Pass[J]) Skip() {
 // Yield ends the turn of the offered item, which keeps its place in its line:
 // whose turn is next is found anew.
 func (p *Pass[J]) Yield() { p.climb(true) }
-
-func (p *Pass[J]) note(l *Leaf[J], g *Grant) {
-	if l.took.jobs == 0 {
-		p.taken = append(p.taken, l)
-	}
-	l.took.jobs++
-	l.took.sum.Use.add(&g.Use, 1)
-	addHeld(&l.took.sum.Held, &g.Held, 1)
-	for _, part := range g.GPUs {
-		for len(l.took.models) <= part.Model {
-			l.took.models = append(l.took.models, 0)
-		}
-		l.took.models[part.Model] += part.Milli
-	}
-}
 
 // Refuse says that the offered item found no place. Its line is passed over
 // from now on.
@@ -190,17 +182,34 @@ func (p *Pass[J]) climb(charged bool) {
 // End puts everything back as it was before the pass.
 func (p *Pass[J]) End() {
 	for _, l := range p.taken {
-		l.charge(&l.took.sum, -1)
-		for model, milli := range l.took.models {
-			if milli != 0 {
-				l.hold(model, -milli)
-			}
-		}
-		l.took = took{}
+		l.putBack()
 	}
 	p.clear(p.tree.root)
 	clear(p.taken)
 	*p = Pass[J]{tree: p.tree, path: p.path[:0], taken: p.taken[:0]}
+}
+
+// putBack gives up what was taken from a leaf.
+func (l *Leaf[J]) putBack() {
+	var more Grant
+	more.Use = l.node.use.Add(l.took.use, -1)
+	more.Held = l.node.held
+	addHeld(&more.Held, &l.took.held, -1)
+	l.charge(&more, -1)
+	for model := max(len(l.models), len(l.took.models)) - 1; model >= 0; model-- {
+		if held := at(l.models, model) - at(l.took.models, model); held != 0 {
+			l.hold(model, -held)
+		}
+	}
+	l.took = took{}
+}
+
+// at is what a list has at a place, 0 beyond its end.
+func at(in []int64, i int) int64 {
+	if i < len(in) {
+		return in[i]
+	}
+	return 0
 }
 
 func (p *Pass[J]) clear(n *node[J]) {
