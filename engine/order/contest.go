@@ -29,8 +29,9 @@ func (l *Leaf[J]) enter() {
 	}
 	l.matches, l.fronts, l.left = l.matches[:2*n], l.fronts[:n], n
 	for i := range l.heads {
-		l.fronts[i].item = l.heads[i].item
-		l.matches[n+i] = match{l.heads[i].key, i}
+		head := &l.heads[i]
+		l.fronts[i] = front[J]{head.item, head.rest, min(len(head.rest), 1)}
+		l.matches[n+i] = match{head.key, i}
 	}
 	for i := n - 1; i > 0; i-- {
 		l.matches[i] = l.winner(l.matches[2*i], l.matches[2*i+1])

@@ -99,13 +99,21 @@ func (c *chunk[J]) inOrder() []slot[J] {
 	return c.live()
 }
 
-// head is the first of the line.
-func (l *line[J]) head() *slot[J] { return &l.leaf.heads[l.place] }
+// head is where a line begins. Those of a leaf lie side by side, so that a pass
+// looks at no line before its turn has come.
+type head[J any] struct {
+	slot[J]           // the first of the line
+	rest    []slot[J] // behind it in its chunk; empty when that is not known
+}
+
+func (l *line[J]) head() *head[J] { return &l.leaf.heads[l.place] }
 
 func (l *line[J]) push(s slot[J]) {
-	if head := l.head(); l.count == 0 || s.before(head) {
-		*head = s
+	head := l.head()
+	if l.count == 0 || s.before(&head.slot) {
+		head.slot = s
 	}
+	head.rest = nil
 	l.count++
 	if len(l.late) == cap(l.late) {
 		l.widen()
@@ -268,9 +276,10 @@ func (l *line[J]) remove(it *Item[J]) {
 			c = &l.chunks[0]
 			c.inOrder()
 		}
-		*head = c.slots[c.gone]
+		head.slot, head.rest = c.slots[c.gone], c.slots[c.gone+1:]
 		return
 	}
+	l.head().rest = nil
 	s := slotOf(it, l.leaf.tree.base)
 	i := l.find(&s)
 	c := &l.chunks[i]

@@ -87,7 +87,7 @@ type Leaf[J any] struct {
 	node    *node[J]
 	byShape map[int]*line[J]
 	lines   []*line[J] // in no order
-	heads   []slot[J]  // the first of each line
+	heads   []head[J]  // of each line
 	models  []int64    // held, thousandths of devices by model
 	archive ended
 
@@ -299,7 +299,7 @@ func (l *Leaf[J]) line(shape int) *line[J] {
 		of = &line[J]{shape: shape, leaf: l, place: len(l.lines)}
 		l.byShape[shape] = of
 		l.lines = append(l.lines, of)
-		l.heads = append(l.heads, slot[J]{})
+		l.heads = append(l.heads, head[J]{})
 	}
 	if t := l.tree; shape >= 0 && shape < recentMost {
 		for len(t.recent) <= shape {
@@ -343,7 +343,7 @@ func (t *Tree[J]) Remove(it *Item[J]) {
 		last := len(l.lines) - 1
 		l.lines[of.place], l.heads[of.place] = l.lines[last], l.heads[last]
 		l.lines[of.place].place = of.place
-		l.lines[last], l.heads[last] = nil, slot[J]{}
+		l.lines[last], l.heads[last] = nil, head[J]{}
 		l.lines, l.heads = l.lines[:last], l.heads[:last]
 	}
 	for n := l.node; n != nil; n = n.parent {
