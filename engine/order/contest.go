@@ -138,4 +138,4 @@ func fetch[J any](in []slot[J]) {
 	}
 }
 
-const fetchMost = 8
+const fetchMost = 16

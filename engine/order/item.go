@@ -129,3 +129,12 @@ func classOf[J any](l *ladder, key uint64, of *Leaf[J]) int {
 	}
 	return 0
 }
+
+// until is the last key of a class, 0 when keys do not tell.
+func (l *ladder) until(class int) uint64 {
+	key := l.keys[class]
+	if level := key >> revisionBits & levelMost; level == 0 || level == levelMost {
+		return 0
+	}
+	return key
+}

@@ -182,8 +182,8 @@ func (l *line[J]) fileAll() {
 	all = append(all, l.late...)
 	l.noLate()
 	sortSlots(all, other)
-	clear(l.chunks)
-	l.floors, l.chunks = l.floors[:0], l.chunks[:0]
+	n := (l.count + chunkMost - 1) / chunkMost
+	l.floors, l.chunks = make([]slot[J], 0, n), make([]chunk[J], 0, n)
 	for some := range slices.Chunk(all, chunkMost) {
 		l.floors = append(l.floors, some[0])
 		l.chunks = append(l.chunks, chunk[J]{slots: append(t.spare(len(some)), some...), tidy: len(some)})

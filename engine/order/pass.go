@@ -16,6 +16,7 @@ type Pass[J any] struct {
 	ladder ladder
 	path   []*node[J] // to the leaf whose turn it is; empty when that is not known
 	leaf   *Leaf[J]   // that leaf
+	until  uint64     // up to this key its items are certainly of the class served
 	rivals bool       // somebody on the path has a sibling to compare with
 	taken  []*Leaf[J] // leaves from which something was taken
 }
@@ -109,6 +110,7 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 			p.path = append(p.path, n)
 		}
 		p.leaf = n.leaf
+		p.until = p.ladder.until(classes - 1 - int(n.parent.heap[0].key>>61))
 	}
 	return p.leaf.first(), true
 }
@@ -154,7 +156,7 @@ func (p *Pass[J]) Refuse() {
 // climb puts the nodes of the path in order again, from the leaf up. They are
 // the first of their siblings, and can only have moved back.
 func (p *Pass[J]) climb(charged bool) {
-	if leaf := p.leaf.node; !p.rivals && p.leaf.left > 0 && p.key(leaf, false) == leaf.parent.heap[0].key {
+	if l := p.leaf; !p.rivals && l.left > 0 && (l.matches[1].key <= p.until || p.key(l.node, false) == l.node.parent.heap[0].key) {
 		return // nobody else, and the same class: it is its turn again
 	}
 	for i, n := range slices.Backward(p.path) {
@@ -176,7 +178,7 @@ func (p *Pass[J]) climb(charged bool) {
 			sinkRunner(up.heap, 0)
 		}
 	}
-	p.path, p.leaf, p.rivals = p.path[:0], nil, false
+	p.path, p.leaf, p.until, p.rivals = p.path[:0], nil, 0, false
 }
 
 // End puts everything back as it was before the pass.
