@@ -116,14 +116,14 @@ func (l *line[J]) read(f *front[J]) bool {
 	if f.next == 0 {
 		l.file()
 		c := &l.chunks[0]
-		f.rest = c.inOrder()[1:]
+		f.rest = l.leaf.tree.inOrder(c)[1:]
 		f.next = 1
 		if c.gone == 0 {
 			fetch(f.rest[:len(f.rest)%fetchMost])
 		}
 	}
 	if len(f.rest) == 0 && f.next < len(l.chunks) {
-		f.rest = l.chunks[f.next].inOrder()
+		f.rest = l.leaf.tree.inOrder(&l.chunks[f.next])
 		f.next++
 		fetch(f.rest[:len(f.rest)%fetchMost])
 	}

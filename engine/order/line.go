@@ -84,12 +84,18 @@ type chunk[J any] struct {
 }
 
 // chunkMost is when a chunk is split.
-const chunkMost = 64
+const chunkMost = 128
+
+// insertMost is up to how many are put into a chunk one by one.
+const insertMost = 6
 
 func (c *chunk[J]) live() []slot[J] { return c.slots[c.gone:] }
 
 // inOrder returns what is in the chunk, in order.
-func (c *chunk[J]) inOrder() []slot[J] {
+func (t *Tree[J]) inOrder(c *chunk[J]) []slot[J] {
+	if len(c.slots)-c.tidy > insertMost {
+		t.merge(c)
+	}
 	for ; c.tidy < len(c.slots); c.tidy++ {
 		s := c.slots[c.tidy]
 		at := c.gone + search(c.slots[c.gone:c.tidy], &s)
@@ -97,6 +103,28 @@ func (c *chunk[J]) inOrder() []slot[J] {
 		c.slots[at] = s
 	}
 	return c.live()
+}
+
+// merge puts the end of a chunk in order, and then among the others from the
+// last one on.
+func (t *Tree[J]) merge(c *chunk[J]) {
+	end := c.slots[c.tidy:]
+	room, other := t.desk(len(end))
+	sortSlots(end, other)
+	room = append(room, end...)
+	left, right := c.tidy-1, len(room)-1
+	for at := len(c.slots) - 1; right >= 0; at-- {
+		if left >= c.gone && room[right].before(&c.slots[left]) {
+			c.slots[at] = c.slots[left]
+			left--
+		} else {
+			c.slots[at] = room[right]
+			right--
+		}
+	}
+	c.tidy = len(c.slots)
+	clear(room)
+	clear(other)
 }
 
 // head is where a line begins. Those of a leaf lie side by side, so that a pass
@@ -158,7 +186,8 @@ func (l *line[J]) file() {
 
 // noLate forgets the late items, and keeps a little room for others.
 func (l *line[J]) noLate() {
-	l.later = nil
+	clear(l.later)
+	l.later = l.later[:0]
 	if cap(l.late) == chunkMost {
 		l.leaf.tree.reuse(l.late)
 		l.late = nil
@@ -213,7 +242,7 @@ func (l *line[J]) insert(s *slot[J]) {
 // belongs then.
 func (l *line[J]) split(i int, s *slot[J]) int {
 	c := &l.chunks[i]
-	c.inOrder()
+	l.leaf.tree.inOrder(c)
 	if c.gone > 0 {
 		n := copy(c.slots, c.live())
 		clear(c.slots[n:])
@@ -266,7 +295,7 @@ func (l *line[J]) remove(it *Item[J]) {
 	if head := l.head(); head.item == it { // the usual one: nothing moves
 		c := &l.chunks[0]
 		if c.tidy < len(c.slots) {
-			c.inOrder()
+			l.leaf.tree.inOrder(c)
 		}
 		c.slots[c.gone] = slot[J]{}
 		if c.gone++; c.gone == len(c.slots) {
@@ -274,7 +303,7 @@ func (l *line[J]) remove(it *Item[J]) {
 			l.chunks[0], l.floors[0] = chunk[J]{}, slot[J]{}
 			l.chunks, l.floors = l.chunks[1:], l.floors[1:]
 			c = &l.chunks[0]
-			c.inOrder()
+			l.leaf.tree.inOrder(c)
 		}
 		head.slot, head.rest = c.slots[c.gone], c.slots[c.gone+1:]
 		return
@@ -283,7 +312,7 @@ func (l *line[J]) remove(it *Item[J]) {
 	s := slotOf(it, l.leaf.tree.base)
 	i := l.find(&s)
 	c := &l.chunks[i]
-	at := c.gone + search(c.inOrder(), &s)
+	at := c.gone + search(l.leaf.tree.inOrder(c), &s)
 	if at == len(c.slots) || c.slots[at].item != it {
 		panic("order: an item changed while it waited")
 	}
@@ -410,5 +439,5 @@ func (t *Tree[J]) reuse(room []slot[J]) {
 	}
 }
 
-// sparesMost bounds what a tree keeps, at 1 KB each.
-const sparesMost = 2048
+// sparesMost bounds what a tree keeps, at 2 KB each.
+const sparesMost = 1024
