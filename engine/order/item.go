@@ -90,14 +90,23 @@ type ladder struct {
 
 const classes = 5
 
+// floors is where each class begins, lowest first. They are looked up once: each
+// pass asks for them.
+var floors = func() (out [classes]int64) {
+	for i, class := range ares.Classes() {
+		out[i] = int64(class.Floor())
+	}
+	return out
+}()
+
 func (c Config) ladder(now time.Time) ladder {
 	var out ladder
 	steps, base := int64(0), c.keyBase()
 	if c.Step > 0 {
 		steps = c.steps(now)
 	}
-	for i, class := range ares.Classes() {
-		out.ranks[i] = belowCritical | uint64(levelBias-int64(class.Floor())+steps)
+	for i, floor := range floors {
+		out.ranks[i] = belowCritical | uint64(levelBias-floor+steps)
 	}
 	out.ranks[classes-1] = belowCritical - 1 // whatever their level
 	out.ranks[0] = ^uint64(0)                // nobody is below the lowest
