@@ -292,7 +292,7 @@ func (m *machine) Check(t *rapid.T) {
 // TestLaws: whatever happens, nothing is sold twice, gangs are whole, limits
 // hold, a decision leaves no trace; and the same history gives the same plans.
 func TestLaws(t *testing.T) {
-	rounds := 10 // of a hundred histories
+	rounds := 5 // of a hundred histories
 	if asked := flag.Lookup("rapid.checks"); asked.Value.String() != asked.DefValue {
 		rounds = 1 // of as many as were asked for
 	}
