@@ -29,6 +29,10 @@ type Loop struct {
 	// something once it is committed, which jobs had changed before, and how long
 	// all of that took.
 	Decided func(plan *ares.Plan, dropped []ares.JobID, took time.Duration)
+	// Judge, if there is one, is shown each decision beside the state it was made
+	// from, before anything is committed. It may keep and change neither, and the
+	// loop waits for it.
+	Judge func(*engine.State, *ares.Plan)
 	// Interval bounds how long the loop rests without an event.
 	Interval time.Duration
 	// Before, if there is one, is waited for at the beginning of each term.
@@ -184,5 +188,8 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	start := time.Now()
 	plan := engine.Decide(l.state, now)
 	l.Observe(time.Since(start))
+	if l.Judge != nil {
+		l.Judge(l.state, &plan)
+	}
 	return plan, changesOf(l.state, &plan), true
 }

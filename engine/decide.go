@@ -70,7 +70,7 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 			return
 		}
 		e := it.Owner
-		if s.doomed(e) || e.isArray() && t.wanted(e) <= 0 {
+		if !e.plain && (s.doomed(e) || e.isArray() && t.wanted(e) <= 0) {
 			pass.Skip()
 			continue
 		}
@@ -83,7 +83,7 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 			}
 			continue
 		}
-		if grant := s.grantOf(e.shape, t.offer.Seats); e.isArray() {
+		if grant := s.grantOf(e.shape, t.offer.Seats); !e.plain && e.isArray() {
 			t.grow(e, &t.offer)
 			pass.Again(grant)
 			pass.Yield()

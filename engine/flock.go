@@ -43,7 +43,7 @@ func (s *State) move(n *node) {
 	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
 	s.parts.move(n)
 	s.gists[n.at] = gistOf(n)
-	s.spare[n.at] = spare{int32(n.profile.cpus - n.cpus), int32(n.record.MemoryMB - n.memory)}
+	s.spare[n.at] = spare{int32(max(n.profile.cpus-n.cpus, 0)), int32(max(n.record.MemoryMB-n.memory, 0))}
 	k := stockOf(n)
 	if n.flock != nil && n.flock.stock == k {
 		return
@@ -65,6 +65,8 @@ func (s *State) move(n *node) {
 
 // spare is a node's CPUs and memory that are left, side by side with those of
 // the others: most nodes that come into question and have no room lack these.
+// It is never below 0, so that who asks for none finds room on a machine that
+// has less than it had when others came.
 type spare struct{ cpus, memory int32 }
 
 // leave takes a node out of its flock.

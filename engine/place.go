@@ -82,8 +82,12 @@ func (s *State) single(sh *shape, w *want, allowed *set) *node {
 	if w.filter.soft {
 		liked = s.welcome(&w.filter, allowed)
 	}
-	if lo, hi, ok := s.places.Domain(sh.wish.domain); ok && sh.wish.domain != "" {
-		for _, in := range []*set{liked, allowed} {
+	for _, in := range [2]*set{liked, allowed} {
+		for i := 0; ; i++ {
+			lo, hi, ok := s.places.Domain(sh.wish.domain, i)
+			if !ok {
+				break
+			}
 			if n := s.seek(w, in, lo, hi); n != nil {
 				return n
 			}

@@ -189,14 +189,9 @@ func (m *machine) Clean(t *rapid.T) {
 func (m *machine) Archive(t *rapid.T) {
 	for job, run := range m.w.State.Jobs() {
 		if run != nil && run.Phase.Final() && run.Free() && !m.kept(job, run) {
-			u := ares.Usage{Tenant: job.Tenant, Queue: job.Queue}
-			for known := range m.w.State.Usages() {
-				if known.Tenant == job.Tenant && known.Queue == job.Queue {
-					u = known
-				}
+			if err := m.w.Archive(job.ID); err != nil {
+				t.Fatal(err)
 			}
-			u = engine.Fold(m.w.State, job.ID, u, m.w.Now)
-			m.w.Put(ares.Event{Usage: &u}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}})
 			return
 		}
 	}

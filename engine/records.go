@@ -44,3 +44,16 @@ func (s *State) Usages() iter.Seq[ares.Usage] {
 	})
 	return slices.Values(all)
 }
+
+// Strangers yields the nodes that have no record though a session, a cordon or
+// a seat speaks of them, by ID. The topology may say where they stand.
+func (s *State) Strangers() iter.Seq[string] {
+	var all []string
+	for id, n := range s.byID { // order-free: sorted right below
+		if n.record == nil && !n.forgotten() {
+			all = append(all, id)
+		}
+	}
+	slices.Sort(all)
+	return slices.Values(all)
+}

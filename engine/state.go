@@ -41,10 +41,11 @@ type State struct {
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
-	models   []int // that some node has, by name, as the order numbers them
-	reached  set   // scratch of reach
-	welcomed set   // scratch of welcome
-	shelf    shelf // scratch of cost
+	models   []int        // that some node has, by name, as the order numbers them
+	reached  set          // scratch of reach
+	welcomed set          // scratch of welcome
+	shelf    shelf        // scratch of cost
+	granted  []order.Part // scratch of grantOf
 
 	moved     []*entry // changed by the batch under way
 	touched   []*node  // changed since the index was last brought up to date
@@ -271,6 +272,7 @@ func (s *State) node(id string) *node {
 		n = &node{id: id}
 		s.byID[id] = n
 		s.reindex = true
+		s.locate(n) // the topology may list it before it has a record
 	}
 	return n
 }

@@ -73,10 +73,11 @@ func (n *node) roomWithout(w *want, leave []guest) int {
 }
 
 // vacate finds few jobs whose end makes room for so many members on the node:
-// one if one is enough. It is nil when not even all of them would do.
+// one if one is enough. It is nil when not even all of them would do, or when
+// nobody is there.
 func (n *node) vacate(w *want, tenant string, members int) []guest {
 	all := n.guests(tenant)
-	if n.roomWithout(w, all) < members {
+	if len(all) == 0 || n.roomWithout(w, all) < members {
 		return nil
 	}
 	for i := range all {

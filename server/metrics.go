@@ -25,6 +25,7 @@ type metrics struct {
 	shed       *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	topology   *topology
+	violations *prometheus.CounterVec
 }
 
 // latencies span what is measured here: 50 µs to about 13 s.
@@ -55,8 +56,11 @@ func newMetrics(view *control.View) *metrics {
 			Name: "ares_connections_refused_total", Help: "Connections that were closed because a door had as many as it may have.",
 		}, []string{"door"}),
 		topology: newTopology(view),
+		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
+		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.topology, newFleet(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -106,9 +106,20 @@ func (w *World) Decide() (ares.Plan, error) {
 	return plan, nil
 }
 
-// Commit writes a plan as one revision, which is the fence of every attempt it
-// places.
+// Plans are the decisions made so far.
+func (w *World) Plans() []ares.Plan { return w.plans }
+
+// Commit writes a plan, and checks the laws on the state after it.
 func (w *World) Commit(plan ares.Plan) error {
+	if err := w.Write(plan); err != nil {
+		return err
+	}
+	return Check(w.State)
+}
+
+// Write writes a plan as one revision, which is the fence of every attempt it
+// places.
+func (w *World) Write(plan ares.Plan) error {
 	var events []ares.Event
 	put := func(id ares.JobID, run ares.Run) {
 		run.Revision = w.revision + 1
@@ -153,7 +164,7 @@ func (w *World) Commit(plan ares.Plan) error {
 	if len(events) > 0 {
 		w.Put(events...)
 	}
-	return Check(w.State)
+	return nil
 }
 
 // Settle decides and commits until nothing changes, then five times more: now

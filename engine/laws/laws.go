@@ -125,6 +125,9 @@ func newTrial(s *engine.State, p *ares.Plan) *trial {
 	for v := range s.Nodes() {
 		t.nodes[v.Node.ID] = newMachine(v)
 	}
+	for id := range s.Strangers() {
+		t.nodes[id] = newMachine(engine.NodeView{Node: &ares.Node{ID: id}})
+	}
 	t.atlas.settle(t.nodes)
 	for r := range s.Tenants() {
 		t.tenants[r.ID] = r

@@ -49,6 +49,19 @@
 // accepts 1999 steps (5 h 34 min) after it or later: an endless stream of jobs
 // up to high holds it up by what was accepted in that time, and no more. In a
 // class the queue with the least share is served first, so a job of a tenant
-// that holds nothing is first as soon as it is high. Critical jobs are outside
-// this bound, as is what finds no place when its turn has come.
+// that holds nothing is first as soon as it is high.
+//
+// So with an endless stream of jobs up to high, an admissible job starts
+//
+//   - of a tenant and queue with the least share: at the first room that comes
+//     free 1000 steps after it was accepted;
+//   - behind others of its own queue: when those have started that the queue
+//     accepted up to 1999 steps after it, however many come later.
+//
+// Admissible is a job that its tenant's and queues' limits, quotas and budget
+// let start, whose dependencies are met, and for which the room is enough that
+// one job of the stream leaves behind. A turn is not a reservation: a job that
+// asks for more than comes free at once is passed by smaller ones, and nothing
+// bounds its wait as long as these keep coming. Only critical jobs, which
+// nobody ages into, may keep the others waiting for ever.
 package order
