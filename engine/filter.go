@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 
 	ares "github.com/ares-scheduler/ares"
@@ -36,6 +37,19 @@ func (n *node) suits(w *want) (suits, liked bool) {
 		liked = liked && w.preferred[i].Holds(n.record.Labels)
 	}
 	return true, liked
+}
+
+// inherit takes over the sets of a want that asks the same of what nodes are,
+// only not as much of them.
+func (w *want) inherit(o *want) {
+	same := w.filter.layout == 0 && w.kind == o.kind && w.mig == o.mig && w.deviceMemory == o.deviceMemory && w.devices() == o.devices() &&
+		slices.Equal(w.models, o.models) && slices.Equal(w.selector, o.selector) && slices.Equal(w.regions, o.regions) &&
+		fmt.Sprint(w.conditions, w.preferred, w.tolerations) == fmt.Sprint(o.conditions, o.preferred, o.tolerations)
+	if !same {
+		return
+	}
+	f := &o.filter
+	w.filter = filter{f.layout, f.seen, f.nodes.clone(), f.liked.clone(), f.soft}
 }
 
 // sift brings the want's filter up to date.

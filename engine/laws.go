@@ -56,6 +56,9 @@ func (e *entry) check() error {
 	}
 	for i := range e.run.Attempts {
 		a := &e.run.Attempts[i]
+		if a.Free() {
+			continue
+		}
 		if n, most := len(a.Seats), max(e.job.Members, 1); n > most || n < min(max(e.job.MinMembers, 1), most) {
 			return fmt.Errorf("attempt %d of job %s has %d seats for %d members", a.Number, e.id, len(a.Seats), e.job.Members)
 		}

@@ -62,7 +62,10 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 		}
 		return ares.Placing{}, false
 	}
-	m := ares.Merit{Level: ares.LevelNode, Domain: n.id, Stranded: stranding(s.rank(w).costs[n.flock.id])}
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
+	if !w.passing {
+		m.Stranded = stranding(s.rank(w).costs[n.flock.id])
+	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
 	}

@@ -39,6 +39,8 @@ type want struct {
 	masks  []uint64         // by profile: the devices that fit
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
+
+	passing bool // of one supposition: whether there is a place counts, not which
 }
 
 type label struct{ key, value string }
