@@ -1,13 +1,12 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
-// filter is the set of nodes that are what a want asks for, however busy. It is
+// filter is the set of nodes that are to a taste, however busy. It is
 // worked out once, and again only for nodes whose nature has changed since.
 type filter struct {
 	layout int // State.layout as of which positions are right
@@ -39,22 +38,9 @@ func (n *node) suits(w *want) (suits, liked bool) {
 	return true, liked
 }
 
-// inherit takes over the sets of a want that asks the same of what nodes are,
-// only not as much of them.
-func (w *want) inherit(o *want) {
-	same := w.filter.layout == 0 && w.kind == o.kind && w.mig == o.mig && w.deviceMemory == o.deviceMemory && w.devices() == o.devices() &&
-		slices.Equal(w.models, o.models) && slices.Equal(w.selector, o.selector) && slices.Equal(w.regions, o.regions) &&
-		fmt.Sprint(w.conditions, w.preferred, w.tolerations) == fmt.Sprint(o.conditions, o.preferred, o.tolerations)
-	if !same {
-		return
-	}
-	f := &o.filter
-	w.filter = filter{f.layout, f.seen, f.nodes.clone(), f.liked.clone(), f.soft}
-}
-
-// sift brings the want's filter up to date.
+// sift brings the filter of the want's taste up to date.
 func (s *State) sift(w *want) *filter {
-	f := &w.filter
+	f := &w.taste.filter
 	switch {
 	case f.layout != s.layout || s.natures.lost(f.seen):
 		f.layout = s.layout

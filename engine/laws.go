@@ -136,7 +136,7 @@ func (c *count) checkTenants(s *State) error {
 		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.shapes.byKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.wants[sh.want.key] != sh.want {
+		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.wants.byKey[sh.want.key] != sh.want || s.shapes.wants.tastes[sh.want.taste.key] != sh.want.taste {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.key, refs, sh.refs)
 		}
 		if err := s.checkFilter(sh.want); err != nil {
@@ -148,7 +148,7 @@ func (c *count) checkTenants(s *State) error {
 
 // checkFilter wants the sets of a want to be what looking at every node finds.
 func (s *State) checkFilter(w *want) error {
-	f := &w.filter
+	f := &w.taste.filter
 	if f.layout != s.layout {
 		return nil // will be found anew
 	}

@@ -52,12 +52,12 @@ func (s *State) overLeaf(w *want) bool {
 // lone takes the seat of a job of one member.
 func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if allowed == &w.filter.nodes && w.failed == s.decision {
+	if allowed == &w.taste.filter.nodes && w.failed == s.decision {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := s.single(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.filter.nodes {
+		if allowed == &w.taste.filter.nodes {
 			w.failed = s.decision
 		}
 		return ares.Placing{}, false
@@ -82,8 +82,8 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 // where nothing speaks against, then anywhere it may go.
 func (s *State) single(sh *shape, w *want, allowed *set) *node {
 	liked := allowed
-	if w.filter.soft {
-		liked = s.welcome(&w.filter, allowed)
+	if w.taste.filter.soft {
+		liked = s.welcome(&w.taste.filter, allowed)
 	}
 	for _, in := range [2]*set{liked, allowed} {
 		for i := 0; ; i++ {
@@ -110,7 +110,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
-	if allowed == &w.filter.nodes && !sh.repelsItself() {
+	if allowed == &w.taste.filter.nodes && !sh.repelsItself() {
 		ask.Kind = w.id // else other jobs decide where it may go
 	}
 	if e != nil && e.run != nil {
@@ -186,7 +186,7 @@ func (v gangView) Waste(at int) int {
 		return 0
 	}
 	cost := int(v.ranks.costs[n.flock.id])
-	if f := &v.want.filter; f.soft && !f.liked.has(at) {
+	if f := &v.want.taste.filter; f.soft && !f.liked.has(at) {
 		cost += warmCost
 	}
 	return cost

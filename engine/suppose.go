@@ -24,7 +24,6 @@ func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func())
 		s.absorb(events)
 	}
 	if w := e.shape.want; w != shape.want {
-		w.inherit(shape.want)
 		w.passing = w.refs == 1
 	}
 	s.ready()
