@@ -16,8 +16,10 @@ func TestRestoreOfAnArray(t *testing.T) {
 		stop bool
 		want ares.Phase
 	}{
-		{ares.Restart, false, ares.Running}, {ares.AtMostOnce, false, ares.Lost},
-		{ares.Restart, true, ares.Running}, {ares.AtMostOnce, true, ares.Running}, // ends as cancelled, after its elements
+		{ares.Restart, false, ares.Running},
+		{ares.AtMostOnce, false, ares.Lost},
+		{ares.Restart, true, ares.Running},
+		{ares.AtMostOnce, true, ares.Running}, // ends as cancelled, after its elements
 	} {
 		job := &ares.Job{Spec: ares.Spec{Mode: c.mode, Array: ares.Array{Count: 5}}.WithDefaults()}
 		r := ares.NewRun(now)

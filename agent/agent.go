@@ -54,11 +54,16 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+	// Jobs start elsewhere: what they are told of this directory must be absolute.
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the agent's directory: %w", err)
+	}
+	cfg.Dir = dir
+	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's directory: %w", err)
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), link: newLink(&cfg), seats: map[run.Key]*seat{}}
-	var err error
 	if a.instance, err = instance(cfg.Dir); err != nil {
 		return nil, err
 	}

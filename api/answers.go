@@ -27,7 +27,9 @@ func (d *jobDoor) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) 
 	if snap.Tombstone != nil {
 		return nil, ares.Errorf(ares.Conflict, "job %s is archived: it waits for nothing", req.GetJobId())
 	}
-	if p := snap.Run.Phase; !p.Waiting() {
+	// A running array waits too, with the elements that are to come.
+	waits := snap.Run.Phase.Waiting() || snap.Run.Phase == ares.Running && snap.Job.IsArray() && snap.Run.Next < snap.Job.Array.Count
+	if p := snap.Run.Phase; !waits {
 		return nil, ares.Errorf(ares.Conflict, "job %s is %s: only a waiting job has something to explain", req.GetJobId(), p)
 	}
 	return &apipb.ExplainJobResponse{Explanation: d.explained(snap.Job)}, nil

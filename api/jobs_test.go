@@ -263,10 +263,12 @@ func TestClusterStatus(t *testing.T) {
 	if a.json["alert"] != "the brake is on" || a.json["version"] != "test" {
 		t.Errorf("status is %s", a.body)
 	}
-	node := ares.Node{ID: "n1", CPUs: 8, MemoryMB: 1000, Mock: true, Devices: []ares.Device{
-		{ID: "a", Index: 0, Healthy: true, Celsius: 61}, {ID: "b", Index: 1, Healthy: true}, {ID: "c", Index: 2},
-	}, NUMA: []ares.NUMANode{{ID: 0, CPUs: 8, MemoryMB: 1000}}, Taints: []ares.Taint{{Key: "lab", Value: "x", Effect: ares.NoSchedule}},
-		Links: [][]string{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}}} // as far as it says
+	node := ares.Node{
+		ID: "n1", CPUs: 8, MemoryMB: 1000, Mock: true, Devices: []ares.Device{
+			{ID: "a", Index: 0, Healthy: true, Celsius: 61}, {ID: "b", Index: 1, Healthy: true}, {ID: "c", Index: 2},
+		}, NUMA: []ares.NUMANode{{ID: 0, CPUs: 8, MemoryMB: 1000}}, Taints: []ares.Taint{{Key: "lab", Value: "x", Effect: ares.NoSchedule}},
+		Links: [][]string{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}},
+	} // as far as it says
 	_, err := h.store.OpenSession(ctx, node, "0123456789abcdef", "here", time.Minute)
 	must(t, err)
 	h.submit()

@@ -16,7 +16,7 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		JobId: string(j.ID), Id: string(j.ID), Name: j.Name, TenantId: j.Tenant, Queue: j.Queue,
 		State: string(r.Phase), Reason: r.Reason,
 		Priority: int32(j.PriorityValue()), PriorityClass: string(j.PriorityClass),
-		Members: int32(j.Members), GpuCount: int32(j.GPUs), GpuMemoryMb: int32(j.GPUMemoryMB),
+		Members: int32(j.Members), GpuCount: int32(j.GPUs), GpuMilli: int32(j.GPUMilli), GpuMemoryMb: int32(j.GPUMemoryMB),
 		CpuCores: int32(j.CPUs), MemoryMb: int32(j.MemoryMB),
 		Command: j.Command, Args: j.Args, Image: j.Image,
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),

@@ -761,6 +761,8 @@ type Job struct {
 	// Everything that can be said of why it waits; in lists only waiting_for is
 	// given.
 	Explanation *Explanation `protobuf:"bytes,40,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// Thousandths of one device that each member asks for, instead of gpu_count.
+	GpuMilli int32 `protobuf:"varint,41,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
 	// Of an array: what became of its elements.
 	Elements *ArrayElements `protobuf:"bytes,34,opt,name=elements,proto3" json:"elements,omitempty"`
 	// Of an element: the job ID of its array, and its index there.
@@ -1036,6 +1038,13 @@ func (x *Job) GetExplanation() *Explanation {
 		return x.Explanation
 	}
 	return nil
+}
+
+func (x *Job) GetGpuMilli() int32 {
+	if x != nil {
+		return x.GpuMilli
+	}
+	return 0
 }
 
 func (x *Job) GetElements() *ArrayElements {
@@ -2948,7 +2957,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xf9\t\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x96\n" +
+	"\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -2989,7 +2999,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\brevision\x18\x1f \x01(\tR\brevision\x12\x1a\n" +
 	"\barchived\x18  \x01(\bR\barchived\x12$\n" +
 	"\x04spec\x18! \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x126\n" +
-	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x122\n" +
+	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x12\x1b\n" +
+	"\tgpu_milli\x18) \x01(\x05R\bgpuMilli\x122\n" +
 	"\belements\x18\" \x01(\v2\x16.ares.v1.ArrayElementsR\belements\x12\x19\n" +
 	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
 	"\varray_index\x18$ \x01(\x05R\n" +

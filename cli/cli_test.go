@@ -34,6 +34,7 @@ type fake struct {
 	specs  []*apipb.JobSpec
 	tenant *apipb.Tenant
 	job    *apipb.Job
+	jobs   []*apipb.Job // listed, instead of job
 	log    string
 	token  string
 	nodes  []*apipb.Node
@@ -77,7 +78,7 @@ func (f *fake) GetJob(_ context.Context, req *apipb.GetJobRequest) (*apipb.GetJo
 
 func (f *fake) ListJobs(context.Context, *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
 	if f.job == nil {
-		return &apipb.ListJobsResponse{}, nil
+		return &apipb.ListJobsResponse{Jobs: f.jobs, Total: int32(len(f.jobs))}, nil
 	}
 	return &apipb.ListJobsResponse{Jobs: []*apipb.Job{f.job}, Total: 1, Revision: "9"}, nil
 }

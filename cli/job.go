@@ -129,7 +129,7 @@ func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
 		if ares.Phase(j.GetState()).Waiting() && len(j.GetWaitingFor()) > 0 {
 			why = strings.Join(j.GetWaitingFor(), "; ")
 		}
-		if e := j.GetElements(); e != nil && !ares.Phase(j.GetState()).Final() {
+		if e := j.GetElements(); e != nil && ares.Phase(j.GetState()).Active() {
 			why = elements(e)
 		}
 		if p := j.GetProgress(); p != nil && j.GetState() == string(ares.Running) {
@@ -146,7 +146,7 @@ func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
 // gpus is what a job asks for, such as 2x4 for four on each of two members.
 func gpus(j *apipb.Job) string {
 	count := strconv.Itoa(int(j.GetGpuCount()))
-	if milli := j.GetSpec().GetGpuMilli(); milli > 0 {
+	if milli := j.GetGpuMilli(); milli > 0 {
 		count = fmt.Sprintf("%.3g", float64(milli)/1000)
 	}
 	if j.GetMembers() > 1 {

@@ -98,7 +98,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 // asks says what a job wants, in words.
 func asks(j *apipb.Job) string {
 	var parts []string
-	if milli := j.GetSpec().GetGpuMilli(); milli > 0 {
+	if milli := j.GetGpuMilli(); milli > 0 {
 		parts = append(parts, fmt.Sprintf("%d/1000 of a GPU", milli))
 	} else if j.GetGpuCount() == 0 {
 		parts = append(parts, "no GPUs")

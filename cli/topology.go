@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) topologyCommand() *cobra.Command {
-	return group("topology", "See and describe how the machines are connected", "", a.topologyShowCommand(), a.topologyApplyCommand())
+	return group("topology", "See and describe how the machines are connected", "", a.topologyShowCommand(), a.topologyApplyCommand(), a.topologyGainCommand())
 }
 
 func (a *app) topologyShowCommand() *cobra.Command {
@@ -102,6 +102,9 @@ type place struct {
 	free, total int32
 }
 
+// fromLabels is all there is to say about a place that no file describes.
+var fromLabels = []string{"from labels"}
+
 // tree puts domains and nodes into places.
 type tree struct {
 	byName map[string]*place // of the topology's domains
@@ -164,7 +167,7 @@ func (tr *tree) labelled(n *apipb.Node) *place {
 		}
 		path += "/" + name
 		if tr.byPath[path] == nil {
-			p := &place{level: string(level), name: name, about: []string{"from labels"}}
+			p := &place{level: string(level), name: name, about: fromLabels}
 			tr.byPath[path] = p
 			at.inside = append(at.inside, p)
 		}
@@ -190,6 +193,11 @@ func (p *place) settle() {
 			return r
 		}
 		return strings.Compare(a.name, b.name)
+	})
+	// A place that only labels name is nowhere when the topology says where its
+	// nodes are.
+	p.inside = slices.DeleteFunc(p.inside, func(q *place) bool {
+		return len(q.nodes)+len(q.inside) == 0 && slices.Equal(q.about, fromLabels)
 	})
 	for _, q := range p.inside {
 		q.settle()

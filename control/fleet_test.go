@@ -46,7 +46,7 @@ func TestNever(t *testing.T) {
 		{"more than there is", ares.Spec{GPUs: 4, Members: 8}, "7 of 8 members fit"},
 		{"more, if need be", ares.Spec{GPUs: 4, Members: 8, MinMembers: 7}, ""},
 		{"more, if it fits", ares.Spec{GPUs: 4, Members: 8, Gang: new(false)}, ""},
-		{"on one node", ares.Spec{GPUs: 4, Members: 3, Placement: ares.Placement{RequiredLevel: "node"}}, "no room for all 3 members"},
+		{"on one node", ares.Spec{GPUs: 4, Members: 3, Placement: ares.Placement{RequiredLevel: "node"}}, "2 of 3 members fit in one node at most (node-0)"},
 		{"an array of what fits", ares.Spec{GPUs: 8, Array: ares.Array{Count: 1000}}, ""},
 		{"after somebody, near somebody", ares.Spec{GPUs: 8, After: []string{"x"}, Placement: ares.Placement{Affinity: []string{"app=db"}}}, ""},
 		{"of a tenant nobody asks", ares.Spec{GPUs: 8, Tenant: "vision"}, ""},

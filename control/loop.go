@@ -25,6 +25,14 @@ type Loop struct {
 	// Observe is told how long a decision took, from reading the state to the
 	// plan.
 	Observe func(time.Duration)
+	// Decided, if there is one, is told every plan that placed or refused
+	// something once it is committed, which jobs had changed before, and how long
+	// all of that took.
+	Decided func(plan *ares.Plan, dropped []ares.JobID, took time.Duration)
+	// Judge, if there is one, is shown each decision beside the state it was made
+	// from, before anything is committed. It may keep and change neither, and the
+	// loop waits for it.
+	Judge func(*engine.State, *ares.Plan)
 	// Interval bounds how long the loop rests without an event.
 	Interval time.Duration
 	// Before, if there is one, is waited for at the beginning of each term.
@@ -145,6 +153,7 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 	now := l.Now()
 	plan, changes, seen := l.plan(lead.Plan(), now)
 	if !seen || plan.Empty() {
+		l.decided(&plan, nil, now)
 		return plan.Wake, nil
 	}
 	digest := plan.Digest()
@@ -154,12 +163,19 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 	if err != nil {
 		return plan.Wake, err
 	}
+	l.decided(&plan, dropped, now)
 	l.Record(Decision{
 		Revision: plan.Revision, Now: now, Config: l.config, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
 		Arrays: len(plan.Arrays), Stopped: len(plan.Stop),
 		Refused: len(plan.Refuse), Dropped: len(dropped), Server: l.Server,
 	})
 	return plan.Wake, nil
+}
+
+func (l *Loop) decided(plan *ares.Plan, dropped []ares.JobID, since time.Time) {
+	if l.Decided != nil && len(plan.Place)+len(plan.Refuse) > 0 {
+		l.Decided(plan, dropped, l.Now().Sub(since))
+	}
 }
 
 // plan decides on the state, if it has seen the given revision.
@@ -172,5 +188,8 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	start := time.Now()
 	plan := engine.Decide(l.state, now)
 	l.Observe(time.Since(start))
+	if l.Judge != nil {
+		l.Judge(l.state, &plan)
+	}
 	return plan, changesOf(l.state, &plan), true
 }

@@ -9,6 +9,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -31,6 +32,11 @@ func newServer(t *testing.T, name string, s *store.Store, change ...func(*Loop))
 	srv.loop.Store, srv.loop.Server, srv.loop.TTL, srv.loop.Now, srv.loop.Log = s, name, 2*time.Second, time.Now, quiet
 	srv.loop.Observe = func(time.Duration) {}
 	srv.loop.Interval = 50 * time.Millisecond
+	srv.loop.Judge = func(state *engine.State, plan *ares.Plan) {
+		for _, broken := range laws.Check(state, plan) {
+			t.Errorf("a decision of %s: %v", name, broken)
+		}
+	}
 	srv.loop.Record = func(d Decision) {
 		srv.mu.Lock()
 		defer srv.mu.Unlock()

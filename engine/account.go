@@ -62,11 +62,11 @@ func (s *State) holdings(e *entry) holdings {
 		var all order.Grant
 		for k := range a.Seats {
 			h := &a.Seats[k]
-			s.addSeat(&all, &h.Seat, e.job)
+			s.addSeat(&all, &h.Seat, e.job.GPUMemoryMB)
 			// A voided seat holds its node's devices until they are clean, but it
 			// must not hold its own job's next attempt off by the tenant's limit.
 			if !h.State.Settled() {
-				s.addSeat(&out.grant, &h.Seat, e.job)
+				s.addSeat(&out.grant, &h.Seat, e.job.GPUMemoryMB)
 			}
 		}
 		if !a.PlacedAt.IsZero() {
@@ -79,11 +79,12 @@ func (s *State) holdings(e *entry) holdings {
 	return out
 }
 
-// addSeat adds what one seat of a job counts to a grant.
-func (s *State) addSeat(g *order.Grant, seat *ares.Seat, j *ares.Job) {
+// addSeat adds what one seat of a job counts to a grant. gpuMemory is what the
+// job asks for.
+func (s *State) addSeat(g *order.Grant, seat *ares.Seat, gpuMemory int) {
 	g.Held.CPUs += seat.CPUs
 	g.Held.MemoryMB += seat.Memory
-	g.Held.GPUMemoryMB += j.GPUMemoryMB
+	g.Held.GPUMemoryMB += gpuMemory
 	g.Use.CPU += int64(seat.CPUs)
 	g.Use.Memory += int64(seat.Memory)
 	n := s.byID[seat.Node]
@@ -162,13 +163,14 @@ func (p *profile) worth() order.Use {
 	return u
 }
 
-// grantOf is what so many members would get on a node's devices of these sets.
+// grantOf is what a job of the shape gets with these seats. Its parts are good
+// until the next call.
 func (s *State) grantOf(sh *shape, seats []ares.Seat) order.Grant {
-	var g order.Grant
-	job := ares.Job{Spec: ares.Spec{GPUMemoryMB: sh.one.GPUMemoryMB}}
+	g := order.Grant{GPUs: s.granted[:0]}
 	for i := range seats {
-		s.addSeat(&g, &seats[i], &job)
+		s.addSeat(&g, &seats[i], sh.one.GPUMemoryMB)
 	}
+	s.granted = g.GPUs
 	g.Held.Jobs = 1
 	return g
 }

@@ -45,22 +45,33 @@ func (s *State) allowed(sh *shape, now time.Time) (members int, ban uint64) {
 }
 
 // banned is the models of which the quotas leave too little for so many
-// members. It is false when that is so of every model that would do.
+// members. It is false when that is so of every model that would do. Whether
+// any node has such a model is not for the quotas to say.
 func (s *State) banned(sh *shape, members int) (ban uint64, open bool) {
 	w := sh.want
 	if !w.devices() || !s.order.HasQuotas() {
 		return 0, true
 	}
 	milli := int64(members) * int64(max(w.gpus*wholeMilli, w.milli))
-	for m := range s.models(w) {
+	known := false
+	for _, m := range s.models {
+		if !w.likes(s.order.Models()[m]) {
+			continue
+		}
+		known = true
 		if room, _ := sh.leaf.Room(m); room < milli {
-			ban |= 1 << m
+			ban |= modelBit(m)
 		} else {
 			open = true
 		}
 	}
-	return ban, open
+	return ban, open || !known
 }
+
+// modelBit stands for a model in a set of them. The 64th and all after it share
+// one: then what is banned for one of them is banned for all, and no quota is
+// exceeded.
+func modelBit(m int) uint64 { return 1 << min(m, 63) }
 
 // admit says everything that keeps jobs of this shape from being placed
 // however much room there is; nil where allowed says that some members may be.
@@ -95,16 +106,16 @@ func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
 	}
 	var out []ares.Blocker
 	seen := map[string]bool{}
-	for m := range s.models(sh.want) {
+	for _, m := range s.models {
+		if !sh.want.likes(s.order.Models()[m]) {
+			continue
+		}
 		_, b := sh.leaf.Room(m)
 		b.Asked = int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
 		if text := b.String(); !seen[text] {
 			seen[text] = true
 			out = append(out, ares.Blocker{Kind: kindQuota, Detail: text})
 		}
-	}
-	if len(out) == 0 {
-		out = append(out, ares.Blocker{Kind: kindNodes, Detail: "no node has a device of such a model"})
 	}
 	return out
 }

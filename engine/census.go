@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 
@@ -51,7 +52,7 @@ const groupNodes = 8
 
 // look takes the census for a shape, with models left out for lack of quota.
 func (s *State) look(sh *shape, ban uint64) *census {
-	c := &census{state: s, shape: sh, want: sh.want.without(ban), outlooks: make([]outlook, len(s.profiles.all))}
+	c := &census{state: s, shape: sh, want: s.without(sh.want, ban), outlooks: make([]outlook, len(s.profiles.all))}
 	c.reach, _ = s.reach(sh, c.want)
 	if c.reach == &s.reached { // scratch, which the next one to ask overwrites
 		c.reach = new(s.reached.clone())
@@ -159,6 +160,10 @@ func (c *census) note(at int, m hurdleSet, free int) {
 func (s *State) crowding(c *census, model string) []ares.Blocker {
 	if c.of == 0 {
 		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
+	}
+	if s.overLeaf(c.want) {
+		return []ares.Blocker{{Kind: kindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
+			s.topology.MaxGPUsPerLeaf, c.want.device(), c.want.gpus)}}
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {

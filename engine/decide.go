@@ -57,7 +57,8 @@ func Decide(s *State, now time.Time) ares.Plan {
 }
 
 // cycle offers the waiting jobs in their order: each is admitted and placed, or
-// refused with its whole shape. tell hears of it, and ends the cycle by false.
+// refused with its whole shape. tell hears of it, and ends the cycle by false;
+// the placing it is shown is good until it returns.
 func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
 	t := s.begin()
 	defer t.backTo(0)
@@ -69,12 +70,12 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 			return
 		}
 		e := it.Owner
-		if s.doomed(e) || e.isArray() && t.wanted(e) <= 0 {
+		if !e.plain && (s.doomed(e) || e.isArray() && t.wanted(e) <= 0) {
 			pass.Skip()
 			continue
 		}
-		placing, admitted, ok := t.attempt(e, now)
-		if !ok {
+		var admitted bool
+		if t.offer, admitted, ok = t.attempt(e, now); !ok {
 			// 7. Refuse, once for each shape.
 			pass.Refuse()
 			if !tell(e, nil, admitted) {
@@ -82,14 +83,14 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 			}
 			continue
 		}
-		if grant := s.grantOf(e.shape, placing.Seats); e.isArray() {
-			t.grow(e, &placing)
+		if grant := s.grantOf(e.shape, t.offer.Seats); !e.plain && e.isArray() {
+			t.grow(e, &t.offer)
 			pass.Again(grant)
 			pass.Yield()
 		} else {
 			pass.Take(grant)
 		}
-		if !tell(e, &placing, true) {
+		if !tell(e, &t.offer, true) {
 			return
 		}
 	}
@@ -116,12 +117,16 @@ func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok boo
 }
 
 // short is a refusal without a look at the nodes one by one: what forbids the
-// job, or that it found no room. Explain says the rest.
+// job, or that it found no room. Explain says the rest. Plans share the words;
+// nobody changes them.
 func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
 	if !admitted {
 		return s.admit(sh, now)
 	}
-	return []ares.Blocker{noRoom(sh)}
+	if sh.noRoom == nil {
+		sh.noRoom = []ares.Blocker{noRoom(sh)}
+	}
+	return sh.noRoom
 }
 
 // settle readies the jobs whose delay is over, once none of their seats can

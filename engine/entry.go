@@ -16,6 +16,7 @@ type entry struct {
 	job   *ares.Job
 	run   *ares.Run // nil: not stored, so pending
 	shape *shape    // nil without a job
+	plain bool      // neither an array nor an element of one: said here to spare a look at the job
 	moved bool      // noted in State.moved
 	queue queue
 	item  item      // in the pending queue: its place in the order
@@ -159,8 +160,9 @@ func (s *State) due(run *ares.Run) time.Time {
 // reshape gives an entry the shape of its job.
 func (s *State) reshape(e *entry) {
 	old := e.shape
-	e.shape = nil
+	e.shape, e.plain = nil, false
 	if e.job != nil {
+		e.plain = !e.isArray() && e.job.ArrayOf == ""
 		s.tenant(e.job.Tenant)
 		e.shape = s.shapes.intern(s.shapeOf(e.job))
 	}

@@ -149,6 +149,9 @@ func (c *census) words(h hurdle, model string) string {
 	case badCompany:
 		return "affinity or anti_affinity to other jobs"
 	case otherKind:
+		if w.mig != "" {
+			return "no " + w.device()
+		}
 		return "no device of type " + w.kind
 	case otherModel:
 		return w.tooFew() + " of model " + model

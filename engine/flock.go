@@ -43,7 +43,7 @@ func (s *State) move(n *node) {
 	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
 	s.parts.move(n)
 	s.gists[n.at] = gistOf(n)
-	s.spare[n.at] = spare{int32(n.profile.cpus - n.cpus), int32(n.record.MemoryMB - n.memory)}
+	s.spare[n.at] = spare{int32(max(n.profile.cpus-n.cpus, 0)), int32(max(n.record.MemoryMB-n.memory, 0))}
 	k := stockOf(n)
 	if n.flock != nil && n.flock.stock == k {
 		return
@@ -65,6 +65,8 @@ func (s *State) move(n *node) {
 
 // spare is a node's CPUs and memory that are left, side by side with those of
 // the others: most nodes that come into question and have no room lack these.
+// It is never below 0, so that who asks for none finds room on a machine that
+// has less than it had when others came.
 type spare struct{ cpus, memory int32 }
 
 // leave takes a node out of its flock.
@@ -158,7 +160,11 @@ func (s *State) compareRanked(a, b ranked) int {
 	if a.cost != b.cost {
 		return cmp.Compare(a.cost, b.cost)
 	}
-	return s.flocks.all[a.flock].stock.compare(&s.flocks.all[b.flock].stock)
+	x, y := &s.flocks.all[a.flock].stock, &s.flocks.all[b.flock].stock
+	if x.profile != y.profile { // by content: their numbers tell when each was first seen
+		return cmp.Compare(s.profiles.all[x.profile].key, s.profiles.all[y.profile].key)
+	}
+	return x.compare(y)
 }
 
 // second is how many of the best nodes at first sight get an exact look.
@@ -208,23 +214,24 @@ type contest struct {
 
 // look takes a set of nodes into the contest, and says whether enough were
 // looked at.
-func (c *contest) look(nodes *set) bool {
-	for i := nodes.both(c.allowed, c.lo); i >= 0 && i < c.hi; i = nodes.both(c.allowed, i+1) {
-		if sp := &c.state.spare[i]; int(sp.cpus) < c.want.cpus || int(sp.memory) < c.want.memory {
-			continue
-		}
-		n := c.state.nodes[i]
-		if n.room(c.want) == 0 {
-			continue
-		}
-		if cost := c.state.costOn(c.want, n); cost < c.least {
-			c.best, c.least = n, cost
-		}
-		if c.looked++; c.looked == second {
-			return true
-		}
+func (c *contest) look(nodes *set) bool { return nodes.common(c.allowed, c.lo, c.hi, c.weigh) }
+
+// weigh takes one node into the contest, and says whether enough were looked
+// at.
+func (c *contest) weigh(i int) (enough bool) {
+	s := c.state
+	if sp := &s.spare[i]; int(sp.cpus) < c.want.cpus || int(sp.memory) < c.want.memory {
+		return false
 	}
-	return false
+	n := s.nodes[i]
+	if n.room(c.want) == 0 {
+		return false
+	}
+	if cost := s.costOn(c.want, n); cost < c.least {
+		c.best, c.least = n, cost
+	}
+	c.looked++
+	return c.looked == second
 }
 
 // seekAll holds the want against every node.

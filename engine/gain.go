@@ -9,8 +9,11 @@ import (
 // stranding is the cost of a placement as people read it: what it adds to the
 // capacity the expected jobs cannot use, in thousandths of a device.
 func stranding(cost int64) int {
-	cost %= unsureCost
-	return int(cost / 1024 / 1000)
+	cost %= unsureCost       // warmCost is a multiple of it
+	if cost > unsureCost/2 { // it frees capacity on a flock that is unsure
+		cost -= unsureCost
+	}
+	return int((cost >> 10) / 1000) // what was shifted out is the tightness
 }
 
 // bandwidth is what the slowest link between two devices of the seats carries

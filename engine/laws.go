@@ -177,7 +177,7 @@ func (c *count) checkNodes(s *State) error {
 		if n.at != i {
 			return fmt.Errorf("the index of node %s is stale", n.id)
 		}
-		held, err := c.checkDevices(s, n)
+		held, err := c.checkDevices(n)
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (c *count) checkNodes(s *State) error {
 }
 
 // checkDevices wants the account of each device right, and counts the held.
-func (c *count) checkDevices(s *State, n *node) (held int, err error) {
+func (c *count) checkDevices(n *node) (held int, err error) {
 	var free uint64
 	for i, d := range slices.Concat(n.devices, n.strays) {
 		taken := c.taken[deviceKey{n.id, d.id}]

@@ -29,6 +29,19 @@ func (s *State) reach(sh *shape, w *want) (*set, bool) {
 	return out, out.count > 0
 }
 
+// welcome is the allowed nodes that nothing speaks against.
+func (s *State) welcome(f *filter, allowed *set) *set {
+	if allowed == &f.nodes {
+		return &f.liked
+	}
+	s.welcomed.resize(len(s.nodes))
+	allowed.common(&f.liked, 0, len(s.nodes), func(i int) bool {
+		s.welcomed.add(i)
+		return false
+	})
+	return &s.welcomed
+}
+
 // keep leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.
 func (s *State) keep(out *set, sh *shape, near ares.Near) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"math/bits"
 	"slices"
 
@@ -78,6 +77,15 @@ func sameModels(a, b *ares.Node) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
 }
 
+func sameLabels(a, b map[string]string) bool {
+	for k, v := range a { // order-free: all of them
+		if w, ok := b[k]; !ok || w != v {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
 func (s *State) redescribe(n *node, r *ares.Node) {
 	before := slices.Concat(n.devices, n.strays)
 	old, was := n.record, n.profile
@@ -89,9 +97,11 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 		for pos, i := range order {
 			d := &r.Devices[i]
 			n.devices = append(n.devices, device{id: d.ID, index: d.Index, link: i})
+			// A slice without a profile, or a profile without a slice, is nothing
+			// anybody could ask for.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
 			limit := s.cfg.ThermalLimit
-			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot {
+			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
 				n.usable |= 1 << pos
 			}
 			if limit > 0 && d.Celsius > limit-s.cfg.ThermalMargin {
@@ -104,7 +114,7 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 			n.device(d.id).taken = d.taken
 		}
 	}
-	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!maps.Equal(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
+	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
 	n.grew, s.remeasure = true, true
 	s.locate(n)
 }
@@ -167,13 +177,14 @@ func (n *node) seat(e *entry, seat *ares.Seat, sign int) {
 	n.sitters = n.sitters[:last]
 }
 
-// pin adds to what is taken of a NUMA node.
+// pin adds to what is taken of a NUMA node. One of which nothing is taken has
+// no entry, so that a decision that is taken back leaves none.
 func (n *node) pin(numa, cpus, memory int) {
 	for i := range n.pins {
-		if n.pins[i].numa == numa {
-			n.pins[i].cpus += cpus
-			n.pins[i].memory += memory
-			if n.pins[i] == (pin{numa: numa}) {
+		if p := &n.pins[i]; p.numa == numa {
+			p.cpus += cpus
+			p.memory += memory
+			if p.cpus == 0 && p.memory == 0 {
 				n.pins = slices.Delete(n.pins, i, i+1)
 			}
 			return
@@ -253,13 +264,31 @@ func (n *node) parts(mask uint64, milli int) int {
 	return parts
 }
 
-// roomByNUMA is how many members fit when each stays within one NUMA node.
+// roomByNUMA is how many members fit when each stays within one NUMA node, or
+// all of them in the same.
 func (n *node) roomByNUMA(w *want) int {
-	total := 0
+	total, most := 0, 0
 	for k := range n.profile.numa {
-		total += n.roomAt(w, k)
+		room := n.roomAt(w, k)
+		total += room
+		most = max(most, room)
+	}
+	if w.together {
+		return most
 	}
 	return total
+}
+
+// numaFor is the NUMA node for members that stay together: the one with the
+// least room that is enough.
+func (n *node) numaFor(w *want, members int) int {
+	best, least := -1, 0
+	for k := range n.profile.numa {
+		if room := n.roomAt(w, k); room >= members && (best < 0 || room < least) {
+			best, least = k, room
+		}
+	}
+	return best
 }
 
 // roomAt is how many members NUMA node k of the machine could take.

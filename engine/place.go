@@ -32,15 +32,21 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
 func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	w := sh.want.without(ban)
+	w := t.state.without(sh.want, ban)
 	allowed, ok := t.state.reach(sh, w)
 	switch {
-	case !ok:
+	case !ok || t.state.overLeaf(w):
 		return ares.Placing{}, false
 	case sh.members == 1:
 		return t.lone(sh, w, allowed)
 	}
 	return t.gang(sh, w, most, e, allowed)
+}
+
+// overLeaf says whether one member alone asks for more devices than one job may
+// take of a leaf.
+func (s *State) overLeaf(w *want) bool {
+	return s.topology.MaxGPUsPerLeaf > 0 && w.gpus > s.topology.MaxGPUsPerLeaf
 }
 
 // lone takes the seat of a job of one member.
@@ -75,12 +81,16 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 // single finds the node for a job of one member: in the domain it prefers, then
 // where nothing speaks against, then anywhere it may go.
 func (s *State) single(sh *shape, w *want, allowed *set) *node {
-	liked := &w.filter.liked
-	if allowed != &w.filter.nodes || !w.filter.soft {
-		liked = allowed // every allowed node is as welcome
+	liked := allowed
+	if w.filter.soft {
+		liked = s.welcome(&w.filter, allowed)
 	}
-	if lo, hi, ok := s.places.Domain(sh.wish.domain); ok && sh.wish.domain != "" {
-		for _, in := range []*set{liked, allowed} {
+	for _, in := range [2]*set{liked, allowed} {
+		for i := 0; ; i++ {
+			lo, hi, ok := s.places.Domain(sh.wish.domain, i)
+			if !ok {
+				break
+			}
 			if n := s.seek(w, in, lo, hi); n != nil {
 				return n
 			}
@@ -100,6 +110,9 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
+	if allowed == &w.filter.nodes && !sh.repelsItself() {
+		ask.Kind = w.id // else other jobs decide where it may go
+	}
 	if e != nil && e.run != nil {
 		ask.Before = s.before(e)
 	}
@@ -108,7 +121,9 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	if !ok {
 		return ares.Placing{}, false
 	}
-	slices.SortFunc(picks, func(a, b topo.Pick) int { return a.Node - b.Node })
+	if m.Level == ares.LevelNode {
+		m.Domain = s.nodes[picks[0].Node].id
+	}
 	total := 0
 	var cost int64
 	for _, p := range picks {
@@ -119,9 +134,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
 		n := s.nodes[p.Node]
-		for range p.Members {
-			seats = append(seats, t.sit(n, w, len(seats)))
-		}
+		seats = t.sitAll(n, w, p.Members, seats)
 		s.move(n)
 	}
 	m.Bandwidth = s.bandwidth(seats)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"iter"
 	"math/bits"
 	"slices"
 	"strings"
@@ -25,6 +24,7 @@ const maxGroups = 4
 // free are as good as each other.
 type profile struct {
 	id      int
+	key     string // what it was told apart by
 	devices []build
 	groups  [maxGroups]uint64 // devices that are alike
 	numa    []ares.NUMANode
@@ -48,9 +48,8 @@ type build struct {
 
 // profiles holds every profile that was seen.
 type profiles struct {
-	byKey  map[string]*profile
-	all    []*profile
-	models uint64 // of all their devices, by the number the order gives them
+	byKey map[string]*profile
+	all   []*profile
 }
 
 // profileOf finds the profile of a record, whose devices are in the order given.
@@ -73,29 +72,14 @@ func (s *State) profileOf(r *ares.Node, order []int) *profile {
 		return known
 	}
 	made := newProfile(r, order)
-	made.id = len(p.all)
+	made.id, made.key = len(p.all), key.String()
 	for i := range made.devices {
 		d := &made.devices[i]
 		d.order, d.weight = s.order.Model(d.model), s.cfg.weightOf(d.model)
-		if d.order < 64 {
-			p.models |= 1 << d.order
-		}
 	}
 	p.all = append(p.all, made)
 	p.byKey[key.String()] = made
 	return made
-}
-
-// models are the numbers of those the want likes, of devices that were ever seen.
-func (s *State) models(w *want) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		names := s.order.Models()
-		for left := s.profiles.models; left != 0; left &= left - 1 {
-			if m := bits.TrailingZeros64(left); w.likes(names[m]) && !yield(m) {
-				return
-			}
-		}
-	}
 }
 
 // roughly rounds a memory size, because machines of one build differ in it by
@@ -151,7 +135,7 @@ func (p *profile) fitting(w *want) uint64 {
 	var mask uint64
 	for i := range p.devices {
 		d := &p.devices[i]
-		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.likes(d.model) && (d.order >= 64 || w.ban&(1<<d.order) == 0) {
+		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.likes(d.model) && w.ban&modelBit(d.order) == 0 {
 			mask |= 1 << i
 		}
 	}

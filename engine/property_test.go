@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,22 +21,65 @@ type machine struct {
 	jobs int
 }
 
-func (m *machine) node(t *rapid.T) string {
-	return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "node")
+var nodeIDs = []string{"a", "b", "c", "d", "e"}
+
+func (m *machine) node(t *rapid.T) string { return rapid.SampledFrom(nodeIDs).Draw(t, "node") }
+
+func (m *machine) Join(t *rapid.T) { m.w.Join(drawNode(t, m.node(t))) }
+
+// Warm lets the devices of a node get hotter or cooler, sick or well.
+func (m *machine) Warm(t *rapid.T) {
+	id := m.node(t)
+	for v := range m.w.State.Nodes() {
+		if v.Node.ID != id {
+			continue
+		}
+		n := *v.Node
+		n.Devices = slices.Clone(n.Devices)
+		for i := range n.Devices {
+			n.Devices[i].Celsius = pick(t, "celsius", 40, 60, 66, 75, 76, 90)
+			n.Devices[i].Healthy = !once(t, 8, "sick")
+		}
+		m.w.Put(ares.Event{Node: &n})
+		return
+	}
+	t.Skip("no such node")
 }
 
-func (m *machine) Join(t *rapid.T) {
-	n := ares.Node{
-		ID: m.node(t), CPUs: rapid.IntRange(0, 16).Draw(t, "cpus"), MemoryMB: 1000,
-		Labels: map[string]string{"region": rapid.SampledFrom([]string{"eu", "us"}).Draw(t, "region")},
+func (m *machine) Topology(t *rapid.T) {
+	if once(t, 5, "gone") {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindTopology}})
+		return
 	}
-	for i := range rapid.IntRange(0, 4).Draw(t, "gpus") {
-		n.Devices = append(n.Devices, ares.Device{
-			ID: fmt.Sprintf("%s%d", n.ID, i), Index: i, Type: "gpu", Model: rapid.SampledFrom([]string{"A100", "H100"}).Draw(t, "model"),
-			MemoryMB: 1000, Healthy: rapid.IntRange(0, 9).Draw(t, "health") > 0,
-		})
+	topology := drawTopology(t)
+	if err := topology.Check(); err != nil {
+		t.Fatal(err)
 	}
-	m.w.Join(n)
+	m.w.Put(ares.Event{Topology: topology})
+}
+
+func (m *machine) Queue(t *rapid.T) {
+	q := &ares.Queue{
+		Tenant: pick(t, "tenant", "ml", "web", ares.DefaultTenant), Name: pick(t, "name", "q1", "q2", "default"), Parent: pick(t, "parent", "", "q1", "q2", "q3"),
+		Weight: drawWeight(t), Limits: drawLimits(t), Quotas: drawQuotas(t),
+	}
+	if once(t, 4, "gone") {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindQueue, ID: q.ID()}})
+		return
+	}
+	if q.Check() != nil {
+		t.Skip("no such queue can be made")
+	}
+	m.w.Put(ares.Event{Queue: q})
+}
+
+// Usage is what jobs used that were archived before anybody looked.
+func (m *machine) Usage(t *rapid.T) {
+	m.w.Put(ares.Event{Usage: &ares.Usage{
+		Tenant: pick(t, "tenant", "ml", "web"), Queue: pick(t, "queue", "default", "q1"), At: m.w.Now.Add(-pick(t, "age", 0, time.Minute, 30*time.Hour)),
+		GPUMilliSecs: pick[int64](t, "gpu", 0, 1, 3_600_000, 100_000_000), CPUSecs: pick[int64](t, "cpu", 0, 100_000), MemoryGBSecs: pick[int64](t, "memory", 0, 1000),
+		Month: m.w.Now.UTC().Format("2006-01"), GPUSecs: pick[int64](t, "month", 0, 3599, 3600, 7200),
+	}})
 }
 
 func (m *machine) Session(t *rapid.T) {
@@ -61,40 +105,27 @@ func (m *machine) ForgetNode(t *rapid.T) {
 }
 
 func (m *machine) Tenant(t *rapid.T) {
-	l := ares.NoLimits()
-	l.GPUs, l.ConcurrentJobs = rapid.IntRange(0, 8).Draw(t, "gpus"), rapid.IntRange(0, 5).Draw(t, "jobs")
-	m.w.Put(ares.Event{Tenant: &ares.Tenant{ID: "ml", Limits: l}})
+	tenant := &ares.Tenant{
+		ID: pick(t, "id", "ml", "web"), Limits: drawLimits(t), Weight: drawWeight(t), Quotas: drawQuotas(t), GPUHours: pick(t, "hours", 0, 0, 1, 2),
+	}
+	if once(t, 8, "gone") {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindTenant, ID: tenant.ID}})
+		return
+	}
+	m.w.Put(ares.Event{Tenant: tenant})
 }
 
 func (m *machine) Submit(t *rapid.T) {
-	s := ares.Spec{
-		Tenant: rapid.SampledFrom([]string{"", "ml", "nobody"}).Draw(t, "tenant"), Members: rapid.IntRange(1, 4).Draw(t, "members"),
-		CPUs: rapid.IntRange(0, 4).Draw(t, "cpus"), MemoryMB: rapid.IntRange(0, 400).Draw(t, "memory"),
-		Priority: new(rapid.SampledFrom([]int{0, 100, 500, 700, 2000}).Draw(t, "priority")),
-	}
-	switch rapid.IntRange(0, 3).Draw(t, "kind") {
-	case 0:
-		s.GPUMilli = rapid.SampledFrom([]int{1, 300, 500, 1000}).Draw(t, "milli")
-	case 1, 2:
-		s.GPUs = rapid.IntRange(1, 3).Draw(t, "gpus")
-		s.GPUModel = rapid.SampledFrom([]string{"", "h100"}).Draw(t, "model")
-	}
-	if rapid.IntRange(0, 4).Draw(t, "where") == 0 {
-		s.Placement.NodeSelector = map[string]string{"region": "eu"}
-	}
-	if rapid.IntRange(0, 4).Draw(t, "together") == 0 {
-		s.Placement.RequiredLevel = "node"
-	}
-	if m.jobs > 0 && rapid.IntRange(0, 4).Draw(t, "after") == 0 {
+	s := drawSpec(t)
+	if m.jobs > 0 && once(t, 5, "after") {
 		s.After = []string{fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "which"))}
 	}
-	if rapid.IntRange(0, 2).Draw(t, "elastic") == 0 {
-		s.MinMembers = rapid.IntRange(1, s.Members).Draw(t, "least")
+	s.Command = []string{"true"}
+	after := s.After
+	if s.After = nil; s.Check() != nil { // the names of these jobs are not job IDs
+		t.Skip("no such job can be submitted")
 	}
-	if rapid.IntRange(0, 3).Draw(t, "array") == 0 {
-		s.Array = ares.Array{Count: rapid.IntRange(1, 6).Draw(t, "count")}
-		s.Array.Parallelism = rapid.IntRange(1, s.Array.Count).Draw(t, "parallelism")
-	}
+	s.After = after
 	m.w.Submit(ares.JobID(fmt.Sprintf("j%03d", m.jobs)), s)
 	m.jobs++
 }
@@ -158,7 +189,9 @@ func (m *machine) Clean(t *rapid.T) {
 func (m *machine) Archive(t *rapid.T) {
 	for job, run := range m.w.State.Jobs() {
 		if run != nil && run.Phase.Final() && run.Free() && !m.kept(job, run) {
-			m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}})
+			if err := m.w.Archive(job.ID); err != nil {
+				t.Fatal(err)
+			}
 			return
 		}
 	}
@@ -177,7 +210,7 @@ func (m *machine) kept(job *ares.Job, run *ares.Run) bool {
 }
 
 func (m *machine) Advance(t *rapid.T) {
-	m.w.Now = m.w.Now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "seconds")) * time.Second)
+	m.w.Now = m.w.Now.Add(pick(t, "by", 0, time.Second, 5*time.Second, 20*time.Minute, 3*time.Hour, 26*time.Hour, 20*24*time.Hour))
 }
 
 func (m *machine) Decide(t *rapid.T) {
@@ -186,6 +219,14 @@ func (m *machine) Decide(t *rapid.T) {
 		t.Fatal(err)
 	}
 	m.agree(t, plan)
+	if once(t, 3, "resume") {
+		if err := m.w.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k := len(plan.Place); k > 0 && once(t, 5, "drop") && plan.Place[k-1].ArrayOf == "" {
+		plan.Place = plan.Place[:k-1] // a cancel came first
+	}
 	if err := m.w.Commit(plan); err != nil {
 		t.Fatal(err)
 	}

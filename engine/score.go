@@ -31,7 +31,8 @@ type site struct {
 // score is the pair score of a placement.
 func (s *State) score(seats []ares.Seat) int {
 	total := 0
-	var sites []site
+	var few [8]site // on the stack
+	sites := few[:0]
 	for i := 0; i < len(seats); {
 		n, from := s.byID[seats[i].Node], i
 		for i < len(seats) && seats[i].Node == n.id {
@@ -51,7 +52,8 @@ func (s *State) score(seats []ares.Seat) int {
 // score is the pair score of the devices of seats on this node, and their
 // number.
 func (n *node) score(seats []ares.Seat) (total, devices int) {
-	var held []*device
+	var few [16]*device // on the stack
+	held := few[:0]
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
 			held = append(held, n.device(sh.Device))

@@ -88,18 +88,19 @@ func (s *set) next(i int) int {
 	return -1
 }
 
-// both finds the first position from i on that is in both sets, -1 when there
-// is none. Each leaps past what the other does not have.
-func (s *set) both(o *set, i int) int {
-	for {
-		if i = s.next(i); i < 0 {
-			return -1
-		}
-		if o.has(i) {
-			return i
-		}
-		if i = o.next(i); i < 0 {
-			return -1
+// common visits the positions from lo up to hi that are in both sets, in order,
+// until visit says true; then it says so. It is the innermost loop of a
+// decision, so it goes through the words instead of asking for the next.
+func (s *set) common(o *set, lo, hi int, visit func(i int) bool) bool {
+	for k := lo / 4096; k < len(s.summary) && 4096*k < hi; k++ {
+		for both := s.summary[k] & o.summary[k]; both != 0; both &= both - 1 {
+			w := 64*k + bits.TrailingZeros64(both)
+			for m := s.words[w] & o.words[w]; m != 0; m &= m - 1 {
+				if i := 64*w + bits.TrailingZeros64(m); i >= lo && i < hi && visit(i) {
+					return true
+				}
+			}
 		}
 	}
+	return false
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -25,20 +26,28 @@ func TestSet(t *testing.T) {
 				inB[i] = in
 			}
 		}
-		first := func(from int, ok func(int) bool) int {
+		first := func(from int) int {
 			for i := from; i < n; i++ {
-				if ok(i) {
+				if inA[i] {
 					return i
 				}
 			}
 			return -1
 		}
 		from := at.Draw(t, "from")
-		if got, want := a.next(from), first(from, func(i int) bool { return inA[i] }); got != want {
+		if got, want := a.next(from), first(from); got != want {
 			t.Fatalf("next(%d) is %d, want %d", from, got, want)
 		}
-		if got, want := a.both(&b, from), first(from, func(i int) bool { return inA[i] && inB[i] }); got != want {
-			t.Fatalf("both(%d) is %d, want %d", from, got, want)
+		to := at.Draw(t, "to")
+		var got, want []int
+		a.common(&b, from, to, func(i int) bool { got = append(got, i); return len(got) == 3 })
+		for i := from; i < to && len(want) < 3; i++ {
+			if inA[i] && inB[i] {
+				want = append(want, i)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("common from %d to %d begins with %v, want %v", from, to, got, want)
 		}
 		count := 0
 		for _, in := range inA { // order-free: a count

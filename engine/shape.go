@@ -27,7 +27,8 @@ type shape struct {
 	apart   []ares.Near // not beside such jobs
 	labels  map[string]string
 
-	lost refused // what is known of its finding no place
+	lost   refused        // what is known of its finding no place
+	noRoom []ares.Blocker // the words for it, once they were needed
 }
 
 // wish says where a job's members want to be.
@@ -57,6 +58,7 @@ func (sh *shape) oneNode() bool {
 func (s *State) shapeOf(j *ares.Job) *shape {
 	p := &j.Placement
 	w := wantOf(j)
+	w.id = s.newWant()
 	sh := &shape{
 		want: w, tenant: s.tenantOr(j.Tenant), leaf: s.order.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
 		one: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},
@@ -71,8 +73,8 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 		sh.least = min(j.MinMembers, sh.members)
 	}
 	if sh.wish.required == ares.LevelNUMA {
-		w.numa = numaRequired
-		w.key += " numa"
+		w.numa, w.together = numaRequired, sh.members > 1
+		w.key += fmt.Sprint(" numa ", w.together)
 	}
 	sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth) // none when it is not said
 	if len(sh.near)+len(sh.apart) > 0 {

@@ -41,8 +41,11 @@ type State struct {
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	capacity order.Use
-	reached  set   // scratch of reach
-	shelf    shelf // scratch of cost
+	models   []int        // that some node has, by name, as the order numbers them
+	reached  set          // scratch of reach
+	welcomed set          // scratch of welcome
+	shelf    shelf        // scratch of cost
+	granted  []order.Part // scratch of grantOf
 
 	moved     []*entry // changed by the batch under way
 	touched   []*node  // changed since the index was last brought up to date
@@ -50,6 +53,7 @@ type State struct {
 	remeasure bool     // what the fleet has changed since then
 	try       try      // scratch of one decision, empty between them
 	decision  int      // counts them
+	wants     int      // counts those that were ever made
 }
 
 // The order of the engine's jobs.
@@ -268,6 +272,7 @@ func (s *State) node(id string) *node {
 		n = &node{id: id}
 		s.byID[id] = n
 		s.reindex = true
+		s.locate(n) // the topology may list it before it has a record
 	}
 	return n
 }
@@ -374,15 +379,31 @@ func (s *State) reflock() {
 	}
 }
 
-// measure counts what the fleet has: what shares are shares of.
+// measure counts what the fleet has: what shares are shares of, and the models
+// that quotas have to be asked about.
 func (s *State) measure() {
 	var sum order.Use
+	s.models = s.models[:0]
+	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {
-		if n.record == nil || n.session == nil {
+		if n.record == nil {
 			continue
 		}
-		sum = sum.Add(n.profile.worth(), 1)
+		for i := range n.profile.devices {
+			if m := n.profile.devices[i].order; !seen[m] {
+				seen[m] = true
+				s.models = append(s.models, m)
+			}
+		}
+		if n.session == nil {
+			continue
+		}
+		has := n.profile.worth()
+		has.Memory = int64(n.record.MemoryMB) // not rounded
+		sum = sum.Add(has, 1)
 	}
+	names := s.order.Models()
+	slices.SortFunc(s.models, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
 	if sum != s.capacity {
 		s.capacity = sum
 		s.order.Capacity(sum)

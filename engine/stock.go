@@ -42,10 +42,10 @@ func grain(left, of int) uint8 {
 	return uint8(min(left*grains/of, grains))
 }
 
-// compare orders stocks by content, so that no choice depends on when each was
-// first seen.
+// compare orders stocks of one profile by content, so that no choice depends on
+// when each was first seen.
 func (k *stock) compare(o *stock) int {
-	return cmp.Or(cmp.Compare(k.profile, o.profile), slices.Compare(k.whole[:], o.whole[:]), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory), cmp.Compare(k.warm, o.warm))
+	return cmp.Or(slices.Compare(k.whole[:], o.whole[:]), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory), cmp.Compare(k.warm, o.warm))
 }
 
 // shelf is what is left somewhere, in plain units, to reckon with.

@@ -16,8 +16,12 @@ type Mix struct {
 // goes to large ones.
 func DefaultMix() []Mix {
 	return []Mix{
-		{Milli: 250, CPUs: 50, Weight: 100}, {Milli: 500, CPUs: 50, Weight: 150}, {GPUs: 1, CPUs: 80, Weight: 350},
-		{GPUs: 2, CPUs: 80, Weight: 120}, {GPUs: 4, CPUs: 80, Weight: 120}, {GPUs: 8, CPUs: 80, Weight: 160},
+		{Milli: 250, CPUs: 50, Weight: 100},
+		{Milli: 500, CPUs: 50, Weight: 150},
+		{GPUs: 1, CPUs: 80, Weight: 350},
+		{GPUs: 2, CPUs: 80, Weight: 120},
+		{GPUs: 4, CPUs: 80, Weight: 120},
+		{GPUs: 8, CPUs: 80, Weight: 160},
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 type try struct {
 	state  *State
 	taken  []taking
-	placed []placed // whole jobs
+	placed []placed     // whole jobs
+	offer  ares.Placing // of the job whose turn it is
 }
 
 // placed is a job the decision under way has placed.
@@ -42,8 +43,6 @@ func (s *State) begin() *try {
 	return &s.try
 }
 
-func (t *try) mark() mark { return mark(len(t.taken)) }
-
 // backTo gives back everything taken since the mark.
 func (t *try) backTo(m mark) {
 	for i := len(t.taken) - 1; i >= int(m); i-- {
@@ -59,6 +58,7 @@ func (t *try) backTo(m mark) {
 	if m == 0 {
 		clear(t.placed)
 		t.placed = t.placed[:0]
+		t.offer = ares.Placing{}
 	}
 }
 
@@ -89,8 +89,30 @@ func (t *try) take(k taking) {
 // sit takes the place of one member on a node that has room for it: the
 // devices that are linked best.
 func (t *try) sit(n *node, w *want, rank int) ares.Seat {
-	seat := ares.Seat{Node: n.id, Rank: rank, CPUs: w.cpus, Memory: w.memory, NUMA: -1}
 	set, numa := n.pick(w)
+	return t.sitOn(n, w, rank, set, numa)
+}
+
+// sitAll takes the places of members of a gang, whose seats so far are given.
+func (t *try) sitAll(n *node, w *want, members int, seats []ares.Seat) []ares.Seat {
+	home := -1
+	if w.together {
+		home = n.numaFor(w, members)
+	}
+	for range members {
+		if home < 0 {
+			seats = append(seats, t.sit(n, w, len(seats)))
+			continue
+		}
+		set, _ := n.choose(w, w.mask(n.profile)&n.profile.near[home], 0)
+		seats = append(seats, t.sitOn(n, w, len(seats), set, home))
+	}
+	return seats
+}
+
+// sitOn takes these devices, and CPUs and memory of the NUMA node, -1 for any.
+func (t *try) sitOn(n *node, w *want, rank int, set uint64, numa int) ares.Seat {
+	seat := ares.Seat{Node: n.id, Rank: rank, CPUs: w.cpus, Memory: w.memory, NUMA: -1}
 	if numa >= 0 {
 		seat.NUMA = n.profile.numa[numa].ID
 	}

@@ -14,6 +14,7 @@ import (
 // for it.
 type want struct {
 	key  string
+	id   int // tells it from every other, from 1
 	refs int
 
 	gpus         int // whole devices
@@ -25,6 +26,7 @@ type want struct {
 	models       []string // lower case; any of them, all when empty
 	mig          string
 	numa         numaPolicy
+	together     bool // all members of the job in one NUMA node
 	selector     []label
 	conditions   []ares.Condition
 	preferred    []ares.Condition
@@ -184,7 +186,7 @@ func (ws wants) release(w *want) {
 
 // without is the want with some models left out, because quotas leave too
 // little of them.
-func (w *want) without(ban uint64) *want {
+func (s *State) without(w *want, ban uint64) *want {
 	if ban == 0 {
 		return w
 	}
@@ -193,8 +195,15 @@ func (w *want) without(ban uint64) *want {
 	}
 	if w.narrow[ban] == nil {
 		n := *w
+		n.id = s.newWant()
 		n.ban, n.filter, n.ranks, n.masks, n.narrow, n.failed = ban, filter{}, ranking{}, nil, nil, 0
 		w.narrow[ban] = &n
 	}
 	return w.narrow[ban]
+}
+
+// newWant is a number that no other want has.
+func (s *State) newWant() int {
+	s.wants++
+	return s.wants
 }

@@ -92,6 +92,11 @@ type SchedulerConfig struct {
 	// ModelWeights say what a GPU of a model counts against others in fair
 	// shares, such as {h100: 2}. A model that is not named counts 1.
 	ModelWeights map[string]float64 `yaml:"model_weights"`
+	// CheckLaws counts everything anew from the records at each decision and
+	// reports what the decision got wrong, in the log and in
+	// ares_law_violations_total. For finding faults: the time of a decision then
+	// grows with all live jobs and nodes. Default false.
+	CheckLaws bool `yaml:"check_laws"`
 	// LeaderTTLSeconds is how long a silent leader keeps its place. Default 5, 1 to 60.
 	LeaderTTLSeconds int `yaml:"leader_ttl_seconds"`
 }

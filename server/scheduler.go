@@ -23,11 +23,11 @@ func defaultScheduler() SchedulerConfig {
 // engine is what of the configuration decisions are made by. Temperatures are
 // told in whole degrees: above 75.5 is what is above 75.
 func (c *Config) engine() engine.Config {
-	s := &c.Scheduler
-	cfg := engine.Config{
-		ThermalMargin: s.ThermalMargin, AgeingStep: time.Duration(s.AgeingStepSeconds) * time.Second,
-		HalfLife: time.Duration(s.UsageHalfLifeHours) * time.Hour, ModelWeights: make(map[string]int, len(s.ModelWeights)),
-	}
+	s, cfg := &c.Scheduler, engine.Default()
+	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
+	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
+	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
+	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))
 	}

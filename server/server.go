@@ -194,8 +194,12 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	s.Loop = control.NewLoop(s.View, s.cfg.engine())
 	recorder.Fold = s.Loop.Fold
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
+	s.Loop.Decided = m.topology.decided
 	s.Loop.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
 	s.Loop.Interval = time.Duration(s.cfg.Scheduler.SchedulingIntervalMS) * time.Millisecond
+	if s.cfg.Scheduler.CheckLaws {
+		s.Loop.Judge = m.judge(s.log)
+	}
 	s.Loop.Record = func(d control.Decision) {
 		if err := decisions.Append(d); err != nil {
 			s.log.Error("record a decision", "error", err)

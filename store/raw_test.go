@@ -212,7 +212,7 @@ func TestFieldsOfANewerVersionSurviveAnOperator(t *testing.T) {
 	use, useErr := r.s.Usage(ctx, job.Tenant, "default")
 	run, stopErr := r.s.RequestStop(ctx, job.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: storetest.Noon})
 	if use.GPUSecs = 7; useErr == nil && stopErr == nil {
-		useErr = r.s.ArchiveUsed(ctx, job, &run, use, nil)
+		useErr = r.s.ArchiveUsed(ctx, job, &run, &use, nil, 0)
 	}
 	if err = errors.Join(err, queueErr, topErr, stopErr, useErr); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,23 @@ func (m *Machine) host() {
 		m.warn("memory: /proc/meminfo has no MemTotal")
 	}
 	m.MemoryMB = mb
+	m.NUMA = spread(m.NUMA, mb)
+}
+
+// spread gives the parts of a machine its memory by their CPUs where they say
+// to have much less than the whole: some virtual machines show only a part.
+func spread(nodes []ares.NUMANode, memoryMB int) []ares.NUMANode {
+	cpus, said := 0, 0
+	for _, n := range nodes {
+		cpus, said = cpus+n.CPUs, said+n.MemoryMB
+	}
+	if said >= memoryMB/2 || cpus == 0 {
+		return nodes
+	}
+	for i := range nodes {
+		nodes[i].MemoryMB = memoryMB * nodes[i].CPUs / cpus
+	}
+	return nodes
 }
 
 func (m *Machine) warn(s string) { m.Warnings = append(m.Warnings, s) }

@@ -65,3 +65,15 @@ func TestMockNUMANodes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestPartsThatHideMemoryShareIt(t *testing.T) {
+	t.Parallel()
+	hidden := spread([]ares.NUMANode{{ID: 0, CPUs: 12, MemoryMB: 10}, {ID: 1, CPUs: 4, MemoryMB: 10}}, 1600)
+	if hidden[0].MemoryMB != 1200 || hidden[1].MemoryMB != 400 {
+		t.Errorf("got %+v", hidden)
+	}
+	told := spread([]ares.NUMANode{{ID: 0, CPUs: 12, MemoryMB: 900}, {ID: 1, CPUs: 4, MemoryMB: 600}}, 1600)
+	if told[0].MemoryMB != 900 || told[1].MemoryMB != 600 {
+		t.Errorf("got %+v", told)
+	}
+}

@@ -59,7 +59,9 @@ var commands map[string]func(*World, *words) (string, error)
 func init() { // not a literal: the commands use execute
 	commands = map[string]func(*World, *words) (string, error){
 		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon,
-		"tenant": doTenant, "job": doJob, "whatif": doWhatIf,
+		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
+		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick,
+		"job": doJob, "whatif": doWhatIf, "merit": doMerit,
 		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,
 		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
@@ -161,65 +163,6 @@ func (w *words) rest() error {
 	return w.bad
 }
 
-func doNode(w *World, in *words) (string, error) {
-	n := ares.Node{
-		ID: in.name(), CPUs: in.number("cpus", 64), MemoryMB: in.number("mem", 512_000),
-		Labels: in.pairs("labels"),
-	}
-	if n.Labels == nil {
-		n.Labels = map[string]string{}
-	}
-	for _, place := range []string{"region", "zone", "rack"} {
-		if v := in.text(place, ""); v != "" {
-			n.Labels[place] = v
-		}
-	}
-	sick := in.list("unhealthy")
-	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("memory", 81_559)
-	for i := range in.number("gpus", 0) {
-		n.Devices = append(n.Devices, ares.Device{
-			ID: fmt.Sprintf("%s-%d", n.ID, i), Index: i, Type: kind, Model: model, MemoryMB: memory,
-			Healthy: !slices.Contains(sick, strconv.Itoa(i)),
-		})
-	}
-	for i := range in.number("slices", 0) { // of the last device
-		parent := n.Devices[len(n.Devices)-1-i]
-		n.Devices = append(n.Devices, ares.Device{
-			ID: fmt.Sprintf("%s-mig%d", n.ID, i), Index: parent.Index, Type: kind, Model: model, MemoryMB: memory / 7,
-			Parent: parent.ID, Profile: "1g.10gb", Healthy: true,
-		})
-	}
-	n.Links = links(in.list("links"), len(n.Devices))
-	w.Join(n)
-	return "", nil
-}
-
-// links is a matrix with one kind of link, or with NVLink in pairs (nvlink 2).
-func links(want []string, n int) [][]string {
-	if len(want) == 0 {
-		return nil
-	}
-	island := n
-	if len(want) > 1 {
-		island, _ = strconv.Atoi(want[1])
-	}
-	m := make([][]string, n)
-	for i := range m {
-		m[i] = make([]string, n)
-		for k := range m[i] {
-			switch {
-			case i == k:
-				m[i][k] = "X"
-			case i/island == k/island:
-				m[i][k] = want[0]
-			default:
-				m[i][k] = "SYS"
-			}
-		}
-	}
-	return m
-}
-
 func doSession(w *World, in *words) (string, error) {
 	if len(in.plain) < 2 {
 		return "", fmt.Errorf("write session end NODE or session return NODE")
@@ -255,18 +198,9 @@ func doUncordon(w *World, in *words) (string, error) {
 	return "", nil
 }
 
-func doTenant(w *World, in *words) (string, error) {
-	l := ares.NoLimits()
-	l.GPUs, l.GPUMemoryMB = in.number("gpus", l.GPUs), in.number("gpumem", l.GPUMemoryMB)
-	l.CPUs, l.MemoryMB = in.number("cpus", l.CPUs), in.number("mem", l.MemoryMB)
-	l.ConcurrentJobs = in.number("jobs", l.ConcurrentJobs)
-	w.Put(ares.Event{Tenant: &ares.Tenant{ID: in.name(), Limits: l, Revision: w.revision + 1}})
-	return "", nil
-}
-
 func specOf(in *words) ares.Spec {
 	s := ares.Spec{
-		Name: in.name(), Tenant: in.text("tenant", ""), Members: in.number("members", 1),
+		Name: in.name(), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
 		GPUs: in.number("gpus", 0), GPUMilli: in.number("milli", 0), GPUMemoryMB: in.number("gpumem", 0),
 		CPUs: in.number("cpus", 0), MemoryMB: in.number("mem", 0),
 		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig", ""),
@@ -274,6 +208,8 @@ func specOf(in *words) ares.Spec {
 		Placement: ares.Placement{
 			RequiredLevel: in.text("level", ""), NodeSelector: in.pairs("selector"), Regions: in.list("regions"),
 			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
+			PreferredLevel: in.text("prefer", ""), PreferredDomain: in.text("domain", ""), Tolerations: in.list("tolerates"),
+			NodeAffinity: in.list("where"), PreferredNodeAffinity: in.list("like"), Affinity: in.list("near"), AntiAffinity: in.list("apart"),
 		},
 		After: in.list("after"), MinMembers: in.number("least", 0),
 		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallel", 0)},

@@ -1,57 +1,11 @@
 package order
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 )
-
-// ranked is a waiting job in the standard library's heap, as its documentation
-// writes one: it knows its place, so that it can be cancelled.
-type ranked struct {
-	Item[int]
-	place int
-}
-
-// rivals is the waiting queue over container/heap: the same order.
-type rivals []*ranked
-
-func (r rivals) Len() int           { return len(r) }
-func (r rivals) Less(i, j int) bool { return r[i].before(&r[j].Item) }
-func (r rivals) Swap(i, j int) {
-	r[i], r[j] = r[j], r[i]
-	r[i].place, r[j].place = i, j
-}
-
-func (r *rivals) Push(x any) {
-	it := x.(*ranked)
-	it.place = len(*r)
-	*r = append(*r, it)
-}
-
-func (r *rivals) Pop() any {
-	old := *r
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*r = old[:len(old)-1]
-	return last
-}
-
-// bare is the same without a place: nothing but push and pop.
-type bare []*Item[int]
-
-func (r bare) Len() int           { return len(r) }
-func (r bare) Less(i, j int) bool { return r[i].before(r[j]) }
-func (r bare) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r *bare) Push(x any)        { *r = append(*r, x.(*Item[int])) }
-func (r *bare) Pop() any {
-	old := *r
-	last := old[len(old)-1]
-	*r = old[:len(old)-1]
-	return last
-}
 
 // crowd is n jobs as they arrive over six hours, one in ten in a batch with the
 // one before it, with a spread of priorities and shapes.
@@ -76,85 +30,6 @@ func crowd(n, shapes int) []*Item[int] {
 }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// BenchmarkQueue pushes and pops 100,000 jobs: through container/heap as its
-// documentation has it, through the barest one, and through the tree as
-// decisions do: push, and then in plans of 500 begin, offer, take, end, and
-// remove what the plan placed. Each side looks at the owner of what it popped.
-// An operation is all 100,000; the ratios compare the best round of each,
-// because that one was least disturbed.
-func BenchmarkQueue(b *testing.B) {
-	const jobs = 100_000
-	sum := 0
-	for _, shapes := range []int{1, 10, 300} {
-		items := crowd(jobs, shapes)
-		cfg := Defaults()
-		side := func(name string, round func()) (best float64) {
-			b.Run(fmt.Sprintf("lines=%d/%s", shapes, name), func(b *testing.B) {
-				shortest := time.Duration(1 << 62)
-				for b.Loop() {
-					begin := time.Now()
-					round()
-					shortest = min(shortest, time.Since(begin))
-				}
-				best = float64(shortest.Nanoseconds()) / jobs
-				b.ReportMetric(best, "best-ns/job")
-			})
-			return best
-		}
-		olds := make([]*ranked, jobs)
-		for i, it := range items {
-			olds[i] = &ranked{Item: *it}
-		}
-		documented := side("container-heap", func() {
-			h := make(rivals, 0, jobs)
-			for _, it := range olds {
-				it.rank = cfg.rankOf(it.Priority, it.Accepted)
-				heap.Push(&h, it)
-			}
-			for h.Len() > 0 {
-				sum += heap.Pop(&h).(*ranked).Owner
-			}
-		})
-		barest := side("container-heap-bare", func() {
-			h := make(bare, 0, jobs)
-			for _, it := range items {
-				it.rank = cfg.rankOf(it.Priority, it.Accepted)
-				heap.Push(&h, it)
-			}
-			for h.Len() > 0 {
-				sum += heap.Pop(&h).(*Item[int]).Owner
-			}
-		})
-		tree := New[int](cfg)
-		tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-		leaf := tree.Leaf("a", "default")
-		taken := make([]*Item[int], 0, 500)
-		mine := side("order", func() {
-			for _, it := range items {
-				leaf.Push(it)
-			}
-			for {
-				p := tree.Begin(noon)
-				taken = taken[:0]
-				for it, ok := p.Next(); ok && len(taken) < 500; it, ok = p.Next() {
-					sum += it.Owner
-					p.Take(Grant{})
-					taken = append(taken, it)
-				}
-				p.End()
-				if len(taken) == 0 {
-					break
-				}
-				for _, it := range taken {
-					tree.Remove(it)
-				}
-			}
-		})
-		b.Logf("lines=%d: container/heap %.0f ns, bare %.0f ns, order %.0f ns: %.1f and %.1f times as fast",
-			shapes, documented, barest, mine, documented/mine, barest/mine)
-	}
-}
 
 // BenchmarkPass is a decision over 100,000 jobs in 300 lines of 20 tenants with
 // three queues each: one in which nothing finds a place, and what taking one
@@ -195,7 +70,7 @@ func BenchmarkPass(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*items), "ns/job")
 	})
 	b.Run("before", func(b *testing.B) {
-		it := tree.Leaf("t07", "q1").lines[2].first()
+		it := tree.Leaf("t07", "q1").heads[2].item
 		for b.Loop() {
 			tree.Before(it, noon)
 		}

@@ -44,11 +44,24 @@
 //
 // # How long can a job wait for its turn
 //
-// With default steps of 10 s a job is in class high after at most 1000 steps
-// (2 h 47 min), and precedes everything below critical that its queue accepts
-// 1999 steps (5 h 34 min) or more after it. From then on only finitely many
-// jobs, those already there, precede it in its queue. Between queues the one with
-// the least share is served first, so a queue whose share does not grow comes to
-// the head before any other queue with waiting jobs of the class can pass it
-// more than once for each job that fits between the two shares.
+// Step is ten seconds by default. A job is in class high after at most 1000
+// steps (2 h 47 min), and precedes everything below critical that its queue
+// accepts 1999 steps (5 h 34 min) after it or later: an endless stream of jobs
+// up to high holds it up by what was accepted in that time, and no more. In a
+// class the queue with the least share is served first, so a job of a tenant
+// that holds nothing is first as soon as it is high.
+//
+// So with an endless stream of jobs up to high, an admissible job starts
+//
+//   - of a tenant and queue with the least share: at the first room that comes
+//     free 1000 steps after it was accepted;
+//   - behind others of its own queue: when those have started that the queue
+//     accepted up to 1999 steps after it, however many come later.
+//
+// Admissible is a job that its tenant's and queues' limits, quotas and budget
+// let start, whose dependencies are met, and for which the room is enough that
+// one job of the stream leaves behind. A turn is not a reservation: a job that
+// asks for more than comes free at once is passed by smaller ones, and nothing
+// bounds its wait as long as these keep coming. Only critical jobs, which
+// nobody ages into, may keep the others waiting for ever.
 package order

@@ -37,6 +37,9 @@ const (
 	levelBias     = 1 << 62
 )
 
+// critical is where that class begins. It is looked up once: a push asks for it.
+var critical = ares.Critical.Floor()
+
 // steps is how many whole ageing steps had passed at a time since 1970.
 func (c Config) steps(at time.Time) int64 {
 	ms, step := at.UnixMilli(), max(c.Step.Milliseconds(), 1)
@@ -54,7 +57,7 @@ func (c Config) rankOf(priority int, accepted time.Time) uint64 {
 		level -= c.steps(accepted)
 	}
 	rank := uint64(levelBias - level)
-	if priority < ares.Critical.Floor() {
+	if priority < critical {
 		rank |= belowCritical
 	}
 	return rank
@@ -68,9 +71,9 @@ func (c Config) aged(rank uint64, now time.Time) int {
 		level += c.steps(now)
 	}
 	if rank&belowCritical != 0 {
-		return int(min(level, int64(ares.Critical.Floor()-1)))
+		return int(min(level, int64(critical-1)))
 	}
-	return int(max(level, int64(ares.Critical.Floor())))
+	return int(max(level, int64(critical)))
 }
 
 // Aged is the priority of a job at now, when it asked for one and was accepted
@@ -87,14 +90,22 @@ type ladder struct {
 
 const classes = 5
 
+// floors is the lowest priority of each class, lowest class first.
+var floors = func() (out [classes]int64) {
+	for i, class := range ares.Classes() {
+		out[i] = int64(class.Floor())
+	}
+	return out
+}()
+
 func (c Config) ladder(now time.Time) ladder {
 	var out ladder
 	steps, base := int64(0), c.keyBase()
 	if c.Step > 0 {
 		steps = c.steps(now)
 	}
-	for i, class := range ares.Classes() {
-		out.ranks[i] = belowCritical | uint64(levelBias-int64(class.Floor())+steps)
+	for i, floor := range floors {
+		out.ranks[i] = belowCritical | uint64(levelBias-floor+steps)
 	}
 	out.ranks[classes-1] = belowCritical - 1 // whatever their level
 	out.ranks[0] = ^uint64(0)                // nobody is below the lowest
@@ -115,12 +126,12 @@ func (l *ladder) class(rank uint64) int {
 }
 
 // classOf is class without a look at the item, unless its key was cut off.
-func classOf[J any](l *ladder, s *slot[J]) int {
-	if level := s.key >> revisionBits & levelMost; level == 0 || level == levelMost {
-		return l.class(s.item.rank)
+func classOf[J any](l *ladder, key uint64, of *Leaf[J]) int {
+	if level := key >> revisionBits & levelMost; level == 0 || level == levelMost {
+		return l.class(of.first().rank)
 	}
 	for i := classes - 1; i > 0; i-- {
-		if s.key <= l.keys[i] {
+		if key <= l.keys[i] {
 			return i
 		}
 	}

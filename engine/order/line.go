@@ -1,7 +1,7 @@
 package order
 
 import (
-	"math/bits"
+	"iter"
 	"slices"
 	"time"
 
@@ -59,113 +59,177 @@ func (it *Item[J]) before(other *Item[J]) bool {
 	return it.ID < other.ID
 }
 
-// line is the waiting jobs of one shape in one leaf, in order. They lie in
-// chunks, each of them wholly before the next, and floors has where each one
-// begins. A chunk is sorted when somebody comes to read it: a push finds its
-// chunk by one short search and appends, and most of a line is never sorted
-// before it has changed again.
+// line is the waiting jobs of one shape in one leaf. Nearly all are filed: they
+// lie in order in chunks, each of them wholly before the next. Those that came
+// since are late: they lie as they came, and are filed when somebody comes to
+// read the line beyond its head, or takes one out of it. Many are filed by one
+// sort, few are put in one by one.
 type line[J any] struct {
 	shape  int
 	leaf   *Leaf[J]
-	place  int // in leaf.lines
+	place  int // in leaf.lines and leaf.heads
 	count  int
-	floors []slot[J] // nothing in the chunk is before it; the first does not count
+	late   []slot[J]   // in the order they came
+	later  [][]slot[J] // full rooms of them, which came before
+	floors []slot[J]   // where chunks begin, or before it; the first does not count
 	chunks []chunk[J]
-
-	// of a pass
-	chunk, at int
 }
 
+// chunk is neighbours of a line: first those in their order, and then some that
+// came since. These are put in order when somebody comes to read the chunk.
 type chunk[J any] struct {
-	slots  []slot[J]
-	gone   int // from the front
-	sorted bool
+	slots []slot[J]
+	gone  int // from the front
+	tidy  int // the end of what is in order
 }
 
 // chunkMost is when a chunk is split.
-const chunkMost = 256
+const chunkMost = 64
 
 func (c *chunk[J]) live() []slot[J] { return c.slots[c.gone:] }
 
-// sort puts a chunk in order. Jobs come nearly in the order of their revisions,
-// so spreading them by level, which keeps that order, does nearly all of it.
-func (t *Tree[J]) sort(c *chunk[J]) {
-	if c.sorted {
+// inOrder returns what is in the chunk, in order.
+func (c *chunk[J]) inOrder() []slot[J] {
+	for ; c.tidy < len(c.slots); c.tidy++ {
+		s := c.slots[c.tidy]
+		at := c.gone + search(c.slots[c.gone:c.tidy], &s)
+		copy(c.slots[at+1:c.tidy+1], c.slots[at:c.tidy])
+		c.slots[at] = s
+	}
+	return c.live()
+}
+
+// head is the first of the line.
+func (l *line[J]) head() *slot[J] { return &l.leaf.heads[l.place] }
+
+func (l *line[J]) push(s slot[J]) {
+	if head := l.head(); l.count == 0 || s.before(head) {
+		*head = s
+	}
+	l.count++
+	if len(l.late) == cap(l.late) {
+		l.widen()
+	}
+	l.late = append(l.late, s)
+}
+
+// widen makes room for one more late item.
+func (l *line[J]) widen() {
+	t := l.leaf.tree
+	if len(l.late) == chunkMost {
+		l.later = append(l.later, l.late)
+		l.late = t.spare(chunkMost)
 		return
 	}
-	c.sorted = true
-	in := c.live()
-	if len(in) > spreadLeast {
-		differ := uint64(0)
-		for i := range in {
-			differ |= in[i].key ^ in[0].key
-		}
-		for shift := uint(revisionBits); shift < 64; shift += 8 {
-			if differ>>shift&0xff != 0 {
-				t.spread(in, shift)
-			}
-		}
-	}
-	for i := 1; i < len(in); i++ {
-		if s := in[i]; s.before(&in[i-1]) {
-			at := i
-			for ; at > 0 && s.before(&in[at-1]); at-- {
-				in[at] = in[at-1]
-			}
-			in[at] = s
-		}
-	}
+	wider := append(t.spare(len(l.late)+1), l.late...)
+	t.reuse(l.late)
+	l.late = wider
 }
 
-// spreadLeast is up to how many slots are sooner moved one by one.
-const spreadLeast = 24
-
-// spread orders slots by eight bits of their key, and leaves alone the order of
-// those that have them in common.
-func (t *Tree[J]) spread(in []slot[J], shift uint) {
-	var starts [257]uint16
-	for i := range in {
-		starts[in[i].key>>shift&0xff+1]++
+// file puts the late items where they belong.
+func (l *line[J]) file() {
+	if len(l.late) == 0 {
+		return
 	}
-	for i := 1; i < len(starts); i++ {
-		starts[i] += starts[i-1]
+	late := len(l.later)*chunkMost + len(l.late)
+	if late > l.count-late {
+		l.fileAll()
+		return
 	}
-	old := t.scratch[:copy(t.scratch[:], in)]
-	for i := range old {
-		at := &starts[old[i].key>>shift&0xff]
-		in[*at] = old[i]
-		*at++
-	}
-}
-
-// search returns how many of the slots are before s. It compares keys without
-// a branch that could be guessed wrongly, and looks at items only when there is
-// a key like its own.
-func search[J any](in []slot[J], s *slot[J]) int {
-	at, key := 0, s.key
-	for rest := len(in); rest > 0; {
-		half := (rest + 1) >> 1
-		at += half & -int(less(in[at+half-1].key, key))
-		rest -= half
-	}
-	if at == len(in) || in[at].key != s.key {
-		return at
-	}
-	hi := len(in)
-	for at < hi {
-		if mid := int(uint(at+hi) >> 1); in[mid].before(s) {
-			at = mid + 1
-		} else {
-			hi = mid
+	for _, room := range l.later {
+		for i := range room {
+			l.insert(&room[i])
 		}
+		l.leaf.tree.reuse(room)
 	}
-	return at
+	for i := range l.late {
+		l.insert(&l.late[i])
+	}
+	l.noLate()
 }
 
-// less is 1 when a is less than b, and 0 otherwise, without a branch.
-func less(a, b uint64) uint64 {
-	_, borrow := bits.Sub64(a, b, 0)
-	return borrow
+// noLate forgets the late items, and keeps a little room for others.
+func (l *line[J]) noLate() {
+	l.later = nil
+	if cap(l.late) == chunkMost {
+		l.leaf.tree.reuse(l.late)
+		l.late = nil
+	}
+	clear(l.late)
+	l.late = l.late[:0]
+}
+
+// fileAll sorts the whole line.
+func (l *line[J]) fileAll() {
+	t := l.leaf.tree
+	all, other := t.desk(l.count)
+	for i := range l.chunks {
+		all = append(all, l.chunks[i].live()...)
+		t.reuse(l.chunks[i].slots)
+	}
+	for _, room := range l.later {
+		all = append(all, room...)
+		t.reuse(room)
+	}
+	all = append(all, l.late...)
+	l.noLate()
+	sortSlots(all, other)
+	clear(l.chunks)
+	l.floors, l.chunks = l.floors[:0], l.chunks[:0]
+	for some := range slices.Chunk(all, chunkMost) {
+		l.floors = append(l.floors, some[0])
+		l.chunks = append(l.chunks, chunk[J]{slots: append(t.spare(len(some)), some...), tidy: len(some)})
+	}
+	clear(all)
+	clear(other)
+}
+
+// insert puts one among the filed, of which there are some.
+func (l *line[J]) insert(s *slot[J]) {
+	i := l.find(s)
+	c := &l.chunks[i]
+	if len(c.slots) == chunkMost {
+		i = l.split(i, s)
+		c = &l.chunks[i]
+	}
+	if len(c.slots) == cap(c.slots) {
+		t := l.leaf.tree
+		wider := append(t.spare(len(c.slots)+1), c.slots...)
+		t.reuse(c.slots)
+		c.slots = wider
+	}
+	c.slots = append(c.slots, *s)
+}
+
+// split makes room for s in a full chunk, and returns the chunk where it
+// belongs then.
+func (l *line[J]) split(i int, s *slot[J]) int {
+	c := &l.chunks[i]
+	c.inOrder()
+	if c.gone > 0 {
+		n := copy(c.slots, c.live())
+		clear(c.slots[n:])
+		c.slots, c.gone, c.tidy = c.slots[:n], 0, n
+		return i
+	}
+	var right chunk[J]
+	floor := *s
+	// The newest is often the last: then a full chunk stays behind.
+	if last := i == len(l.chunks)-1; last && !s.before(&c.slots[chunkMost-1]) {
+		right.slots = l.leaf.tree.spare(1)
+	} else {
+		const half = chunkMost / 2
+		floor = c.slots[half]
+		right = chunk[J]{slots: append(l.leaf.tree.spare(chunkMost), c.slots[half:]...), tidy: half}
+		clear(c.slots[half:])
+		c.slots, c.tidy = c.slots[:half], half
+	}
+	l.chunks = slices.Insert(l.chunks, i+1, right)
+	l.floors = slices.Insert(l.floors, i+1, floor)
+	if s.before(&floor) {
+		return i
+	}
+	return i + 1
 }
 
 // find returns the chunk that s belongs to.
@@ -181,137 +245,67 @@ func (l *line[J]) find(s *slot[J]) int {
 	return i
 }
 
-func (l *line[J]) push(s slot[J]) {
-	l.count++
-	if len(l.chunks) == 0 {
-		l.floors = append(l.floors, s)
-		l.chunks = append(l.chunks, chunk[J]{slots: l.leaf.tree.spare(1), sorted: true})
+// remove takes out an item. Its line is gone when it was the only one.
+func (l *line[J]) remove(it *Item[J]) {
+	if l.count == 1 {
+		l.drop()
+		return
 	}
+	if len(l.late) > 0 {
+		l.file()
+	}
+	l.count--
+	if head := l.head(); head.item == it { // the usual one: nothing moves
+		c := &l.chunks[0]
+		c.inOrder()
+		c.slots[c.gone] = slot[J]{}
+		if c.gone++; c.gone == len(c.slots) {
+			l.leaf.tree.reuse(c.slots)
+			l.chunks[0], l.floors[0] = chunk[J]{}, slot[J]{}
+			l.chunks, l.floors = l.chunks[1:], l.floors[1:]
+			c = &l.chunks[0]
+			c.inOrder()
+		}
+		*head = c.slots[c.gone]
+		return
+	}
+	s := slotOf(it, l.leaf.tree.base)
 	i := l.find(&s)
 	c := &l.chunks[i]
-	if len(c.slots) == chunkMost {
-		i = l.split(i, &s)
-		c = &l.chunks[i]
+	at := c.gone + search(c.inOrder(), &s)
+	if at == len(c.slots) || c.slots[at].item != it {
+		panic("order: an item changed while it waited")
 	}
-	if n := len(c.slots); c.sorted && n > c.gone && s.before(&c.slots[n-1]) {
-		c.sorted = false
-	}
-	if len(c.slots) == cap(c.slots) {
-		grown := append(l.leaf.tree.spare(len(c.slots)+1), c.slots...)
-		l.leaf.tree.reuse(c.slots)
-		c.slots = grown
-	}
-	c.slots = append(c.slots, s)
-}
-
-// split makes room for s in a full chunk, and returns the chunk where it
-// belongs then. It sorts nothing: the later part is what is not before a pivot.
-func (l *line[J]) split(i int, s *slot[J]) int {
-	c := &l.chunks[i]
-	if c.gone > 0 {
-		n := copy(c.slots, c.live())
-		clear(c.slots[n:])
-		c.slots, c.gone = c.slots[:n], 0
-		return i
-	}
-	right := chunk[J]{slots: l.leaf.tree.spare(chunkMost), sorted: c.sorted}
-	floor := *s
-	// The newest is often the last: then a full chunk stays behind.
-	if !c.sorted || s.before(&c.slots[chunkMost-1]) {
-		floor = c.middle()
-		c.slots, right.slots = part(c.slots, right.slots, &floor)
-	}
-	l.chunks = slices.Insert(l.chunks, i+1, right)
-	l.floors = slices.Insert(l.floors, i+1, floor)
-	if s.before(&floor) {
-		return i
-	}
-	return i + 1
-}
-
-// part leaves in a full chunk what is before a pivot, and puts the rest into
-// room for another. It writes each slot to both and counts it in one, so that
-// there is no branch to guess.
-func part[J any](full, room []slot[J], pivot *slot[J]) (left, right []slot[J]) {
-	room = room[:chunkMost]
-	l, r := 0, 0
-	for _, each := range full {
-		full[l], room[r] = each, each
-		first := int(less(each.key, pivot.key))
-		if each.key == pivot.key && each.item != pivot.item && each.item.before(pivot.item) {
-			first = 1
-		}
-		l += first
-		r += 1 - first
-	}
-	clear(full[l:])
-	clear(room[r:])
-	return full[:l], room[:r]
-}
-
-// middle returns a slot of a full chunk with about as many before it as behind
-// it, and never the very first.
-func (c *chunk[J]) middle() slot[J] {
-	var some [9]slot[J]
-	for i := range some {
-		some[i] = c.slots[i*(chunkMost-1)/(len(some)-1)]
-		for at := i; at > 0 && some[at].before(&some[at-1]); at-- {
-			some[at], some[at-1] = some[at-1], some[at]
-		}
-	}
-	return some[len(some)/2]
-}
-
-func (l *line[J]) remove(it *Item[J]) {
-	l.count--
-	i := 0
-	c := &l.chunks[0]
-	at := c.gone
-	if c.slots[at].item != it || !c.sorted {
-		s := slotOf(it, l.leaf.tree.base)
-		i = l.find(&s)
-		c = &l.chunks[i]
-		at = c.position(&s)
-	}
-	if at == c.gone {
-		c.slots[at] = slot[J]{}
-		c.gone++
-	} else {
-		c.slots = slices.Delete(c.slots, at, at+1)
-	}
-	if c.gone < len(c.slots) {
+	c.slots = slices.Delete(c.slots, at, at+1)
+	if c.tidy--; c.tidy > c.gone {
 		return
 	}
 	l.leaf.tree.reuse(c.slots)
-	if i == 0 { // the usual one: nothing moves
-		l.chunks[0], l.floors[0] = chunk[J]{}, slot[J]{}
-		l.chunks, l.floors = l.chunks[1:], l.floors[1:]
-		return
-	}
 	l.chunks = slices.Delete(l.chunks, i, i+1)
 	l.floors = slices.Delete(l.floors, i, i+1)
 }
 
-// position is where in the chunk an item is.
-func (c *chunk[J]) position(s *slot[J]) int {
-	if c.sorted {
-		if at := c.gone + search(c.live(), s); at < len(c.slots) && c.slots[at].item == s.item {
-			return at
-		}
-	} else {
-		for at := c.gone; at < len(c.slots); at++ {
-			if c.slots[at].item == s.item {
-				return at
-			}
-		}
+// drop empties a line and gives its room back.
+func (l *line[J]) drop() {
+	for i := range l.chunks {
+		l.leaf.tree.reuse(l.chunks[i].slots)
 	}
-	panic("order: an item changed while it waited")
+	l.leaf.tree.reuse(l.late)
+	l.count, l.chunks, l.floors, l.late = 0, nil, nil, nil
 }
 
 // ahead counts the items of the line before s.
 func (l *line[J]) ahead(s *slot[J]) int {
-	i := l.find(s)
 	n := 0
+	for late := range l.unfiled() {
+		if late.before(s) {
+			n++
+		}
+	}
+	if len(l.chunks) == 0 {
+		return n
+	}
+	i := l.find(s)
 	for k := range l.chunks[:i] {
 		n += len(l.chunks[k].live())
 	}
@@ -323,16 +317,17 @@ func (l *line[J]) ahead(s *slot[J]) int {
 	return n
 }
 
-// upTo counts the items whose rank is at most the one given.
+// upTo counts the items whose rank is at most the one given. It is not for a
+// pass: late items are filed.
 func (l *line[J]) upTo(rank uint64) int {
+	l.file()
 	n := 0
 	for i := range l.chunks {
 		if i+1 < len(l.chunks) && l.floors[i+1].item.rank <= rank {
 			n += len(l.chunks[i].live())
 			continue
 		}
-		l.leaf.tree.sort(&l.chunks[i])
-		at, _ := slices.BinarySearchFunc(l.chunks[i].live(), rank, func(s slot[J], rank uint64) int {
+		at, _ := slices.BinarySearchFunc(l.chunks[i].inOrder(), rank, func(s slot[J], rank uint64) int {
 			if s.item.rank <= rank {
 				return -1
 			}
@@ -343,45 +338,39 @@ func (l *line[J]) upTo(rank uint64) int {
 	return n
 }
 
-// first is the item at the front of the line.
-func (l *line[J]) first() *Item[J] {
-	l.leaf.tree.sort(&l.chunks[0])
-	return l.chunks[0].live()[0].item
-}
-
-// rewind sets the cursor of a pass to the front and returns what is there.
-func (l *line[J]) rewind() slot[J] {
-	l.leaf.tree.sort(&l.chunks[0])
-	l.chunk, l.at = 0, l.chunks[0].gone
-	return l.chunks[0].slots[l.at]
-}
-
-// advance moves the cursor; false means that the line is at its end.
-func (l *line[J]) advance() (slot[J], bool) {
-	c := &l.chunks[l.chunk]
-	if l.at++; l.at == len(c.slots) {
-		if l.chunk++; l.chunk == len(l.chunks) {
-			return slot[J]{}, false
+// unfiled yields the late items.
+func (l *line[J]) unfiled() iter.Seq[*slot[J]] {
+	return func(yield func(*slot[J]) bool) {
+		for _, room := range l.later {
+			for i := range room {
+				if !yield(&room[i]) {
+					return
+				}
+			}
 		}
-		c = &l.chunks[l.chunk]
-		l.leaf.tree.sort(c)
-		l.at = c.gone
-	}
-	if l.at%fetchMost == 0 {
-		c.fetch(l.at)
-	}
-	return c.slots[l.at], true
-}
-
-// fetch looks at the items whose turn comes next. They lie all over the memory,
-// and asked for together they come in little more time than one.
-func (c *chunk[J]) fetch(at int) {
-	for i := at; i < min(at+fetchMost, len(c.slots)); i++ {
-		_ = *c.slots[i].item
+		for i := range l.late {
+			if !yield(&l.late[i]) {
+				return
+			}
+		}
 	}
 }
 
-const fetchMost = 16
+// desk returns room to sort n slots on: for them, and as much again. A large one
+// is not kept.
+func (t *Tree[J]) desk(n int) (empty, other []slot[J]) {
+	room := t.scratch
+	if len(room) < 2*n {
+		room = make([]slot[J], 2*n)
+		if n <= deskMost {
+			t.scratch = room
+		}
+	}
+	return room[:0:n], room[n : 2*n]
+}
+
+// deskMost bounds what a tree keeps to sort on, to 1 MB.
+const deskMost = 1 << 15
 
 // spare returns empty room for at least n slots.
 func (t *Tree[J]) spare(n int) []slot[J] {
@@ -408,5 +397,5 @@ func (t *Tree[J]) reuse(room []slot[J]) {
 	}
 }
 
-// sparesMost bounds what a tree keeps, at 2 KB each.
-const sparesMost = 1024
+// sparesMost bounds what a tree keeps, at 1 KB each.
+const sparesMost = 2048

@@ -13,6 +13,7 @@ type Pass[J any] struct {
 	now    time.Time
 	ladder ladder
 	path   []*node[J] // to the leaf whose turn it is; empty when that is not known
+	leaf   *Leaf[J]   // that leaf
 	rivals bool       // somebody on the path has a sibling to compare with
 	taken  []*Leaf[J] // leaves from which something was taken
 }
@@ -35,14 +36,6 @@ func (a *runner[J]) before(b *runner[J]) bool {
 	return a.key < b.key || a.key == b.key && a.node.place < b.node.place
 }
 
-// front is a line with items left, by its first one.
-type front[J any] struct {
-	slot slot[J]
-	line *line[J]
-}
-
-func (a *front[J]) before(b *front[J]) bool { return a.slot.before(&b.slot) }
-
 // Begin starts a pass. There is one at a time, and until its end nothing may be
 // pushed or removed.
 func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
@@ -63,12 +56,7 @@ func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
 // line up what is under a node.
 func (p *Pass[J]) line(n *node[J], at moment) {
 	if l := n.leaf; l != nil {
-		for _, of := range l.lines {
-			l.heap = append(l.heap, front[J]{of.rewind(), of})
-		}
-		for i := len(l.heap) / 4; i >= 0 && len(l.heap) > 1; i-- {
-			sinkFront(l.heap, i)
-		}
+		l.enter()
 		return
 	}
 	for _, k := range n.kids {
@@ -95,7 +83,7 @@ func (p *Pass[J]) line(n *node[J], at moment) {
 func (p *Pass[J]) key(n *node[J], rivals bool) uint64 {
 	var class uint64
 	if n.leaf != nil {
-		class = uint64(classes - 1 - classOf(&p.ladder, &n.leaf.heap[0].slot))
+		class = uint64(classes - 1 - classOf(&p.ladder, n.leaf.matches[1].key, n.leaf))
 	} else {
 		class = n.heap[0].key >> 61
 	}
@@ -117,36 +105,31 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 			n = n.heap[0].node
 			p.path = append(p.path, n)
 		}
+		p.leaf = n.leaf
 	}
-	return p.path[len(p.path)-1].leaf.heap[0].slot.item, true
+	return p.leaf.first(), true
 }
 
 // Take says that the offered item got a place. What it was granted counts from
 // now on, until the end of the pass.
 func (p *Pass[J]) Take(g Grant) {
-	p.Again(g)
+	p.grant(&g)
 	p.Skip()
 }
 
 // Again says that a part of the offered item got a place, and that there is
 // more to it. What was granted counts; the item is still the one offered.
-func (p *Pass[J]) Again(g Grant) {
-	l := p.path[len(p.path)-1].leaf
-	l.charge(&g, 1)
-	p.note(l, &g)
+func (p *Pass[J]) Again(g Grant) { p.grant(&g) }
+
+func (p *Pass[J]) grant(g *Grant) {
+	p.leaf.charge(g, 1)
+	p.note(p.leaf, g)
 }
 
 // Skip passes over the offered item, not over its line: nothing more is wanted
 // for it now.
 func (p *Pass[J]) Skip() {
-	l := p.path[len(p.path)-1].leaf
-	top := &l.heap[0]
-	if next, ok := top.line.advance(); ok {
-		top.slot = next
-		sinkFront(l.heap, 0)
-	} else {
-		l.heap = popFront(l.heap)
-	}
+	p.leaf.advance()
 	p.climb(true)
 }
 
@@ -172,25 +155,22 @@ func (p *Pass[J]) note(l *Leaf[J], g *Grant) {
 // Refuse says that the offered item found no place. Its line is passed over
 // from now on.
 func (p *Pass[J]) Refuse() {
-	l := p.path[len(p.path)-1].leaf
-	l.heap = popFront(l.heap)
+	p.leaf.passOver()
 	p.climb(false)
 }
 
 // climb puts the nodes of the path in order again, from the leaf up. They are
 // the first of their siblings, and can only have moved back.
 func (p *Pass[J]) climb(charged bool) {
-	if leaf := p.path[len(p.path)-1]; !p.rivals && len(leaf.leaf.heap) > 0 {
-		if up := leaf.parent; p.key(leaf, false) == up.heap[0].key {
-			return // nobody else, and the same class: it is its turn again
-		}
+	if leaf := p.leaf.node; !p.rivals && p.leaf.left > 0 && p.key(leaf, false) == leaf.parent.heap[0].key {
+		return // nobody else, and the same class: it is its turn again
 	}
 	for i, n := range slices.Backward(p.path) {
 		up := p.tree.root
 		if i > 0 {
 			up = p.path[i-1]
 		}
-		if len(n.heap) == 0 && (n.leaf == nil || len(n.leaf.heap) == 0) {
+		if len(n.heap) == 0 && (n.leaf == nil || n.leaf.left == 0) {
 			up.heap = popRunner(up.heap)
 			charged = true // what comes up may be of another class
 			continue
@@ -204,7 +184,7 @@ func (p *Pass[J]) climb(charged bool) {
 			sinkRunner(up.heap, 0)
 		}
 	}
-	p.path, p.rivals = p.path[:0], false
+	p.path, p.leaf, p.rivals = p.path[:0], nil, false
 }
 
 // End puts everything back as it was before the pass.
@@ -229,16 +209,11 @@ func (p *Pass[J]) clear(n *node[J]) {
 			continue
 		}
 		k.was = Use{}
-		clear(k.heap[:cap(k.heap)])
-		k.heap = k.heap[:0]
-		if l := k.leaf; l != nil {
-			for _, of := range l.lines {
-				of.chunk, of.at = 0, 0
-			}
-			clear(l.heap)
-			l.heap = l.heap[:0]
+		if k.leaf != nil {
+			k.leaf.leave()
 		}
 		p.clear(k)
 	}
+	clear(n.heap)
 	n.heap = n.heap[:0]
 }

@@ -105,8 +105,8 @@ func (s *script) build(order []int) (*Tree[int], []*Item[int]) {
 	return tree, items
 }
 
-// plain removes what has no meaning: room that is kept, and how far chunks are
-// sorted.
+// plain removes what has no meaning: room that is kept, and what is late in
+// its line.
 func plain(tree *Tree[int]) {
 	tree.settle()
 	var visit func(n *node[int])
@@ -118,15 +118,16 @@ func plain(tree *Tree[int]) {
 			n.kids = nil
 		}
 		if l := n.leaf; l != nil {
-			if len(l.heap) == 0 {
-				l.heap = nil
+			if len(l.fronts)+len(l.matches) == 0 {
+				l.fronts, l.matches = nil, nil
 			}
 			if len(l.models) == 0 {
 				l.models = nil
 			}
 			for _, of := range l.lines {
+				of.file()
 				for i := range of.chunks {
-					tree.sort(&of.chunks[i])
+					of.chunks[i].inOrder()
 				}
 			}
 		}
@@ -135,7 +136,7 @@ func plain(tree *Tree[int]) {
 		}
 	}
 	visit(tree.root)
-	tree.spares, tree.scratch = nil, [chunkMost]slot[int]{}
+	tree.spares, tree.scratch = nil, nil
 	tree.pass = Pass[int]{tree: tree}
 }
 
@@ -159,6 +160,9 @@ func TestUndo(t *testing.T) {
 			}
 		}
 		p.End()
+		if tree.pass.open || len(tree.pass.taken)+len(tree.pass.path) != 0 || tree.pass.rivals {
+			t.Fatalf("the pass is not over: %+v", tree.pass)
+		}
 		plain(tree)
 		plain(twin)
 		if !reflect.DeepEqual(tree, twin) {

@@ -149,8 +149,14 @@ func (l *Leaf[J]) Admit(g Grant) []Block {
 		if !n.limited {
 			continue
 		}
-		if _, _, _, over := n.limits.Excess(n.held.Add(g.Held)); over {
-			out = append(out, n.exceeded(g.Held)...)
+		for i, r := range n.limits.Respects(n.held.Add(g.Held)) {
+			if r.Used > r.Limit {
+				before := n.limits.Respects(n.held)[i].Used
+				out = append(out, Block{
+					Tenant: n.tenant, Queue: n.queue, Kind: Limit, What: r.What,
+					Used: int64(before), Limit: int64(r.Limit), Asked: int64(r.Used - before),
+				})
+			}
 		}
 	}
 	for p := range l.tree.patterns {
@@ -169,32 +175,6 @@ func (l *Leaf[J]) Admit(g Grant) []Block {
 		}
 	}
 	return out
-}
-
-// exceeded is every limit of a node that a use would pass, beside what is held.
-func (n *node[J]) exceeded(u ares.Use) []Block {
-	var out []Block
-	now, then := counted(n.held), counted(n.held.Add(u))
-	for i, limit := range [...]int{n.limits.GPUs, n.limits.GPUMemoryMB, n.limits.CPUs, n.limits.MemoryMB, n.limits.ConcurrentJobs} {
-		if then[i] > limit {
-			out = append(out, Block{
-				Tenant: n.tenant, Queue: n.queue, Kind: Limit, What: limited[i].words,
-				Used: int64(now[i]), Limit: int64(limit), Asked: int64(then[i] - now[i]),
-			})
-		}
-	}
-	return out
-}
-
-// limited names what limits are about: in words, and by the name of the API.
-var limited = [...]struct{ words, name string }{
-	{"GPUs", ares.LimitGPUs}, {"GPU memory (MB)", ares.LimitGPUMemory}, {"CPU cores", ares.LimitCPUs},
-	{"memory (MB)", ares.LimitMemory}, {"concurrent jobs", ares.LimitJobs},
-}
-
-// counted is a use as limits count it.
-func counted(u ares.Use) [len(limited)]int {
-	return [...]int{u.GPUs + (u.GPUMilli+999)/1000, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs}
 }
 
 // hold adds what the leaf holds of the devices of a model.

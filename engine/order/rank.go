@@ -109,8 +109,8 @@ func (n *node[J]) upTo(rank uint64) int {
 func (w *walk[J]) head(n *node[J]) *Item[J] {
 	var best *Item[J]
 	if n.leaf != nil {
-		for _, l := range n.leaf.lines {
-			if it := l.first(); best == nil || it.before(best) {
+		for i := range n.leaf.heads {
+			if it := n.leaf.heads[i].item; best == nil || it.before(best) {
 				best = it
 			}
 		}

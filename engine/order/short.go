@@ -1,8 +1,6 @@
 package order
 
 import (
-	"slices"
-
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -22,9 +20,10 @@ func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
 		if !n.limited {
 			continue
 		}
-		for _, b := range n.exceeded(u) {
-			at := slices.IndexFunc(limited[:], func(l struct{ words, name string }) bool { return l.words == b.What })
-			out = append(out, Short{n.tenant, n.queue, limited[at].name, b.Used + b.Asked - b.Limit})
+		for i, r := range n.limits.Respects(n.held.Add(u)) {
+			if r.Used > r.Limit {
+				out = append(out, Short{n.tenant, n.queue, ares.LimitNames[i], int64(r.Used - r.Limit)})
+			}
 		}
 	}
 	return out

@@ -24,8 +24,9 @@ func Defaults() Config { return Config{Step: 10 * time.Second, HalfLife: 24 * ti
 const DefaultQueue = "default"
 
 // Tree is tenants and queues with what waits in them, what they hold and held,
-// and what they may hold. It has one owner. Only what changes it and what runs
-// a pass needs it alone, but a read after a change of records may settle it.
+// and what they may hold. It has one owner. Rank, Before, Fairness, Room, Admit
+// and Waiting only read, and may run beside each other, once Settle was called
+// after the last change.
 type Tree[J any] struct {
 	cfg      Config
 	base     int64 // of keys
@@ -37,8 +38,8 @@ type Tree[J any] struct {
 	patterns []string // of the quotas, in lower case
 	matches  [][]int  // by model: the patterns that match it
 	pools    []account
-	spares   [][]slot[J]        // room of chunks that are gone
-	scratch  [chunkMost]slot[J] // what a sort copies
+	spares   [][]slot[J] // room of chunks that are gone
+	scratch  []slot[J]   // to sort on
 	pass     Pass[J]
 }
 
@@ -85,12 +86,15 @@ type Leaf[J any] struct {
 	node    *node[J]
 	byShape map[int]*line[J]
 	lines   []*line[J] // in no order
+	heads   []slot[J]  // the first of each line
 	models  []int64    // held, thousandths of devices by model
 	archive ended
 
 	// Of a pass.
-	heap []front[J]
-	took took
+	fronts  []front[J] // by line
+	matches []match    // whose turn it is
+	left    int        // lines with something left
+	took    took
 }
 
 // Tenant and Queue are whose the leaf is.
@@ -118,9 +122,13 @@ func (t *Tree[J]) Tenant(id string, record *ares.Tenant) {
 	t.stale = true
 }
 
-// Queue notes the record of a queue. Its parent need not be there yet.
+// Queue notes the record of a queue. Its parent need not be declared yet: it is
+// there from now on, whoever else has named it before.
 func (t *Tree[J]) Queue(record *ares.Queue) {
 	t.queue(record.Tenant, record.Name).record = record
+	if record.Parent != "" {
+		t.queue(record.Tenant, record.Parent)
+	}
 	t.stale = true
 }
 
@@ -166,9 +174,13 @@ func (t *Tree[J]) queue(tenant, name string) *queue[J] {
 	return made
 }
 
-// settle puts the tree together after records changed: who is under whom, with
-// what weight and limits, and the sums of everything. What leaves hold is never
-// derived, so it may be done at any time and in any order of the records.
+// Settle puts the tree together after records changed. Whoever needs that does
+// it by himself; it is for who lets several read at once.
+func (t *Tree[J]) Settle() { t.settle() }
+
+// settle works out who is under whom, with what weight and limits, and the sums
+// of everything. What leaves hold is never derived, so it may be done at any
+// time and in any order of the records.
 func (t *Tree[J]) settle() {
 	if !t.stale {
 		return
@@ -277,6 +289,7 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 		of = &line[J]{shape: it.Shape, leaf: l, place: len(l.lines)}
 		l.byShape[it.Shape] = of
 		l.lines = append(l.lines, of)
+		l.heads = append(l.heads, slot[J]{})
 	}
 	it.line = of
 	of.push(slotOf(it, l.tree.base))
@@ -300,10 +313,11 @@ func (t *Tree[J]) Remove(it *Item[J]) {
 	l := of.leaf
 	if of.count == 0 {
 		delete(l.byShape, of.shape)
-		last := l.lines[len(l.lines)-1]
-		last.place = of.place
-		l.lines[of.place] = last
-		l.lines = slices.Delete(l.lines, len(l.lines)-1, len(l.lines))
+		last := len(l.lines) - 1
+		l.lines[of.place], l.heads[of.place] = l.lines[last], l.heads[last]
+		l.lines[of.place].place = of.place
+		l.lines[last], l.heads[last] = nil, slot[J]{}
+		l.lines, l.heads = l.lines[:last], l.heads[:last]
 	}
 	for n := l.node; n != nil; n = n.parent {
 		n.waiting--

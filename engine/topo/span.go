@@ -2,20 +2,14 @@ package topo
 
 import ares "github.com/ares-scheduler/ares"
 
-// Domain finds the nodes of a domain by its name, the widest where several
-// levels use it.
-func (t *Tree) Domain(name string) (lo, hi int, ok bool) {
-	if name == "" {
+// Domain finds the nodes of the i-th domain of a name, widest first: labels may
+// use one name in several places.
+func (t *Tree) Domain(name string, i int) (lo, hi int, ok bool) {
+	of := t.byName[name]
+	if i >= len(of) {
 		return 0, 0, false
 	}
-	for depth := region; depth <= leaf; depth++ {
-		for i := range t.domains[depth] {
-			if d := &t.domains[depth][i]; d.name == name {
-				return d.lo, d.hi, true
-			}
-		}
-	}
-	return 0, 0, false
+	return of[i].lo, of[i].hi, true
 }
 
 // Span is the nodes that share a node's domain at a level.

@@ -84,6 +84,8 @@ func (f *lists) compare(c *trace.Call) (job, text string) {
 			return l.Job, "it is there twice"
 		case s == nil || s.gone:
 			return l.Job, fmt.Sprintf("it is listed as %s and is not in the store", l.Phase)
+		case !listed(s):
+			return l.Job, "it is an array's element and does not belong there"
 		case s.phase != l.Phase || s.revision != l.Revision:
 			return l.Job, fmt.Sprintf("it is listed as %s of revision %d and is %s of revision %d", l.Phase, l.Revision, s.phase, s.revision)
 		}
