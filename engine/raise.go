@@ -22,7 +22,7 @@ func limitStep(tenant, queue, limit string, by int) ares.Step {
 func quotaStep(target, model string, by int) ares.Step {
 	return ares.Step{
 		Kind: ares.StepQuota, Target: target, Field: model, Amount: by,
-		Text: fmt.Sprintf("raise the quota of %s by %d %s", target, by, strings.TrimSpace(model+" GPUs")),
+		Text: fmt.Sprintf("raise the quota of %s by %s", target, counted(by, strings.TrimSpace(model+" GPU"))),
 	}
 }
 
