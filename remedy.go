@@ -62,20 +62,14 @@ const (
 	LimitGPUHours  = "gpu_hours_per_month"
 )
 
+// LimitNames are the names of limits in the order of Limits.Respects.
+var LimitNames = [5]string{LimitGPUs, LimitGPUMemory, LimitCPUs, LimitMemory, LimitJobs}
+
 // Raise raises a limit by its name.
 func (l *Limits) Raise(name string, by int) {
-	for _, c := range []struct {
-		name  string
-		limit *int
-	}{
-		{LimitGPUs, &l.GPUs},
-		{LimitGPUMemory, &l.GPUMemoryMB},
-		{LimitCPUs, &l.CPUs},
-		{LimitMemory, &l.MemoryMB},
-		{LimitJobs, &l.ConcurrentJobs},
-	} {
-		if c.name == name {
-			*c.limit = min(*c.limit+by, Unlimited)
+	for i, limit := range []*int{&l.GPUs, &l.GPUMemoryMB, &l.CPUs, &l.MemoryMB, &l.ConcurrentJobs} {
+		if LimitNames[i] == name {
+			*limit = min(*limit+by, Unlimited)
 		}
 	}
 }

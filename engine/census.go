@@ -36,6 +36,7 @@ type census struct {
 	best     int // most free devices of a node that has too few
 	fitted   int // members that found room, all of them together
 	groups   []group
+	last     int       // of groups: the one that was noted last
 	outlooks []outlook // by profile
 }
 
@@ -59,15 +60,18 @@ func (s *State) look(sh *shape, ban uint64) *census {
 	}
 	w := c.want
 	need := max(w.gpus, 1)
+	last, v, tight := int32(-1), (*outlook)(nil), false
 	for at := range s.gists {
 		g := &s.gists[at]
 		if !g.open || !c.reach.has(at) {
 			c.count(s.nodes[at])
 			continue
 		}
-		p := s.profiles.all[g.profile]
-		v := c.outlook(p)
-		if w.devices() && bits.OnesCount64(v.fit&g.usable) < need || p.cpus < w.cpus || p.memory < w.memory {
+		if g.profile != last {
+			p := s.profiles.all[g.profile]
+			last, v, tight = g.profile, c.outlook(p), p.cpus < w.cpus || p.memory < w.memory
+		}
+		if tight || w.devices() && bits.OnesCount64(v.fit&g.usable) < need {
 			c.count(s.nodes[at])
 			continue
 		}
@@ -130,14 +134,14 @@ func (c *census) note(at int, m hurdleSet, free int) {
 	if m == 0 {
 		return
 	}
-	i := 0
-	for i < len(c.groups) && c.groups[i].hurdles != m {
-		i++
+	if c.last >= len(c.groups) || c.groups[c.last].hurdles != m { // neighbours are often alike
+		c.last = slices.IndexFunc(c.groups, func(g group) bool { return g.hurdles == m })
+		if c.last < 0 {
+			c.last = len(c.groups)
+			c.groups = append(c.groups, group{hurdles: m})
+		}
 	}
-	if i == len(c.groups) {
-		c.groups = append(c.groups, group{hurdles: m})
-	}
-	g := &c.groups[i]
+	g := &c.groups[c.last]
 	g.count++
 	lack := c.want.gpus - free
 	if len(g.nodes) == groupNodes && lack >= g.lacks[groupNodes-1] {

@@ -45,7 +45,7 @@ func (s *State) remedies(e *entry, census *census, head *ares.Job, now time.Time
 		}
 	}
 	if len(musts) > 0 && len(c.found) == 0 {
-		c.first(c.fewer()) // it may get below a limit too
+		c.first(slices.Concat(c.fewer(), c.yielding(musts))) // they may get below a limit too
 	}
 	if len(musts) == 2 && len(c.found) == 0 {
 		c.try(musts...)
@@ -53,8 +53,7 @@ func (s *State) remedies(e *entry, census *census, head *ares.Job, now time.Time
 	if len(c.found) > 0 || len(musts) > 1 {
 		return c.found
 	}
-	options := c.options()
-	c.each(musts, options)
+	options := c.each(musts)
 	if len(c.found) == 0 && len(musts) == 0 {
 		c.pairs(options)
 	}
@@ -121,26 +120,29 @@ func (c *consult) look(steps ...ares.Step) (fits, ok bool) {
 	return fits, ok
 }
 
-// each tries every option beside what must be in any case. An option that makes
-// room which others take first is tried with a higher priority too.
-func (c *consult) each(musts []ares.Step, options []ares.Step) {
+// each tries every option beside what must be in any case, and answers with
+// those it came to. One that makes room which others take first is tried with a
+// higher priority too.
+func (c *consult) each(musts []ares.Step) (options []ares.Step) {
 	var second []ares.Step
-	for _, o := range options {
+	for o := range c.options() {
 		if c.enough() {
-			return
+			return options
 		}
+		options = append(options, o)
 		if fits, ok := c.look(append(slices.Clone(musts), o)...); fits && !ok {
 			second = append(second, o)
 		}
 	}
 	if len(c.found) > 0 || len(musts) > 0 {
-		return
+		return options
 	}
 	for _, o := range second {
 		if o.Kind != ares.StepPriority && c.lifted(o) {
-			return
+			return options
 		}
 	}
+	return options
 }
 
 // enough says whether it is time to stop: there are several remedies, or there
@@ -177,7 +179,7 @@ func (c *consult) pairs(options []ares.Step) {
 		var then []ares.Step
 		c.state.suppose(c.entry, []ares.Step{o}, c.now, func() {
 			c.census = c.state.look(c.entry.shape, 0)
-			then = c.options()
+			then = slices.Collect(c.options())
 		})
 		c.census = census
 		for _, b := range then {

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -12,37 +13,57 @@ import (
 // options are the single steps worth a trial, the cheapest first: what the
 // job's owner can change, then what operators can, then what others would have
 // to give. Each does away with everything that some node has against the job,
-// or with one thing of it, so that two together may do.
-func (c *consult) options() []ares.Step {
+// or with one thing of it, so that two together may do. They are worked out as
+// they are asked for.
+func (c *consult) options() iter.Seq[ares.Step] {
+	return func(yield func(ares.Step) bool) {
+		var seen []string
+		for steps := range c.batches() {
+			for _, st := range steps {
+				if slices.Contains(seen, st.Text) {
+					continue
+				}
+				seen = append(seen, st.Text)
+				if !yield(st) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// batches are the options by what they are about.
+func (c *consult) batches() iter.Seq[[]ares.Step] {
+	return func(yield func([]ares.Step) bool) {
+		if c.census.fitted > 0 && !yield(c.priorities()) || !yield(c.together()) {
+			return
+		}
+		groups := slices.Clone(c.census.groups)
+		slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.hurdles, b.hurdles) })
+		for i := range groups {
+			if !yield(c.relaxing(&groups[i])) {
+				return
+			}
+		}
+		if !yield(c.fewer()) || !yield(uncordoning(groups)) || !yield(c.opening()) {
+			return
+		}
+		if step, ok := c.census.clearing(c.entry.job.Tenant); ok {
+			yield([]ares.Step{step})
+		}
+	}
+}
+
+// uncordoning opens nodes that are cordoned, a few of each group.
+func uncordoning(groups []group) []ares.Step {
 	var out []ares.Step
-	add := func(steps ...ares.Step) {
-		for _, st := range steps {
-			if !slices.ContainsFunc(out, func(o ares.Step) bool { return o.Text == st.Text }) {
-				out = append(out, st)
-			}
-		}
-	}
-	levels := c.priorities()
-	if len(levels) > 0 && c.census.fitted > 0 {
-		add(levels...)
-	}
-	add(c.together()...)
-	groups := slices.Clone(c.census.groups)
-	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.hurdles, b.hurdles) })
 	for i := range groups {
-		add(c.relaxing(&groups[i])...)
-	}
-	add(c.fewer()...)
-	for i := range groups {
-		if groups[i].hurdles.has(isCordoned) {
-			for _, n := range groups[i].nodes[:min(len(groups[i].nodes), 3)] {
-				add(ares.Step{Kind: ares.StepUncordon, Target: n.id, Text: "uncordon node " + n.id})
-			}
+		if !groups[i].hurdles.has(isCordoned) {
+			continue
 		}
-	}
-	add(c.opening()...)
-	if step, ok := c.census.clearing(c.entry.job.Tenant); ok {
-		add(step)
+		for _, n := range groups[i].nodes[:min(len(groups[i].nodes), 3)] {
+			out = append(out, ares.Step{Kind: ares.StepUncordon, Target: n.id, Text: "uncordon node " + n.id})
+		}
 	}
 	return out
 }
@@ -107,15 +128,23 @@ func (c *consult) lessOf(g *group) []ares.Step {
 		of          bool // what may stand in the way
 		asked, free int
 	}{
-		{"gpu_count", "GPUs", (small || g.hurdles.has(busyDevices)) && w.mig == "", w.gpus, w.gpus - g.lacks[0]},
-		{"cpu_cores", "cores", small || g.hurdles.has(busyCPUs), w.cpus, most(g, func(n *node) int { return n.profile.cpus - n.cpus })},
-		{"memory_mb", "MB", small || g.hurdles.has(busyMemory), w.memory, most(g, func(n *node) int { return n.record.MemoryMB - n.memory })},
+		{"gpu_count", "GPU", (small || g.hurdles.has(busyDevices)) && w.mig == "", w.gpus, w.gpus - g.lacks[0]},
+		{"cpu_cores", "core", small || g.hurdles.has(busyCPUs), w.cpus, most(g, func(n *node) int { return n.profile.cpus - n.cpus })},
+		{"memory_mb", "MB of memory", small || g.hurdles.has(busyMemory), w.memory, most(g, func(n *node) int { return n.record.MemoryMB - n.memory })},
 	} {
 		if less.of && less.free > 0 && less.free < less.asked {
-			out = append(out, ares.Step{Kind: ares.StepRelax, Field: less.field, Amount: less.free, Text: fmt.Sprintf("ask for %d %s (%s)", less.free, less.unit, less.field)})
+			out = append(out, ares.Step{Kind: ares.StepRelax, Field: less.field, Amount: less.free, Text: fmt.Sprintf("ask for %s (%s)", counted(less.free, less.unit), less.field)})
 		}
 	}
 	return out
+}
+
+// counted is a number of things.
+func counted(n int, thing string) string {
+	if n != 1 && !strings.HasPrefix(thing, "MB") {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func most(g *group, of func(*node) int) int {
@@ -144,7 +173,7 @@ func (c *consult) fewer() []ares.Step {
 	var out []ares.Step
 	add := func(m int) {
 		if m > 0 && m < sh.least && !slices.ContainsFunc(out, func(s ares.Step) bool { return s.Amount == m }) {
-			out = append(out, ares.Step{Kind: ares.StepShrink, Amount: m, Text: fmt.Sprintf("start with %d members", m)})
+			out = append(out, ares.Step{Kind: ares.StepShrink, Amount: m, Text: "start with " + counted(m, "member")})
 		}
 	}
 	if sh.members == 1 {

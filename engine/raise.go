@@ -22,7 +22,7 @@ func limitStep(tenant, queue, limit string, by int) ares.Step {
 func quotaStep(target, model string, by int) ares.Step {
 	return ares.Step{
 		Kind: ares.StepQuota, Target: target, Field: model, Amount: by,
-		Text: fmt.Sprintf("raise the quota of %s by %d %s", target, by, strings.TrimSpace(model+" GPUs")),
+		Text: fmt.Sprintf("raise the quota of %s by %s", target, counted(by, strings.TrimSpace(model+" GPU"))),
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *consult) quotasOf(model int) (steps []ares.Step, sum int) {
 func (c *consult) opening() []ares.Step {
 	var out []ares.Step
 	for m := range c.state.suiting(c.entry.shape.want) {
-		if c.census.want.ban&(1<<m) == 0 {
+		if c.census.want.ban&modelBit(m) == 0 {
 			continue
 		}
 		if steps, _ := c.quotasOf(m); len(steps) == 1 {

@@ -73,7 +73,7 @@ func tell(n *node, held uint64, tenant string, own []ares.Holder, others ares.Ho
 	for _, sit := range n.sitters {
 		var set uint64
 		for _, sh := range sit.seat.Shares {
-			set |= n.bit(sh.Device)
+			set |= n.bitOf(&sh)
 		}
 		if set &= held; set == 0 {
 			continue
@@ -98,4 +98,13 @@ func tell(n *node, held uint64, tenant string, own []ares.Holder, others ares.Ho
 		others.Nodes++
 	}
 	return own, others
+}
+
+// bitOf is the device of a share in the sets of the node. Most nodes number their
+// devices from 0 without a gap.
+func (n *node) bitOf(sh *ares.Share) uint64 {
+	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
+		return 1 << i
+	}
+	return n.bit(sh.Device)
 }

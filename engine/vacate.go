@@ -104,7 +104,7 @@ func (n *node) vacate(w *want, tenant string, members int) []guest {
 }
 
 // ending is the step that ends jobs, on the nodes where that makes room.
-func ending(leave []guest, nodes []*node, tenant string) ares.Step {
+func ending(leave []guest, nodes []*node) ares.Step {
 	step := ares.Step{Kind: ares.StepFree}
 	var names, own []string
 	others, milli := 0, 0
@@ -152,7 +152,7 @@ func endingWords(own []string, others, gpus int, where string) string {
 	freed := fmt.Sprintf("%d GPUs come free", gpus)
 	switch gpus {
 	case 0:
-		freed = "what they hold comes free"
+		freed = "CPUs and memory come free"
 	case 1:
 		freed = "1 GPU comes free"
 	}
@@ -193,7 +193,7 @@ func (c *census) clearing(tenant string) (ares.Step, bool) {
 	if lack > 0 || len(leave) == 0 {
 		return ares.Step{}, false
 	}
-	return ending(leave, nodes, tenant), true
+	return ending(leave, nodes), true
 }
 
 // clearOne is clearing for a job of one member: the node where the fewest jobs
@@ -215,7 +215,7 @@ func (c *census) clearOne(tenant string) (ares.Step, bool) {
 	if best == nil {
 		return ares.Step{}, false
 	}
-	return ending(best, []*node{at}, tenant), true
+	return ending(best, []*node{at}), true
 }
 
 func cheaper(a, b []guest) bool {
@@ -261,4 +261,41 @@ func (c *census) domain(level ares.Level) (lo, hi, lack int) {
 		}
 	}
 	return lo, hi, max(c.shape.least-fitted, 1)
+}
+
+// yielding is the end of one of its own tenant's jobs, where a limit or a quota
+// is what keeps the job waiting: the smallest that holds as much as it asks for,
+// or the largest there is.
+func (c *consult) yielding(musts []ares.Step) []ares.Step {
+	if len(musts) != 1 || musts[0].Kind != ares.StepLimit && musts[0].Kind != ares.StepQuota || musts[0].Field == ares.LimitGPUHours {
+		return nil
+	}
+	sh := c.entry.shape
+	size := func(u ares.Use) int { return u.GPUs*wholeMilli + u.GPUMilli }
+	asked := size(sh.asks(sh.least))
+	var best *entry
+	for e := range sh.tenant.active { // order-free: the least in a total order
+		if e.run.Current() == nil {
+			continue
+		}
+		if best == nil {
+			best = e
+			continue
+		}
+		a, b := size(e.held.grant.Held), size(best.held.grant.Held)
+		better := a > b // while neither is enough
+		if b >= asked {
+			better = a >= asked && a < b
+		}
+		if better || a == b && e.id < best.id {
+			best = e
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return []ares.Step{{
+		Kind: ares.StepEnd, Target: string(best.id), Jobs: []ares.JobID{best.id},
+		Amount: (size(best.held.grant.Held) + wholeMilli - 1) / wholeMilli, Text: "end " + string(best.id),
+	}}
 }

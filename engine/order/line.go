@@ -357,25 +357,40 @@ func (l *line[J]) ahead(s *slot[J]) int {
 	return n
 }
 
-// upTo counts the items whose rank is at most the one given.
-func (l *line[J]) upTo(rank uint64) int {
-	n := 0
-	for late := range l.unfiled() {
-		if late.item.rank <= rank {
-			n++
-		}
+// within says whether the rank of the slot's item is at most the one given, the
+// last of its class. The key of that says so without a look at the item, unless
+// it was cut off.
+func (s *slot[J]) within(rank, key uint64) bool {
+	if level := s.key >> revisionBits & levelMost; level == 0 || level == levelMost {
+		return s.item.rank <= rank
 	}
+	return s.key <= key
+}
+
+// upTo counts the items whose rank is at most the one given, the last of its
+// class, whose key is given too. It is not for a pass: late items are filed.
+func (l *line[J]) upTo(rank, key uint64) int {
+	if l.count == 0 || !l.head().within(rank, key) {
+		return 0
+	}
+	l.file()
+	last := l.leaf.tree.inOrder(&l.chunks[len(l.chunks)-1])
+	if len(last) > 0 && last[len(last)-1].within(rank, key) {
+		return l.count
+	}
+	n := 0
 	for i := range l.chunks {
 		if i+1 < len(l.chunks) && l.floors[i+1].item.rank <= rank {
 			n += len(l.chunks[i].live())
 			continue
 		}
-		for _, s := range l.chunks[i].live() {
-			if s.item.rank <= rank {
-				n++
+		at, _ := slices.BinarySearchFunc(l.leaf.tree.inOrder(&l.chunks[i]), rank, func(s slot[J], rank uint64) int {
+			if s.within(rank, key) {
+				return -1
 			}
-		}
-		break
+			return 1
+		})
+		return n + at
 	}
 	return n
 }

@@ -43,21 +43,20 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 	}
 	mine := it.line.leaf
 	class := w.ladder.class(it.rank)
-	higher := uint64(0) // the last rank of the classes above
-	if class+1 < classes {
-		higher = w.ladder.ranks[class+1]
-	}
 	for n := mine.node; n.parent != nil; n = n.parent {
 		share := w.share(n)
 		for _, k := range n.parent.kids {
 			if k == n || k.waiting == 0 {
 				continue
 			}
-			upTo := higher
+			upTo := class + 1 // the classes above
 			if s := w.share(k); s < share || s == share && k.place < n.place {
-				upTo = w.ladder.ranks[class]
+				upTo = class
 			}
-			if count := k.upTo(upTo); k.tenant == mine.node.tenant {
+			if upTo == classes {
+				continue
+			}
+			if count := k.upTo(w.ladder.ranks[upTo], w.ladder.keys[upTo]); k.tenant == mine.node.tenant {
 				own += count
 			} else {
 				others += count
@@ -88,18 +87,18 @@ func (w *walk[J]) share(n *node[J]) uint64 {
 	return weighted(use, w.tree.capacity, n.weight)
 }
 
-// upTo is how many items under a node have at most a rank.
-func (n *node[J]) upTo(rank uint64) int {
+// upTo is how many items under a node have at most a rank, whose key is given.
+func (n *node[J]) upTo(rank, key uint64) int {
 	count := 0
 	if n.leaf != nil {
 		for _, l := range n.leaf.lines {
-			count += l.upTo(rank)
+			count += l.upTo(rank, key)
 		}
 		return count
 	}
 	for _, k := range n.kids {
 		if k.waiting > 0 {
-			count += k.upTo(rank)
+			count += k.upTo(rank, key)
 		}
 	}
 	return count

@@ -20,8 +20,10 @@ func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
 		if !n.limited {
 			continue
 		}
-		for _, b := range n.exceeded(u) {
-			out = append(out, Short{n.tenant, n.queue, limitName(b.What), b.Used + b.Asked - b.Limit})
+		for i, r := range n.limits.Respects(n.held.Add(u)) {
+			if r.Used > r.Limit {
+				out = append(out, Short{n.tenant, n.queue, ares.LimitNames[i], int64(r.Used - r.Limit)})
+			}
 		}
 	}
 	return out
@@ -70,20 +72,4 @@ func (t *Tree[J]) QueueRecord(tenant, name string) *ares.Queue {
 		return of.queues[name].record
 	}
 	return nil
-}
-
-// limitName is what the API calls a limit.
-func limitName(what string) string {
-	switch what {
-	case "GPUs":
-		return ares.LimitGPUs
-	case "GPU memory (MB)":
-		return ares.LimitGPUMemory
-	case "CPU cores":
-		return ares.LimitCPUs
-	case "memory (MB)":
-		return ares.LimitMemory
-	default:
-		return ares.LimitJobs
-	}
 }
