@@ -88,8 +88,8 @@ func (d *Doors) newExplanation(e *ares.Explanation, tenant string) *apipb.Explan
 	return m
 }
 
-// newSteps is nil for a remedy that would end or wait for another tenant's job:
-// it is not for this one to know.
+// newSteps is nil for a remedy that names another tenant's job: it is not for
+// this one to know. Whose jobs a step ends is not told at all, only where.
 func (d *Doors) newSteps(r ares.Remedy, tenant string) []*apipb.Step {
 	var out []*apipb.Step
 	for _, s := range r {
@@ -98,7 +98,7 @@ func (d *Doors) newSteps(r ares.Remedy, tenant string) []*apipb.Step {
 				return nil
 			}
 		}
-		out = append(out, &apipb.Step{Kind: string(s.Kind), Target: s.Target, Amount: int32(s.Amount), Text: s.Text})
+		out = append(out, &apipb.Step{Kind: string(s.Kind), Target: s.Target, Amount: int32(s.Amount), Text: s.Text, Field: s.Field, Value: s.Value})
 	}
 	return out
 }

@@ -130,7 +130,7 @@ func (x *Explanation) GetHolders() []*Holder {
 // Blocker is one reason a job waits.
 type Blocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// quota, budget, nodes, capacity, delay, dependency, array or never.
+	// quota, budget, nodes, capacity, affinity, delay, dependency, array or order.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Nodes it rules out, of how many; both 0 when it is not about nodes.
 	Count         int32  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
@@ -243,16 +243,23 @@ func (x *Remedy) GetSteps() []*Step {
 	return nil
 }
 
-// Step is one change.
+// Step is one change from a closed list.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// raise_limit, raise_quota, uncordon_node, add_nodes, end_job, relax,
-	// fewer_members, raise_priority, wait or dependency.
+	// wait (amount milliseconds), dependency (target is the job that must succeed
+	// first), raise_priority (to amount), relax (field of the job is dropped, or
+	// becomes amount, or more by value), fewer_members (amount instead),
+	// raise_limit (field of target's limits, by amount), raise_quota (target's
+	// quota of model field, by amount), uncordon_node, end_job (target), free_gpus
+	// (amount GPUs on target come free when jobs end there) or add_nodes (amount,
+	// like target).
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// A tenant, queue, node, job or field.
+	// A tenant, queue (tenant/name), node or job.
 	Target        string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	Amount        int32  `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
 	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	Field         string `protobuf:"bytes,5,opt,name=field,proto3" json:"field,omitempty"`
+	Value         string `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +318,20 @@ func (x *Step) GetAmount() int32 {
 func (x *Step) GetText() string {
 	if x != nil {
 		return x.Text
+	}
+	return ""
+}
+
+func (x *Step) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Step) GetValue() string {
+	if x != nil {
+		return x.Value
 	}
 	return ""
 }
@@ -593,12 +614,14 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\x02of\x18\x03 \x01(\x05R\x02of\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\"-\n" +
 	"\x06Remedy\x12#\n" +
-	"\x05steps\x18\x01 \x03(\v2\r.ares.v1.StepR\x05steps\"^\n" +
+	"\x05steps\x18\x01 \x03(\v2\r.ares.v1.StepR\x05steps\"\x8a\x01\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x16\n" +
 	"\x06amount\x18\x03 \x01(\x05R\x06amount\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"N\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x14\n" +
+	"\x05field\x18\x05 \x01(\tR\x05field\x12\x14\n" +
+	"\x05value\x18\x06 \x01(\tR\x05value\"N\n" +
 	"\x05Ahead\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\x05R\x04jobs\x12\x14\n" +

@@ -102,6 +102,9 @@ func writeExplanation(w io.Writer, e *apipb.Explanation) {
 	for _, r := range e.GetRemedies() {
 		helps = append(helps, remedyWords(r))
 	}
+	if len(helps) == 0 && len(e.GetBlockers()) > 0 && e.GetJobId() != "" { // of one that is only planned nothing is worked out
+		helps = []string{"no change, and no pair of changes, that is known"}
+	}
 	s.list("Would help", helps)
 	var ahead []string
 	for _, x := range e.GetAhead() {

@@ -95,12 +95,13 @@ func (s *State) addSeat(g *order.Grant, seat *ares.Seat, gpuMemory int) {
 		} else {
 			g.Held.GPUMilli += sh.Milli
 		}
-		model, weight := s.order.Model(""), int64(wholeMilli)
 		if b := n.built(sh.Device); b != nil {
-			model, weight = b.order, b.weight
+			g.Use.GPU += int64(sh.Milli) * b.weight / wholeMilli
+			addPart(g, b.order, int64(sh.Milli))
+		} else {
+			g.Use.GPU += int64(sh.Milli)
+			addPart(g, s.order.Model(""), int64(sh.Milli))
 		}
-		g.Use.GPU += int64(sh.Milli) * weight / wholeMilli
-		addPart(g, model, int64(sh.Milli))
 	}
 }
 

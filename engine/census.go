@@ -55,7 +55,7 @@ func (s *State) look(sh *shape, ban uint64) *census {
 	c := &census{state: s, shape: sh, want: s.without(sh.want, ban), outlooks: make([]outlook, len(s.profiles.all))}
 	c.reach, _ = s.reach(sh, c.want)
 	if c.reach == &s.reached { // scratch, which the next one to ask overwrites
-		c.reach = &set{slices.Clone(s.reached.words), slices.Clone(s.reached.summary), s.reached.count}
+		c.reach = new(s.reached.clone())
 	}
 	w := c.want
 	need := max(w.gpus, 1)

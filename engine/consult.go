@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -14,6 +12,7 @@ import (
 // whether the job fits; a run is a trial that goes on to the cycle.
 const (
 	maxTrials   = 48
+	shortTrials = 2 // where one remedy is known already
 	maxRuns     = 12
 	maxRemedies = 3
 )
@@ -24,6 +23,7 @@ type consult struct {
 	entry  *entry
 	now    time.Time
 	census *census
+	head   *ares.Job // of its tenant's jobs before it the first, nil for none
 	trials int
 	runs   int
 	found  []ares.Remedy
@@ -32,18 +32,26 @@ type consult struct {
 
 // remedies are the smallest changes that would put the job into the next plan:
 // single ones, or pairs when no single one is known. Each was supposed, and the
-// job was in the plan.
-func (s *State) remedies(e *entry, census *census, now time.Time) []ares.Remedy {
-	c := &consult{state: s, entry: e, now: now, census: census}
+// job was in the plan. head is the first of its tenant's jobs before it.
+func (s *State) remedies(e *entry, census *census, head *ares.Job, now time.Time) []ares.Remedy {
+	c := &consult{state: s, entry: e, now: now, census: census, head: head}
 	musts, ok := c.musts()
-	if !ok || len(musts) > 2 {
-		return c.shrunk(nil)
+	if !ok {
+		return nil
 	}
-	if len(musts) > 0 && c.try(musts...) {
+	if len(musts) == 1 {
+		if fits, ok := c.look(musts...); fits && !ok {
+			c.beyond(musts[0])
+		}
+	}
+	if len(musts) > 0 && len(c.found) == 0 {
+		c.first(c.fewer()) // it may get below a limit too
+	}
+	if len(musts) == 2 && len(c.found) == 0 {
+		c.try(musts...)
+	}
+	if len(c.found) > 0 || len(musts) > 1 {
 		return c.found
-	}
-	if len(musts) == 2 {
-		return c.shrunk(nil)
 	}
 	options := c.options()
 	c.each(musts, options)
@@ -56,16 +64,27 @@ func (s *State) remedies(e *entry, census *census, now time.Time) []ares.Remedy 
 	return c.found
 }
 
+// first tries single steps until one helps.
+func (c *consult) first(steps []ares.Step) {
+	for _, step := range steps {
+		if c.try(step) {
+			return
+		}
+	}
+}
+
 // helps supposes the steps, and says whether the job then fits, and whether it
 // is in the next plan.
 func (c *consult) helps(steps []ares.Step) (fits, planned bool) {
 	s, e := c.state, c.entry
 	at := c.now
-	waits := slices.ContainsFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait })
-	if waits {
+	if e.queue == inDelayed && !at.Before(e.due) {
+		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan does that by itself
+	}
+	if wait := slices.IndexFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait }); wait >= 0 {
 		// Its delay ends with one plan, and it is placed by the one after: only
 		// if the first places nobody is it clear what is left for it.
-		at = e.due
+		at = at.Add(time.Duration(steps[wait].Amount) * time.Millisecond)
 		rest := slices.DeleteFunc(slices.Clone(steps), func(st ares.Step) bool { return st.Kind == ares.StepWait })
 		quiet := false
 		s.suppose(e, rest, c.now, func() { quiet = s.quiet(at) })
@@ -107,7 +126,7 @@ func (c *consult) look(steps ...ares.Step) (fits, ok bool) {
 func (c *consult) each(musts []ares.Step, options []ares.Step) {
 	var second []ares.Step
 	for _, o := range options {
-		if len(c.found) == maxRemedies {
+		if c.enough() {
 			return
 		}
 		if fits, ok := c.look(append(slices.Clone(musts), o)...); fits && !ok {
@@ -122,6 +141,12 @@ func (c *consult) each(musts []ares.Step, options []ares.Step) {
 			return
 		}
 	}
+}
+
+// enough says whether it is time to stop: there are several remedies, or there
+// is one and it took long.
+func (c *consult) enough() bool {
+	return len(c.found) == maxRemedies || len(c.found) > 0 && c.trials >= shortTrials
 }
 
 // lifted tries a step with the least class of priority that helps it.
@@ -142,15 +167,25 @@ func (c *consult) lifted(steps ...ares.Step) bool {
 	return false
 }
 
-// pairs tries two options together.
+// pairs tries each option together with what then is left to do about the rest.
 func (c *consult) pairs(options []ares.Step) {
-	for i := range options {
-		for k := range i {
-			if len(c.found) == maxRemedies || c.trials >= maxTrials {
+	for _, o := range options {
+		if c.enough() || c.trials >= maxTrials {
+			return
+		}
+		census := c.census
+		var then []ares.Step
+		c.state.suppose(c.entry, []ares.Step{o}, c.now, func() {
+			c.census = c.state.look(c.entry.shape, 0)
+			then = c.options()
+		})
+		c.census = census
+		for _, b := range then {
+			if c.enough() {
 				return
 			}
-			if a, b := options[k], options[i]; a.Kind != b.Kind || a.Field != b.Field {
-				c.try(a, b)
+			if o.Kind != b.Kind || o.Field != b.Field {
+				c.try(o, b)
 			}
 		}
 	}
@@ -177,8 +212,8 @@ func (c *consult) musts() ([]ares.Step, bool) {
 		return nil, false // only its node's agent can change that
 	}
 	if e.queue == inDelayed && c.now.Before(e.due) {
-		left := e.due.Sub(c.now)
-		out = append(out, ares.Step{Kind: ares.StepWait, Amount: int(left.Milliseconds()), Text: fmt.Sprintf("wait %s until its delay ends", left.Round(time.Millisecond))})
+		ms := int((e.due.Sub(c.now) + time.Millisecond - 1).Milliseconds())
+		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: fmt.Sprintf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
 	}
 	if s.throttled(e) != "" {
 		n := s.array(e.id).elements.UnderWay() + 1
@@ -198,15 +233,6 @@ func (c *consult) musts() ([]ares.Step, bool) {
 	return append(out, c.quotas()...), true
 }
 
-func limitStep(tenant, queue, limit string, by int) ares.Step {
-	target, whose := tenant, "tenant "+tenant
-	if queue != "" {
-		target = ares.QueueID(tenant, queue)
-		whose = "queue " + target
-	}
-	return ares.Step{Kind: ares.StepLimit, Target: target, Field: limit, Amount: by, Text: fmt.Sprintf("raise %s of %s by %d", limit, whose, by)}
-}
-
 // dependencies are the jobs that must succeed first. Where one never will, the
 // job must do without them.
 func (c *consult) dependencies() []ares.Step {
@@ -215,55 +241,10 @@ func (c *consult) dependencies() []ares.Step {
 		if c.state.met(id) {
 			continue
 		}
-		if e := c.state.jobs[id]; e == nil || e.job == nil || e.phase().Final() || e.isArray() {
+		if e := c.state.jobs[id]; e == nil || e.job == nil || e.phase().Final() {
 			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: "drop after: what it names is not seen to succeed"}}
 		}
 		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})
 	}
 	return out
-}
-
-// quotas are the quotas to raise where all of them leave too little: those of
-// the model where the least has to be raised.
-func (c *consult) quotas() []ares.Step {
-	s, sh := c.state, c.entry.shape
-	if _, open := s.banned(sh, sh.least); open {
-		return nil
-	}
-	milli := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
-	var best []ares.Step
-	least := 0
-	for m, name := range s.order.Models() {
-		if m >= 64 || !sh.want.likes(name) {
-			continue
-		}
-		var steps []ares.Step
-		sum := 0
-		for _, short := range sh.leaf.QuotaShortfalls(m, milli) {
-			target := short.Tenant
-			if short.Queue != "" {
-				target = ares.QueueID(short.Tenant, short.Queue)
-			}
-			by := int((short.By + wholeMilli - 1) / wholeMilli)
-			sum += by
-			steps = append(steps, ares.Step{
-				Kind: ares.StepQuota, Target: target, Field: short.What, Amount: by,
-				Text: fmt.Sprintf("raise the quota of %s by %d %s", target, by, strings.TrimSpace(short.What+" GPUs")),
-			})
-		}
-		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
-			best, least = steps, sum
-		}
-	}
-	return best
-}
-
-// shrunk tries fewer members, for a gang that nothing else helps.
-func (c *consult) shrunk(musts []ares.Step) []ares.Remedy {
-	for _, step := range c.fewer() {
-		if c.try(append(slices.Clone(musts), step)...) {
-			break
-		}
-	}
-	return c.found
 }

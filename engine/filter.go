@@ -6,7 +6,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// filter is the set of nodes that are what a want asks for, however busy. It is
+// filter is the set of nodes that are to a taste, however busy. It is
 // worked out once, and again only for nodes whose nature has changed since.
 type filter struct {
 	layout int // State.layout as of which positions are right
@@ -38,9 +38,9 @@ func (n *node) suits(w *want) (suits, liked bool) {
 	return true, liked
 }
 
-// sift brings the want's filter up to date.
+// sift brings the filter of the want's taste up to date.
 func (s *State) sift(w *want) *filter {
-	f := &w.filter
+	f := &w.taste.filter
 	switch {
 	case f.layout != s.layout || s.natures.lost(f.seen):
 		f.layout = s.layout

@@ -174,7 +174,10 @@ const second = 4
 // hi, nil when none has room: the best of the first few that come into
 // question. The exact account of a node decides whether it has room.
 func (s *State) seek(w *want, allowed *set, lo, hi int) *node {
-	if s.cfg.Exact {
+	switch {
+	case w.passing:
+		return s.seekAny(w, allowed, lo, hi)
+	case s.cfg.Exact:
 		return s.seekAll(w, allowed, lo, hi)
 	}
 	c := contest{state: s, want: w, allowed: allowed, lo: lo, hi: hi, least: noFit}
@@ -242,4 +245,17 @@ func (s *State) seekAll(w *want, allowed *set, lo, hi int) *node {
 		}
 	}
 	return c.best
+}
+
+// seekAny finds a node with room, without a ranking of the flocks.
+func (s *State) seekAny(w *want, allowed *set, lo, hi int) *node {
+	for i := allowed.next(lo); i >= 0 && i < hi; i = allowed.next(i + 1) {
+		if sp := &s.spare[i]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory {
+			continue
+		}
+		if n := s.nodes[i]; n.flock != nil && n.room(w) > 0 {
+			return n
+		}
+	}
+	return nil
 }

@@ -59,6 +59,9 @@ func (e *entry) check() error {
 	}
 	for i := range e.run.Attempts {
 		a := &e.run.Attempts[i]
+		if a.Free() {
+			continue
+		}
 		if n, most := len(a.Seats), max(e.job.Members, 1); n > most || n < min(max(e.job.MinMembers, 1), most) {
 			return fmt.Errorf("attempt %d of job %s has %d seats for %d members", a.Number, e.id, len(a.Seats), e.job.Members)
 		}
@@ -133,7 +136,7 @@ func (c *count) checkTenants(s *State) error {
 		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.shapes.byKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.wants[sh.want.key] != sh.want {
+		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.wants.byKey[sh.want.key] != sh.want || s.shapes.wants.tastes[sh.want.taste.key] != sh.want.taste {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.key, refs, sh.refs)
 		}
 		if err := s.checkFilter(sh.want); err != nil {
@@ -145,7 +148,7 @@ func (c *count) checkTenants(s *State) error {
 
 // checkFilter wants the sets of a want to be what looking at every node finds.
 func (s *State) checkFilter(w *want) error {
-	f := &w.filter
+	f := &w.taste.filter
 	if f.layout != s.layout {
 		return nil // will be found anew
 	}

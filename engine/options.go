@@ -40,6 +40,7 @@ func (c *consult) options() []ares.Step {
 			}
 		}
 	}
+	add(c.opening()...)
 	if step, ok := c.census.clearing(c.entry.job.Tenant); ok {
 		add(step)
 	}
@@ -68,8 +69,8 @@ func (c *consult) together() []ares.Step {
 
 // relaxing is what the job may do without to get past the hurdles of a group.
 func (c *consult) relaxing(g *group) []ares.Step {
-	var out []ares.Step
 	job, w := c.entry.job, c.census.want
+	out := c.lessOf(g)
 	for _, h := range []struct {
 		hurdle hurdle
 		field  string
@@ -89,18 +90,30 @@ func (c *consult) relaxing(g *group) []ares.Step {
 			out = append(out, dropped(h.field))
 		}
 	}
-	n := g.nodes[0]
 	if g.hurdles.has(tainted) {
-		out = append(out, tolerating(n, w))
+		out = append(out, tolerating(g.nodes[0], w))
 	}
-	if free := w.gpus - g.lacks[0]; g.hurdles.has(busyDevices) && w.gpus > 1 && free > 0 && w.mig == "" {
-		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "gpu_count", Amount: free, Text: fmt.Sprintf("ask for %d GPUs (gpu_count)", free)})
-	}
-	if free := most(g, func(n *node) int { return n.profile.cpus - n.cpus }); g.hurdles.has(busyCPUs) && free > 0 && free < w.cpus {
-		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "cpu_cores", Amount: free, Text: fmt.Sprintf("ask for %d cores (cpu_cores)", free)})
-	}
-	if free := most(g, func(n *node) int { return n.record.MemoryMB - n.memory }); g.hurdles.has(busyMemory) && free > 0 && free < w.memory {
-		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "memory_mb", Amount: free, Text: fmt.Sprintf("ask for %d MB (memory_mb)", free)})
+	return out
+}
+
+// lessOf is as much as the nodes of a group have free of what they have too little
+// of.
+func (c *consult) lessOf(g *group) []ares.Step {
+	var out []ares.Step
+	w := c.census.want
+	small := g.hurdles.has(tooSmall)
+	for _, less := range []struct {
+		field, unit string
+		of          bool // what may stand in the way
+		asked, free int
+	}{
+		{"gpu_count", "GPUs", (small || g.hurdles.has(busyDevices)) && w.mig == "", w.gpus, w.gpus - g.lacks[0]},
+		{"cpu_cores", "cores", small || g.hurdles.has(busyCPUs), w.cpus, most(g, func(n *node) int { return n.profile.cpus - n.cpus })},
+		{"memory_mb", "MB", small || g.hurdles.has(busyMemory), w.memory, most(g, func(n *node) int { return n.record.MemoryMB - n.memory })},
+	} {
+		if less.of && less.free > 0 && less.free < less.asked {
+			out = append(out, ares.Step{Kind: ares.StepRelax, Field: less.field, Amount: less.free, Text: fmt.Sprintf("ask for %d %s (%s)", less.free, less.unit, less.field)})
+		}
 	}
 	return out
 }
@@ -170,11 +183,8 @@ func (c *consult) priorities() []ares.Step {
 			out = append(out, ares.Step{Kind: ares.StepPriority, Amount: p, Text: fmt.Sprintf("raise its priority to %d", p)})
 		}
 	}
-	if e.queue == inPending {
-		if _, first, _ := s.order.Before(&e.item, c.now); first != nil {
-			head := first.Owner.job
-			add(now + s.order.Config().Aged(head.PriorityValue(), head.AcceptedAt, c.now) - s.order.Config().Aged(now, e.job.AcceptedAt, c.now) + 1)
-		}
+	if head, aged := c.head, s.order.Config().Aged; head != nil {
+		add(now + aged(head.PriorityValue(), head.AcceptedAt, c.now) - aged(now, e.job.AcceptedAt, c.now) + 1)
 	}
 	for _, class := range ares.Classes() {
 		add(class.Floor())

@@ -13,7 +13,7 @@ import (
 // Decide does with each waiting job, and changes nothing.
 func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	s.ready()
-	e, sh := s.jobs[job.ID], s.shapeOf(job)
+	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
 		members, ban := s.allowed(sh, now)
@@ -52,17 +52,20 @@ func (s *State) overLeaf(w *want) bool {
 // lone takes the seat of a job of one member.
 func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if allowed == &w.filter.nodes && w.failed == s.decision {
+	if allowed == &w.taste.filter.nodes && w.failed == s.decision {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := s.single(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.filter.nodes {
+		if allowed == &w.taste.filter.nodes {
 			w.failed = s.decision
 		}
 		return ares.Placing{}, false
 	}
-	m := ares.Merit{Level: ares.LevelNode, Domain: n.id, Stranded: stranding(s.rank(w).costs[n.flock.id])}
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
+	if !w.passing {
+		m.Stranded = stranding(s.rank(w).costs[n.flock.id])
+	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
 	}
@@ -79,8 +82,8 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 // where nothing speaks against, then anywhere it may go.
 func (s *State) single(sh *shape, w *want, allowed *set) *node {
 	liked := allowed
-	if w.filter.soft {
-		liked = s.welcome(&w.filter, allowed)
+	if w.taste.filter.soft {
+		liked = s.welcome(&w.taste.filter, allowed)
 	}
 	for _, in := range [2]*set{liked, allowed} {
 		for i := 0; ; i++ {
@@ -107,7 +110,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
-	if allowed == &w.filter.nodes && !sh.repelsItself() {
+	if allowed == &w.taste.filter.nodes && !sh.repelsItself() {
 		ask.Kind = w.id // else other jobs decide where it may go
 	}
 	if e != nil && e.run != nil {
@@ -183,7 +186,7 @@ func (v gangView) Waste(at int) int {
 		return 0
 	}
 	cost := int(v.ranks.costs[n.flock.id])
-	if f := &v.want.filter; f.soft && !f.liked.has(at) {
+	if f := &v.want.taste.filter; f.soft && !f.liked.has(at) {
 		cost += warmCost
 	}
 	return cost

@@ -1,6 +1,9 @@
 package engine
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // set is a set of node positions. A summary over its words finds the next
 // member of a sparse set among many thousands of nodes in a few steps.
@@ -26,6 +29,10 @@ func zeroed(w []uint64, n int) []uint64 {
 	w = w[:n]
 	clear(w)
 	return w
+}
+
+func (s *set) clone() set {
+	return set{slices.Clone(s.words), slices.Clone(s.summary), s.count}
 }
 
 func (s *set) has(i int) bool { return s.words[i/64]&(1<<(i%64)) != 0 }

@@ -59,6 +59,7 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 	p := &j.Placement
 	w := wantOf(j)
 	w.id = s.newWant()
+	s.shapes.wants.share(w)
 	sh := &shape{
 		want: w, tenant: s.tenantOr(j.Tenant), leaf: s.order.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
 		one: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},
@@ -98,7 +99,9 @@ type shapes struct {
 	count int   // indexes given so far
 }
 
-func newShapes() shapes { return shapes{byKey: map[string]*shape{}, wants: wants{}} }
+func newShapes() shapes {
+	return shapes{byKey: map[string]*shape{}, wants: wants{byKey: map[string]*want{}, tastes: map[string]*taste{}}}
+}
 
 func (s *shapes) intern(sh *shape) *shape {
 	if known := s.byKey[sh.key]; known != nil {
@@ -114,6 +117,15 @@ func (s *shapes) intern(sh *shape) *shape {
 	sh.refs = 1
 	s.byKey[sh.key] = sh
 	sh.want = s.wants.intern(sh.want)
+	return sh
+}
+
+// like is the shape of live jobs that is the same, with all that is known of
+// it, or the one given when there is none.
+func (s *shapes) like(sh *shape) *shape {
+	if known := s.byKey[sh.key]; known != nil {
+		return known
+	}
 	return sh
 }
 

@@ -10,10 +10,11 @@ import (
 )
 
 // stand says where the job is in line, and how many are before it. Jobs of
-// other tenants are only counted.
-func (s *State) stand(e *entry, now time.Time, out *ares.Explanation) {
+// other tenants are only counted. It answers with the first of its own tenant's
+// that are before it, nil for none.
+func (s *State) stand(e *entry, now time.Time, out *ares.Explanation) *ares.Job {
 	if e.queue != inPending {
-		return
+		return nil
 	}
 	out.Rank, out.Of = s.order.Rank(&e.item)
 	own, first, others := s.order.Before(&e.item, now)
@@ -23,12 +24,16 @@ func (s *State) stand(e *entry, now time.Time, out *ares.Explanation) {
 	if others > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Jobs: others})
 	}
+	if own == 0 {
+		return nil
+	}
+	return first.Owner.job
 }
 
 // Limits on what is said of who holds what a job needs.
 const (
-	holderNodes = 256 // looked at
-	maxHolders  = 10  // told, biggest first
+	holderNodes = 64 // looked at
+	maxHolders  = 10 // told, biggest first
 )
 
 // holders is who holds devices the job could use, on the first nodes that are

@@ -13,13 +13,18 @@ import (
 // everything back. The state's owner has it alone, so nobody sees it. What is
 // noted of shapes that find no place stays true: a step only ever gives room.
 func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func()) {
-	shape, due := e.shape, e.due
+	shape := e.shape
 	shape.refs++ // what was worked out for it is needed again afterwards
+	var delays []delay
 	undo := make([][]ares.Event, 0, len(steps))
 	for i := range steps {
 		events := s.meaning(e, &steps[i], now)
 		undo = append(undo, s.inverse(events))
+		delays = s.delays(events, delays)
 		s.absorb(events)
+	}
+	if w := e.shape.want; w != shape.want {
+		w.passing = w.refs == 1
 	}
 	s.ready()
 	look()
@@ -28,19 +33,41 @@ func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func())
 	}
 	s.ready()
 	s.shapes.release(shape)
-	if e.queue == inDelayed && !e.due.Equal(due) { // it was counted from an earlier batch
-		s.dequeue(e)
-		s.delay(e, due)
+	for _, d := range delays {
+		if !d.entry.due.Equal(d.due) { // it was counted from an earlier batch
+			s.dequeue(d.entry)
+			s.delay(d.entry, d.due)
+		}
 	}
+}
+
+// delay is when a delayed job was due.
+type delay struct {
+	entry *entry
+	due   time.Time
+}
+
+// delays adds the delayed jobs that events are about.
+func (s *State) delays(events []ares.Event, to []delay) []delay {
+	for i := range events {
+		var e *entry
+		if run := events[i].Run; run != nil {
+			e = s.jobs[run.Job]
+		} else if job := events[i].Job; job != nil {
+			e = s.jobs[job.ID]
+		}
+		if e != nil && e.queue == inDelayed {
+			to = append(to, delay{e, e.due})
+		}
+	}
+	return to
 }
 
 // meaning is what happens in the store when somebody takes a step for the job.
 func (s *State) meaning(e *entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
-		run := e.run.Clone()
-		run.Phase, run.NotBefore = ares.Pending, time.Time{}
-		return []ares.Event{{Run: &ares.RunEvent{Job: e.id, Run: run}}}
+		return s.readied(now.Add(time.Duration(step.Amount) * time.Millisecond))
 	case ares.StepSucceed:
 		return s.ended(ares.JobID(step.Target), ares.Succeeded, now)
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
@@ -66,6 +93,19 @@ func (s *State) meaning(e *entry, step *ares.Step, now time.Time) []ares.Event {
 		return out
 	}
 	return nil
+}
+
+// readied is the end of all delays that are over by a time, as a plan ends them.
+func (s *State) readied(at time.Time) []ares.Event {
+	var plan ares.Plan
+	s.settle(&plan, at)
+	var out []ares.Event
+	for _, id := range plan.Ready {
+		run := s.jobs[id].run.Clone()
+		run.Phase, run.NotBefore = ares.Pending, time.Time{}
+		out = append(out, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+	}
+	return out
 }
 
 // Another is a node like one there is: new, healthy, and with nothing on it.
@@ -102,7 +142,13 @@ func (s *State) ended(id ares.JobID, as ares.Phase, now time.Time) []ares.Event 
 		}
 	}
 	run.Phase, run.Stop, run.FinishedAt = as, nil, now
-	return []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
+	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
+	for i := range run.Next { // of an array: its elements end with it
+		if element := s.jobs[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
+			out = append(out, s.ended(element.id, as, now)...)
+		}
+	}
+	return out
 }
 
 // raised is a tenant's or queue's record with a limit or quota raised.

@@ -128,21 +128,35 @@ func ending(leave []guest, nodes []*node, tenant string) ares.Step {
 	slices.Sort(step.Jobs)
 	slices.Sort(own)
 	step.Target, step.Amount = strings.Join(names, ","), (milli+wholeMilli-1)/wholeMilli
-	var who []string
-	if len(own) > 0 {
-		who = append(who, "end "+strings.Join(own, ", "))
-	}
-	if others > 0 {
-		who = append(who, fmt.Sprintf("%d jobs of other tenants end", others))
-		if others == 1 {
-			who[len(who)-1] = "a job of another tenant ends"
-		}
-	}
-	step.Text = fmt.Sprintf("%s: %d GPUs on %s come free", strings.Join(who, " and "), step.Amount, strings.Join(names, ", "))
+	step.Text = endingWords(own, others, step.Amount, strings.Join(names, ", "))
 	if len(own) == 1 && others == 0 {
 		step.Kind, step.Target = ares.StepEnd, own[0]
 	}
 	return step
+}
+
+// endingWords says who has to end, naming only jobs of its own tenant, and what
+// comes free.
+func endingWords(own []string, others, gpus int, where string) string {
+	var who []string
+	if len(own) > 0 {
+		who = append(who, "end "+strings.Join(own, ", "))
+	}
+	switch others {
+	case 0:
+	case 1:
+		who = append(who, "a job of another tenant ends")
+	default:
+		who = append(who, fmt.Sprintf("%d jobs of other tenants end", others))
+	}
+	freed := fmt.Sprintf("%d GPUs come free", gpus)
+	switch gpus {
+	case 0:
+		freed = "what they hold comes free"
+	case 1:
+		freed = "1 GPU comes free"
+	}
+	return fmt.Sprintf("%s: %s on %s", strings.Join(who, " and "), freed, where)
 }
 
 // clearing is the step that makes room for the members that lack by ending few

@@ -34,11 +34,21 @@ type want struct {
 	regions      []string
 
 	ban    uint64 // models that must not be given, by their number
-	filter filter
+	taste  *taste
 	ranks  ranking
-	masks  []uint64         // by profile: the devices that fit
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
+
+	passing bool // of one supposition: whether there is a place counts, not which
+}
+
+// taste is what a want asks nodes to be like, however much it asks of them.
+// Wants of one taste share the sets that were worked out for it.
+type taste struct {
+	key    string
+	refs   int
+	filter filter
+	masks  []uint64 // by profile: the devices that fit
 }
 
 type label struct{ key, value string }
@@ -83,8 +93,9 @@ func wantOf(j *ares.Job) *want {
 	w.conditions = parsed(j.Placement.NodeAffinity, ares.ParseCondition)
 	w.preferred = parsed(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
 	w.tolerations = parsed(j.Placement.Tolerations, ares.ParseToleration)
-	w.key = fmt.Sprintf("%d %d %d %d %d %q %q %q %d %q %q %q %q %v", w.gpus, w.milli, w.deviceMemory, w.cpus, w.memory, w.kind, w.models,
-		w.mig, w.numa, w.selector, w.conditions, w.preferred, w.regions, w.tolerations)
+	w.taste = &taste{key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.kind, w.models, w.mig, w.deviceMemory, w.devices(), w.selector, w.conditions,
+		w.preferred, w.regions, w.tolerations)}
+	w.key = fmt.Sprintf("%d %d %d %d %d %s", w.gpus, w.milli, w.cpus, w.memory, w.numa, w.taste.key)
 	return w
 }
 
@@ -115,13 +126,14 @@ func (w *want) tolerates(t ares.Taint) bool {
 
 // mask is the devices of a profile that fit.
 func (w *want) mask(p *profile) uint64 {
-	for len(w.masks) <= p.id {
-		w.masks = append(w.masks, unknownMask)
+	t := w.taste
+	for len(t.masks) <= p.id {
+		t.masks = append(t.masks, unknownMask)
 	}
-	if w.masks[p.id] == unknownMask {
-		w.masks[p.id] = p.fitting(w)
+	if t.masks[p.id] == unknownMask {
+		t.masks[p.id] = p.fitting(w)
 	}
-	return w.masks[p.id]
+	return t.masks[p.id]
 }
 
 // unknownMask is not yet worked out. A machine of 64 devices that all fit looks
@@ -163,22 +175,39 @@ func (w *want) device() string {
 	return strings.ToUpper(w.kind)
 }
 
-// wants holds the wants of live jobs, one of each.
-type wants map[string]*want
+// wants holds the wants of live jobs, one of each, and their tastes.
+type wants struct {
+	byKey  map[string]*want
+	tastes map[string]*taste
+}
 
-func (ws wants) intern(w *want) *want {
-	if known := ws[w.key]; known != nil {
+func (ws *wants) intern(w *want) *want {
+	if known := ws.byKey[w.key]; known != nil {
 		w = known
 	} else {
-		ws[w.key] = w
+		ws.share(w)
+		ws.byKey[w.key] = w
+		ws.tastes[w.taste.key] = w.taste
+		w.taste.refs++
 	}
 	w.refs++
 	return w
 }
 
-func (ws wants) release(w *want) {
-	if w.refs--; w.refs == 0 {
-		delete(ws, w.key)
+// share gives a want the taste of those that live, if they have the like.
+func (ws *wants) share(w *want) {
+	if known := ws.tastes[w.taste.key]; known != nil {
+		w.taste = known
+	}
+}
+
+func (ws *wants) release(w *want) {
+	if w.refs--; w.refs > 0 {
+		return
+	}
+	delete(ws.byKey, w.key)
+	if w.taste.refs--; w.taste.refs == 0 {
+		delete(ws.tastes, w.taste.key)
 	}
 }
 
@@ -194,7 +223,8 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.filter, n.ranks, n.masks, n.narrow, n.failed = ban, filter{}, ranking{}, nil, nil, 0
+		n.ban, n.ranks, n.narrow, n.failed = ban, ranking{}, nil, 0
+		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}
 	return w.narrow[ban]

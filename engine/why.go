@@ -19,7 +19,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 	}
 	s.ready()
 	out.Queue = e.job.Queue
-	s.stand(e, now, &out)
+	first := s.stand(e, now, &out)
 	var c *census
 	out.Blockers, c = s.blockers(e, e.shape, e.job.GPUModel, now)
 	if e.queue == inPending && (len(out.Blockers) == 0 || len(e.shape.near) > 0) {
@@ -40,7 +40,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		c = s.look(e.shape, 0)
 	}
 	out.Holders = c.holders(e)
-	out.Remedies = s.remedies(e, c, now)
+	out.Remedies = s.remedies(e, c, first, now)
 	return out
 }
 

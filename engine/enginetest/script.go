@@ -274,11 +274,44 @@ func doSettle(w *World, _ *words) (string, error) {
 }
 
 func doExplain(w *World, in *words) (string, error) {
-	r := engine.Explain(w.State, in.job(), w.Now)
-	if len(r.Blockers) == 0 {
+	e := engine.Explain(w.State, in.job(), w.Now)
+	if len(e.Blockers) == 0 {
 		return in.name() + " has no blockers\n", nil
 	}
-	return in.name() + " waits:\n" + blockers(r.Refusal), nil
+	return in.name() + " waits:\n" + blockers(e.Refusal) + helps(&e) + standing(&e), nil
+}
+
+// helps prints the remedies of an explanation.
+func helps(e *ares.Explanation) string {
+	var b strings.Builder
+	for _, r := range e.Remedies {
+		var steps []string
+		for _, s := range r {
+			steps = append(steps, fmt.Sprintf("%s (%s)", s.Text, s.Kind))
+		}
+		fmt.Fprintf(&b, "  would help: %s\n", strings.Join(steps, ", and "))
+	}
+	return cmp.Or(b.String(), "  would help: nothing that is known\n")
+}
+
+// standing prints where the job is in line, and who holds what it needs.
+func standing(e *ares.Explanation) string {
+	var b strings.Builder
+	if e.Rank > 0 {
+		fmt.Fprintf(&b, "  in line: %d of %d in queue %s", e.Rank, e.Of, e.Queue)
+		for _, a := range e.Ahead {
+			if a.Tenant != "" {
+				fmt.Fprintf(&b, ", behind %d of its tenant's, first %s", a.Jobs, a.First)
+			} else {
+				fmt.Fprintf(&b, ", behind %d of other tenants", a.Jobs)
+			}
+		}
+		b.WriteString("\n")
+	}
+	for _, h := range e.Holders {
+		fmt.Fprintf(&b, "  held: %d GPUs on %d nodes by %s\n", h.GPUs, h.Nodes, cmp.Or(string(h.Job), "other tenants"))
+	}
+	return b.String()
 }
 
 func doUse(w *World, in *words) (string, error) {

@@ -308,3 +308,12 @@ func same(want, got ares.Plan) error {
 	}
 	return nil
 }
+
+// Fork is a world with the same history, which then goes its own way.
+func (w *World) Fork() *World {
+	f := &World{State: engine.New(), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
+	for _, b := range f.log {
+		f.State.Apply(b)
+	}
+	return f
+}

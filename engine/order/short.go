@@ -20,20 +20,8 @@ func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
 		if !n.limited {
 			continue
 		}
-		sum, lim := n.held.Add(u), n.limits
-		for _, c := range []struct {
-			name        string
-			used, limit int
-		}{
-			{ares.LimitGPUs, sum.GPUs + (sum.GPUMilli+999)/1000, lim.GPUs},
-			{ares.LimitGPUMemory, sum.GPUMemoryMB, lim.GPUMemoryMB},
-			{ares.LimitCPUs, sum.CPUs, lim.CPUs},
-			{ares.LimitMemory, sum.MemoryMB, lim.MemoryMB},
-			{ares.LimitJobs, sum.Jobs, lim.ConcurrentJobs},
-		} {
-			if c.used > c.limit {
-				out = append(out, Short{n.tenant, n.queue, c.name, int64(c.used - c.limit)})
-			}
+		for _, b := range n.exceeded(u) {
+			out = append(out, Short{n.tenant, n.queue, limitName(b.What), b.Used + b.Asked - b.Limit})
 		}
 	}
 	return out
@@ -82,4 +70,20 @@ func (t *Tree[J]) QueueRecord(tenant, name string) *ares.Queue {
 		return of.queues[name].record
 	}
 	return nil
+}
+
+// limitName is what the API calls a limit.
+func limitName(what string) string {
+	switch what {
+	case "GPUs":
+		return ares.LimitGPUs
+	case "GPU memory (MB)":
+		return ares.LimitGPUMemory
+	case "CPU cores":
+		return ares.LimitCPUs
+	case "memory (MB)":
+		return ares.LimitMemory
+	default:
+		return ares.LimitJobs
+	}
 }
