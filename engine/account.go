@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -130,11 +131,14 @@ func (n *node) built(id string) *build {
 // are of other models now. It is rare: it looks at every job.
 func (s *State) recharge(n *node, describe func()) {
 	var there []*entry
-	for _, e := range s.entries() {
-		if e.run != nil && e.sits(n.id) {
-			s.charge(e, -1)
+	for _, e := range s.jobs { // order-free: sorted right below
+		if e.run != nil && e.sat(n.id) {
 			there = append(there, e)
 		}
+	}
+	slices.SortFunc(there, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
+	for _, e := range there {
+		s.charge(e, -1)
 	}
 	describe()
 	for _, e := range there {
@@ -142,8 +146,8 @@ func (s *State) recharge(n *node, describe func()) {
 	}
 }
 
-// sits says whether a seat of the entry that is not free is on the node.
-func (e *entry) sits(node string) bool {
+// sat says whether a seat of the entry is on the node, or was.
+func (e *entry) sat(node string) bool {
 	for i := range e.run.Attempts {
 		for k := range e.run.Attempts[i].Seats {
 			if e.run.Attempts[i].Seats[k].Node == node {

@@ -65,7 +65,9 @@ type pin struct{ numa, cpus, memory int }
 // describe takes over a node's record, nil when it went. What seats hold stays
 // in the account, on devices the record no longer lists too.
 func (s *State) describe(n *node, r *ares.Node) {
-	if n.seats == 0 || n.record != nil && r != nil && sameModels(n.record, r) {
+	same := n.record != nil && r != nil && sameModels(n.record, r)
+	// What ended jobs used there is counted by the weights of its models too.
+	if same || n.seats == 0 && len(s.cfg.ModelWeights) == 0 {
 		s.redescribe(n, r)
 		return
 	}

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
 // TestAcrossProcesses: the same events give the same plans, byte for byte, in
@@ -50,4 +53,26 @@ func tellPlans(t *testing.T) {
 		}
 	})
 	fmt.Printf("plans %d %x\n", n, h.Sum(nil))
+}
+
+// TestArrivalDoesNotMatter: nodes that are as good for a job are told apart by
+// what and where they are, not by which came first.
+func TestArrivalDoesNotMatter(t *testing.T) {
+	small, large := machineOf("b", 2), machineOf("d", 4)
+	var chosen []string
+	for _, nodes := range [][]*ares.Node{{small, large}, {large, small}} {
+		w := enginetest.NewWorld()
+		for _, n := range nodes {
+			w.Join(*n)
+		}
+		w.Submit("j", ares.Spec{})
+		plan, err := w.Decide()
+		if err != nil || len(plan.Place) != 1 {
+			t.Fatalf("%v, %v", plan, err)
+		}
+		chosen = append(chosen, plan.Place[0].Seats[0].Node)
+	}
+	if chosen[0] != chosen[1] {
+		t.Errorf("the job goes to %s or %s", chosen[0], chosen[1])
+	}
 }

@@ -2,10 +2,12 @@ package engine_test
 
 import (
 	"fmt"
+	"time"
 
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
 )
 
 // pick draws one of a few values; the first is the usual one.
@@ -13,8 +15,19 @@ func pick[T any](t *rapid.T, what string, values ...T) T {
 	return rapid.SampledFrom(values).Draw(t, what)
 }
 
-// often is true once in so many times.
+// once is true once in so many times.
 func once(t *rapid.T, in int, what string) bool { return rapid.IntRange(0, in-1).Draw(t, what) == in-1 }
+
+// drawConfig draws a configuration, mostly the usual one.
+func drawConfig(t *rapid.T) engine.Config {
+	cfg := engine.Default()
+	if once(t, 4, "configured") {
+		cfg.ModelWeights = map[string]int{"h100": 2500, "NVIDIA A100": 1300}
+		cfg.HalfLife, cfg.AgeingStep = pick(t, "half-life", time.Hour, 100*time.Hour), pick(t, "step", time.Second, time.Minute)
+		cfg.ThermalLimit, cfg.Exact = pick(t, "limit", 0, 70), rapid.Bool().Draw(t, "exact")
+	}
+	return cfg
+}
 
 // drawNode draws a small machine: NUMA nodes, links, heat, slices, taints and
 // labels that say where it stands, or not.

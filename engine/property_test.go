@@ -26,7 +26,7 @@ var nodeIDs = []string{"a", "b", "c", "d", "e", "f"}
 
 // newMachine begins with nothing, or with a fleet and those who share it.
 func newMachine(t *rapid.T) *machine {
-	m := &machine{w: enginetest.NewWorld()}
+	m := &machine{w: enginetest.NewWorldWith(drawConfig(t))}
 	if once(t, 4, "from nothing") {
 		return m
 	}
