@@ -118,10 +118,7 @@ func (a *app) up(ctx context.Context, cfg server.Config, n *nodeFlags) error {
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		a.announce(s)
 		say(a.out, "  devices          %s\n", clean(devices(ag.Node())))
-		try := a.self(cfg.DataDir)
-		if path := os.Args[0]; strings.HasSuffix(path, "/ares") {
-			try = path + strings.TrimPrefix(try, "ares") // called by its path, so it is not in PATH
-		}
+		try := program() + strings.TrimPrefix(a.self(cfg.DataDir), "ares")
 		say(a.out, "\nTry, in another terminal:\n\n  %s job submit --name hello -- echo hello\n\n", try)
 	})
 }

@@ -54,10 +54,7 @@ func (s *State) banned(sh *shape, members int) (ban uint64, open bool) {
 	}
 	milli := int64(members) * int64(max(w.gpus*wholeMilli, w.milli))
 	known := false
-	for _, m := range s.models {
-		if !w.likes(s.order.Models()[m]) {
-			continue
-		}
+	for m := range s.suiting(w) {
 		known = true
 		if room, _ := sh.leaf.Room(m); room < milli {
 			ban |= modelBit(m)
@@ -106,10 +103,7 @@ func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
 	}
 	var out []ares.Blocker
 	seen := map[string]bool{}
-	for _, m := range s.models {
-		if !sh.want.likes(s.order.Models()[m]) {
-			continue
-		}
+	for m := range s.suiting(sh.want) {
 		_, b := sh.leaf.Room(m)
 		b.Asked = int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
 		if text := b.String(); !seen[text] {

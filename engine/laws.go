@@ -43,6 +43,9 @@ func (s *State) Check() error {
 	if err := c.checkTenants(s); err != nil {
 		return err
 	}
+	if err := s.checkOrder(); err != nil {
+		return err
+	}
 	return c.checkNodes(s)
 }
 
@@ -238,6 +241,12 @@ func (s *State) checkFlocks() error {
 		members--
 		if n.flock.stock != stockOf(n) || !n.flock.nodes.has(n.at) {
 			return fmt.Errorf("node %s is in the wrong flock", n.id)
+		}
+		for i := range n.devices {
+			left := wholeMilli - n.devices[i].taken
+			if n.usable&(1<<i) != 0 && left > 0 && left < wholeMilli && !s.parts.nodes[left].has(n.at) {
+				return fmt.Errorf("nobody finds the %d/1000 that device %s of node %s has left", left, n.devices[i].id, n.id)
+			}
 		}
 	}
 	if members != 0 {

@@ -13,7 +13,7 @@ import (
 // Decide does with each waiting job, and changes nothing.
 func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	s.ready()
-	e, sh := s.jobs[job.ID], s.shapeOf(job)
+	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
 		members, ban := s.allowed(sh, now)

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
 // TestAcrossProcesses: the same events give the same plans, byte for byte, in
@@ -41,7 +39,7 @@ func TestAcrossProcesses(t *testing.T) {
 func tellPlans(t *testing.T) {
 	h, n := sha256.New(), 0
 	rapid.Check(t, func(t *rapid.T) {
-		m := &machine{w: enginetest.NewWorld()}
+		m := newMachine(t)
 		t.Repeat(rapid.StateMachineActions(m))
 		if _, err := m.w.Settle(); err != nil {
 			t.Fatal(err)

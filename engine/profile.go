@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"slices"
 	"strings"
@@ -80,6 +81,18 @@ func (s *State) profileOf(r *ares.Node, order []int) *profile {
 	p.all = append(p.all, made)
 	p.byKey[key.String()] = made
 	return made
+}
+
+// suiting are the numbers of the models the want likes, of those in the fleet.
+func (s *State) suiting(w *want) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		names := s.order.Models()
+		for _, m := range s.models {
+			if w.likes(names[m]) && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // roughly rounds a memory size, because machines of one build differ in it by

@@ -124,7 +124,7 @@ func drawWeight(t *rapid.T) float64 { return pick(t, "weight", 0, 1, 0.5, 3) }
 func drawSpec(t *rapid.T) ares.Spec {
 	s := ares.Spec{
 		Tenant: pick(t, "tenant", "", "ml", "web", "nobody"), Queue: pick(t, "queue", "", "", "q1", "q2"), Members: pick(t, "members", 1, 1, 2, 3, 4),
-		CPUs: rapid.IntRange(0, 4).Draw(t, "cpus"), MemoryMB: rapid.IntRange(0, 400).Draw(t, "memory"),
+		CPUs: pick(t, "cpus", 0, 0, 1, 4), MemoryMB: pick(t, "memory", 0, 0, 100, 400),
 		Priority: new(pick(t, "priority", 500, 0, 100, 700, 2000)), NUMAPolicy: pick(t, "numa", "", "", "preferred", "required"),
 		Labels: pick(t, "labels", nil, map[string]string{"app": "db"}, map[string]string{"app": "web"}),
 	}
@@ -132,7 +132,7 @@ func drawSpec(t *rapid.T) ares.Spec {
 	case 0:
 		s.GPUMilli = pick(t, "milli", 1, 300, 500, 1000)
 	case 1, 2, 3:
-		s.GPUs = rapid.IntRange(1, 3).Draw(t, "gpus")
+		s.GPUs = pick(t, "gpus", 1, 1, 2, 3)
 		s.GPUModel = pick(t, "model", "", "h100", "h100|a100")
 		s.GPUMemoryMB = pick(t, "gpu memory", 0, 1000, 2000)
 	case 4:

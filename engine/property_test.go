@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"reflect"
 	"slices"
@@ -21,7 +22,26 @@ type machine struct {
 	jobs int
 }
 
-var nodeIDs = []string{"a", "b", "c", "d", "e"}
+var nodeIDs = []string{"a", "b", "c", "d", "e", "f"}
+
+// newMachine begins with nothing, or with a fleet and those who share it.
+func newMachine(t *rapid.T) *machine {
+	m := &machine{w: enginetest.NewWorld()}
+	if once(t, 4, "from nothing") {
+		return m
+	}
+	for _, id := range nodeIDs {
+		m.w.Join(drawNode(t, id))
+	}
+	m.Topology(t)
+	for _, id := range []string{"ml", "web"} {
+		m.w.Put(ares.Event{Tenant: &ares.Tenant{ID: id, Limits: ares.NoLimits(), Weight: drawWeight(t)}})
+	}
+	for range rapid.IntRange(0, 8).Draw(t, "jobs") {
+		m.submit(drawSpec(t))
+	}
+	return m
+}
 
 func (m *machine) node(t *rapid.T) string { return rapid.SampledFrom(nodeIDs).Draw(t, "node") }
 
@@ -126,6 +146,10 @@ func (m *machine) Submit(t *rapid.T) {
 		t.Skip("no such job can be submitted")
 	}
 	s.After = after
+	m.submit(s)
+}
+
+func (m *machine) submit(s ares.Spec) {
 	m.w.Submit(ares.JobID(fmt.Sprintf("j%03d", m.jobs)), s)
 	m.jobs++
 }
@@ -268,14 +292,20 @@ func (m *machine) Check(t *rapid.T) {
 // TestLaws: whatever happens, nothing is sold twice, gangs are whole, limits
 // hold, a decision leaves no trace; and the same history gives the same plans.
 func TestLaws(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := &machine{w: enginetest.NewWorld()}
-		t.Repeat(rapid.StateMachineActions(m))
-		if _, err := m.w.Settle(); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.w.Replay(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	rounds := 5 // of a hundred histories
+	if asked := flag.Lookup("rapid.checks"); asked.Value.String() != asked.DefValue {
+		rounds = 1 // of as many as were asked for
+	}
+	for range rounds {
+		rapid.Check(t, func(t *rapid.T) {
+			m := newMachine(t)
+			t.Repeat(rapid.StateMachineActions(m))
+			if _, err := m.w.Settle(); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.w.Replay(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }

@@ -69,10 +69,7 @@ func (c *consult) quotas() []ares.Step {
 	}
 	var best []ares.Step
 	least := 0
-	for _, m := range s.models {
-		if !sh.want.likes(s.order.Models()[m]) {
-			continue
-		}
+	for m := range s.suiting(sh.want) {
 		steps, sum := c.quotasOf(m)
 		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
 			best, least = steps, sum
@@ -102,8 +99,8 @@ func (c *consult) quotasOf(model int) (steps []ares.Step, sum int) {
 // little of, for each such model.
 func (c *consult) opening() []ares.Step {
 	var out []ares.Step
-	for _, m := range c.state.models {
-		if c.census.want.ban&modelBit(m) == 0 || !c.entry.shape.want.likes(c.state.order.Models()[m]) {
+	for m := range c.state.suiting(c.entry.shape.want) {
+		if c.census.want.ban&modelBit(m) == 0 {
 			continue
 		}
 		if steps, _ := c.quotasOf(m); len(steps) == 1 {

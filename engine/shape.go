@@ -117,6 +117,15 @@ func (s *shapes) intern(sh *shape) *shape {
 	return sh
 }
 
+// like is the shape of live jobs that is the same, with all that is known of
+// it, or the one given when there is none.
+func (s *shapes) like(sh *shape) *shape {
+	if known := s.byKey[sh.key]; known != nil {
+		return known
+	}
+	return sh
+}
+
 func (s *shapes) release(sh *shape) {
 	if sh.refs--; sh.refs == 0 {
 		delete(s.byKey, sh.key)

@@ -23,7 +23,8 @@ func TestJudgeReportsAPlantedViolation(t *testing.T) {
 	s.Apply(ares.Batch{Revision: 1, Events: []ares.Event{
 		{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}},
 		{Node: &ares.Node{ID: "a", Devices: []ares.Device{{ID: "a0", Healthy: true}, {ID: "a1", Index: 1, Healthy: true}}}},
-		{Session: &ares.Session{Node: "a"}}, job("one"), job("two"),
+		{Session: &ares.Session{Node: "a"}},
+		job("one"), job("two"),
 	}})
 	var log bytes.Buffer
 	m := newMetrics(control.NewView(time.Now))

@@ -188,11 +188,11 @@ func (b *book) used(job *ares.Job, seat *ares.Seat, from, to time.Time) {
 	if !from.Before(to) {
 		return
 	}
-	amount := b.amountOf(job, seat)
+	had := b.amountOf(job, seat)
 	grown := b.decay(to) - b.decay(from)
 	for a := b.leaf(job); a != nil; a = a.parent {
 		for r := range a.before {
-			a.before[r] += amount.share[r] * grown
+			a.before[r] += had.share[r] * grown
 		}
 	}
 	begin := time.Date(b.now.UTC().Year(), b.now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -200,7 +200,7 @@ func (b *book) used(job *ares.Job, seat *ares.Seat, from, to time.Time) {
 		from = begin
 	}
 	if from.Before(to) {
-		gpus := float64(amount.held.GPUMilli) / 1000
+		gpus := float64(had.held.GPUMilli) / 1000
 		b.spent[job.Tenant] += gpus * to.Sub(from).Seconds()
 		b.slack[job.Tenant] += gpus + 1 // each stretch is counted in whole seconds
 	}

@@ -3,6 +3,6 @@
 // common with the code it judges is the meaning of the records. Property tests,
 // the simulator and a server in debug mode share it.
 //
-// A check costs time that grows with all live jobs and nodes, some milliseconds
-// for ten thousand of them, so nobody pays for it who does not ask.
+// A check costs time that grows with all live jobs and nodes, about a tenth of a
+// second for ten thousand of each, so nobody pays for it who does not ask.
 package laws

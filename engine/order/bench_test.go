@@ -3,6 +3,8 @@ package order
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -31,13 +33,20 @@ func crowd(n, shapes int) []*Item[int] {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// BenchmarkPass is a decision over 100,000 jobs in 300 lines of 20 tenants with
-// three queues each: one in which nothing finds a place, and what taking one
-// job costs when all do.
+// BenchmarkPass is a decision over 100,000 jobs of 20 tenants with three queues
+// each, in 5 and in 300 lines a queue: one in which nothing finds a place, and
+// what taking one job costs when all do.
 func BenchmarkPass(b *testing.B) {
+	for _, shapes := range []int{5, 300} {
+		b.Run(fmt.Sprintf("lines=%d", 60*shapes), func(b *testing.B) { benchmarkPass(b, shapes) })
+	}
+}
+
+func benchmarkPass(b *testing.B, shapes int) {
+	b.Helper()
 	tree := New[int](Defaults())
 	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-	for i, it := range crowd(100_000, 5) {
+	for i, it := range crowd(100_000, shapes) {
 		l := tree.Leaf(fmt.Sprintf("t%02d", i%20), fmt.Sprintf("q%d", i%3))
 		l.Push(it)
 		if i%100 == 0 {
@@ -75,4 +84,36 @@ func BenchmarkPass(b *testing.B) {
 			tree.Before(it, noon)
 		}
 	})
+}
+
+// BenchmarkAgeing is a pass over 100,000 jobs that wait in 300 lines, at a time
+// and an hour after it, in turn. In between all of them have aged, and nothing
+// was done for it: both cost the same.
+func BenchmarkAgeing(b *testing.B) {
+	tree := New[int](Defaults())
+	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	for _, it := range crowd(100_000, 300) {
+		tree.Leaf("a", "").Push(it)
+	}
+	times := []time.Time{noon, noon.Add(time.Hour)}
+	spent := make([][]float64, len(times))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for b.Loop() {
+		for i, now := range times {
+			begin := threadTime(b)
+			p := tree.Begin(now)
+			for range plan {
+				p.Next()
+				p.Take(Grant{})
+			}
+			p.End()
+			spent[i] = append(spent[i], float64(threadTime(b)-begin))
+		}
+	}
+	for i, unit := range []string{"ns/pass", "ns/pass-an-hour-later"} {
+		slices.Sort(spent[i])
+		b.ReportMetric(spent[i][len(spent[i])/2], unit)
+	}
+	b.ReportMetric(0, "ns/op")
 }

@@ -29,8 +29,9 @@ func (l *Leaf[J]) enter() {
 	}
 	l.matches, l.fronts, l.left = l.matches[:2*n], l.fronts[:n], n
 	for i := range l.heads {
-		l.fronts[i].item = l.heads[i].item
-		l.matches[n+i] = match{l.heads[i].key, i}
+		head := &l.heads[i]
+		l.fronts[i] = front[J]{head.item, head.rest, min(len(head.rest), 1)}
+		l.matches[n+i] = match{head.key, i}
 	}
 	for i := n - 1; i > 0; i-- {
 		l.matches[i] = l.winner(l.matches[2*i], l.matches[2*i+1])
@@ -115,14 +116,14 @@ func (l *line[J]) read(f *front[J]) bool {
 	if f.next == 0 {
 		l.file()
 		c := &l.chunks[0]
-		f.rest = c.inOrder()[1:]
+		f.rest = l.leaf.tree.inOrder(c)[1:]
 		f.next = 1
 		if c.gone == 0 {
 			fetch(f.rest[:len(f.rest)%fetchMost])
 		}
 	}
 	if len(f.rest) == 0 && f.next < len(l.chunks) {
-		f.rest = l.chunks[f.next].inOrder()
+		f.rest = l.leaf.tree.inOrder(&l.chunks[f.next])
 		f.next++
 		fetch(f.rest[:len(f.rest)%fetchMost])
 	}

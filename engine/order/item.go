@@ -90,7 +90,8 @@ type ladder struct {
 
 const classes = 5
 
-// floors is the lowest priority of each class, lowest class first.
+// floors is where each class begins, lowest first. They are looked up once: each
+// pass asks for them.
 var floors = func() (out [classes]int64) {
 	for i, class := range ares.Classes() {
 		out[i] = int64(class.Floor())
@@ -136,4 +137,13 @@ func classOf[J any](l *ladder, key uint64, of *Leaf[J]) int {
 		}
 	}
 	return 0
+}
+
+// until is the last key of a class, 0 when keys do not tell.
+func (l *ladder) until(class int) uint64 {
+	key := l.keys[class]
+	if level := key >> revisionBits & levelMost; level == 0 || level == levelMost {
+		return 0
+	}
+	return key
 }

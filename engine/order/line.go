@@ -84,12 +84,18 @@ type chunk[J any] struct {
 }
 
 // chunkMost is when a chunk is split.
-const chunkMost = 64
+const chunkMost = 128
+
+// insertMost is up to how many are put into a chunk one by one.
+const insertMost = 6
 
 func (c *chunk[J]) live() []slot[J] { return c.slots[c.gone:] }
 
 // inOrder returns what is in the chunk, in order.
-func (c *chunk[J]) inOrder() []slot[J] {
+func (t *Tree[J]) inOrder(c *chunk[J]) []slot[J] {
+	if len(c.slots)-c.tidy > insertMost {
+		t.merge(c)
+	}
 	for ; c.tidy < len(c.slots); c.tidy++ {
 		s := c.slots[c.tidy]
 		at := c.gone + search(c.slots[c.gone:c.tidy], &s)
@@ -99,13 +105,43 @@ func (c *chunk[J]) inOrder() []slot[J] {
 	return c.live()
 }
 
-// head is the first of the line.
-func (l *line[J]) head() *slot[J] { return &l.leaf.heads[l.place] }
+// merge puts the end of a chunk in order, and then among the others from the
+// last one on.
+func (t *Tree[J]) merge(c *chunk[J]) {
+	end := c.slots[c.tidy:]
+	room, other := t.desk(len(end))
+	sortSlots(end, other)
+	room = append(room, end...)
+	left, right := c.tidy-1, len(room)-1
+	for at := len(c.slots) - 1; right >= 0; at-- {
+		if left >= c.gone && room[right].before(&c.slots[left]) {
+			c.slots[at] = c.slots[left]
+			left--
+		} else {
+			c.slots[at] = room[right]
+			right--
+		}
+	}
+	c.tidy = len(c.slots)
+	clear(room)
+	clear(other)
+}
+
+// head is where a line begins. Those of a leaf lie side by side, so that a pass
+// looks at no line before its turn has come.
+type head[J any] struct {
+	slot[J]           // the first of the line
+	rest    []slot[J] // behind it in its chunk; empty when that is not known
+}
+
+func (l *line[J]) head() *head[J] { return &l.leaf.heads[l.place] }
 
 func (l *line[J]) push(s slot[J]) {
-	if head := l.head(); l.count == 0 || s.before(head) {
-		*head = s
+	head := l.head()
+	if l.count == 0 || s.before(&head.slot) {
+		head.slot = s
 	}
+	head.rest = nil
 	l.count++
 	if len(l.late) == cap(l.late) {
 		l.widen()
@@ -150,7 +186,8 @@ func (l *line[J]) file() {
 
 // noLate forgets the late items, and keeps a little room for others.
 func (l *line[J]) noLate() {
-	l.later = nil
+	clear(l.later)
+	l.later = l.later[:0]
 	if cap(l.late) == chunkMost {
 		l.leaf.tree.reuse(l.late)
 		l.late = nil
@@ -174,8 +211,8 @@ func (l *line[J]) fileAll() {
 	all = append(all, l.late...)
 	l.noLate()
 	sortSlots(all, other)
-	clear(l.chunks)
-	l.floors, l.chunks = l.floors[:0], l.chunks[:0]
+	n := (l.count + chunkMost - 1) / chunkMost
+	l.floors, l.chunks = make([]slot[J], 0, n), make([]chunk[J], 0, n)
 	for some := range slices.Chunk(all, chunkMost) {
 		l.floors = append(l.floors, some[0])
 		l.chunks = append(l.chunks, chunk[J]{slots: append(t.spare(len(some)), some...), tidy: len(some)})
@@ -205,7 +242,7 @@ func (l *line[J]) insert(s *slot[J]) {
 // belongs then.
 func (l *line[J]) split(i int, s *slot[J]) int {
 	c := &l.chunks[i]
-	c.inOrder()
+	l.leaf.tree.inOrder(c)
 	if c.gone > 0 {
 		n := copy(c.slots, c.live())
 		clear(c.slots[n:])
@@ -257,22 +294,25 @@ func (l *line[J]) remove(it *Item[J]) {
 	l.count--
 	if head := l.head(); head.item == it { // the usual one: nothing moves
 		c := &l.chunks[0]
-		c.inOrder()
+		if c.tidy < len(c.slots) {
+			l.leaf.tree.inOrder(c)
+		}
 		c.slots[c.gone] = slot[J]{}
 		if c.gone++; c.gone == len(c.slots) {
 			l.leaf.tree.reuse(c.slots)
 			l.chunks[0], l.floors[0] = chunk[J]{}, slot[J]{}
 			l.chunks, l.floors = l.chunks[1:], l.floors[1:]
 			c = &l.chunks[0]
-			c.inOrder()
+			l.leaf.tree.inOrder(c)
 		}
-		*head = c.slots[c.gone]
+		head.slot, head.rest = c.slots[c.gone], c.slots[c.gone+1:]
 		return
 	}
+	l.head().rest = nil
 	s := slotOf(it, l.leaf.tree.base)
 	i := l.find(&s)
 	c := &l.chunks[i]
-	at := c.gone + search(c.inOrder(), &s)
+	at := c.gone + search(l.leaf.tree.inOrder(c), &s)
 	if at == len(c.slots) || c.slots[at].item != it {
 		panic("order: an item changed while it waited")
 	}
@@ -330,11 +370,11 @@ func (s *slot[J]) within(rank, key uint64) bool {
 // upTo counts the items whose rank is at most the one given, the last of its
 // class, whose key is given too. It is not for a pass: late items are filed.
 func (l *line[J]) upTo(rank, key uint64) int {
-	if l.count == 0 || !l.head().within(rank, key) {
+	if l.count == 0 || !l.leaf.heads[l.place].within(rank, key) {
 		return 0
 	}
 	l.file()
-	last := l.chunks[len(l.chunks)-1].inOrder()
+	last := l.leaf.tree.inOrder(&l.chunks[len(l.chunks)-1])
 	if len(last) > 0 && last[len(last)-1].within(rank, key) {
 		return l.count
 	}
@@ -344,7 +384,7 @@ func (l *line[J]) upTo(rank, key uint64) int {
 			n += len(l.chunks[i].live())
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(l.chunks[i].inOrder(), rank, func(s slot[J], rank uint64) int {
+		at, _ := slices.BinarySearchFunc(l.leaf.tree.inOrder(&l.chunks[i]), rank, func(s slot[J], rank uint64) int {
 			if s.within(rank, key) {
 				return -1
 			}
@@ -414,5 +454,5 @@ func (t *Tree[J]) reuse(room []slot[J]) {
 	}
 }
 
-// sparesMost bounds what a tree keeps, at 1 KB each.
-const sparesMost = 2048
+// sparesMost bounds what a tree keeps, at 2 KB each.
+const sparesMost = 1024

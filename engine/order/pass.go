@@ -3,6 +3,8 @@ package order
 import (
 	"slices"
 	"time"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // Pass is the order of one decision. It offers items one by one; each is taken
@@ -14,16 +16,18 @@ type Pass[J any] struct {
 	ladder ladder
 	path   []*node[J] // to the leaf whose turn it is; empty when that is not known
 	leaf   *Leaf[J]   // that leaf
+	until  uint64     // up to this key its items are certainly of the class served
 	rivals bool       // somebody on the path has a sibling to compare with
 	taken  []*Leaf[J] // leaves from which something was taken
 }
 
-// took is everything that was taken from a leaf in a pass, so that one step
-// puts it back.
+// took is what a leaf held before anything was taken from it in a pass, so that
+// one step puts it back.
 type took struct {
-	jobs   int
-	sum    Grant   // without its parts
-	models []int64 // these, by model
+	any    bool
+	use    Use
+	held   ares.Use
+	models []int64
 }
 
 // runner is a child with items left: the highest class among them, and its share.
@@ -106,6 +110,7 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 			p.path = append(p.path, n)
 		}
 		p.leaf = n.leaf
+		p.until = p.ladder.until(classes - 1 - int(n.parent.heap[0].key>>61))
 	}
 	return p.leaf.first(), true
 }
@@ -122,8 +127,12 @@ func (p *Pass[J]) Take(g Grant) {
 func (p *Pass[J]) Again(g Grant) { p.grant(&g) }
 
 func (p *Pass[J]) grant(g *Grant) {
-	p.leaf.charge(g, 1)
-	p.note(p.leaf, g)
+	l := p.leaf
+	if !l.took.any {
+		l.took = took{true, l.node.use, l.node.held, slices.Clone(l.models)}
+		p.taken = append(p.taken, l)
+	}
+	l.charge(g, 1)
 }
 
 // Skip passes over the offered item, not over its line: nothing more is wanted
@@ -137,21 +146,6 @@ func (p *Pass[J]) Skip() {
 // whose turn is next is found anew.
 func (p *Pass[J]) Yield() { p.climb(true) }
 
-func (p *Pass[J]) note(l *Leaf[J], g *Grant) {
-	if l.took.jobs == 0 {
-		p.taken = append(p.taken, l)
-	}
-	l.took.jobs++
-	l.took.sum.Use.add(&g.Use, 1)
-	addHeld(&l.took.sum.Held, &g.Held, 1)
-	for _, part := range g.GPUs {
-		for len(l.took.models) <= part.Model {
-			l.took.models = append(l.took.models, 0)
-		}
-		l.took.models[part.Model] += part.Milli
-	}
-}
-
 // Refuse says that the offered item found no place. Its line is passed over
 // from now on.
 func (p *Pass[J]) Refuse() {
@@ -162,7 +156,7 @@ func (p *Pass[J]) Refuse() {
 // climb puts the nodes of the path in order again, from the leaf up. They are
 // the first of their siblings, and can only have moved back.
 func (p *Pass[J]) climb(charged bool) {
-	if leaf := p.leaf.node; !p.rivals && p.leaf.left > 0 && p.key(leaf, false) == leaf.parent.heap[0].key {
+	if l := p.leaf; !p.rivals && l.left > 0 && (l.matches[1].key <= p.until || p.key(l.node, false) == l.node.parent.heap[0].key) {
 		return // nobody else, and the same class: it is its turn again
 	}
 	for i, n := range slices.Backward(p.path) {
@@ -184,23 +178,40 @@ func (p *Pass[J]) climb(charged bool) {
 			sinkRunner(up.heap, 0)
 		}
 	}
-	p.path, p.leaf, p.rivals = p.path[:0], nil, false
+	p.path, p.leaf, p.until, p.rivals = p.path[:0], nil, 0, false
 }
 
 // End puts everything back as it was before the pass.
 func (p *Pass[J]) End() {
 	for _, l := range p.taken {
-		l.charge(&l.took.sum, -1)
-		for model, milli := range l.took.models {
-			if milli != 0 {
-				l.hold(model, -milli)
-			}
-		}
-		l.took = took{}
+		l.putBack()
 	}
 	p.clear(p.tree.root)
 	clear(p.taken)
 	*p = Pass[J]{tree: p.tree, path: p.path[:0], taken: p.taken[:0]}
+}
+
+// putBack gives up what was taken from a leaf.
+func (l *Leaf[J]) putBack() {
+	var more Grant
+	more.Use = l.node.use.Add(l.took.use, -1)
+	more.Held = l.node.held
+	addHeld(&more.Held, &l.took.held, -1)
+	l.charge(&more, -1)
+	for model := max(len(l.models), len(l.took.models)) - 1; model >= 0; model-- {
+		if held := at(l.models, model) - at(l.took.models, model); held != 0 {
+			l.hold(model, -held)
+		}
+	}
+	l.took = took{}
+}
+
+// at is what a list has at a place, 0 beyond its end.
+func at(in []int64, i int) int64 {
+	if i < len(in) {
+		return in[i]
+	}
+	return 0
 }
 
 func (p *Pass[J]) clear(n *node[J]) {

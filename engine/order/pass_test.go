@@ -126,8 +126,9 @@ func plain(tree *Tree[int]) {
 			}
 			for _, of := range l.lines {
 				of.file()
+				of.late, of.later = nil, nil
 				for i := range of.chunks {
-					of.chunks[i].inOrder()
+					tree.inOrder(&of.chunks[i])
 				}
 			}
 		}

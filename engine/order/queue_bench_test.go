@@ -215,7 +215,6 @@ func compare(b *testing.B, jobs []*Item[int], round func(s *side)) (row []string
 	for b.Loop() {
 		for range 7 {
 			for _, s := range sides {
-				runtime.GC() // nobody pays for the room that others left
 				s.gone, s.aside = s.gone[:0], 0
 				begin := threadTime(b)
 				round(s)

@@ -149,15 +149,7 @@ func (l *Leaf[J]) Admit(g Grant) []Block {
 		if !n.limited {
 			continue
 		}
-		for i, r := range n.limits.Respects(n.held.Add(g.Held)) {
-			if r.Used > r.Limit {
-				before := n.limits.Respects(n.held)[i].Used
-				out = append(out, Block{
-					Tenant: n.tenant, Queue: n.queue, Kind: Limit, What: r.What,
-					Used: int64(before), Limit: int64(r.Limit), Asked: int64(r.Used - before),
-				})
-			}
-		}
+		out = append(out, n.exceeded(g.Held)...)
 	}
 	for p := range l.tree.patterns {
 		asked := int64(0)
@@ -172,6 +164,21 @@ func (l *Leaf[J]) Admit(g Grant) []Block {
 		if r, b := l.room(p); asked > r {
 			b.Asked = asked
 			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// exceeded is every limit of a node that a use would pass, beside what is held.
+func (n *node[J]) exceeded(u ares.Use) []Block {
+	var out []Block
+	for i, r := range n.limits.Respects(n.held.Add(u)) {
+		if r.Used > r.Limit {
+			before := n.limits.Respects(n.held)[i].Used
+			out = append(out, Block{
+				Tenant: n.tenant, Queue: n.queue, Kind: Limit, What: r.What,
+				Used: int64(before), Limit: int64(r.Limit), Asked: int64(r.Used - before),
+			})
 		}
 	}
 	return out

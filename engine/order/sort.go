@@ -18,10 +18,14 @@ func sortSlots[J any](in, other []slot[J]) {
 				low = 0
 			}
 		}
+		// The bit of critical ones is alone at the top. It joins the others
+		// right above the last that differs, which saves a digit.
+		top := max(uint(bits.Len64(differ&^belowCritical)), low)
+		differ = differ&(1<<top-1) | differ>>63<<top
 		from, to := in, other
-		for shift := low; shift < 64; shift += digitBits {
+		for shift := low; shift <= top; shift += digitBits {
 			if differ>>shift&digitMost != 0 {
-				spread(from, to, shift)
+				spread(from, to, shift, top)
 				from, to = to, from
 			}
 		}
@@ -66,18 +70,21 @@ const (
 	digitMost   = 1<<digitBits - 1
 )
 
-// spread orders slots by one digit of their key, and leaves alone the order of
-// those that have it in common.
-func spread[J any](from, to []slot[J], shift uint) {
+// spread orders slots by one digit of the lowest top bits of their keys and the
+// highest one, and leaves alone the order of those that have it in common.
+func spread[J any](from, to []slot[J], shift, top uint) {
 	var starts [digitMost + 2]uint32
+	mask := uint64(1)<<top - 1
 	for i := range from {
-		starts[from[i].key>>shift&digitMost+1]++
+		key := from[i].key
+		starts[(key&mask|key>>63<<top)>>shift&digitMost+1]++
 	}
 	for i := 1; i < len(starts); i++ {
 		starts[i] += starts[i-1]
 	}
 	for i := range from {
-		at := &starts[from[i].key>>shift&digitMost]
+		key := from[i].key
+		at := &starts[(key&mask|key>>63<<top)>>shift&digitMost]
 		to[*at] = from[i]
 		*at++
 	}

@@ -38,6 +38,7 @@ type Tree[J any] struct {
 	patterns []string // of the quotas, in lower case
 	matches  [][]int  // by model: the patterns that match it
 	pools    []account
+	recent   []*line[J]  // by shape
 	spares   [][]slot[J] // room of chunks that are gone
 	scratch  []slot[J]   // to sort on
 	pass     Pass[J]
@@ -86,7 +87,7 @@ type Leaf[J any] struct {
 	node    *node[J]
 	byShape map[int]*line[J]
 	lines   []*line[J] // in no order
-	heads   []slot[J]  // the first of each line
+	heads   []head[J]  // of each line
 	models  []int64    // held, thousandths of devices by model
 	archive ended
 
@@ -284,12 +285,9 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 		panic("order: pushed twice, or during a pass")
 	}
 	it.rank = l.tree.cfg.rankOf(it.Priority, it.Accepted)
-	of, ok := l.byShape[it.Shape]
-	if !ok {
-		of = &line[J]{shape: it.Shape, leaf: l, place: len(l.lines)}
-		l.byShape[it.Shape] = of
-		l.lines = append(l.lines, of)
-		l.heads = append(l.heads, slot[J]{})
+	of := l.tree.known(it.Shape)
+	if of == nil || of.leaf != l {
+		of = l.line(it.Shape)
 	}
 	it.line = of
 	of.push(slotOf(it, l.tree.base))
@@ -297,6 +295,36 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 		n.waiting++
 	}
 }
+
+// line returns the one of a shape, which is known from then on.
+func (l *Leaf[J]) line(shape int) *line[J] {
+	of, ok := l.byShape[shape]
+	if !ok {
+		of = &line[J]{shape: shape, leaf: l, place: len(l.lines)}
+		l.byShape[shape] = of
+		l.lines = append(l.lines, of)
+		l.heads = append(l.heads, head[J]{})
+	}
+	if t := l.tree; shape >= 0 && shape < recentMost {
+		for len(t.recent) <= shape {
+			t.recent = append(t.recent, nil)
+		}
+		t.recent[shape] = of
+	}
+	return of
+}
+
+// known is the line where an item of a shape was last pushed, if there is still
+// one. Most shapes are of one leaf, so it saves looking into the map.
+func (t *Tree[J]) known(shape int) *line[J] {
+	if shape < 0 || shape >= len(t.recent) {
+		return nil
+	}
+	return t.recent[shape]
+}
+
+// recentMost bounds for how many shapes that is kept, to 512 KB.
+const recentMost = 1 << 16
 
 // Remove takes an item out of its leaf; it may be anywhere in it, or not wait
 // at all.
@@ -313,10 +341,13 @@ func (t *Tree[J]) Remove(it *Item[J]) {
 	l := of.leaf
 	if of.count == 0 {
 		delete(l.byShape, of.shape)
+		if t.known(of.shape) == of {
+			t.recent[of.shape] = nil
+		}
 		last := len(l.lines) - 1
 		l.lines[of.place], l.heads[of.place] = l.lines[last], l.heads[last]
 		l.lines[of.place].place = of.place
-		l.lines[last], l.heads[last] = nil, slot[J]{}
+		l.lines[last], l.heads[last] = nil, head[J]{}
 		l.lines, l.heads = l.lines[:last], l.heads[:last]
 	}
 	for n := l.node; n != nil; n = n.parent {

@@ -90,16 +90,17 @@ func BenchmarkFill(b *testing.B) {
 // BenchmarkGrowth is the same decision on fleets of three sizes, each a quarter
 // full: a plan of 500 jobs of the mix, and one gang of 32 GPUs.
 func BenchmarkGrowth(b *testing.B) {
+	gang := Job(Gangs, 3, 4)
+	gang.ID = "one-more"
 	states := make([]*engine.State, len(sizes))
 	for k, nodes := range sizes {
 		states[k] = Fleet(nodes, waiting, Openb)
 		if _, err := Fill(states[k], nodes*2); err != nil {
 			b.Fatal(err)
 		}
+		states[k].Apply(ares.Batch{Revision: states[k].Revision() + 1, Events: []ares.Event{{Job: gang}}})
 	}
 	rows := [][]string{{"decision", "100 nodes", "1,000 nodes", "10,000 nodes", "growth"}}
-	gang := Job(Gangs, 3, 4)
-	gang.ID = "one-more"
 	for _, c := range []struct {
 		name   string
 		decide func(s *engine.State) int
