@@ -77,6 +77,7 @@ func (c *consult) first(steps []ares.Step) {
 func (c *consult) helps(steps []ares.Step) (fits, planned bool) {
 	s, e := c.state, c.entry
 	at := c.now
+	c.trials++
 	if e.queue == inDelayed && !at.Before(e.due) {
 		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan does that by itself
 	}
@@ -111,7 +112,6 @@ func (c *consult) look(steps ...ares.Step) (fits, ok bool) {
 	if c.trials >= maxTrials || slices.Contains(c.tried, key) {
 		return false, false
 	}
-	c.trials++
 	c.tried = append(c.tried, key)
 	fits, ok = c.helps(steps)
 	if ok {

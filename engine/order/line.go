@@ -360,17 +360,17 @@ func (l *line[J]) ahead(s *slot[J]) int {
 // within says whether the rank of the slot's item is at most the one given, the
 // last of its class. The key of that says so without a look at the item, unless
 // it was cut off.
-func (s *slot[J]) within(rank, key uint64) bool {
-	if level := s.key >> revisionBits & levelMost; level == 0 || level == levelMost {
-		return s.item.rank <= rank
+func (a *slot[J]) within(rank, key uint64) bool {
+	if level := a.key >> revisionBits & levelMost; level == 0 || level == levelMost {
+		return a.item.rank <= rank
 	}
-	return s.key <= key
+	return a.key <= key
 }
 
 // upTo counts the items whose rank is at most the one given, the last of its
 // class, whose key is given too. It is not for a pass: late items are filed.
 func (l *line[J]) upTo(rank, key uint64) int {
-	if l.count == 0 || !l.head().within(rank, key) {
+	if l.count == 0 || !l.leaf.heads[l.place].within(rank, key) {
 		return 0
 	}
 	l.file()
