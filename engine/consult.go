@@ -123,7 +123,7 @@ func (c *consult) look(steps ...ares.Step) (fits, ok bool) {
 
 // each tries every option beside what must be in any case. An option that makes
 // room which others take first is tried with a higher priority too.
-func (c *consult) each(musts []ares.Step, options []ares.Step) {
+func (c *consult) each(musts, options []ares.Step) {
 	var second []ares.Step
 	for _, o := range options {
 		if c.enough() {

@@ -97,10 +97,22 @@ func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 
 // reasons are how blockers about nodes begin.
 var reasons = []struct{ key, words string }{
-	{"session", "no session"}, {"cordon", "cordoned"}, {"unfit", "it could not start"}, {"selector", "labels do not match node_selector"},
-	{"conditions", "labels do not match node_affinity"}, {"region", "region is not"}, {"taint", "a taint"}, {"kind", "no device of type"},
-	{"sick", "too many devices are unhealthy"}, {"small", "too small even when empty"}, {"busy", "too few free devices"}, {"busy", "no device has"},
-	{"cpus", "too few free CPU"}, {"memory", "too little free memory"}, {"numa", "no NUMA node"}, {"affinity", "affinity or anti"},
+	{"session", "no session"},
+	{"cordon", "cordoned"},
+	{"unfit", "it could not start"},
+	{"selector", "labels do not match node_selector"},
+	{"conditions", "labels do not match node_affinity"},
+	{"region", "region is not"},
+	{"taint", "a taint"},
+	{"kind", "no device of type"},
+	{"sick", "too many devices are unhealthy"},
+	{"small", "too small even when empty"},
+	{"busy", "too few free devices"},
+	{"busy", "no device has"},
+	{"cpus", "too few free CPU"},
+	{"memory", "too little free memory"},
+	{"numa", "no NUMA node"},
+	{"affinity", "affinity or anti"},
 }
 
 func reasonOf(detail string) string {

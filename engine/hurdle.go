@@ -102,9 +102,6 @@ func (n *node) tolerated(w *want) bool {
 	return true
 }
 
-// freeFor is how many devices of the right kind nobody holds.
-func (n *node) freeFor(w *want) int { return bits.OnesCount64(w.mask(n.profile) & n.free) }
-
 // outlook is what a want sees in the machines of a profile: devices by what is
 // asked of them.
 type outlook struct {

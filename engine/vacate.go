@@ -104,7 +104,7 @@ func (n *node) vacate(w *want, tenant string, members int) []guest {
 }
 
 // ending is the step that ends jobs, on the nodes where that makes room.
-func ending(leave []guest, nodes []*node, tenant string) ares.Step {
+func ending(leave []guest, nodes []*node) ares.Step {
 	step := ares.Step{Kind: ares.StepFree}
 	var names, own []string
 	others, milli := 0, 0
@@ -193,7 +193,7 @@ func (c *census) clearing(tenant string) (ares.Step, bool) {
 	if lack > 0 || len(leave) == 0 {
 		return ares.Step{}, false
 	}
-	return ending(leave, nodes, tenant), true
+	return ending(leave, nodes), true
 }
 
 // clearOne is clearing for a job of one member: the node where the fewest jobs
@@ -215,7 +215,7 @@ func (c *census) clearOne(tenant string) (ares.Step, bool) {
 	if best == nil {
 		return ares.Step{}, false
 	}
-	return ending(best, []*node{at}, tenant), true
+	return ending(best, []*node{at}), true
 }
 
 func cheaper(a, b []guest) bool {
