@@ -88,8 +88,11 @@ fuzz: needs ## Fuzz every parser for FUZZTIME (10m), one after the other; the fi
 	done
 
 .PHONY: bench
-bench: build ## Benchmarks of the whole scheduler
-	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf
+bench: build ## Benchmarks of the whole scheduler, beside YuniKorn's core where it can be fetched
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf/...
+	go test -run '^$$' -bench Queue -benchtime 1x ./engine/order
+	cd test/perf/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
+	else echo 'YuniKorn cannot be fetched here: not measured'; fi
 
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to

@@ -24,8 +24,8 @@ func (r *Run) conclude(j *Job, now time.Time) error {
 	case stop != nil && stop.Why == StopPreempt:
 		r.NotBefore = now
 		return r.move(Preempted, now, "gave way to "+stop.By)
-	case stop != nil && stop.Why == StopDrain && worst.Outcome == OutcomeStopped:
-		return r.move(Pending, now, "its node is drained by "+stop.By)
+	case stop != nil && stop.Why == StopDrain && a.wasStopped(worst.Outcome):
+		return r.drained(j, a, stop.By, now)
 	default:
 		return r.failed(j, worst, now)
 	}

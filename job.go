@@ -117,12 +117,15 @@ type Job struct {
 	RetryOf    JobID     // the job this one repeats, "" when none
 	ArrayOf    JobID     // the array this one is an element of, "" when none
 	ArrayIndex int       // of an element, from 0
+	ArrayCount int       // of an element: how many there are
 }
 
 // DefaultsVersion names the defaults below. A stored job keeps what was said
 // and the version it was accepted under; whoever changes a default gives
 // WithDefaults the old ones to fill in too.
-const DefaultsVersion = 1
+//
+// Version 1 took min_members for members where gang_scheduling is false too.
+const DefaultsVersion = 2
 
 // Defaults of a job's fields.
 const (
@@ -135,7 +138,11 @@ const (
 )
 
 // WithDefaults returns the spec with everything filled in that was not said.
-func (s Spec) WithDefaults() Spec {
+func (s Spec) WithDefaults() Spec { return s.WithDefaultsOf(DefaultsVersion) }
+
+// WithDefaultsOf is WithDefaults for a spec that was accepted under some version
+// of them.
+func (s Spec) WithDefaultsOf(version int) Spec {
 	fill(&s.Tenant, DefaultTenant)
 	fill(&s.Queue, DefaultQueue)
 	fill(&s.Members, 1)
@@ -144,6 +151,9 @@ func (s Spec) WithDefaults() Spec {
 	fill(&s.Mode, Restart)
 	fill(&s.LostAfterSeconds, int(DefaultLostAfter/time.Second))
 	fill(&s.Placement.Strategy, "balanced")
+	if version >= 2 && s.Gang != nil && !*s.Gang {
+		fill(&s.MinMembers, 1) // no gang: it starts with as many as fit
+	}
 	fill(&s.MinMembers, s.Members)
 	fill(&s.Retry.InitialBackoffSeconds, 1)
 	fill(&s.Retry.Multiplier, 2)
@@ -215,6 +225,7 @@ func (s Spec) TotalGPUs() int { return s.GPUs * max(s.Members, 1) }
 // ownVariables are set by Ares in every job's environment; the job's own
 // values for them are not used.
 var ownVariables = []string{
+	"ARES_ARRAY_COUNT", "ARES_ARRAY_INDEX", "ARES_ARRAY_JOB_ID",
 	"ARES_ATTEMPT", "ARES_FENCING_TOKEN", "ARES_JOB_ID", "ARES_NODE", "ARES_PROGRESS_FILE", "ARES_RANK", "ARES_WORLD_SIZE",
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE",
 }

@@ -130,7 +130,7 @@ func (r *Run) Decline(j *Job, f Fence, rank int, now time.Time) error {
 	if r.Stop == nil || h.State != SeatPlaced {
 		return Errorf(Conflict, "rank %d is %s and has no stop intent to answer", rank, h.State)
 	}
-	res := RankResult{Outcome: OutcomeStopped, Reason: "stopped before it was claimed", StartedAt: now, EndedAt: now}
+	res := RankResult{Outcome: OutcomeStopped, Reason: unclaimed, StartedAt: now, EndedAt: now}
 	if err := r.Finish(j, f, rank, res, now); err != nil {
 		return err
 	}
@@ -221,6 +221,9 @@ func (r *Run) RequestStop(s Stop) error {
 			return Errorf(Conflict, "the job is %s: there is nothing to stop", r.Phase)
 		}
 		return r.move(Cancelled, s.At, "cancelled by "+s.By)
+	}
+	if r.Current() == nil && s.Why != StopCancel {
+		return Errorf(Conflict, "the job is an array: its elements are what can be stopped")
 	}
 	if r.Stop != nil && (r.Stop.Why == StopCancel || s.Why != StopCancel) {
 		return nil

@@ -16,7 +16,7 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // TestTableOfMoves spells the whole table out, every pair of phases.
 func TestTableOfMoves(t *testing.T) {
 	allowed := map[ares.Phase]string{
-		ares.Pending:   "scheduled failed cancelled lost",
+		ares.Pending:   "scheduled running failed cancelled lost",
 		ares.Scheduled: "pending running retrying preempted succeeded failed cancelled lost",
 		ares.Running:   "pending retrying preempted succeeded failed cancelled lost",
 		ares.Retrying:  "pending failed cancelled lost",

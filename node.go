@@ -1,6 +1,9 @@
 package ares
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Device is one accelerator of a node, or a slice of one.
 type Device struct {
@@ -53,6 +56,44 @@ type Taint struct {
 	Effect Effect
 }
 
+// ParseTaint reads "key=value:NoSchedule", "key:PreferNoSchedule" or, with the
+// effect NoSchedule, "key=value" and "key".
+func ParseTaint(s string) (Taint, error) {
+	text, effect, given := strings.Cut(s, ":")
+	key, value, _ := strings.Cut(text, "=")
+	t := Taint{Key: strings.TrimSpace(key), Value: strings.TrimSpace(value), Effect: NoSchedule}
+	if given {
+		t.Effect = Effect(strings.TrimSpace(effect))
+	}
+	return t, t.Check()
+}
+
+// Check reports what is wrong with a taint.
+func (t Taint) Check() error {
+	if t.Key == "" || t.Key == "*" || strings.ContainsAny(t.Key, " \t=:") || strings.Contains(t.Value, ":") ||
+		t.Effect != NoSchedule && t.Effect != PreferNoSchedule {
+		return Errorf(Invalid, "%q is not a taint: write \"key=value:NoSchedule\" or \"key=value:PreferNoSchedule\"", clip(t.String()))
+	}
+	if len(t.Key) > MaxNameBytes || len(t.Value) > MaxNameBytes {
+		return Errorf(Invalid, "taint %q: key and value have at most %d bytes each", clip(t.String()), MaxNameBytes)
+	}
+	return nil
+}
+
+func (t Taint) String() string {
+	s := t.Key
+	if t.Value != "" {
+		s += "=" + t.Value
+	}
+	return s + ":" + string(t.Effect)
+}
+
+// MaxTaints bounds the taints of a node, and MaxNUMANodes its parts.
+const (
+	MaxTaints    = 32
+	MaxNUMANodes = 256
+)
+
 // Effect says what a taint does to a job that does not tolerate it.
 type Effect string
 
@@ -87,4 +128,9 @@ type Cordon struct {
 	By    string
 	Why   string
 	Since time.Time
+	// Drain also moves what runs there to other nodes. An at_most_once job that
+	// runs is left to its end, unless Force is set: then it ends as lost.
+	Drain    bool
+	Force    bool
+	Revision int64 // of its record; who acts on a drain compares it
 }

@@ -20,7 +20,7 @@ const (
 
 // moves is the one table of moves. A phase without a row is final.
 var moves = map[Phase][]Phase{
-	Pending:   {Scheduled, Cancelled, Failed, Lost},
+	Pending:   {Scheduled, Running, Cancelled, Failed, Lost}, // running at once: only an array, with its first element
 	Scheduled: {Running, Pending, Retrying, Preempted, Succeeded, Failed, Cancelled, Lost},
 	Running:   {Succeeded, Failed, Cancelled, Retrying, Preempted, Pending, Lost},
 	Retrying:  {Pending, Cancelled, Failed, Lost},

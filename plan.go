@@ -15,16 +15,29 @@ type Plan struct {
 	Now      time.Time
 	Ready    []JobID   // delays that are over
 	Place    []Placing // seats to give
-	Refuse   []Refusal // one for each shape that found no place
-	Wake     time.Time // when the plan could change without an event, zero for never
+	// Arrays are brought forward, at most one step for each in a plan.
+	Arrays []ArrayStep
+	Stop   []Stopping // jobs to be stopped
+	Refuse []Refusal  // one for each shape that found no place
+	Wake   time.Time  // when the plan could change without an event, zero for never
 }
 
 // Placing gives one job its seats.
 type Placing struct {
-	Job   JobID
-	Seats []Seat
-	Score int
-	Merit Merit
+	Job JobID
+	// ArrayOf is set when the placing makes an element: Job is then its ID, and
+	// the plan has the step of its array.
+	ArrayOf JobID
+	Index   int // of the element
+	Seats   []Seat
+	Score   int
+	Merit   Merit
+}
+
+// Stopping asks one job to end.
+type Stopping struct {
+	Job  JobID
+	Stop Stop
 }
 
 // Merit says what speaks for a placement, by parts.
@@ -52,7 +65,9 @@ func (p *Placing) Apply(r *Run, now time.Time) error {
 }
 
 // Empty says whether the plan changes nothing.
-func (p *Plan) Empty() bool { return len(p.Ready) == 0 && len(p.Place) == 0 }
+func (p *Plan) Empty() bool {
+	return len(p.Ready) == 0 && len(p.Place) == 0 && len(p.Arrays) == 0 && len(p.Stop) == 0
+}
 
 // Digest identifies what the plan changes, so that a replay can be compared.
 func (p *Plan) Digest() string {
@@ -84,6 +99,19 @@ func (p *Plan) Digest() string {
 			}
 		}
 	}
+	if len(p.Arrays) > 0 || len(p.Stop) > 0 { // or else as before there were any
+		num(len(p.Arrays))
+		for _, s := range p.Arrays {
+			str(string(s.Job))
+			num(s.Next)
+			str(string(s.Phase))
+		}
+		num(len(p.Stop))
+		for _, s := range p.Stop {
+			str(string(s.Job))
+			str(string(s.Stop.Why))
+		}
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
@@ -93,67 +121,9 @@ type Refusal struct {
 	Blockers []Blocker
 }
 
-// Explanation is everything that can be said of a waiting job.
-type Explanation struct {
-	Refusal
-	// Remedies are the smallest changes that would put the job into the next
-	// plan, each by itself: one change or a pair. None is known when it is empty.
-	Remedies []Remedy
-	Queue    string // where it waits
-	Rank     int    // its place in that queue, from 1; 0 when it is not in line
-	Of       int    // jobs in line in that queue
-	Ahead    []Ahead
-	Holders  []Holder
-}
-
-// Remedy is what to do, all of it, to get a job placed.
-type Remedy []Step
-
-// Step is one change from a closed list.
-type Step struct {
-	Kind   StepKind
-	Target string // what it is about: a tenant, queue, node, job or field
-	Amount int    // how much, where that can be said
-	Text   string // for people
-}
-
-// StepKind says what a step changes.
-type StepKind string
-
-// The steps.
-const (
-	StepLimit    StepKind = "raise_limit"   // Target names the tenant or queue and the limit, by Amount
-	StepQuota    StepKind = "raise_quota"   // Target names the tenant or queue and the model, by Amount
-	StepUncordon StepKind = "uncordon_node" // Target is the node
-	StepNode     StepKind = "add_nodes"     // Amount more nodes like Target
-	StepEnd      StepKind = "end_job"       // Target is a job that holds what is needed
-	StepRelax    StepKind = "relax"         // Target is the field of the job to drop
-	StepShrink   StepKind = "fewer_members" // Amount members instead
-	StepPriority StepKind = "raise_priority"
-	StepWait     StepKind = "wait"       // until the delay ends
-	StepSucceed  StepKind = "dependency" // Target is the job that must succeed first
-)
-
-// Ahead counts jobs before this one in the order. Only those of its own tenant
-// are named.
-type Ahead struct {
-	Tenant string // "" for other tenants together
-	Jobs   int
-	First  JobID // of its own tenant: the next in line
-}
-
-// Holder is who holds devices the job could use. Only those of its own tenant
-// are named.
-type Holder struct {
-	Tenant string // "" for other tenants together
-	Job    JobID  // "" for other tenants
-	GPUs   int
-	Nodes  int
-}
-
 // Blocker is one reason a job waits.
 type Blocker struct {
-	Kind   string // quota, budget, nodes, capacity, delay, dependency, array, never
+	Kind   string // quota, budget, nodes, capacity, affinity, delay, dependency, array, order
 	Count  int    // nodes it rules out, 0 when it is not about nodes
 	Of     int
 	Detail string

@@ -25,6 +25,12 @@ func (q Queue) ID() string { return QueueID(q.Tenant, q.Name) }
 // QueueID names a tenant's queue in the whole fleet.
 func QueueID(tenant, name string) string { return tenant + "/" + name }
 
+// NewDefaultQueue is the queue that every tenant has, as long as nobody gives it
+// a weight or limits of its own.
+func NewDefaultQueue(tenant string) Queue {
+	return Queue{Tenant: tenant, Name: DefaultQueue, Weight: 1, Limits: NoLimits()}
+}
+
 // Quota is what a tenant or a queue is promised of the GPUs of a model, what it
 // may use beyond that while others leave theirs idle, and how much of its own
 // it lets others use. Without one, only Limits bound it.
@@ -54,7 +60,7 @@ func (q Queue) Check() error {
 	if q.Parent == q.Name && q.Name != "" {
 		p.Add("parent", "a queue cannot be under itself")
 	}
-	if q.Weight < 0 || q.Weight > MaxWeight || q.Weight != 0 && q.Weight < MinWeight {
+	if q.Weight != 0 && !ValidWeight(q.Weight) {
 		p.Add("weight", "must be between %v and %v, got %v", MinWeight, MaxWeight, q.Weight)
 	}
 	CheckQuotas(&p, q.Quotas)
@@ -66,6 +72,9 @@ const (
 	MinWeight = 0.001
 	MaxWeight = 1_000_000
 )
+
+// ValidWeight says whether w may be a weight.
+func ValidWeight(w float64) bool { return w >= MinWeight && w <= MaxWeight }
 
 // CheckQuotas reports every mistake of a list of quotas.
 func CheckQuotas(p *Problems, quotas []Quota) {

@@ -24,6 +24,8 @@ func (r *Run) Restore(j *Job, now time.Time) (changed bool, err error) {
 			}
 		}
 		return true, r.conclude(j, now)
+	case r.Stop != nil: // an array on its way to its end: its elements go first
+		return false, nil
 	case j.Mode == AtMostOnce:
 		return true, r.move(Lost, now, restoredReason+", so it may have run; at_most_once jobs are not run again")
 	}

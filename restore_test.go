@@ -7,6 +7,37 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
+// TestRestoreOfAnArray: its elements are what may run on. At most once, those
+// that are not in the backup may have run.
+func TestRestoreOfAnArray(t *testing.T) {
+	now := time.Unix(1_900_000_000, 0)
+	for _, c := range []struct {
+		mode ares.Mode
+		stop bool
+		want ares.Phase
+	}{
+		{ares.Restart, false, ares.Running},
+		{ares.AtMostOnce, false, ares.Lost},
+		{ares.Restart, true, ares.Running},
+		{ares.AtMostOnce, true, ares.Running}, // ends as cancelled, after its elements
+	} {
+		job := &ares.Job{Spec: ares.Spec{Mode: c.mode, Array: ares.Array{Count: 5}}.WithDefaults()}
+		r := ares.NewRun(now)
+		if err := r.Advance(&ares.ArrayStep{Next: 2}, now); err != nil {
+			t.Fatal(err)
+		}
+		if c.stop {
+			if err := r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "somebody", At: now}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changed, err := r.Restore(job, now)
+		if err != nil || changed != (c.want == ares.Lost) || r.Phase != c.want || (r.Stop != nil) != c.stop {
+			t.Errorf("%s, stop %t: %s, changed %t, %v", c.mode, c.stop, r.Phase, changed, err)
+		}
+	}
+}
+
 func TestRestoreEndsWhatWasUnderWay(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)
 	seats := []ares.Seat{{Node: "a", Rank: 0}, {Node: "b", Rank: 1}}

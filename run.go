@@ -11,6 +11,7 @@ type Run struct {
 	Placed      int       // attempts placed so far, dropped ones included
 	Retries     int       // retries of the user's own used up
 	Losses      int       // attempts lost to infrastructure, in a row
+	Next        int       // of an array: elements made so far
 	NotBefore   time.Time // while retrying: earliest next placement
 	Stop        *Stop
 	Transitions []Transition

@@ -222,7 +222,7 @@ func (l *life) steps(t *rapid.T) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"place": func(t *rapid.T) {
 			var seats []ares.Seat
-			for r := range l.job.Members {
+			for r := range rapid.IntRange(1, l.job.Members).Draw(t, "seats") { // an elastic gang has as many as fit
 				seats = append(seats, ares.Seat{Node: fmt.Sprint("n", r%2), Rank: r})
 			}
 			if l.run.Place(seats, 0, l.now) == nil {

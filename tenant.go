@@ -73,22 +73,29 @@ func (s Spec) Asks() Use {
 	}
 }
 
-// Excess names the first limit that use u passes, with its figures. A share of
-// a device counts as that part of a GPU, rounded up over the whole use.
-func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
-	gpus := u.GPUs + (u.GPUMilli+999)/1000
-	for _, c := range []struct {
-		what        string
-		used, limit int
-	}{
-		{"GPUs", gpus, l.GPUs},
+// Respect is one limit and what is used of it.
+type Respect struct {
+	What        string
+	Used, Limit int
+}
+
+// Respects lists every limit with what a use takes of it. A share of a device
+// counts as that part of a GPU, rounded up over the whole use.
+func (l Limits) Respects(u Use) [5]Respect {
+	return [5]Respect{
+		{"GPUs", u.GPUs + (u.GPUMilli+999)/1000, l.GPUs},
 		{"GPU memory (MB)", u.GPUMemoryMB, l.GPUMemoryMB},
 		{"CPU cores", u.CPUs, l.CPUs},
 		{"memory (MB)", u.MemoryMB, l.MemoryMB},
 		{"concurrent jobs", u.Jobs, l.ConcurrentJobs},
-	} {
-		if c.used > c.limit {
-			return c.what, c.used, c.limit, true
+	}
+}
+
+// Excess names the first limit that use u passes, with its figures.
+func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
+	for _, r := range l.Respects(u) {
+		if r.Used > r.Limit {
+			return r.What, r.Used, r.Limit, true
 		}
 	}
 	return "", 0, 0, false
@@ -97,12 +104,11 @@ func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
 // Admits says whether the tenant may ever run the job: its limits and the
 // class its tier allows. What exceeds only current use waits instead.
 func (t Tenant) Admits(s Spec, current Use) error {
-	if what, asked, limit, over := t.Limits.Excess(s.Asks()); over {
-		now := map[string]int{
-			"GPUs": current.GPUs + (current.GPUMilli+999)/1000, "GPU memory (MB)": current.GPUMemoryMB,
-			"CPU cores": current.CPUs, "memory (MB)": current.MemoryMB, "concurrent jobs": current.Jobs,
-		}[what]
-		return Errorf(Refused, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, what, asked, limit, now)
+	now := t.Limits.Respects(current)
+	for i, r := range t.Limits.Respects(s.Asks()) {
+		if r.Used > r.Limit {
+			return Errorf(Refused, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, r.What, r.Used, r.Limit, now[i].Used)
+		}
 	}
 	if t.PriorityTier != "" && ClassOf(s.PriorityValue()).Rank() > t.PriorityTier.Rank() {
 		return Errorf(Refused, "tenant %s may submit up to class %s: priority %d is class %s", t.ID, t.PriorityTier, s.PriorityValue(), ClassOf(s.PriorityValue())).At("priority")

@@ -84,6 +84,8 @@ const (
 	MaxDomains  = 20_000
 	MaxSwitches = 64
 	MaxAdjacent = 64
+	// MaxTopologyBytes bounds the record, so that one transaction carries it.
+	MaxTopologyBytes = 1 << 20
 )
 
 // Check reports every mistake of a topology.
@@ -105,6 +107,7 @@ func (t Topology) Check() error {
 		if s.Name == "" {
 			p.Add(field+".name", "is required, such as 100GbE")
 		}
+		text(&p, field+".name", s.Name, MaxNameBytes)
 		between(&p, field+".gbps", s.Gbps, 1, 100_000)
 		between(&p, field+".latency_nanos", s.LatencyNanos, 0, 1_000_000_000)
 		switches[s.Name] = true
@@ -163,6 +166,9 @@ func (t Topology) checkDomains(p *Problems, switches map[string]bool) {
 			}
 		}
 		for _, n := range d.Nodes {
+			if !ValidName(n) {
+				p.Add(field+".nodes", "%q is not the name of a node", clip(n))
+			}
 			if before, twice := home[n]; twice {
 				p.Add(field+".nodes", "node %q is in leaf %q already", clip(n), before)
 			}

@@ -21,7 +21,6 @@ const (
 	MaxArgs           = 1024
 	MaxEnvironment    = 256
 	MaxLabels         = 64
-	MaxArrayCount     = 100_000
 	MaxMinutes        = 60 * 24 * 366
 	MaxRetriesLimit   = 1000
 	MinLostAfterSec   = 20 // of a tenant's default; a job's own may be as short as the session TTL

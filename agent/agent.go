@@ -54,11 +54,16 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+	// Jobs start elsewhere: what they are told of this directory must be absolute.
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the agent's directory: %w", err)
+	}
+	cfg.Dir = dir
+	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's directory: %w", err)
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), link: newLink(&cfg), seats: map[run.Key]*seat{}}
-	var err error
 	if a.instance, err = instance(cfg.Dir); err != nil {
 		return nil, err
 	}
@@ -91,7 +96,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
-		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
+		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
 	}
 	return a, nil
 }
@@ -289,48 +294,6 @@ func fresh(renewed run.BootTime, lostAfter time.Duration) bool {
 	return renewed != 0 && run.Now().Sub(renewed) < lostAfter/2
 }
 
-// watchDevices looks at the devices now and then and tells when their health
-// has changed.
-func (a *Agent) watchDevices(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
-	for pause(ctx, 30*time.Second) {
-		machine, err := a.source.Detect(ctx)
-		if err != nil {
-			a.log.Warn("look at devices", "error", err)
-			continue
-		}
-		a.mu.Lock()
-		if changed := mergeHealth(a.node.Devices, machine.Devices); changed != nil {
-			a.node.Devices, a.untold = changed, true
-		}
-		if a.node.Unfit != "" && run.Now().Sub(a.unfitSince) > unfitFor {
-			a.node.Unfit, a.failures, a.untold = "", 0, true // try again
-		}
-		a.mu.Unlock()
-		if err := a.tell(ctx, c, ref); err != nil {
-			return apipb.FromStatus(err)
-		}
-	}
-	return ctx.Err()
-}
-
-// tell reports what this node offers, if that has changed since it was told.
-func (a *Agent) tell(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
-	a.mu.Lock()
-	node, untold := a.node, a.untold
-	a.untold = false
-	a.mu.Unlock()
-	if !untold {
-		return nil
-	}
-	_, err := c.UpdateNode(ctx, &apipb.UpdateNodeRequest{Ref: ref, Node: apipb.NewNodeInfo(&node)})
-	if err != nil {
-		a.mu.Lock()
-		a.untold = true
-		a.mu.Unlock()
-	}
-	return err
-}
-
 // Starts that fail by this node's own fault one after the other make it unfit
 // for a while: it would only draw job after job and lose them.
 const (
@@ -346,30 +309,6 @@ func (a *Agent) startFailed(why string) {
 		a.log.Error("this node is unfit for a while: jobs cannot be started here", "why", why)
 		a.node.Unfit, a.unfitSince, a.untold = why, run.Now(), true
 	}
-}
-
-// mergeHealth returns the devices with their present health, nil when nothing
-// changed. A device in quarantine stays there until the agent is restarted.
-func mergeHealth(was, now []ares.Device) []ares.Device {
-	seen := map[string]ares.Device{}
-	for _, d := range now {
-		seen[d.ID] = d
-	}
-	out, changed := make([]ares.Device, len(was)), false
-	for i, d := range was {
-		fresh, there := seen[d.ID]
-		if !there {
-			fresh = ares.Device{Reason: "the device is no longer there"}
-		}
-		if !isQuarantined(d) && (d.Healthy != fresh.Healthy || d.Reason != fresh.Reason) {
-			d.Healthy, d.Reason, changed = fresh.Healthy, fresh.Reason, true
-		}
-		out[i] = d
-	}
-	if !changed {
-		return nil
-	}
-	return out
 }
 
 // pause waits, and says whether it was not cut short.

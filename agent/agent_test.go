@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
 )
@@ -57,29 +56,6 @@ func TestRenewalsGoByTheLeastPatience(t *testing.T) {
 	} {
 		if got := held(c.held...).renewEvery(time.Duration(c.ttl) * time.Second); got != c.want {
 			t.Errorf("held %v under a TTL of %d s: every %s, want %s", c.held, c.ttl, got, c.want)
-		}
-	}
-}
-
-// TestHealthFollowsTheMachine: a device that falls ill or goes is told, one that
-// recovers too, and one in quarantine stays there.
-func TestHealthFollowsTheMachine(t *testing.T) {
-	well, ill := ares.Device{ID: "a", Healthy: true}, ares.Device{ID: "a", Reason: "ecc"}
-	held := ares.Device{ID: "a", Reason: quarantine + "its processes do not let go"}
-	for _, c := range []struct {
-		name     string
-		was, now []ares.Device
-		want     []ares.Device // nil: nothing to tell
-	}{
-		{"as before", []ares.Device{well}, []ares.Device{well}, nil},
-		{"falls ill", []ares.Device{well}, []ares.Device{ill}, []ares.Device{ill}},
-		{"recovers", []ares.Device{ill}, []ares.Device{well}, []ares.Device{well}},
-		{"goes", []ares.Device{well}, nil, []ares.Device{{ID: "a", Reason: "the device is no longer there"}}},
-		{"quarantined", []ares.Device{held}, []ares.Device{well}, nil},
-	} {
-		got := mergeHealth(c.was, c.now)
-		if (got == nil) != (c.want == nil) || got != nil && got[0] != c.want[0] {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }

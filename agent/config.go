@@ -33,6 +33,8 @@ type Config struct {
 	Address string
 	// Labels for placement, such as region, zone and rack.
 	Labels map[string]string
+	// Taints keep jobs off this node that do not tolerate them.
+	Taints []ares.Taint
 	// Mock is a profile of simulated devices; "" finds the real ones, "off"
 	// forbids mock devices.
 	Mock string

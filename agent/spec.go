@@ -55,6 +55,10 @@ func (s *seat) environment(job *ares.Spec) []string {
 		"RANK":      rank, "WORLD_SIZE": world, "MASTER_ADDR": o.MasterAddress, "MASTER_PORT": strconv.Itoa(int(o.MasterPort)),
 		"CUDA_VISIBLE_DEVICES": s.agent.visible(o.Shares), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 	})
+	if o.ArrayJobId != "" {
+		env["ARES_ARRAY_JOB_ID"] = o.ArrayJobId
+		env["ARES_ARRAY_INDEX"], env["ARES_ARRAY_COUNT"] = strconv.Itoa(int(o.ArrayIndex)), strconv.Itoa(int(o.ArrayCount))
+	}
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, k+"="+v)

@@ -91,6 +91,18 @@ func checkNode(n *ares.Node) error {
 			p.Add("node.labels", "names and values of at most %d bytes", ares.MaxNameBytes)
 		}
 	}
+	if len(n.NUMA) > ares.MaxNUMANodes {
+		p.Add("node.numa", "at most %d, got %d", ares.MaxNUMANodes, len(n.NUMA))
+	}
+	if len(n.Taints) > ares.MaxTaints {
+		p.Add("node.taints", "at most %d, got %d", ares.MaxTaints, len(n.Taints))
+		return p.Err()
+	}
+	for _, t := range n.Taints {
+		if err := t.Check(); err != nil {
+			p.Add("node.taints", "%s", err)
+		}
+	}
 	return p.Err()
 }
 
@@ -273,6 +285,7 @@ func (d *AgentDoor) orders(e *control.Entry, node string) []*apipb.SeatOrder {
 				Attempt: int32(a.Number), State: string(h.State), Current: !a.Ended(), WorldSize: int32(len(a.Seats)),
 				MasterAddress: d.address(a.Seats[0].Node), MasterPort: masterPort(a.Fence),
 				CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory), LostAfterSeconds: int32(e.Job.LostAfterSeconds),
+				ArrayJobId: string(e.Job.ArrayOf), ArrayIndex: int32(e.Job.ArrayIndex), ArrayCount: int32(e.Job.ArrayCount),
 			}
 			for _, sh := range h.Shares {
 				o.Shares = append(o.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})

@@ -79,14 +79,12 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: HashToken(adminToken), Role: RoleAdmin}))
 	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: HashToken(nodeToken), Role: RoleNode}))
 	cfg := Config{
-		Desk:  &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second},
-		View:  h.view,
-		Store: st,
-		Auth:  NewAuth(st.Tokens),
-		Log:   slog.New(slog.NewTextHandler(h.log, nil)),
-		Explain: func(id ares.JobID) ares.Refusal {
-			return ares.Refusal{Job: id, Blockers: []ares.Blocker{{Kind: "nodes", Detail: "there is no node"}}}
-		},
+		Desk:    &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second},
+		View:    h.view,
+		Store:   st,
+		Auth:    NewAuth(st.Tokens),
+		Log:     slog.New(slog.NewTextHandler(h.log, nil)),
+		Engine:  &fakeEngine{},
 		Version: "test", Server: "127.0.0.1:1",
 		Observe: func(method string, code ares.Code, _ time.Duration) {
 			h.mu.Lock()
@@ -108,6 +106,37 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	must(t, h.view.WaitFor(ctx, 3)) // the writes above
 	return h
 }
+
+// fakeEngine knows no node, and says what it is told to.
+type fakeEngine struct {
+	before   func() // called before each answer, unless nil
+	explains ares.Explanation
+	places   *ares.Placing
+	fair     ares.Fairness
+}
+
+func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
+	if f.before != nil {
+		f.before()
+	}
+	return ares.Refusal{Job: id, Blockers: []ares.Blocker{{Kind: "nodes", Detail: "there is no node"}}}
+}
+
+func (f *fakeEngine) Explain(id ares.JobID) ares.Explanation {
+	e := f.explains
+	e.Refusal = f.Refusal(id)
+	return e
+}
+
+func (f *fakeEngine) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
+	if f.places != nil {
+		return *f.places, nil
+	}
+	e := f.Explain(job.ID)
+	return ares.Placing{}, &e
+}
+
+func (f *fakeEngine) Fairness() ares.Fairness { return f.fair }
 
 func must(t testing.TB, err error) {
 	t.Helper()

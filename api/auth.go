@@ -50,6 +50,18 @@ var access = map[string]grant{
 	apipb.JobService_RetryJob_FullMethodName:      admins,
 	apipb.JobService_ListJobEvents_FullMethodName: admins,
 	apipb.JobService_StreamLogs_FullMethodName:    admins,
+	apipb.JobService_ExplainJob_FullMethodName:    admins,
+	apipb.JobService_PlanJob_FullMethodName:       admins,
+
+	apipb.QueueService_CreateQueue_FullMethodName: admins,
+	apipb.QueueService_GetQueue_FullMethodName:    admins,
+	apipb.QueueService_ListQueues_FullMethodName:  admins,
+	apipb.QueueService_UpdateQueue_FullMethodName: admins,
+	apipb.QueueService_DeleteQueue_FullMethodName: admins,
+	apipb.QueueService_GetFairness_FullMethodName: admins,
+
+	apipb.TopologyService_GetTopology_FullMethodName:   admins,
+	apipb.TopologyService_ApplyTopology_FullMethodName: admins,
 
 	apipb.TenantService_CreateTenant_FullMethodName: admins,
 	apipb.TenantService_GetTenant_FullMethodName:    admins,
@@ -61,6 +73,7 @@ var access = map[string]grant{
 	apipb.ClusterService_GetNode_FullMethodName:          admins,
 	apipb.ClusterService_CordonNode_FullMethodName:       admins,
 	apipb.ClusterService_UncordonNode_FullMethodName:     admins,
+	apipb.ClusterService_DrainNode_FullMethodName:        admins,
 	apipb.ClusterService_GetClusterStatus_FullMethodName: admins,
 	apipb.ClusterService_WatchEvents_FullMethodName:      admins,
 	apipb.ClusterService_DumpStore_FullMethodName:        admins,

@@ -314,7 +314,7 @@ func TestGRPC(t *testing.T) {
 // TestPanic: a fault of ours is told without its insides, and logged.
 func TestPanic(t *testing.T) {
 	h := newHouse(t, func(c *Config) {
-		c.Explain = func(ares.JobID) ares.Refusal { panic(canary) }
+		c.Engine = &fakeEngine{before: func() { panic(canary) }}
 	})
 	a := h.do("GET", "/api/v1/jobs/"+h.submit(), nil)
 	h.refused(a, 500, ares.Internal)
@@ -331,11 +331,11 @@ func TestPanic(t *testing.T) {
 func TestEveryRouteIsGuarded(t *testing.T) {
 	h := newHouse(t)
 	all := routes()
-	if len(all) < 23 {
+	if len(all) < 33 {
 		t.Fatalf("only %d routes were found: %v", len(all), all)
 	}
 	for _, r := range all {
-		path := strings.NewReplacer("{job_id}", "job-aaaaaaaaaaaaaaaaaaaaaaaa", "{tenant_id}", "default", "{node_id}", "n1").Replace(r.path)
+		path := strings.NewReplacer("{job_id}", "job-aaaaaaaaaaaaaaaaaaaaaaaa", "{tenant_id}", "default", "{node_id}", "n1", "{name}", "default").Replace(r.path)
 		if strings.Contains(path, "{") || r.method == "" {
 			t.Fatalf("cannot ask for %+v", r)
 		}

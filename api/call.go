@@ -99,7 +99,10 @@ func (d *Doors) check(method string, req any) error {
 }
 
 // roomy lists the methods whose requests may be as large as a batch.
-var roomy = map[string]bool{apipb.JobService_SubmitJobs_FullMethodName: true}
+var roomy = map[string]bool{
+	apipb.JobService_SubmitJobs_FullMethodName:         true,
+	apipb.TopologyService_ApplyTopology_FullMethodName: true,
+}
 
 func tooLarge(size, limit int64) error {
 	if size <= 0 {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"sync"
@@ -32,7 +33,9 @@ func (d *clusterDoor) GetNode(_ context.Context, req *apipb.GetNodeRequest) (*ap
 	if n == nil {
 		return nil, noNode(req.GetNodeId())
 	}
-	return &apipb.GetNodeResponse{Node: d.node(n)}, nil
+	m := d.node(n)
+	m.Links = apipb.NewLinks(n.Node.Links)
+	return &apipb.GetNodeResponse{Node: m}, nil
 }
 
 func noNode(id string) error {
@@ -49,6 +52,19 @@ func (d *clusterDoor) CordonNode(ctx context.Context, req *apipb.CordonNodeReque
 func (d *clusterDoor) UncordonNode(ctx context.Context, req *apipb.UncordonNodeRequest) (*apipb.UncordonNodeResponse, error) {
 	n, err := d.cordon(ctx, ares.Cordon{Node: req.GetNodeId()})
 	return &apipb.UncordonNodeResponse{Node: n}, err
+}
+
+// DrainNode implements apipb.ClusterServiceServer.
+func (d *clusterDoor) DrainNode(ctx context.Context, req *apipb.DrainNodeRequest) (*apipb.DrainNodeResponse, error) {
+	c := ares.Cordon{
+		Node: req.GetNodeId(), By: caller(ctx), Why: req.GetReason(), Since: d.cfg.Now(), Drain: true, Force: req.GetForce(),
+	}
+	// Asked again, it is the same drain: it began when it began.
+	if n := d.cfg.View.Node(c.Node); n != nil && n.Cordon != nil && n.Cordon.Drain {
+		c.Since, c.Why = n.Cordon.Since, cmp.Or(c.Why, n.Cordon.Why)
+	}
+	n, err := d.cordon(ctx, c)
+	return &apipb.DrainNodeResponse{Node: n}, err
 }
 
 // cordon changes a cordon and answers with the node as it is then.
@@ -77,20 +93,21 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
 		CpuCores: int32(n.Node.CPUs), MemoryMb: int32(n.Node.MemoryMB), CpuCoresFree: int32(n.Node.CPUs), MemoryMbFree: int32(n.Node.MemoryMB),
 		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version,
-		ClockAheadSeconds: n.Node.ClockAhead.Seconds(),
+		ClockAheadSeconds: n.Node.ClockAhead.Seconds(), Numa: apipb.NewNUMANodes(n.Node.NUMA), Taints: apipb.NewTaints(n.Node.Taints),
 	}
 	if n.Cordon != nil {
 		m.CordonedBy, m.CordonReason = n.Cordon.By, n.Cordon.Why
 		if state == ares.Cordoned {
 			m.StateSince = apipb.Timestamp(n.Cordon.Since)
 		}
+		m.Drain = d.drain(n.Cordon)
 	}
 	held := d.seats(m)
 	for _, dev := range n.Node.Devices {
 		m.Devices = append(m.Devices, &apipb.Device{
 			Index: int32(dev.Index), DeviceId: dev.ID, Type: dev.Type, Model: dev.Model, MemoryMb: int32(dev.MemoryMB),
 			Numa: int32(dev.NUMA), Healthy: dev.Healthy, Reason: dev.Reason, JobId: held[dev.ID],
-			Parent: dev.Parent, MigProfile: dev.Profile,
+			Parent: dev.Parent, MigProfile: dev.Profile, Celsius: int32(dev.Celsius),
 		})
 		if dev.Parent != "" {
 			continue // a slice of a device that is counted
@@ -99,6 +116,19 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		if dev.Healthy && held[dev.ID] == "" {
 			m.GpusFree++
 		}
+	}
+	return m
+}
+
+// drain is how far the drain of a node has come, nil when it is not drained.
+func (d *Doors) drain(c *ares.Cordon) *apipb.NodeDrain {
+	if !c.Drain {
+		return nil
+	}
+	left, enduring := d.cfg.View.LeftOn(c.Node)
+	m := &apipb.NodeDrain{Since: apipb.Timestamp(c.Since), Force: c.Force, SeatsLeft: int32(left)}
+	for _, id := range enduring {
+		m.LeftRunning = append(m.LeftRunning, string(id))
 	}
 	return m
 }

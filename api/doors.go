@@ -22,8 +22,8 @@ type Config struct {
 	Desk  *control.Desk
 	View  *control.View
 	Store *store.Store
-	// Explain says why a job waits. May be nil.
-	Explain func(ares.JobID) ares.Refusal
+	// Engine says why jobs wait and where they would go.
+	Engine Engine
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. May be nil.
@@ -72,8 +72,8 @@ type Doors struct {
 
 // New makes the doors.
 func New(cfg Config) (*Doors, error) {
-	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Auth == nil {
-		return nil, fmt.Errorf("api: Desk, View, Store and Auth are required")
+	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil {
+		return nil, fmt.Errorf("api: Desk, View, Store, Engine and Auth are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -149,6 +149,8 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterJobServiceServer(s, &jobDoor{Doors: d})
 	apipb.RegisterTenantServiceServer(s, &tenantDoor{Doors: d})
 	apipb.RegisterClusterServiceServer(s, &clusterDoor{Doors: d})
+	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
+	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

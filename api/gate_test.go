@@ -208,8 +208,7 @@ func newBusy(t *testing.T) *busy {
 	b.house = newHouse(t, func(c *Config) {
 		c.Limits = Limits{Reads: 4, Writes: 4, Wait: time.Millisecond, EventStreams: 4, LogStreams: 4}
 		c.Desk.Now = func() time.Time { hang(); return time.Now() }
-		explain := c.Explain
-		c.Explain = func(id ares.JobID) ares.Refusal { hang(); return explain(id) }
+		c.Engine = &fakeEngine{before: hang}
 		c.AgentService = &AgentDoor{Store: c.Store, View: c.View, Files: &Files{View: c.View}, Server: "s", TTL: func(int) time.Duration { return 20 * time.Second }, Now: time.Now}
 		c.Observe = func(method string, _ ares.Code, _ time.Duration) {
 			b.ended <- method[strings.LastIndexByte(method, '/')+1:]

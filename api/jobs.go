@@ -87,16 +87,35 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	}
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
-	d.explain(job, snap.Run.Phase)
+	if snap.Job.IsArray() {
+		// The counts are this server's: they are to be no older than the run.
+		wait, cancel := context.WithTimeout(ctx, maxListWait)
+		defer cancel()
+		if err := d.cfg.View.WaitFor(wait, max(snap.Run.Revision, snap.Job.Revision)); err != nil {
+			return nil, err
+		}
+		job.Elements = newElements(d.cfg.View, snap.Job)
+	}
+	if waits(snap.Job, &snap.Run) {
+		job.Explanation = d.explained(snap.Job)
+		for _, b := range job.Explanation.GetBlockers() {
+			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
+		}
+	}
 	return &apipb.GetJobResponse{Job: job}, nil
 }
 
-// explain says why a job waits.
-func (d *Doors) explain(job *apipb.Job, p ares.Phase) {
-	if !p.Waiting() || d.cfg.Explain == nil {
+// waits says whether something of the job waits: it, or elements not made yet.
+func waits(j *ares.Job, r *ares.Run) bool {
+	return r.Phase.Waiting() || j.IsArray() && !r.Phase.Final() && r.Next < j.Array.Count
+}
+
+// explain says in short why a job waits.
+func (d *Doors) explain(job *apipb.Job, j *ares.Job, r *ares.Run) {
+	if !waits(j, r) {
 		return
 	}
-	for _, b := range d.cfg.Explain(ares.JobID(job.JobId)).Blockers {
+	for _, b := range d.cfg.Engine.Refusal(ares.JobID(job.JobId)).Blockers {
 		job.WaitingFor = append(job.WaitingFor, b.String())
 	}
 }
@@ -138,8 +157,9 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 	size, last := 0, (*control.Entry)(nil)
 	for _, e := range page.Entries {
 		job := newListedJob(e)
+		job.Elements = newElements(d.cfg.View, e.Job)
 		if len(resp.Jobs) < maxExplained {
-			d.explain(job, e.Run.Phase)
+			d.explain(job, e.Job, &e.Run)
 		}
 		if size += proto.Size(job); size > MaxPageBytes && last != nil {
 			page.More = true
@@ -154,7 +174,10 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 }
 
 func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {
-	f := control.Filter{Tenant: req.GetTenantId(), Name: req.GetName(), Limit: int(req.GetPageSize())}
+	f := control.Filter{Tenant: req.GetTenantId(), Name: req.GetName(), ArrayOf: ares.JobID(req.GetArrayOf()), Limit: int(req.GetPageSize())}
+	if f.ArrayOf != "" && !ares.ValidJobID(req.GetArrayOf()) {
+		return f, ares.Errorf(ares.Invalid, "array_of: %q is not a job ID: use the job_id of an array", clip(req.GetArrayOf())).At("array_of")
+	}
 	if f.Limit == 0 {
 		f.Limit = DefaultPageSize
 	}

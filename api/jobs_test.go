@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -262,9 +263,12 @@ func TestClusterStatus(t *testing.T) {
 	if a.json["alert"] != "the brake is on" || a.json["version"] != "test" {
 		t.Errorf("status is %s", a.body)
 	}
-	node := ares.Node{ID: "n1", CPUs: 8, MemoryMB: 1000, Mock: true, Devices: []ares.Device{
-		{ID: "a", Index: 0, Healthy: true}, {ID: "b", Index: 1, Healthy: true}, {ID: "c", Index: 2},
-	}}
+	node := ares.Node{
+		ID: "n1", CPUs: 8, MemoryMB: 1000, Mock: true, Devices: []ares.Device{
+			{ID: "a", Index: 0, Healthy: true, Celsius: 61}, {ID: "b", Index: 1, Healthy: true}, {ID: "c", Index: 2},
+		}, NUMA: []ares.NUMANode{{ID: 0, CPUs: 8, MemoryMB: 1000}}, Taints: []ares.Taint{{Key: "lab", Value: "x", Effect: ares.NoSchedule}},
+		Links: [][]string{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}},
+	} // as far as it says
 	_, err := h.store.OpenSession(ctx, node, "0123456789abcdef", "here", time.Minute)
 	must(t, err)
 	h.submit()
@@ -291,14 +295,33 @@ func TestClusterStatus(t *testing.T) {
 	if a = h.do("GET", "/api/v1/cluster/status", nil); a.json["available_gpus"] != 0.0 || a.json["cordoned_nodes"] != 1.0 {
 		t.Errorf("status with a cordon is %s", a.body)
 	}
+	a = h.do("POST", "/api/v1/nodes/n1/drain", map[string]any{"reason": "fan", "force": true})
+	if d, _ := a.json["drain"].(map[string]any); a.code != 200 || a.json["state"] != "cordoned" || d["force"] != true || d["seats_left"] != 0.0 || d["since"] == "" {
+		t.Errorf("drain answered %d %s", a.code, a.body)
+	}
+	h.seen()
+	a = h.do("GET", "/api/v1/nodes/n1", nil)
+	if a.json["drain"] == nil || !reflect.DeepEqual(a.json["numa"], []any{map[string]any{"id": 0.0, "cpu_cores": 8.0, "memory_mb": 1000.0}}) ||
+		!reflect.DeepEqual(a.json["taints"], []any{map[string]any{"key": "lab", "value": "x", "effect": "NoSchedule"}}) ||
+		a.json["devices"].([]any)[0].(map[string]any)["celsius"] != 61.0 {
+		t.Errorf("a drained node is %s", a.body)
+	}
 	if a = h.do("POST", "/api/v1/nodes/n1/uncordon", nil); a.code != 200 || a.json["state"] != "online" {
 		t.Errorf("uncordon answered %d %s", a.code, a.body)
 	}
 	if a = h.do("GET", "/api/v1/nodes/n1", nil); a.json["gpus_free"] != 2.0 || a.json["cpu_cores_free"] != 8.0 {
 		t.Errorf("node is %s", a.body)
 	}
+	rows, _ := a.json["links"].([]any)
+	if len(rows) != 2 || fmt.Sprint(rows[0].(map[string]any)["to"]) != "[X NV4 SYS]" {
+		t.Errorf("the links of a node are %v", rows)
+	}
+	if a = h.do("GET", "/api/v1/nodes", nil); strings.Contains(a.body, "NV4") {
+		t.Errorf("a list has links: %s", a.body)
+	}
 	for _, path := range []string{"/api/v1/nodes/n2", "/api/v1/nodes/%ff"} {
 		h.refused(h.do("GET", path, nil), 404, ares.NotFound)
 		h.refused(h.do("POST", path+"/cordon", nil), 404, ares.NotFound)
+		h.refused(h.do("POST", path+"/drain", nil), 404, ares.NotFound)
 	}
 }

@@ -121,6 +121,8 @@ func newGates(l Limits, shed func(class string)) *gates {
 		apipb.AgentService_OpenSession_FullMethodName:   g.opening,
 		apipb.AgentService_WatchSeats_FullMethodName:    g.agents,
 		apipb.AgentService_ServeFiles_FullMethodName:    g.agents,
+		apipb.JobService_ExplainJob_FullMethodName:      g.reads,
+		apipb.JobService_PlanJob_FullMethodName:         g.reads,
 	}
 	for method, who := range access { // order-free: each for itself
 		if g.of[method] == nil && who == admins {

@@ -63,6 +63,9 @@ func (d *Doors) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (Log
 	if snap.Tombstone != nil {
 		return q, ares.Errorf(ares.NotFound, "job %s is archived: its output is no longer kept", q.Job)
 	}
+	if snap.Job.IsArray() {
+		return q, ares.Errorf(ares.NotFound, "job %s is an array and prints nothing itself: read the output of one of its elements (list them with array_of=%s)", q.Job, q.Job)
+	}
 	q.Entry = control.Entry{Job: snap.Job, Run: snap.Run, Progress: snap.Progress}
 	for q.Follow && !q.begun() && !q.Entry.Run.Phase.Final() {
 		next := d.cfg.View.Revision() + 1
@@ -83,8 +86,10 @@ func (d *Doors) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (Log
 	if q.Attempt == 0 {
 		q.Attempt = q.Entry.Run.Last().Number
 	}
-	if a, _ := q.seat(); a != nil {
+	if a, h := q.seat(); h != nil {
 		return q, nil
+	} else if a != nil {
+		return q, ares.Errorf(ares.NotFound, "rank: attempt %d of job %s has ranks 0 to %d", a.Number, q.Job, len(a.Seats)-1).At("rank")
 	}
 	return q, ares.Errorf(ares.NotFound, "attempt: attempt %d of job %s is no longer kept", q.Attempt, q.Job).At("attempt")
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"sort"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -15,7 +16,7 @@ func pageByID[T any, M proto.Message](all []T, size int32, token string, id func
 	first := 0
 	if token != "" {
 		after, readErr := base64.RawURLEncoding.DecodeString(token)
-		if readErr != nil || !ares.ValidName(string(after)) {
+		if readErr != nil || !validID(string(after)) {
 			return nil, "", badPageToken()
 		}
 		first = sort.Search(len(all), func(i int) bool { return id(all[i]) > string(after) })
@@ -32,6 +33,12 @@ func pageByID[T any, M proto.Message](all []T, size int32, token string, id func
 		page = append(page, m)
 	}
 	return page, "", nil
+}
+
+// validID says whether id may be a name, or two of them with a slash.
+func validID(id string) bool {
+	tenant, name, two := strings.Cut(id, "/")
+	return ares.ValidName(tenant) && (!two || ares.ValidName(name))
 }
 
 func badPageToken() error {

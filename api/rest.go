@@ -20,8 +20,8 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// batchPath is the one path whose body may be as large as a batch.
-const batchPath = "/api/v1/jobs:batch"
+// largePaths are those whose body may be as large as a batch.
+var largePaths = map[string]bool{"/api/v1/jobs:batch": true, "/api/v1/topology": true}
 
 // anonymous are the paths that answer anybody, with a status only.
 var anonymous = map[string]bool{"/health": true, "/api/v1/health": true, "/api/v1/ready": true}
@@ -48,6 +48,8 @@ func (d *Doors) newREST() (http.Handler, error) {
 		apipb.RegisterJobServiceHandlerClient(ctx, mux, apipb.NewJobServiceClient(conn)),
 		apipb.RegisterTenantServiceHandlerClient(ctx, mux, apipb.NewTenantServiceClient(conn)),
 		apipb.RegisterClusterServiceHandlerClient(ctx, mux, apipb.NewClusterServiceClient(conn)),
+		apipb.RegisterQueueServiceHandlerClient(ctx, mux, apipb.NewQueueServiceClient(conn)),
+		apipb.RegisterTopologyServiceHandlerClient(ctx, mux, apipb.NewTopologyServiceClient(conn)),
 		mux.HandlePath(http.MethodGet, "/api/v1/events", d.serveEvents),
 		mux.HandlePath(http.MethodGet, "/api/v1/jobs/{job_id}/logs", d.serveLogs),
 		mux.HandlePath(http.MethodGet, "/api/v1/openapi.json", serveOpenAPI),
@@ -65,7 +67,8 @@ func setCreated(_ context.Context, w http.ResponseWriter, m proto.Message) error
 	case *apipb.RetryJobResponse:
 		made = m.GetStatus() == submitted
 	default:
-		made = m.ProtoReflect().Descriptor() == (&apipb.CreateTenantResponse{}).ProtoReflect().Descriptor()
+		kind := m.ProtoReflect().Descriptor()
+		made = kind == (&apipb.CreateTenantResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateQueueResponse{}).ProtoReflect().Descriptor()
 	}
 	if made {
 		w.WriteHeader(http.StatusCreated)
@@ -228,7 +231,7 @@ func (*body) Close() error { return nil }
 func (d *Doors) takeBody(r *http.Request) (leave func(), code int, err error) {
 	leave = func() {}
 	limit := d.cfg.MaxBody
-	if r.URL.Path == batchPath {
+	if largePaths[r.URL.Path] {
 		limit = max(limit, MaxBatchBody)
 	}
 	if r.ContentLength > limit {

@@ -26,7 +26,9 @@ var extra = []route{
 // routes lists every REST route, read from the contract itself.
 func routes() []route {
 	out := slices.Clone(extra)
-	for _, file := range []protoreflect.FileDescriptor{apipb.File_apipb_job_proto, apipb.File_apipb_cluster_proto} {
+	for _, file := range []protoreflect.FileDescriptor{
+		apipb.File_apipb_job_proto, apipb.File_apipb_cluster_proto, apipb.File_apipb_queue_proto, apipb.File_apipb_topology_proto,
+	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for k := range methods.Len() {

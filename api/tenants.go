@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,7 +21,6 @@ type tenantDoor struct {
 // Defaults and limits of a tenant's fields.
 const (
 	defaultPendingJobs = 100_000
-	maxWeight          = 1_000_000
 	tenantTries        = 5
 	maxSlug            = 48 // leaves room for a suffix in a name of 63
 	viewWait           = time.Second
@@ -151,17 +149,16 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	if c := ares.Class(m.GetPriorityTier()); c != "" && c.Rank() < 0 {
 		p.Add("priority_tier", "%q is unknown: use one of %v", clip(string(c)), ares.Classes())
 	}
-	if w := m.FairShareWeight; w != nil && (math.IsNaN(*w) || *w <= 0 || *w > maxWeight) {
-		p.Add("fair_share_weight", "must be more than 0 and at most %d, got %v", maxWeight, *w)
+	if w := m.FairShareWeight; w != nil && !ares.ValidWeight(*w) {
+		p.Add("fair_share_weight", "must be between %v and %v, got %v", ares.MinWeight, ares.MaxWeight, *w)
 	}
 	if v := m.DefaultLostAfterSeconds; v != nil && *v != 0 && (*v < ares.MinLostAfterSec || *v > ares.MaxLostAfterSec) {
 		p.Add("default_lost_after_seconds", "must be between %d and %d, or 0 for the general default, got %d", ares.MinLostAfterSec, ares.MaxLostAfterSec, *v)
 	}
-	if m.GetCurrent() != nil {
-		p.Add("current", "is not part of a request: remove it")
-	}
-	if m.GetCreatedAt() != nil {
-		p.Add("created_at", "is not part of a request: remove it")
+	notGiven(p, map[string]bool{"current": m.GetCurrent() != nil, "created_at": m.GetCreatedAt() != nil})
+	ares.CheckQuotas(p, quotasOf(m.GetQuotas()))
+	if v := m.GpuHoursPerMonth; v != nil && *v < 0 {
+		p.Add("gpu_hours_per_month", "must be between 0 (no budget) and 2147483647, got %d", *v)
 	}
 }
 
@@ -179,6 +176,10 @@ func merge(t *ares.Tenant, m *apipb.Tenant) {
 	set(&t.Limits.ConcurrentJobs, m.MaxConcurrentJobs)
 	set(&t.Limits.PendingJobs, m.MaxPendingJobs)
 	set(&t.LostAfterSecs, m.DefaultLostAfterSeconds)
+	set(&t.GPUHours, m.GpuHoursPerMonth)
+	if len(m.GetQuotas()) > 0 {
+		t.Quotas = quotasOf(m.GetQuotas())
+	}
 	if m.GetName() != "" {
 		t.Name = m.GetName()
 	}
@@ -224,6 +225,9 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 	if id := m.GetId(); id != "" && id != req.GetTenantId() {
 		p.Add("id", "a tenant's id cannot be changed: create another tenant")
 	}
+	if req.GetClearQuotas() && len(m.GetQuotas()) > 0 {
+		p.Add("quotas", "give either quotas or clear_quotas, not both")
+	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -231,6 +235,9 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		t, err := d.cfg.Store.Tenant(ctx, req.GetTenantId())
 		if err != nil {
 			return nil, err
+		}
+		if req.GetClearQuotas() {
+			t.Quotas = nil
 		}
 		merge(&t, m)
 		made, err := d.cfg.Store.UpdateTenant(ctx, t)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"strconv"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -15,12 +16,13 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		JobId: string(j.ID), Id: string(j.ID), Name: j.Name, TenantId: j.Tenant, Queue: j.Queue,
 		State: string(r.Phase), Reason: r.Reason,
 		Priority: int32(j.PriorityValue()), PriorityClass: string(j.PriorityClass),
-		Members: int32(j.Members), GpuCount: int32(j.GPUs), GpuMemoryMb: int32(j.GPUMemoryMB),
+		Members: int32(j.Members), GpuCount: int32(j.GPUs), GpuMilli: int32(j.GPUMilli), GpuMemoryMb: int32(j.GPUMemoryMB),
 		CpuCores: int32(j.CPUs), MemoryMb: int32(j.MemoryMB),
 		Command: j.Command, Args: j.Args, Image: j.Image,
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
 		Attempt: int32(r.Placed), Retries: int32(r.Retries),
 		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner,
+		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex),
 		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
 	}
 	if r.Phase == ares.Retrying {
@@ -34,6 +36,8 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 	}
 	if last := r.Last(); last != nil {
 		m.StartedAt = apipb.Timestamp(last.StartedAt)
+	} else if j.IsArray() {
+		m.StartedAt = apipb.Timestamp(begun(r))
 	}
 	for i := range r.Attempts {
 		m.Attempts = append(m.Attempts, newAttempt(&r.Attempts[i]))
@@ -42,6 +46,28 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		m.Result = newResult(r)
 	}
 	return m
+}
+
+// begun is when an array's first elements were placed, zero before.
+func begun(r *ares.Run) time.Time {
+	for _, t := range r.Transitions {
+		if t.Phase == ares.Running {
+			return t.At
+		}
+	}
+	return time.Time{}
+}
+
+// newElements is what became of an array's elements, nil for another job.
+func newElements(v *control.View, j *ares.Job) *apipb.ArrayElements {
+	if !j.IsArray() {
+		return nil
+	}
+	e := v.Elements(j)
+	return &apipb.ArrayElements{
+		Total: int32(e.Total), Made: int32(e.Made), Running: int32(e.Running), Waiting: int32(e.Waiting),
+		Succeeded: int32(e.Succeeded), Failed: int32(e.Failed), Cancelled: int32(e.Cancelled), Lost: int32(e.Lost),
+	}
 }
 
 // newListedJob is a job as a list shows it: of its attempts only the latest.
@@ -88,14 +114,12 @@ func newAttempt(a *ares.Attempt) *apipb.Attempt {
 		Number: int32(a.Number), Fence: strconv.FormatInt(int64(a.Fence), 10),
 		PlacedAt: apipb.Timestamp(a.PlacedAt), StartedAt: apipb.Timestamp(a.StartedAt), EndedAt: apipb.Timestamp(a.EndedAt),
 		Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
+		Merit: newMerit(a.Merit),
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		seat := &apipb.JobSeat{Rank: int32(h.Rank), Node: h.Node, State: string(h.State)}
-		for _, s := range h.Shares {
-			seat.Gpus = append(seat.Gpus, int32(s.Index))
-			seat.Devices = append(seat.Devices, s.Device)
-		}
+		seat := newSeat(&h.Seat)
+		seat.State = string(h.State)
 		if res := h.Result; res != nil {
 			seat.Outcome, seat.ExitCode, seat.Reason = string(res.Outcome), int32(res.ExitCode), res.Reason
 		}
@@ -113,10 +137,11 @@ func newTenant(t *ares.Tenant, use ares.Use, waiting int) *apipb.Tenant {
 		MaxMemoryMb: new(int32(l.MemoryMB)), MaxConcurrentJobs: new(int32(l.ConcurrentJobs)), MaxPendingJobs: new(int32(l.PendingJobs)),
 		FairShareWeight: new(t.Weight), AllowPreemption: new(t.MayPreempt),
 		CreatedAt: apipb.Timestamp(t.CreatedAt),
-		Current: &apipb.TenantUse{
-			Gpus: int32(use.GPUs + (use.GPUMilli+999)/1000), GpuMemoryMb: int32(use.GPUMemoryMB), CpuCores: int32(use.CPUs),
-			MemoryMb: int32(use.MemoryMB), RunningJobs: int32(use.Jobs), PendingJobs: int32(waiting),
-		},
+		Current:   newUse(use, waiting),
+		Quotas:    newQuotas(t.Quotas),
+	}
+	if t.GPUHours != 0 {
+		m.GpuHoursPerMonth = new(int32(t.GPUHours))
 	}
 	if t.PriorityTier != "" {
 		m.PriorityTier = new(string(t.PriorityTier))

@@ -42,7 +42,9 @@ type NodeInfo struct {
 	// How long its session outlives its last renewal; the server's word.
 	SessionTtlSeconds int32 `protobuf:"varint,12,opt,name=session_ttl_seconds,json=sessionTtlSeconds,proto3" json:"session_ttl_seconds,omitempty"`
 	// How far its wall clock was ahead when its session began; the server's word.
-	ClockAheadMs  int32 `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
+	ClockAheadMs  int32       `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
+	Numa          []*NumaNode `protobuf:"bytes,14,rep,name=numa,proto3" json:"numa,omitempty"`
+	Taints        []*Taint    `protobuf:"bytes,15,rep,name=taints,proto3" json:"taints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -168,71 +170,42 @@ func (x *NodeInfo) GetClockAheadMs() int32 {
 	return 0
 }
 
-// LinkRow is how one device reaches the others: NV4, PIX, SYS, …
-type LinkRow struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            []string               `protobuf:"bytes,1,rep,name=to,proto3" json:"to,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LinkRow) Reset() {
-	*x = LinkRow{}
-	mi := &file_apipb_agent_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LinkRow) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LinkRow) ProtoMessage() {}
-
-func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[1]
+func (x *NodeInfo) GetNuma() []*NumaNode {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Numa
 	}
-	return mi.MessageOf(x)
+	return nil
 }
 
-// Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
-func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *LinkRow) GetTo() []string {
+func (x *NodeInfo) GetTaints() []*Taint {
 	if x != nil {
-		return x.To
+		return x.Taints
 	}
 	return nil
 }
 
 // DeviceInfo is one accelerator as its agent sees it.
 type DeviceInfo struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DeviceId      string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	Model         string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	MemoryMb      int32                  `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
-	Numa          int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
-	Parent        string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
-	Profile       string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
-	Healthy       bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	Index    int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Type     string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Model    string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	MemoryMb int32                  `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	Numa     int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
+	Parent   string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
+	Profile  string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
+	Healthy  bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Reason   string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	// 0 when it is not known.
+	Celsius       int32 `protobuf:"varint,11,opt,name=celsius,proto3" json:"celsius,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeviceInfo) Reset() {
 	*x = DeviceInfo{}
-	mi := &file_apipb_agent_proto_msgTypes[2]
+	mi := &file_apipb_agent_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -244,7 +217,7 @@ func (x *DeviceInfo) String() string {
 func (*DeviceInfo) ProtoMessage() {}
 
 func (x *DeviceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[2]
+	mi := &file_apipb_agent_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -257,7 +230,7 @@ func (x *DeviceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceInfo.ProtoReflect.Descriptor instead.
 func (*DeviceInfo) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{2}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *DeviceInfo) GetDeviceId() string {
@@ -330,6 +303,13 @@ func (x *DeviceInfo) GetReason() string {
 	return ""
 }
 
+func (x *DeviceInfo) GetCelsius() int32 {
+	if x != nil {
+		return x.Celsius
+	}
+	return 0
+}
+
 type OpenSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  *NodeInfo              `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -347,7 +327,7 @@ type OpenSessionRequest struct {
 
 func (x *OpenSessionRequest) Reset() {
 	*x = OpenSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[3]
+	mi := &file_apipb_agent_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +339,7 @@ func (x *OpenSessionRequest) String() string {
 func (*OpenSessionRequest) ProtoMessage() {}
 
 func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[3]
+	mi := &file_apipb_agent_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +352,7 @@ func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSessionRequest.ProtoReflect.Descriptor instead.
 func (*OpenSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{3}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OpenSessionRequest) GetNode() *NodeInfo {
@@ -424,7 +404,7 @@ type OpenSessionResponse struct {
 
 func (x *OpenSessionResponse) Reset() {
 	*x = OpenSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[4]
+	mi := &file_apipb_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +416,7 @@ func (x *OpenSessionResponse) String() string {
 func (*OpenSessionResponse) ProtoMessage() {}
 
 func (x *OpenSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[4]
+	mi := &file_apipb_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +429,7 @@ func (x *OpenSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSessionResponse.ProtoReflect.Descriptor instead.
 func (*OpenSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{4}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OpenSessionResponse) GetSession() int64 {
@@ -498,7 +478,7 @@ type SessionRef struct {
 
 func (x *SessionRef) Reset() {
 	*x = SessionRef{}
-	mi := &file_apipb_agent_proto_msgTypes[5]
+	mi := &file_apipb_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +490,7 @@ func (x *SessionRef) String() string {
 func (*SessionRef) ProtoMessage() {}
 
 func (x *SessionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[5]
+	mi := &file_apipb_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +503,7 @@ func (x *SessionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
 func (*SessionRef) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{5}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SessionRef) GetNodeId() string {
@@ -549,7 +529,7 @@ type RenewSessionRequest struct {
 
 func (x *RenewSessionRequest) Reset() {
 	*x = RenewSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[6]
+	mi := &file_apipb_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +541,7 @@ func (x *RenewSessionRequest) String() string {
 func (*RenewSessionRequest) ProtoMessage() {}
 
 func (x *RenewSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[6]
+	mi := &file_apipb_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +554,7 @@ func (x *RenewSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewSessionRequest.ProtoReflect.Descriptor instead.
 func (*RenewSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{6}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RenewSessionRequest) GetRef() *SessionRef {
@@ -592,7 +572,7 @@ type RenewSessionResponse struct {
 
 func (x *RenewSessionResponse) Reset() {
 	*x = RenewSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[7]
+	mi := &file_apipb_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +584,7 @@ func (x *RenewSessionResponse) String() string {
 func (*RenewSessionResponse) ProtoMessage() {}
 
 func (x *RenewSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[7]
+	mi := &file_apipb_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +597,7 @@ func (x *RenewSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewSessionResponse.ProtoReflect.Descriptor instead.
 func (*RenewSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{7}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{6}
 }
 
 type UpdateNodeRequest struct {
@@ -630,7 +610,7 @@ type UpdateNodeRequest struct {
 
 func (x *UpdateNodeRequest) Reset() {
 	*x = UpdateNodeRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[8]
+	mi := &file_apipb_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +622,7 @@ func (x *UpdateNodeRequest) String() string {
 func (*UpdateNodeRequest) ProtoMessage() {}
 
 func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[8]
+	mi := &file_apipb_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +635,7 @@ func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{8}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpdateNodeRequest) GetRef() *SessionRef {
@@ -680,7 +660,7 @@ type UpdateNodeResponse struct {
 
 func (x *UpdateNodeResponse) Reset() {
 	*x = UpdateNodeResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[9]
+	mi := &file_apipb_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +672,7 @@ func (x *UpdateNodeResponse) String() string {
 func (*UpdateNodeResponse) ProtoMessage() {}
 
 func (x *UpdateNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[9]
+	mi := &file_apipb_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +685,7 @@ func (x *UpdateNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeResponse.ProtoReflect.Descriptor instead.
 func (*UpdateNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{9}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{8}
 }
 
 type CloseSessionRequest struct {
@@ -717,7 +697,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[10]
+	mi := &file_apipb_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +709,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[10]
+	mi := &file_apipb_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +722,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{10}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CloseSessionRequest) GetRef() *SessionRef {
@@ -760,7 +740,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[11]
+	mi := &file_apipb_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +752,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[11]
+	mi := &file_apipb_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +765,7 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{11}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{10}
 }
 
 type WatchSeatsRequest struct {
@@ -797,7 +777,7 @@ type WatchSeatsRequest struct {
 
 func (x *WatchSeatsRequest) Reset() {
 	*x = WatchSeatsRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[12]
+	mi := &file_apipb_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +789,7 @@ func (x *WatchSeatsRequest) String() string {
 func (*WatchSeatsRequest) ProtoMessage() {}
 
 func (x *WatchSeatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[12]
+	mi := &file_apipb_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +802,7 @@ func (x *WatchSeatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSeatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSeatsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{12}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchSeatsRequest) GetRef() *SessionRef {
@@ -842,7 +822,7 @@ type WatchSeatsResponse struct {
 
 func (x *WatchSeatsResponse) Reset() {
 	*x = WatchSeatsResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[13]
+	mi := &file_apipb_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +834,7 @@ func (x *WatchSeatsResponse) String() string {
 func (*WatchSeatsResponse) ProtoMessage() {}
 
 func (x *WatchSeatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[13]
+	mi := &file_apipb_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +847,7 @@ func (x *WatchSeatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSeatsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSeatsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{13}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchSeatsResponse) GetSeats() []*SeatOrder {
@@ -907,13 +887,17 @@ type SeatOrder struct {
 	MemoryMb      int32          `protobuf:"varint,13,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
 	// How long a silent node keeps the job.
 	LostAfterSeconds int32 `protobuf:"varint,14,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Of an array's element: its array, index and how many there are.
+	ArrayJobId    string `protobuf:"bytes,15,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"`
+	ArrayIndex    int32  `protobuf:"varint,16,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayCount    int32  `protobuf:"varint,17,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SeatOrder) Reset() {
 	*x = SeatOrder{}
-	mi := &file_apipb_agent_proto_msgTypes[14]
+	mi := &file_apipb_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +909,7 @@ func (x *SeatOrder) String() string {
 func (*SeatOrder) ProtoMessage() {}
 
 func (x *SeatOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[14]
+	mi := &file_apipb_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +922,7 @@ func (x *SeatOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatOrder.ProtoReflect.Descriptor instead.
 func (*SeatOrder) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{14}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SeatOrder) GetSeat() *SeatRef {
@@ -1039,6 +1023,27 @@ func (x *SeatOrder) GetLostAfterSeconds() int32 {
 	return 0
 }
 
+func (x *SeatOrder) GetArrayJobId() string {
+	if x != nil {
+		return x.ArrayJobId
+	}
+	return ""
+}
+
+func (x *SeatOrder) GetArrayIndex() int32 {
+	if x != nil {
+		return x.ArrayIndex
+	}
+	return 0
+}
+
+func (x *SeatOrder) GetArrayCount() int32 {
+	if x != nil {
+		return x.ArrayCount
+	}
+	return 0
+}
+
 // DeviceShare is a device, or thousandths of one.
 type DeviceShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1051,7 +1056,7 @@ type DeviceShare struct {
 
 func (x *DeviceShare) Reset() {
 	*x = DeviceShare{}
-	mi := &file_apipb_agent_proto_msgTypes[15]
+	mi := &file_apipb_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1068,7 @@ func (x *DeviceShare) String() string {
 func (*DeviceShare) ProtoMessage() {}
 
 func (x *DeviceShare) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[15]
+	mi := &file_apipb_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1081,7 @@ func (x *DeviceShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceShare.ProtoReflect.Descriptor instead.
 func (*DeviceShare) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{15}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeviceShare) GetDeviceId() string {
@@ -1112,7 +1117,7 @@ type SeatRef struct {
 
 func (x *SeatRef) Reset() {
 	*x = SeatRef{}
-	mi := &file_apipb_agent_proto_msgTypes[16]
+	mi := &file_apipb_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1129,7 @@ func (x *SeatRef) String() string {
 func (*SeatRef) ProtoMessage() {}
 
 func (x *SeatRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[16]
+	mi := &file_apipb_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1142,7 @@ func (x *SeatRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatRef.ProtoReflect.Descriptor instead.
 func (*SeatRef) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{16}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SeatRef) GetJobId() string {
@@ -1171,7 +1176,7 @@ type ClaimSeatRequest struct {
 
 func (x *ClaimSeatRequest) Reset() {
 	*x = ClaimSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[17]
+	mi := &file_apipb_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1188,7 @@ func (x *ClaimSeatRequest) String() string {
 func (*ClaimSeatRequest) ProtoMessage() {}
 
 func (x *ClaimSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[17]
+	mi := &file_apipb_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1201,7 @@ func (x *ClaimSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimSeatRequest.ProtoReflect.Descriptor instead.
 func (*ClaimSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{17}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClaimSeatRequest) GetRef() *SessionRef {
@@ -1221,7 +1226,7 @@ type ClaimSeatResponse struct {
 
 func (x *ClaimSeatResponse) Reset() {
 	*x = ClaimSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[18]
+	mi := &file_apipb_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1238,7 @@ func (x *ClaimSeatResponse) String() string {
 func (*ClaimSeatResponse) ProtoMessage() {}
 
 func (x *ClaimSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[18]
+	mi := &file_apipb_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1251,7 @@ func (x *ClaimSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimSeatResponse.ProtoReflect.Descriptor instead.
 func (*ClaimSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{18}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{17}
 }
 
 // RankResult is the end of one rank.
@@ -1264,7 +1269,7 @@ type RankResult struct {
 
 func (x *RankResult) Reset() {
 	*x = RankResult{}
-	mi := &file_apipb_agent_proto_msgTypes[19]
+	mi := &file_apipb_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1281,7 @@ func (x *RankResult) String() string {
 func (*RankResult) ProtoMessage() {}
 
 func (x *RankResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[19]
+	mi := &file_apipb_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1294,7 @@ func (x *RankResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankResult.ProtoReflect.Descriptor instead.
 func (*RankResult) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{19}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RankResult) GetOutcome() string {
@@ -1345,7 +1350,7 @@ type FinishSeatRequest struct {
 
 func (x *FinishSeatRequest) Reset() {
 	*x = FinishSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[20]
+	mi := &file_apipb_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1362,7 @@ func (x *FinishSeatRequest) String() string {
 func (*FinishSeatRequest) ProtoMessage() {}
 
 func (x *FinishSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[20]
+	mi := &file_apipb_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1375,7 @@ func (x *FinishSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishSeatRequest.ProtoReflect.Descriptor instead.
 func (*FinishSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{20}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FinishSeatRequest) GetRef() *SessionRef {
@@ -1402,7 +1407,7 @@ type FinishSeatResponse struct {
 
 func (x *FinishSeatResponse) Reset() {
 	*x = FinishSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[21]
+	mi := &file_apipb_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1419,7 @@ func (x *FinishSeatResponse) String() string {
 func (*FinishSeatResponse) ProtoMessage() {}
 
 func (x *FinishSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[21]
+	mi := &file_apipb_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1432,7 @@ func (x *FinishSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishSeatResponse.ProtoReflect.Descriptor instead.
 func (*FinishSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{21}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{20}
 }
 
 type DeclineSeatRequest struct {
@@ -1440,7 +1445,7 @@ type DeclineSeatRequest struct {
 
 func (x *DeclineSeatRequest) Reset() {
 	*x = DeclineSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[22]
+	mi := &file_apipb_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1457,7 @@ func (x *DeclineSeatRequest) String() string {
 func (*DeclineSeatRequest) ProtoMessage() {}
 
 func (x *DeclineSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[22]
+	mi := &file_apipb_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1470,7 @@ func (x *DeclineSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclineSeatRequest.ProtoReflect.Descriptor instead.
 func (*DeclineSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{22}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeclineSeatRequest) GetRef() *SessionRef {
@@ -1490,7 +1495,7 @@ type DeclineSeatResponse struct {
 
 func (x *DeclineSeatResponse) Reset() {
 	*x = DeclineSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[23]
+	mi := &file_apipb_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1507,7 @@ func (x *DeclineSeatResponse) String() string {
 func (*DeclineSeatResponse) ProtoMessage() {}
 
 func (x *DeclineSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[23]
+	mi := &file_apipb_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1520,7 @@ func (x *DeclineSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclineSeatResponse.ProtoReflect.Descriptor instead.
 func (*DeclineSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{23}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{22}
 }
 
 type ReleaseSeatRequest struct {
@@ -1528,7 +1533,7 @@ type ReleaseSeatRequest struct {
 
 func (x *ReleaseSeatRequest) Reset() {
 	*x = ReleaseSeatRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[24]
+	mi := &file_apipb_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1545,7 @@ func (x *ReleaseSeatRequest) String() string {
 func (*ReleaseSeatRequest) ProtoMessage() {}
 
 func (x *ReleaseSeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[24]
+	mi := &file_apipb_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1558,7 @@ func (x *ReleaseSeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSeatRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSeatRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{24}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReleaseSeatRequest) GetRef() *SessionRef {
@@ -1578,7 +1583,7 @@ type ReleaseSeatResponse struct {
 
 func (x *ReleaseSeatResponse) Reset() {
 	*x = ReleaseSeatResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[25]
+	mi := &file_apipb_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1595,7 @@ func (x *ReleaseSeatResponse) String() string {
 func (*ReleaseSeatResponse) ProtoMessage() {}
 
 func (x *ReleaseSeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[25]
+	mi := &file_apipb_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1608,7 @@ func (x *ReleaseSeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSeatResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSeatResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{25}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{24}
 }
 
 type ReportCleanRequest struct {
@@ -1617,7 +1622,7 @@ type ReportCleanRequest struct {
 
 func (x *ReportCleanRequest) Reset() {
 	*x = ReportCleanRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[26]
+	mi := &file_apipb_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1634,7 @@ func (x *ReportCleanRequest) String() string {
 func (*ReportCleanRequest) ProtoMessage() {}
 
 func (x *ReportCleanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[26]
+	mi := &file_apipb_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1647,7 @@ func (x *ReportCleanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportCleanRequest.ProtoReflect.Descriptor instead.
 func (*ReportCleanRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{26}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReportCleanRequest) GetRef() *SessionRef {
@@ -1667,7 +1672,7 @@ type ReportCleanResponse struct {
 
 func (x *ReportCleanResponse) Reset() {
 	*x = ReportCleanResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[27]
+	mi := &file_apipb_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1684,7 @@ func (x *ReportCleanResponse) String() string {
 func (*ReportCleanResponse) ProtoMessage() {}
 
 func (x *ReportCleanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[27]
+	mi := &file_apipb_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1697,7 @@ func (x *ReportCleanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportCleanResponse.ProtoReflect.Descriptor instead.
 func (*ReportCleanResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{27}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{26}
 }
 
 type ReportProgressRequest struct {
@@ -1707,7 +1712,7 @@ type ReportProgressRequest struct {
 
 func (x *ReportProgressRequest) Reset() {
 	*x = ReportProgressRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[28]
+	mi := &file_apipb_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1724,7 @@ func (x *ReportProgressRequest) String() string {
 func (*ReportProgressRequest) ProtoMessage() {}
 
 func (x *ReportProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[28]
+	mi := &file_apipb_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1737,7 @@ func (x *ReportProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProgressRequest.ProtoReflect.Descriptor instead.
 func (*ReportProgressRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{28}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReportProgressRequest) GetRef() *SessionRef {
@@ -1771,7 +1776,7 @@ type ReportProgressResponse struct {
 
 func (x *ReportProgressResponse) Reset() {
 	*x = ReportProgressResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1788,7 @@ func (x *ReportProgressResponse) String() string {
 func (*ReportProgressResponse) ProtoMessage() {}
 
 func (x *ReportProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1801,7 @@ func (x *ReportProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProgressResponse.ProtoReflect.Descriptor instead.
 func (*ReportProgressResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{28}
 }
 
 type ServeFilesRequest struct {
@@ -1814,7 +1819,7 @@ type ServeFilesRequest struct {
 
 func (x *ServeFilesRequest) Reset() {
 	*x = ServeFilesRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1831,7 @@ func (x *ServeFilesRequest) String() string {
 func (*ServeFilesRequest) ProtoMessage() {}
 
 func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1844,7 @@ func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesRequest.ProtoReflect.Descriptor instead.
 func (*ServeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ServeFilesRequest) GetRef() *SessionRef {
@@ -1893,7 +1898,7 @@ type ServeFilesResponse struct {
 
 func (x *ServeFilesResponse) Reset() {
 	*x = ServeFilesResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +1910,7 @@ func (x *ServeFilesResponse) String() string {
 func (*ServeFilesResponse) ProtoMessage() {}
 
 func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +1923,7 @@ func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesResponse.ProtoReflect.Descriptor instead.
 func (*ServeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ServeFilesResponse) GetStreamId() int64 {
@@ -1963,7 +1968,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[32]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +1980,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[32]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +1993,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{32}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -2030,7 +2035,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x04\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x04\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2045,12 +2050,12 @@ const file_apipb_agent_proto_rawDesc = "" +
 	" \x01(\tR\aversion\x12\x1e\n" +
 	"\x05unfit\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x05unfit\x12.\n" +
 	"\x13session_ttl_seconds\x18\f \x01(\x05R\x11sessionTtlSeconds\x12$\n" +
-	"\x0eclock_ahead_ms\x18\r \x01(\x05R\fclockAheadMs\x1a9\n" +
+	"\x0eclock_ahead_ms\x18\r \x01(\x05R\fclockAheadMs\x12%\n" +
+	"\x04numa\x18\x0e \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
+	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
-	"\aLinkRow\x12\x0e\n" +
-	"\x02to\x18\x01 \x03(\tR\x02to\"\xfe\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
 	"\n" +
 	"DeviceInfo\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
@@ -2063,7 +2068,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\aprofile\x18\b \x01(\tR\aprofile\x12\x18\n" +
 	"\ahealthy\x18\t \x01(\bR\ahealthy\x12\x16\n" +
 	"\x06reason\x18\n" +
-	" \x01(\tR\x06reason\"\xdb\x01\n" +
+	" \x01(\tR\x06reason\x12\x18\n" +
+	"\acelsius\x18\v \x01(\x05R\acelsius\"\xdb\x01\n" +
 	"\x12OpenSessionRequest\x12%\n" +
 	"\x04node\x18\x01 \x01(\v2\x11.ares.v1.NodeInfoR\x04node\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x19\n" +
@@ -2097,7 +2103,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xe0\x03\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xc4\x04\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2115,7 +2121,13 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06shares\x18\v \x03(\v2\x14.ares.v1.DeviceShareR\x06shares\x12\x1b\n" +
 	"\tcpu_cores\x18\f \x01(\x05R\bcpuCores\x12\x1b\n" +
 	"\tmemory_mb\x18\r \x01(\x05R\bmemoryMb\x12,\n" +
-	"\x12lost_after_seconds\x18\x0e \x01(\x05R\x10lostAfterSeconds\"V\n" +
+	"\x12lost_after_seconds\x18\x0e \x01(\x05R\x10lostAfterSeconds\x12 \n" +
+	"\farray_job_id\x18\x0f \x01(\tR\n" +
+	"arrayJobId\x12\x1f\n" +
+	"\varray_index\x18\x10 \x01(\x05R\n" +
+	"arrayIndex\x12\x1f\n" +
+	"\varray_count\x18\x11 \x01(\x05R\n" +
+	"arrayCount\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -2208,105 +2220,109 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),               // 0: ares.v1.NodeInfo
-	(*LinkRow)(nil),                // 1: ares.v1.LinkRow
-	(*DeviceInfo)(nil),             // 2: ares.v1.DeviceInfo
-	(*OpenSessionRequest)(nil),     // 3: ares.v1.OpenSessionRequest
-	(*OpenSessionResponse)(nil),    // 4: ares.v1.OpenSessionResponse
-	(*SessionRef)(nil),             // 5: ares.v1.SessionRef
-	(*RenewSessionRequest)(nil),    // 6: ares.v1.RenewSessionRequest
-	(*RenewSessionResponse)(nil),   // 7: ares.v1.RenewSessionResponse
-	(*UpdateNodeRequest)(nil),      // 8: ares.v1.UpdateNodeRequest
-	(*UpdateNodeResponse)(nil),     // 9: ares.v1.UpdateNodeResponse
-	(*CloseSessionRequest)(nil),    // 10: ares.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),   // 11: ares.v1.CloseSessionResponse
-	(*WatchSeatsRequest)(nil),      // 12: ares.v1.WatchSeatsRequest
-	(*WatchSeatsResponse)(nil),     // 13: ares.v1.WatchSeatsResponse
-	(*SeatOrder)(nil),              // 14: ares.v1.SeatOrder
-	(*DeviceShare)(nil),            // 15: ares.v1.DeviceShare
-	(*SeatRef)(nil),                // 16: ares.v1.SeatRef
-	(*ClaimSeatRequest)(nil),       // 17: ares.v1.ClaimSeatRequest
-	(*ClaimSeatResponse)(nil),      // 18: ares.v1.ClaimSeatResponse
-	(*RankResult)(nil),             // 19: ares.v1.RankResult
-	(*FinishSeatRequest)(nil),      // 20: ares.v1.FinishSeatRequest
-	(*FinishSeatResponse)(nil),     // 21: ares.v1.FinishSeatResponse
-	(*DeclineSeatRequest)(nil),     // 22: ares.v1.DeclineSeatRequest
-	(*DeclineSeatResponse)(nil),    // 23: ares.v1.DeclineSeatResponse
-	(*ReleaseSeatRequest)(nil),     // 24: ares.v1.ReleaseSeatRequest
-	(*ReleaseSeatResponse)(nil),    // 25: ares.v1.ReleaseSeatResponse
-	(*ReportCleanRequest)(nil),     // 26: ares.v1.ReportCleanRequest
-	(*ReportCleanResponse)(nil),    // 27: ares.v1.ReportCleanResponse
-	(*ReportProgressRequest)(nil),  // 28: ares.v1.ReportProgressRequest
-	(*ReportProgressResponse)(nil), // 29: ares.v1.ReportProgressResponse
-	(*ServeFilesRequest)(nil),      // 30: ares.v1.ServeFilesRequest
-	(*ServeFilesResponse)(nil),     // 31: ares.v1.ServeFilesResponse
-	(*LogQuery)(nil),               // 32: ares.v1.LogQuery
-	nil,                            // 33: ares.v1.NodeInfo.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
-	(*JobSpec)(nil),                // 35: ares.v1.JobSpec
+	(*DeviceInfo)(nil),             // 1: ares.v1.DeviceInfo
+	(*OpenSessionRequest)(nil),     // 2: ares.v1.OpenSessionRequest
+	(*OpenSessionResponse)(nil),    // 3: ares.v1.OpenSessionResponse
+	(*SessionRef)(nil),             // 4: ares.v1.SessionRef
+	(*RenewSessionRequest)(nil),    // 5: ares.v1.RenewSessionRequest
+	(*RenewSessionResponse)(nil),   // 6: ares.v1.RenewSessionResponse
+	(*UpdateNodeRequest)(nil),      // 7: ares.v1.UpdateNodeRequest
+	(*UpdateNodeResponse)(nil),     // 8: ares.v1.UpdateNodeResponse
+	(*CloseSessionRequest)(nil),    // 9: ares.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),   // 10: ares.v1.CloseSessionResponse
+	(*WatchSeatsRequest)(nil),      // 11: ares.v1.WatchSeatsRequest
+	(*WatchSeatsResponse)(nil),     // 12: ares.v1.WatchSeatsResponse
+	(*SeatOrder)(nil),              // 13: ares.v1.SeatOrder
+	(*DeviceShare)(nil),            // 14: ares.v1.DeviceShare
+	(*SeatRef)(nil),                // 15: ares.v1.SeatRef
+	(*ClaimSeatRequest)(nil),       // 16: ares.v1.ClaimSeatRequest
+	(*ClaimSeatResponse)(nil),      // 17: ares.v1.ClaimSeatResponse
+	(*RankResult)(nil),             // 18: ares.v1.RankResult
+	(*FinishSeatRequest)(nil),      // 19: ares.v1.FinishSeatRequest
+	(*FinishSeatResponse)(nil),     // 20: ares.v1.FinishSeatResponse
+	(*DeclineSeatRequest)(nil),     // 21: ares.v1.DeclineSeatRequest
+	(*DeclineSeatResponse)(nil),    // 22: ares.v1.DeclineSeatResponse
+	(*ReleaseSeatRequest)(nil),     // 23: ares.v1.ReleaseSeatRequest
+	(*ReleaseSeatResponse)(nil),    // 24: ares.v1.ReleaseSeatResponse
+	(*ReportCleanRequest)(nil),     // 25: ares.v1.ReportCleanRequest
+	(*ReportCleanResponse)(nil),    // 26: ares.v1.ReportCleanResponse
+	(*ReportProgressRequest)(nil),  // 27: ares.v1.ReportProgressRequest
+	(*ReportProgressResponse)(nil), // 28: ares.v1.ReportProgressResponse
+	(*ServeFilesRequest)(nil),      // 29: ares.v1.ServeFilesRequest
+	(*ServeFilesResponse)(nil),     // 30: ares.v1.ServeFilesResponse
+	(*LogQuery)(nil),               // 31: ares.v1.LogQuery
+	nil,                            // 32: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                // 33: ares.v1.LinkRow
+	(*NumaNode)(nil),               // 34: ares.v1.NumaNode
+	(*Taint)(nil),                  // 35: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
+	(*JobSpec)(nil),                // 37: ares.v1.JobSpec
 }
 var file_apipb_agent_proto_depIdxs = []int32{
-	2,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	1,  // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	33, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	0,  // 3: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	34, // 4: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
-	5,  // 5: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 6: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
-	0,  // 7: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
-	5,  // 8: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 9: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
-	14, // 10: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
-	16, // 11: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	35, // 12: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
-	15, // 13: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	5,  // 14: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 15: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	34, // 16: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	34, // 17: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
-	5,  // 18: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 19: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
-	19, // 20: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
-	5,  // 21: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 22: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 23: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 24: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 25: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
-	5,  // 26: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
-	16, // 27: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
-	5,  // 28: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	32, // 29: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	3,  // 30: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	6,  // 31: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	8,  // 32: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	10, // 33: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	12, // 34: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	17, // 35: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	20, // 36: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	22, // 37: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	24, // 38: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	26, // 39: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	28, // 40: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	30, // 41: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	4,  // 42: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	7,  // 43: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	9,  // 44: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	11, // 45: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	13, // 46: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	18, // 47: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	21, // 48: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	23, // 49: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	25, // 50: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	27, // 51: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	29, // 52: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	31, // 53: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	42, // [42:54] is the sub-list for method output_type
-	30, // [30:42] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
+	33, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	32, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	34, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	35, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
+	36, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
+	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
+	4,  // 10: ares.v1.CloseSessionRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
+	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
+	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
+	37, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
+	4,  // 16: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 17: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
+	36, // 18: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	36, // 19: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	4,  // 20: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 21: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
+	18, // 22: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
+	4,  // 23: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 24: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 25: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 26: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 27: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 28: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 29: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 30: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	31, // 31: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	2,  // 32: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 33: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 34: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 35: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 36: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 37: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 38: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 39: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 40: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 41: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 42: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 43: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	3,  // 44: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 45: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 46: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 47: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 48: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 49: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 50: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 51: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 52: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 53: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 54: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 55: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	44, // [44:56] is the sub-list for method output_type
+	32, // [32:44] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -2314,6 +2330,7 @@ func file_apipb_agent_proto_init() {
 	if File_apipb_agent_proto != nil {
 		return
 	}
+	file_apipb_cluster_proto_init()
 	file_apipb_job_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2321,7 +2338,7 @@ func file_apipb_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -44,7 +44,8 @@ type AgentServiceClient interface {
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error)
 	// RenewSession is answered after the store has extended the session.
 	RenewSession(ctx context.Context, in *RenewSessionRequest, opts ...grpc.CallOption) (*RenewSessionResponse, error)
-	// UpdateNode changes what a node offers: a device fell ill or recovered.
+	// UpdateNode changes what a node offers: a device fell ill, recovered, or
+	// became hotter or cooler.
 	UpdateNode(ctx context.Context, in *UpdateNodeRequest, opts ...grpc.CallOption) (*UpdateNodeResponse, error)
 	// CloseSession ends a session at once; the agent holds no seat any more.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
@@ -219,7 +220,8 @@ type AgentServiceServer interface {
 	OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error)
 	// RenewSession is answered after the store has extended the session.
 	RenewSession(context.Context, *RenewSessionRequest) (*RenewSessionResponse, error)
-	// UpdateNode changes what a node offers: a device fell ill or recovered.
+	// UpdateNode changes what a node offers: a device fell ill, recovered, or
+	// became hotter or cooler.
 	UpdateNode(context.Context, *UpdateNodeRequest) (*UpdateNodeResponse, error)
 	// CloseSession ends a session at once; the agent holds no seat any more.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)

@@ -48,9 +48,14 @@ type Tenant struct {
 	DefaultLostAfterSeconds *int32                 `protobuf:"varint,12,opt,name=default_lost_after_seconds,json=defaultLostAfterSeconds,proto3,oneof" json:"default_lost_after_seconds,omitempty"`
 	CreatedAt               *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// What its jobs hold now. Not part of a request.
-	Current       *TenantUse `protobuf:"bytes,14,opt,name=current,proto3" json:"current,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Current *TenantUse `protobuf:"bytes,14,opt,name=current,proto3" json:"current,omitempty"`
+	// What it is promised of the GPUs of each model. In a change, a list replaces
+	// the one before.
+	Quotas []*Quota `protobuf:"bytes,15,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	// Budget for a calendar month in UTC; 0 for none.
+	GpuHoursPerMonth *int32 `protobuf:"varint,16,opt,name=gpu_hours_per_month,json=gpuHoursPerMonth,proto3,oneof" json:"gpu_hours_per_month,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -181,6 +186,94 @@ func (x *Tenant) GetCurrent() *TenantUse {
 	return nil
 }
 
+func (x *Tenant) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *Tenant) GetGpuHoursPerMonth() int32 {
+	if x != nil && x.GpuHoursPerMonth != nil {
+		return *x.GpuHoursPerMonth
+	}
+	return 0
+}
+
+// Quota is what a tenant or a queue is promised of the GPUs of a model, what it
+// may use beyond that while others leave theirs idle, and how much of its own
+// it lets others use.
+type Quota struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Part of the model's name in any case, "" for all GPUs.
+	GpuModel    string `protobuf:"bytes,1,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
+	NominalGpus int32  `protobuf:"varint,2,opt,name=nominal_gpus,json=nominalGpus,proto3" json:"nominal_gpus,omitempty"`
+	// Most GPUs beyond nominal_gpus; no bound when it is left out.
+	BorrowingLimit *int32 `protobuf:"varint,3,opt,name=borrowing_limit,json=borrowingLimit,proto3,oneof" json:"borrowing_limit,omitempty"`
+	// Most GPUs of nominal_gpus that others may use; no bound when it is left out.
+	LendingLimit  *int32 `protobuf:"varint,4,opt,name=lending_limit,json=lendingLimit,proto3,oneof" json:"lending_limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_apipb_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Quota) GetGpuModel() string {
+	if x != nil {
+		return x.GpuModel
+	}
+	return ""
+}
+
+func (x *Quota) GetNominalGpus() int32 {
+	if x != nil {
+		return x.NominalGpus
+	}
+	return 0
+}
+
+func (x *Quota) GetBorrowingLimit() int32 {
+	if x != nil && x.BorrowingLimit != nil {
+		return *x.BorrowingLimit
+	}
+	return 0
+}
+
+func (x *Quota) GetLendingLimit() int32 {
+	if x != nil && x.LendingLimit != nil {
+		return *x.LendingLimit
+	}
+	return 0
+}
+
 // TenantUse is what a tenant's jobs hold now.
 type TenantUse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -196,7 +289,7 @@ type TenantUse struct {
 
 func (x *TenantUse) Reset() {
 	*x = TenantUse{}
-	mi := &file_apipb_cluster_proto_msgTypes[1]
+	mi := &file_apipb_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -208,7 +301,7 @@ func (x *TenantUse) String() string {
 func (*TenantUse) ProtoMessage() {}
 
 func (x *TenantUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[1]
+	mi := &file_apipb_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -221,7 +314,7 @@ func (x *TenantUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
 func (*TenantUse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{1}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *TenantUse) GetGpus() int32 {
@@ -275,7 +368,7 @@ type CreateTenantRequest struct {
 
 func (x *CreateTenantRequest) Reset() {
 	*x = CreateTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[2]
+	mi := &file_apipb_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +380,7 @@ func (x *CreateTenantRequest) String() string {
 func (*CreateTenantRequest) ProtoMessage() {}
 
 func (x *CreateTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[2]
+	mi := &file_apipb_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +393,7 @@ func (x *CreateTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTenantRequest.ProtoReflect.Descriptor instead.
 func (*CreateTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{2}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateTenantRequest) GetTenant() *Tenant {
@@ -319,7 +412,7 @@ type CreateTenantResponse struct {
 
 func (x *CreateTenantResponse) Reset() {
 	*x = CreateTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[3]
+	mi := &file_apipb_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +424,7 @@ func (x *CreateTenantResponse) String() string {
 func (*CreateTenantResponse) ProtoMessage() {}
 
 func (x *CreateTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[3]
+	mi := &file_apipb_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +437,7 @@ func (x *CreateTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTenantResponse.ProtoReflect.Descriptor instead.
 func (*CreateTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{3}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateTenantResponse) GetTenant() *Tenant {
@@ -363,7 +456,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[4]
+	mi := &file_apipb_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +468,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[4]
+	mi := &file_apipb_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,7 +481,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{4}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetTenantRequest) GetTenantId() string {
@@ -407,7 +500,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[5]
+	mi := &file_apipb_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -419,7 +512,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[5]
+	mi := &file_apipb_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -432,7 +525,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{5}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetTenantResponse) GetTenant() *Tenant {
@@ -453,7 +546,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[6]
+	mi := &file_apipb_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +558,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[6]
+	mi := &file_apipb_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +571,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{6}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTenantsRequest) GetPageSize() int32 {
@@ -507,7 +600,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[7]
+	mi := &file_apipb_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +612,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[7]
+	mi := &file_apipb_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +625,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{7}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -557,16 +650,18 @@ func (x *ListTenantsResponse) GetNextPageToken() string {
 }
 
 type UpdateTenantRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TenantId      string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	Tenant        *Tenant                `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	TenantId string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	Tenant   *Tenant                `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Remove all quotas.
+	ClearQuotas   bool `protobuf:"varint,3,opt,name=clear_quotas,json=clearQuotas,proto3" json:"clear_quotas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateTenantRequest) Reset() {
 	*x = UpdateTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[8]
+	mi := &file_apipb_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +673,7 @@ func (x *UpdateTenantRequest) String() string {
 func (*UpdateTenantRequest) ProtoMessage() {}
 
 func (x *UpdateTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[8]
+	mi := &file_apipb_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +686,7 @@ func (x *UpdateTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTenantRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{8}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateTenantRequest) GetTenantId() string {
@@ -608,6 +703,13 @@ func (x *UpdateTenantRequest) GetTenant() *Tenant {
 	return nil
 }
 
+func (x *UpdateTenantRequest) GetClearQuotas() bool {
+	if x != nil {
+		return x.ClearQuotas
+	}
+	return false
+}
+
 type UpdateTenantResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        *Tenant                `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -617,7 +719,7 @@ type UpdateTenantResponse struct {
 
 func (x *UpdateTenantResponse) Reset() {
 	*x = UpdateTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[9]
+	mi := &file_apipb_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +731,7 @@ func (x *UpdateTenantResponse) String() string {
 func (*UpdateTenantResponse) ProtoMessage() {}
 
 func (x *UpdateTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[9]
+	mi := &file_apipb_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +744,7 @@ func (x *UpdateTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTenantResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{9}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdateTenantResponse) GetTenant() *Tenant {
@@ -661,7 +763,7 @@ type DeleteTenantRequest struct {
 
 func (x *DeleteTenantRequest) Reset() {
 	*x = DeleteTenantRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[10]
+	mi := &file_apipb_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +775,7 @@ func (x *DeleteTenantRequest) String() string {
 func (*DeleteTenantRequest) ProtoMessage() {}
 
 func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[10]
+	mi := &file_apipb_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +788,7 @@ func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{10}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteTenantRequest) GetTenantId() string {
@@ -705,7 +807,7 @@ type DeleteTenantResponse struct {
 
 func (x *DeleteTenantResponse) Reset() {
 	*x = DeleteTenantResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[11]
+	mi := &file_apipb_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +819,7 @@ func (x *DeleteTenantResponse) String() string {
 func (*DeleteTenantResponse) ProtoMessage() {}
 
 func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[11]
+	mi := &file_apipb_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +832,7 @@ func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{11}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteTenantResponse) GetMessage() string {
@@ -768,13 +870,21 @@ type Node struct {
 	// How far the node's wall clock was ahead of the server's when its session
 	// began; the way of the message included.
 	ClockAheadSeconds float64 `protobuf:"fixed64,19,opt,name=clock_ahead_seconds,json=clockAheadSeconds,proto3" json:"clock_ahead_seconds,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Empty when the machine does not say.
+	Numa   []*NumaNode `protobuf:"bytes,20,rep,name=numa,proto3" json:"numa,omitempty"`
+	Taints []*Taint    `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`
+	// Set while the node is drained.
+	Drain *NodeDrain `protobuf:"bytes,22,opt,name=drain,proto3" json:"drain,omitempty"`
+	// links[i].to[j] is how devices[i] reaches devices[j]: NV4, PIX, SYS, …; only
+	// of a single node, lists leave it out.
+	Links         []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_apipb_cluster_proto_msgTypes[12]
+	mi := &file_apipb_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +896,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[12]
+	mi := &file_apipb_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +909,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{12}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Node) GetNodeId() string {
@@ -935,6 +1045,274 @@ func (x *Node) GetClockAheadSeconds() float64 {
 	return 0
 }
 
+func (x *Node) GetNuma() []*NumaNode {
+	if x != nil {
+		return x.Numa
+	}
+	return nil
+}
+
+func (x *Node) GetTaints() []*Taint {
+	if x != nil {
+		return x.Taints
+	}
+	return nil
+}
+
+func (x *Node) GetDrain() *NodeDrain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+func (x *Node) GetLinks() []*LinkRow {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+// NodeDrain is how far the drain of a node has come.
+type NodeDrain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// At_most_once jobs that run are stopped too; they end as lost.
+	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	// Seats on the node that may still hold a live process. The node is empty at 0.
+	SeatsLeft int32 `protobuf:"varint,3,opt,name=seats_left,json=seatsLeft,proto3" json:"seats_left,omitempty"`
+	// At_most_once jobs that run there. Without force the drain waits for their end.
+	LeftRunning   []string `protobuf:"bytes,4,rep,name=left_running,json=leftRunning,proto3" json:"left_running,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeDrain) Reset() {
+	*x = NodeDrain{}
+	mi := &file_apipb_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeDrain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeDrain) ProtoMessage() {}
+
+func (x *NodeDrain) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
+func (*NodeDrain) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *NodeDrain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *NodeDrain) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *NodeDrain) GetSeatsLeft() int32 {
+	if x != nil {
+		return x.SeatsLeft
+	}
+	return 0
+}
+
+func (x *NodeDrain) GetLeftRunning() []string {
+	if x != nil {
+		return x.LeftRunning
+	}
+	return nil
+}
+
+// NumaNode is a part of a machine: CPUs with the memory next to them.
+type NumaNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	CpuCores      int32                  `protobuf:"varint,2,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	MemoryMb      int32                  `protobuf:"varint,3,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NumaNode) Reset() {
+	*x = NumaNode{}
+	mi := &file_apipb_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NumaNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NumaNode) ProtoMessage() {}
+
+func (x *NumaNode) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
+func (*NumaNode) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NumaNode) GetId() int32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *NumaNode) GetCpuCores() int32 {
+	if x != nil {
+		return x.CpuCores
+	}
+	return 0
+}
+
+func (x *NumaNode) GetMemoryMb() int32 {
+	if x != nil {
+		return x.MemoryMb
+	}
+	return 0
+}
+
+// Taint keeps jobs off a node that do not tolerate it.
+type Taint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// NoSchedule or PreferNoSchedule.
+	Effect        string `protobuf:"bytes,3,opt,name=effect,proto3" json:"effect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Taint) Reset() {
+	*x = Taint{}
+	mi := &file_apipb_cluster_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Taint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Taint) ProtoMessage() {}
+
+func (x *Taint) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Taint.ProtoReflect.Descriptor instead.
+func (*Taint) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Taint) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Taint) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Taint) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+// LinkRow is how one device reaches the others: NV4, PIX, SYS, …
+type LinkRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            []string               `protobuf:"bytes,1,rep,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkRow) Reset() {
+	*x = LinkRow{}
+	mi := &file_apipb_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkRow) ProtoMessage() {}
+
+func (x *LinkRow) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
+func (*LinkRow) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LinkRow) GetTo() []string {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
 // Device is one accelerator of a node.
 type Device struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -947,16 +1325,18 @@ type Device struct {
 	Healthy  bool                   `protobuf:"varint,7,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Reason   string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The job that holds it, "" when it is free.
-	JobId         string `protobuf:"bytes,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Parent        string `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
-	MigProfile    string `protobuf:"bytes,11,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
+	JobId      string `protobuf:"bytes,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Parent     string `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
+	MigProfile string `protobuf:"bytes,11,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
+	// Its temperature when last told; 0 when it is not known.
+	Celsius       int32 `protobuf:"varint,12,opt,name=celsius,proto3" json:"celsius,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_apipb_cluster_proto_msgTypes[13]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1348,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[13]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1361,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Device) GetIndex() int32 {
@@ -1061,6 +1441,13 @@ func (x *Device) GetMigProfile() string {
 	return ""
 }
 
+func (x *Device) GetCelsius() int32 {
+	if x != nil {
+		return x.Celsius
+	}
+	return 0
+}
+
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 1,000. Default 100.
@@ -1072,7 +1459,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1471,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1484,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -1127,7 +1514,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1526,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1539,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1192,7 +1579,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1591,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1604,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -1236,7 +1623,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1635,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1648,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1281,7 +1668,7 @@ type CordonNodeRequest struct {
 
 func (x *CordonNodeRequest) Reset() {
 	*x = CordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1680,7 @@ func (x *CordonNodeRequest) String() string {
 func (*CordonNodeRequest) ProtoMessage() {}
 
 func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1693,7 @@ func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*CordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CordonNodeRequest) GetNodeId() string {
@@ -1332,7 +1719,7 @@ type CordonNodeResponse struct {
 
 func (x *CordonNodeResponse) Reset() {
 	*x = CordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1731,7 @@ func (x *CordonNodeResponse) String() string {
 func (*CordonNodeResponse) ProtoMessage() {}
 
 func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1744,7 @@ func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*CordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CordonNodeResponse) GetNode() *Node {
@@ -1376,7 +1763,7 @@ type UncordonNodeRequest struct {
 
 func (x *UncordonNodeRequest) Reset() {
 	*x = UncordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1775,7 @@ func (x *UncordonNodeRequest) String() string {
 func (*UncordonNodeRequest) ProtoMessage() {}
 
 func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1788,7 @@ func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*UncordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UncordonNodeRequest) GetNodeId() string {
@@ -1420,7 +1807,7 @@ type UncordonNodeResponse struct {
 
 func (x *UncordonNodeResponse) Reset() {
 	*x = UncordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1819,7 @@ func (x *UncordonNodeResponse) String() string {
 func (*UncordonNodeResponse) ProtoMessage() {}
 
 func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,10 +1832,115 @@ func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*UncordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UncordonNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type DrainNodeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Stop at_most_once jobs too. They are not run again: they end as lost.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_apipb_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DrainNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type DrainNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeResponse) Reset() {
+	*x = DrainNodeResponse{}
+	mi := &file_apipb_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeResponse) ProtoMessage() {}
+
+func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DrainNodeResponse) GetNode() *Node {
 	if x != nil {
 		return x.Node
 	}
@@ -1467,7 +1959,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1971,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1984,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoveNodeRequest) GetNodeId() string {
@@ -1519,7 +2011,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +2023,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +2036,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemoveNodeResponse) GetSeats() int32 {
@@ -1562,7 +2054,7 @@ type GetClusterStatusRequest struct {
 
 func (x *GetClusterStatusRequest) Reset() {
 	*x = GetClusterStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +2066,7 @@ func (x *GetClusterStatusRequest) String() string {
 func (*GetClusterStatusRequest) ProtoMessage() {}
 
 func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +2079,7 @@ func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 type GetClusterStatusResponse struct {
@@ -1618,7 +2110,7 @@ type GetClusterStatusResponse struct {
 
 func (x *GetClusterStatusResponse) Reset() {
 	*x = GetClusterStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +2122,7 @@ func (x *GetClusterStatusResponse) String() string {
 func (*GetClusterStatusResponse) ProtoMessage() {}
 
 func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +2135,7 @@ func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetClusterStatusResponse) GetTotalNodes() int32 {
@@ -1759,7 +2251,7 @@ type GetServerStatusRequest struct {
 
 func (x *GetServerStatusRequest) Reset() {
 	*x = GetServerStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +2263,7 @@ func (x *GetServerStatusRequest) String() string {
 func (*GetServerStatusRequest) ProtoMessage() {}
 
 func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +2276,7 @@ func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetServerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 type GetServerStatusResponse struct {
@@ -1815,7 +2307,7 @@ type GetServerStatusResponse struct {
 
 func (x *GetServerStatusResponse) Reset() {
 	*x = GetServerStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2319,7 @@ func (x *GetServerStatusResponse) String() string {
 func (*GetServerStatusResponse) ProtoMessage() {}
 
 func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2332,7 @@ func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetServerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetServerStatusResponse) GetServer() string {
@@ -1954,7 +2446,7 @@ type StoreMember struct {
 
 func (x *StoreMember) Reset() {
 	*x = StoreMember{}
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2458,7 @@ func (x *StoreMember) String() string {
 func (*StoreMember) ProtoMessage() {}
 
 func (x *StoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2471,7 @@ func (x *StoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
 func (*StoreMember) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StoreMember) GetEndpoint() string {
@@ -2046,7 +2538,7 @@ type GetHealthRequest struct {
 
 func (x *GetHealthRequest) Reset() {
 	*x = GetHealthRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2550,7 @@ func (x *GetHealthRequest) String() string {
 func (*GetHealthRequest) ProtoMessage() {}
 
 func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2563,7 @@ func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 type GetHealthResponse struct {
@@ -2083,7 +2575,7 @@ type GetHealthResponse struct {
 
 func (x *GetHealthResponse) Reset() {
 	*x = GetHealthResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2587,7 @@ func (x *GetHealthResponse) String() string {
 func (*GetHealthResponse) ProtoMessage() {}
 
 func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2600,7 @@ func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetHealthResponse) GetStatus() string {
@@ -2126,7 +2618,7 @@ type GetReadyRequest struct {
 
 func (x *GetReadyRequest) Reset() {
 	*x = GetReadyRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2630,7 @@ func (x *GetReadyRequest) String() string {
 func (*GetReadyRequest) ProtoMessage() {}
 
 func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2643,7 @@ func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyRequest.ProtoReflect.Descriptor instead.
 func (*GetReadyRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 type GetReadyResponse struct {
@@ -2163,7 +2655,7 @@ type GetReadyResponse struct {
 
 func (x *GetReadyResponse) Reset() {
 	*x = GetReadyResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2667,7 @@ func (x *GetReadyResponse) String() string {
 func (*GetReadyResponse) ProtoMessage() {}
 
 func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2680,7 @@ func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyResponse.ProtoReflect.Descriptor instead.
 func (*GetReadyResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetReadyResponse) GetStatus() string {
@@ -2210,7 +2702,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2714,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2727,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchEventsRequest) GetRevision() string {
@@ -2279,7 +2771,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2783,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2796,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchEventsResponse) GetRevision() string {
@@ -2389,7 +2881,7 @@ type DumpStoreRequest struct {
 
 func (x *DumpStoreRequest) Reset() {
 	*x = DumpStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2893,7 @@ func (x *DumpStoreRequest) String() string {
 func (*DumpStoreRequest) ProtoMessage() {}
 
 func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2906,7 @@ func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreRequest.ProtoReflect.Descriptor instead.
 func (*DumpStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DumpStoreRequest) GetPrefix() string {
@@ -2439,7 +2931,7 @@ type BackupStoreRequest struct {
 
 func (x *BackupStoreRequest) Reset() {
 	*x = BackupStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2943,7 @@ func (x *BackupStoreRequest) String() string {
 func (*BackupStoreRequest) ProtoMessage() {}
 
 func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2956,7 @@ func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreRequest.ProtoReflect.Descriptor instead.
 func (*BackupStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 type BackupStoreResponse struct {
@@ -2476,7 +2968,7 @@ type BackupStoreResponse struct {
 
 func (x *BackupStoreResponse) Reset() {
 	*x = BackupStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2980,7 @@ func (x *BackupStoreResponse) String() string {
 func (*BackupStoreResponse) ProtoMessage() {}
 
 func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2993,7 @@ func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreResponse.ProtoReflect.Descriptor instead.
 func (*BackupStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BackupStoreResponse) GetData() []byte {
@@ -2525,7 +3017,7 @@ type DumpStoreResponse struct {
 
 func (x *DumpStoreResponse) Reset() {
 	*x = DumpStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +3029,7 @@ func (x *DumpStoreResponse) String() string {
 func (*DumpStoreResponse) ProtoMessage() {}
 
 func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +3042,7 @@ func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
 func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DumpStoreResponse) GetKey() string {
@@ -2592,7 +3084,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x06\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -2609,7 +3101,10 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x1adefault_lost_after_seconds\x18\f \x01(\x05H\tR\x17defaultLostAfterSeconds\x88\x01\x01\x129\n" +
 	"\n" +
 	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12,\n" +
-	"\acurrent\x18\x0e \x01(\v2\x12.ares.v1.TenantUseR\acurrentB\v\n" +
+	"\acurrent\x18\x0e \x01(\v2\x12.ares.v1.TenantUseR\acurrent\x12&\n" +
+	"\x06quotas\x18\x0f \x03(\v2\x0e.ares.v1.QuotaR\x06quotas\x122\n" +
+	"\x13gpu_hours_per_month\x18\x10 \x01(\x05H\n" +
+	"R\x10gpuHoursPerMonth\x88\x01\x01B\v\n" +
 	"\t_max_gpusB\x14\n" +
 	"\x12_max_gpu_memory_mbB\x10\n" +
 	"\x0e_max_cpu_coresB\x10\n" +
@@ -2619,7 +3114,15 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x0e_priority_tierB\x14\n" +
 	"\x12_fair_share_weightB\x13\n" +
 	"\x11_allow_preemptionB\x1d\n" +
-	"\x1b_default_lost_after_seconds\"\xc3\x01\n" +
+	"\x1b_default_lost_after_secondsB\x16\n" +
+	"\x14_gpu_hours_per_month\"\xc5\x01\n" +
+	"\x05Quota\x12\x1b\n" +
+	"\tgpu_model\x18\x01 \x01(\tR\bgpuModel\x12!\n" +
+	"\fnominal_gpus\x18\x02 \x01(\x05R\vnominalGpus\x12,\n" +
+	"\x0fborrowing_limit\x18\x03 \x01(\x05H\x00R\x0eborrowingLimit\x88\x01\x01\x12(\n" +
+	"\rlending_limit\x18\x04 \x01(\x05H\x01R\flendingLimit\x88\x01\x01B\x12\n" +
+	"\x10_borrowing_limitB\x10\n" +
+	"\x0e_lending_limit\"\xc3\x01\n" +
 	"\tTenantUse\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x05R\x04gpus\x12\"\n" +
 	"\rgpu_memory_mb\x18\x02 \x01(\x05R\vgpuMemoryMb\x12\x1b\n" +
@@ -2643,16 +3146,17 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13ListTenantsResponse\x12)\n" +
 	"\atenants\x18\x01 \x03(\v2\x0f.ares.v1.TenantR\atenants\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"c\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x86\x01\n" +
 	"\x13UpdateTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12/\n" +
-	"\x06tenant\x18\x02 \x01(\v2\x0f.ares.v1.TenantB\x06\xbaH\x03\xc8\x01\x01R\x06tenant\"?\n" +
+	"\x06tenant\x18\x02 \x01(\v2\x0f.ares.v1.TenantB\x06\xbaH\x03\xc8\x01\x01R\x06tenant\x12!\n" +
+	"\fclear_quotas\x18\x03 \x01(\bR\vclearQuotas\"?\n" +
 	"\x14UpdateTenantResponse\x12'\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x0f.ares.v1.TenantR\x06tenant\"2\n" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xbb\x05\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xdc\x06\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -2676,10 +3180,30 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"cordonedBy\x12#\n" +
 	"\rcordon_reason\x18\x11 \x01(\tR\fcordonReason\x12\x12\n" +
 	"\x04jobs\x18\x12 \x03(\tR\x04jobs\x12.\n" +
-	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x1a9\n" +
+	"\x13clock_ahead_seconds\x18\x13 \x01(\x01R\x11clockAheadSeconds\x12%\n" +
+	"\x04numa\x18\x14 \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
+	"\x06taints\x18\x15 \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12(\n" +
+	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
+	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\tNodeDrain\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\x12\x1d\n" +
+	"\n" +
+	"seats_left\x18\x03 \x01(\x05R\tseatsLeft\x12!\n" +
+	"\fleft_running\x18\x04 \x03(\tR\vleftRunning\"T\n" +
+	"\bNumaNode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x1b\n" +
+	"\tcpu_cores\x18\x02 \x01(\x05R\bcpuCores\x12\x1b\n" +
+	"\tmemory_mb\x18\x03 \x01(\x05R\bmemoryMb\"G\n" +
+	"\x05Taint\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
+	"\x06effect\x18\x03 \x01(\tR\x06effect\"\x19\n" +
+	"\aLinkRow\x12\x0e\n" +
+	"\x02to\x18\x01 \x03(\tR\x02to\"\xb2\x02\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x12\n" +
@@ -2693,7 +3217,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x06parent\x18\n" +
 	" \x01(\tR\x06parent\x12\x1f\n" +
 	"\vmig_profile\x18\v \x01(\tR\n" +
-	"migProfile\"d\n" +
+	"migProfile\x12\x18\n" +
+	"\acelsius\x18\f \x01(\x05R\acelsius\"d\n" +
 	"\x10ListNodesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -2716,6 +3241,12 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13UncordonNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"9\n" +
 	"\x14UncordonNodeResponse\x12!\n" +
+	"\x04node\x18\x01 \x01(\v2\r.ares.v1.NodeR\x04node\"c\n" +
+	"\x10DrainNodeRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x06reason\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"6\n" +
+	"\x11DrainNodeResponse\x12!\n" +
 	"\x04node\x18\x01 \x01(\v2\r.ares.v1.NodeR\x04node\"B\n" +
 	"\x11RemoveNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
@@ -2812,13 +3343,15 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\tGetTenant\x12\x19.ares.v1.GetTenantRequest\x1a\x1a.ares.v1.GetTenantResponse\"+\x82\xd3\xe4\x93\x02%b\x06tenant\x12\x1b/api/v1/tenants/{tenant_id}\x12a\n" +
 	"\vListTenants\x12\x1b.ares.v1.ListTenantsRequest\x1a\x1c.ares.v1.ListTenantsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v1/tenants\x12\x80\x01\n" +
 	"\fUpdateTenant\x12\x1c.ares.v1.UpdateTenantRequest\x1a\x1d.ares.v1.UpdateTenantResponse\"3\x82\xd3\xe4\x93\x02-:\x06tenantb\x06tenant2\x1b/api/v1/tenants/{tenant_id}\x12p\n" +
-	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xbb\t\n" +
+	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xaf\n" +
+	"\n" +
 	"\x0eClusterService\x12Y\n" +
 	"\tListNodes\x12\x19.ares.v1.ListNodesRequest\x1a\x1a.ares.v1.ListNodesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/nodes\x12c\n" +
 	"\aGetNode\x12\x17.ares.v1.GetNodeRequest\x1a\x18.ares.v1.GetNodeResponse\"%\x82\xd3\xe4\x93\x02\x1fb\x04node\x12\x17/api/v1/nodes/{node_id}\x12v\n" +
 	"\n" +
 	"CordonNode\x12\x1a.ares.v1.CordonNodeRequest\x1a\x1b.ares.v1.CordonNodeResponse\"/\x82\xd3\xe4\x93\x02):\x01*b\x04node\"\x1e/api/v1/nodes/{node_id}/cordon\x12~\n" +
-	"\fUncordonNode\x12\x1c.ares.v1.UncordonNodeRequest\x1a\x1d.ares.v1.UncordonNodeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*b\x04node\" /api/v1/nodes/{node_id}/uncordon\x12f\n" +
+	"\fUncordonNode\x12\x1c.ares.v1.UncordonNodeRequest\x1a\x1d.ares.v1.UncordonNodeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*b\x04node\" /api/v1/nodes/{node_id}/uncordon\x12r\n" +
+	"\tDrainNode\x12\x19.ares.v1.DrainNodeRequest\x1a\x1a.ares.v1.DrainNodeResponse\".\x82\xd3\xe4\x93\x02(:\x01*b\x04node\"\x1d/api/v1/nodes/{node_id}/drain\x12f\n" +
 	"\n" +
 	"RemoveNode\x12\x1a.ares.v1.RemoveNodeRequest\x1a\x1b.ares.v1.RemoveNodeResponse\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/api/v1/nodes/{node_id}\x12w\n" +
 	"\x10GetClusterStatus\x12 .ares.v1.GetClusterStatusRequest\x1a!.ares.v1.GetClusterStatusResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/cluster/status\x12s\n" +
@@ -2841,110 +3374,126 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
-	(*TenantUse)(nil),                // 1: ares.v1.TenantUse
-	(*CreateTenantRequest)(nil),      // 2: ares.v1.CreateTenantRequest
-	(*CreateTenantResponse)(nil),     // 3: ares.v1.CreateTenantResponse
-	(*GetTenantRequest)(nil),         // 4: ares.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),        // 5: ares.v1.GetTenantResponse
-	(*ListTenantsRequest)(nil),       // 6: ares.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),      // 7: ares.v1.ListTenantsResponse
-	(*UpdateTenantRequest)(nil),      // 8: ares.v1.UpdateTenantRequest
-	(*UpdateTenantResponse)(nil),     // 9: ares.v1.UpdateTenantResponse
-	(*DeleteTenantRequest)(nil),      // 10: ares.v1.DeleteTenantRequest
-	(*DeleteTenantResponse)(nil),     // 11: ares.v1.DeleteTenantResponse
-	(*Node)(nil),                     // 12: ares.v1.Node
-	(*Device)(nil),                   // 13: ares.v1.Device
-	(*ListNodesRequest)(nil),         // 14: ares.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 15: ares.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 16: ares.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 17: ares.v1.GetNodeResponse
-	(*CordonNodeRequest)(nil),        // 18: ares.v1.CordonNodeRequest
-	(*CordonNodeResponse)(nil),       // 19: ares.v1.CordonNodeResponse
-	(*UncordonNodeRequest)(nil),      // 20: ares.v1.UncordonNodeRequest
-	(*UncordonNodeResponse)(nil),     // 21: ares.v1.UncordonNodeResponse
-	(*RemoveNodeRequest)(nil),        // 22: ares.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),       // 23: ares.v1.RemoveNodeResponse
-	(*GetClusterStatusRequest)(nil),  // 24: ares.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 25: ares.v1.GetClusterStatusResponse
-	(*GetServerStatusRequest)(nil),   // 26: ares.v1.GetServerStatusRequest
-	(*GetServerStatusResponse)(nil),  // 27: ares.v1.GetServerStatusResponse
-	(*StoreMember)(nil),              // 28: ares.v1.StoreMember
-	(*GetHealthRequest)(nil),         // 29: ares.v1.GetHealthRequest
-	(*GetHealthResponse)(nil),        // 30: ares.v1.GetHealthResponse
-	(*GetReadyRequest)(nil),          // 31: ares.v1.GetReadyRequest
-	(*GetReadyResponse)(nil),         // 32: ares.v1.GetReadyResponse
-	(*WatchEventsRequest)(nil),       // 33: ares.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),      // 34: ares.v1.WatchEventsResponse
-	(*DumpStoreRequest)(nil),         // 35: ares.v1.DumpStoreRequest
-	(*BackupStoreRequest)(nil),       // 36: ares.v1.BackupStoreRequest
-	(*BackupStoreResponse)(nil),      // 37: ares.v1.BackupStoreResponse
-	(*DumpStoreResponse)(nil),        // 38: ares.v1.DumpStoreResponse
-	nil,                              // 39: ares.v1.Node.LabelsEntry
-	nil,                              // 40: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
+	(*Quota)(nil),                    // 1: ares.v1.Quota
+	(*TenantUse)(nil),                // 2: ares.v1.TenantUse
+	(*CreateTenantRequest)(nil),      // 3: ares.v1.CreateTenantRequest
+	(*CreateTenantResponse)(nil),     // 4: ares.v1.CreateTenantResponse
+	(*GetTenantRequest)(nil),         // 5: ares.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),        // 6: ares.v1.GetTenantResponse
+	(*ListTenantsRequest)(nil),       // 7: ares.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),      // 8: ares.v1.ListTenantsResponse
+	(*UpdateTenantRequest)(nil),      // 9: ares.v1.UpdateTenantRequest
+	(*UpdateTenantResponse)(nil),     // 10: ares.v1.UpdateTenantResponse
+	(*DeleteTenantRequest)(nil),      // 11: ares.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),     // 12: ares.v1.DeleteTenantResponse
+	(*Node)(nil),                     // 13: ares.v1.Node
+	(*NodeDrain)(nil),                // 14: ares.v1.NodeDrain
+	(*NumaNode)(nil),                 // 15: ares.v1.NumaNode
+	(*Taint)(nil),                    // 16: ares.v1.Taint
+	(*LinkRow)(nil),                  // 17: ares.v1.LinkRow
+	(*Device)(nil),                   // 18: ares.v1.Device
+	(*ListNodesRequest)(nil),         // 19: ares.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 20: ares.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 21: ares.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 22: ares.v1.GetNodeResponse
+	(*CordonNodeRequest)(nil),        // 23: ares.v1.CordonNodeRequest
+	(*CordonNodeResponse)(nil),       // 24: ares.v1.CordonNodeResponse
+	(*UncordonNodeRequest)(nil),      // 25: ares.v1.UncordonNodeRequest
+	(*UncordonNodeResponse)(nil),     // 26: ares.v1.UncordonNodeResponse
+	(*DrainNodeRequest)(nil),         // 27: ares.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 28: ares.v1.DrainNodeResponse
+	(*RemoveNodeRequest)(nil),        // 29: ares.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 30: ares.v1.RemoveNodeResponse
+	(*GetClusterStatusRequest)(nil),  // 31: ares.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 32: ares.v1.GetClusterStatusResponse
+	(*GetServerStatusRequest)(nil),   // 33: ares.v1.GetServerStatusRequest
+	(*GetServerStatusResponse)(nil),  // 34: ares.v1.GetServerStatusResponse
+	(*StoreMember)(nil),              // 35: ares.v1.StoreMember
+	(*GetHealthRequest)(nil),         // 36: ares.v1.GetHealthRequest
+	(*GetHealthResponse)(nil),        // 37: ares.v1.GetHealthResponse
+	(*GetReadyRequest)(nil),          // 38: ares.v1.GetReadyRequest
+	(*GetReadyResponse)(nil),         // 39: ares.v1.GetReadyResponse
+	(*WatchEventsRequest)(nil),       // 40: ares.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),      // 41: ares.v1.WatchEventsResponse
+	(*DumpStoreRequest)(nil),         // 42: ares.v1.DumpStoreRequest
+	(*BackupStoreRequest)(nil),       // 43: ares.v1.BackupStoreRequest
+	(*BackupStoreResponse)(nil),      // 44: ares.v1.BackupStoreResponse
+	(*DumpStoreResponse)(nil),        // 45: ares.v1.DumpStoreResponse
+	nil,                              // 46: ares.v1.Node.LabelsEntry
+	nil,                              // 47: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 48: google.protobuf.Timestamp
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	41, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
-	0,  // 2: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
-	0,  // 3: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	0,  // 4: ares.v1.GetTenantResponse.tenant:type_name -> ares.v1.Tenant
-	0,  // 5: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
-	0,  // 6: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
-	0,  // 7: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	41, // 8: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
-	13, // 9: ares.v1.Node.devices:type_name -> ares.v1.Device
-	39, // 10: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
-	12, // 11: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	12, // 12: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	12, // 13: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	12, // 14: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	40, // 15: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	41, // 16: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	28, // 17: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	41, // 18: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	2,  // 19: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	4,  // 20: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	6,  // 21: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	8,  // 22: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	10, // 23: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	14, // 24: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	16, // 25: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	18, // 26: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	20, // 27: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	22, // 28: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	24, // 29: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	26, // 30: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	29, // 31: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	31, // 32: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	33, // 33: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	35, // 34: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	36, // 35: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	3,  // 36: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	5,  // 37: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	7,  // 38: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	9,  // 39: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	11, // 40: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	15, // 41: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	17, // 42: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	19, // 43: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	21, // 44: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	23, // 45: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	25, // 46: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	27, // 47: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	30, // 48: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	32, // 49: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	34, // 50: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	38, // 51: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	37, // 52: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	36, // [36:53] is the sub-list for method output_type
-	19, // [19:36] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	48, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	2,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
+	1,  // 2: ares.v1.Tenant.quotas:type_name -> ares.v1.Quota
+	0,  // 3: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
+	0,  // 4: ares.v1.CreateTenantResponse.tenant:type_name -> ares.v1.Tenant
+	0,  // 5: ares.v1.GetTenantResponse.tenant:type_name -> ares.v1.Tenant
+	0,  // 6: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
+	0,  // 7: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
+	0,  // 8: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
+	48, // 9: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	18, // 10: ares.v1.Node.devices:type_name -> ares.v1.Device
+	46, // 11: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	15, // 12: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
+	16, // 13: ares.v1.Node.taints:type_name -> ares.v1.Taint
+	14, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
+	17, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
+	48, // 16: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	13, // 17: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	13, // 18: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	13, // 19: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 20: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 21: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	47, // 22: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	48, // 23: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	35, // 24: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	48, // 25: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	3,  // 26: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	5,  // 27: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	7,  // 28: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	9,  // 29: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	11, // 30: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	19, // 31: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	21, // 32: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	23, // 33: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	25, // 34: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	27, // 35: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	29, // 36: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	31, // 37: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	33, // 38: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	36, // 39: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	38, // 40: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	40, // 41: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	42, // 42: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	43, // 43: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	4,  // 44: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	6,  // 45: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	8,  // 46: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	10, // 47: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	12, // 48: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	20, // 49: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	22, // 50: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	24, // 51: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	26, // 52: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	28, // 53: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	30, // 54: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	32, // 55: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	34, // 56: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	37, // 57: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	39, // 58: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	41, // 59: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	45, // 60: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	44, // 61: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	44, // [44:62] is the sub-list for method output_type
+	26, // [26:44] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -2953,13 +3502,14 @@ func file_apipb_cluster_proto_init() {
 		return
 	}
 	file_apipb_cluster_proto_msgTypes[0].OneofWrappers = []any{}
+	file_apipb_cluster_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -285,6 +285,7 @@ const (
 	ClusterService_GetNode_FullMethodName          = "/ares.v1.ClusterService/GetNode"
 	ClusterService_CordonNode_FullMethodName       = "/ares.v1.ClusterService/CordonNode"
 	ClusterService_UncordonNode_FullMethodName     = "/ares.v1.ClusterService/UncordonNode"
+	ClusterService_DrainNode_FullMethodName        = "/ares.v1.ClusterService/DrainNode"
 	ClusterService_RemoveNode_FullMethodName       = "/ares.v1.ClusterService/RemoveNode"
 	ClusterService_GetClusterStatus_FullMethodName = "/ares.v1.ClusterService/GetClusterStatus"
 	ClusterService_GetServerStatus_FullMethodName  = "/ares.v1.ClusterService/GetServerStatus"
@@ -306,6 +307,9 @@ type ClusterServiceClient interface {
 	// CordonNode keeps new work off a node; what runs there goes on.
 	CordonNode(ctx context.Context, in *CordonNodeRequest, opts ...grpc.CallOption) (*CordonNodeResponse, error)
 	UncordonNode(ctx context.Context, in *UncordonNodeRequest, opts ...grpc.CallOption) (*UncordonNodeResponse, error)
+	// DrainNode cordons a node and moves what runs there to other nodes. It goes on
+	// until the node is uncordoned, or cordoned without a drain.
+	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error)
 	// RemoveNode declares that a machine is gone for good: what it still held is
 	// free, and its record goes. It is refused while the node has a session.
 	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
@@ -370,6 +374,16 @@ func (c *clusterServiceClient) UncordonNode(ctx context.Context, in *UncordonNod
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UncordonNodeResponse)
 	err := c.cc.Invoke(ctx, ClusterService_UncordonNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainNodeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_DrainNode_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -494,6 +508,9 @@ type ClusterServiceServer interface {
 	// CordonNode keeps new work off a node; what runs there goes on.
 	CordonNode(context.Context, *CordonNodeRequest) (*CordonNodeResponse, error)
 	UncordonNode(context.Context, *UncordonNodeRequest) (*UncordonNodeResponse, error)
+	// DrainNode cordons a node and moves what runs there to other nodes. It goes on
+	// until the node is uncordoned, or cordoned without a drain.
+	DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error)
 	// RemoveNode declares that a machine is gone for good: what it still held is
 	// free, and its record goes. It is refused while the node has a session.
 	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
@@ -535,6 +552,9 @@ func (UnimplementedClusterServiceServer) CordonNode(context.Context, *CordonNode
 }
 func (UnimplementedClusterServiceServer) UncordonNode(context.Context, *UncordonNodeRequest) (*UncordonNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UncordonNode not implemented")
+}
+func (UnimplementedClusterServiceServer) DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainNode not implemented")
 }
 func (UnimplementedClusterServiceServer) RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveNode not implemented")
@@ -649,6 +669,24 @@ func _ClusterService_UncordonNode_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).UncordonNode(ctx, req.(*UncordonNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_DrainNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DrainNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DrainNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DrainNode(ctx, req.(*DrainNodeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -798,6 +836,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UncordonNode",
 			Handler:    _ClusterService_UncordonNode_Handler,
+		},
+		{
+			MethodName: "DrainNode",
+			Handler:    _ClusterService_DrainNode_Handler,
 		},
 		{
 			MethodName: "RemoveNode",

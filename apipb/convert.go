@@ -37,6 +37,8 @@ func (m *Placement) placement() ares.Placement {
 		Strategy: m.Strategy, RequiredLevel: m.RequiredLevel, PreferredLevel: m.PreferredLevel,
 		PreferredDomain: m.PreferredDomain, NetworkBandwidth: m.NetworkBandwidth, LatencySensitive: m.LatencySensitive,
 		NodeSelector: m.NodeSelector, Tolerations: m.Tolerations, Regions: m.Regions,
+		NodeAffinity: m.NodeAffinity, PreferredNodeAffinity: m.PreferredNodeAffinity,
+		Affinity: m.Affinity, AntiAffinity: m.AntiAffinity,
 	}
 }
 
@@ -85,13 +87,16 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 // newPlacement is nil when nothing was said, as in what was received.
 func newPlacement(p *ares.Placement) *Placement {
 	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
-		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil {
+		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil &&
+		p.NodeAffinity == nil && p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil {
 		return nil
 	}
 	return &Placement{
 		Strategy: p.Strategy, RequiredLevel: p.RequiredLevel, PreferredLevel: p.PreferredLevel,
 		PreferredDomain: p.PreferredDomain, NetworkBandwidth: p.NetworkBandwidth, LatencySensitive: p.LatencySensitive,
 		NodeSelector: p.NodeSelector, Tolerations: p.Tolerations, Regions: p.Regions,
+		NodeAffinity: p.NodeAffinity, PreferredNodeAffinity: p.PreferredNodeAffinity,
+		Affinity: p.Affinity, AntiAffinity: p.AntiAffinity,
 	}
 }
 
@@ -133,10 +138,15 @@ func (m *NodeInfo) Node() ares.Node {
 		n.Devices = append(n.Devices, ares.Device{
 			ID: d.DeviceId, Index: int(d.Index), Type: d.Type, Model: d.Model, MemoryMB: int(d.MemoryMb),
 			NUMA: int(d.Numa), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
+			Celsius: int(d.Celsius),
 		})
 	}
-	for _, row := range m.GetLinks() {
-		n.Links = append(n.Links, row.To)
+	n.Links = Links(m.GetLinks())
+	for _, p := range m.GetNuma() {
+		n.NUMA = append(n.NUMA, ares.NUMANode{ID: int(p.GetId()), CPUs: int(p.GetCpuCores()), MemoryMB: int(p.GetMemoryMb())})
+	}
+	for _, t := range m.GetTaints() {
+		n.Taints = append(n.Taints, ares.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: ares.Effect(t.GetEffect())})
 	}
 	return n
 }
@@ -148,17 +158,53 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
 		Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
 		ClockAheadMs: int32(n.ClockAhead / time.Millisecond),
+		Numa:         NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
 	}
 	for _, d := range n.Devices {
 		m.Devices = append(m.Devices, &DeviceInfo{
 			DeviceId: d.ID, Index: int32(d.Index), Type: d.Type, Model: d.Model, MemoryMb: int32(d.MemoryMB),
 			Numa: int32(d.NUMA), Parent: d.Parent, Profile: d.Profile, Healthy: d.Healthy, Reason: d.Reason,
+			Celsius: int32(d.Celsius),
 		})
 	}
-	for _, row := range n.Links {
-		m.Links = append(m.Links, &LinkRow{To: row})
-	}
+	m.Links = NewLinks(n.Links)
 	return m
+}
+
+// NewNUMANodes translates the parts of a machine into their wire form.
+func NewNUMANodes(parts []ares.NUMANode) []*NumaNode {
+	var out []*NumaNode
+	for _, p := range parts {
+		out = append(out, &NumaNode{Id: int32(p.ID), CpuCores: int32(p.CPUs), MemoryMb: int32(p.MemoryMB)})
+	}
+	return out
+}
+
+// NewTaints translates taints into their wire form.
+func NewTaints(taints []ares.Taint) []*Taint {
+	var out []*Taint
+	for _, t := range taints {
+		out = append(out, &Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	return out
+}
+
+// Links translates a link matrix.
+func Links(rows []*LinkRow) [][]string {
+	var links [][]string
+	for _, row := range rows {
+		links = append(links, row.GetTo())
+	}
+	return links
+}
+
+// NewLinks translates a link matrix into its wire form.
+func NewLinks(links [][]string) []*LinkRow {
+	var rows []*LinkRow
+	for _, row := range links {
+		rows = append(rows, &LinkRow{To: row})
+	}
+	return rows
 }
 
 func intPtr(v *int32) *int {

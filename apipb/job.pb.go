@@ -60,8 +60,13 @@ type JobSpec struct {
 	Image       string            `protobuf:"bytes,19,opt,name=image,proto3" json:"image,omitempty"`
 	Environment map[string]string `protobuf:"bytes,20,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	WorkingDir  string            `protobuf:"bytes,21,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
-	// All members or none. Default true for members > 1.
-	GangScheduling  *bool                  `protobuf:"varint,22,opt,name=gang_scheduling,json=gangScheduling,proto3,oneof" json:"gang_scheduling,omitempty"`
+	// All members or none, or as many as min_members says. Default true for
+	// members > 1. False makes min_members 1 where it is not given. True with a
+	// gpu_count beyond the largest node and no members splits the job into equal
+	// members over the fewest nodes.
+	GangScheduling *bool `protobuf:"varint,22,opt,name=gang_scheduling,json=gangScheduling,proto3,oneof" json:"gang_scheduling,omitempty"`
+	// The fewest members an attempt may have: each attempt gets between these and
+	// members, as many as fit when it starts. Default members.
 	MinMembers      int32                  `protobuf:"varint,23,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
 	Placement       *Placement             `protobuf:"bytes,24,opt,name=placement,proto3" json:"placement,omitempty"`
 	Deadline        *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -76,7 +81,7 @@ type JobSpec struct {
 	// Between SIGTERM and SIGKILL. Default 30.
 	GraceSeconds *int32      `protobuf:"varint,31,opt,name=grace_seconds,json=graceSeconds,proto3,oneof" json:"grace_seconds,omitempty"`
 	Checkpoint   *Checkpoint `protobuf:"bytes,32,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// Jobs that must have succeeded first.
+	// Jobs that must have succeeded first, accepted before this one.
 	After         []string          `protobuf:"bytes,33,rep,name=after,proto3" json:"after,omitempty"`
 	Array         *Array            `protobuf:"bytes,34,opt,name=array,proto3" json:"array,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,35,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -374,8 +379,18 @@ type Placement struct {
 	NodeSelector     map[string]string `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector,proto3" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Tolerations      []string          `protobuf:"bytes,8,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
 	Regions          []string          `protobuf:"bytes,9,rep,name=regions,proto3" json:"regions,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Conditions on a node's labels, all of which must hold: "gen in (3, 4)",
+	// "zone notin (b)", "disk=nvme", "infiniband", "!spot".
+	NodeAffinity []string `protobuf:"bytes,10,rep,name=node_affinity,json=nodeAffinity,proto3" json:"node_affinity,omitempty"`
+	// Conditions that make a node more welcome.
+	PreferredNodeAffinity []string `protobuf:"bytes,11,rep,name=preferred_node_affinity,json=preferredNodeAffinity,proto3" json:"preferred_node_affinity,omitempty"`
+	// Running jobs of the same tenant by their labels, and how near counts:
+	// "app=db", "app=web,tier=front @leaf". The job goes only near such jobs.
+	Affinity []string `protobuf:"bytes,12,rep,name=affinity,proto3" json:"affinity,omitempty"`
+	// The job never goes near such jobs.
+	AntiAffinity  []string `protobuf:"bytes,13,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
@@ -467,6 +482,34 @@ func (x *Placement) GetTolerations() []string {
 func (x *Placement) GetRegions() []string {
 	if x != nil {
 		return x.Regions
+	}
+	return nil
+}
+
+func (x *Placement) GetNodeAffinity() []string {
+	if x != nil {
+		return x.NodeAffinity
+	}
+	return nil
+}
+
+func (x *Placement) GetPreferredNodeAffinity() []string {
+	if x != nil {
+		return x.PreferredNodeAffinity
+	}
+	return nil
+}
+
+func (x *Placement) GetAffinity() []string {
+	if x != nil {
+		return x.Affinity
+	}
+	return nil
+}
+
+func (x *Placement) GetAntiAffinity() []string {
+	if x != nil {
+		return x.AntiAffinity
 	}
 	return nil
 }
@@ -613,9 +656,11 @@ func (x *Checkpoint) GetPath() string {
 
 // Array asks for many alike elements of one job.
 type Array struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Count         int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	Parallelism   int32                  `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many, up to 10,000.
+	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// The most under way at once. Default count.
+	Parallelism   int32 `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -712,7 +757,17 @@ type Job struct {
 	// Only a tombstone is left of it.
 	Archived bool `protobuf:"varint,32,opt,name=archived,proto3" json:"archived,omitempty"`
 	// Everything that was asked for, defaults filled in.
-	Spec          *JobSpec `protobuf:"bytes,33,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *JobSpec `protobuf:"bytes,33,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Everything that can be said of why it waits; in lists only waiting_for is
+	// given.
+	Explanation *Explanation `protobuf:"bytes,40,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// Thousandths of one device that each member asks for, instead of gpu_count.
+	GpuMilli int32 `protobuf:"varint,41,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
+	// Of an array: what became of its elements.
+	Elements *ArrayElements `protobuf:"bytes,34,opt,name=elements,proto3" json:"elements,omitempty"`
+	// Of an element: the job ID of its array, and its index there.
+	ArrayOf       string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex    int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -978,6 +1033,145 @@ func (x *Job) GetSpec() *JobSpec {
 	return nil
 }
 
+func (x *Job) GetExplanation() *Explanation {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
+func (x *Job) GetGpuMilli() int32 {
+	if x != nil {
+		return x.GpuMilli
+	}
+	return 0
+}
+
+func (x *Job) GetElements() *ArrayElements {
+	if x != nil {
+		return x.Elements
+	}
+	return nil
+}
+
+func (x *Job) GetArrayOf() string {
+	if x != nil {
+		return x.ArrayOf
+	}
+	return ""
+}
+
+func (x *Job) GetArrayIndex() int32 {
+	if x != nil {
+		return x.ArrayIndex
+	}
+	return 0
+}
+
+// ArrayElements counts the elements of an array. An element is made when it is
+// placed; list them with array_of.
+type ArrayElements struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Total int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	Made  int32                  `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
+	// Scheduled or running.
+	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	// Made, and waiting for another attempt.
+	Waiting       int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Succeeded     int32 `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed        int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled     int32 `protobuf:"varint,7,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Lost          int32 `protobuf:"varint,8,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArrayElements) Reset() {
+	*x = ArrayElements{}
+	mi := &file_apipb_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArrayElements) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArrayElements) ProtoMessage() {}
+
+func (x *ArrayElements) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
+func (*ArrayElements) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ArrayElements) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetMade() int32 {
+	if x != nil {
+		return x.Made
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetSucceeded() int32 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetCancelled() int32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *ArrayElements) GetLost() int32 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 // StopIntent is a wish to end an attempt that is not yet fulfilled.
 type StopIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -991,7 +1185,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1197,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1210,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1052,7 +1246,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1258,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1271,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1114,7 +1308,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1320,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1333,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1168,22 +1362,24 @@ type Attempt struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// The fencing token, an integer as a string.
-	Fence         string                 `protobuf:"bytes,2,opt,name=fence,proto3" json:"fence,omitempty"`
-	Seats         []*JobSeat             `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
-	PlacedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	Outcome       string                 `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Score         int32                  `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	Fence     string                 `protobuf:"bytes,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Seats     []*JobSeat             `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
+	PlacedAt  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Outcome   string                 `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Reason    string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	ExitCode  int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Score     int32                  `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	// What speaks for the placement, by parts.
+	Merit         *Merit `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1391,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1404,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1281,6 +1477,13 @@ func (x *Attempt) GetScore() int32 {
 	return 0
 }
 
+func (x *Attempt) GetMerit() *Merit {
+	if x != nil {
+		return x.Merit
+	}
+	return nil
+}
+
 // JobSeat is one rank's place in an attempt.
 type JobSeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1300,7 +1503,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1515,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1528,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -1393,7 +1596,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1608,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1621,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -1442,7 +1645,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1657,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1670,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -1507,7 +1710,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1722,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1735,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -1554,7 +1757,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1769,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1782,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -1624,7 +1827,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1839,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1852,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -1689,7 +1892,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1904,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1917,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -1733,7 +1936,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1948,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1961,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1779,14 +1982,17 @@ type ListJobsRequest struct {
 	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Wait until the cache has seen this store revision.
-	MinRevision   string `protobuf:"bytes,6,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	MinRevision string `protobuf:"bytes,6,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	// The elements of this array, by index. Without it arrays are listed, and
+	// their elements are not.
+	ArrayOf       string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2004,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2017,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -1856,6 +2062,13 @@ func (x *ListJobsRequest) GetMinRevision() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetArrayOf() string {
+	if x != nil {
+		return x.ArrayOf
+	}
+	return ""
+}
+
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -1870,7 +2083,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2095,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2108,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1935,7 +2148,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2160,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2173,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -1982,7 +2195,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2207,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2220,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2042,7 +2255,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2267,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2280,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2096,7 +2309,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2321,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2334,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2152,6 +2365,216 @@ func (x *RetryJobResponse) GetRetryOf() string {
 	return ""
 }
 
+type ExplainJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobRequest) Reset() {
+	*x = ExplainJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobRequest) ProtoMessage() {}
+
+func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
+func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ExplainJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type ExplainJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Explanation   *Explanation           `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobResponse) Reset() {
+	*x = ExplainJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobResponse) ProtoMessage() {}
+
+func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
+func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ExplainJobResponse) GetExplanation() *Explanation {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
+type PlanJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *JobSpec               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanJobRequest) Reset() {
+	*x = PlanJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanJobRequest) ProtoMessage() {}
+
+func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
+func (*PlanJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PlanJobRequest) GetJob() *JobSpec {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type PlanJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It would be placed now, at these seats.
+	Placed bool       `protobuf:"varint,1,opt,name=placed,proto3" json:"placed,omitempty"`
+	Seats  []*JobSeat `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
+	Score  int32      `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
+	Merit  *Merit     `protobuf:"bytes,4,opt,name=merit,proto3" json:"merit,omitempty"`
+	// Why it would wait, when it would.
+	Explanation   *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanJobResponse) Reset() {
+	*x = PlanJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanJobResponse) ProtoMessage() {}
+
+func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
+func (*PlanJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PlanJobResponse) GetPlaced() bool {
+	if x != nil {
+		return x.Placed
+	}
+	return false
+}
+
+func (x *PlanJobResponse) GetSeats() []*JobSeat {
+	if x != nil {
+		return x.Seats
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetScore() int32 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *PlanJobResponse) GetMerit() *Merit {
+	if x != nil {
+		return x.Merit
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetExplanation() *Explanation {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
 type ListJobEventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -2161,7 +2584,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2596,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2609,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -2207,7 +2630,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2642,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2655,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -2262,7 +2685,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2697,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2710,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -2334,7 +2757,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2769,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2782,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -2406,7 +2829,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2841,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2854,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -2445,7 +2868,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -2498,7 +2921,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
-	"\x0e_grace_seconds\"\xc4\x03\n" +
+	"\x0e_grace_seconds\"\xe2\x04\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12%\n" +
 	"\x0erequired_level\x18\x02 \x01(\tR\rrequiredLevel\x12'\n" +
@@ -2508,7 +2931,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x11latency_sensitive\x18\x06 \x01(\bR\x10latencySensitive\x12I\n" +
 	"\rnode_selector\x18\a \x03(\v2$.ares.v1.Placement.NodeSelectorEntryR\fnodeSelector\x12 \n" +
 	"\vtolerations\x18\b \x03(\tR\vtolerations\x12\x18\n" +
-	"\aregions\x18\t \x03(\tR\aregions\x1a?\n" +
+	"\aregions\x18\t \x03(\tR\aregions\x12#\n" +
+	"\rnode_affinity\x18\n" +
+	" \x03(\tR\fnodeAffinity\x126\n" +
+	"\x17preferred_node_affinity\x18\v \x03(\tR\x15preferredNodeAffinity\x12\x1a\n" +
+	"\baffinity\x18\f \x03(\tR\baffinity\x12#\n" +
+	"\ranti_affinity\x18\r \x03(\tR\fantiAffinity\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
@@ -2529,7 +2957,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xd1\b\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x96\n" +
+	"\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -2569,7 +2998,22 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\fsubmitted_by\x18\x1e \x01(\tR\vsubmittedBy\x12\x1a\n" +
 	"\brevision\x18\x1f \x01(\tR\brevision\x12\x1a\n" +
 	"\barchived\x18  \x01(\bR\barchived\x12$\n" +
-	"\x04spec\x18! \x01(\v2\x10.ares.v1.JobSpecR\x04spec\"Z\n" +
+	"\x04spec\x18! \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x126\n" +
+	"\vexplanation\x18( \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x12\x1b\n" +
+	"\tgpu_milli\x18) \x01(\x05R\bgpuMilli\x122\n" +
+	"\belements\x18\" \x01(\v2\x16.ares.v1.ArrayElementsR\belements\x12\x19\n" +
+	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
+	"\varray_index\x18$ \x01(\x05R\n" +
+	"arrayIndex\"\xd5\x01\n" +
+	"\rArrayElements\x12\x14\n" +
+	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
+	"\x04made\x18\x02 \x01(\x05R\x04made\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x05R\awaiting\x12\x1c\n" +
+	"\tsucceeded\x18\x05 \x01(\x05R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x12\n" +
+	"\x04lost\x18\b \x01(\x05R\x04lost\"Z\n" +
 	"\n" +
 	"StopIntent\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\tR\x03why\x12\x0e\n" +
@@ -2582,7 +3026,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tJobResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xef\x02\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x95\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\tR\x05fence\x12&\n" +
@@ -2595,7 +3039,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1b\n" +
 	"\texit_code\x18\t \x01(\x05R\bexitCode\x12\x14\n" +
 	"\x05score\x18\n" +
-	" \x01(\x05R\x05score\"\xc4\x01\n" +
+	" \x01(\x05R\x05score\x12$\n" +
+	"\x05merit\x18\v \x01(\v2\x0e.ares.v1.MeritR\x05merit\"\xc4\x01\n" +
 	"\aJobSeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -2629,7 +3074,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
-	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\xe3\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\x87\x02\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x12\n" +
@@ -2638,7 +3083,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tpageToken\x127\n" +
-	"\fmin_revision\x18\x06 \x01(\tB\x14\xbaH\x11r\x0f2\r^[0-9]{0,19}$R\vminRevision\"\x8e\x01\n" +
+	"\fmin_revision\x18\x06 \x01(\tB\x14\xbaH\x11r\x0f2\r^[0-9]{0,19}$R\vminRevision\x12\"\n" +
+	"\barray_of\x18\a \x01(\tB\a\xbaH\x04r\x02\x18@R\aarrayOf\"\x8e\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
 	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12&\n" +
@@ -2658,7 +3104,19 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x19\n" +
-	"\bretry_of\x18\x04 \x01(\tR\aretryOf\"-\n" +
+	"\bretry_of\x18\x04 \x01(\tR\aretryOf\"*\n" +
+	"\x11ExplainJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"L\n" +
+	"\x12ExplainJobResponse\x126\n" +
+	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
+	"\x0ePlanJobRequest\x12*\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xc5\x01\n" +
+	"\x0fPlanJobResponse\x12\x16\n" +
+	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
+	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
+	"\x05score\x18\x03 \x01(\x05R\x05score\x12$\n" +
+	"\x05merit\x18\x04 \x01(\v2\x0e.ares.v1.MeritR\x05merit\x126\n" +
+	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x15ListJobEventsResponse\x12)\n" +
@@ -2677,7 +3135,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\x92\x06\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xeb\a\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -2687,7 +3145,10 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x18.ares.v1.ListJobsRequest\x1a\x19.ares.v1.ListJobsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/api/v1/jobs\x12a\n" +
 	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12g\n" +
 	"\bRetryJob\x12\x18.ares.v1.RetryJobRequest\x1a\x19.ares.v1.RetryJobResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/jobs/{job_id}/retry\x12t\n" +
-	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12G\n" +
+	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
+	"\n" +
+	"ExplainJob\x12\x1a.ares.v1.ExplainJobRequest\x1a\x1b.ares.v1.ExplainJobResponse\"2\x82\xd3\xe4\x93\x02,b\vexplanation\x12\x1d/api/v1/jobs/{job_id}/explain\x12\\\n" +
+	"\aPlanJob\x12\x17.ares.v1.PlanJobRequest\x1a\x18.ares.v1.PlanJobResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x03job\"\x11/api/v1/jobs:plan\x12G\n" +
 	"\n" +
 	"StreamLogs\x12\x1a.ares.v1.StreamLogsRequest\x1a\x1b.ares.v1.StreamLogsResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -2703,7 +3164,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),               // 0: ares.v1.JobSpec
 	(*Placement)(nil),             // 1: ares.v1.Placement
@@ -2711,86 +3172,105 @@ var file_apipb_job_proto_goTypes = []any{
 	(*Checkpoint)(nil),            // 3: ares.v1.Checkpoint
 	(*Array)(nil),                 // 4: ares.v1.Array
 	(*Job)(nil),                   // 5: ares.v1.Job
-	(*StopIntent)(nil),            // 6: ares.v1.StopIntent
-	(*JobProgress)(nil),           // 7: ares.v1.JobProgress
-	(*JobResult)(nil),             // 8: ares.v1.JobResult
-	(*Attempt)(nil),               // 9: ares.v1.Attempt
-	(*JobSeat)(nil),               // 10: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),      // 11: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),     // 12: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),     // 13: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),    // 14: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),          // 15: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),         // 16: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 17: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 18: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 19: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),      // 20: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),     // 21: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),       // 22: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),      // 23: ares.v1.RetryJobResponse
-	(*ListJobEventsRequest)(nil),  // 24: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil), // 25: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),              // 26: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),     // 27: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 28: ares.v1.StreamLogsResponse
-	nil,                           // 29: ares.v1.JobSpec.EnvironmentEntry
-	nil,                           // 30: ares.v1.JobSpec.LabelsEntry
-	nil,                           // 31: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*ArrayElements)(nil),         // 6: ares.v1.ArrayElements
+	(*StopIntent)(nil),            // 7: ares.v1.StopIntent
+	(*JobProgress)(nil),           // 8: ares.v1.JobProgress
+	(*JobResult)(nil),             // 9: ares.v1.JobResult
+	(*Attempt)(nil),               // 10: ares.v1.Attempt
+	(*JobSeat)(nil),               // 11: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),      // 12: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),     // 13: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),     // 14: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),    // 15: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),          // 16: ares.v1.SubmitResult
+	(*GetJobRequest)(nil),         // 17: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 18: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 19: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 20: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),      // 21: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),     // 22: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),       // 23: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),      // 24: ares.v1.RetryJobResponse
+	(*ExplainJobRequest)(nil),     // 25: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 26: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),        // 27: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),       // 28: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),  // 29: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil), // 30: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),              // 31: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),     // 32: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 33: ares.v1.StreamLogsResponse
+	nil,                           // 34: ares.v1.JobSpec.EnvironmentEntry
+	nil,                           // 35: ares.v1.JobSpec.LabelsEntry
+	nil,                           // 36: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*Explanation)(nil),           // 38: ares.v1.Explanation
+	(*Merit)(nil),                 // 39: ares.v1.Merit
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	29, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	34, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	32, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	37, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	2,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	3,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	4,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	30, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	31, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	32, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	32, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	32, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	6,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	7,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	8,  // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	9,  // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	35, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	36, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	37, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	37, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	37, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	37, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	7,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	8,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	9,  // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	10, // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 16: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	32, // 17: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	32, // 18: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	10, // 19: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	32, // 20: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	32, // 21: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	32, // 22: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,  // 23: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 24: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	15, // 25: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 26: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 27: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	26, // 28: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	32, // 29: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	11, // 30: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	13, // 31: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	16, // 32: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	18, // 33: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	20, // 34: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	22, // 35: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	24, // 36: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	27, // 37: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	12, // 38: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	14, // 39: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	17, // 40: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	19, // 41: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	21, // 42: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	23, // 43: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	25, // 44: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	28, // 45: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	38, // [38:46] is the sub-list for method output_type
-	30, // [30:38] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	38, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	6,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	37, // 19: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	37, // 20: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	11, // 21: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	37, // 22: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	37, // 23: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	37, // 24: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	39, // 25: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	0,  // 26: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 27: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	16, // 28: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 29: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	5,  // 30: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	38, // 31: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 32: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	11, // 33: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	39, // 34: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	38, // 35: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	31, // 36: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	37, // 37: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	12, // 38: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	14, // 39: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	17, // 40: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	19, // 41: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	21, // 42: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	23, // 43: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	29, // 44: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	25, // 45: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	27, // 46: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	32, // 47: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	13, // 48: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	15, // 49: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	18, // 50: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	20, // 51: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	22, // 52: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	24, // 53: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	30, // 54: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	26, // 55: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	28, // 56: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	33, // 57: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	48, // [48:58] is the sub-list for method output_type
+	38, // [38:48] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -2798,6 +3278,7 @@ func file_apipb_job_proto_init() {
 	if File_apipb_job_proto != nil {
 		return
 	}
+	file_apipb_explanation_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
@@ -2806,7 +3287,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

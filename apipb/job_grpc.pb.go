@@ -26,6 +26,8 @@ const (
 	JobService_CancelJob_FullMethodName     = "/ares.v1.JobService/CancelJob"
 	JobService_RetryJob_FullMethodName      = "/ares.v1.JobService/RetryJob"
 	JobService_ListJobEvents_FullMethodName = "/ares.v1.JobService/ListJobEvents"
+	JobService_ExplainJob_FullMethodName    = "/ares.v1.JobService/ExplainJob"
+	JobService_PlanJob_FullMethodName       = "/ares.v1.JobService/PlanJob"
 	JobService_StreamLogs_FullMethodName    = "/ares.v1.JobService/StreamLogs"
 )
 
@@ -51,6 +53,11 @@ type JobServiceClient interface {
 	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
 	// ListJobEvents tells the steps of one job's life.
 	ListJobEvents(ctx context.Context, in *ListJobEventsRequest, opts ...grpc.CallOption) (*ListJobEventsResponse, error)
+	// ExplainJob says everything that keeps a waiting job waiting.
+	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
+	// PlanJob says where a job would go now, or why it would wait. It changes
+	// nothing.
+	PlanJob(ctx context.Context, in *PlanJobRequest, opts ...grpc.CallOption) (*PlanJobResponse, error)
 	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 }
@@ -133,6 +140,26 @@ func (c *jobServiceClient) ListJobEvents(ctx context.Context, in *ListJobEventsR
 	return out, nil
 }
 
+func (c *jobServiceClient) ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainJobResponse)
+	err := c.cc.Invoke(ctx, JobService_ExplainJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) PlanJob(ctx context.Context, in *PlanJobRequest, opts ...grpc.CallOption) (*PlanJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanJobResponse)
+	err := c.cc.Invoke(ctx, JobService_PlanJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &JobService_ServiceDesc.Streams[0], JobService_StreamLogs_FullMethodName, cOpts...)
@@ -174,6 +201,11 @@ type JobServiceServer interface {
 	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
 	// ListJobEvents tells the steps of one job's life.
 	ListJobEvents(context.Context, *ListJobEventsRequest) (*ListJobEventsResponse, error)
+	// ExplainJob says everything that keeps a waiting job waiting.
+	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
+	// PlanJob says where a job would go now, or why it would wait. It changes
+	// nothing.
+	PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error)
 	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	mustEmbedUnimplementedJobServiceServer()
@@ -206,6 +238,12 @@ func (UnimplementedJobServiceServer) RetryJob(context.Context, *RetryJobRequest)
 }
 func (UnimplementedJobServiceServer) ListJobEvents(context.Context, *ListJobEventsRequest) (*ListJobEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobEvents not implemented")
+}
+func (UnimplementedJobServiceServer) ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainJob not implemented")
+}
+func (UnimplementedJobServiceServer) PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanJob not implemented")
 }
 func (UnimplementedJobServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
@@ -357,6 +395,42 @@ func _JobService_ListJobEvents_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ExplainJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ExplainJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ExplainJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ExplainJob(ctx, req.(*ExplainJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_PlanJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).PlanJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_PlanJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).PlanJob(ctx, req.(*PlanJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StreamLogsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -402,6 +476,14 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListJobEvents",
 			Handler:    _JobService_ListJobEvents_Handler,
+		},
+		{
+			MethodName: "ExplainJob",
+			Handler:    _JobService_ExplainJob_Handler,
+		},
+		{
+			MethodName: "PlanJob",
+			Handler:    _JobService_PlanJob_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

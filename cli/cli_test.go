@@ -34,8 +34,10 @@ type fake struct {
 	specs  []*apipb.JobSpec
 	tenant *apipb.Tenant
 	job    *apipb.Job
+	jobs   []*apipb.Job // listed, instead of job
 	log    string
 	token  string
+	nodes  []*apipb.Node
 }
 
 func (f *fake) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*apipb.SubmitJobResponse, error) {
@@ -76,7 +78,7 @@ func (f *fake) GetJob(_ context.Context, req *apipb.GetJobRequest) (*apipb.GetJo
 
 func (f *fake) ListJobs(context.Context, *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
 	if f.job == nil {
-		return &apipb.ListJobsResponse{}, nil
+		return &apipb.ListJobsResponse{Jobs: f.jobs, Total: int32(len(f.jobs))}, nil
 	}
 	return &apipb.ListJobsResponse{Jobs: []*apipb.Job{f.job}, Total: 1, Revision: "9"}, nil
 }
@@ -141,7 +143,7 @@ func TestUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"jbo list", `ares: ares has no command "jbo": did you mean "job"?`},
 		{"job lst", `ares: ares job has no command "lst": did you mean "list"?`},
-		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, get, list, logs, retry, submit, wait`},
+		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, explain, get, list, logs, plan, retry, submit, wait`},
 		{"job submit --gpu 2 -- x", `ares: there is no flag --gpu: did you mean --gpus? (see: ares job submit --help)`},
 		{"job submit --pirority 2 -- x", `ares: there is no flag --pirority: did you mean --priority? (see: ares job submit --help)`},
 		{"job submit --gpus many -- x", `ares: --gpus: want a whole number, got "many" (see: ares job submit --help)`},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/engine"
 )
 
 // oldPrefix begins the environment variables of the gpu-scheduler.
@@ -64,8 +65,8 @@ var oldSettings = []oldSetting{
 	{key: "scheduler.max_queue_size", read: whole, to: "scheduler.max_queue_size"},
 	{key: "scheduler.enable_preemption", why: "this version of Ares does not preempt"},
 	{key: "scheduler.enable_gang_scheduling", read: yesNo, to: "scheduler.enable_gang_scheduling"},
-	{key: "scheduler.enable_thermal_aware", why: "this version of Ares does not weigh temperatures"},
-	{key: "scheduler.thermal_threshold", why: "this version of Ares does not weigh temperatures"},
+	{key: "scheduler.enable_thermal_aware", read: yesNo, to: "scheduler.enable_thermal_aware"},
+	{key: "scheduler.thermal_threshold", read: degrees, to: "scheduler.thermal_threshold"},
 	{key: "database.host", why: noDatabase},
 	{key: "database.port", why: noDatabase},
 	{key: "database.user", why: noDatabase},
@@ -86,6 +87,14 @@ func whole(s string) (any, error) {
 		return nil, fmt.Errorf("want a whole number, got %q", s)
 	}
 	return n, nil
+}
+
+func degrees(s string) (any, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(f >= 1 && f <= engine.MaxCelsius) {
+		return nil, fmt.Errorf("want a temperature in °C from 1 to %d, got %q", engine.MaxCelsius, s)
+	}
+	return f, nil
 }
 
 func yesNo(s string) (any, error) {

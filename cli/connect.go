@@ -106,9 +106,17 @@ func (a *app) connectTo(o client.Options) (*client.Client, error) {
 	return c, err
 }
 
+// program is how this program was called: by its path, where it is not in PATH.
+func program() string {
+	if path := os.Args[0]; strings.HasSuffix(path, "/ares") {
+		return path
+	}
+	return "ares"
+}
+
 // again is how to call this program for the same server.
 func (a *app) again() string {
-	words := []string{"ares"}
+	words := []string{program()}
 	if a.dataDir != "" {
 		words = append(words, "--data-dir", a.dataDir)
 	}

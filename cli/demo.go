@@ -37,6 +37,7 @@ func (a *app) demoCommand() *cobra.Command {
 		{"idempotency", "One request, sent many times, is one job", time.Minute, (*demo).idempotency},
 		{"lease", "A seat is claimed once, and nothing goes without its fence", time.Minute, (*demo).lease},
 		{"retry", "A failing job is tried again, later each time", time.Minute, (*demo).retry},
+		{"gpu", "A pair of GPUs is chosen by its links", time.Minute, (*demo).gpus},
 		{"exactly-once", "The commit of a node that was given up is rejected", zombieTTL, (*demo).exactlyOnce},
 	}
 	c := group("demo", "See a promise kept, against the real parts", "Each demo starts a private Ares in a temporary directory and takes it down again.")
@@ -290,14 +291,18 @@ type player struct {
 }
 
 func (d *demo) join(ctx context.Context, name, instance string) (*player, error) {
-	p := &player{name: name, api: apipb.NewAgentServiceClient(d.node.Conn())}
-	answer, err := p.api.OpenSession(ctx, &apipb.OpenSessionRequest{Instance: instance, Node: &apipb.NodeInfo{
+	return d.joinAs(ctx, instance, &apipb.NodeInfo{
 		NodeId: name, Address: "127.0.0.1", CpuCores: 8, MemoryMb: 16384, Mock: true, Contains: true, Version: Version,
-	}})
+	})
+}
+
+func (d *demo) joinAs(ctx context.Context, instance string, node *apipb.NodeInfo) (*player, error) {
+	p := &player{name: node.GetNodeId(), api: apipb.NewAgentServiceClient(d.node.Conn())}
+	answer, err := p.api.OpenSession(ctx, &apipb.OpenSessionRequest{Instance: instance, Node: node})
 	if err != nil {
 		return nil, apipb.FromStatus(err)
 	}
-	p.ref = &apipb.SessionRef{NodeId: name, Session: answer.GetSession()}
+	p.ref = &apipb.SessionRef{NodeId: p.name, Session: answer.GetSession()}
 	if _, err := p.api.ReportClean(ctx, &apipb.ReportCleanRequest{Ref: p.ref}); err != nil {
 		return nil, apipb.FromStatus(err)
 	}

@@ -12,6 +12,7 @@ func TestDemos(t *testing.T) {
 	for name, says := range map[string]string{
 		"idempotency":  "1 submitted, 9 duplicate",
 		"lease":        "node-b's claim of the same seat is refused",
+		"gpu":          "First fit:  [1 2], score 80, 10000 MB/s on the slowest link",
 		"retry":        "attempt 4, fence",
 		"exactly-once": "the zombie's commit with fence",
 	} {

@@ -109,7 +109,7 @@ func (a *app) upCommand() *cobra.Command {
 
 func (a *app) up(ctx context.Context, cfg server.Config, n *nodeFlags) error {
 	log := cfg.NewLog(a.err)
-	node, err := n.config(cfg.DataDir, log)
+	node, err := n.config(cfg.DataDir, &cfg, log)
 	if err != nil {
 		return err
 	}
@@ -118,10 +118,7 @@ func (a *app) up(ctx context.Context, cfg server.Config, n *nodeFlags) error {
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		a.announce(s)
 		say(a.out, "  devices          %s\n", clean(devices(ag.Node())))
-		try := a.self(cfg.DataDir)
-		if path := os.Args[0]; strings.HasSuffix(path, "/ares") {
-			try = path + strings.TrimPrefix(try, "ares") // called by its path, so it is not in PATH
-		}
+		try := program() + strings.TrimPrefix(a.self(cfg.DataDir), "ares")
 		say(a.out, "\nTry, in another terminal:\n\n  %s job submit --name hello -- echo hello\n\n", try)
 	})
 }
@@ -154,20 +151,22 @@ func devices(n ares.Node) string {
 // nodeFlags are the flags of every command that runs a node agent.
 type nodeFlags struct {
 	node, address, mock string
-	labels              []string
+	labels, taints      []string
 	runImages           bool
-	level               string
+	file, level         string
 }
 
 func (n *nodeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&n.node, "node", "", "name of this node (WORKER_ID; default the host's name)")
 	c.Flags().StringVar(&n.address, "address", "", "where ranks on other nodes reach this one (default 127.0.0.1)")
 	c.Flags().StringArrayVar(&n.labels, "node-label", nil, "label of this node, NAME=VALUE; may be repeated")
+	c.Flags().StringArrayVar(&n.taints, "taint", nil, "keep jobs off this node that do not tolerate it, KEY=VALUE:NoSchedule or :PreferNoSchedule;\nmay be repeated (ARES_TAINTS)")
 	c.Flags().StringVar(&n.mock, "mock", "", "simulate the devices of "+strings.Join(gpu.Profiles(), ", ")+"; or off")
 	must(c.RegisterFlagCompletionFunc("mock", cobra.FixedCompletions(append(gpu.Profiles(), gpu.Off), cobra.ShellCompDirectiveNoFileComp)))
 }
 
-func (n *nodeFlags) config(dataDir string, log *slog.Logger) (agent.Config, error) {
+// config of an agent; general is what file and environment say.
+func (n *nodeFlags) config(dataDir string, general *server.Config, log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
 		Node: firstOf(n.node, os.Getenv("WORKER_ID")), Dir: dataDir + "/agent", Address: n.address, Mock: n.mock,
 		RunImages: n.runImages, Version: Version, Log: log,
@@ -178,6 +177,17 @@ func (n *nodeFlags) config(dataDir string, log *slog.Logger) (agent.Config, erro
 			return cfg, usagef("the host's name %q cannot name a node: choose one with --node", host)
 		}
 		cfg.Node = host
+	}
+	taints := n.taints
+	if len(taints) == 0 {
+		taints = general.Taints
+	}
+	for _, text := range taints {
+		t, err := ares.ParseTaint(text)
+		if err != nil {
+			return cfg, usagef("--taint: %s", err)
+		}
+		cfg.Taints = append(cfg.Taints, t)
 	}
 	return cfg, assign(&cfg.Labels, "--node-label", n.labels)
 }
@@ -203,16 +213,17 @@ func (a *app) agentCommand() *cobra.Command {
 	}
 	n.add(c)
 	c.Flags().BoolVar(&n.runImages, "run-images", false, "run the command of a job that names an image directly on this host")
+	c.Flags().StringVar(&n.file, "config", "", "configuration file; an agent reads taints and log of it")
 	c.Flags().StringVar(&n.level, "log-level", "", "debug, info, warn or error (LOG_LEVEL)")
 	return c
 }
 
 func (a *app) agentConfig(n *nodeFlags) (agent.Config, error) {
-	general, err := a.serverConfig(&serverFlags{level: n.level})
+	general, err := a.serverConfig(&serverFlags{config: n.file, level: n.level})
 	if err != nil {
 		return agent.Config{}, err
 	}
-	cfg, err := n.config(a.dir(), general.NewLog(a.err))
+	cfg, err := n.config(a.dir(), &general, general.NewLog(a.err))
 	if err != nil {
 		return cfg, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +22,7 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return group("job", "Submit jobs and see what becomes of them", "",
 		a.submitCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobCancelCommand(), a.jobRetryCommand(),
-		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand())
+		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand(), a.jobExplainCommand(), a.jobPlanCommand())
 }
 
 // with runs a command that talks to a server.
@@ -30,8 +32,24 @@ func (a *app) with(run func(ctx context.Context, c *client.Client, args []string
 		if err != nil {
 			return err
 		}
-		return errors.Join(run(cmd.Context(), c, args), c.Close())
+		return errors.Join(run(cmd.Context(), c, named(args)), c.Close())
 	}
+}
+
+// element matches how people name an array's element: JOB[3].
+var element = regexp.MustCompile(`^(job-[a-z2-7]{24})\[([0-9]{1,6})\]$`)
+
+// named puts the IDs of elements for their names.
+func named(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range args {
+		if m := element.FindStringSubmatch(arg); m != nil {
+			index, err := strconv.Atoi(m[2])
+			must(err)
+			out[i] = string(ares.ElementID(ares.JobID(m[1]), index))
+		}
+	}
+	return out
 }
 
 func (a *app) jobListCommand() *cobra.Command {
@@ -52,7 +70,7 @@ func (a *app) jobListCommand() *cobra.Command {
 			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listJobs(ctx, c, &req, limit) },
 				func(w io.Writer, m proto.Message) {
 					list := m.(*apipb.ListJobsResponse)
-					if len(list.GetJobs()) == 0 && (len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "") {
+					if len(list.GetJobs()) == 0 && (len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "" || req.GetArrayOf() != "") {
 						say(w, "No job matches. See all of them with: %s job list\n", a.again())
 						return
 					}
@@ -64,6 +82,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&req.State, "state", nil, "only jobs in these states")
 	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only jobs of this tenant")
 	c.Flags().StringVar(&req.Name, "name", "", "only jobs whose name contains this")
+	c.Flags().StringVar(&req.ArrayOf, "array", "", "the elements of this array, by index")
 	c.Flags().IntVar(&limit, "limit", 100, "at most this many; 0 for all")
 	must(c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp)))
 	return c
@@ -110,6 +129,9 @@ func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
 		if ares.Phase(j.GetState()).Waiting() && len(j.GetWaitingFor()) > 0 {
 			why = strings.Join(j.GetWaitingFor(), "; ")
 		}
+		if e := j.GetElements(); e != nil && ares.Phase(j.GetState()).Active() {
+			why = elements(e)
+		}
 		if p := j.GetProgress(); p != nil && j.GetState() == string(ares.Running) {
 			why = progress(p)
 		}
@@ -124,13 +146,25 @@ func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
 // gpus is what a job asks for, such as 2x4 for four on each of two members.
 func gpus(j *apipb.Job) string {
 	count := strconv.Itoa(int(j.GetGpuCount()))
-	if milli := j.GetSpec().GetGpuMilli(); milli > 0 {
+	if milli := j.GetGpuMilli(); milli > 0 {
 		count = fmt.Sprintf("%.3g", float64(milli)/1000)
 	}
 	if j.GetMembers() > 1 {
-		return fmt.Sprintf("%dx%s", j.GetMembers(), count)
+		count = fmt.Sprintf("%dx%s", j.GetMembers(), count)
+	}
+	if e := j.GetElements(); e != nil {
+		count = fmt.Sprintf("%d of %s", e.GetTotal(), count)
 	}
 	return count
+}
+
+// elements says what became of an array's elements, in words.
+func elements(e *apipb.ArrayElements) string {
+	counts := ares.Elements{
+		Total: int(e.GetTotal()), Made: int(e.GetMade()), Running: int(e.GetRunning()), Waiting: int(e.GetWaiting()),
+		Succeeded: int(e.GetSucceeded()), Failed: int(e.GetFailed()), Cancelled: int(e.GetCancelled()), Lost: int(e.GetLost()),
+	}
+	return fmt.Sprintf("%d elements: %s", counts.Total, strings.Replace(counts.String(), "never started", "not started", 1))
 }
 
 func progress(p *apipb.JobProgress) string {
@@ -197,7 +231,7 @@ func (a *app) jobLogsCommand() *cobra.Command {
 	var o client.LogOptions
 	c := &cobra.Command{
 		Use: "logs JOB", Short: "Print what a job printed", Args: exactly("JOB"),
-		Long: "Print what one rank of a job printed. On a terminal, escape sequences are left out.",
+		Long: "Print what one rank of a job printed. On a terminal, escape sequences are left out.\nJOB[3] is element 3 of an array, here as everywhere.",
 		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			if o.Rank < 0 || o.Attempt < 0 || o.TailBytes < 0 {
 				return usagef("--rank, --attempt and --tail-bytes are not negative")

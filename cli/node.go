@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
 	return group("node", "See the machines, and keep work off them", "",
-		a.nodeListCommand(), a.nodeGetCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeRemoveCommand())
+		a.nodeListCommand(), a.nodeGetCommand(), a.nodeGPUsCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeDrainCommand(), a.nodeRemoveCommand())
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
@@ -39,7 +40,7 @@ func (a *app) writeNodes(w io.Writer, list *apipb.ListNodesResponse) {
 	}
 	t := table{head: []string{"NODE", "STATE", "SINCE", "FREE GPUS", "FREE CPUS", "FREE MB", "JOBS", "MODEL"}}
 	for _, n := range list.GetNodes() {
-		t.add(n.GetNodeId(), n.GetState(), a.age(n.GetStateSince()), fmt.Sprintf("%d/%d", n.GetGpusFree(), n.GetGpusTotal()),
+		t.add(n.GetNodeId(), nodeState(n), a.age(n.GetStateSince()), fmt.Sprintf("%d/%d", n.GetGpusFree(), n.GetGpusTotal()),
 			fmt.Sprintf("%d/%d", n.GetCpuCoresFree(), n.GetCpuCores()), fmt.Sprintf("%d/%d", n.GetMemoryMbFree(), n.GetMemoryMb()),
 			strconv.Itoa(len(n.GetJobs())), models(n))
 	}
@@ -76,9 +77,13 @@ func (a *app) nodeGetCommand() *cobra.Command {
 func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 	s := sheet{w}
 	s.line("Node", n.GetNodeId())
-	s.line("State", fmt.Sprintf("%s for %s", n.GetState(), a.age(n.GetStateSince())))
+	s.line("State", fmt.Sprintf("%s for %s", nodeState(n), a.age(n.GetStateSince())))
 	if n.GetCordonedBy() != "" {
-		s.line("Cordoned by", strings.TrimSuffix(n.GetCordonedBy()+": "+n.GetCordonReason(), ": "))
+		word := "Cordoned by"
+		if n.GetDrain() != nil {
+			word = "Drained by"
+		}
+		s.line(word, strings.TrimSuffix(n.GetCordonedBy()+": "+n.GetCordonReason(), ": "))
 	}
 	s.line("Address", n.GetAddress())
 	s.line("GPUs", fmt.Sprintf("%d free of %d", n.GetGpusFree(), n.GetGpusTotal()))
@@ -91,22 +96,55 @@ func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 		s.line("Containment", "no cgroup: the death of a job's processes is found by looking for them")
 	}
 	s.line("Labels", pairs(n.GetLabels()))
+	s.list("Taints", taints(n))
+	s.line("NUMA nodes", numaNodes(n))
 	s.line("Version", n.GetVersion())
 	s.list("Jobs", n.GetJobs())
+	s.list("Left running", n.GetDrain().GetLeftRunning())
 	if len(n.GetDevices()) == 0 {
 		return
 	}
-	t := table{head: []string{"GPU", "MODEL", "MEMORY MB", "NUMA", "HEALTHY", "JOB", "DEVICE"}}
+	t := table{head: []string{"GPU", "MODEL", "MEMORY MB", "NUMA", "HEALTHY", "JOB", "CELSIUS", "DEVICE"}}
 	for _, d := range n.GetDevices() {
 		health := "yes"
 		if !d.GetHealthy() {
 			health = strings.TrimSuffix("no: "+d.GetReason(), ": ")
 		}
 		t.add(strconv.Itoa(int(d.GetIndex())), firstOf(strings.TrimSpace(d.GetModel()+" "+d.GetMigProfile()), d.GetType()), strconv.Itoa(int(d.GetMemoryMb())),
-			strconv.Itoa(int(d.GetNuma())), health, firstOf(d.GetJobId(), "-"), d.GetDeviceId())
+			strconv.Itoa(int(d.GetNuma())), health, firstOf(d.GetJobId(), "-"), celsius(d), d.GetDeviceId())
 	}
 	say(w, "\n")
 	t.write(w, a.color)
+}
+
+func celsius(d *apipb.Device) string {
+	if d.GetCelsius() == 0 {
+		return "-"
+	}
+	return strconv.Itoa(int(d.GetCelsius()))
+}
+
+func taints(n *apipb.Node) []string {
+	var out []string
+	for _, t := range n.GetTaints() {
+		out = append(out, ares.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: ares.Effect(t.GetEffect())}.String())
+	}
+	return out
+}
+
+// numaNodes says what the parts of a machine have, those that are alike together.
+func numaNodes(n *apipb.Node) string {
+	var parts []string
+	all := n.GetNuma()
+	for i := 0; i < len(all); {
+		k := i + 1
+		for k < len(all) && all[k].GetCpuCores() == all[i].GetCpuCores() && all[k].GetMemoryMb() == all[i].GetMemoryMb() {
+			k++
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d CPU cores, %d MB", k-i, all[i].GetCpuCores(), all[i].GetMemoryMb()))
+		i = k
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (a *app) nodeCordonCommand() *cobra.Command {
@@ -169,7 +207,7 @@ func (a *app) printNode(o *readFlags, node *apipb.Node, err error) error {
 		return err
 	}
 	return a.print(o, node, func(w io.Writer, _ proto.Message) {
-		say(w, "%s %s\n", clean(node.GetNodeId()), clean(node.GetState()))
+		say(w, "%s %s\n", clean(node.GetNodeId()), nodeState(node))
 	})
 }
 

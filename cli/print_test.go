@@ -192,6 +192,8 @@ scheduler:
   scheduling_interval_ms: 1000
   max_queue_size: 10000
   enable_gang_scheduling: true
+  enable_thermal_aware: true
+  thermal_threshold: 75
 http_addr: 127.0.0.1:8081
 grpc_addr: 127.0.0.1:9090
 `
@@ -214,6 +216,9 @@ grpc_addr: 127.0.0.1:9090
 	}
 	if strings.Contains(told, "p@ss") || strings.Contains(told, "gpu123") {
 		t.Errorf("a password is told:\n%s", told)
+	}
+	if _, _, err := convertConfig([]byte("scheduler: {thermal_threshold: nan}"), nil); err == nil || !strings.Contains(err.Error(), "want a temperature") {
+		t.Errorf("got %v", err)
 	}
 	if _, _, err := convertConfig([]byte("api: {http_port: many}"), nil); err == nil || err.Error() != `api.http_port: want a port from 1 to 65535, got "many"` {
 		t.Errorf("got %v", err)

@@ -39,7 +39,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	s.line("Job", j.GetJobId())
 	s.line("Name", j.GetName())
 	state := j.GetState()
-	if ares.Phase(state).Active() {
+	if ares.Phase(state).Active() && j.GetElements() == nil {
 		state += fmt.Sprintf(", attempt %d", j.GetAttempt())
 	}
 	if j.GetArchived() {
@@ -47,7 +47,17 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	}
 	s.line("State", state)
 	s.line("Reason", j.GetReason())
+	if e := j.GetElements(); e != nil {
+		s.line("Array", elements(e))
+	}
+	if of := j.GetArrayOf(); of != "" {
+		s.line("Element", fmt.Sprintf("%d of %s", j.GetArrayIndex(), of))
+	}
 	s.list("Waits for", j.GetWaitingFor())
+	s.line("In line", inLine(j.GetExplanation()))
+	if r := j.GetExplanation().GetRemedies(); len(r) > 0 {
+		s.line("Would help", remedyWords(r[0]))
+	}
 	if t := j.GetNotBefore(); t != nil && j.GetState() == string(ares.Retrying) {
 		s.line("Next try", "in "+span(t.AsTime().Sub(a.now())))
 	}
@@ -62,6 +72,9 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	}
 	if n := j.GetRetries(); n > 0 {
 		s.line("Retries", strconv.Itoa(int(n)))
+	}
+	if at := j.GetAttempts(); len(at) > 0 {
+		writeMerit(s, at[len(at)-1].GetScore(), at[len(at)-1].GetMerit())
 	}
 	s.line("Tenant", j.GetTenantId())
 	s.line("Queue", j.GetQueue())
@@ -85,7 +98,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 // asks says what a job wants, in words.
 func asks(j *apipb.Job) string {
 	var parts []string
-	if milli := j.GetSpec().GetGpuMilli(); milli > 0 {
+	if milli := j.GetGpuMilli(); milli > 0 {
 		parts = append(parts, fmt.Sprintf("%d/1000 of a GPU", milli))
 	} else if j.GetGpuCount() == 0 {
 		parts = append(parts, "no GPUs")
@@ -108,7 +121,11 @@ func asks(j *apipb.Job) string {
 	}
 	out := strings.Join(parts, ", ")
 	if j.GetMembers() > 1 {
-		out = fmt.Sprintf("%d members, each: %s", j.GetMembers(), out)
+		members := strconv.Itoa(int(j.GetMembers()))
+		if least := j.GetSpec().GetMinMembers(); least > 0 && least < j.GetMembers() {
+			members = fmt.Sprintf("%d to %s", least, members)
+		}
+		out = fmt.Sprintf("%s members, each: %s", members, out)
 	}
 	return out
 }

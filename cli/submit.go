@@ -63,7 +63,7 @@ there instead, and the exit code is the job's.`,
 // specs are the jobs a command line asks for.
 func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec, error) {
 	if n := cmd.ArgsLenAtDash(); n > 0 || n < 0 && len(args) > 0 {
-		return nil, usagef("put the job's command after --, such as: ares job submit --name hello -- %s", commandLine(args))
+		return nil, usagef("put the job's command after --, such as: %s --name hello -- %s", cmd.CommandPath(), commandLine(args))
 	}
 	specs := []*apipb.JobSpec{{}}
 	if s.file != "" {
@@ -72,7 +72,7 @@ func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec,
 			return nil, err
 		}
 	} else if len(args) == 0 {
-		return nil, usagef("say what to run: ares job submit --name hello -- echo hello, or -f FILE")
+		return nil, usagef("say what to run: %s --name hello -- echo hello, or -f FILE", cmd.CommandPath())
 	}
 	if len(specs) > 1 && (len(args) > 0 || s.flags.requestID != "") {
 		return nil, usagef("%s has %d jobs: a command or --request-id cannot be given for all of them", s.file, len(specs))
@@ -86,6 +86,9 @@ func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec,
 		}
 		if len(args) > 0 {
 			spec.Command, spec.Args = args, nil
+		}
+		if s.follow && spec.GetArray().GetCount() > 0 {
+			return nil, usagef("an array prints nothing itself: use --wait instead of --follow")
 		}
 	}
 	return specs, nil
@@ -113,6 +116,10 @@ func (s *submission) run(ctx context.Context, c *client.Client, specs []*apipb.J
 	}
 	if answer.GetStatus() == "duplicate" {
 		say(s.app.err, "this request was accepted before; the job is %s\n", clean(answer.GetState()))
+	}
+	if specs[0].GetArray().GetCount() > 0 {
+		say(s.app.err, "see its elements with: %s job list --array %s\n", s.app.again(), id)
+		return nil
 	}
 	say(s.app.err, "follow it with: %s job logs -f %s\n", s.app.again(), id)
 	return nil
@@ -223,6 +230,7 @@ var (
 		{"memory-mb", "memory_mb", "memory for each member"},
 		{"priority", "priority", "0 to 1000000, higher first (default 500)"},
 		{"members", "members", "processes of the job, placed all or none (default 1)"},
+		{"min-members", "min_members", "the fewest members an attempt may start with (default all)"},
 		{"max-runtime-minutes", "max_runtime_minutes", "time limit of one attempt"},
 		{"max-queue-minutes", "max_queue_minutes", "give up when it has waited this long"},
 		{"grace-seconds", "grace_seconds", "between SIGTERM and SIGKILL (default 30)"},
@@ -243,7 +251,9 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.env, "env", nil, "environment variable NAME=VALUE; may be repeated")
 	f.StringArrayVar(&s.labels, "label", nil, "label NAME=VALUE; may be repeated")
 	f.StringSliceVar(&s.after, "after", nil, "jobs that must have succeeded first")
-	f.BoolVar(&s.gang, "gang-scheduling", true, "place all members or none")
+	f.BoolVar(&s.gang, "gang-scheduling", true, "place all members or none; without it as many as fit. With it, --gpus beyond the largest node and no --members are split over nodes")
+	f.Int32("array", 0, "run this many alike elements, each with its ARES_ARRAY_INDEX from 0")
+	f.Int32("parallelism", 0, "elements under way at once (default all)")
 }
 
 // apply puts the flags that were given into spec.
@@ -267,6 +277,21 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 			spec.Retry = &apipb.RetryPolicy{}
 		}
 		spec.Retry.MaxRetries = &n
+	}
+	for _, n := range []string{"array", "parallelism"} {
+		if !f.Changed(n) {
+			continue
+		}
+		v, err := f.GetInt32(n)
+		must(err)
+		if spec.Array == nil {
+			spec.Array = &apipb.Array{}
+		}
+		if n == "array" {
+			spec.Array.Count = v
+		} else {
+			spec.Array.Parallelism = v
+		}
 	}
 	if s.requestID != "" {
 		spec.RequestId = s.requestID

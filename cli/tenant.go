@@ -31,6 +31,8 @@ type tenantFlags struct {
 	tier      string
 	weight    float64
 	yield     bool
+	quotas    []string
+	hours     int32
 }
 
 // limitFlags are a tenant's limits; those without a default must be given.
@@ -60,6 +62,8 @@ func (t *tenantFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&t.tier, "priority-tier", "", "highest class its jobs may ask for")
 	f.Float64Var(&t.weight, "fair-share-weight", 1, "share of the fleet against other tenants")
 	f.BoolVar(&t.yield, "allow-preemption", true, "its jobs may preempt others")
+	addQuotas(f, &t.quotas)
+	f.Int32Var(&t.hours, "gpu-hours", 0, "budget of GPU-hours for a calendar month in UTC; 0 for none")
 }
 
 // tenant is what the flags and the file ask for.
@@ -97,7 +101,14 @@ func (t *tenantFlags) tenant(a *app, f *pflag.FlagSet) (*apipb.Tenant, error) {
 	if f.Changed("allow-preemption") {
 		out.AllowPreemption = &t.yield
 	}
-	return out, nil
+	if f.Changed("gpu-hours") {
+		out.GpuHoursPerMonth = &t.hours
+	}
+	quotas, err := readQuotas(t.quotas)
+	if len(quotas) > 0 {
+		out.Quotas = quotas
+	}
+	return out, err
 }
 
 // missing names the flags of the limits that a new tenant still needs.
@@ -203,28 +214,38 @@ func (a *app) writeTenant(w io.Writer, t *apipb.Tenant) {
 	s.line("Tier", t.GetPriorityTier())
 	s.line("Weight", fmt.Sprintf("%g", t.GetFairShareWeight()))
 	s.line("Preempts", strconv.FormatBool(t.GetAllowPreemption()))
+	s.list("Quotas", quotaWords(t.GetQuotas()))
+	if t.GetGpuHoursPerMonth() > 0 {
+		s.line("Budget", fmt.Sprintf("%d GPU-hours a month", t.GetGpuHoursPerMonth()))
+	}
 	s.line("Created", a.when(t.GetCreatedAt()))
 }
 
 func (a *app) tenantUpdateCommand() *cobra.Command {
 	var t tenantFlags
 	var o readFlags
+	var clearQuotas bool
 	c := &cobra.Command{Use: "update TENANT", Short: "Change what is given of a tenant, and keep the rest", Args: exactly("TENANT")}
 	c.RunE = a.with(func(ctx context.Context, cl *client.Client, args []string) error {
 		ask, err := t.tenant(a, c.Flags())
 		if err != nil {
 			return err
 		}
-		if proto.Size(ask) == 0 {
+		if proto.Size(ask) == 0 && !clearQuotas {
 			return usagef("say what to change, such as: ares tenant update %s --max-gpus 32", args[0])
 		}
-		now, err := cl.UpdateTenant(ctx, args[0], ask)
+		update := cl.UpdateTenant
+		if clearQuotas {
+			update = cl.ClearTenantQuotas
+		}
+		now, err := update(ctx, args[0], ask)
 		if err != nil {
 			return err
 		}
 		return a.print(&o, now, func(w io.Writer, _ proto.Message) { a.writeTenant(w, now) })
 	})
 	t.add(c.Flags())
+	c.Flags().BoolVar(&clearQuotas, "clear-quotas", false, "remove all quotas")
 	o.addOutput(c)
 	return c
 }

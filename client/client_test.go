@@ -30,6 +30,7 @@ type fake struct {
 	apipb.UnimplementedJobServiceServer
 	apipb.UnimplementedTenantServiceServer
 	apipb.UnimplementedClusterServiceServer
+	apipb.UnimplementedQueueServiceServer
 
 	mu       sync.Mutex
 	faults   []error // answered first, one a call
@@ -166,6 +167,7 @@ func serve(t *testing.T, f *fake) string {
 	apipb.RegisterJobServiceServer(srv, f)
 	apipb.RegisterTenantServiceServer(srv, f)
 	apipb.RegisterClusterServiceServer(srv, f)
+	apipb.RegisterQueueServiceServer(srv, f)
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(lis) }()
 	t.Cleanup(func() {

@@ -45,10 +45,20 @@ func (c *Client) Tenants(ctx context.Context) (*apipb.ListTenantsResponse, error
 	}
 }
 
-// UpdateTenant changes the fields that are set in t and keeps the others.
+// UpdateTenant changes the fields that are set in t and keeps the others. Its
+// quotas, if there are any, replace those before.
 func (c *Client) UpdateTenant(ctx context.Context, id string, t *apipb.Tenant) (*apipb.Tenant, error) {
+	return c.updateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t})
+}
+
+// ClearTenantQuotas is UpdateTenant that removes all quotas.
+func (c *Client) ClearTenantQuotas(ctx context.Context, id string, t *apipb.Tenant) (*apipb.Tenant, error) {
+	return c.updateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t, ClearQuotas: true})
+}
+
+func (c *Client) updateTenant(ctx context.Context, req *apipb.UpdateTenantRequest) (*apipb.Tenant, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UpdateTenantResponse, error) {
-		return apipb.NewTenantServiceClient(conn).UpdateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t})
+		return apipb.NewTenantServiceClient(conn).UpdateTenant(ctx, req)
 	})
 	return answer.GetTenant(), err
 }
@@ -103,6 +113,15 @@ func (c *Client) Cordon(ctx context.Context, id, reason string) (*apipb.Node, er
 func (c *Client) Uncordon(ctx context.Context, id string) (*apipb.Node, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UncordonNodeResponse, error) {
 		return apipb.NewClusterServiceClient(conn).UncordonNode(ctx, &apipb.UncordonNodeRequest{NodeId: id})
+	})
+	return answer.GetNode(), err
+}
+
+// Drain cordons a node and has what runs there moved to other nodes; with force
+// also at_most_once jobs, which end as lost.
+func (c *Client) Drain(ctx context.Context, id, reason string, force bool) (*apipb.Node, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DrainNodeResponse, error) {
+		return apipb.NewClusterServiceClient(conn).DrainNode(ctx, &apipb.DrainNodeRequest{NodeId: id, Reason: reason, Force: force})
 	})
 	return answer.GetNode(), err
 }

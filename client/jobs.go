@@ -144,6 +144,21 @@ func (c *Client) Events(ctx context.Context, id string) (*apipb.ListJobEventsRes
 	})
 }
 
+// Explain says everything that keeps a waiting job waiting.
+func (c *Client) Explain(ctx context.Context, id string) (*apipb.Explanation, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ExplainJobResponse, error) {
+		return apipb.NewJobServiceClient(conn).ExplainJob(ctx, &apipb.ExplainJobRequest{JobId: id})
+	})
+	return answer.GetExplanation(), err
+}
+
+// Plan says where a job would go now, or why it would wait. Nothing changes.
+func (c *Client) Plan(ctx context.Context, spec *apipb.JobSpec) (*apipb.PlanJobResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.PlanJobResponse, error) {
+		return apipb.NewJobServiceClient(conn).PlanJob(ctx, &apipb.PlanJobRequest{Job: spec})
+	})
+}
+
 // How a waiting client asks: often at first, then every second; and how long
 // it bears a server that is away.
 const (

@@ -19,6 +19,8 @@ type Desk struct {
 	MinLostAfter time.Duration
 	// MaxQueue bounds the jobs that wait, over all tenants.
 	MaxQueue int
+	// Fleet, if there is one, tells what can never run here.
+	Fleet *Fleet
 	// NoGangs refuses jobs of several members.
 	NoGangs bool
 }
@@ -44,7 +46,7 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 	for i := range specs {
 		open[i] = i
 	}
-	// A tenant changed in between makes its jobs try again with the new one.
+	// A tenant or queue changed in between makes its jobs try again with the new one.
 	for try := 0; len(open) > 0; try++ {
 		open = d.tryAll(ctx, specs, owner, open, out, try > 0)
 		if try == 4 {
@@ -54,13 +56,14 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 	return out
 }
 
-// tryAll submits the open ones and returns those whose tenant had changed.
+// tryAll submits the open ones and returns those whose tenant or queue had
+// changed.
 func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open []int, out []Accepted, fresh bool) []int {
 	asks := make([]store.Creation, 0, len(open))
 	index := make([]int, 0, len(open))
-	ahead := map[string]int{}
+	before := newAhead()
 	for _, i := range open {
-		ask, err := d.prepare(ctx, &specs[i], owner, fresh, ahead)
+		ask, err := d.prepare(ctx, &specs[i], owner, fresh, before)
 		if err != nil {
 			out[i] = d.refused(ctx, &specs[i], err)
 			continue
@@ -94,10 +97,8 @@ func (d *Desk) phase(id ares.JobID, duplicate bool) ares.Phase {
 }
 
 // prepare checks a submission and makes the job of it. The request ID is
-// written back, so that a second try is the same request. ahead counts, by
-// tenant, the new jobs that were prepared before it for the same call: the view
-// cannot know of them yet.
-func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool, ahead map[string]int) (store.Creation, error) {
+// written back, so that a second try is the same request.
+func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool, before *ahead) (store.Creation, error) {
 	if err := spec.Check(); err != nil {
 		return store.Creation{}, err
 	}
@@ -120,6 +121,9 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if said.LostAfterSeconds == 0 {
 		said.LostAfterSeconds = tenant.LostAfterSecs
 	}
+	if err = d.fit(&said); err != nil {
+		return store.Creation{}, err
+	}
 	full := said.WithDefaults()
 	if least := int(d.MinLostAfter / time.Second); full.LostAfterSeconds < least {
 		if spec.LostAfterSeconds != 0 {
@@ -131,36 +135,45 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if d.NoGangs && full.Members > 1 {
 		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
 	}
-	if err := d.admit(tenant, full, ahead); err != nil {
+	queue, err := d.queue(ctx, tenantID, full.Queue, fresh)
+	if err != nil {
+		return store.Creation{}, err
+	}
+	if err = d.admit(tenant, queue, full, before); err != nil {
+		return store.Creation{}, err
+	}
+	after, err := d.resolve(ctx, &said, fresh)
+	if err != nil {
 		return store.Creation{}, err
 	}
 	id := ares.NewJobID(tenantID, spec.RequestID)
 	if d.View.Job(id) == nil {
-		ahead[tenantID]++
+		before.add(tenantID, full.Queue)
 	}
 	return store.Creation{
 		Job: &ares.Job{
 			Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner,
 		},
 		TenantRevision: tenant.Revision,
+		After:          after,
 	}, nil
 }
 
-// admit refuses what exceeds the tenant's limits by itself, and what would
+// admit refuses what exceeds the tenant's or the queue's limits by itself, and what would
 // make the queue too long. What exceeds only current use waits in the queue.
-func (d *Desk) admit(t *ares.Tenant, spec ares.Spec, ahead map[string]int) error {
+func (d *Desk) admit(t *ares.Tenant, q *ares.Queue, spec ares.Spec, before *ahead) error {
 	use, waiting := d.View.Use(t.ID)
-	waiting += ahead[t.ID]
+	waiting += before.by[t.ID]
 	if err := t.Admits(spec, use); err != nil {
 		return err
 	}
 	if waiting >= t.Limits.PendingJobs {
 		return ares.Errorf(ares.Refused, "quota exceeded for tenant %s: pending jobs requested=1, quota=%d, current=%d", t.ID, t.Limits.PendingJobs, waiting)
 	}
-	all := d.View.Waiting()
-	for _, n := range ahead { // order-free: a sum
-		all += n
+	if err := d.admitQueue(q, spec, before); err != nil {
+		return err
 	}
+	all := d.View.Waiting() + before.all
 	if d.MaxQueue > 0 && all >= d.MaxQueue {
 		return ares.Errorf(ares.Exhausted, "the queue is full (%d jobs wait, at most %d): try again later", all, d.MaxQueue)
 	}
@@ -235,7 +248,7 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
 	}
 	for try := range 5 {
-		ask, err := d.prepare(ctx, &spec, owner, try > 0, map[string]int{})
+		ask, err := d.prepare(ctx, &spec, owner, try > 0, newAhead())
 		if err != nil {
 			out := d.refused(ctx, &spec, err)
 			return out, out.Err
@@ -251,58 +264,4 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 		return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Err: c.Err}, c.Err
 	}
 	return Accepted{}, ares.Errorf(ares.Exhausted, "tenant %s changes too fast: try again", spec.Tenant)
-}
-
-// deleteWithin bounds how long the deletion of a tenant waits for the view.
-const deleteWithin = 10 * time.Second
-
-// DeleteTenant removes a tenant without live jobs. A job accepted while it
-// looks would be left without its tenant for ever, so it looks again when none
-// can be accepted any more, and takes the deletion back.
-func (d *Desk) DeleteTenant(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, deleteWithin)
-	defer cancel()
-	t, err := d.Store.Tenant(ctx, id)
-	if err != nil {
-		return err
-	}
-	if id == ares.DefaultTenant {
-		return ares.Errorf(ares.Conflict, "tenant %s is built in: lower its limits instead", id)
-	}
-	if err := d.idle(ctx, id); err != nil {
-		return err
-	}
-	if err := d.Store.DeleteTenant(ctx, id, t.Revision); err != nil {
-		return err
-	}
-	if err := d.idle(ctx, id); err != nil {
-		undo, done := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
-		defer done()
-		if _, again := d.Store.CreateTenant(undo, t); again != nil {
-			return fmt.Errorf("%w; and the tenant could not be put back (%w): create it again", err, again)
-		}
-		return err
-	}
-	return nil
-}
-
-// idle refuses while a tenant has live jobs, by a view as new as the store.
-func (d *Desk) idle(ctx context.Context, tenant string) error {
-	revision, err := d.Store.Revision(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.View.WaitFor(ctx, revision); err != nil {
-		return err
-	}
-	live := 0
-	for _, e := range d.View.Jobs(Filter{Tenant: tenant}).Entries {
-		if !e.Run.Phase.Final() || !e.Run.Free() {
-			live++
-		}
-	}
-	if live > 0 {
-		return ares.Errorf(ares.Conflict, "tenant %s has %d live jobs: cancel them first", tenant, live)
-	}
-	return nil
 }

@@ -1,7 +1,7 @@
 // Package control is the work of a server on the path of a job: the Desk
 // accepts requests, the View shows what the store holds, and on the leader the
-// Loop decides, the Reaper takes back what lost nodes held and the Recorder
-// remembers decisions and finished jobs.
+// Loop decides, the Reaper takes back what lost nodes held, the Drainer empties
+// nodes that are drained and the Recorder remembers finished jobs.
 //
 // It owns no truth: whatever it knows came from the store's watch, and
 // whatever it wants is a transaction that the store may refuse.

@@ -25,6 +25,14 @@ type Loop struct {
 	// Observe is told how long a decision took, from reading the state to the
 	// plan.
 	Observe func(time.Duration)
+	// Decided, if there is one, is told every plan that placed or refused
+	// something once it is committed, which jobs had changed before, and how long
+	// all of that took.
+	Decided func(plan *ares.Plan, dropped []ares.JobID, took time.Duration)
+	// Judge, if there is one, is shown each decision beside the state it was made
+	// from, before anything is committed. It may keep and change neither, and the
+	// loop waits for it.
+	Judge func(*engine.State, *ares.Plan)
 	// Interval bounds how long the loop rests without an event.
 	Interval time.Duration
 	// Before, if there is one, is waited for at the beginning of each term.
@@ -32,9 +40,11 @@ type Loop struct {
 	// Beside runs while this server leads, under the same leadership.
 	Beside func(context.Context, *store.Leadership) error
 
-	mu    sync.Mutex
-	state *engine.State
-	news  chan struct{} // holds one token when the state has moved
+	config string // identifies the engine's configuration
+	view   *View
+	mu     sync.Mutex
+	state  *engine.State
+	news   chan struct{} // holds one token when the state has moved
 }
 
 // Decision is what is recorded of one turn of the loop. With the store's
@@ -42,18 +52,20 @@ type Loop struct {
 type Decision struct {
 	Revision int64     `json:"revision"` // of the state it was made from
 	Now      time.Time `json:"now"`
-	Config   string    `json:"config"`
+	Config   string    `json:"config"` // of the engine
 	Digest   string    `json:"digest"` // of the plan
 	Placed   int       `json:"placed"`
 	Ready    int       `json:"ready"`
+	Arrays   int       `json:"arrays,omitzero"`
+	Stopped  int       `json:"stopped,omitzero"`
 	Refused  int       `json:"refused"`
 	Dropped  int       `json:"dropped"` // jobs that had changed when it was committed
 	Server   string    `json:"server"`
 }
 
-// NewLoop makes a loop that follows a view.
-func NewLoop(view *View) *Loop {
-	l := &Loop{state: engine.New(), news: make(chan struct{}, 1), Interval: time.Second}
+// NewLoop makes a loop that follows a view and decides by a configuration.
+func NewLoop(view *View, cfg engine.Config) *Loop {
+	l := &Loop{config: cfg.Digest(), view: view, state: engine.NewWith(cfg), news: make(chan struct{}, 1), Interval: time.Second}
 	view.Feed(l.apply)
 	return l
 }
@@ -67,13 +79,6 @@ func (l *Loop) apply(b ares.Batch) {
 	case l.news <- struct{}{}:
 	default:
 	}
-}
-
-// Explain says why a job waits, by the same state decisions are made from.
-func (l *Loop) Explain(id ares.JobID) ares.Refusal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return engine.Explain(l.state, id, l.Now())
 }
 
 // Run stands for leader and decides while it leads, until ctx ends.
@@ -148,6 +153,7 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 	now := l.Now()
 	plan, changes, seen := l.plan(lead.Plan(), now)
 	if !seen || plan.Empty() {
+		l.decided(&plan, nil, now)
 		return plan.Wake, nil
 	}
 	digest := plan.Digest()
@@ -157,11 +163,19 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 	if err != nil {
 		return plan.Wake, err
 	}
+	l.decided(&plan, dropped, now)
 	l.Record(Decision{
-		Revision: plan.Revision, Now: now, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
+		Revision: plan.Revision, Now: now, Config: l.config, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
+		Arrays: len(plan.Arrays), Stopped: len(plan.Stop),
 		Refused: len(plan.Refuse), Dropped: len(dropped), Server: l.Server,
 	})
 	return plan.Wake, nil
+}
+
+func (l *Loop) decided(plan *ares.Plan, dropped []ares.JobID, since time.Time) {
+	if l.Decided != nil && len(plan.Place)+len(plan.Refuse) > 0 {
+		l.Decided(plan, dropped, l.Now().Sub(since))
+	}
 }
 
 // plan decides on the state, if it has seen the given revision.
@@ -174,25 +188,8 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	start := time.Now()
 	plan := engine.Decide(l.state, now)
 	l.Observe(time.Since(start))
-	changes := make([]store.Change, 0, len(plan.Ready)+len(plan.Place))
-	for _, id := range plan.Ready {
-		run := l.run(id)
-		if err := run.Ready(now); err != nil {
-			panic("ares: the engine readied a job that may not be: " + err.Error())
-		}
-		changes = append(changes, store.Change{Job: id, Next: run})
+	if l.Judge != nil {
+		l.Judge(l.state, &plan)
 	}
-	for _, p := range plan.Place {
-		run := l.run(p.Job)
-		if err := p.Apply(&run, now); err != nil {
-			panic("ares: the engine placed a job that may not be: " + err.Error())
-		}
-		changes = append(changes, store.Change{Job: p.Job, Next: run, New: true})
-	}
-	return plan, changes, true
-}
-
-func (l *Loop) run(id ares.JobID) ares.Run {
-	run, _ := l.state.Run(id)
-	return run.Clone()
+	return plan, changesOf(l.state, &plan), true
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -26,10 +28,15 @@ type server struct {
 func newServer(t *testing.T, name string, s *store.Store, change ...func(*Loop)) *server {
 	t.Helper()
 	srv := &server{s: s, view: NewView(time.Now)}
-	srv.loop = NewLoop(srv.view)
+	srv.loop = NewLoop(srv.view, engine.Default())
 	srv.loop.Store, srv.loop.Server, srv.loop.TTL, srv.loop.Now, srv.loop.Log = s, name, 2*time.Second, time.Now, quiet
 	srv.loop.Observe = func(time.Duration) {}
 	srv.loop.Interval = 50 * time.Millisecond
+	srv.loop.Judge = func(state *engine.State, plan *ares.Plan) {
+		for _, broken := range laws.Check(state, plan) {
+			t.Errorf("a decision of %s: %v", name, broken)
+		}
+	}
 	srv.loop.Record = func(d Decision) {
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
@@ -51,7 +58,7 @@ func (srv *server) placed(t *testing.T) int {
 	defer srv.mu.Unlock()
 	n := 0
 	for _, d := range srv.decisions {
-		if d.Digest == "" || d.Revision == 0 || d.Server != srv.loop.Server || d.Now.IsZero() || d.Placed+d.Ready == 0 {
+		if d.Digest == "" || d.Config != engine.Default().Digest() || d.Revision == 0 || d.Server != srv.loop.Server || d.Now.IsZero() || d.Placed+d.Ready+d.Arrays+d.Stopped == 0 {
 			t.Errorf("a decision is recorded as %+v", d)
 		}
 		n += d.Placed - d.Dropped
@@ -185,7 +192,7 @@ func TestLoopNoticesACancel(t *testing.T) {
 func TestLoopWaitsForItsOwnPlan(t *testing.T) {
 	s := storetest.Embedded(t)
 	v := NewView(time.Now)
-	l := NewLoop(v)
+	l := NewLoop(v, engine.Default())
 	decisions := 0
 	l.Store, l.Now, l.Log, l.Observe = s, time.Now, quiet, func(time.Duration) {}
 	l.Record = func(Decision) { decisions++ }

@@ -15,6 +15,10 @@ type Filter struct {
 	Phases []ares.Phase
 	Tenant string
 	Name   string // substring
+	// ArrayOf selects the elements of an array, by index. Without it, elements
+	// are left out unless Elements asks for them too.
+	ArrayOf  ares.JobID
+	Elements bool
 	// Before and After are the revision and ID of the last job of the page
 	// before: this one begins behind it. Zero begins with the newest.
 	Before int64
@@ -37,6 +41,9 @@ type Page struct {
 func (v *View) Jobs(f Filter) Page {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
+	if f.ArrayOf != "" {
+		return v.elementsPage(f)
+	}
 	p := Page{Revision: v.revision}
 	order := v.order
 	if f.Before > 0 {
@@ -70,6 +77,9 @@ func (v *View) total(f Filter) int {
 		return n
 	}
 	for k, count := range v.counts { // order-free: a sum
+		if k.element && !f.Elements {
+			continue
+		}
 		if (f.Tenant == "" || f.Tenant == k.tenant) && (len(f.Phases) == 0 || slices.Contains(f.Phases, k.phase)) {
 			n += count
 		}
@@ -78,7 +88,8 @@ func (v *View) total(f Filter) int {
 }
 
 func (f *Filter) matches(e *Entry) bool {
-	return (len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
+	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
+		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
 		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
 		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))
 }
@@ -151,11 +162,49 @@ func (v *View) TenantCount() int {
 	return len(v.tenants)
 }
 
-// Use tells what a tenant's jobs hold and how many of them wait.
-func (v *View) Use(tenant string) (use ares.Use, waiting int) {
+// Use tells what the jobs of a tenant hold and how many of them wait; with the
+// ID of a queue, of those in that queue itself.
+func (v *View) Use(of string) (use ares.Use, waiting int) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.use[tenant], v.waiting[tenant]
+	return v.use[of], v.waiting[of]
+}
+
+// Queue finds a queue that was created, nil when the view does not know it.
+func (v *View) Queue(tenant, name string) *ares.Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.queues[ares.QueueID(tenant, name)]
+}
+
+// Queues lists the queues of a tenant, or of all for "", by their IDs.
+// The default queue of each tenant is among them, created or not.
+func (v *View) Queues(tenant string) []*ares.Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var out []*ares.Queue
+	for _, q := range v.queues { // order-free: sorted below
+		if (tenant == "" || tenant == q.Tenant) && v.tenants[q.Tenant] != nil {
+			out = append(out, q)
+		}
+	}
+	for id := range v.tenants { // order-free: sorted below
+		if (tenant == "" || tenant == id) && v.queues[ares.QueueID(id, ares.DefaultQueue)] == nil {
+			out = append(out, new(ares.NewDefaultQueue(id)))
+		}
+	}
+	slices.SortFunc(out, func(a, b *ares.Queue) int { return cmp.Compare(a.ID(), b.ID()) })
+	return out
+}
+
+// Topology is what was last said of the fleet's, empty before.
+func (v *View) Topology() ares.Topology {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.topology == nil {
+		return ares.Topology{}
+	}
+	return *v.topology
 }
 
 // Phases counts the live jobs by phase.

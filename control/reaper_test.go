@@ -127,7 +127,10 @@ func TestReaperActsOnWhatItFinds(t *testing.T) {
 	r := newReaping(t)
 	n, j := r.busy(t, ttl+time.Second, 5*time.Minute)
 	n.Close(t, r.s)
-	await(t, r.view, "the session to end", func() bool { return r.view.Node(n.ID).Session == nil })
+	await(t, r.view, "the session to end", func() bool {
+		seen := r.view.Node(n.ID) // nil until the view has heard of it
+		return seen != nil && seen.Session == nil
+	})
 	began := time.Now()
 	r.start(t)
 	await(t, r.view, "the job to be taken back", func() bool { return phaseOf(r.view, j.ID) == ares.Pending })

@@ -21,6 +21,9 @@ type Recorder struct {
 	Archive *Journal
 	Now     func() time.Time
 	Log     *slog.Logger
+	// Fold adds what a job has used to what the archived jobs of its queue have;
+	// nil counts nothing.
+	Fold func(id ares.JobID, before ares.Usage, at time.Time) ares.Usage
 	// ArchiveAfter is how long a finished job stays live. Default 24 h.
 	ArchiveAfter time.Duration
 	// RememberFor is how long a request is remembered after its job's end.
@@ -63,19 +66,69 @@ func (r *Recorder) Run(ctx context.Context, lead *store.Leadership) error {
 func (r *Recorder) archive(ctx context.Context, lead *store.Leadership) error {
 	before := r.Now().Add(-cmp.Or(r.ArchiveAfter, 24*time.Hour))
 	finished := []ares.Phase{ares.Succeeded, ares.Failed, ares.Cancelled, ares.Lost}
-	for _, e := range r.View.Jobs(Filter{Phases: finished}).Entries {
+	for _, e := range r.View.Jobs(Filter{Phases: finished, Elements: true}).Entries {
 		if e.Run.FinishedAt.After(before) || !e.Run.Free() {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if e.Job.ArrayOf != "" && r.View.Job(e.Job.ArrayOf) != nil {
+			continue // goes with its array
 		}
-		if err := r.Archive.Append(archivedJob{*e.Job, e.Run}); err != nil {
-			return err
-		}
-		if err := r.Store.Archive(ctx, e.Job, &e.Run, lead); err != nil && ares.CodeOf(err) != ares.Conflict {
+		if err := r.archiveOne(ctx, e, lead); err != nil && ares.CodeOf(err) != ares.Conflict {
 			return fmt.Errorf("archive %s: %w", e.Job.ID, err)
 		}
 	}
 	return nil
+}
+
+// archiveOne moves one job, an array after all its elements. A job that others
+// wait for stays, which is a conflict like any other.
+func (r *Recorder) archiveOne(ctx context.Context, e *Entry, lead *store.Leadership) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	awaited, revision := r.View.Awaited(e.Job.ID)
+	if awaited {
+		return ares.Errorf(ares.Conflict, "jobs are to come after %s", e.Job.ID)
+	}
+	var elements []*Entry
+	if e.Job.IsArray() {
+		elements = r.View.Jobs(Filter{ArrayOf: e.Job.ID}).Entries
+	}
+	for _, el := range elements {
+		if awaited, _ := r.View.Awaited(el.Job.ID); awaited || !el.Run.Phase.Final() || !el.Run.Free() {
+			return ares.Errorf(ares.Conflict, "element %d of %s is still needed", el.Job.ArrayIndex, e.Job.ID)
+		}
+	}
+	// The array's line comes before those of its elements: a restore that finds
+	// one of them ended then knows that the whole has.
+	if err := r.Archive.Append(archivedJob{*e.Job, e.Run}); err != nil {
+		return err
+	}
+	for _, el := range elements {
+		if err := r.archiveOne(ctx, el, lead); err != nil {
+			return err
+		}
+	}
+	usage, err := r.used(ctx, e.Job)
+	if err != nil {
+		return err
+	}
+	return r.Store.ArchiveUsed(ctx, e.Job, &e.Run, usage, lead, revision)
+}
+
+// used is what the queue's archived jobs have used with this one among them,
+// nil when it used nothing.
+func (r *Recorder) used(ctx context.Context, j *ares.Job) (*ares.Usage, error) {
+	if r.Fold == nil {
+		return nil, nil
+	}
+	before, err := r.Store.Usage(ctx, j.Tenant, j.Queue)
+	if err != nil {
+		return nil, err
+	}
+	after := r.Fold(j.ID, before, r.Now())
+	if after == before {
+		return nil, nil
+	}
+	return &after, nil
 }

@@ -55,18 +55,23 @@ type View struct {
 	seats    map[string]map[ares.JobID]bool // jobs with a seat that is not free, by node
 	touched  map[string]chan struct{}       // closed and replaced when a node's seats change
 	tenants  map[string]*ares.Tenant
-	use      map[string]ares.Use
-	waiting  map[string]int // by tenant
-	queued   int            // that wait, over all tenants
+	queues   map[string]*ares.Queue // by their IDs
+	topology *ares.Topology         // nil before the first
+	use      map[string]ares.Use    // by tenant, and by the ID of a queue
+	waiting  map[string]int         // by tenant, and by the ID of a queue
+	queued   int                    // that wait, over all tenants
 	counts   map[countKey]int
+	arrays   map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
+	awaited  map[ares.JobID]int            // jobs that have not ended and are to come after this one
 	events   ring
 	sinks    []func(ares.Batch)
 }
 
 // countKey is what jobs are counted by.
 type countKey struct {
-	tenant string
-	phase  ares.Phase
+	tenant  string
+	phase   ares.Phase
+	element bool
 }
 
 // NewView returns an empty view.
@@ -81,10 +86,14 @@ func (v *View) reset() {
 	v.order = nil
 	v.seats = map[string]map[ares.JobID]bool{}
 	v.tenants = map[string]*ares.Tenant{}
+	v.queues = map[string]*ares.Queue{}
+	v.topology = nil
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
 	v.queued = 0
 	v.counts = map[countKey]int{}
+	v.arrays = map[ares.JobID]*ares.Elements{}
+	v.awaited = map[ares.JobID]int{}
 }
 
 // Feed has every batch also handed to sink, in order. Call it before Run.
@@ -171,9 +180,17 @@ func (v *View) apply(e *ares.Event, live bool) {
 		v.touch(e.Session.Node)
 	case e.Cordon != nil:
 		v.node(e.Cordon.Node).Cordon = e.Cordon
-		v.nodeEvent(e, live, e.Cordon.Node, ares.Cordoned, "cordoned by "+e.Cordon.By)
+		word := "cordoned by "
+		if e.Cordon.Drain {
+			word = "drained by "
+		}
+		v.nodeEvent(e, live, e.Cordon.Node, ares.Cordoned, word+e.Cordon.By)
 	case e.Tenant != nil:
 		v.tenants[e.Tenant.ID] = e.Tenant
+	case e.Queue != nil:
+		v.queues[e.Queue.ID()] = e.Queue
+	case e.Topology != nil:
+		v.topology = e.Topology
 	case e.Progress != nil:
 		if was := v.jobs[e.Progress.Job]; was != nil {
 			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress}
@@ -198,11 +215,16 @@ func (v *View) gone(e *ares.Event, live bool) {
 		v.nodeEvent(e, live, e.Gone.ID, ares.Online, "uncordoned")
 	case ares.KindTenant:
 		delete(v.tenants, e.Gone.ID)
+	case ares.KindQueue:
+		delete(v.queues, e.Gone.ID)
+	case ares.KindTopology:
+		v.topology = nil
 	case ares.KindProgress:
 		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
 			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run}
 		}
 	case ares.KindRun: // goes together with its job
+	case ares.KindUsage: // only the engine asks for it
 	}
 }
 
@@ -260,21 +282,26 @@ func inOrder(a, b *ares.Job) int {
 // count adds or takes away what an entry contributes to the sums.
 func (v *View) count(e *Entry, sign int) {
 	tenant := e.Job.Tenant
-	k := countKey{tenant, e.Run.Phase}
+	k := countKey{tenant, e.Run.Phase, e.Job.ArrayOf != ""}
 	if v.counts[k] += sign; v.counts[k] == 0 {
 		delete(v.counts, k)
 	}
+	queue := ares.QueueID(tenant, e.Job.Queue)
 	if e.Run.Phase.Waiting() {
 		v.waiting[tenant] += sign
+		v.waiting[queue] += sign
 		v.queued += sign
 	}
+	v.relate(e, sign)
 	use := UseOf(&e.Run)
 	// The memory a tenant's limit is about is what was asked for, by each seat.
 	use.GPUMemoryMB = e.Job.GPUMemoryMB * heldSeats(&e.Run)
-	if sign > 0 {
-		v.use[tenant] = v.use[tenant].Add(use)
-	} else {
-		v.use[tenant] = v.use[tenant].Sub(use)
+	for _, who := range []string{tenant, queue} {
+		if sign > 0 {
+			v.use[who] = v.use[who].Add(use)
+		} else {
+			v.use[who] = v.use[who].Sub(use)
+		}
 	}
 	for i := range e.Run.Attempts {
 		for k := range e.Run.Attempts[i].Seats {

@@ -2,50 +2,116 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
 )
 
 // Kinds of blockers.
 const (
-	kindQuota       = "quota"
-	kindNodes       = "nodes"
-	kindCapacity    = "capacity"
-	kindDelay       = "delay"
-	kindDependency  = "dependency"
-	kindUnsupported = "unsupported"
+	kindQuota      = "quota"
+	kindBudget     = "budget"
+	kindNodes      = "nodes"
+	kindCapacity   = "capacity"
+	kindDelay      = "delay"
+	kindDependency = "dependency"
+	kindArray      = "array"
+	kindNear       = "affinity"
+	kindOrder      = "order"
 )
 
-// admits says whether jobs of this shape may be placed if there is room.
-func (s *State) admits(sh *shape) bool {
-	if len(sh.unsupported) > 0 || sh.tenant.record == nil {
-		return false
+// allowed is how many members of the shape may be placed if there is room, and
+// of which models: 0 when not even the least it can start with.
+func (s *State) allowed(sh *shape, now time.Time) (members int, ban uint64) {
+	if sh.tenant.record == nil || s.overBudget(sh.tenant, now) {
+		return 0, 0
 	}
 	for _, id := range sh.after {
 		if !s.met(id) {
-			return false
+			return 0, 0
 		}
 	}
-	_, _, _, over := sh.tenant.record.Limits.Excess(sh.tenant.use.Add(sh.asks))
-	return !over
+	for m := sh.members; m >= sh.least; m-- {
+		if sh.leaf.Admit(order.Grant{Held: sh.asks(m)}) != nil {
+			continue
+		}
+		ban, open := s.banned(sh, m)
+		if open {
+			return m, ban
+		}
+	}
+	return 0, 0
 }
 
+// banned is the models of which the quotas leave too little for so many
+// members. It is false when that is so of every model that would do. Whether
+// any node has such a model is not for the quotas to say.
+func (s *State) banned(sh *shape, members int) (ban uint64, open bool) {
+	w := sh.want
+	if !w.devices() || !s.order.HasQuotas() {
+		return 0, true
+	}
+	milli := int64(members) * int64(max(w.gpus*wholeMilli, w.milli))
+	known := false
+	for m := range s.suiting(w) {
+		known = true
+		if room, _ := sh.leaf.Room(m); room < milli {
+			ban |= modelBit(m)
+		} else {
+			open = true
+		}
+	}
+	return ban, open || !known
+}
+
+// modelBit stands for a model in a set of them. The 64th and all after it share
+// one: then what is banned for one of them is banned for all, and no quota is
+// exceeded.
+func modelBit(m int) uint64 { return 1 << min(m, 63) }
+
 // admit says everything that keeps jobs of this shape from being placed
-// however much room there is; nil where admits is true.
-func (s *State) admit(sh *shape) []ares.Blocker {
-	if s.admits(sh) {
+// however much room there is; nil where allowed says that some members may be.
+func (s *State) admit(sh *shape, now time.Time) []ares.Blocker {
+	if m, _ := s.allowed(sh, now); m > 0 {
 		return nil
 	}
 	var out []ares.Blocker
-	for _, what := range sh.unsupported {
-		out = append(out, ares.Blocker{Kind: kindUnsupported, Detail: what})
-	}
 	for _, id := range sh.after {
 		if !s.met(id) {
 			out = append(out, ares.Blocker{Kind: kindDependency, Detail: s.unmet(id)})
 		}
 	}
-	return append(out, sh.overdraft()...)
+	if sh.tenant.record == nil {
+		return append(out, ares.Blocker{Kind: kindQuota, Detail: fmt.Sprintf("tenant %s is unknown", sh.tenant.id)})
+	}
+	if s.overBudget(sh.tenant, now) {
+		out = append(out, ares.Blocker{Kind: kindBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
+			sh.tenant.id, s.spent(sh.tenant, now)/3600, sh.tenant.record.GPUHours, now.UTC().Format(monthForm))})
+	}
+	for _, b := range sh.leaf.Admit(order.Grant{Held: sh.asks(sh.least)}) {
+		out = append(out, ares.Blocker{Kind: kindQuota, Detail: b.String()})
+	}
+	return append(out, s.quotaBlockers(sh)...)
+}
+
+// quotaBlockers says which quotas leave too little of the models that would do,
+// each once.
+func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
+	if _, open := s.banned(sh, sh.least); open {
+		return nil
+	}
+	var out []ares.Blocker
+	seen := map[string]bool{}
+	for m := range s.suiting(sh.want) {
+		_, b := sh.leaf.Room(m)
+		b.Asked = int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+		if text := b.String(); !seen[text] {
+			seen[text] = true
+			out = append(out, ares.Blocker{Kind: kindQuota, Detail: text})
+		}
+	}
+	return out
 }
 
 // met says whether a dependency holds.
@@ -67,37 +133,54 @@ func (s *State) unmet(id ares.JobID) string {
 	}
 }
 
-// overdraft says which limits of the tenant the job would pass on top of what
-// the tenant holds.
-func (sh *shape) overdraft() []ares.Blocker {
-	t := sh.tenant
-	if t.record == nil {
-		return []ares.Blocker{{Kind: kindQuota, Detail: fmt.Sprintf("tenant %s is unknown", t.id)}}
-	}
-	var out []ares.Blocker
-	asked := respects(sh.asks)
-	for i, held := range respects(t.use) {
-		what, sum, limit, over := t.record.Limits.Excess(held.use.Add(asked[i].use))
-		if over {
-			out = append(out, ares.Blocker{Kind: kindQuota, Detail: fmt.Sprintf(
-				"tenant %s: %d %s in use and %d asked for pass its limit of %d", t.id, held.figure, what, sum-held.figure, limit)})
+const monthForm = "2006-01"
+
+// overBudget says whether the tenant has used up its GPU-hours of the month.
+func (s *State) overBudget(t *tenant, now time.Time) bool {
+	return t.record != nil && t.record.GPUHours > 0 && s.spent(t, now) >= int64(t.record.GPUHours)*3600
+}
+
+// spent is the GPU-seconds the tenant's jobs have used in the month of now.
+func (s *State) spent(t *tenant, now time.Time) int64 {
+	now = now.UTC()
+	month := now.Format(monthForm)
+	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	milliSeconds := t.ended[month]
+	for e := range t.active { // order-free: a sum
+		for _, p := range e.held.past {
+			if p.to.IsZero() && now.After(p.from) {
+				milliSeconds += p.milli * int64(now.Sub(later(p.from, begin))/time.Second)
+			}
 		}
 	}
-	return out
-}
-
-// respect is one respect of a use, so that each limit can be asked about alone.
-type respect struct {
-	use    ares.Use
-	figure int
-}
-
-func respects(u ares.Use) [5]respect {
-	return [5]respect{
-		{ares.Use{GPUs: u.GPUs, GPUMilli: u.GPUMilli}, u.GPUs + (u.GPUMilli+wholeMilli-1)/wholeMilli},
-		{ares.Use{GPUMemoryMB: u.GPUMemoryMB}, u.GPUMemoryMB},
-		{ares.Use{CPUs: u.CPUs}, u.CPUs},
-		{ares.Use{MemoryMB: u.MemoryMB}, u.MemoryMB},
-		{ares.Use{Jobs: u.Jobs}, u.Jobs},
+	sum := milliSeconds / wholeMilli
+	for _, u := range t.archived { // order-free: a sum
+		if u.Month == month {
+			sum += u.GPUSecs
+		}
 	}
+	return sum
+}
+
+// addMonths adds what an ended attempt has used to each month it was in.
+func (t *tenant) addMonths(p *stretch, sign int64) {
+	for from := p.from.UTC(); from.Before(p.to); {
+		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+		upTo := p.to
+		if next.Before(upTo) {
+			upTo = next
+		}
+		month := from.Format(monthForm)
+		if t.ended[month] += sign * p.milli * int64(upTo.Sub(from)/time.Second); t.ended[month] == 0 {
+			delete(t.ended, month)
+		}
+		from = next
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -13,7 +13,11 @@ import (
 // is full, one job holds every device.
 func fleet(tb testing.TB, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
 	tb.Helper()
-	const nodes = 1000
+	return fleetOf(tb, 1000, full, jobs, spec)
+}
+
+func fleetOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
+	tb.Helper()
 	events := []ares.Event{tenantEvent("default")}
 	holder := ares.NewRun(enginetest.Epoch)
 	var seats []ares.Seat
@@ -102,9 +106,9 @@ func BenchmarkExplain(b *testing.B) {
 // BenchmarkApplyRun is one job placed and released beside 10,000 waiting ones.
 func BenchmarkApplyRun(b *testing.B) {
 	s := fleet(b, false, 10_000, alike)
-	seats, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.Epoch)
+	placing, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.Epoch)
 	placed, freed := ares.NewRun(enginetest.Epoch), ares.NewRun(enginetest.Epoch)
-	if err := placed.Place(seats, 0, enginetest.Epoch); err != nil {
+	if err := placed.Place(placing.Seats, 0, enginetest.Epoch); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -123,14 +127,38 @@ func BenchmarkSnapshot(b *testing.B) {
 // TestScanAllocatesNothing: looking at nodes costs no memory, however many
 // there are. What a decision allocates is its answer.
 func TestScanAllocatesNothing(t *testing.T) {
-	s := fleet(t, false, 1000, func(int) ares.Spec {
+	nowhere := func(int) ares.Spec {
 		return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}, Regions: []string{"eu"}}}
-	})
-	if n := testing.AllocsPerRun(10, func() { engine.Decide(s, enginetest.Epoch) }); n > 30 {
-		t.Errorf("a decision that places nothing on 1,000 nodes allocates %v times", n)
 	}
-	empty := fleet(t, false, 0, alike)
-	if n := testing.AllocsPerRun(10, func() { engine.Decide(empty, enginetest.Epoch) }); n > 0 {
-		t.Errorf("a decision with nothing to place allocates %v times", n)
+	few := func(i int) ares.Spec { return ares.Spec{GPUs: 1 + i%8, CPUs: 1 + i%4} }
+	wide := func(i int) ares.Spec { return ares.Spec{Members: 2 + i%3, GPUs: 8} }
+	for _, c := range []struct {
+		name string
+		full bool
+		jobs int
+		spec func(int) ares.Spec
+		most float64 // 0: whatever the answer takes
+	}{
+		{"nothing waits", false, 0, alike, 0.5},
+		{"no node has the label", false, 1000, nowhere, 30},
+		{"no node has room", true, 1000, few, 30},
+		{"no node has room for gangs", true, 1000, wide, 30},
+		{"jobs are placed", false, 60, few, 0},
+		{"gangs are placed", false, 20, wide, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var allocations []float64
+			for _, nodes := range []int{150, 1500} {
+				s := fleetOf(t, nodes, c.full, c.jobs, c.spec)
+				allocations = append(allocations, testing.AllocsPerRun(10, func() { engine.Decide(s, enginetest.Epoch) }))
+			}
+			t.Logf("150 and 1,500 nodes: %v allocations", allocations)
+			if allocations[1] > allocations[0] {
+				t.Errorf("a decision over 150 nodes allocates %v times, over 1,500 nodes %v times", allocations[0], allocations[1])
+			}
+			if c.most > 0 && allocations[0] > c.most {
+				t.Errorf("a decision that places nothing allocates %v times", allocations[0])
+			}
+		})
 	}
 }

@@ -21,52 +21,112 @@ const (
 // is over is placed by a later plan, when its run is pending. The state is as
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
+	s.ready()
 	plan := ares.Plan{Revision: s.revision, Now: now}
-	t := s.begin()
-	defer t.backTo(mark{})
 
-	// 1. Settle: delays that are over, and the next one that will be.
+	// 1. Settle: arrays that are over, delays that are over, and the next one
+	// that will be.
 	s.settle(&plan, now)
+	s.finish(&plan)
 
-	// 2. Order: the queue is kept in it.
-	for _, e := range s.pending {
-		sh := e.shape
-		if t.isRefused(sh) {
-			continue
-		}
-		if len(plan.Place) == MaxPlacings {
-			plan.Wake = now
-			break
-		}
-
-		// 3. Admit: requirements, dependencies, the tenant's limits.
-		admitted, fitted := s.admits(sh), 0
-		if admitted {
-			// 4. Place: the whole gang or nothing.
-			var seats []ares.Seat
-			if seats, fitted = t.place(sh); seats != nil {
-				t.spend(sh)
-				plan.Place = append(plan.Place, ares.Placing{Job: e.id, Seats: seats, Score: s.score(seats)})
-				continue
+	// 2. Order: whose turn it is, by aged class, share, aged priority.
+	s.cycle(now, func(e *entry, placing *ares.Placing, admitted bool) bool {
+		switch {
+		case placing != nil:
+			plan.Place = append(plan.Place, *placing)
+			if placing.ArrayOf != "" {
+				step(&plan, placing)
+				if s.try.cut(e) {
+					plan.Wake = now
+				}
 			}
+			if len(plan.Place) == MaxPlacings {
+				plan.Wake = now
+				return false
+			}
+		case len(plan.Refuse) < MaxRefusals:
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e.shape, admitted, now)})
 		}
+		return true
+	})
 
-		// 5. Refuse, once for each shape.
-		t.refuse(sh)
-		if len(plan.Refuse) < MaxRefusals {
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(sh, admitted, fitted)})
-		}
-	}
+	// 5. Reserve for the first that were refused, and backfill behind them, and
+	// 6. yield, are not in this version: a job that does not fit holds nobody
+	// up, and nobody gives way to it.
 	return plan
 }
 
-// short is a refusal without a look at the nodes one by one: what forbids the
-// job, or how many of its members had found a place. Explain says the rest.
-func (s *State) short(sh *shape, admitted bool, fitted int) []ares.Blocker {
-	if !admitted {
-		return s.admit(sh)
+// cycle offers the waiting jobs in their order: each is admitted and placed, or
+// refused with its whole shape. tell hears of it, and ends the cycle by false;
+// the placing it is shown is good until it returns.
+func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	t := s.begin()
+	defer t.backTo(0)
+	pass := s.order.Begin(now)
+	defer pass.End()
+	for {
+		it, ok := pass.Next()
+		if !ok {
+			return
+		}
+		e := it.Owner
+		if !e.plain && (s.doomed(e) || e.isArray() && t.wanted(e) <= 0) {
+			pass.Skip()
+			continue
+		}
+		var admitted bool
+		if t.offer, admitted, ok = t.attempt(e, now); !ok {
+			// 7. Refuse, once for each shape.
+			pass.Refuse()
+			if !tell(e, nil, admitted) {
+				return
+			}
+			continue
+		}
+		if grant := s.grantOf(e.shape, t.offer.Seats); !e.plain && e.isArray() {
+			t.grow(e, &t.offer)
+			pass.Again(grant)
+			pass.Yield()
+		} else {
+			pass.Take(grant)
+		}
+		if !tell(e, &t.offer, true) {
+			return
+		}
 	}
-	return []ares.Blocker{fewFit(sh, fitted)}
+}
+
+// attempt admits and places one job.
+func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok bool) {
+	s := t.state
+	// 3. Admit: dependencies, budget, limits, quotas.
+	members, ban := s.allowed(e.shape, now)
+	if members == 0 || s.hopeless(e.shape, ban) {
+		return p, members > 0, false
+	}
+	// 4. Place: the whole gang or nothing.
+	if p, ok = t.place(e.shape, members, ban, e); !ok {
+		if len(t.taken) == 0 {
+			s.note(e.shape, ban)
+		}
+		return p, true, false
+	}
+	p.Job = e.id
+	t.placed = append(t.placed, placed{e, p.Seats})
+	return p, true, true
+}
+
+// short is a refusal without a look at the nodes one by one: what forbids the
+// job, or that it found no room. Explain says the rest. Plans share the words;
+// nobody changes them.
+func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
+	if !admitted {
+		return s.admit(sh, now)
+	}
+	if sh.noRoom == nil {
+		sh.noRoom = []ares.Blocker{noRoom(sh)}
+	}
+	return sh.noRoom
 }
 
 // settle readies the jobs whose delay is over, once none of their seats can
@@ -77,7 +137,7 @@ func (s *State) settle(plan *ares.Plan, now time.Time) {
 			plan.Wake = e.due
 			return
 		}
-		if !e.settled() {
+		if !e.settled() || s.doomed(e) {
 			continue // an event will say when
 		}
 		if len(plan.Ready) == MaxPlacings {
@@ -86,4 +146,40 @@ func (s *State) settle(plan *ares.Plan, now time.Time) {
 		}
 		plan.Ready = append(plan.Ready, e.id)
 	}
+}
+
+// refused is what is known of a shape that found no place: as long as no node
+// has gained room for one of its members, it will find none.
+type refused struct {
+	known  bool
+	layout int
+	seen   int // of State.grown
+	ban    uint64
+}
+
+// note remembers that the shape found no place in the state as it is, with
+// nothing taken by the decision under way.
+func (s *State) note(sh *shape, ban uint64) {
+	if len(sh.near)+len(sh.apart) == 0 { // else other jobs' places count too
+		sh.lost = refused{true, s.layout, s.grown.count, ban}
+	}
+}
+
+// hopeless says whether the shape is known to find no place.
+func (s *State) hopeless(sh *shape, ban uint64) bool {
+	r := &sh.lost
+	if !r.known || r.layout != s.layout || r.ban&^ban != 0 || s.grown.lost(r.seen) {
+		r.known = false
+		return false
+	}
+	for _, at := range s.grown.since(r.seen) {
+		if n := s.nodes[at]; n.flock != nil && n.room(sh.want) > 0 {
+			r.known = false
+			return false
+		}
+	}
+	if len(s.try.taken) == 0 { // else the room may only be taken for the time being
+		r.seen = s.grown.count
+	}
+	return true
 }

@@ -10,9 +10,10 @@
 // waiting. A plan is a wish: the store commits it or not, and what was
 // committed comes back as events.
 //
-// A State has one owner. Apply, Decide and Place need it alone: Decide and
-// Place borrow its accounts while they try, and put back what they took.
-// Everything else only reads.
+// A State has one owner. Apply, Decide, Place and Explain need it alone: Decide
+// and Place borrow its accounts while they try, Explain makes real what it
+// supposes, and each puts back what it took or changed. Everything else only
+// reads.
 //
 // The cycle settles delays, takes the waiting jobs in order, admits, places and
 // refuses. A job that does not fit does not hold up the ones behind it: there

@@ -6,19 +6,38 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
 )
 
 // entry is a job in the state. Its spec and its run are records of their own
 // and may arrive in either order, so each may be missing.
 type entry struct {
-	id     ares.JobID
-	job    *ares.Job
-	run    *ares.Run // nil: not stored, so pending
-	shape  *shape    // nil without a job
-	moved  bool      // noted in State.moved
-	queue  queue
-	due    time.Time // in the delayed queue: the end of the delay
-	lodged rank      // in the pending queue: its place in the order
+	id    ares.JobID
+	job   *ares.Job
+	run   *ares.Run // nil: not stored, so pending
+	shape *shape    // nil without a job
+	plain bool      // neither an array nor an element of one: said here to spare a look at the job
+	moved bool      // noted in State.moved
+	queue queue
+	item  item      // in the pending queue: its place in the order
+	due   time.Time // in the delayed queue: the end of the delay
+	held  holdings  // as it was put into the accounts
+
+	made, madeIn int // of an array: elements made by a decision, and by which
+}
+
+// holdings is what an entry counts in the accounts of shares, limits and quotas.
+type holdings struct {
+	counts bool // as one of its tenant's concurrent jobs
+	grant  order.Grant
+	past   []stretch
+}
+
+// stretch is an attempt's use over its time, until now when to is zero.
+type stretch struct {
+	use      order.Use
+	milli    int64 // thousandths of devices, whatever their model
+	from, to time.Time
 }
 
 // queue says in which of the state's queues an entry is.
@@ -29,27 +48,6 @@ const (
 	inPending
 	inDelayed
 )
-
-// rank is where a job stands in the order of the cycle. It is kept with the
-// entry as it was queued, so that it is found again.
-type rank struct {
-	class, priority int
-	revision        int64
-}
-
-// inOrder is the order of the cycle: class, priority, acceptance, then ID.
-func inOrder(a, b *entry) int {
-	if c := cmp.Compare(b.lodged.class, a.lodged.class); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(b.lodged.priority, a.lodged.priority); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(a.lodged.revision, b.lodged.revision); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.id, b.id) // only here: comparing strings costs most
-}
 
 // byDue is the order of the delayed jobs: end of the delay, then ID.
 func byDue(a, b *entry) int {
@@ -67,14 +65,19 @@ func (e *entry) phase() ares.Phase {
 func (e *entry) settled() bool { return e.run == nil || e.run.Stop == nil && e.run.Settled() }
 
 // holds says whether the job counts as one of its tenant's concurrent jobs.
-func (e *entry) holds() bool { return e.run != nil && (e.run.Phase.Active() || !e.run.Settled()) }
+// An array does not: its elements do.
+func (e *entry) holds() bool {
+	return e.run != nil && (e.job == nil || !e.isArray()) && (e.run.Phase.Active() || !e.run.Settled())
+}
 
 // wants says which queue the entry belongs to. A pending job with a seat that
 // may still live belongs to none: only an event can change that.
 func (e *entry) wants() queue {
 	switch {
-	case e.job == nil:
+	case e.job == nil, e.isArray() && !e.unmade():
 		return inNone
+	case e.isArray():
+		return inPending
 	case e.phase() == ares.Pending && e.settled():
 		return inPending
 	case e.phase() == ares.Retrying || e.phase() == ares.Preempted:
@@ -84,35 +87,58 @@ func (e *entry) wants() queue {
 	}
 }
 
-// bulk is the number of entries above which one pass over a queue is cheaper
-// than finding each.
-const bulk = 16
-
 // requeue puts every entry the batch changed into the queue it belongs to.
 func (s *State) requeue() {
-	s.dequeue()
-	var pending, delayed []*entry
 	for _, e := range s.moved {
 		e.moved = false
-		e.queue = e.wants()
-		switch e.queue {
-		case inPending:
-			p := e.job.PriorityValue()
-			e.lodged = rank{ares.ClassOf(p).Rank(), p, e.job.Revision}
-			pending = append(pending, e)
-		case inDelayed:
-			e.due = s.due(e.run)
-			delayed = append(delayed, e)
-		case inNone:
+		if to := e.wants(); to != e.queue || to == inDelayed {
+			s.dequeue(e)
+			s.enqueue(e, to)
 		}
 		if e.job == nil && e.run == nil {
 			delete(s.jobs, e.id)
 		}
 	}
-	s.pending = merge(s.pending, pending, inOrder)
-	s.delayed = merge(s.delayed, delayed, byDue)
 	clear(s.moved)
 	s.moved = s.moved[:0]
+}
+
+func (s *State) enqueue(e *entry, to queue) {
+	e.queue = to
+	switch to {
+	case inPending:
+		e.item = item{
+			Owner: e, ID: string(e.id), Priority: e.job.PriorityValue(), Accepted: e.job.AcceptedAt, Revision: e.job.Revision,
+			Shape: e.shape.index,
+		}
+		e.shape.leaf.Push(&e.item)
+	case inDelayed:
+		s.delay(e, s.due(e.run))
+	case inNone:
+	}
+}
+
+// delay puts an entry among the delayed ones.
+func (s *State) delay(e *entry, due time.Time) {
+	e.queue, e.due = inDelayed, due
+	at, _ := slices.BinarySearchFunc(s.delayed, e, byDue)
+	s.delayed = slices.Insert(s.delayed, at, e)
+}
+
+// dequeue takes an entry out of the queue it is in.
+func (s *State) dequeue(e *entry) {
+	switch e.queue {
+	case inPending:
+		s.order.Remove(&e.item)
+	case inDelayed:
+		at, found := slices.BinarySearchFunc(s.delayed, e, byDue)
+		if !found {
+			panic("engine: job " + string(e.id) + " is not in the queue it was put into")
+		}
+		s.delayed = slices.Delete(s.delayed, at, at+1)
+	case inNone:
+	}
+	e.queue = inNone
 }
 
 // skew is how far another server's clock may be ahead before its delays are
@@ -131,68 +157,14 @@ func (s *State) due(run *ares.Run) time.Time {
 	return s.at.Add(run.NotBefore.Sub(last.EndedAt))
 }
 
-// merge puts more into a sorted queue. It works from the end: new jobs mostly
-// belong there, and then the rest of the queue is not looked at.
-func merge(q, more []*entry, order func(a, b *entry) int) []*entry {
-	slices.SortFunc(more, order)
-	at := len(q) - 1
-	q = append(q, more...)
-	for to := len(q) - 1; len(more) > 0; to-- {
-		last := more[len(more)-1]
-		if at >= 0 && order(q[at], last) > 0 {
-			q[to] = q[at]
-			at--
-			continue
-		}
-		q[to] = last
-		more = more[:len(more)-1]
-	}
-	return q
-}
-
-// dequeue takes every entry the batch changed out of the queue it is in.
-func (s *State) dequeue() {
-	var pending, delayed int
-	for _, e := range s.moved {
-		switch e.queue {
-		case inPending:
-			pending++
-		case inDelayed:
-			delayed++
-		case inNone:
-		}
-	}
-	s.pending = cut(s.pending, s.moved, inPending, pending, inOrder)
-	s.delayed = cut(s.delayed, s.moved, inDelayed, delayed, byDue)
-	for _, e := range s.moved {
-		e.queue = inNone
-	}
-}
-
-// cut removes from a queue those of moved that are in it, n of them.
-func cut(q, moved []*entry, in queue, n int, order func(a, b *entry) int) []*entry {
-	if n > bulk {
-		return slices.DeleteFunc(q, func(e *entry) bool { return e.moved })
-	}
-	for _, e := range moved {
-		if e.queue != in {
-			continue
-		}
-		at, found := slices.BinarySearchFunc(q, e, order)
-		if !found {
-			panic("engine: job " + string(e.id) + " is not in the queue it was put into")
-		}
-		q = slices.Delete(q, at, at+1)
-	}
-	return q
-}
-
 // reshape gives an entry the shape of its job.
 func (s *State) reshape(e *entry) {
 	old := e.shape
-	e.shape = nil
+	e.shape, e.plain = nil, false
 	if e.job != nil {
-		e.shape = s.shapes.intern(e.job, s.tenant(e.job.Tenant))
+		e.plain = !e.isArray() && e.job.ArrayOf == ""
+		s.tenant(e.job.Tenant)
+		e.shape = s.shapes.intern(s.shapeOf(e.job))
 	}
 	if old != nil {
 		s.shapes.release(old)

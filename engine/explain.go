@@ -8,21 +8,23 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Explain says everything that keeps a waiting job waiting, with counts. Each
-// node is counted once, under the first thing that rules it out. A job that is
-// not waiting, or that the next decision may place, has no blockers.
-func Explain(s *State, id ares.JobID, now time.Time) ares.Refusal {
-	r := ares.Refusal{Job: id}
-	if e := s.jobs[id]; e != nil && e.job != nil && e.phase().Waiting() {
-		r.Blockers = s.blockers(e, e.shape, e.job.GPUModel, now)
-	}
-	return r
-}
-
 // blockers lists what keeps a job of this shape waiting; e is nil for a job
-// the state does not know. model is the shape's as the job spells it.
-func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) []ares.Blocker {
-	return append(s.waits(e, sh, now), s.crowding(sh, model)...)
+// the state does not know. model is the want's as the job spells it. It is
+// empty when the job could be placed by itself. The census is the one that was
+// taken, nil when there was room.
+func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) ([]ares.Blocker, *census) {
+	out := s.waits(e, sh, now)
+	members, ban := s.allowed(sh, now)
+	if members == 0 {
+		members, ban = sh.least, 0 // what would be, were it admitted
+	}
+	t := s.begin()
+	defer t.backTo(0)
+	if _, ok := t.place(sh, members, ban, e); ok {
+		return out, nil
+	}
+	c := s.look(sh, ban)
+	return append(out, s.crowding(c, model)...), c
 }
 
 // waits lists what keeps the job waiting however much room there is.
@@ -31,7 +33,12 @@ func (s *State) waits(e *entry, sh *shape, now time.Time) []ares.Blocker {
 	if e != nil && e.run != nil {
 		out = e.delays(now)
 	}
-	return append(out, s.admit(sh)...)
+	if e != nil && e.job != nil {
+		if why := s.throttled(e); why != "" {
+			out = append(out, ares.Blocker{Kind: kindArray, Detail: why})
+		}
+	}
+	return append(out, s.admit(sh, now)...)
 }
 
 // delays says what in the job's own past keeps it waiting.
@@ -61,147 +68,67 @@ func (e *entry) delays(now time.Time) []ares.Blocker {
 	return out
 }
 
-// hurdle is the first thing that rules a node out, in the order they are told.
-type hurdle int
-
-const (
-	noSession hurdle = iota
-	isCordoned
-	isUnfit
-	otherLabels
-	otherRegion
-	otherKind
-	otherModel
-	smallDevices
-	unhealthy
-	tooSmall
-	busyDevices
-	busyCPUs
-	busyMemory
-	fullSeats
-	scattered
-	allClear
-	hurdles
-)
-
-// crowding counts the nodes by what rules them out, and says how many members
-// fit. It is nil when all do. model is the shape's as the job spells it.
-func (s *State) crowding(sh *shape, model string) []ares.Blocker {
-	var counts [hurdles]int
-	of, fitted, best := 0, 0, 0
-	for _, n := range s.nodes {
-		if n.record == nil {
-			continue
-		}
-		of++
-		h, free := n.hurdle(sh)
-		counts[h]++
-		best = max(best, free)
-		if h == allClear {
-			fitted += min(n.room(sh), sh.members-fitted)
-		}
-	}
-	if fitted >= sh.members {
-		return nil
-	}
-	if of == 0 {
-		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
-	}
-	var out []ares.Blocker
-	for h, count := range counts {
-		if count > 0 && hurdle(h) != allClear {
-			kind := kindNodes
-			if hurdle(h) >= busyDevices {
-				kind = kindCapacity
-			}
-			out = append(out, ares.Blocker{Kind: kind, Count: count, Of: of, Detail: hurdle(h).words(sh, model, best)})
-		}
-	}
-	if fitted > 0 {
-		out = append(out, fewFit(sh, fitted))
-	}
-	return out
-}
-
-// hurdle is the first thing that rules the node out. free is the number of
-// devices of the right kind nobody holds, where too few of them is the hurdle.
-func (n *node) hurdle(sh *shape) (h hurdle, free int) {
+// noRoom is the short refusal of a job that found no place.
+func noRoom(sh *shape) ares.Blocker {
+	each := sh.want.each()
+	detail := fmt.Sprintf("no room for %d members together (%s each)", sh.least, each)
 	switch {
-	case n.session == nil:
-		return noSession, 0
-	case n.cordon != nil:
-		return isCordoned, 0
-	case n.record.Unfit != "":
-		return isUnfit, 0
-	case !n.labelled(sh):
-		return otherLabels, 0
-	case !n.within(sh):
-		return otherRegion, 0
+	case sh.members == 1:
+		detail = fmt.Sprintf("no node has room (%s)", each)
+	case sh.oneNode():
+		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.least, each)
 	}
-	if sh.gpus > 0 || sh.milli > 0 {
-		if h, free := n.deviceHurdle(sh); h != allClear {
-			return h, free
-		}
-	}
-	switch room := n.room(sh); {
-	case n.record.CPUs < sh.cpus || n.record.MemoryMB < sh.memory:
-		return tooSmall, 0
-	case n.seats >= MaxSeats:
-		return fullSeats, 0
-	case room == 0 && n.record.CPUs-n.cpus < sh.cpus:
-		return busyCPUs, 0
-	case room == 0:
-		return busyMemory, 0
-	case sh.oneNode && room < sh.members:
-		return scattered, 0
-	}
-	return allClear, 0
+	return ares.Blocker{Kind: kindCapacity, Detail: detail}
 }
 
-// deviceHurdle follows the devices through what is asked of them, and stops
-// where too few are left.
-func (n *node) deviceHurdle(sh *shape) (h hurdle, free int) {
-	var kind, model, memory, healthy int
-	for i := range n.devices {
-		d := &n.devices[i]
-		if d.link < 0 || d.kind != sh.kind {
-			continue
-		}
-		kind++
-		if !strings.Contains(d.model, sh.model) {
-			continue
-		}
-		model++
-		if d.memory < sh.deviceMemory {
-			continue
-		}
-		memory++
-		if !d.usable {
-			continue
-		}
-		healthy++
-		if sh.gpus > 0 && d.taken == 0 || sh.milli > 0 && d.taken+sh.milli <= wholeMilli {
-			free++
-		}
+// apart says why a gang whose members find room finds no place together.
+func (s *State) apart(c *census) ares.Blocker {
+	sh := c.shape
+	if c.fitted < sh.least {
+		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.least, sh.want.each())}
 	}
-	need := max(sh.gpus, 1)
-	for _, step := range []struct {
-		left int
-		h    hurdle
-	}{{kind, otherKind}, {model, otherModel}, {memory, smallDevices}, {healthy, unhealthy}, {free, busyDevices}} {
-		if step.left < need {
-			if step.h == otherKind && kind > 0 {
-				return tooSmall, 0
+	level := sh.wish.required
+	if level == "" {
+		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf(
+			"%d members fit, but not in places that meet network_bandwidth and the limits on nodes and GPUs of one leaf", c.fitted)}
+	}
+	most, where := s.densest(c, level)
+	detail := fmt.Sprintf("%d of %d members fit in one %s at most", most, sh.least, level)
+	if where != "" {
+		detail += fmt.Sprintf(" (%s)", where)
+	}
+	if most >= sh.least {
+		detail = fmt.Sprintf("%s %s has room for %d members, but its network or the limits on one leaf do not allow it", level, where, most)
+	}
+	return ares.Blocker{Kind: kindCapacity, Detail: detail}
+}
+
+// densest is the domain of a level that has room for the most members.
+func (s *State) densest(c *census, level ares.Level) (most int, where string) {
+	reach, _ := s.reach(c.shape, c.want)
+	for lo := 0; lo < len(s.nodes); {
+		_, hi := s.places.Span(lo, level)
+		room := 0
+		for _, n := range s.nodes[lo:hi] {
+			if n.flock != nil && reach.has(n.at) {
+				room += n.room(c.want)
 			}
-			return step.h, free
 		}
+		if room > most {
+			most, where = room, s.places.Name(lo, level)
+			if where == "" && hi == lo+1 {
+				where = s.nodes[lo].id
+			}
+		}
+		lo = hi
 	}
-	return allClear, free
+	return most, where
 }
 
-// words says what a hurdle means for this shape. model is the shape's as the
-// job spells it, best is the most free devices any node short of them has.
-func (h hurdle) words(sh *shape, model string, best int) string {
+// words says what a hurdle means for this shape. model is the want's as the
+// job spells it.
+func (c *census) words(h hurdle, model string) string {
+	w := c.want
 	switch h {
 	case noSession:
 		return "no session: the node's agent is not connected"
@@ -212,35 +139,59 @@ func (h hurdle) words(sh *shape, model string, best int) string {
 	case fullSeats:
 		return fmt.Sprintf("%d seats are taken, which is the most", MaxSeats)
 	case otherLabels:
-		parts := make([]string, len(sh.selector))
-		for i, l := range sh.selector {
-			parts[i] = l.key + "=" + l.value
-		}
-		return "labels do not match node_selector " + strings.Join(parts, ", ")
+		return "labels do not match node_selector " + w.labelWords()
+	case otherConditions:
+		return "labels do not match node_affinity"
 	case otherRegion:
-		return "region is not one of " + strings.Join(sh.regions, ", ")
+		return "region is not one of " + strings.Join(w.regions, ", ")
+	case tainted:
+		return "a taint that the job does not tolerate"
+	case badCompany:
+		return "affinity or anti_affinity to other jobs"
 	case otherKind:
-		return "no device of type " + sh.kind
-	case otherModel:
-		return sh.tooFew() + " of model " + model
-	case smallDevices:
-		return fmt.Sprintf("%s with %d MB of memory", sh.tooFew(), sh.deviceMemory)
-	case unhealthy:
-		return "too many devices are unhealthy or cut into slices"
-	case tooSmall:
-		return "too small even when empty (" + sh.each() + " for one member)"
-	case busyDevices:
-		if sh.milli > 0 {
-			return fmt.Sprintf("no device has %d/1000 free", sh.milli)
+		if w.mig != "" {
+			return "no " + w.device()
 		}
-		return fmt.Sprintf("too few free devices: %d needed, at most %d free", sh.gpus, best)
+		return "no device of type " + w.kind
+	case otherModel:
+		return w.tooFew() + " of model " + model
+	case smallDevices:
+		return fmt.Sprintf("%s with %d MB of memory", w.tooFew(), w.deviceMemory)
+	case overQuota:
+		return "only models of which the quota leaves too little"
+	case unhealthy:
+		return "too many devices are unhealthy, too hot or cut into slices"
+	case tooSmall:
+		return "too small even when empty (" + w.each() + " for one member)"
+	case busyDevices:
+		if w.milli > 0 {
+			return fmt.Sprintf("no device has %d/1000 free", w.milli)
+		}
+		return fmt.Sprintf("too few free devices: %d needed, at most %d free", w.gpus, c.best)
 	case busyCPUs:
-		return fmt.Sprintf("too few free CPU cores: %d needed", sh.cpus)
+		return fmt.Sprintf("too few free CPU cores: %d needed", w.cpus)
 	case busyMemory:
-		return fmt.Sprintf("too little free memory: %d MB needed", sh.memory)
-	case scattered:
-		return fmt.Sprintf("no room for all %d members on the one node", sh.members)
+		return fmt.Sprintf("too little free memory: %d MB needed", w.memory)
+	case noNUMA:
+		return "no NUMA node has it all free (" + w.each() + ")"
 	default:
 		return "room"
 	}
+}
+
+// labelWords says what is asked of a node's labels, value by value.
+func (w *want) labelWords() string {
+	var parts []string
+	for _, l := range w.selector {
+		parts = append(parts, l.key+"="+l.value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// tooFew says of a node that it has fewer devices than one member needs.
+func (w *want) tooFew() string {
+	if w.gpus <= 1 {
+		return "no " + w.device()
+	}
+	return fmt.Sprintf("fewer than %d %ss", w.gpus, w.device())
 }

@@ -1,88 +1,124 @@
 package engine
 
 import (
-	"fmt"
-	"math/bits"
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
-// filter is the part of a shape that no change of the accounts can alter: what
-// a node and its devices must be like. Shapes with the same wishes share it,
-// and with it the set of nodes that are so, which is found once for as long as
-// no node changes.
+// filter is the set of nodes that are to a taste, however busy. It is
+// worked out once, and again only for nodes whose nature has changed since.
 type filter struct {
-	key   string
-	refs  int
-	fleet int      // State.fleet as of which nodes is right, 0 for never
-	nodes []uint64 // bitset over State.nodes
+	layout int // State.layout as of which positions are right
+	seen   int // changes of natures that were taken in
+	nodes  set
+	liked  set  // of these, the ones nothing speaks against
+	soft   bool // liked is smaller than nodes
 }
 
-func filterKey(sh *shape) string {
-	return fmt.Sprintf("%q %q %q %q %d %t", sh.selector, sh.regions, sh.kind, sh.model, sh.deviceMemory, sh.gpus > 0 || sh.milli > 0)
+// suits says whether the node is what the want asks for, and whether nothing
+// speaks against it either.
+func (n *node) suits(w *want) (suits, liked bool) {
+	if n.record == nil || w.devices() && w.mask(n.profile) == 0 || !n.labelled(w) || !n.within(w) {
+		return false, false
+	}
+	liked = true
+	for _, t := range n.record.Taints {
+		if w.tolerates(t) {
+			continue
+		}
+		if t.Effect != ares.PreferNoSchedule {
+			return false, false
+		}
+		liked = false
+	}
+	for i := range w.preferred {
+		liked = liked && w.preferred[i].Holds(n.record.Labels)
+	}
+	return true, liked
 }
 
-// likes says whether the node is what the shape's filter asks for.
-func (n *node) likes(sh *shape) bool {
-	if n.record == nil || !n.labelled(sh) || !n.within(sh) {
-		return false
-	}
-	if sh.gpus == 0 && sh.milli == 0 {
-		return true
-	}
-	for i := range n.devices {
-		if n.devices[i].fits(sh) {
-			return true
+// sift brings the filter of the want's taste up to date.
+func (s *State) sift(w *want) *filter {
+	f := &w.taste.filter
+	switch {
+	case f.layout != s.layout || s.natures.lost(f.seen):
+		f.layout = s.layout
+		f.nodes.resize(len(s.nodes))
+		f.liked.resize(len(s.nodes))
+		for i, n := range s.nodes {
+			f.look(i, n, w)
+		}
+	default:
+		for _, at := range s.natures.since(f.seen) {
+			f.look(int(at), s.nodes[at], w)
 		}
 	}
-	return false
-}
-
-// sift returns the shape's filter with its set of nodes up to date.
-func (s *State) sift(sh *shape) *filter {
-	f := sh.filter
-	if f.fleet == s.fleet {
-		return f
-	}
-	f.fleet = s.fleet
-	words := (len(s.nodes) + 63) / 64
-	if cap(f.nodes) < words {
-		f.nodes = make([]uint64, words)
-	}
-	f.nodes = f.nodes[:words]
-	clear(f.nodes)
-	for i, n := range s.nodes {
-		if n.likes(sh) {
-			f.nodes[i/64] |= 1 << (i % 64)
-		}
-	}
+	f.seen = s.natures.count
+	f.soft = f.liked.count < f.nodes.count
 	return f
 }
 
-// next finds the first node of the set from i on, -1 when there is none.
-func (f *filter) next(i int) int {
-	for word := i / 64; word < len(f.nodes); word++ {
-		set := f.nodes[word]
-		if word == i/64 {
-			set &= ^uint64(0) << (i % 64)
-		}
-		if set != 0 {
-			return 64*word + bits.TrailingZeros64(set)
-		}
-	}
-	return -1
+func (f *filter) look(at int, n *node, w *want) {
+	suits, liked := n.suits(w)
+	f.nodes.put(at, suits)
+	f.liked.put(at, liked)
 }
 
-// next finds the first node from i on that is in the filter's set and may have
-// room, -1 when there is none. Each of the two leaps past what the other
-// rules out.
-func (s *State) next(f *filter, i int, want height) int {
-	for i >= 0 {
-		at := f.next(i)
-		if at < 0 {
-			return -1
-		}
-		if i = s.sky.next(at, want); i == at {
-			return i
+// labelled says whether the node's labels are as the want asks.
+func (n *node) labelled(w *want) bool { return n.chosen(w) && n.conditioned(w) }
+
+// chosen says whether the node has the labels of the node selector.
+func (n *node) chosen(w *want) bool {
+	for _, l := range w.selector {
+		if v, ok := n.record.Labels[l.key]; !ok || v != l.value {
+			return false
 		}
 	}
-	return -1
+	return true
+}
+
+// conditioned says whether the conditions on the node's labels hold.
+func (n *node) conditioned(w *want) bool {
+	for i := range w.conditions {
+		if !w.conditions[i].Holds(n.record.Labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// within says whether the node is in one of the regions asked for.
+func (n *node) within(w *want) bool {
+	return len(w.regions) == 0 || slices.Contains(w.regions, n.place.Region)
+}
+
+// changes is a short memory of nodes by position, so that whoever looks rarely
+// needs to look only at what has changed.
+type changes struct {
+	count int // since the beginning
+	last  []int32
+}
+
+// remembered is how many changes are kept.
+const remembered = 4096
+
+func (c *changes) note(at int) {
+	if len(c.last) == 2*remembered {
+		c.last = c.last[:copy(c.last, c.last[remembered:])]
+	}
+	c.last = append(c.last, int32(at))
+	c.count++
+}
+
+// lost says whether some change after the first seen ones is forgotten.
+func (c *changes) lost(seen int) bool { return c.count-seen > len(c.last) }
+
+// since lists the changes after the first seen ones.
+func (c *changes) since(seen int) []int32 { return c.last[len(c.last)-(c.count-seen):] }
+
+// forget drops the memory: the positions mean other nodes now.
+func (c *changes) forget() {
+	c.last = c.last[:0]
+	c.count++ // so that nobody seems to have seen everything
 }

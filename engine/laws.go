@@ -12,8 +12,9 @@ import (
 // kept up to date say the same as counting anew. Tests, the simulator and a
 // server in debug mode share it; it looks at everything and is not cheap.
 func (s *State) Check() error {
-	c := count{taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.try.taken)+len(s.try.spent)+len(s.moved)+len(s.touched) > 0 {
+	s.ready()
+	c := count{pins: map[string]map[int]pin{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
+	if len(s.try.taken)+len(s.try.placed)+len(s.moved)+len(s.touched) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
 	pending, delayed := 0, 0
@@ -30,13 +31,19 @@ func (s *State) Check() error {
 		case inNone:
 		}
 	}
-	if pending != len(s.pending) || delayed != len(s.delayed) {
-		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, len(s.pending), len(s.delayed))
+	if queued, _ := s.order.Waiting(); pending != queued || delayed != len(s.delayed) {
+		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.delayed))
 	}
-	if !slices.IsSortedFunc(s.pending, inOrder) || !slices.IsSortedFunc(s.delayed, byDue) {
+	if !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
+	if err := s.checkArrays(); err != nil {
+		return err
+	}
 	if err := c.checkTenants(s); err != nil {
+		return err
+	}
+	if err := s.checkOrder(); err != nil {
 		return err
 	}
 	return c.checkNodes(s)
@@ -52,7 +59,10 @@ func (e *entry) check() error {
 	}
 	for i := range e.run.Attempts {
 		a := &e.run.Attempts[i]
-		if len(a.Seats) != max(e.job.Members, 1) {
+		if a.Free() {
+			continue
+		}
+		if n, most := len(a.Seats), max(e.job.Members, 1); n > most || n < min(max(e.job.MinMembers, 1), most) {
 			return fmt.Errorf("attempt %d of job %s has %d seats for %d members", a.Number, e.id, len(a.Seats), e.job.Members)
 		}
 		for k := range a.Seats {
@@ -70,6 +80,7 @@ type nodeUse struct{ seats, cpus, memory int }
 
 // count is the accounts counted anew from the runs alone.
 type count struct {
+	pins    map[string]map[int]pin
 	taken   map[deviceKey]int
 	nodes   map[string]nodeUse
 	tenants map[string]ares.Use
@@ -83,7 +94,7 @@ func (c *count) add(e *entry) {
 	if e.run == nil {
 		return
 	}
-	held := e.run.Phase.Active()
+	held := e.run.Phase.Active() && (e.job == nil || !e.isArray())
 	for _, a := range e.run.Attempts {
 		for _, h := range a.Seats {
 			if h.State == ares.SeatReleased || h.State == ares.SeatCleared {
@@ -91,6 +102,13 @@ func (c *count) add(e *entry) {
 			}
 			u := c.nodes[h.Node]
 			c.nodes[h.Node] = nodeUse{u.seats + 1, u.cpus + h.CPUs, u.memory + h.Memory}
+			if h.NUMA >= 0 && (h.CPUs > 0 || h.Memory > 0) {
+				if c.pins[h.Node] == nil {
+					c.pins[h.Node] = map[int]pin{}
+				}
+				p := c.pins[h.Node][h.NUMA]
+				c.pins[h.Node][h.NUMA] = pin{h.NUMA, p.cpus + h.CPUs, p.memory + h.Memory}
+			}
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
 			}
@@ -118,34 +136,34 @@ func (c *count) checkTenants(s *State) error {
 		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.shapes.byKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.refs != refs || s.shapes.byKey[sh.key] != sh {
+		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.wants.byKey[sh.want.key] != sh.want || s.shapes.wants.tastes[sh.want.taste.key] != sh.want.taste {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.key, refs, sh.refs)
 		}
-		if err := s.checkFilter(sh); err != nil {
+		if err := s.checkFilter(sh.want); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkFilter wants the filter's set to be what looking at every node finds.
-func (s *State) checkFilter(sh *shape) error {
-	if s.shapes.sieve[sh.filter.key] != sh.filter || len(s.shapes.sieve) > len(s.shapes.byKey) {
-		return fmt.Errorf("filter %s is not the one kept", sh.filter.key)
-	}
-	if sh.filter.fleet != s.fleet {
+// checkFilter wants the sets of a want to be what looking at every node finds.
+func (s *State) checkFilter(w *want) error {
+	f := &w.taste.filter
+	if f.layout != s.layout {
 		return nil // will be found anew
 	}
+	s.sift(w)
 	for i, n := range s.nodes {
-		if in := sh.filter.nodes[i/64]&(1<<(i%64)) != 0; in != n.likes(sh) {
-			return fmt.Errorf("filter %s has node %s: %t", sh.filter.key, n.id, in)
+		suits, liked := n.suits(w)
+		if f.nodes.has(i) != suits || f.liked.has(i) != liked {
+			return fmt.Errorf("filter %s has node %s: %t, %t", w.key, n.id, f.nodes.has(i), f.liked.has(i))
 		}
 	}
 	return nil
 }
 
 func (c *count) checkNodes(s *State) error {
-	if len(s.nodes) != len(s.byID) || !slices.IsSortedFunc(s.nodes, func(a, b *node) int { return byNodeID(a, b.id) }) {
+	if len(s.nodes) != len(s.byID) || !slices.IsSortedFunc(s.nodes, byPlace) {
 		return fmt.Errorf("the nodes are out of order")
 	}
 	accounts := 0
@@ -153,40 +171,86 @@ func (c *count) checkNodes(s *State) error {
 		if u := (nodeUse{n.seats, n.cpus, n.memory}); u != c.nodes[n.id] {
 			return fmt.Errorf("node %s holds %+v, its account says %+v", n.id, c.nodes[n.id], u)
 		}
+		if len(n.sitters) != n.seats {
+			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.sitters))
+		}
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}
-		whole := 0
-		for _, d := range n.devices {
-			taken := c.taken[deviceKey{n.id, d.id}]
-			if taken != d.taken {
-				return fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.id, n.id, taken, d.taken)
-			}
-			if taken > wholeMilli {
-				return fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.id, n.id, taken)
-			}
-			if taken > 0 {
-				accounts++
-			}
-			if d.usable && taken == 0 {
-				whole++
-			}
-		}
-		if n.at != i || n.whole != whole || s.sky.tiers[s.sky.size+i] != n.left() {
+		if n.at != i {
 			return fmt.Errorf("the index of node %s is stale", n.id)
 		}
+		held, err := c.checkDevices(n)
+		if err != nil {
+			return err
+		}
+		accounts += held
 	}
 	if accounts != len(c.taken) {
 		return fmt.Errorf("%d devices are held, %d have an account", len(c.taken), accounts)
 	}
-	return c.checkSky(&s.sky)
+	return s.checkFlocks()
 }
 
-func (c *count) checkSky(k *sky) error {
-	for i := 1; i < k.size; i++ {
-		if k.tiers[i] != k.tiers[2*i].most(k.tiers[2*i+1]) {
-			return fmt.Errorf("tier %d of the index is stale", i)
+// checkDevices wants the account of each device right, and counts the held.
+func (c *count) checkDevices(n *node) (held int, err error) {
+	var free uint64
+	for i, d := range slices.Concat(n.devices, n.strays) {
+		taken := c.taken[deviceKey{n.id, d.id}]
+		if taken != d.taken {
+			return 0, fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.id, n.id, taken, d.taken)
 		}
+		if taken > wholeMilli {
+			return 0, fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.id, n.id, taken)
+		}
+		if taken > 0 {
+			held++
+		}
+		if i < len(n.devices) && taken == 0 {
+			free |= 1 << i
+		}
+	}
+	if n.free != free&n.usable {
+		return 0, fmt.Errorf("node %s has the free devices %b, its account says %b", n.id, free&n.usable, n.free)
+	}
+	pins := c.pins[n.id]
+	for _, p := range n.pins {
+		if (p != pin{p.numa, pins[p.numa].cpus, pins[p.numa].memory}) {
+			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.id, pins[p.numa], p.numa, p)
+		}
+	}
+	if len(pins) != len(n.pins) {
+		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.id, len(pins), len(n.pins))
+	}
+	return held, nil
+}
+
+// checkFlocks wants each open node in the flock of its stock, and nowhere else.
+func (s *State) checkFlocks() error {
+	members := 0
+	for _, f := range s.flocks.all {
+		members += f.nodes.count
+	}
+	for _, n := range s.nodes {
+		if n.open() != (n.flock != nil) {
+			return fmt.Errorf("node %s is open: %t, and in a flock: %t", n.id, n.open(), n.flock != nil)
+		}
+		if n.flock == nil {
+			continue
+		}
+		members--
+		if n.flock.stock != stockOf(n) || !n.flock.nodes.has(n.at) {
+			return fmt.Errorf("node %s is in the wrong flock", n.id)
+		}
+		for i := range n.devices {
+			left := wholeMilli - n.devices[i].taken
+			if n.usable&(1<<i) != 0 && left > 0 && left < wholeMilli && !s.parts.nodes[left].has(n.at) {
+				return fmt.Errorf("nobody finds the %d/1000 that device %s of node %s has left", left, n.devices[i].id, n.id)
+			}
+		}
+	}
+	if members != 0 {
+		return fmt.Errorf("%d nodes too many are in flocks", members)
 	}
 	return nil
 }

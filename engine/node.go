@@ -2,10 +2,11 @@ package engine
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
-	"strings"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/topo"
 )
 
 // MaxSeats is how many seats one node may hold at once, however little they ask
@@ -15,13 +16,6 @@ const MaxSeats = 512
 // wholeMilli is a whole device in thousandths.
 const wholeMilli = 1000
 
-// Labels of a node that say where it stands.
-const (
-	labelRegion = "region"
-	labelZone   = "zone"
-	labelRack   = "rack"
-)
-
 // node is a machine with the account of what is taken there. It exists as soon
 // as a record, session, cordon or seat speaks of it.
 type node struct {
@@ -30,65 +24,115 @@ type node struct {
 	record  *ares.Node
 	session *ares.Session
 	cordon  *ares.Cordon
-	devices []device // the record's by index; then those it no longer lists but seats hold
+	place   topo.Place
+	profile *profile // of the record
+	devices []device // in the order of the profile
+	strays  []device // not listed by the record, but held by seats
 	cpus    int      // taken
 	memory  int      // taken, MB
+	pins    []pin    // taken by seats that are bound to a NUMA node
 	seats   int      // not free here
-	touched bool     // noted in State.touched
+	sitters []sitter // who has them, in no order
+	flock   *flock   // nil while nothing may be placed here
 
-	// What survey counted over usable devices, kept right by take and give.
-	whole int // devices nobody holds a part of
+	usable uint64   // healthy, neither cut into slices nor too hot
+	warm   uint64   // near the limit of heat
+	free   uint64   // usable, and nobody holds a part of it
+	left   []uint16 // as the index of parts has it
+
+	touched bool // noted in State.touched
+	grew    bool // by the batch under way it may have more room than before
+	altered bool // by the batch under way its nature changed
 }
 
 // device is one accelerator with what is taken of it.
 type device struct {
-	id     string
-	index  int
-	link   int // row and column in the node's Links
-	kind   string
-	model  string // lower case
-	memory int    // MB
-	usable bool   // listed, healthy, and neither a slice nor cut into slices
-	taken  int    // thousandths
+	id    string
+	index int
+	link  int // row and column in the record's Links
+	taken int // thousandths
 }
+
+// sitter is a seat that is not free, and whose it is.
+type sitter struct {
+	entry *entry
+	seat  *ares.Seat
+}
+
+// pin is what is taken of one NUMA node by seats that are bound to it.
+type pin struct{ numa, cpus, memory int }
 
 // describe takes over a node's record, nil when it went. What seats hold stays
 // in the account, on devices the record no longer lists too.
-func (n *node) describe(r *ares.Node) {
-	n.record = r
-	before := n.devices
-	n.devices = nil
-	if r != nil {
-		n.devices = make([]device, 0, len(r.Devices))
-		for i := range r.Devices {
-			n.list(&r.Devices[i], i)
+func (s *State) describe(n *node, r *ares.Node) {
+	same := n.record != nil && r != nil && sameModels(n.record, r)
+	// What ended jobs used there is counted by the weights of its models too.
+	if same || n.seats == 0 && len(s.cfg.ModelWeights) == 0 {
+		s.redescribe(n, r)
+		return
+	}
+	s.recharge(n, func() { s.redescribe(n, r) })
+}
+
+// sameModels says whether the devices count alike in shares and quotas.
+func sameModels(a, b *ares.Node) bool {
+	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
+}
+
+func sameLabels(a, b map[string]string) bool {
+	for k, v := range a { // order-free: all of them
+		if w, ok := b[k]; !ok || w != v {
+			return false
 		}
-		slices.SortFunc(n.devices, func(a, b device) int {
-			return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.id, b.id))
-		})
+	}
+	return len(a) == len(b)
+}
+
+func (s *State) redescribe(n *node, r *ares.Node) {
+	before := slices.Concat(n.devices, n.strays)
+	old, was := n.record, n.profile
+	n.record, n.profile, n.devices, n.strays = r, nil, nil, nil
+	n.usable, n.warm = 0, 0
+	if r != nil {
+		order := orderOf(r)
+		n.profile = s.profileOf(r, order)
+		for pos, i := range order {
+			d := &r.Devices[i]
+			n.devices = append(n.devices, device{id: d.ID, index: d.Index, link: i})
+			// A slice without a profile, or a profile without a slice, is nothing
+			// anybody could ask for.
+			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
+			limit := s.cfg.ThermalLimit
+			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
+				n.usable |= 1 << pos
+			}
+			if limit > 0 && d.Celsius > limit-s.cfg.ThermalMargin {
+				n.warm |= 1 << pos
+			}
+		}
 	}
 	for _, d := range before {
 		if d.taken != 0 {
 			n.device(d.id).taken = d.taken
 		}
 	}
+	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
+	n.grew, s.remeasure = true, true
+	s.locate(n)
 }
 
-func (n *node) list(d *ares.Device, link int) {
-	for i := range n.devices {
-		if n.devices[i].id == d.ID {
-			return // listed twice: the first counts
+// orderOf is the record's devices by index, each once, as many as are given.
+func orderOf(r *ares.Node) []int {
+	var order []int
+	for i := range r.Devices {
+		if !slices.ContainsFunc(order, func(k int) bool { return r.Devices[k].ID == r.Devices[i].ID }) {
+			order = append(order, i) // listed twice: the first counts
 		}
 	}
-	sliced := slices.ContainsFunc(n.record.Devices, func(o ares.Device) bool { return o.Parent == d.ID && d.ID != "" })
-	kind := d.Type
-	if kind == "" {
-		kind = ares.DefaultAccelerator
-	}
-	n.devices = append(n.devices, device{
-		id: d.ID, index: d.Index, link: link, kind: kind, model: strings.ToLower(d.Model), memory: d.MemoryMB,
-		usable: d.Healthy && d.Parent == "" && !sliced,
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(r.Devices[a].Index, r.Devices[b].Index), cmp.Compare(r.Devices[a].ID, r.Devices[b].ID))
 	})
+	return order[:min(len(order), MaxDevices)]
 }
 
 // device finds a device, or opens an account for one the record does not list.
@@ -98,8 +142,13 @@ func (n *node) device(id string) *device {
 			return &n.devices[i]
 		}
 	}
-	n.devices = append(n.devices, device{id: id, link: -1})
-	return &n.devices[len(n.devices)-1]
+	for i := range n.strays {
+		if n.strays[i].id == id {
+			return &n.strays[i]
+		}
+	}
+	n.strays = append(n.strays, device{id: id, link: -1})
+	return &n.strays[len(n.strays)-1]
 }
 
 // charge adds a seat to the account, or takes it out with sign -1.
@@ -110,17 +159,64 @@ func (n *node) charge(seat *ares.Seat, sign int) {
 	for _, sh := range seat.Shares {
 		n.device(sh.Device).taken += sign * sh.Milli
 	}
+	if seat.NUMA >= 0 {
+		n.pin(seat.NUMA, sign*seat.CPUs, sign*seat.Memory)
+	}
+	if sign < 0 {
+		n.grew = true
+	}
+}
+
+// seat notes whose a seat is, or with sign -1 that it is nobody's.
+func (n *node) seat(e *entry, seat *ares.Seat, sign int) {
+	if sign > 0 {
+		n.sitters = append(n.sitters, sitter{e, seat})
+		return
+	}
+	at := slices.Index(n.sitters, sitter{e, seat})
+	last := len(n.sitters) - 1
+	n.sitters[at], n.sitters[last] = n.sitters[last], sitter{}
+	n.sitters = n.sitters[:last]
+}
+
+// pin adds to what is taken of a NUMA node. One of which nothing is taken has
+// no entry, so that a decision that is taken back leaves none.
+func (n *node) pin(numa, cpus, memory int) {
+	for i := range n.pins {
+		if p := &n.pins[i]; p.numa == numa {
+			p.cpus += cpus
+			p.memory += memory
+			if p.cpus == 0 && p.memory == 0 {
+				n.pins = slices.Delete(n.pins, i, i+1)
+			}
+			return
+		}
+	}
+	if cpus != 0 || memory != 0 {
+		n.pins = append(n.pins, pin{numa, cpus, memory})
+	}
+}
+
+// pinned is what is taken of a NUMA node by seats that are bound to it.
+func (n *node) pinned(numa int) pin {
+	for _, p := range n.pins {
+		if p.numa == numa {
+			return p
+		}
+	}
+	return pin{}
 }
 
 // survey counts anew after a batch, and drops accounts that are closed.
 func (n *node) survey() {
-	n.devices = slices.DeleteFunc(n.devices, func(d device) bool { return d.link < 0 && d.taken == 0 })
-	n.whole = 0
+	n.strays = slices.DeleteFunc(n.strays, func(d device) bool { return d.taken == 0 })
+	n.free = 0
 	for i := range n.devices {
-		if n.devices[i].usable && n.devices[i].taken == 0 {
-			n.whole++
+		if n.devices[i].taken == 0 {
+			n.free |= 1 << i
 		}
 	}
+	n.free &= n.usable
 }
 
 // forgotten says whether nothing speaks of the node any more.
@@ -133,69 +229,87 @@ func (n *node) open() bool {
 	return n.record != nil && n.session != nil && n.cordon == nil && n.record.Unfit == ""
 }
 
-// left is what the index knows of the node.
-func (n *node) left() height {
-	if !n.open() {
-		return closed
+// room is how many members of the want the node could take now.
+func (n *node) room(w *want) int {
+	fit := n.slots(w.cpus, w.memory)
+	switch {
+	case fit <= 0 || n.record == nil:
+		return 0
+	case w.numa == numaRequired:
+		return min(fit, n.roomByNUMA(w))
+	case w.gpus > 0:
+		return min(fit, bits.OnesCount64(w.mask(n.profile)&n.free)/w.gpus)
+	case w.milli > 0:
+		return min(fit, n.parts(w.mask(n.profile), w.milli))
 	}
-	h := height{
-		whole:  n.whole,
-		cpus:   max(n.record.CPUs-n.cpus, 0),
-		memory: max(n.record.MemoryMB-n.memory, 0),
+	return fit
+}
+
+// slots is how many members the node has seats, CPUs and memory for.
+func (n *node) slots(cpus, memory int) int {
+	fit := MaxSeats - n.seats
+	if cpus > 0 {
+		fit = min(fit, (n.profile.cpus-n.cpus)/cpus)
 	}
-	if n.whole > 0 {
-		h.milli = wholeMilli
-		return h
+	if memory > 0 {
+		fit = min(fit, (n.record.MemoryMB-n.memory)/memory)
 	}
-	for i := range n.devices {
-		if d := &n.devices[i]; d.usable {
-			h.milli = max(h.milli, wholeMilli-d.taken)
+	return max(fit, 0)
+}
+
+// parts is how many shares of this size the devices have left.
+func (n *node) parts(mask uint64, milli int) int {
+	parts := 0
+	for m := mask & n.usable; m != 0; m &= m - 1 {
+		parts += (wholeMilli - n.devices[bits.TrailingZeros64(m)].taken) / milli
+	}
+	return parts
+}
+
+// roomByNUMA is how many members fit when each stays within one NUMA node, or
+// all of them in the same.
+func (n *node) roomByNUMA(w *want) int {
+	total, most := 0, 0
+	for k := range n.profile.numa {
+		room := n.roomAt(w, k)
+		total += room
+		most = max(most, room)
+	}
+	if w.together {
+		return most
+	}
+	return total
+}
+
+// numaFor is the NUMA node for members that stay together: the one with the
+// least room that is enough.
+func (n *node) numaFor(w *want, members int) int {
+	best, least := -1, 0
+	for k := range n.profile.numa {
+		if room := n.roomAt(w, k); room >= members && (best < 0 || room < least) {
+			best, least = k, room
 		}
 	}
-	return h
+	return best
 }
 
-// labelled says whether the node's labels are as the shape's selector asks.
-func (n *node) labelled(sh *shape) bool {
-	for _, want := range sh.selector {
-		if v, ok := n.record.Labels[want.key]; !ok || v != want.value {
-			return false
-		}
+// roomAt is how many members NUMA node k of the machine could take.
+func (n *node) roomAt(w *want, k int) int {
+	fit := MaxSeats
+	at := &n.profile.numa[k]
+	taken := n.pinned(at.ID)
+	if w.cpus > 0 {
+		fit = min(fit, (at.CPUs-taken.cpus)/w.cpus)
 	}
-	return true
-}
-
-// within says whether the node is in one of the regions asked for.
-func (n *node) within(sh *shape) bool {
-	return len(sh.regions) == 0 || slices.Contains(sh.regions, n.record.Labels[labelRegion])
-}
-
-// fits says whether the device is of the kind asked for and can be given.
-func (d *device) fits(sh *shape) bool {
-	return d.usable && d.kind == sh.kind && d.memory >= sh.deviceMemory && strings.Contains(d.model, sh.model)
-}
-
-// room is how many members of the shape the node could take now.
-func (n *node) room(sh *shape) int {
-	free := MaxSeats - n.seats
-	if sh.cpus > 0 {
-		free = min(free, (n.record.CPUs-n.cpus)/sh.cpus)
+	if w.memory > 0 {
+		fit = min(fit, (at.MemoryMB-taken.memory)/w.memory)
 	}
-	if sh.memory > 0 {
-		free = min(free, (n.record.MemoryMB-n.memory)/sh.memory)
+	mask := w.mask(n.profile) & n.profile.near[k]
+	switch {
+	case w.gpus > 0:
+		fit = min(fit, bits.OnesCount64(mask&n.free)/w.gpus)
+	case w.milli > 0:
+		fit = min(fit, n.parts(mask, w.milli))
 	}
-	if free <= 0 || sh.gpus == 0 && sh.milli == 0 {
-		return max(free, 0)
-	}
-	devices := 0
-	for i := range n.devices {
-		d := &n.devices[i]
-		switch {
-		case sh.gpus > 0 && d.taken == 0 && d.fits(sh):
-			devices++
-		case sh.milli > 0 && d.taken+sh.milli <= wholeMilli && d.fits(sh):
-			devices += (wholeMilli - d.taken) / sh.milli
-		}
-	}
-	return min(free, devices/max(sh.gpus, 1))
+	return max(fit, 0)
 }

@@ -1,70 +1,193 @@
 package engine
 
 import (
-	"fmt"
+	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/topo"
 )
 
 // Place answers for one job, known to the state or not, whether it may run now
 // and where: its seats, or everything that keeps it waiting. It does what
 // Decide does with each waiting job, and changes nothing.
-func Place(s *State, job *ares.Job, now time.Time) ([]ares.Seat, *ares.Refusal) {
-	e, sh := s.jobs[job.ID], shapeOf(job, s.tenantOr(job.Tenant))
-	if len(s.waits(e, sh, now)) == 0 {
+func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
+	s.ready()
+	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
+	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
-		seats, _ := t.place(sh)
-		t.backTo(mark{})
-		if seats != nil {
-			return seats, nil
+		members, ban := s.allowed(sh, now)
+		pl, ok := t.place(sh, members, ban, e)
+		t.backTo(0)
+		if ok {
+			pl.Job = job.ID
+			return pl, nil
 		}
 	}
-	return nil, &ares.Refusal{Job: job.ID, Blockers: s.blockers(e, sh, job.GPUModel, now)}
+	blockers, _ := s.blockers(e, sh, job.GPUModel, now)
+	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }
 
-// tenantOr finds a tenant without adding one.
-func (s *State) tenantOr(id string) *tenant {
-	if t := s.tenants[id]; t != nil {
-		return t
+// place takes seats for the job's members, as many as fit between the least it
+// can start with and most, or takes nothing. e is the job's entry, nil for one
+// the state does not know.
+func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+	w := t.state.without(sh.want, ban)
+	allowed, ok := t.state.reach(sh, w)
+	switch {
+	case !ok || t.state.overLeaf(w):
+		return ares.Placing{}, false
+	case sh.members == 1:
+		return t.lone(sh, w, allowed)
 	}
-	return &tenant{id: id}
+	return t.gang(sh, w, most, e, allowed)
 }
 
-// place takes seats for the whole gang, first fit in the order of node IDs, or
-// takes nothing and says how many members had found one. Ranks follow the
-// order of the nodes.
-func (t *try) place(sh *shape) (seats []ares.Seat, fitted int) {
-	s, start, want := t.state, t.mark(), sh.want()
-	f := s.sift(sh)
-	for i := s.next(f, 0, want); i >= 0; i = s.next(f, i+1, want) {
-		n := s.nodes[i]
-		room := n.room(sh)
-		if room == 0 || sh.oneNode && room < sh.members {
-			continue
-		}
-		if seats == nil {
-			seats = make([]ares.Seat, 0, sh.members)
-		}
-		for range min(room, sh.members-len(seats)) {
-			seats = append(seats, t.sit(n, sh, len(seats)))
-		}
-		s.sky.set(n.at, n.left())
-		if len(seats) == sh.members {
-			return seats, sh.members
-		}
-	}
-	t.backTo(start)
-	return nil, len(seats)
+// overLeaf says whether one member alone asks for more devices than one job may
+// take of a leaf.
+func (s *State) overLeaf(w *want) bool {
+	return s.topology.MaxGPUsPerLeaf > 0 && w.gpus > s.topology.MaxGPUsPerLeaf
 }
 
-// fewFit is the short refusal of a gang that found no place.
-func fewFit(sh *shape, fitted int) ares.Blocker {
-	detail := fmt.Sprintf("%d of %d members fit (%s each)", fitted, sh.members, sh.each())
-	if sh.members == 1 {
-		detail = fmt.Sprintf("no node has room (%s)", sh.each())
-	} else if sh.oneNode {
-		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.members, sh.each())
+// lone takes the seat of a job of one member.
+func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
+	s := t.state
+	if allowed == &w.taste.filter.nodes && w.failed == s.decision {
+		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
-	return ares.Blocker{Kind: kindCapacity, Detail: detail}
+	n := s.single(sh, w, allowed)
+	if n == nil {
+		if allowed == &w.taste.filter.nodes {
+			w.failed = s.decision
+		}
+		return ares.Placing{}, false
+	}
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
+	if !w.passing {
+		m.Stranded = stranding(s.rank(w).costs[n.flock.id])
+	}
+	if w.gpus > 1 {
+		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
+	}
+	before := n.free
+	seats := []ares.Seat{t.sit(n, w, 0)}
+	if w.gpus > 1 {
+		m.Bandwidth = n.profile.links.Bandwidth(before &^ n.free)
+	}
+	s.move(n)
+	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
+}
+
+// single finds the node for a job of one member: in the domain it prefers, then
+// where nothing speaks against, then anywhere it may go.
+func (s *State) single(sh *shape, w *want, allowed *set) *node {
+	liked := allowed
+	if w.taste.filter.soft {
+		liked = s.welcome(&w.taste.filter, allowed)
+	}
+	for _, in := range [2]*set{liked, allowed} {
+		for i := 0; ; i++ {
+			lo, hi, ok := s.places.Domain(sh.wish.domain, i)
+			if !ok {
+				break
+			}
+			if n := s.seek(w, in, lo, hi); n != nil {
+				return n
+			}
+		}
+	}
+	if n := s.seek(w, liked, 0, len(s.nodes)); n != nil || liked == allowed {
+		return n
+	}
+	return s.seek(w, allowed, 0, len(s.nodes))
+}
+
+// gang takes seats for several members: the domain is chosen by the topology,
+// the devices by their links. Ranks follow the order of the nodes.
+func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
+	s := t.state
+	ask := topo.Ask{
+		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
+		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
+	}
+	if allowed == &w.taste.filter.nodes && !sh.repelsItself() {
+		ask.Kind = w.id // else other jobs decide where it may go
+	}
+	if e != nil && e.run != nil {
+		ask.Before = s.before(e)
+	}
+	view := gangView{s, w, s.rank(w), allowed, sh.repelsItself()}
+	picks, m, ok := s.places.Choose(&ask, view)
+	if !ok {
+		return ares.Placing{}, false
+	}
+	if m.Level == ares.LevelNode {
+		m.Domain = s.nodes[picks[0].Node].id
+	}
+	total := 0
+	var cost int64
+	for _, p := range picks {
+		total += p.Members
+		cost += view.ranks.costs[s.nodes[p.Node].flock.id] * int64(p.Members)
+	}
+	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
+	seats := make([]ares.Seat, 0, total)
+	for _, p := range picks {
+		n := s.nodes[p.Node]
+		seats = t.sitAll(n, w, p.Members, seats)
+		s.move(n)
+	}
+	m.Bandwidth = s.bandwidth(seats)
+	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
+}
+
+// before is where the job's last attempt was.
+func (s *State) before(e *entry) []int {
+	last := e.run.Last()
+	if last == nil {
+		return nil
+	}
+	var at []int
+	for i := range last.Seats {
+		if n := s.byID[last.Seats[i].Node]; n != nil {
+			at = append(at, n.at)
+		}
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}
+
+// gangView is what the topology may ask about the nodes for one gang.
+type gangView struct {
+	state   *State
+	want    *want
+	ranks   *ranking
+	allowed *set
+	apart   bool // no two members on a node
+}
+
+// Room is how many members the node can take now.
+func (v gangView) Room(at int) int {
+	n := v.state.nodes[at]
+	if n.flock == nil || !v.allowed.has(at) {
+		return 0
+	}
+	room := n.room(v.want)
+	if v.apart {
+		return min(room, 1)
+	}
+	return room
+}
+
+// Waste is what a member there would strand.
+func (v gangView) Waste(at int) int {
+	n := v.state.nodes[at]
+	if n.flock == nil || v.ranks.costs[n.flock.id] == noFit {
+		return 0
+	}
+	cost := int(v.ranks.costs[n.flock.id])
+	if f := &v.want.taste.filter; f.soft && !f.liked.has(at) {
+		cost += warmCost
+	}
+	return cost
 }

@@ -1,8 +1,11 @@
 package engine_test
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,22 +22,84 @@ type machine struct {
 	jobs int
 }
 
-func (m *machine) node(t *rapid.T) string {
-	return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "node")
+var nodeIDs = []string{"a", "b", "c", "d", "e", "f"}
+
+// newMachine begins with nothing, or with a fleet and those who share it.
+func newMachine(t *rapid.T) *machine {
+	m := &machine{w: enginetest.NewWorldWith(drawConfig(t))}
+	if once(t, 4, "from nothing") {
+		return m
+	}
+	for _, id := range nodeIDs {
+		m.w.Join(drawNode(t, id))
+	}
+	m.Topology(t)
+	for _, id := range []string{"ml", "web"} {
+		m.w.Put(ares.Event{Tenant: &ares.Tenant{ID: id, Limits: ares.NoLimits(), Weight: drawWeight(t)}})
+	}
+	for range rapid.IntRange(0, 8).Draw(t, "jobs") {
+		m.submit(drawSpec(t))
+	}
+	return m
 }
 
-func (m *machine) Join(t *rapid.T) {
-	n := ares.Node{
-		ID: m.node(t), CPUs: rapid.IntRange(0, 16).Draw(t, "cpus"), MemoryMB: 1000,
-		Labels: map[string]string{"region": rapid.SampledFrom([]string{"eu", "us"}).Draw(t, "region")},
+func (m *machine) node(t *rapid.T) string { return rapid.SampledFrom(nodeIDs).Draw(t, "node") }
+
+func (m *machine) Join(t *rapid.T) { m.w.Join(drawNode(t, m.node(t))) }
+
+// Warm lets the devices of a node get hotter or cooler, sick or well.
+func (m *machine) Warm(t *rapid.T) {
+	id := m.node(t)
+	for v := range m.w.State.Nodes() {
+		if v.Node.ID != id {
+			continue
+		}
+		n := *v.Node
+		n.Devices = slices.Clone(n.Devices)
+		for i := range n.Devices {
+			n.Devices[i].Celsius = pick(t, "celsius", 40, 60, 66, 75, 76, 90)
+			n.Devices[i].Healthy = !once(t, 8, "sick")
+		}
+		m.w.Put(ares.Event{Node: &n})
+		return
 	}
-	for i := range rapid.IntRange(0, 4).Draw(t, "gpus") {
-		n.Devices = append(n.Devices, ares.Device{
-			ID: fmt.Sprintf("%s%d", n.ID, i), Index: i, Type: "gpu", Model: rapid.SampledFrom([]string{"A100", "H100"}).Draw(t, "model"),
-			MemoryMB: 1000, Healthy: rapid.IntRange(0, 9).Draw(t, "health") > 0,
-		})
+	t.Skip("no such node")
+}
+
+func (m *machine) Topology(t *rapid.T) {
+	if once(t, 5, "gone") {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindTopology}})
+		return
 	}
-	m.w.Join(n)
+	topology := drawTopology(t)
+	if err := topology.Check(); err != nil {
+		t.Fatal(err)
+	}
+	m.w.Put(ares.Event{Topology: topology})
+}
+
+func (m *machine) Queue(t *rapid.T) {
+	q := &ares.Queue{
+		Tenant: pick(t, "tenant", "ml", "web", ares.DefaultTenant), Name: pick(t, "name", "q1", "q2", "default"), Parent: pick(t, "parent", "", "q1", "q2", "q3"),
+		Weight: drawWeight(t), Limits: drawLimits(t), Quotas: drawQuotas(t),
+	}
+	if once(t, 4, "gone") {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindQueue, ID: q.ID()}})
+		return
+	}
+	if q.Check() != nil {
+		t.Skip("no such queue can be made")
+	}
+	m.w.Put(ares.Event{Queue: q})
+}
+
+// Usage is what jobs used that were archived before anybody looked.
+func (m *machine) Usage(t *rapid.T) {
+	m.w.Put(ares.Event{Usage: &ares.Usage{
+		Tenant: pick(t, "tenant", "ml", "web"), Queue: pick(t, "queue", "default", "q1"), At: m.w.Now.Add(-pick(t, "age", 0, time.Minute, 30*time.Hour)),
+		GPUMilliSecs: pick[int64](t, "gpu", 0, 1, 3_600_000, 100_000_000), CPUSecs: pick[int64](t, "cpu", 0, 100_000), MemoryGBSecs: pick[int64](t, "memory", 0, 1000),
+		Month: m.w.Now.UTC().Format("2006-01"), GPUSecs: pick[int64](t, "month", 0, 3599, 3600, 7200),
+	}})
 }
 
 func (m *machine) Session(t *rapid.T) {
@@ -60,33 +125,31 @@ func (m *machine) ForgetNode(t *rapid.T) {
 }
 
 func (m *machine) Tenant(t *rapid.T) {
-	l := ares.NoLimits()
-	l.GPUs, l.ConcurrentJobs = rapid.IntRange(0, 8).Draw(t, "gpus"), rapid.IntRange(0, 5).Draw(t, "jobs")
-	m.w.Put(ares.Event{Tenant: &ares.Tenant{ID: "ml", Limits: l}})
+	tenant := &ares.Tenant{
+		ID: pick(t, "id", "ml", "web"), Limits: drawLimits(t), Weight: drawWeight(t), Quotas: drawQuotas(t), GPUHours: pick(t, "hours", 0, 0, 1, 2),
+	}
+	if once(t, 8, "gone") {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindTenant, ID: tenant.ID}})
+		return
+	}
+	m.w.Put(ares.Event{Tenant: tenant})
 }
 
 func (m *machine) Submit(t *rapid.T) {
-	s := ares.Spec{
-		Tenant: rapid.SampledFrom([]string{"", "ml", "nobody"}).Draw(t, "tenant"), Members: rapid.IntRange(1, 4).Draw(t, "members"),
-		CPUs: rapid.IntRange(0, 4).Draw(t, "cpus"), MemoryMB: rapid.IntRange(0, 400).Draw(t, "memory"),
-		Priority: new(rapid.SampledFrom([]int{0, 100, 500, 700, 2000}).Draw(t, "priority")),
-	}
-	switch rapid.IntRange(0, 3).Draw(t, "kind") {
-	case 0:
-		s.GPUMilli = rapid.SampledFrom([]int{1, 300, 500, 1000}).Draw(t, "milli")
-	case 1, 2:
-		s.GPUs = rapid.IntRange(1, 3).Draw(t, "gpus")
-		s.GPUModel = rapid.SampledFrom([]string{"", "h100"}).Draw(t, "model")
-	}
-	if rapid.IntRange(0, 4).Draw(t, "where") == 0 {
-		s.Placement.NodeSelector = map[string]string{"region": "eu"}
-	}
-	if rapid.IntRange(0, 4).Draw(t, "together") == 0 {
-		s.Placement.RequiredLevel = "node"
-	}
-	if m.jobs > 0 && rapid.IntRange(0, 4).Draw(t, "after") == 0 {
+	s := drawSpec(t)
+	if m.jobs > 0 && once(t, 5, "after") {
 		s.After = []string{fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "which"))}
 	}
+	s.Command = []string{"true"}
+	after := s.After
+	if s.After = nil; s.Check() != nil { // the names of these jobs are not job IDs
+		t.Skip("no such job can be submitted")
+	}
+	s.After = after
+	m.submit(s)
+}
+
+func (m *machine) submit(s ares.Spec) {
 	m.w.Submit(ares.JobID(fmt.Sprintf("j%03d", m.jobs)), s)
 	m.jobs++
 }
@@ -99,6 +162,15 @@ func (m *machine) Report(t *rapid.T) {
 	}
 	id := ares.JobID(fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "job")))
 	run, ok := m.w.State.Run(id)
+	if n := run.Next; ok && n > 0 {
+		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 {
+			_ = m.w.Change(id, func(_ *ares.Job, r *ares.Run) error { // it may be over
+				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
+			})
+		}
+		id = ares.ElementID(id, rapid.IntRange(0, n-1).Draw(t, "element"))
+		run, ok = m.w.State.Run(id)
+	}
 	if !ok || len(run.Attempts) == 0 {
 		t.Skip("no attempt")
 	}
@@ -140,16 +212,29 @@ func (m *machine) Clean(t *rapid.T) {
 
 func (m *machine) Archive(t *rapid.T) {
 	for job, run := range m.w.State.Jobs() {
-		if run != nil && run.Phase.Final() && run.Free() {
-			m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}})
+		if run != nil && run.Phase.Final() && run.Free() && !m.kept(job, run) {
+			if err := m.w.Archive(job.ID); err != nil {
+				t.Fatal(err)
+			}
 			return
 		}
 	}
 	t.Skip("nothing to archive")
 }
 
+// kept says whether a job stays for its array, or for its elements.
+func (m *machine) kept(job *ares.Job, run *ares.Run) bool {
+	for i := range run.Next {
+		if _, live := m.w.State.Job(ares.ElementID(job.ID, i)); live {
+			return true
+		}
+	}
+	array, live := m.w.State.Run(job.ArrayOf)
+	return live && !array.Phase.Final()
+}
+
 func (m *machine) Advance(t *rapid.T) {
-	m.w.Now = m.w.Now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "seconds")) * time.Second)
+	m.w.Now = m.w.Now.Add(pick(t, "by", 0, time.Second, 5*time.Second, 20*time.Minute, 3*time.Hour, 26*time.Hour, 20*24*time.Hour))
 }
 
 func (m *machine) Decide(t *rapid.T) {
@@ -158,6 +243,14 @@ func (m *machine) Decide(t *rapid.T) {
 		t.Fatal(err)
 	}
 	m.agree(t, plan)
+	if once(t, 3, "resume") {
+		if err := m.w.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k := len(plan.Place); k > 0 && once(t, 5, "drop") && plan.Place[k-1].ArrayOf == "" {
+		plan.Place = plan.Place[:k-1] // a cancel came first
+	}
 	if err := m.w.Commit(plan); err != nil {
 		t.Fatal(err)
 	}
@@ -167,10 +260,10 @@ func (m *machine) Decide(t *rapid.T) {
 // job it placed and every job it refused.
 func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 	if len(plan.Place) > 0 && len(plan.Refuse) == 0 {
-		job, _ := m.w.State.Job(plan.Place[0].Job)
-		seats, refusal := engine.Place(m.w.State, job, m.w.Now)
-		if refusal != nil || !reflect.DeepEqual(seats, plan.Place[0].Seats) {
-			t.Fatalf("Place gives %s %v (%v), the plan %v", job.ID, seats, refusal, plan.Place[0].Seats)
+		job, _ := m.w.State.Job(cmp.Or(plan.Place[0].ArrayOf, plan.Place[0].Job))
+		placing, refusal := engine.Place(m.w.State, job, m.w.Now)
+		if refusal != nil || !reflect.DeepEqual(placing.Seats, plan.Place[0].Seats) {
+			t.Fatalf("Place gives %s %v (%v), the plan %v", job.ID, placing.Seats, refusal, plan.Place[0].Seats)
 		}
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) > 0 {
 			t.Fatalf("%s is placed and explained as %v", job.ID, r)
@@ -199,14 +292,20 @@ func (m *machine) Check(t *rapid.T) {
 // TestLaws: whatever happens, nothing is sold twice, gangs are whole, limits
 // hold, a decision leaves no trace; and the same history gives the same plans.
 func TestLaws(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := &machine{w: enginetest.NewWorld()}
-		t.Repeat(rapid.StateMachineActions(m))
-		if _, err := m.w.Settle(); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.w.Replay(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	rounds := 5 // of a hundred histories
+	if asked := flag.Lookup("rapid.checks"); asked.Value.String() != asked.DefValue {
+		rounds = 1 // of as many as were asked for
+	}
+	for range rounds {
+		rapid.Check(t, func(t *rapid.T) {
+			m := newMachine(t)
+			t.Repeat(rapid.StateMachineActions(m))
+			if _, err := m.w.Settle(); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.w.Replay(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }

@@ -31,7 +31,8 @@ type site struct {
 // score is the pair score of a placement.
 func (s *State) score(seats []ares.Seat) int {
 	total := 0
-	var sites []site
+	var few [8]site // on the stack
+	sites := few[:0]
 	for i := 0; i < len(seats); {
 		n, from := s.byID[seats[i].Node], i
 		for i < len(seats) && seats[i].Node == n.id {
@@ -39,8 +40,8 @@ func (s *State) score(seats []ares.Seat) int {
 		}
 		inside, devices := n.score(seats[from:i])
 		total += inside
-		labels := n.record.Labels
-		sites = append(sites, site{labels[labelRegion], labels[labelZone], labels[labelRack], devices, devices * (devices - 1) / 2})
+		at := n.place
+		sites = append(sites, site{at.Region, at.Zone, at.Leaf, devices, devices * (devices - 1) / 2})
 	}
 	if len(sites) < 2 {
 		return total
@@ -51,7 +52,8 @@ func (s *State) score(seats []ares.Seat) int {
 // score is the pair score of the devices of seats on this node, and their
 // number.
 func (n *node) score(seats []ares.Seat) (total, devices int) {
-	var held []*device
+	var few [16]*device // on the stack
+	held := few[:0]
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
 			held = append(held, n.device(sh.Device))
@@ -69,7 +71,7 @@ func (n *node) score(seats []ares.Seat) (total, devices int) {
 }
 
 func (n *node) link(a, b *device) int {
-	if a.link >= len(n.record.Links) || b.link >= len(n.record.Links[a.link]) {
+	if a.link < 0 || b.link < 0 || a.link >= len(n.record.Links) || b.link >= len(n.record.Links[a.link]) {
 		return 0 // the node does not say
 	}
 	switch l := n.record.Links[a.link][b.link]; {

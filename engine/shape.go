@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -17,139 +15,95 @@ type shape struct {
 	index int // dense, so that a decision can note shapes in a bitset
 	refs  int
 
-	filter       *filter
-	tenant       *tenant
-	asks         ares.Use // the whole job
-	members      int
-	gpus         int // whole devices per member
-	milli        int // or a part of one device
-	deviceMemory int // MB each device must have
-	cpus         int // per member
-	memory       int // MB per member
-	memberMemory int // GPU memory a member counts against the tenant's limit
-	kind         string
-	model        string // lower case
-	selector     []label
-	regions      []string
-	after        []ares.JobID
-	oneNode      bool     // every member on the same node
-	unsupported  []string // what this version cannot honour, in words
+	want    *want
+	tenant  *tenant
+	leaf    *leaf
+	one     ares.Use // of one member
+	members int
+	least   int // members it can start with
+	after   []ares.JobID
+	wish    wish
+	near    []ares.Near // only beside such jobs
+	apart   []ares.Near // not beside such jobs
+	labels  map[string]string
+
+	lost   refused        // what is known of its finding no place
+	noRoom []ares.Blocker // the words for it, once they were needed
 }
 
-type label struct{ key, value string }
-
-// want is the least a node must have left to hold one member.
-func (sh *shape) want() height {
-	h := height{whole: sh.gpus, milli: sh.milli, cpus: sh.cpus, memory: sh.memory}
-	if sh.oneNode {
-		h.whole, h.cpus, h.memory = h.whole*sh.members, h.cpus*sh.members, h.memory*sh.members
-	}
-	return h
+// wish says where a job's members want to be.
+type wish struct {
+	strategy  string
+	required  ares.Level
+	preferred ares.Level
+	domain    string
+	gbps      int
+	latency   bool // the lowest
 }
 
-// each says in words what one member asks for.
-func (sh *shape) each() string {
-	var parts []string
-	add := func(n int, one, many string) {
-		switch {
-		case n == 1:
-			parts = append(parts, "1 "+one)
-		case n > 1:
-			parts = append(parts, fmt.Sprintf("%d %s", n, many))
-		}
+// asks is what so many members hold.
+func (sh *shape) asks(members int) ares.Use {
+	u := sh.one
+	return ares.Use{
+		GPUs: members * u.GPUs, GPUMilli: members * u.GPUMilli, GPUMemoryMB: members * u.GPUMemoryMB,
+		CPUs: members * u.CPUs, MemoryMB: members * u.MemoryMB, Jobs: 1,
 	}
-	kind := sh.device()
-	add(sh.gpus, kind, kind+"s")
-	if sh.milli > 0 {
-		parts = append(parts, fmt.Sprintf("%d/1000 of a %s", sh.milli, kind))
-	}
-	add(sh.cpus, "CPU core", "CPU cores")
-	add(sh.memory, "MB", "MB")
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, ", ")
 }
 
-// device is the word for one device of the kind asked for.
-func (sh *shape) device() string {
-	if sh.kind == "custom" {
-		return "custom device"
-	}
-	return strings.ToUpper(sh.kind)
+// oneNode says whether every member must be on the same node.
+func (sh *shape) oneNode() bool {
+	return sh.members > 1 && sh.wish.required.Rank() >= ares.LevelNode.Rank()
 }
 
-// tooFew says of a node that it has fewer devices than one member needs.
-func (sh *shape) tooFew() string {
-	if sh.gpus <= 1 {
-		return "no " + sh.device()
-	}
-	return fmt.Sprintf("fewer than %d %ss", sh.gpus, sh.device())
-}
-
-func shapeOf(j *ares.Job, t *tenant) *shape {
+func (s *State) shapeOf(j *ares.Job) *shape {
+	p := &j.Placement
+	w := wantOf(j)
+	w.id = s.newWant()
+	s.shapes.wants.share(w)
 	sh := &shape{
-		tenant: t, asks: j.Asks(), members: max(j.Members, 1), gpus: j.GPUs, milli: j.GPUMilli,
-		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
-		cpus:         j.CPUs, memory: j.MemoryMB, memberMemory: j.GPUMemoryMB,
-		kind: cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), model: strings.ToLower(j.GPUModel),
-		regions: slices.Clone(j.Placement.Regions), oneNode: j.Placement.RequiredLevel == "node",
-		unsupported: unsupported(&j.Spec),
+		want: w, tenant: s.tenantOr(j.Tenant), leaf: s.order.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
+		one: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},
+		wish: wish{
+			strategy: p.Strategy, required: ares.Level(p.RequiredLevel), preferred: ares.Level(p.PreferredLevel),
+			domain: p.PreferredDomain, latency: p.LatencySensitive,
+		},
+		near: parsed(p.Affinity, ares.ParseNear), apart: parsed(p.AntiAffinity, ares.ParseNear),
 	}
-	for k, v := range j.Placement.NodeSelector { // order-free: sorted right below
-		sh.selector = append(sh.selector, label{k, v})
+	sh.least = sh.members
+	if j.MinMembers > 0 {
+		sh.least = min(j.MinMembers, sh.members)
 	}
-	slices.SortFunc(sh.selector, func(a, b label) int { return cmp.Compare(a.key, b.key) })
-	slices.Sort(sh.regions)
+	if sh.wish.required == ares.LevelNUMA {
+		w.numa, w.together = numaRequired, sh.members > 1
+		w.key += fmt.Sprint(" numa ", w.together)
+	}
+	sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth) // none when it is not said
+	if len(sh.near)+len(sh.apart) > 0 {
+		sh.labels = j.Labels
+	}
 	for _, id := range j.After {
 		sh.after = append(sh.after, ares.JobID(id))
 	}
 	slices.Sort(sh.after)
 	sh.after = slices.Compact(sh.after)
-	sh.key = fmt.Sprintf("%q %d %d %d %d %d %d %q %q %q %q %q %t %q", t.id, sh.members, sh.gpus, sh.milli, sh.memberMemory,
-		sh.cpus, sh.memory, sh.kind, sh.model, sh.selector, sh.regions, sh.after, sh.oneNode, sh.unsupported)
-	sh.filter = &filter{key: filterKey(sh)}
+	sh.key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", j.Tenant, j.Queue, w.key, sh.members, sh.least, sh.one.GPUMemoryMB, sh.after, sh.wish,
+		sh.near, sh.apart, sh.labels)
 	return sh
-}
-
-// unsupported lists the requirements this version cannot honour. A wish that
-// may go unmet (preferred_level, preferred_domain, numa_policy preferred) is
-// not one.
-func unsupported(s *ares.Spec) []string {
-	var out []string
-	not := func(missing bool, format string, args ...any) {
-		if missing {
-			out = append(out, fmt.Sprintf(format, args...))
-		}
-	}
-	p := &s.Placement
-	devices := s.GPUs > 0 || s.GPUMilli > 0
-	not(s.Array.Count > 0, "this version cannot place array jobs")
-	not(s.MIGProfile != "", "this version cannot give mig_profile %s: only whole devices and shares (gpu_milli)", s.MIGProfile)
-	not(p.RequiredLevel != "" && p.RequiredLevel != "node", "this version cannot keep placement.required_level %s: only node", p.RequiredLevel)
-	not(p.Strategy == "distributed" && s.Members > 1, "this version cannot keep placement.strategy distributed: it fills nodes one after the other")
-	not(p.NetworkBandwidth != "", "this version cannot keep placement.network_bandwidth")
-	not(p.LatencySensitive, "this version cannot keep placement.latency_sensitive")
-	not(s.NUMAPolicy == "required", "this version cannot keep numa_policy required: use preferred")
-	not(s.GPUs > 0 && s.GPUMilli > 0, "gpu_count and gpu_milli cannot be given together")
-	not(s.GPUMilli > wholeMilli, "gpu_milli %d is more than one device", s.GPUMilli)
-	not(!devices && s.GPUMemoryMB > 0, "gpu_memory_mb asks for no device: give gpu_count or gpu_milli too")
-	not(!devices && s.GPUModel != "", "gpu_model asks for no device: give gpu_count or gpu_milli too")
-	return out
 }
 
 // shapes holds the shapes of live jobs, one of each.
 type shapes struct {
 	byKey map[string]*shape
-	sieve map[string]*filter
+	wants wants
 	free  []int // indexes no shape has
 	count int   // indexes given so far
 }
 
-func newShapes() shapes { return shapes{byKey: map[string]*shape{}, sieve: map[string]*filter{}} }
+func newShapes() shapes {
+	return shapes{byKey: map[string]*shape{}, wants: wants{byKey: map[string]*want{}, tastes: map[string]*taste{}}}
+}
 
-func (s *shapes) intern(j *ares.Job, t *tenant) *shape {
-	sh := shapeOf(j, t)
+func (s *shapes) intern(sh *shape) *shape {
 	if known := s.byKey[sh.key]; known != nil {
 		known.refs++
 		return known
@@ -162,12 +116,16 @@ func (s *shapes) intern(j *ares.Job, t *tenant) *shape {
 	}
 	sh.refs = 1
 	s.byKey[sh.key] = sh
-	if known := s.sieve[sh.filter.key]; known != nil {
-		sh.filter = known
-	} else {
-		s.sieve[sh.filter.key] = sh.filter
+	sh.want = s.wants.intern(sh.want)
+	return sh
+}
+
+// like is the shape of live jobs that is the same, with all that is known of
+// it, or the one given when there is none.
+func (s *shapes) like(sh *shape) *shape {
+	if known := s.byKey[sh.key]; known != nil {
+		return known
 	}
-	sh.filter.refs++
 	return sh
 }
 
@@ -175,8 +133,6 @@ func (s *shapes) release(sh *shape) {
 	if sh.refs--; sh.refs == 0 {
 		delete(s.byKey, sh.key)
 		s.free = append(s.free, sh.index)
-		if sh.filter.refs--; sh.filter.refs == 0 {
-			delete(s.sieve, sh.filter.key)
-		}
+		s.wants.release(sh.want)
 	}
 }

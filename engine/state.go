@@ -4,32 +4,64 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/topo"
 )
 
-// State is everything a decision may see: jobs, runs, nodes, sessions, cordons
-// and tenants as of one revision of the store, with the accounts of what is
-// taken kept up to date.
+// State is everything a decision may see: jobs, runs, nodes, sessions, cordons,
+// tenants, queues and the topology as of one revision of the store, with the
+// accounts of what is taken kept up to date.
 type State struct {
+	cfg      Config
 	revision int64
 	at       time.Time // when the last batch was learned of; zero without a clock
 	jobs     map[ares.JobID]*entry
 	tenants  map[string]*tenant
-	byID     map[string]*node
-	nodes    []*node // by ID
-	fleet    int     // counts the changes of nodes' records
-	sky      sky     // what each of nodes has left, to find one without a scan
+	order    *tree
 	shapes   shapes
-	pending  []*entry // may be placed now, in the order of the cycle
 	delayed  []*entry // retrying or preempted, by the end of the delay
+	arrays   []*array // by ID
 
-	moved   []*entry // changed by the batch under way
-	touched []*node  // changed by the batch under way
-	reindex bool     // a node came or went in the batch under way
-	try     try      // scratch of one decision, empty between them
+	byID     map[string]*node
+	nodes    []*node // by place, then ID, as of the last layout
+	byName   []*node // the first of them by ID
+	layout   int     // counts the times nodes got other positions
+	topology *ares.Topology
+	atlas    *topo.Atlas
+	places   *topo.Tree
+	profiles profiles
+	flocks   flocks
+	parts    parts
+	spare    []spare // by position
+	gists    []gist  // by position
+	natures  changes // nodes that became another kind of node
+	grown    changes // nodes that may have more room than before
+	capacity order.Use
+	models   []int        // that some node has, by name, as the order numbers them
+	reached  set          // scratch of reach
+	welcomed set          // scratch of welcome
+	shelf    shelf        // scratch of cost
+	granted  []order.Part // scratch of grantOf
+
+	moved     []*entry // changed by the batch under way
+	touched   []*node  // changed since the index was last brought up to date
+	reindex   bool     // nodes came, went or moved since then
+	remeasure bool     // what the fleet has changed since then
+	try       try      // scratch of one decision, empty between them
+	decision  int      // counts them
+	wants     int      // counts those that were ever made
 }
+
+// The order of the engine's jobs.
+type (
+	tree = order.Tree[*entry]
+	leaf = order.Leaf[*entry]
+	item = order.Item[*entry]
+)
 
 // tenant is a tenant's record and what its jobs hold. It exists as soon as
 // somebody speaks of it; record is nil until the tenant itself is known.
@@ -37,22 +69,37 @@ type tenant struct {
 	id     string
 	record *ares.Tenant
 	use    ares.Use
+
+	active   map[*entry]struct{}   // hold something
+	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
+	archived map[string]ares.Usage // by queue: of jobs that are no longer live
 }
 
-// New returns a state that knows nothing, at revision 0.
-func New() *State {
-	s := &State{}
+// New returns a state that knows nothing, at revision 0, with the defaults.
+func New() *State { return NewWith(Default()) }
+
+// NewWith returns a state that knows nothing, at revision 0.
+func NewWith(cfg Config) *State {
+	s := &State{cfg: cfg}
 	s.clear()
 	return s
 }
 
 func (s *State) clear() {
 	*s = State{
-		jobs:    map[ares.JobID]*entry{},
-		tenants: map[string]*tenant{},
-		byID:    map[string]*node{},
-		shapes:  newShapes(),
+		cfg:      s.cfg,
+		jobs:     map[ares.JobID]*entry{},
+		tenants:  map[string]*tenant{},
+		byID:     map[string]*node{},
+		shapes:   newShapes(),
+		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife}),
+		profiles: profiles{byKey: map[string]*profile{}},
+		topology: &ares.Topology{},
+		layout:   s.layout + 1,
+		reindex:  true,
 	}
+	s.atlas = topo.NewAtlas(s.topology)
+	s.flocks.clear()
 }
 
 // Revision is the store revision the state shows.
@@ -68,11 +115,23 @@ func (s *State) Apply(b ares.Batch) {
 		return
 	}
 	s.revision, s.at = b.Revision, b.At
-	for i := range b.Events {
-		s.apply(&b.Events[i])
+	s.absorb(b.Events)
+}
+
+// absorb takes events in, all of them before anybody looks.
+func (s *State) absorb(events []ares.Event) {
+	// Nodes first: what a seat counts depends on the model of its devices.
+	for i := range events {
+		if events[i].Node != nil {
+			s.apply(&events[i])
+		}
+	}
+	for i := range events {
+		if events[i].Node == nil {
+			s.apply(&events[i])
+		}
 	}
 	s.requeue()
-	s.resurvey()
 }
 
 func (s *State) apply(ev *ares.Event) {
@@ -85,12 +144,11 @@ func (s *State) apply(ev *ares.Event) {
 		s.change(e, func() { e.run = &ev.Run.Run })
 	case ev.Node != nil:
 		n := s.node(ev.Node.ID)
-		n.describe(ev.Node)
-		s.fleet++
+		s.describe(n, ev.Node)
 		s.touch(n)
 	case ev.Session != nil:
 		n := s.node(ev.Session.Node)
-		n.session = ev.Session
+		n.session, n.grew, s.remeasure = ev.Session, true, true
 		s.touch(n)
 	case ev.Cordon != nil:
 		n := s.node(ev.Cordon.Node)
@@ -98,6 +156,13 @@ func (s *State) apply(ev *ares.Event) {
 		s.touch(n)
 	case ev.Tenant != nil:
 		s.tenant(ev.Tenant.ID).record = ev.Tenant
+		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
+	case ev.Queue != nil:
+		s.order.Queue(ev.Queue)
+	case ev.Usage != nil:
+		s.remember(*ev.Usage)
+	case ev.Topology != nil:
+		s.survey(ev.Topology)
 	case ev.Gone.Kind != "":
 		s.forget(ev.Gone)
 	}
@@ -121,6 +186,15 @@ func (s *State) forget(g ares.Gone) {
 		if t := s.tenants[g.ID]; t != nil {
 			t.record = nil
 		}
+		s.order.Tenant(g.ID, nil)
+	case ares.KindQueue:
+		tenant, name, _ := strings.Cut(g.ID, "/")
+		s.order.DropQueue(tenant, name)
+	case ares.KindUsage:
+		tenant, name, _ := strings.Cut(g.ID, "/")
+		s.remember(ares.Usage{Tenant: tenant, Queue: name})
+	case ares.KindTopology:
+		s.survey(&ares.Topology{})
 	case ares.KindProgress:
 	}
 }
@@ -132,12 +206,11 @@ func (s *State) forgetNode(g ares.Gone) {
 	}
 	switch g.Kind {
 	case ares.KindNode:
-		n.describe(nil)
-		s.fleet++
+		s.describe(n, nil)
 	case ares.KindSession:
-		n.session = nil
+		n.session, s.remeasure = nil, true
 	default:
-		n.cordon = nil
+		n.cordon, n.grew = nil, true
 	}
 	s.touch(n)
 }
@@ -146,64 +219,19 @@ func (s *State) forgetNode(g ares.Gone) {
 // putting it back.
 func (s *State) change(e *entry, alter func()) {
 	s.charge(e, -1)
+	s.tally(e, -1)
 	before := e.job
 	alter()
 	if e.job != before {
+		s.dequeue(e)
 		s.reshape(e)
 	}
 	s.charge(e, +1)
+	s.tally(e, +1)
 	if !e.moved {
 		e.moved = true
 		s.moved = append(s.moved, e)
 	}
-}
-
-// charge adds an entry's seats that are not free to the accounts of their
-// nodes and its tenant, or takes them out again.
-func (s *State) charge(e *entry, sign int) {
-	if e.run == nil {
-		return
-	}
-	var use ares.Use
-	for i := range e.run.Attempts {
-		for k := range e.run.Attempts[i].Seats {
-			h := &e.run.Attempts[i].Seats[k]
-			if h.State.Free() {
-				continue
-			}
-			n := s.node(h.Node)
-			n.charge(&h.Seat, sign)
-			s.touch(n)
-			// A voided seat holds its node's devices until they are clean, but it
-			// must not hold its own job's next attempt off by the tenant's limit.
-			if e.job != nil && !h.State.Settled() {
-				use = use.Add(seatUse(&h.Seat, e.job))
-			}
-		}
-	}
-	if e.job == nil || !e.holds() {
-		return
-	}
-	use.Jobs = 1
-	t := s.tenant(e.job.Tenant)
-	if sign > 0 {
-		t.use = t.use.Add(use)
-	} else {
-		t.use = t.use.Sub(use)
-	}
-}
-
-// seatUse is what one seat of a job counts against its tenant's limits.
-func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
-	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
-	for _, sh := range seat.Shares {
-		if sh.Milli >= wholeMilli {
-			u.GPUs++
-		} else {
-			u.GPUMilli += sh.Milli
-		}
-	}
-	return u
 }
 
 func (s *State) entry(id ares.JobID) *entry {
@@ -218,10 +246,24 @@ func (s *State) entry(id ares.JobID) *entry {
 func (s *State) tenant(id string) *tenant {
 	t := s.tenants[id]
 	if t == nil {
-		t = &tenant{id: id}
+		t = &tenant{id: id, active: map[*entry]struct{}{}, ended: map[string]int64{}, archived: map[string]ares.Usage{}}
 		s.tenants[id] = t
 	}
 	return t
+}
+
+// remember takes over what archived jobs of a queue have used.
+func (s *State) remember(u ares.Usage) {
+	s.tenant(u.Tenant).archived[u.Queue] = u
+	s.order.Leaf(u.Tenant, u.Queue).Archived(u)
+}
+
+// tenantOr finds a tenant without adding one.
+func (s *State) tenantOr(id string) *tenant {
+	if t := s.tenants[id]; t != nil {
+		return t
+	}
+	return &tenant{id: id}
 }
 
 func (s *State) node(id string) *node {
@@ -229,14 +271,11 @@ func (s *State) node(id string) *node {
 	if n == nil {
 		n = &node{id: id}
 		s.byID[id] = n
-		at, _ := slices.BinarySearchFunc(s.nodes, id, byNodeID)
-		s.nodes = slices.Insert(s.nodes, at, n)
 		s.reindex = true
+		s.locate(n) // the topology may list it before it has a record
 	}
 	return n
 }
-
-func byNodeID(n *node, id string) int { return cmp.Compare(n.id, id) }
 
 func (s *State) touch(n *node) {
 	if !n.touched {
@@ -245,30 +284,130 @@ func (s *State) touch(n *node) {
 	}
 }
 
-// resurvey brings the index over the nodes up to date after a batch, and drops
-// nodes that nothing speaks of any more.
-func (s *State) resurvey() {
+// survey takes over a topology: every node may be somewhere else now.
+func (s *State) survey(t *ares.Topology) {
+	s.topology, s.atlas = t, topo.NewAtlas(t)
+	s.reindex = true
+	for _, n := range s.byID { // order-free: each by itself
+		s.locate(n)
+	}
+}
+
+// locate finds where a node stands.
+func (s *State) locate(n *node) {
+	var labels map[string]string
+	if n.record != nil {
+		labels = n.record.Labels
+	}
+	if place := s.atlas.PlaceOf(n.id, labels); place != n.place {
+		n.place, n.altered, s.reindex = place, true, true
+		s.touch(n)
+	}
+}
+
+// ready brings the index over the nodes up to date. It is done when somebody
+// asks, not with each batch, because a fleet that comes up one node at a time
+// would be laid out anew for each.
+func (s *State) ready() {
 	for _, n := range s.touched {
-		n.touched = false
 		n.survey()
 		if n.forgotten() {
 			delete(s.byID, n.id)
-			at, _ := slices.BinarySearchFunc(s.nodes, n.id, byNodeID)
-			s.nodes = slices.Delete(s.nodes, at, at+1)
 			s.reindex = true
 		}
 	}
 	if s.reindex {
-		s.reindex = false
-		s.fleet++
-		s.sky.rebuild(s.nodes)
-	} else {
-		for _, n := range s.touched {
-			s.sky.set(n.at, n.left())
+		s.relayout()
+	}
+	if s.flocks.crowded(len(s.nodes)) {
+		s.reflock()
+	}
+	for _, n := range s.touched {
+		if n.altered && s.byID[n.id] == n {
+			s.natures.note(n.at)
 		}
+		if n.grew && s.byID[n.id] == n {
+			s.grown.note(n.at)
+		}
+		if s.byID[n.id] == n {
+			s.move(n)
+		}
+		n.touched, n.altered, n.grew = false, false, false
+	}
+	if s.remeasure {
+		s.remeasure = false
+		s.measure()
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]
+}
+
+// relayout gives every node its position, by place and ID, so that each domain
+// is a range.
+func (s *State) relayout() {
+	s.reindex = false
+	s.layout++
+	s.nodes = s.nodes[:0]
+	for _, n := range s.byID { // order-free: sorted right below
+		s.nodes = append(s.nodes, n)
+	}
+	slices.SortFunc(s.nodes, byPlace)
+	s.byName = slices.SortedFunc(slices.Values(s.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+	s.byName = s.byName[:min(len(s.byName), lookedAt)]
+	places := make([]topo.Place, len(s.nodes))
+	for i, n := range s.nodes {
+		n.at, places[i] = i, n.place
+	}
+	s.places = topo.Build(places, s.topology)
+	s.natures.forget()
+	s.grown.forget()
+	s.reflock()
+}
+
+// byPlace is the order of the nodes.
+func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp.Compare(a.id, b.id)) }
+
+// reflock puts every node into its flock anew.
+func (s *State) reflock() {
+	s.flocks.clear()
+	s.parts.resize(len(s.nodes))
+	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
+	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
+	for _, n := range s.nodes {
+		n.flock, n.left = nil, n.left[:0]
+		s.move(n)
+	}
+}
+
+// measure counts what the fleet has: what shares are shares of, and the models
+// that quotas have to be asked about.
+func (s *State) measure() {
+	var sum order.Use
+	s.models = s.models[:0]
+	seen := make([]bool, len(s.order.Models()))
+	for _, n := range s.nodes {
+		if n.record == nil {
+			continue
+		}
+		for i := range n.profile.devices {
+			if m := n.profile.devices[i].order; !seen[m] {
+				seen[m] = true
+				s.models = append(s.models, m)
+			}
+		}
+		if n.session == nil {
+			continue
+		}
+		has := n.profile.worth()
+		has.Memory = int64(n.record.MemoryMB) // not rounded
+		sum = sum.Add(has, 1)
+	}
+	names := s.order.Models()
+	slices.SortFunc(s.models, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
+	if sum != s.capacity {
+		s.capacity = sum
+		s.order.Capacity(sum)
+	}
 }
 
 // Job finds a live job. It must not be changed.
@@ -319,7 +458,12 @@ func (s *State) entries() []*entry {
 // nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
-		for _, n := range s.nodes {
+		all := make([]*node, 0, len(s.byID))
+		for _, n := range s.byID { // order-free: sorted right below
+			all = append(all, n)
+		}
+		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+		for _, n := range all {
 			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon}) {
 				return
 			}

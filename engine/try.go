@@ -1,14 +1,25 @@
 package engine
 
-import ares "github.com/ares-scheduler/ares"
+import (
+	"math/bits"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/topo/links"
+)
 
 // try is undoable work inside one decision: what it takes from the state's
 // accounts it notes, and gives back in reverse, to a mark or altogether.
 type try struct {
-	state   *State
-	taken   []taking
-	spent   []spending
-	refused []uint64 // bitset over the indexes of shapes
+	state  *State
+	taken  []taking
+	placed []placed     // whole jobs
+	offer  ares.Placing // of the job whose turn it is
+}
+
+// placed is a job the decision under way has placed.
+type placed struct {
+	entry *entry
+	seats []ares.Seat
 }
 
 // taking is a part of one device, or the rest of a seat when device is -1.
@@ -18,67 +29,55 @@ type taking struct {
 	milli  int
 	cpus   int
 	memory int
-}
-
-// spending is what a placed job counts against its tenant.
-type spending struct {
-	tenant *tenant
-	use    ares.Use
+	numa   int
 }
 
 // mark is a point to go back to.
-type mark struct{ taken, spent int }
+type mark int
 
 // begin returns the state's scratch for one decision. The caller ends it with
-// backTo(mark{}).
+// backTo(0).
 func (s *State) begin() *try {
-	t := &s.try
-	t.state = s
-	words := (s.shapes.count + 63) / 64
-	if cap(t.refused) < words {
-		t.refused = make([]uint64, words)
-	}
-	t.refused = t.refused[:words]
-	clear(t.refused)
-	return t
+	s.try.state = s
+	s.decision++
+	return &s.try
 }
-
-func (t *try) mark() mark { return mark{len(t.taken), len(t.spent)} }
 
 // backTo gives back everything taken since the mark.
 func (t *try) backTo(m mark) {
-	for i := len(t.taken) - 1; i >= m.taken; i-- {
+	for i := len(t.taken) - 1; i >= int(m); i-- {
 		t.taken[i].apply(-1)
 	}
-	for i := m.taken; i < len(t.taken); i++ {
-		if t.taken[i].device < 0 { // one for each seat
-			n := t.taken[i].node
-			t.state.sky.set(n.at, n.left())
+	for i := int(m); i < len(t.taken); i++ {
+		if n := t.taken[i].node; t.taken[i].device < 0 && (i+1 == len(t.taken) || t.taken[i+1].node != n) {
+			t.state.move(n)
 		}
 	}
-	for i := len(t.spent) - 1; i >= m.spent; i-- {
-		p := &t.spent[i]
-		p.tenant.use = p.tenant.use.Sub(p.use)
+	clear(t.taken[m:])
+	t.taken = t.taken[:m]
+	if m == 0 {
+		clear(t.placed)
+		t.placed = t.placed[:0]
+		t.offer = ares.Placing{}
 	}
-	clear(t.taken[m.taken:])
-	clear(t.spent[m.spent:])
-	t.taken, t.spent = t.taken[:m.taken], t.spent[:m.spent]
 }
 
 func (k *taking) apply(sign int) {
-	k.node.cpus += sign * k.cpus
-	k.node.memory += sign * k.memory
-	if k.device < 0 {
-		k.node.seats += sign // the one taking of a seat that is not a device
+	n := k.node
+	if k.device < 0 { // the one taking of a seat that is not a device
+		n.cpus += sign * k.cpus
+		n.memory += sign * k.memory
+		n.seats += sign
+		if k.numa >= 0 {
+			n.pin(k.numa, sign*k.cpus, sign*k.memory)
+		}
 		return
 	}
-	d := &k.node.devices[k.device]
-	before := d.taken
-	d.taken += sign * k.milli
-	if before == 0 && d.taken != 0 {
-		k.node.whole--
-	} else if before != 0 && d.taken == 0 {
-		k.node.whole++
+	d := &n.devices[k.device]
+	if d.taken += sign * k.milli; d.taken == 0 {
+		n.free |= 1 << k.device & n.usable
+	} else {
+		n.free &^= 1 << k.device
 	}
 }
 
@@ -88,34 +87,135 @@ func (t *try) take(k taking) {
 }
 
 // sit takes the place of one member on a node that has room for it: the
-// lowest devices that fit.
-func (t *try) sit(n *node, sh *shape, rank int) ares.Seat {
-	seat := ares.Seat{Node: n.id, Rank: rank, CPUs: sh.cpus, Memory: sh.memory, NUMA: -1}
-	need, milli := sh.gpus, wholeMilli
-	if sh.milli > 0 {
-		need, milli = 1, sh.milli
+// devices that are linked best.
+func (t *try) sit(n *node, w *want, rank int) ares.Seat {
+	set, numa := n.pick(w)
+	return t.sitOn(n, w, rank, set, numa)
+}
+
+// sitAll takes the places of members of a gang, whose seats so far are given.
+func (t *try) sitAll(n *node, w *want, members int, seats []ares.Seat) []ares.Seat {
+	home := -1
+	if w.together {
+		home = n.numaFor(w, members)
 	}
-	if need > 0 {
-		seat.Shares = make([]ares.Share, 0, need)
-	}
-	for i := 0; i < len(n.devices) && len(seat.Shares) < need; i++ {
-		d := &n.devices[i]
-		if d.taken+milli > wholeMilli || !d.fits(sh) {
+	for range members {
+		if home < 0 {
+			seats = append(seats, t.sit(n, w, len(seats)))
 			continue
 		}
-		t.take(taking{node: n, device: i, milli: milli})
-		seat.Shares = append(seat.Shares, ares.Share{Device: d.id, Index: d.index, Milli: milli})
+		set, _ := n.choose(w, w.mask(n.profile)&n.profile.near[home], 0)
+		seats = append(seats, t.sitOn(n, w, len(seats), set, home))
 	}
-	t.take(taking{node: n, device: -1, cpus: sh.cpus, memory: sh.memory})
+	return seats
+}
+
+// sitOn takes these devices, and CPUs and memory of the NUMA node, -1 for any.
+func (t *try) sitOn(n *node, w *want, rank int, set uint64, numa int) ares.Seat {
+	seat := ares.Seat{Node: n.id, Rank: rank, CPUs: w.cpus, Memory: w.memory, NUMA: -1}
+	if numa >= 0 {
+		seat.NUMA = n.profile.numa[numa].ID
+	}
+	milli := wholeMilli
+	if w.milli > 0 {
+		milli = w.milli
+	}
+	if set != 0 {
+		seat.Shares = make([]ares.Share, 0, bits.OnesCount64(set))
+	}
+	for m := set; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		t.take(taking{node: n, device: i, milli: milli})
+		seat.Shares = append(seat.Shares, ares.Share{Device: n.devices[i].id, Index: n.devices[i].index, Milli: milli})
+	}
+	t.take(taking{node: n, device: -1, cpus: w.cpus, memory: w.memory, numa: seat.NUMA})
 	return seat
 }
 
-// spend counts a placed job against its tenant for the rest of the decision.
-func (t *try) spend(sh *shape) {
-	sh.tenant.use = sh.tenant.use.Add(sh.asks)
-	t.spent = append(t.spent, spending{sh.tenant, sh.asks})
+// pick chooses the devices of one member, and the NUMA node it is bound to, -1
+// for none. The node has room for it.
+func (n *node) pick(w *want) (set uint64, numa int) {
+	if w.numa == numaNone || len(n.profile.numa) == 0 {
+		set, _ = n.choose(w, w.mask(n.profile), 0)
+		return set, -1
+	}
+	if w.numa == numaRequired || !w.devices() {
+		if set, numa = n.pickWithin(w); numa >= 0 {
+			return set, numa
+		}
+	}
+	var home uint64
+	for k := range n.profile.numa {
+		if n.roomAt(w, k) > 0 {
+			home |= n.profile.near[k]
+		}
+	}
+	set, _ = n.choose(w, w.mask(n.profile), home)
+	for k := range n.profile.numa {
+		if set != 0 && set&^n.profile.near[k] == 0 && n.roomAt(w, k) > 0 {
+			return set, k
+		}
+	}
+	return set, -1
 }
 
-func (t *try) isRefused(sh *shape) bool { return t.refused[sh.index/64]&(1<<(sh.index%64)) != 0 }
+// pickWithin chooses the NUMA node whose devices are linked best, then the one
+// with the least room left.
+func (n *node) pickWithin(w *want) (set uint64, numa int) {
+	numa = -1
+	var best links.Choice
+	for k := range n.profile.numa {
+		room := n.roomAt(w, k)
+		if room == 0 {
+			continue
+		}
+		s, c := n.choose(w, w.mask(n.profile)&n.profile.near[k], 0)
+		c.Left = -room
+		if numa < 0 || better(c, best) {
+			set, numa, best = s, k, c
+		}
+	}
+	return set, numa
+}
 
-func (t *try) refuse(sh *shape) { t.refused[sh.index/64] |= 1 << (sh.index % 64) }
+func better(a, b links.Choice) bool {
+	if a.Bandwidth != b.Bandwidth {
+		return a.Bandwidth > b.Bandwidth
+	}
+	if a.Total != b.Total {
+		return a.Total > b.Total
+	}
+	return a.Left > b.Left
+}
+
+// choose picks devices out of a mask: for a share the one with the least left
+// that is enough, and whole devices by their links. Warm ones come last.
+func (n *node) choose(w *want, mask, home uint64) (uint64, links.Choice) {
+	if !w.devices() {
+		return 0, links.Choice{}
+	}
+	for _, m := range [2]uint64{mask &^ n.warm, mask} {
+		if w.milli > 0 {
+			if set := n.tightest(m, w.milli); set != 0 {
+				return set, links.Choice{}
+			}
+		}
+		if c, ok := n.profile.links.Best(m&n.free, home, max(w.gpus, 1)); ok {
+			return c.Set, c
+		}
+	}
+	panic("engine: node " + n.id + " has no room for what it was given")
+}
+
+// tightest is the partly taken device of the mask with the least left that is
+// enough, empty when there is none.
+func (n *node) tightest(mask uint64, milli int) (set uint64) {
+	least := wholeMilli
+	for m := mask & n.usable &^ n.free; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		if left := wholeMilli - n.devices[i].taken; left >= milli && left < least {
+			set, least = 1<<i, left
+		}
+	}
+	return set
+}

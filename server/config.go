@@ -2,8 +2,6 @@ package server
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,6 +30,9 @@ type Config struct {
 	AdvertiseAddr string `yaml:"advertise_addr"`
 	// Hosts are the names this server is reached by, beside loopback ones.
 	Hosts []string `yaml:"hosts"`
+	// Taints of the node, where this file is an agent's or that of ares up: each
+	// key=value:NoSchedule or key=value:PreferNoSchedule.
+	Taints []string `yaml:"taints"`
 
 	Etcd      EtcdConfig      `yaml:"etcd"`
 	TLS       TLSConfig       `yaml:"tls"`
@@ -74,6 +75,28 @@ type SchedulerConfig struct {
 	MaxQueueSize int `yaml:"max_queue_size"`
 	// EnableGangScheduling allows jobs of several members. Default true.
 	EnableGangScheduling bool `yaml:"enable_gang_scheduling"`
+	// EnableThermalAware keeps new work off hot devices. Default true.
+	EnableThermalAware bool `yaml:"enable_thermal_aware"`
+	// ThermalThreshold is the temperature in °C above which a device is given no
+	// new work. Default 75, up to 150.
+	ThermalThreshold float64 `yaml:"thermal_threshold"`
+	// ThermalMargin is how many °C below the threshold a device is already
+	// pushed back behind cooler ones. Default 10.
+	ThermalMargin int `yaml:"thermal_margin"`
+	// AgeingStepSeconds is how long a job waits for each point of priority it
+	// gains. Default 10, 1 to 86400.
+	AgeingStepSeconds int `yaml:"ageing_step_seconds"`
+	// UsageHalfLifeHours is how long past use takes to count half. Default 24,
+	// 1 to 8784.
+	UsageHalfLifeHours int `yaml:"usage_half_life_hours"`
+	// ModelWeights say what a GPU of a model counts against others in fair
+	// shares, such as {h100: 2}. A model that is not named counts 1.
+	ModelWeights map[string]float64 `yaml:"model_weights"`
+	// CheckLaws counts everything anew from the records at each decision and
+	// reports what the decision got wrong, in the log and in
+	// ares_law_violations_total. For finding faults: the time of a decision then
+	// grows with all live jobs and nodes. Default false.
+	CheckLaws bool `yaml:"check_laws"`
 	// LeaderTTLSeconds is how long a silent leader keeps its place. Default 5, 1 to 60.
 	LeaderTTLSeconds int `yaml:"leader_ttl_seconds"`
 }
@@ -112,7 +135,7 @@ func Default() Config {
 	return Config{
 		DataDir: DefaultDataDir(), HTTPAddr: "127.0.0.1:8080", GRPCAddr: "127.0.0.1:9090", MetricsAddr: "127.0.0.1:9091",
 		Etcd:      EtcdConfig{TimeoutSeconds: 5},
-		Scheduler: SchedulerConfig{SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5},
+		Scheduler: defaultScheduler(),
 		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
@@ -153,6 +176,12 @@ func (c *Config) Check() error {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
 		}
 	}
+	for _, t := range c.Taints {
+		if _, err := ares.ParseTaint(t); err != nil {
+			p.Add("taints", "%s", err)
+		}
+	}
+	c.Scheduler.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}
@@ -210,16 +239,4 @@ func (c *Config) SessionTTL(nodes int) time.Duration {
 	default:
 		return 20 * time.Second
 	}
-}
-
-// digest identifies a configuration in the record of decisions. It leaves out
-// what is secret.
-func (c Config) digest() string {
-	c.Etcd.Password = ""
-	data, err := c.YAML()
-	if err != nil {
-		return "unknown"
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8])
 }

@@ -122,8 +122,12 @@ func wants(v reflect.Value) string {
 		return "a whole number"
 	case reflect.Bool:
 		return "true or false"
+	case reflect.Float64:
+		return "a number"
 	case reflect.Slice:
 		return "a list of words such as [a, b]"
+	case reflect.Map:
+		return "names with numbers such as {h100: 2.5}"
 	case reflect.Struct:
 		return "keys of its own, such as " + v.Type().Field(0).Tag.Get("yaml")
 	default:
@@ -181,6 +185,8 @@ func setFromEnvironment(v reflect.Value, prefix string, vars map[string]string, 
 			continue
 		case field.Kind() == reflect.Slice:
 			text = "[" + text + "]"
+		case field.Kind() == reflect.Map:
+			text = "{" + strings.ReplaceAll(text, "=", ": ") + "}" // h100=2, as variables are written
 		}
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) == 0 || !take(field, doc.Content[0]) {

@@ -24,6 +24,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add(whole, "ARES_HTTP_ADDR=127.0.0.1:1")
 	for _, s := range []string{
 		"", "---\n", "null", "[]", "a: b", "http_addr: 8080\nhttp_addr: 1", "hosts: [a, {b: c}]", "hosts: a", "etcd: {endpoints: [x], timeout_seconds: 1.5}",
+		"scheduler: {thermal_threshold: .nan, model_weights: {h100: 2, \"\": .inf}}", "scheduler: {thermal_threshold: 70.5, model_weights: {1: 0.5}}", "taints: [a=b:NoSchedule, ':']",
 		"sessions: &s {ttl_seconds: 20}\njobs: *s", "a: &a [*a]", "log: {level: DEBUG, format: !!binary eA==}", "scheduler: {max_queue_size: 0x10, enable_gang_scheduling: y}",
 		"tls: {cert_file: \"\\0\", key_file: '\xff'}", "a\n---\nb", "<<: {http_addr: x}", "? [a]\n: b", "jobs: {remember_days: 99999999999999999999}", "data_dir: \"\\u0085x\\t\"", "data_dir: \"\\n\\tx\"", "hosts: [\"\\n\\t\", \"a\\nb\"]",
 	} {
@@ -70,7 +71,10 @@ func FuzzConfig(f *testing.F) {
 
 // bare makes empty and absent lists alike.
 func bare(c Config) Config {
-	for _, l := range []*[]string{&c.Hosts, &c.Etcd.Endpoints} {
+	if len(c.Scheduler.ModelWeights) == 0 {
+		c.Scheduler.ModelWeights = nil
+	}
+	for _, l := range []*[]string{&c.Hosts, &c.Taints, &c.Etcd.Endpoints} {
 		if len(*l) == 0 {
 			*l = nil
 		}

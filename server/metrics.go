@@ -14,7 +14,7 @@ import (
 )
 
 // metrics are what /metrics tells. The gpu_scheduler_ names are those of the
-// gpu-scheduler, so that its dashboards go on working.
+// gpu-scheduler, so that its dashboards go on working; see topology for others.
 type metrics struct {
 	registry   *prometheus.Registry
 	decisions  prometheus.Histogram
@@ -24,6 +24,8 @@ type metrics struct {
 	api        *prometheus.HistogramVec
 	shed       *prometheus.CounterVec
 	refused    *prometheus.CounterVec
+	topology   *topology
+	violations *prometheus.CounterVec
 }
 
 // latencies span what is measured here: 50 µs to about 13 s.
@@ -53,8 +55,12 @@ func newMetrics(view *control.View) *metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_connections_refused_total", Help: "Connections that were closed because a door had as many as it may have.",
 		}, []string{"door"}),
+		topology: newTopology(view),
+		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
+		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, newFleet(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -62,6 +68,7 @@ func newMetrics(view *control.View) *metrics {
 func (m *metrics) decided(took time.Duration) {
 	m.decisions.Observe(took.Seconds())
 	m.decisions2.Observe(took.Seconds())
+	m.topology.latency.Observe(took.Seconds())
 }
 
 func (m *metrics) stored(op string, took time.Duration, err error) {

@@ -116,6 +116,7 @@ func (s *Server) start(ctx, run context.Context) error {
 	}
 	s.Desk = &control.Desk{
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
+		Fleet:    control.NewFleet(s.View),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
 	alert := s.startLoop(run, m)
@@ -175,7 +176,7 @@ func (s *Server) register(ctx context.Context) error {
 	return err
 }
 
-// startLoop starts the loop; reaper and recorder run beside it on the leader.
+// startLoop starts the loop; reaper, drainer and recorder run beside it on the leader.
 // It returns what people should know of the whole.
 func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
@@ -184,18 +185,22 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	reaper := &control.Reaper{
 		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(0), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
 	}
+	drainer := &control.Drainer{Store: s.Store, View: s.View, Now: time.Now, Log: s.log}
 	recorder := &control.Recorder{
 		Store: s.Store, View: s.View, Archive: archive, Now: time.Now, Log: s.log, Every: time.Minute,
 		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
-	s.Loop = control.NewLoop(s.View)
+	s.Loop = control.NewLoop(s.View, s.cfg.engine())
+	recorder.Fold = s.Loop.Fold
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
+	s.Loop.Decided = m.topology.decided
 	s.Loop.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
 	s.Loop.Interval = time.Duration(s.cfg.Scheduler.SchedulingIntervalMS) * time.Millisecond
-	version := s.cfg.digest()
+	if s.cfg.Scheduler.CheckLaws {
+		s.Loop.Judge = m.judge(s.log)
+	}
 	s.Loop.Record = func(d control.Decision) {
-		d.Config = version
 		if err := decisions.Append(d); err != nil {
 			s.log.Error("record a decision", "error", err)
 		}
@@ -207,12 +212,14 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		wg.Go(func() {
-			defer cancel()
-			if err := recorder.Run(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
-				s.log.Error("recorder", "error", err)
-			}
-		})
+		for name, part := range map[string]func(context.Context, *store.Leadership) error{"recorder": recorder.Run, "drainer": drainer.Run} {
+			wg.Go(func() {
+				defer cancel()
+				if err := part(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
+					s.log.Error("a part of the leader ended", "part", name, "error", err)
+				}
+			})
+		}
 		return reaper.Run(ctx, lead)
 	}
 	s.part("loop", func() error {
@@ -234,7 +241,7 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	s.doors, err = api.New(api.Config{
-		Desk: s.Desk, View: s.View, Store: s.Store, Explain: s.Loop.Explain, Alert: alert, Ready: s.ready,
+		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
 		AgentService: &api.AgentDoor{

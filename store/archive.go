@@ -12,8 +12,22 @@ import (
 
 // Archive replaces a finished job by a tombstone, so that a late repetition of
 // its request still finds it. The job's devices must all be free. It compares
-// leadership, unless lead is nil because whoever calls it leads nothing.
+// leadership, unless lead is nil because whoever calls it leads nothing. A job
+// that others were ever to come after needs ArchiveUsed.
 func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run, lead *Leadership) error {
+	return s.archive(ctx, job, run, lead, nil, 0)
+}
+
+// ArchiveUsed is Archive for somebody who knows, as of a revision, that no job
+// waits for this one any more: it is refused if one was accepted since. It puts
+// usage, which has the job's share in it, in place of the one at its revision:
+// what a job used is counted live or as past, never both and never neither. A
+// nil usage counts nothing.
+func (s *Store) ArchiveUsed(ctx context.Context, job *ares.Job, run *ares.Run, usage *ares.Usage, lead *Leadership, revision int64) error {
+	return s.archive(ctx, job, run, lead, usage, revision)
+}
+
+func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead *Leadership, usage *ares.Usage, revision int64) error {
 	if !run.Phase.Final() || !run.Free() {
 		return ares.Errorf(ares.Conflict, "job %s is %s and holds seats: it cannot be archived", job.ID, run.Phase)
 	}
@@ -23,15 +37,24 @@ func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 	if err != nil {
 		return err
 	}
-	resp, err := s.txn(ctx, "archive job",
-		lead.and(clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)),
-		[]clientv3.Op{
-			clientv3.OpPut(jobKey(job.ID), value),
-			clientv3.OpDelete(runKey(job.ID)),
-			clientv3.OpDelete(progressOf(job.ID)),
-		}, nil)
+	cmps := append(lead.and(clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)),
+		clientv3.Compare(clientv3.ModRevision(awaitedOf(job.ID)), "<", revision+1))
+	ops := []clientv3.Op{
+		clientv3.OpPut(jobKey(job.ID), value),
+		clientv3.OpDelete(awaitedOf(job.ID)),
+		clientv3.OpDelete(runKey(job.ID)),
+		clientv3.OpDelete(progressOf(job.ID)),
+	}
+	if usage != nil {
+		seen, put, bad := s.book(ctx, usage)
+		if bad != nil {
+			return bad
+		}
+		cmps, ops = append(cmps, seen), append(ops, put)
+	}
+	resp, err := s.txn(ctx, "archive job", cmps, ops, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Conflict, "job %s changed, or this server leads no more: it was not archived", job.ID)
+		return ares.Errorf(ares.Conflict, "job %s changed, is awaited by another, or this server leads no more: it was not archived", job.ID)
 	}
 	return err
 }

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchTenants keep a flat transaction under etcd's limit
-	// of 128 comparisons: one for each job and each tenant.
-	maxBatch        = 100
-	maxBatchTenants = 24
+	// maxBatch and maxBatchScopes keep a flat transaction under etcd's limit of
+	// 128 comparisons: one for each job, each tenant and each queue.
+	maxBatch       = 100
+	maxBatchScopes = 24
 	// maxBatchBytes keeps a transaction under the store's request size.
 	maxBatchBytes = 1 << 20
 	// maxFlights is how many transactions are on their way at once. One alone
@@ -118,13 +118,16 @@ func (b *batcher) fly() {
 // take removes the next batch from those who wait. The caller holds b.mu.
 func (b *batcher) take() (batch []*creation, owners []*call) {
 	size := 0
-	tenants := make(map[string]bool, 4)
+	scopes := make(map[string]bool, 4)
 	for len(b.waiting) > 0 {
 		c := b.waiting[0]
 		for len(c.items) > 0 {
 			item := c.items[0]
-			tenants[item.tenant] = true
-			if len(batch) == maxBatch || len(tenants) > maxBatchTenants || len(batch) > 0 && size+len(item.value) > maxBatchBytes {
+			scopes[item.tenant] = true
+			if item.queue != "" {
+				scopes[item.queue] = true
+			}
+			if len(batch) == maxBatch || len(scopes) > maxBatchScopes || len(batch) > 0 && size+len(item.value) > maxBatchBytes {
 				return batch, owners
 			}
 			c.items = c.items[1:]

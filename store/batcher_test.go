@@ -39,7 +39,7 @@ func TestBatcherWritesEachJobOnce(t *testing.T) {
 			c.out.ID = c.id
 			flown.Add(1)
 		}
-		if len(batch) == 0 || len(batch) > maxBatch || len(tenants) > maxBatchTenants || size > maxBatchBytes {
+		if len(batch) == 0 || len(batch) > maxBatch || len(tenants) > maxBatchScopes || size > maxBatchBytes {
 			t.Errorf("a flight of %d jobs, %d tenants, %d bytes", len(batch), len(tenants), size)
 		}
 		for range len(batch) % 5 {
@@ -162,7 +162,7 @@ func TestAnArchivedJobIsNotChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := &ares.Job{Spec: ares.Spec{Tenant: "t", Command: []string{"true"}}.WithDefaults(), ID: ares.NewJobID("t", "r")}
-	if c := s.Create(t.Context(), []Creation{{job, tenant.Revision}})[0]; c.Err != nil {
+	if c := s.Create(t.Context(), []Creation{{Job: job, TenantRevision: tenant.Revision}})[0]; c.Err != nil {
 		t.Fatal(c.Err)
 	}
 	cancel := ares.Stop{Why: ares.StopCancel, By: "me", At: job.AcceptedAt.AddDate(2000, 0, 0)}

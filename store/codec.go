@@ -48,13 +48,15 @@ func jobRecord(j *ares.Job) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Job{Job: &storepb.Job{
 		Spec: apipb.NewJobSpec(&j.Spec), Digest: j.Digest[:], AcceptedAt: micros(j.AcceptedAt),
 		Owner: j.Owner, RetryOf: string(j.RetryOf), Defaults: ares.DefaultsVersion,
+		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex), ArrayCount: int32(j.ArrayCount),
 	}}}
 }
 
 func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
 	j := &ares.Job{
-		Spec: m.GetSpec().Spec().WithDefaults(), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
+		Spec: m.GetSpec().Spec().WithDefaultsOf(int(m.GetDefaults())), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
 		Owner: m.GetOwner(), RetryOf: ares.JobID(m.GetRetryOf()),
+		ArrayOf: ares.JobID(m.GetArrayOf()), ArrayIndex: int(m.GetArrayIndex()), ArrayCount: int(m.GetArrayCount()),
 	}
 	copy(j.Digest[:], m.GetDigest())
 	return j
@@ -64,6 +66,7 @@ func runRecord(r *ares.Run) *storepb.Record {
 	m := &storepb.Run{
 		Phase: string(r.Phase), Placed: int32(r.Placed), Retries: int32(r.Retries), Losses: int32(r.Losses),
 		NotBefore: micros(r.NotBefore), Dropped: int32(r.Dropped), Reason: r.Reason, FinishedAt: micros(r.FinishedAt),
+		Next: int32(r.Next),
 	}
 	for i := range r.Attempts {
 		m.Attempts = append(m.Attempts, attemptRecord(&r.Attempts[i]))
@@ -83,6 +86,7 @@ func attemptRecord(a *ares.Attempt) *storepb.Attempt {
 	m := &storepb.Attempt{
 		Number: int32(a.Number), Fence: int64(a.Fence), PlacedAt: micros(a.PlacedAt), StartedAt: micros(a.StartedAt),
 		EndedAt: micros(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
+		Merit: meritRecord(a.Merit),
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]
@@ -110,7 +114,7 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	r := ares.Run{
 		Phase: ares.Phase(m.GetPhase()), Placed: int(m.GetPlaced()), Retries: int(m.GetRetries()), Losses: int(m.GetLosses()),
 		NotBefore: fromMicros(m.GetNotBefore()), Dropped: int(m.GetDropped()), Reason: m.GetReason(),
-		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec),
+		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec), Next: int(m.GetNext()),
 	}
 	for _, a := range m.GetAttempts() {
 		r.Attempts = append(r.Attempts, attemptOf(a, revision))
@@ -128,6 +132,7 @@ func attemptOf(m *storepb.Attempt, revision int64) ares.Attempt {
 	a := ares.Attempt{
 		Number: int(m.Number), Fence: ares.Fence(m.Fence), PlacedAt: fromMicros(m.PlacedAt), StartedAt: fromMicros(m.StartedAt),
 		EndedAt: fromMicros(m.EndedAt), Outcome: ares.Outcome(m.Outcome), Reason: m.Reason, ExitCode: int(m.ExitCode), Score: int(m.Score),
+		Merit: meritOf(m.Merit),
 	}
 	if a.Fence == 0 {
 		a.Fence = ares.Fence(revision)
@@ -149,26 +154,6 @@ func attemptOf(m *storepb.Attempt, revision int64) ares.Attempt {
 		a.Seats = append(a.Seats, h)
 	}
 	return a
-}
-
-func tenantRecord(t *ares.Tenant) *storepb.Record {
-	return &storepb.Record{Body: &storepb.Record_Tenant{Tenant: &storepb.Tenant{
-		Name: t.Name, MaxGpus: int32(t.Limits.GPUs), MaxGpuMemoryMb: int32(t.Limits.GPUMemoryMB), MaxCpuCores: int32(t.Limits.CPUs),
-		MaxMemoryMb: int32(t.Limits.MemoryMB), MaxConcurrentJobs: int32(t.Limits.ConcurrentJobs), MaxPendingJobs: int32(t.Limits.PendingJobs),
-		PriorityTier: string(t.PriorityTier), Weight: t.Weight, MayPreempt: t.MayPreempt,
-		LostAfterSeconds: int32(t.LostAfterSecs), CreatedAt: micros(t.CreatedAt),
-	}}}
-}
-
-func tenantOf(m *storepb.Tenant, id string, revision int64) *ares.Tenant {
-	return &ares.Tenant{
-		ID: id, Name: m.GetName(), PriorityTier: ares.Class(m.GetPriorityTier()), Weight: m.GetWeight(), MayPreempt: m.GetMayPreempt(),
-		Limits: ares.Limits{
-			GPUs: int(m.GetMaxGpus()), GPUMemoryMB: int(m.GetMaxGpuMemoryMb()), CPUs: int(m.GetMaxCpuCores()),
-			MemoryMB: int(m.GetMaxMemoryMb()), ConcurrentJobs: int(m.GetMaxConcurrentJobs()), PendingJobs: int(m.GetMaxPendingJobs()),
-		},
-		LostAfterSecs: int(m.GetLostAfterSeconds()), CreatedAt: fromMicros(m.GetCreatedAt()), Revision: revision,
-	}
 }
 
 func micros(t time.Time) int64 {

@@ -10,9 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// maxChunk is how many jobs one commit changes: each takes two writes and two
-// comparisons of the 128 that etcd allows.
-const maxChunk = 60
+// maxChunkWrites bounds the writes of one commit, and so its comparisons: etcd
+// allows 128 of either, those of a transaction inside another counted in.
+const maxChunkWrites = 120
 
 // maxChunkSeats bounds the seats in the runs of one commit, so that large gangs
 // do not make a request that etcd finds too large.
@@ -23,6 +23,30 @@ type Change struct {
 	Job  ares.JobID
 	Next ares.Run // with the Revision of the run it was made from
 	New  bool     // a new attempt begins: its lease is created
+	// Make holds the elements an array makes with this change: they come into
+	// being together with it, or the whole change drops out.
+	Make []Element
+}
+
+// Element is an array's element on its way into the store, with its first
+// attempt.
+type Element struct {
+	Job *ares.Job
+	Run ares.Run
+}
+
+// weight is how many writes the change takes.
+func (c *Change) weight() int { return 2 + 3*len(c.Make) }
+
+func (c *Change) seats() int {
+	n := 0
+	for k := range c.Next.Attempts {
+		n += len(c.Next.Attempts[k].Seats)
+	}
+	for i := range c.Make {
+		n += len(c.Make[i].Run.Last().Seats)
+	}
+	return n
 }
 
 // Commit writes one plan. It compares leadership and the plan sequence, so
@@ -44,16 +68,14 @@ func (s *Store) Commit(ctx context.Context, lead *Leadership, digest string, cha
 
 // chunk is how many of the changes go into one transaction, at least one.
 func chunk(changes []Change) int {
-	seats := 0
-	for i := range changes[:min(len(changes), maxChunk)] {
-		for k := range changes[i].Next.Attempts {
-			seats += len(changes[i].Next.Attempts[k].Seats)
-		}
-		if seats > maxChunkSeats && i > 0 {
+	seats, writes := 0, 0
+	for i := range changes {
+		seats, writes = seats+changes[i].seats(), writes+changes[i].weight()
+		if (seats > maxChunkSeats || writes > maxChunkWrites) && i > 0 {
 			return i
 		}
 	}
-	return min(len(changes), maxChunk)
+	return len(changes)
 }
 
 func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string, changes []Change) (int64, []ares.JobID, error) {
@@ -118,13 +140,43 @@ func (c *Change) ops() ([]clientv3.Cmp, []clientv3.Op, error) {
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(leaseKey(c.Job)), "=", 0))
 	}
 	if c.New {
-		lease, err := marshal(&storepb.Record{Body: &storepb.Record_Lease{Lease: &storepb.Lease{Attempt: int32(c.Next.Placed)}}})
+		lease, err := leaseRecord(&c.Next)
 		if err != nil {
 			return nil, nil, err
 		}
 		puts = append(puts, clientv3.OpPut(leaseKey(c.Job), lease))
 	}
+	for i := range c.Make {
+		cmp, ps, err := c.Make[i].ops()
+		if err != nil {
+			return nil, nil, err
+		}
+		cmps, puts = append(cmps, cmp), append(puts, ps...)
+	}
 	return cmps, puts, nil
+}
+
+// ops creates the element's three records. That it is made once follows from
+// its array's run, which is compared too; that nothing is overwritten, from
+// its own key.
+func (e *Element) ops() (clientv3.Cmp, []clientv3.Op, error) {
+	id := e.Job.ID
+	absent := clientv3.Compare(clientv3.CreateRevision(jobKey(id)), "=", 0)
+	job, err := marshal(jobRecord(e.Job))
+	if err != nil {
+		return absent, nil, err
+	}
+	run, err := marshal(runRecord(&e.Run))
+	if err != nil {
+		return absent, nil, err
+	}
+	lease, err := leaseRecord(&e.Run)
+	// The job comes first: a watcher must know it before its run.
+	return absent, []clientv3.Op{clientv3.OpPut(jobKey(id), job), clientv3.OpPut(runKey(id), run), clientv3.OpPut(leaseKey(id), lease)}, err
+}
+
+func leaseRecord(r *ares.Run) (string, error) {
+	return marshal(&storepb.Record{Body: &storepb.Record_Lease{Lease: &storepb.Lease{Attempt: int32(r.Placed)}}})
 }
 
 // Void takes a seat back whose node's session has ended. It compares

@@ -57,6 +57,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		sameJob(t, ev.Job)
 		sameTenant(t, ev.Tenant)
+		sameShares(t, &ev)
 		if ev.Run != nil {
 			sameRun(t, ev.Run.Run)
 		}
@@ -130,6 +131,25 @@ func sameTenant(t *testing.T, tenant *ares.Tenant) {
 	}
 }
 
+// sameShares writes a queue, a topology or a use and reads it again.
+func sameShares(t *testing.T, ev *ares.Event) {
+	t.Helper()
+	var was, again any
+	switch {
+	case ev.Queue != nil && ev.Queue.Weight == ev.Queue.Weight: // NaN is never the same
+		q := ev.Queue
+		was, again = q, queueOf(rewrite(t, queueRecord(q)).GetQueue(), q.Tenant, q.Name, q.Revision)
+	case ev.Topology != nil:
+		was, again = ev.Topology, topologyOf(rewrite(t, topologyRecord(ev.Topology)).GetTopology(), ev.Revision)
+	case ev.Usage != nil:
+		u := ev.Usage
+		was, again = u, usageRead(rewrite(t, usageRecord(u)).GetUsage(), u.Tenant, u.Queue, u.Revision)
+	}
+	if !reflect.DeepEqual(was, again) {
+		t.Fatalf("written and read,\n%+v\nbecomes\n%+v", was, again)
+	}
+}
+
 func rewrite(t *testing.T, rec *storepb.Record) *storepb.Record {
 	t.Helper()
 	data, err := marshal(rec)
@@ -155,13 +175,16 @@ func records() map[string]*storepb.Record {
 	node := ares.Node{ID: "n", Devices: []ares.Device{{ID: "g", Healthy: true}}, Links: [][]string{{"X"}}, SessionTTL: time.Minute}
 	return map[string]*storepb.Record{
 		jobKey("a"): jobRecord(job), runKey("a"): runRecord(&run), tenantKey("t"): tenantRecord(&ares.Tenant{ID: "t", Weight: 1, CreatedAt: at}),
-		jobKey("z"):      {Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{Digest: []byte("d"), Phase: "failed", EndedAt: 9}}},
-		nodeKey("n"):     {Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}},
-		sessionKey("n"):  {Body: &storepb.Record_Session{Session: &storepb.Session{Instance: "i", Server: "s", Lease: 1}}},
-		cordonKey("n"):   {Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{By: "me", Why: "x", Since: 1}}},
-		progressOf("a"):  {Body: &storepb.Record_Progress{Progress: &storepb.Progress{Percent: 5, Message: "m"}}},
-		tokensKey + "x":  {Body: &storepb.Record_Token{Token: &storepb.Token{Hash: []byte("h"), Role: "admin"}}},
-		planKey:          {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},
-		claimKey("a", 0): {MinReader: 2, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
+		jobKey("z"):        {Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{Digest: []byte("d"), Phase: "failed", EndedAt: 9}}},
+		nodeKey("n"):       {Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}},
+		sessionKey("n"):    {Body: &storepb.Record_Session{Session: &storepb.Session{Instance: "i", Server: "s", Lease: 1}}},
+		cordonKey("n"):     {Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{By: "me", Why: "x", Since: 1}}},
+		progressOf("a"):    {Body: &storepb.Record_Progress{Progress: &storepb.Progress{Percent: 5, Message: "m"}}},
+		queueKey("t", "q"): queueRecord(&ares.Queue{Parent: "p", Weight: 2, Quotas: []ares.Quota{{Model: "m", Nominal: 1}}, CreatedAt: at}),
+		topologyKey:        topologyRecord(&ares.Topology{Domains: []ares.Domain{{Name: "l", Nodes: []string{"n"}}}, Switches: []ares.Switch{{Name: "s"}}, Weights: ares.DefaultWeights()}),
+		usageOf("t") + "q": usageRecord(&ares.Usage{At: at, GPUMilliSecs: 1, Month: "2030-01", GPUSecs: 2}),
+		tokensKey + "x":    {Body: &storepb.Record_Token{Token: &storepb.Token{Hash: []byte("h"), Role: "admin"}}},
+		planKey:            {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},
+		claimKey("a", 0):   {MinReader: 2, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
 	}
 }

@@ -18,7 +18,11 @@ const (
 	cordonsKey  = prefix + "cordons/"
 	tenantsKey  = prefix + "tenants/"
 	progressKey = prefix + "progress/"
+	awaitedKey  = prefix + "awaited/"
 	tokensKey   = prefix + "tokens/"
+	queuesKey   = prefix + "queues/"
+	usageKey    = prefix + "usage/"
+	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
 	identityKey = prefix + "loop/identity"
@@ -30,10 +34,17 @@ func runKey(id ares.JobID) string     { return runsKey + string(id) }
 func leaseKey(id ares.JobID) string   { return leasesKey + string(id) }
 func claimsKey(id ares.JobID) string  { return leaseKey(id) + "/" }
 func progressOf(id ares.JobID) string { return progressKey + string(id) }
+func awaitedOf(id ares.JobID) string  { return awaitedKey + string(id) }
 func sessionKey(node string) string   { return sessionsKey + node }
 func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
+func usageOf(tenant string) string    { return usageKey + tenant + "/" }
+func queueKey(tenant, name string) string {
+	return queuesOf(tenant) + name
+}
+
 func claimKey(id ares.JobID, rank int) string {
 	return claimsKey(id) + strconv.Itoa(rank)
 }

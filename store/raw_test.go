@@ -170,21 +170,76 @@ func TestARecordThisVersionCannotReadIsRefused(t *testing.T) {
 	r.put(t, key, encode(t, good))
 }
 
+// TestFieldsOfANewerVersionSurviveAnOperator changes tenants, queues, the
+// topology and use that a newer server wrote.
+func TestFieldsOfANewerVersionSurviveAnOperator(t *testing.T) {
+	r, ctx := newRig(t), t.Context()
+	job := storetest.NewJob(t, r.s)
+	if _, err := r.s.CreateQueue(ctx, ares.Queue{Tenant: job.Tenant, Name: "q"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.s.PutTopology(ctx, ares.Topology{}); err != nil {
+		t.Fatal(err)
+	}
+	r.put(t, "/ares/usage/"+job.Tenant+"/default", encode(t, &storepb.Record{Body: &storepb.Record_Usage{Usage: &storepb.Usage{GpuSeconds: 1}}}))
+	inside := map[string]func(*storepb.Record) proto.Message{
+		"/ares/tenants/" + job.Tenant:            func(rec *storepb.Record) proto.Message { return rec.GetTenant() },
+		"/ares/queues/" + job.Tenant + "/q":      func(rec *storepb.Record) proto.Message { return rec.GetQueue() },
+		"/ares/topology/fleet":                   func(rec *storepb.Record) proto.Message { return rec.GetTopology() },
+		"/ares/usage/" + job.Tenant + "/default": func(rec *storepb.Record) proto.Message { return rec.GetUsage() },
+	}
+	for key, body := range inside {
+		rec := r.record(t, key)
+		future(rec, "record")
+		future(body(rec), "body")
+		r.put(t, key, encode(t, rec))
+	}
+	tenant, err := r.s.Tenant(ctx, job.Tenant)
+	if err == nil {
+		tenant.Weight = 7
+		_, err = r.s.UpdateTenant(ctx, tenant)
+	}
+	queue, queueErr := r.s.Queue(ctx, job.Tenant, "q")
+	if queueErr == nil {
+		queue.Weight = 7
+		_, queueErr = r.s.UpdateQueue(ctx, queue)
+	}
+	top, topErr := r.s.Topology(ctx)
+	if topErr == nil {
+		top.MaxNodesPerLeaf = 7
+		_, topErr = r.s.PutTopology(ctx, top)
+	}
+	use, useErr := r.s.Usage(ctx, job.Tenant, "default")
+	run, stopErr := r.s.RequestStop(ctx, job.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: storetest.Noon})
+	if use.GPUSecs = 7; useErr == nil && stopErr == nil {
+		useErr = r.s.ArchiveUsed(ctx, job, &run, &use, nil, 0)
+	}
+	if err = errors.Join(err, queueErr, topErr, stopErr, useErr); err != nil {
+		t.Fatal(err)
+	}
+	for key, body := range inside {
+		now := r.record(t, key)
+		if futureOf(t, now) != "record" || futureOf(t, body(now)) != "body" || !strings.Contains(now.String(), ":7") {
+			t.Errorf("%s was changed to %v, without its newer fields", key, now)
+		}
+	}
+}
+
 // TestARoomOfANewerVersionIsLeftAlone lets version N and N+1 share a store,
 // unless N+1 says that its records must not be ignored.
 func TestARoomOfANewerVersionIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	rec := &storepb.Record{}
-	future(rec, "a queue")
-	r.put(t, "/ares/queues/q1", encode(t, rec))
+	future(rec, "a wing")
+	r.put(t, "/ares/wings/w1", encode(t, rec))
 	enough := errors.New("enough")
 	if err := r.s.Watch(t.Context(), func(ares.Batch) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("got %v, want the room to be ignored", err)
 	}
 	rec.MinReader = 2
-	r.put(t, "/ares/queues/q1", encode(t, rec))
+	r.put(t, "/ares/wings/w1", encode(t, rec))
 	err := r.s.Watch(t.Context(), func(ares.Batch) error { return enough })
-	if err == nil || !strings.Contains(err.Error(), "/ares/queues/q1") {
+	if err == nil || !strings.Contains(err.Error(), "/ares/wings/w1") {
 		t.Errorf("got %v, want it to name the record it must not ignore", err)
 	}
 }

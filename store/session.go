@@ -207,11 +207,14 @@ func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) e
 	return err
 }
 
-// Cordon keeps new work off a node; an empty By takes the cordon away.
+// Cordon keeps new work off a node, and with Drain has what runs there moved
+// away; an empty By takes the cordon away.
 func (s *Store) Cordon(ctx context.Context, c ares.Cordon) error {
 	op := clientv3.OpDelete(cordonKey(c.Node))
 	if c.By != "" {
-		value, err := marshal(&storepb.Record{Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{By: c.By, Why: c.Why, Since: micros(c.Since)}}})
+		value, err := marshal(&storepb.Record{Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{
+			By: c.By, Why: c.Why, Since: micros(c.Since), Drain: c.Drain, Force: c.Force,
+		}}})
 		if err != nil {
 			return err
 		}

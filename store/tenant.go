@@ -9,24 +9,51 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// CreateTenant adds a tenant. It returns the tenant with its revision.
+// CreateTenant adds a tenant. It returns the tenant with its revision. What an
+// earlier one of that name left behind goes.
 func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
-	return s.putTenant(ctx, t, 0)
-}
-
-// UpdateTenant replaces a tenant that is still at t.Revision.
-func (s *Store) UpdateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
-	return s.putTenant(ctx, t, t.Revision)
-}
-
-func (s *Store) putTenant(ctx context.Context, t ares.Tenant, seen int64) (ares.Tenant, error) {
 	value, err := marshal(tenantRecord(&t))
 	if err != nil {
 		return t, err
 	}
+	return s.putTenant(ctx, t, value, 0, dropQueues(t.ID)...)
+}
+
+// UndeleteTenant puts a tenant back that was just deleted, with its queues.
+func (s *Store) UndeleteTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
+	value, err := marshal(tenantRecord(&t))
+	if err != nil {
+		return t, err
+	}
+	return s.putTenant(ctx, t, value, 0)
+}
+
+// UpdateTenant replaces a tenant that is still at t.Revision.
+func (s *Store) UpdateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
+	rec := tenantRecord(&t)
+	got, err := s.get(ctx, tenantKey(t.ID))
+	if err != nil {
+		return t, err
+	}
+	if len(got.Kvs) > 0 {
+		old, bad := unmarshal(tenantKey(t.ID), got.Kvs[0].Value)
+		if bad != nil {
+			return t, bad
+		}
+		carry(rec, old)
+		carry(rec.GetTenant(), old.GetTenant())
+	}
+	value, err := marshal(rec)
+	if err != nil {
+		return t, err
+	}
+	return s.putTenant(ctx, t, value, t.Revision)
+}
+
+func (s *Store) putTenant(ctx context.Context, t ares.Tenant, value string, seen int64, also ...clientv3.Op) (ares.Tenant, error) {
 	resp, err := s.txn(ctx, "write tenant",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(tenantKey(t.ID)), "=", seen)},
-		[]clientv3.Op{clientv3.OpPut(tenantKey(t.ID), value)},
+		append(also, clientv3.OpPut(tenantKey(t.ID), value)),
 		[]clientv3.Op{clientv3.OpGet(tenantKey(t.ID))})
 	if err != nil {
 		return t, err

@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
 )
 
 // pageSize bounds one read of a snapshot.
@@ -160,6 +162,7 @@ func change(e *clientv3.Event) (ares.Event, bool, error) {
 	kind, ok := map[string]ares.Kind{
 		"jobs": ares.KindJob, "runs": ares.KindRun, "nodes": ares.KindNode, "sessions": ares.KindSession,
 		"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
+		"queues": ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
 	}[room]
 	return ares.Event{Revision: e.Kv.ModRevision, Gone: ares.Gone{Kind: kind, ID: name}}, ok, nil
 }
@@ -172,9 +175,9 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	room, name := rest(key)
 	read := unmarshal
 	switch room {
-	case "leases", "loop", "tokens":
+	case "leases", "loop", "tokens", "awaited":
 		return ev, false, nil
-	case "jobs", "runs", "nodes", "sessions", "cordons", "tenants", "progress":
+	case "jobs", "runs", "nodes", "sessions", "cordons", "tenants", "progress", "queues", "topology", "usage":
 	default:
 		// A room of a newer Ares. What this one must not ignore says so by its
 		// min_reader.
@@ -202,13 +205,33 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 		ev.Session = &ares.Session{Node: name, Instance: m.GetInstance(), Server: m.GetServer(), Revision: kv.ModRevision}
 	case "cordons":
 		m := rec.GetCordon()
-		ev.Cordon = &ares.Cordon{Node: name, By: m.GetBy(), Why: m.GetWhy(), Since: fromMicros(m.GetSince())}
+		ev.Cordon = &ares.Cordon{
+			Node: name, By: m.GetBy(), Why: m.GetWhy(), Since: fromMicros(m.GetSince()),
+			Drain: m.GetDrain(), Force: m.GetForce(), Revision: kv.ModRevision,
+		}
 	case "tenants":
 		ev.Tenant = tenantOf(rec.GetTenant(), name, kv.ModRevision)
 	case "progress":
 		ev.Progress = &ares.ProgressEvent{Job: ares.JobID(name), Progress: progressRecord(rec.GetProgress())}
 	default:
-		return ev, false, nil
+		return ev, decodeShares(&ev, rec, room, name), nil
 	}
 	return ev, true, nil
+}
+
+// decodeShares reads what the order and the place of jobs depend on, and says
+// whether the record was of that kind.
+func decodeShares(ev *ares.Event, rec *storepb.Record, room, name string) bool {
+	tenant, queue, _ := strings.Cut(name, "/")
+	switch room {
+	case "queues":
+		ev.Queue = queueOf(rec.GetQueue(), tenant, queue, ev.Revision)
+	case "topology":
+		ev.Topology = topologyOf(rec.GetTopology(), ev.Revision)
+	case "usage":
+		ev.Usage = usageRead(rec.GetUsage(), tenant, queue, ev.Revision)
+	default:
+		return false
+	}
+	return true
 }

@@ -65,7 +65,7 @@ func places(cards []card, numa func(*card) int) []place {
 		}
 		d := ares.Device{
 			ID: c.uuid, Index: i, Type: ares.DefaultAccelerator, Model: c.name, MemoryMB: c.memoryMB,
-			NUMA: max(numa(c), 0), Healthy: c.reason == "", Reason: c.reason,
+			NUMA: max(numa(c), 0), Healthy: c.reason == "", Reason: c.reason, Celsius: max(c.celsius, 0),
 		}
 		if len(c.slices) == 0 {
 			all = append(all, place{d, c})
@@ -94,7 +94,6 @@ func (m *Machine) fill(all []place, link func(a, b *card) string) {
 	m.Links = make([][]string, len(all))
 	for i, a := range all {
 		m.Devices = append(m.Devices, a.device)
-		m.Celsius = append(m.Celsius, a.card.celsius)
 		m.Links[i] = make([]string, len(all))
 		for j, b := range all {
 			switch {

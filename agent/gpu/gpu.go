@@ -20,13 +20,13 @@ import (
 type Machine struct {
 	Devices  []ares.Device // in the order of their PCI bus; a card cut into MIG slices is represented by its slices
 	Links    [][]string    // Links[i][j] is how Devices[i] reaches Devices[j]: X, NV#, PIX, PXB, PHB, NODE or SYS
-	Celsius  []int         // the temperature of Devices[i]; -1 where it is not known
 	CPUs     int           // hardware threads
 	MemoryMB int
-	Mock     bool     // the devices are simulated
-	Profile  string   // of a mock machine
-	Driver   string   // version of the vendor's driver
-	Warnings []string // what could not be found out, for the log
+	NUMA     []ares.NUMANode // by ID; empty where the machine does not say
+	Mock     bool            // the devices are simulated
+	Profile  string          // of a mock machine
+	Driver   string          // version of the vendor's driver
+	Warnings []string        // what could not be found out, for the log
 }
 
 // Process is one that computes on a device.

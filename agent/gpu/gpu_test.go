@@ -55,9 +55,9 @@ func TestSMI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ares.Device{ID: "GPU-00000000-0000-0000-0000-000000000000", Type: "gpu", Model: "NVIDIA H200", MemoryMB: 143771, Healthy: true}
+	want := ares.Device{ID: "GPU-00000000-0000-0000-0000-000000000000", Type: "gpu", Model: "NVIDIA H200", MemoryMB: 143771, Healthy: true, Celsius: 34}
 	if len(m.Devices) != 1 || m.Devices[0] != want || m.Driver != "580.159.04" || m.Mock || m.CPUs < 1 || m.MemoryMB < 1 ||
-		!reflect.DeepEqual(m.Links, [][]string{{"X"}}) || !reflect.DeepEqual(m.Celsius, []int{34}) || len(m.Warnings) != 0 {
+		!reflect.DeepEqual(m.Links, [][]string{{"X"}}) || len(m.Warnings) != 0 {
 		t.Errorf("%+v", m)
 	}
 	if p, err := s.Busy(t.Context(), []string{want.ID}); err != nil || len(p) != 0 {
@@ -74,7 +74,7 @@ func TestSMIOfBrokenMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Devices) != 10 || len(m.Warnings) != 3 || m.Celsius[8] != -1 || m.Links[1][2] != "PHB" || m.Links[0][1] != "SYS" {
+	if len(m.Devices) != 10 || len(m.Warnings) != 3 || m.Devices[8].Celsius != 0 || m.Links[1][2] != "PHB" || m.Links[0][1] != "SYS" {
 		t.Errorf("%+v", m)
 	}
 	whole, slice, other := m.Devices[0].ID, m.Devices[2].ID, m.Devices[3].ID
@@ -184,7 +184,7 @@ func TestMock(t *testing.T) {
 
 func checkMatrix(t *testing.T, name string, m Machine) {
 	t.Helper()
-	if len(m.Links) != len(m.Devices) || len(m.Celsius) != len(m.Devices) {
+	if len(m.Links) != len(m.Devices) {
 		t.Fatalf("%s: %d links of %d devices", name, len(m.Links), len(m.Devices))
 	}
 	for i, row := range m.Links {
@@ -229,7 +229,7 @@ func TestMockFaults(t *testing.T) {
 	}
 	t.Setenv(FaultsEnv, "2=ecc, 3=hot,9=lost")
 	m, err := s.Detect(t.Context())
-	if err != nil || m.Devices[2].Healthy || m.Devices[2].Reason != "ecc (simulated)" || !m.Devices[3].Healthy || m.Celsius[3] != mockHotCelsius {
+	if err != nil || m.Devices[2].Healthy || m.Devices[2].Reason != "ecc (simulated)" || !m.Devices[3].Healthy || m.Devices[3].Celsius != mockHotCelsius || m.Devices[0].Celsius != mockCelsius {
 		t.Errorf("%v %+v", err, m)
 	}
 	if p, err := s.Busy(t.Context(), []string{m.Devices[2].ID}); err != nil || len(p) != 0 {

@@ -2,16 +2,23 @@ package gpu
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ares-scheduler/ares"
 )
 
 // host fills in what the machine offers beside its devices.
 func (m *Machine) host() {
 	m.CPUs = runtime.NumCPU()
+	m.NUMA = numaNodes(os.DirFS("/sys/devices/system/node"))
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
 		m.warn("memory: " + err.Error())
@@ -23,6 +30,23 @@ func (m *Machine) host() {
 		m.warn("memory: /proc/meminfo has no MemTotal")
 	}
 	m.MemoryMB = mb
+	m.NUMA = spread(m.NUMA, mb)
+}
+
+// spread gives the parts of a machine its memory by their CPUs where they say
+// to have much less than the whole: some virtual machines show only a part.
+func spread(nodes []ares.NUMANode, memoryMB int) []ares.NUMANode {
+	cpus, said := 0, 0
+	for _, n := range nodes {
+		cpus, said = cpus+n.CPUs, said+n.MemoryMB
+	}
+	if said >= memoryMB/2 || cpus == 0 {
+		return nodes
+	}
+	for i := range nodes {
+		nodes[i].MemoryMB = memoryMB * nodes[i].CPUs / cpus
+	}
+	return nodes
 }
 
 func (m *Machine) warn(s string) { m.Warnings = append(m.Warnings, s) }
@@ -31,7 +55,7 @@ func (m *Machine) warn(s string) { m.Warnings = append(m.Warnings, s) }
 func parseMeminfo(r io.Reader) (int, bool) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), "MemTotal:")
+		_, rest, ok := strings.Cut(lines.Text(), "MemTotal:") // a NUMA node's has "Node 0" before it
 		if !ok {
 			continue
 		}
@@ -39,6 +63,54 @@ func parseMeminfo(r io.Reader) (int, bool) {
 		return kb / 1024, err == nil && kb > 0
 	}
 	return 0, false
+}
+
+// numaNodes reads the parts of the machine from the kernel's folder of them, by
+// ID. A node without CPUs, such as the memory of a card, is no part that a job
+// could be given.
+func numaNodes(sys fs.FS) []ares.NUMANode {
+	var nodes []ares.NUMANode
+	dirs, _ := fs.Glob(sys, "node[0-9]*") // the pattern is a good one
+	for _, dir := range dirs {
+		id, err := strconv.Atoi(strings.TrimPrefix(dir, "node"))
+		if err != nil {
+			continue
+		}
+		cpus, errCPUs := fs.ReadFile(sys, dir+"/cpulist")
+		memory, errMemory := fs.ReadFile(sys, dir+"/meminfo")
+		n, ok := parseCPUList(string(cpus))
+		mb, known := parseMeminfo(bytes.NewReader(memory))
+		if errCPUs != nil || errMemory != nil || !ok || !known {
+			return nil // half a picture would keep jobs off what is there
+		}
+		if n > 0 {
+			nodes = append(nodes, ares.NUMANode{ID: id, CPUs: n, MemoryMB: mb})
+		}
+	}
+	slices.SortFunc(nodes, func(a, b ares.NUMANode) int { return cmp.Compare(a.ID, b.ID) })
+	return nodes
+}
+
+// parseCPUList counts the CPUs of a list such as 0-15,64-79.
+func parseCPUList(s string) (int, bool) {
+	n := 0
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return 0, true
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		lo, errLo := strconv.ParseUint(first, 10, 16)
+		hi, errHi := strconv.ParseUint(last, 10, 16)
+		if errLo != nil || errHi != nil || hi < lo {
+			return 0, false
+		}
+		n += int(hi-lo) + 1
+	}
+	return n, true
 }
 
 // sysfsNUMA asks the kernel for the NUMA node of a PCI device, -1 where it

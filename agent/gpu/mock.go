@@ -44,22 +44,20 @@ func (s mock) Detect(context.Context) (Machine, error) {
 		return Machine{}, err
 	}
 	p := s.profile
-	m := Machine{Links: p.matrix(), CPUs: p.cpus, MemoryMB: p.memoryMB, Mock: true, Profile: p.name}
+	m := Machine{Links: p.matrix(), CPUs: p.cpus, MemoryMB: p.memoryMB, NUMA: p.parts(), Mock: true, Profile: p.name}
 	for i, numa := range p.numa {
 		d := ares.Device{
 			ID: s.id(i), Index: i, Type: ares.DefaultAccelerator, Model: p.model, MemoryMB: p.gpuMB,
-			NUMA: numa, Healthy: true,
+			NUMA: numa, Healthy: true, Celsius: mockCelsius,
 		}
-		celsius := mockCelsius
 		switch fault := faults[i]; fault {
 		case "":
 		case "hot":
-			celsius = mockHotCelsius
+			d.Celsius = mockHotCelsius
 		default:
 			d.Healthy, d.Reason = false, fault+" (simulated)"
 		}
 		m.Devices = append(m.Devices, d)
-		m.Celsius = append(m.Celsius, celsius)
 	}
 	return m, nil
 }

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ares-scheduler/ares"
@@ -88,6 +89,23 @@ func (p profile) matrix() [][]string {
 		rows = append(rows, strings.Fields(line))
 	}
 	return rows
+}
+
+// parts splits CPUs and memory over the NUMA nodes of the machine, as many as
+// its devices speak of; what cannot be split evenly goes to the first.
+func (p profile) parts() []ares.NUMANode {
+	parts := make([]ares.NUMANode, slices.Max(p.numa)+1)
+	share := func(whole, i int) int {
+		part := whole / len(parts)
+		if i < whole%len(parts) {
+			part++
+		}
+		return part
+	}
+	for i := range parts {
+		parts[i] = ares.NUMANode{ID: i, CPUs: share(p.cpus, i), MemoryMB: share(p.memoryMB, i)}
+	}
+	return parts
 }
 
 // Profiles returns the names of the machines that can be simulated.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,7 +44,9 @@ func TestParseTopologyOfMachines(t *testing.T) {
 	}{
 		{"dgx1-v100.topo-m.txt", "dgx1-v100", []int{-1, -1, -1, -1, -1, -1, -1, -1}},
 		{"dgx-a100.topo-m.txt", "dgx-a100", []int{3, 3, 1, 1, 7, 7, 5, 5}},
+		{"dgx-h100.topo-m.txt", "dgx-h100", []int{0, 0, 0, 0, 1, 1, 1, 1}},
 		{"pcie-8.topo-m.txt", "pcie-8", []int{0, 0, 0, 0, 1, 1, 1, 1}},
+		{"t4-4.topo-m.txt", "t4-4", []int{0, 0, 0, 0}},
 	} {
 		for _, tabs := range []string{"\t", "    "} { // as printed, and as pasted
 			topo, err := parseTopology([]byte(strings.ReplaceAll(string(sample(t, c.file)), "\t", tabs)))
@@ -66,13 +69,65 @@ func TestParseTopologyOfMachines(t *testing.T) {
 	}
 }
 
+// Machines that no profile simulates, as drivers of several years print them.
+func TestParseTopologyOfOtherMachines(t *testing.T) {
+	for _, c := range []struct {
+		file, links string
+		numa        []int
+	}{
+		{"bridged-a100.topo-m.txt", `
+			X    NV12 SYS  SYS
+			NV12 X    SYS  SYS
+			SYS  SYS  X    NV12
+			SYS  SYS  NV12 X`, []int{0, 0, 1, 1}},
+		{"dgx1-p100.topo-m.txt", `
+			X   NV1 NV1 NV1 NV1 SYS SYS SYS
+			NV1 X   NV1 NV1 SYS NV1 SYS SYS
+			NV1 NV1 X   NV1 SYS SYS NV1 SYS
+			NV1 NV1 NV1 X   SYS SYS SYS NV1
+			NV1 SYS SYS SYS X   NV1 NV1 NV1
+			SYS NV1 SYS SYS NV1 X   NV1 NV1
+			SYS SYS NV1 SYS NV1 NV1 X   NV1
+			SYS SYS SYS NV1 NV1 NV1 NV1 X`, slices.Repeat([]int{-1}, 8)},
+		{"dgx2-v100.topo-m.txt", switched(16, "NV6"), slices.Repeat([]int{-1}, 16)},
+		{"gh200-4.topo-m.txt", switched(4, "NV6"), []int{0, 1, 2, 3}}, // not its memory's own node
+		{"h200x1.topo-m.txt", "X", []int{0}},
+		{"vm-v100.topo-m.txt", `
+			X   NV1 NV1 NV2
+			NV1 X   NV2 NV1
+			NV1 NV2 X   NV2
+			NV2 NV1 NV2 X`, slices.Repeat([]int{-1}, 4)},
+	} {
+		for how, change := range map[string]func(string) string{
+			"as printed": func(s string) string { return s },
+			"as pasted":  func(s string) string { return strings.ReplaceAll(s, "\t", "    ") },
+			"by Windows": func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
+			"with words before it": func(s string) string {
+				return "Failed to initialize NVML: a GPU0 that does not answer\n" + s
+			},
+		} {
+			topo, err := parseTopology([]byte(change(string(sample(t, c.file)))))
+			if err != nil {
+				t.Errorf("%s %s: %v", c.file, how, err)
+				continue
+			}
+			links, numa := topo.rows()
+			if want := (profile{links: c.links}).matrix(); !reflect.DeepEqual(links, want) {
+				t.Errorf("%s %s: links %v", c.file, how, links)
+			}
+			if !reflect.DeepEqual(numa, c.numa) {
+				t.Errorf("%s %s: NUMA %v", c.file, how, numa)
+			}
+		}
+	}
+}
+
 func TestParseTopology(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
 		links    [][]string
 		numa     []int
 	}{
-		{"the shared H200", string(sample(t, "h200x1.topo-m.txt")), [][]string{{"X"}}, []int{0}},
 		{
 			"affinity not known", "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-7\t\tN/A\t\tN/A\n",
 			[][]string{{"X"}},

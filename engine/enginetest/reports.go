@@ -12,7 +12,7 @@ import (
 // ranked finds the attempt (attempt=N, else the last) and the ranks (rank=N,
 // else all) a report is about.
 func ranked(w *World, in *words) (id ares.JobID, f ares.Fence, ranks []int, err error) {
-	id = ares.JobID(in.name())
+	id = in.job()
 	run, ok := w.State.Run(id)
 	number, rank := in.number("attempt", 0), in.number("rank", -1)
 	if !ok {
@@ -144,16 +144,19 @@ func (w *World) ids() []ares.JobID {
 
 func doStop(w *World, in *words) (string, error) {
 	stop := ares.Stop{Why: ares.StopWhy(in.command), By: "ann", At: w.Now}
-	return "", w.Change(ares.JobID(in.name()), func(_ *ares.Job, r *ares.Run) error { return r.RequestStop(stop) })
+	return "", w.Change(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.RequestStop(stop) })
 }
 
 func doShow(w *World, in *words) (string, error) {
-	run, ok := w.State.Run(ares.JobID(in.name()))
+	run, ok := w.State.Run(in.job())
 	if !ok {
 		return "", fmt.Errorf("there is no job %s", in.name())
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is %s", in.name(), run.Phase)
+	if run.Next > 0 {
+		fmt.Fprintf(&b, ", %d elements made", run.Next)
+	}
 	if run.Stop != nil {
 		fmt.Fprintf(&b, ", asked to stop (%s)", run.Stop.Why)
 	}

@@ -59,7 +59,9 @@ var commands map[string]func(*World, *words) (string, error)
 func init() { // not a literal: the commands use execute
 	commands = map[string]func(*World, *words) (string, error){
 		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon,
-		"tenant": doTenant, "job": doJob, "whatif": doWhatIf,
+		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
+		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick,
+		"job": doJob, "whatif": doWhatIf, "merit": doMerit,
 		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,
 		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
@@ -100,6 +102,15 @@ func (w *words) name() string {
 		return ""
 	}
 	return w.plain[0]
+}
+
+// job is the ID of the job the command is about; NAME[3] is an element.
+func (w *words) job() ares.JobID {
+	name, rest, _ := strings.Cut(w.name(), "[")
+	if index, err := strconv.Atoi(strings.TrimSuffix(rest, "]")); err == nil {
+		return ares.ElementID(ares.JobID(name), index)
+	}
+	return ares.JobID(name)
 }
 
 func (w *words) has(flag string) bool { return len(w.plain) > 1 && slices.Contains(w.plain[1:], flag) }
@@ -152,65 +163,6 @@ func (w *words) rest() error {
 	return w.bad
 }
 
-func doNode(w *World, in *words) (string, error) {
-	n := ares.Node{
-		ID: in.name(), CPUs: in.number("cpus", 64), MemoryMB: in.number("mem", 512_000),
-		Labels: in.pairs("labels"),
-	}
-	if n.Labels == nil {
-		n.Labels = map[string]string{}
-	}
-	for _, place := range []string{"region", "zone", "rack"} {
-		if v := in.text(place, ""); v != "" {
-			n.Labels[place] = v
-		}
-	}
-	sick := in.list("unhealthy")
-	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("memory", 81_559)
-	for i := range in.number("gpus", 0) {
-		n.Devices = append(n.Devices, ares.Device{
-			ID: fmt.Sprintf("%s-%d", n.ID, i), Index: i, Type: kind, Model: model, MemoryMB: memory,
-			Healthy: !slices.Contains(sick, strconv.Itoa(i)),
-		})
-	}
-	for i := range in.number("slices", 0) { // of the last device
-		parent := n.Devices[len(n.Devices)-1-i]
-		n.Devices = append(n.Devices, ares.Device{
-			ID: fmt.Sprintf("%s-mig%d", n.ID, i), Index: parent.Index, Type: kind, Model: model, MemoryMB: memory / 7,
-			Parent: parent.ID, Profile: "1g.10gb", Healthy: true,
-		})
-	}
-	n.Links = links(in.list("links"), len(n.Devices))
-	w.Join(n)
-	return "", nil
-}
-
-// links is a matrix with one kind of link, or with NVLink in pairs (nvlink 2).
-func links(want []string, n int) [][]string {
-	if len(want) == 0 {
-		return nil
-	}
-	island := n
-	if len(want) > 1 {
-		island, _ = strconv.Atoi(want[1])
-	}
-	m := make([][]string, n)
-	for i := range m {
-		m[i] = make([]string, n)
-		for k := range m[i] {
-			switch {
-			case i == k:
-				m[i][k] = "X"
-			case i/island == k/island:
-				m[i][k] = want[0]
-			default:
-				m[i][k] = "SYS"
-			}
-		}
-	}
-	return m
-}
-
 func doSession(w *World, in *words) (string, error) {
 	if len(in.plain) < 2 {
 		return "", fmt.Errorf("write session end NODE or session return NODE")
@@ -246,18 +198,9 @@ func doUncordon(w *World, in *words) (string, error) {
 	return "", nil
 }
 
-func doTenant(w *World, in *words) (string, error) {
-	l := ares.NoLimits()
-	l.GPUs, l.GPUMemoryMB = in.number("gpus", l.GPUs), in.number("gpumem", l.GPUMemoryMB)
-	l.CPUs, l.MemoryMB = in.number("cpus", l.CPUs), in.number("mem", l.MemoryMB)
-	l.ConcurrentJobs = in.number("jobs", l.ConcurrentJobs)
-	w.Put(ares.Event{Tenant: &ares.Tenant{ID: in.name(), Limits: l, Revision: w.revision + 1}})
-	return "", nil
-}
-
 func specOf(in *words) ares.Spec {
 	s := ares.Spec{
-		Name: in.name(), Tenant: in.text("tenant", ""), Members: in.number("members", 1),
+		Name: in.name(), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
 		GPUs: in.number("gpus", 0), GPUMilli: in.number("milli", 0), GPUMemoryMB: in.number("gpumem", 0),
 		CPUs: in.number("cpus", 0), MemoryMB: in.number("mem", 0),
 		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig", ""),
@@ -265,8 +208,11 @@ func specOf(in *words) ares.Spec {
 		Placement: ares.Placement{
 			RequiredLevel: in.text("level", ""), NodeSelector: in.pairs("selector"), Regions: in.list("regions"),
 			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
+			PreferredLevel: in.text("prefer", ""), PreferredDomain: in.text("domain", ""), Tolerations: in.list("tolerates"),
+			NodeAffinity: in.list("where"), PreferredNodeAffinity: in.list("like"), Affinity: in.list("near"), AntiAffinity: in.list("apart"),
 		},
-		After: in.list("after"), Array: ares.Array{Count: in.number("array", 0)},
+		After: in.list("after"), MinMembers: in.number("least", 0),
+		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallel", 0)},
 	}
 	s.Placement.LatencySensitive = in.has("latency-sensitive")
 	if p := in.number("priority", -1); p >= 0 {
@@ -297,11 +243,11 @@ func doJob(w *World, in *words) (string, error) {
 
 func doWhatIf(w *World, in *words) (string, error) {
 	job := &ares.Job{Spec: specOf(in).WithDefaults(), ID: ares.JobID(in.name())}
-	seats, refusal := engine.Place(w.State, job, w.Now)
+	placing, refusal := engine.Place(w.State, job, w.Now)
 	if refusal != nil {
 		return fmt.Sprintf("%s would wait:\n%s", job.ID, blockers(*refusal)), nil
 	}
-	return fmt.Sprintf("%s would run on %s\n", job.ID, places(seats)), nil
+	return fmt.Sprintf("%s would run on %s\n", job.ID, places(placing.Seats)), nil
 }
 
 func doAdvance(w *World, in *words) (string, error) {
@@ -315,24 +261,57 @@ func doDecide(w *World, _ *words) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return describe(plan), w.Commit(plan)
+	return describe(w, plan), w.Commit(plan)
 }
 
 func doSettle(w *World, _ *words) (string, error) {
 	plans, err := w.Settle()
 	var out strings.Builder
 	for _, p := range plans {
-		out.WriteString(describe(p))
+		out.WriteString(describe(w, p))
 	}
 	return out.String(), err
 }
 
 func doExplain(w *World, in *words) (string, error) {
-	r := engine.Explain(w.State, ares.JobID(in.name()), w.Now)
-	if len(r.Blockers) == 0 {
+	e := engine.Explain(w.State, in.job(), w.Now)
+	if len(e.Blockers) == 0 {
 		return in.name() + " has no blockers\n", nil
 	}
-	return in.name() + " waits:\n" + blockers(r), nil
+	return in.name() + " waits:\n" + blockers(e.Refusal) + helps(&e) + standing(&e), nil
+}
+
+// helps prints the remedies of an explanation.
+func helps(e *ares.Explanation) string {
+	var b strings.Builder
+	for _, r := range e.Remedies {
+		var steps []string
+		for _, s := range r {
+			steps = append(steps, fmt.Sprintf("%s (%s)", s.Text, s.Kind))
+		}
+		fmt.Fprintf(&b, "  would help: %s\n", strings.Join(steps, ", and "))
+	}
+	return cmp.Or(b.String(), "  would help: nothing that is known\n")
+}
+
+// standing prints where the job is in line, and who holds what it needs.
+func standing(e *ares.Explanation) string {
+	var b strings.Builder
+	if e.Rank > 0 {
+		fmt.Fprintf(&b, "  in line: %d of %d in queue %s", e.Rank, e.Of, e.Queue)
+		for _, a := range e.Ahead {
+			if a.Tenant != "" {
+				fmt.Fprintf(&b, ", behind %d of its tenant's, first %s", a.Jobs, a.First)
+			} else {
+				fmt.Fprintf(&b, ", behind %d of other tenants", a.Jobs)
+			}
+		}
+		b.WriteString("\n")
+	}
+	for _, h := range e.Holders {
+		fmt.Fprintf(&b, "  held: %d GPUs on %d nodes by %s\n", h.GPUs, h.Nodes, cmp.Or(string(h.Job), "other tenants"))
+	}
+	return b.String()
 }
 
 func doUse(w *World, in *words) (string, error) {
@@ -344,21 +323,41 @@ func doUse(w *World, in *words) (string, error) {
 		in.name(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
 }
 
+// label is what a script calls a job.
+func (w *World) label(id ares.JobID) string {
+	if job, ok := w.State.Job(id); ok && job.ArrayOf != "" {
+		return job.Name
+	}
+	return string(id)
+}
+
 // describe prints a plan.
-func describe(p ares.Plan) string {
+func describe(w *World, p ares.Plan) string {
 	var b strings.Builder
 	for _, id := range p.Ready {
-		fmt.Fprintf(&b, "%s is ready\n", id)
+		fmt.Fprintf(&b, "%s is ready\n", w.label(id))
+	}
+	for _, step := range p.Arrays {
+		if step.Phase != "" {
+			fmt.Fprintf(&b, "%s is %s: %s\n", step.Job, step.Phase, step.Reason)
+		}
+	}
+	for _, stop := range p.Stop {
+		fmt.Fprintf(&b, "%s is to stop: %s by %s\n", w.label(stop.Job), stop.Stop.Why, stop.Stop.By)
 	}
 	for i, pl := range p.Place {
 		if i == 10 {
 			fmt.Fprintf(&b, "and %d more\n", len(p.Place)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%s on %s, score %d\n", pl.Job, places(pl.Seats), pl.Score)
+		name := w.label(pl.Job)
+		if pl.ArrayOf != "" {
+			name = fmt.Sprintf("%s[%d]", pl.ArrayOf, pl.Index)
+		}
+		fmt.Fprintf(&b, "%s on %s, score %d\n", name, places(pl.Seats), pl.Score)
 	}
 	for _, r := range p.Refuse {
-		fmt.Fprintf(&b, "%s waits: %s\n", r.Job, r)
+		fmt.Fprintf(&b, "%s waits: %s\n", w.label(r.Job), r)
 	}
 	if !p.Wake.IsZero() {
 		fmt.Fprintf(&b, "wake in %s\n", p.Wake.Sub(p.Now).Round(time.Millisecond))

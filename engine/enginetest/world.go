@@ -14,6 +14,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
+// mostTurns is up to how many placings a plan is gone through turn by turn.
+const mostTurns = 50
+
 // Epoch is when every world begins.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -29,8 +32,11 @@ type World struct {
 }
 
 // NewWorld returns a world with no nodes and no jobs.
-func NewWorld() *World {
-	w := &World{State: engine.New(), Now: Epoch}
+func NewWorld() *World { return NewWorldWith(engine.Default()) }
+
+// NewWorldWith returns a world that decides by a configuration.
+func NewWorldWith(cfg engine.Config) *World {
+	w := &World{State: engine.NewWith(cfg), Now: Epoch}
 	w.Put(ares.Event{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}})
 	return w
 }
@@ -83,8 +89,16 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 func (w *World) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
 	w.plans = append(w.plans, plan)
+	if err := same(plan, engine.Decide(w.State, w.Now)); err != nil {
+		return plan, fmt.Errorf("decided twice: %w", err)
+	}
 	if err := CheckPlan(w.State, plan); err != nil {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
+	}
+	if len(plan.Place) <= mostTurns {
+		if err := w.Turns(plan); err != nil {
+			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
+		}
 	}
 	if err := Check(w.State); err != nil {
 		return plan, fmt.Errorf("after the decision at revision %d: %w", plan.Revision, err)
@@ -92,9 +106,20 @@ func (w *World) Decide() (ares.Plan, error) {
 	return plan, nil
 }
 
-// Commit writes a plan as one revision, which is the fence of every attempt it
-// places.
+// Plans are the decisions made so far.
+func (w *World) Plans() []ares.Plan { return w.plans }
+
+// Commit writes a plan, and checks the laws on the state after it.
 func (w *World) Commit(plan ares.Plan) error {
+	if err := w.Write(plan); err != nil {
+		return err
+	}
+	return Check(w.State)
+}
+
+// Write writes a plan as one revision, which is the fence of every attempt it
+// places.
+func (w *World) Write(plan ares.Plan) error {
 	var events []ares.Event
 	put := func(id ares.JobID, run ares.Run) {
 		run.Revision = w.revision + 1
@@ -107,8 +132,29 @@ func (w *World) Commit(plan ares.Plan) error {
 		}
 		put(id, run)
 	}
+	for _, step := range plan.Arrays {
+		run, _ := w.State.Run(step.Job)
+		if err := run.Advance(&step, plan.Now); err != nil {
+			return fmt.Errorf("array %s: %w", step.Job, err)
+		}
+		put(step.Job, run)
+	}
+	for _, stop := range plan.Stop {
+		run, _ := w.State.Run(stop.Job)
+		if err := run.RequestStop(stop.Stop); err != nil {
+			return fmt.Errorf("stop %s: %w", stop.Job, err)
+		}
+		put(stop.Job, run)
+	}
 	for _, p := range plan.Place {
 		run, _ := w.State.Run(p.Job)
+		if p.ArrayOf != "" {
+			array, _ := w.State.Job(p.ArrayOf)
+			job := array.Element(p.Index)
+			job.Revision = w.revision + 1
+			events = append(events, ares.Event{Job: job})
+			run = ares.NewRun(job.AcceptedAt)
+		}
 		if err := p.Apply(&run, plan.Now); err != nil {
 			return fmt.Errorf("place %s: %w", p.Job, err)
 		}
@@ -118,7 +164,7 @@ func (w *World) Commit(plan ares.Plan) error {
 	if len(events) > 0 {
 		w.Put(events...)
 	}
-	return Check(w.State)
+	return nil
 }
 
 // Settle decides and commits until nothing changes, then five times more: now
@@ -157,7 +203,7 @@ func (w *World) still(last ares.Plan) error {
 // Replay gives the world's history to a new state, every batch twice, and
 // wants the same plan, to the byte, wherever one was made.
 func (w *World) Replay() error {
-	s, next := engine.New(), 0
+	s, next := engine.NewWith(w.State.Config()), 0
 	for _, b := range w.log {
 		s.Apply(b)
 		s.Apply(b)
@@ -173,19 +219,29 @@ func (w *World) Replay() error {
 	if err := Check(s); err != nil {
 		return err
 	}
-	return w.resume()
+	return w.Resume()
 }
 
-// resume gives the present records to a new state as one snapshot: it must
+// Resume gives the present records to a new state as one snapshot: it must
 // decide like the one that saw everything happen.
-func (w *World) resume() error {
-	s := engine.New()
+func (w *World) Resume() error {
+	s, err := w.Fresh()
+	if err != nil {
+		return err
+	}
+	return same(engine.Decide(w.State, w.Now), engine.Decide(s, w.Now))
+}
+
+// Fresh is a state that has the present records as one snapshot, and knows
+// nothing of how they came about.
+func (w *World) Fresh() (*engine.State, error) {
+	s := engine.NewWith(w.State.Config())
 	s.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "old"}}}})
 	s.Apply(w.Snapshot())
 	if err := Check(s); err != nil {
-		return fmt.Errorf("after a snapshot: %w", err)
+		return nil, fmt.Errorf("after a snapshot: %w", err)
 	}
-	return same(engine.Decide(w.State, w.Now), engine.Decide(s, w.Now))
+	return s, nil
 }
 
 // Snapshot is the whole present content as a batch with Reset, runs before
@@ -232,7 +288,16 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 		return "cordon/" + ev.Cordon.Node, false
 	case ev.Tenant != nil:
 		return "tenant/" + ev.Tenant.ID, false
+	case ev.Queue != nil:
+		return "queue/" + ev.Queue.ID(), false
+	case ev.Topology != nil:
+		return "topology/", false
+	case ev.Usage != nil:
+		return "usage/" + ares.QueueID(ev.Usage.Tenant, ev.Usage.Queue), false
 	default:
+		if ev.Gone.Kind == ares.KindTopology {
+			return "topology/", true // there is one
+		}
 		return string(ev.Gone.Kind) + "/" + ev.Gone.ID, true
 	}
 }
@@ -242,4 +307,13 @@ func same(want, got ares.Plan) error {
 		return fmt.Errorf("the same events gave another plan at revision %d:\n%s\n%s", want.Revision, a, b)
 	}
 	return nil
+}
+
+// Fork is a world with the same history, which then goes its own way.
+func (w *World) Fork() *World {
+	f := &World{State: engine.New(), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
+	for _, b := range f.log {
+		f.State.Apply(b)
+	}
+	return f
 }

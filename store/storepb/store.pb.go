@@ -44,6 +44,10 @@ type Record struct {
 	//	*Record_Token
 	//	*Record_Identity
 	//	*Record_Restored
+	//	*Record_Queue
+	//	*Record_Topology
+	//	*Record_Usage
+	//	*Record_Awaited
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -228,6 +232,42 @@ func (x *Record) GetRestored() *Restored {
 	return nil
 }
 
+func (x *Record) GetQueue() *Queue {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Queue); ok {
+			return x.Queue
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetTopology() *Topology {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Topology); ok {
+			return x.Topology
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetUsage() *Usage {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Usage); ok {
+			return x.Usage
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetAwaited() *Awaited {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Awaited); ok {
+			return x.Awaited
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -292,6 +332,22 @@ type Record_Restored struct {
 	Restored *Restored `protobuf:"bytes,16,opt,name=restored,proto3,oneof"`
 }
 
+type Record_Queue struct {
+	Queue *Queue `protobuf:"bytes,17,opt,name=queue,proto3,oneof"`
+}
+
+type Record_Topology struct {
+	Topology *Topology `protobuf:"bytes,18,opt,name=topology,proto3,oneof"`
+}
+
+type Record_Usage struct {
+	Usage *Usage `protobuf:"bytes,19,opt,name=usage,proto3,oneof"`
+}
+
+type Record_Awaited struct {
+	Awaited *Awaited `protobuf:"bytes,20,opt,name=awaited,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -322,6 +378,14 @@ func (*Record_Identity) isRecord_Body() {}
 
 func (*Record_Restored) isRecord_Body() {}
 
+func (*Record_Queue) isRecord_Body() {}
+
+func (*Record_Topology) isRecord_Body() {}
+
+func (*Record_Usage) isRecord_Body() {}
+
+func (*Record_Awaited) isRecord_Body() {}
+
 // Job is an accepted job; it never changes.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -334,7 +398,12 @@ type Job struct {
 	RetryOf    string         `protobuf:"bytes,5,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
 	// Which defaults it was accepted under: a later Ares with others must fill in
 	// those.
-	Defaults      int32 `protobuf:"varint,6,opt,name=defaults,proto3" json:"defaults,omitempty"`
+	Defaults int32 `protobuf:"varint,6,opt,name=defaults,proto3" json:"defaults,omitempty"`
+	// Of an element: the array it belongs to, its index there and how many
+	// elements there are.
+	ArrayOf       string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex    int32  `protobuf:"varint,8,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayCount    int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,6 +480,66 @@ func (x *Job) GetDefaults() int32 {
 	return 0
 }
 
+func (x *Job) GetArrayOf() string {
+	if x != nil {
+		return x.ArrayOf
+	}
+	return ""
+}
+
+func (x *Job) GetArrayIndex() int32 {
+	if x != nil {
+		return x.ArrayIndex
+	}
+	return 0
+}
+
+func (x *Job) GetArrayCount() int32 {
+	if x != nil {
+		return x.ArrayCount
+	}
+	return 0
+}
+
+// Awaited says that a job was accepted that is to come after this one. Its
+// revision tells when that was last so: whoever archives the job must have seen
+// it.
+type Awaited struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Awaited) Reset() {
+	*x = Awaited{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Awaited) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Awaited) ProtoMessage() {}
+
+func (x *Awaited) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Awaited.ProtoReflect.Descriptor instead.
+func (*Awaited) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
 // Tombstone is what is left of an archived job.
 type Tombstone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -423,7 +552,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +564,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +577,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Tombstone) GetDigest() []byte {
@@ -486,13 +615,14 @@ type Run struct {
 	Dropped       int32                  `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	FinishedAt    int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"` // of an array: elements made so far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +634,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +647,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Run) GetPhase() string {
@@ -597,6 +727,13 @@ func (x *Run) GetFinishedAt() int64 {
 	return 0
 }
 
+func (x *Run) GetNext() int32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
 type Attempt struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -610,13 +747,14 @@ type Attempt struct {
 	Reason        string  `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	ExitCode      int32   `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Score         int32   `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	Merit         *Merit  `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +766,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +779,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -714,6 +852,130 @@ func (x *Attempt) GetScore() int32 {
 	return 0
 }
 
+func (x *Attempt) GetMerit() *Merit {
+	if x != nil {
+		return x.Merit
+	}
+	return nil
+}
+
+// Merit says what speaks for a placement, by parts.
+type Merit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         string                 `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	Availability  int32                  `protobuf:"varint,3,opt,name=availability,proto3" json:"availability,omitempty"`
+	Alignment     int32                  `protobuf:"varint,4,opt,name=alignment,proto3" json:"alignment,omitempty"`
+	Utilization   int32                  `protobuf:"varint,5,opt,name=utilization,proto3" json:"utilization,omitempty"`
+	History       int32                  `protobuf:"varint,6,opt,name=history,proto3" json:"history,omitempty"`
+	Weighted      int32                  `protobuf:"varint,7,opt,name=weighted,proto3" json:"weighted,omitempty"`
+	Stranded      int32                  `protobuf:"zigzag32,8,opt,name=stranded,proto3" json:"stranded,omitempty"`
+	Bandwidth     int32                  `protobuf:"varint,9,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
+	FirstFit      int32                  `protobuf:"varint,10,opt,name=first_fit,json=firstFit,proto3" json:"first_fit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Merit) Reset() {
+	*x = Merit{}
+	mi := &file_store_storepb_store_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Merit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Merit) ProtoMessage() {}
+
+func (x *Merit) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Merit.ProtoReflect.Descriptor instead.
+func (*Merit) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Merit) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Merit) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Merit) GetAvailability() int32 {
+	if x != nil {
+		return x.Availability
+	}
+	return 0
+}
+
+func (x *Merit) GetAlignment() int32 {
+	if x != nil {
+		return x.Alignment
+	}
+	return 0
+}
+
+func (x *Merit) GetUtilization() int32 {
+	if x != nil {
+		return x.Utilization
+	}
+	return 0
+}
+
+func (x *Merit) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *Merit) GetWeighted() int32 {
+	if x != nil {
+		return x.Weighted
+	}
+	return 0
+}
+
+func (x *Merit) GetStranded() int32 {
+	if x != nil {
+		return x.Stranded
+	}
+	return 0
+}
+
+func (x *Merit) GetBandwidth() int32 {
+	if x != nil {
+		return x.Bandwidth
+	}
+	return 0
+}
+
+func (x *Merit) GetFirstFit() int32 {
+	if x != nil {
+		return x.FirstFit
+	}
+	return 0
+}
+
 type Seat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -730,7 +992,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +1004,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +1017,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Seat) GetNode() string {
@@ -828,7 +1090,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +1102,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1115,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Result) GetOutcome() string {
@@ -910,7 +1172,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1184,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1197,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Stop) GetWhy() string {
@@ -978,7 +1240,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1252,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1265,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -1044,7 +1306,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1318,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1331,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -1090,7 +1352,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1364,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1377,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Claim) GetNode() string {
@@ -1143,7 +1405,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1417,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1430,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Session) GetInstance() string {
@@ -1193,17 +1455,20 @@ func (x *Session) GetLease() int64 {
 }
 
 type Cordon struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
-	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	By    string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Why   string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	Since int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	// What runs there is to be moved away; with force also at_most_once jobs.
+	Drain         bool `protobuf:"varint,4,opt,name=drain,proto3" json:"drain,omitempty"`
+	Force         bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1480,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1493,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cordon) GetBy() string {
@@ -1252,6 +1517,20 @@ func (x *Cordon) GetSince() int64 {
 	return 0
 }
 
+func (x *Cordon) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *Cordon) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 type Tenant struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1266,13 +1545,15 @@ type Tenant struct {
 	MayPreempt        bool                   `protobuf:"varint,10,opt,name=may_preempt,json=mayPreempt,proto3" json:"may_preempt,omitempty"`
 	LostAfterSeconds  int32                  `protobuf:"varint,11,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
 	CreatedAt         int64                  `protobuf:"varint,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Quotas            []*Quota               `protobuf:"bytes,13,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	GpuHours          int32                  `protobuf:"varint,14,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1565,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1578,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Tenant) GetName() string {
@@ -1384,6 +1665,582 @@ func (x *Tenant) GetCreatedAt() int64 {
 	return 0
 }
 
+func (x *Tenant) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *Tenant) GetGpuHours() int32 {
+	if x != nil {
+		return x.GpuHours
+	}
+	return 0
+}
+
+// Quota is what a tenant or a queue is promised of the GPUs of a model.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Model         string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	Nominal       int32                  `protobuf:"varint,2,opt,name=nominal,proto3" json:"nominal,omitempty"`
+	Borrow        int32                  `protobuf:"varint,3,opt,name=borrow,proto3" json:"borrow,omitempty"`
+	Lend          int32                  `protobuf:"varint,4,opt,name=lend,proto3" json:"lend,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_store_storepb_store_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Quota) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Quota) GetNominal() int32 {
+	if x != nil {
+		return x.Nominal
+	}
+	return 0
+}
+
+func (x *Quota) GetBorrow() int32 {
+	if x != nil {
+		return x.Borrow
+	}
+	return 0
+}
+
+func (x *Quota) GetLend() int32 {
+	if x != nil {
+		return x.Lend
+	}
+	return 0
+}
+
+// Queue is a place to wait in; its key names the tenant and the queue.
+type Queue struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Parent            string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Weight            float64                `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	MaxGpus           int32                  `protobuf:"varint,3,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
+	MaxGpuMemoryMb    int32                  `protobuf:"varint,4,opt,name=max_gpu_memory_mb,json=maxGpuMemoryMb,proto3" json:"max_gpu_memory_mb,omitempty"`
+	MaxCpuCores       int32                  `protobuf:"varint,5,opt,name=max_cpu_cores,json=maxCpuCores,proto3" json:"max_cpu_cores,omitempty"`
+	MaxMemoryMb       int32                  `protobuf:"varint,6,opt,name=max_memory_mb,json=maxMemoryMb,proto3" json:"max_memory_mb,omitempty"`
+	MaxConcurrentJobs int32                  `protobuf:"varint,7,opt,name=max_concurrent_jobs,json=maxConcurrentJobs,proto3" json:"max_concurrent_jobs,omitempty"`
+	MaxPendingJobs    int32                  `protobuf:"varint,8,opt,name=max_pending_jobs,json=maxPendingJobs,proto3" json:"max_pending_jobs,omitempty"`
+	Quotas            []*Quota               `protobuf:"bytes,9,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	CreatedAt         int64                  `protobuf:"varint,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Queue) Reset() {
+	*x = Queue{}
+	mi := &file_store_storepb_store_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Queue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Queue) ProtoMessage() {}
+
+func (x *Queue) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Queue.ProtoReflect.Descriptor instead.
+func (*Queue) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Queue) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Queue) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Queue) GetMaxGpus() int32 {
+	if x != nil {
+		return x.MaxGpus
+	}
+	return 0
+}
+
+func (x *Queue) GetMaxGpuMemoryMb() int32 {
+	if x != nil {
+		return x.MaxGpuMemoryMb
+	}
+	return 0
+}
+
+func (x *Queue) GetMaxCpuCores() int32 {
+	if x != nil {
+		return x.MaxCpuCores
+	}
+	return 0
+}
+
+func (x *Queue) GetMaxMemoryMb() int32 {
+	if x != nil {
+		return x.MaxMemoryMb
+	}
+	return 0
+}
+
+func (x *Queue) GetMaxConcurrentJobs() int32 {
+	if x != nil {
+		return x.MaxConcurrentJobs
+	}
+	return 0
+}
+
+func (x *Queue) GetMaxPendingJobs() int32 {
+	if x != nil {
+		return x.MaxPendingJobs
+	}
+	return 0
+}
+
+func (x *Queue) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *Queue) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+// Topology is what the labels of nodes do not say. There is one.
+type Topology struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Domains         []*Domain              `protobuf:"bytes,1,rep,name=domains,proto3" json:"domains,omitempty"`
+	Switches        []*Switch              `protobuf:"bytes,2,rep,name=switches,proto3" json:"switches,omitempty"`
+	Weights         *Weights               `protobuf:"bytes,3,opt,name=weights,proto3" json:"weights,omitempty"`
+	MaxNodesPerLeaf int32                  `protobuf:"varint,4,opt,name=max_nodes_per_leaf,json=maxNodesPerLeaf,proto3" json:"max_nodes_per_leaf,omitempty"`
+	MaxGpusPerLeaf  int32                  `protobuf:"varint,5,opt,name=max_gpus_per_leaf,json=maxGpusPerLeaf,proto3" json:"max_gpus_per_leaf,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Topology) Reset() {
+	*x = Topology{}
+	mi := &file_store_storepb_store_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Topology) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Topology) ProtoMessage() {}
+
+func (x *Topology) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Topology.ProtoReflect.Descriptor instead.
+func (*Topology) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Topology) GetDomains() []*Domain {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+func (x *Topology) GetSwitches() []*Switch {
+	if x != nil {
+		return x.Switches
+	}
+	return nil
+}
+
+func (x *Topology) GetWeights() *Weights {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *Topology) GetMaxNodesPerLeaf() int32 {
+	if x != nil {
+		return x.MaxNodesPerLeaf
+	}
+	return 0
+}
+
+func (x *Topology) GetMaxGpusPerLeaf() int32 {
+	if x != nil {
+		return x.MaxGpusPerLeaf
+	}
+	return 0
+}
+
+type Domain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Level         string                 `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
+	Parent        string                 `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
+	Adjacent      []string               `protobuf:"bytes,4,rep,name=adjacent,proto3" json:"adjacent,omitempty"`
+	Switch        string                 `protobuf:"bytes,5,opt,name=switch,proto3" json:"switch,omitempty"`
+	Nodes         []string               `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Domain) Reset() {
+	*x = Domain{}
+	mi := &file_store_storepb_store_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Domain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Domain) ProtoMessage() {}
+
+func (x *Domain) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Domain.ProtoReflect.Descriptor instead.
+func (*Domain) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Domain) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Domain) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Domain) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Domain) GetAdjacent() []string {
+	if x != nil {
+		return x.Adjacent
+	}
+	return nil
+}
+
+func (x *Domain) GetSwitch() string {
+	if x != nil {
+		return x.Switch
+	}
+	return ""
+}
+
+func (x *Domain) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type Switch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Gbps          int32                  `protobuf:"varint,2,opt,name=gbps,proto3" json:"gbps,omitempty"`
+	LatencyNanos  int32                  `protobuf:"varint,3,opt,name=latency_nanos,json=latencyNanos,proto3" json:"latency_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Switch) Reset() {
+	*x = Switch{}
+	mi := &file_store_storepb_store_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Switch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Switch) ProtoMessage() {}
+
+func (x *Switch) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Switch.ProtoReflect.Descriptor instead.
+func (*Switch) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Switch) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Switch) GetGbps() int32 {
+	if x != nil {
+		return x.Gbps
+	}
+	return 0
+}
+
+func (x *Switch) GetLatencyNanos() int32 {
+	if x != nil {
+		return x.LatencyNanos
+	}
+	return 0
+}
+
+// Weights are in thousandths.
+type Weights struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Availability  int32                  `protobuf:"varint,1,opt,name=availability,proto3" json:"availability,omitempty"`
+	Alignment     int32                  `protobuf:"varint,2,opt,name=alignment,proto3" json:"alignment,omitempty"`
+	Utilization   int32                  `protobuf:"varint,3,opt,name=utilization,proto3" json:"utilization,omitempty"`
+	History       int32                  `protobuf:"varint,4,opt,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Weights) Reset() {
+	*x = Weights{}
+	mi := &file_store_storepb_store_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Weights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Weights) ProtoMessage() {}
+
+func (x *Weights) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Weights.ProtoReflect.Descriptor instead.
+func (*Weights) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Weights) GetAvailability() int32 {
+	if x != nil {
+		return x.Availability
+	}
+	return 0
+}
+
+func (x *Weights) GetAlignment() int32 {
+	if x != nil {
+		return x.Alignment
+	}
+	return 0
+}
+
+func (x *Weights) GetUtilization() int32 {
+	if x != nil {
+		return x.Utilization
+	}
+	return 0
+}
+
+func (x *Weights) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+// Usage is what the archived jobs of a queue have used; its key names the
+// tenant and the queue.
+type Usage struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	At              int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	GpuMilliSeconds int64                  `protobuf:"varint,2,opt,name=gpu_milli_seconds,json=gpuMilliSeconds,proto3" json:"gpu_milli_seconds,omitempty"`
+	CpuSeconds      int64                  `protobuf:"varint,3,opt,name=cpu_seconds,json=cpuSeconds,proto3" json:"cpu_seconds,omitempty"`
+	MemoryGbSeconds int64                  `protobuf:"varint,4,opt,name=memory_gb_seconds,json=memoryGbSeconds,proto3" json:"memory_gb_seconds,omitempty"`
+	Month           string                 `protobuf:"bytes,5,opt,name=month,proto3" json:"month,omitempty"`
+	GpuSeconds      int64                  `protobuf:"varint,6,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_store_storepb_store_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Usage) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Usage) GetGpuMilliSeconds() int64 {
+	if x != nil {
+		return x.GpuMilliSeconds
+	}
+	return 0
+}
+
+func (x *Usage) GetCpuSeconds() int64 {
+	if x != nil {
+		return x.CpuSeconds
+	}
+	return 0
+}
+
+func (x *Usage) GetMemoryGbSeconds() int64 {
+	if x != nil {
+		return x.MemoryGbSeconds
+	}
+	return 0
+}
+
+func (x *Usage) GetMonth() string {
+	if x != nil {
+		return x.Month
+	}
+	return ""
+}
+
+func (x *Usage) GetGpuSeconds() int64 {
+	if x != nil {
+		return x.GpuSeconds
+	}
+	return 0
+}
+
 // LoopPlan is the loop's own sequence.
 type LoopPlan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1395,7 +2252,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +2264,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +2277,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -1446,7 +2303,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +2315,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +2328,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Leader) GetServer() string {
@@ -1493,7 +2350,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +2362,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +2375,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -1561,7 +2418,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +2430,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +2443,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Token) GetHash() []byte {
@@ -1622,7 +2479,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +2491,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +2504,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Identity) GetStore() string {
@@ -1678,7 +2535,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +2547,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +2560,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Restored) GetRestore() string {
@@ -1738,7 +2595,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x87\x06\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xce\a\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -1757,8 +2614,12 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bprogress\x18\r \x01(\v2\x17.ares.store.v1.ProgressH\x00R\bprogress\x12,\n" +
 	"\x05token\x18\x0e \x01(\v2\x14.ares.store.v1.TokenH\x00R\x05token\x125\n" +
 	"\bidentity\x18\x0f \x01(\v2\x17.ares.store.v1.IdentityH\x00R\bidentity\x125\n" +
-	"\brestored\x18\x10 \x01(\v2\x17.ares.store.v1.RestoredH\x00R\brestoredB\x06\n" +
-	"\x04body\"\xb1\x01\n" +
+	"\brestored\x18\x10 \x01(\v2\x17.ares.store.v1.RestoredH\x00R\brestored\x12,\n" +
+	"\x05queue\x18\x11 \x01(\v2\x14.ares.store.v1.QueueH\x00R\x05queue\x125\n" +
+	"\btopology\x18\x12 \x01(\v2\x17.ares.store.v1.TopologyH\x00R\btopology\x12,\n" +
+	"\x05usage\x18\x13 \x01(\v2\x14.ares.store.v1.UsageH\x00R\x05usage\x122\n" +
+	"\aawaited\x18\x14 \x01(\v2\x16.ares.store.v1.AwaitedH\x00R\aawaitedB\x06\n" +
+	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -1766,11 +2627,17 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"acceptedAt\x12\x14\n" +
 	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x19\n" +
 	"\bretry_of\x18\x05 \x01(\tR\aretryOf\x12\x1a\n" +
-	"\bdefaults\x18\x06 \x01(\x05R\bdefaults\"T\n" +
+	"\bdefaults\x18\x06 \x01(\x05R\bdefaults\x12\x19\n" +
+	"\barray_of\x18\a \x01(\tR\aarrayOf\x12\x1f\n" +
+	"\varray_index\x18\b \x01(\x05R\n" +
+	"arrayIndex\x12\x1f\n" +
+	"\varray_count\x18\t \x01(\x05R\n" +
+	"arrayCount\"\t\n" +
+	"\aAwaited\"T\n" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\xf1\x02\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x85\x03\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -1785,7 +2652,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x1f\n" +
 	"\vfinished_at\x18\v \x01(\x03R\n" +
-	"finishedAt\"\x9e\x02\n" +
+	"finishedAt\x12\x12\n" +
+	"\x04next\x18\f \x01(\x05R\x04next\"\xca\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +
@@ -1798,7 +2666,20 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1b\n" +
 	"\texit_code\x18\t \x01(\x05R\bexitCode\x12\x14\n" +
 	"\x05score\x18\n" +
-	" \x01(\x05R\x05score\"\xef\x01\n" +
+	" \x01(\x05R\x05score\x12*\n" +
+	"\x05merit\x18\v \x01(\v2\x14.ares.store.v1.MeritR\x05merit\"\xa6\x02\n" +
+	"\x05Merit\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\"\n" +
+	"\favailability\x18\x03 \x01(\x05R\favailability\x12\x1c\n" +
+	"\talignment\x18\x04 \x01(\x05R\talignment\x12 \n" +
+	"\vutilization\x18\x05 \x01(\x05R\vutilization\x12\x18\n" +
+	"\ahistory\x18\x06 \x01(\x05R\ahistory\x12\x1a\n" +
+	"\bweighted\x18\a \x01(\x05R\bweighted\x12\x1a\n" +
+	"\bstranded\x18\b \x01(\x11R\bstranded\x12\x1c\n" +
+	"\tbandwidth\x18\t \x01(\x05R\tbandwidth\x12\x1b\n" +
+	"\tfirst_fit\x18\n" +
+	" \x01(\x05R\bfirstFit\"\xef\x01\n" +
 	"\x04Seat\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12,\n" +
@@ -1835,11 +2716,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\aSession\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12\x14\n" +
-	"\x05lease\x18\x03 \x01(\x03R\x05lease\"@\n" +
+	"\x05lease\x18\x03 \x01(\x03R\x05lease\"l\n" +
 	"\x06Cordon\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x14\n" +
-	"\x05since\x18\x03 \x01(\x03R\x05since\"\xaf\x03\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\xfa\x03\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bmax_gpus\x18\x02 \x01(\x05R\amaxGpus\x12)\n" +
@@ -1855,7 +2738,58 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"mayPreempt\x12,\n" +
 	"\x12lost_after_seconds\x18\v \x01(\x05R\x10lostAfterSeconds\x12\x1d\n" +
 	"\n" +
-	"created_at\x18\f \x01(\x03R\tcreatedAt\">\n" +
+	"created_at\x18\f \x01(\x03R\tcreatedAt\x12,\n" +
+	"\x06quotas\x18\r \x03(\v2\x14.ares.store.v1.QuotaR\x06quotas\x12\x1b\n" +
+	"\tgpu_hours\x18\x0e \x01(\x05R\bgpuHours\"c\n" +
+	"\x05Quota\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
+	"\anominal\x18\x02 \x01(\x05R\anominal\x12\x16\n" +
+	"\x06borrow\x18\x03 \x01(\x05R\x06borrow\x12\x12\n" +
+	"\x04lend\x18\x04 \x01(\x05R\x04lend\"\xec\x02\n" +
+	"\x05Queue\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\x12\x19\n" +
+	"\bmax_gpus\x18\x03 \x01(\x05R\amaxGpus\x12)\n" +
+	"\x11max_gpu_memory_mb\x18\x04 \x01(\x05R\x0emaxGpuMemoryMb\x12\"\n" +
+	"\rmax_cpu_cores\x18\x05 \x01(\x05R\vmaxCpuCores\x12\"\n" +
+	"\rmax_memory_mb\x18\x06 \x01(\x05R\vmaxMemoryMb\x12.\n" +
+	"\x13max_concurrent_jobs\x18\a \x01(\x05R\x11maxConcurrentJobs\x12(\n" +
+	"\x10max_pending_jobs\x18\b \x01(\x05R\x0emaxPendingJobs\x12,\n" +
+	"\x06quotas\x18\t \x03(\v2\x14.ares.store.v1.QuotaR\x06quotas\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\n" +
+	" \x01(\x03R\tcreatedAt\"\xf8\x01\n" +
+	"\bTopology\x12/\n" +
+	"\adomains\x18\x01 \x03(\v2\x15.ares.store.v1.DomainR\adomains\x121\n" +
+	"\bswitches\x18\x02 \x03(\v2\x15.ares.store.v1.SwitchR\bswitches\x120\n" +
+	"\aweights\x18\x03 \x01(\v2\x16.ares.store.v1.WeightsR\aweights\x12+\n" +
+	"\x12max_nodes_per_leaf\x18\x04 \x01(\x05R\x0fmaxNodesPerLeaf\x12)\n" +
+	"\x11max_gpus_per_leaf\x18\x05 \x01(\x05R\x0emaxGpusPerLeaf\"\x94\x01\n" +
+	"\x06Domain\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12\x16\n" +
+	"\x06parent\x18\x03 \x01(\tR\x06parent\x12\x1a\n" +
+	"\badjacent\x18\x04 \x03(\tR\badjacent\x12\x16\n" +
+	"\x06switch\x18\x05 \x01(\tR\x06switch\x12\x14\n" +
+	"\x05nodes\x18\x06 \x03(\tR\x05nodes\"U\n" +
+	"\x06Switch\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04gbps\x18\x02 \x01(\x05R\x04gbps\x12#\n" +
+	"\rlatency_nanos\x18\x03 \x01(\x05R\flatencyNanos\"\x87\x01\n" +
+	"\aWeights\x12\"\n" +
+	"\favailability\x18\x01 \x01(\x05R\favailability\x12\x1c\n" +
+	"\talignment\x18\x02 \x01(\x05R\talignment\x12 \n" +
+	"\vutilization\x18\x03 \x01(\x05R\vutilization\x12\x18\n" +
+	"\ahistory\x18\x04 \x01(\x05R\ahistory\"\xc7\x01\n" +
+	"\x05Usage\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x03R\x02at\x12*\n" +
+	"\x11gpu_milli_seconds\x18\x02 \x01(\x03R\x0fgpuMilliSeconds\x12\x1f\n" +
+	"\vcpu_seconds\x18\x03 \x01(\x03R\n" +
+	"cpuSeconds\x12*\n" +
+	"\x11memory_gb_seconds\x18\x04 \x01(\x03R\x0fmemoryGbSeconds\x12\x14\n" +
+	"\x05month\x18\x05 \x01(\tR\x05month\x12\x1f\n" +
+	"\vgpu_seconds\x18\x06 \x01(\x03R\n" +
+	"gpuSeconds\">\n" +
 	"\bLoopPlan\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\" \n" +
@@ -1893,60 +2827,79 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
-	(*Tombstone)(nil),         // 2: ares.store.v1.Tombstone
-	(*Run)(nil),               // 3: ares.store.v1.Run
-	(*Attempt)(nil),           // 4: ares.store.v1.Attempt
-	(*Seat)(nil),              // 5: ares.store.v1.Seat
-	(*Result)(nil),            // 6: ares.store.v1.Result
-	(*Stop)(nil),              // 7: ares.store.v1.Stop
-	(*Transition)(nil),        // 8: ares.store.v1.Transition
-	(*Lease)(nil),             // 9: ares.store.v1.Lease
-	(*Claim)(nil),             // 10: ares.store.v1.Claim
-	(*Session)(nil),           // 11: ares.store.v1.Session
-	(*Cordon)(nil),            // 12: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 13: ares.store.v1.Tenant
-	(*LoopPlan)(nil),          // 14: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 15: ares.store.v1.Leader
-	(*Progress)(nil),          // 16: ares.store.v1.Progress
-	(*Token)(nil),             // 17: ares.store.v1.Token
-	(*Identity)(nil),          // 18: ares.store.v1.Identity
-	(*Restored)(nil),          // 19: ares.store.v1.Restored
-	(*apipb.NodeInfo)(nil),    // 20: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 21: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 22: ares.v1.DeviceShare
+	(*Awaited)(nil),           // 2: ares.store.v1.Awaited
+	(*Tombstone)(nil),         // 3: ares.store.v1.Tombstone
+	(*Run)(nil),               // 4: ares.store.v1.Run
+	(*Attempt)(nil),           // 5: ares.store.v1.Attempt
+	(*Merit)(nil),             // 6: ares.store.v1.Merit
+	(*Seat)(nil),              // 7: ares.store.v1.Seat
+	(*Result)(nil),            // 8: ares.store.v1.Result
+	(*Stop)(nil),              // 9: ares.store.v1.Stop
+	(*Transition)(nil),        // 10: ares.store.v1.Transition
+	(*Lease)(nil),             // 11: ares.store.v1.Lease
+	(*Claim)(nil),             // 12: ares.store.v1.Claim
+	(*Session)(nil),           // 13: ares.store.v1.Session
+	(*Cordon)(nil),            // 14: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 15: ares.store.v1.Tenant
+	(*Quota)(nil),             // 16: ares.store.v1.Quota
+	(*Queue)(nil),             // 17: ares.store.v1.Queue
+	(*Topology)(nil),          // 18: ares.store.v1.Topology
+	(*Domain)(nil),            // 19: ares.store.v1.Domain
+	(*Switch)(nil),            // 20: ares.store.v1.Switch
+	(*Weights)(nil),           // 21: ares.store.v1.Weights
+	(*Usage)(nil),             // 22: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 23: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 24: ares.store.v1.Leader
+	(*Progress)(nil),          // 25: ares.store.v1.Progress
+	(*Token)(nil),             // 26: ares.store.v1.Token
+	(*Identity)(nil),          // 27: ares.store.v1.Identity
+	(*Restored)(nil),          // 28: ares.store.v1.Restored
+	(*apipb.NodeInfo)(nil),    // 29: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 30: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 31: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
-	2,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
-	3,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	9,  // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	10, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	11, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	20, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	12, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	13, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	14, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	15, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	16, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	17, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	18, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	19, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	21, // 15: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	4,  // 16: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	7,  // 17: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	8,  // 18: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	5,  // 19: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	22, // 20: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	6,  // 21: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
+	4,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
+	11, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	12, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	13, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	29, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	14, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	15, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	23, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	24, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	25, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	26, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	27, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	28, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	17, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	18, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	22, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	2,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
+	30, // 19: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	5,  // 20: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	9,  // 21: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	10, // 22: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	7,  // 23: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	6,  // 24: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	31, // 25: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	8,  // 26: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	16, // 27: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	16, // 28: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	19, // 29: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	20, // 30: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	21, // 31: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -1970,6 +2923,10 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Token)(nil),
 		(*Record_Identity)(nil),
 		(*Record_Restored)(nil),
+		(*Record_Queue)(nil),
+		(*Record_Topology)(nil),
+		(*Record_Usage)(nil),
+		(*Record_Awaited)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1977,7 +2934,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

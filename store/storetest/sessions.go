@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ var sessionLaws = []law{
 	{"ARenewedSessionLives", sessionRenewed},
 	{"ASessionMayBeClosed", sessionClosed},
 	{"ANodeChangesUnderItsOwnSession", nodeUpdate},
+	{"TellingOfANodeIsNoReturn", nodeHeat},
 	{"ACordonNeedsANode", cordonRules},
 }
 
@@ -180,6 +182,44 @@ func nodeUpdate(t *testing.T, s *store.Store) {
 	}
 	node.Open(t, s, SessionTTL)
 	refused(t, s.UpdateNode(t.Context(), changed, first), ares.Fenced, "session")
+}
+
+// nodeHeat: what a node tells of itself while it is there neither ends nor
+// begins anything. Once its session is gone nothing rewrites its record, so a
+// seat's timer compares the revision of what was told last (R3).
+func nodeHeat(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	st.claim(t, s)
+	node := st.nodes[0]
+	told := node.Node
+	told.Devices = []ares.Device{{ID: "a", Healthy: true}}
+	told.NUMA = []ares.NUMANode{{ID: 1, CPUs: 8, MemoryMB: 64}}
+	told.Taints = []ares.Taint{{Key: "k", Value: "v", Effect: ares.PreferNoSchedule}}
+	for _, celsius := range []int{40, 60, 80} {
+		told.Devices[0].Celsius = celsius
+		if err := s.UpdateNode(t.Context(), told, node.Session); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
+		t.Errorf("telling ended the session: %v", err)
+	}
+	raw := Records(t, s, "nodes/"+node.ID)
+	kept := body(t, raw[0], "node")
+	if fmt.Sprint(kept["devices"].([]any)[0].(map[string]any)["celsius"], kept["numa"], kept["taints"]) !=
+		"80 [map[cpu_cores:8 id:1 memory_mb:64]] [map[effect:PreferNoSchedule key:k value:v]]" {
+		t.Errorf("stored %+v", kept)
+	}
+	node.Close(t, s)
+	seen := node.Revision(t, s)
+	told.Devices[0].Celsius = 90
+	refused(t, s.UpdateNode(t.Context(), told, node.Session), ares.Fenced, "session")
+	if now := node.Revision(t, s); now != seen {
+		t.Errorf("the record of a silent node went from %d to %d", seen, now)
+	}
+	if err := s.Void(t.Context(), st.lead, st.seats[0], seen, Noon); err != nil {
+		t.Errorf("its seat cannot be taken back: %v", err)
+	}
 }
 
 func cordonRules(t *testing.T, s *store.Store) {

@@ -32,9 +32,13 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Gangs", gangLaws},
 		{"Void", voidLaws},
 		{"Sessions", sessionLaws},
+		{"Drain", drainLaws},
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
+		{"Arrays", arrayLaws},
+		{"After", afterLaws},
 		{"Tenants", tenantLaws},
+		{"Queues", queueLaws},
 		{"Remove", removeLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -19,8 +19,9 @@ var tenantLaws = []law{
 
 func tenantRules(t *testing.T, s *store.Store) {
 	want := ares.Tenant{
-		ID: Name("tenant"), Name: "Team A", PriorityTier: ares.High, Weight: 2.5, MayPreempt: true, LostAfterSecs: 90, CreatedAt: Noon,
+		ID: Name("tenant"), Name: "Team A", PriorityTier: ares.High, Weight: 2.5, MayPreempt: true, LostAfterSecs: 90, CreatedAt: Noon, GPUHours: 5000,
 		Limits: ares.Limits{GPUs: 1, GPUMemoryMB: 2, CPUs: 3, MemoryMB: 4, ConcurrentJobs: 5, PendingJobs: 6},
+		Quotas: []ares.Quota{{Model: "h100", Nominal: 16, Borrow: 8, Lend: 4}, {Nominal: 64, Borrow: ares.Unlimited, Lend: ares.Unlimited}},
 	}
 	made, err := s.CreateTenant(t.Context(), want)
 	if err != nil || made.Revision == 0 {

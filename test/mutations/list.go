@@ -400,7 +400,7 @@ var accepting = []Mutation{
 	},
 	{
 		"create-if-absent-one-by-one", "the same in the transaction that lets each job decide",
-		edit(create, "\t\t\t\tclientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), \"=\", 0),\n", ""),
+		edit(create, "\t\t\tclientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), \"=\", 0),\n", ""),
 		law("Create/TheSameRequestIsTheSameJob"), "want a duplicate",
 	},
 	{

@@ -17,6 +17,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -69,7 +70,7 @@ func BenchmarkPath(b *testing.B) {
 
 func inProcess(b *testing.B, s *steps, jobs int) {
 	var loop *control.Loop
-	d := desk(b, func(v *control.View) { loop = control.NewLoop(v) })
+	d := desk(b, func(v *control.View) { loop = control.NewLoop(v, engine.Default()) })
 	loop.Store, loop.Server, loop.TTL, loop.Now = d.Store, "bench", 5*time.Second, time.Now
 	loop.Log, loop.Record = slog.New(slog.DiscardHandler), func(control.Decision) {}
 	loop.Observe = func(took time.Duration) { s.add("scoring: one decision", took) }

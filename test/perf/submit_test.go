@@ -19,6 +19,7 @@ import (
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
 
 // spec is a job as people submit them.
@@ -109,7 +110,7 @@ func BenchmarkSubmit(b *testing.B) {
 	for _, l := range []load{{"1 client", 1, 500, 1}, {"64 clients", 64, 6400, 1}, {"8 clients, batches of 100", 8, 200, 100}} {
 		var base, inside, outside series
 		var in, out atomic.Int64
-		for round := range rounds {
+		for round := range rounds.Count {
 			tag := fmt.Sprintf("%s-%d", l.name, round)
 			keys := make([]string, l.calls*l.size)
 			for i := range keys {
@@ -119,7 +120,7 @@ func BenchmarkSubmit(b *testing.B) {
 			inside = append(inside, measure(l.clients, l.calls, l.size, func(i int) { in.Add(submit(b, d, tag, i, l.size)) }))
 			outside = append(outside, measure(l.clients, l.calls, l.size, func(i int) { out.Add(rest.submit(b, tag, i, l.size)) }))
 		}
-		want := int64(rounds * l.calls * l.size)
+		want := int64(rounds.Count * l.calls * l.size)
 		if in.Load() != want || out.Load() != want {
 			b.Errorf("%s: %d and %d accepted, want %d each", l.name, in.Load(), out.Load(), want)
 		}
@@ -128,7 +129,7 @@ func BenchmarkSubmit(b *testing.B) {
 			outside.String(), fmt.Sprint(out.Load()),
 		})
 	}
-	table(b, fmt.Sprintf("Durable submissions, %d bytes each, median of %d rounds (range)", len(value), rounds), rows)
+	table(b, fmt.Sprintf("Durable submissions, %d bytes each, median of %d rounds (range)", len(value), rounds.Count), rows)
 }
 
 func put(b *testing.B, etcd *clientv3.Client, keys []string, value string) {

@@ -5,14 +5,11 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
-	"text/tabwriter"
 	"time"
-)
 
-// rounds is how often each side of a comparison is measured, alternating.
-const rounds = 5
+	"github.com/ares-scheduler/ares/test/perf/rounds"
+)
 
 // sample is one measurement: operations a second and processor time for each.
 type sample struct {
@@ -23,7 +20,7 @@ type sample struct {
 // measure runs n operations over c goroutines; each call of do is `each` of
 // them.
 func measure(c, n, each int, do func(i int)) sample {
-	before, start := cpu(), time.Now()
+	before, start := rounds.CPU(), time.Now()
 	var wg sync.WaitGroup
 	for w := range c {
 		wg.Go(func() {
@@ -34,16 +31,7 @@ func measure(c, n, each int, do func(i int)) sample {
 	}
 	wg.Wait()
 	ops := float64(n * each)
-	return sample{ops / time.Since(start).Seconds(), time.Duration(float64(cpu()-before) / ops)}
-}
-
-// cpu is this process's processor time so far.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return sample{ops / time.Since(start).Seconds(), time.Duration(float64(rounds.CPU()-before) / ops)}
 }
 
 // series are the rounds of one side.
@@ -90,19 +78,7 @@ func quantiles(ds []time.Duration) (p50, p99 time.Duration) {
 
 // table prints rows aligned, under a heading with the machine's load.
 func table(b *testing.B, title string, rows [][]string) {
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		b.Fatal(err)
-	}
-	fmt.Printf("\n%s  (load %.4s)\n", title, load)
-	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	for _, r := range rows {
-		for _, cell := range r {
-			_, _ = fmt.Fprint(w, cell, "\t")
-		}
-		_, _ = fmt.Fprintln(w)
-	}
-	if err := w.Flush(); err != nil {
+	if err := rounds.Table(os.Stdout, title, rows); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -103,6 +103,13 @@ func (c *crowd) newJob(rng *rand.Rand, client, n int) *apipb.JobSpec {
 		spec.GpuCount, spec.GpuMilli = 0, 500
 		spec.Environment["WITNESS_SHARES"] = "yes"
 	}
+	if spec.Members > 1 && rng.IntN(2) == 0 {
+		spec.MinMembers = 1
+	}
+	if rng.IntN(10) == 0 {
+		spec.Array = &apipb.Array{Count: int32(1 + rng.IntN(4)), Parallelism: 1}
+		spec.Array.Parallelism += rng.Int32N(spec.Array.Count)
+	}
 	switch rng.IntN(20) {
 	case 0:
 		spec.Command = append(spec.Command, "-deaf")

@@ -32,6 +32,8 @@ func TestScripts(t *testing.T) {
 		Setup:              func(env *testscript.Env) error { return setup(env, dir) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"up":      up,
+			"serve":   serve,
+			"join":    join,
 			"down":    down,
 			"exits":   exits,
 			"let":     let,

@@ -18,8 +18,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// instance is one `ares up`, with its data directory.
+// instance is one `ares up`, `ares server` or `ares agent`, with its data
+// directory.
 type instance struct {
+	name  string
 	dir   string
 	cmd   *exec.Cmd
 	out   printed
@@ -56,43 +58,75 @@ func up(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("usage: up [FLAGS]")
 	}
-	s := of(ts)
 	dir := filepath.Join(ts.Getenv("WORK"), "data")
 	if i := slices.Index(args, "--data-dir"); i >= 0 && i+1 < len(args) {
 		dir, args = args[i+1], slices.Delete(slices.Clone(args), i, i+2)
 	}
 	ts.Setenv("ARES_DATA_DIR", dir)
-	in := &instance{dir: dir, ended: make(chan error, 1)}
-	in.cmd = s.command(context.Background(), ts, slices.Concat([]string{"ares", "up", "--data-dir", dir}, ports, args))
+	in := begin(ts, "up", dir, slices.Concat(ports, args)...)
+	in.await(ts, "Try, in another terminal", "online", "node", "list")
+	in.export(ts)
+	_, _ = ts.Stdout().Write([]byte(in.out.String()))
+}
+
+// serve [FLAGS] is up for an `ares server`, which has no node of its own.
+func serve(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("usage: serve [FLAGS]")
+	}
+	dir := filepath.Join(ts.Getenv("WORK"), "data")
+	ts.Setenv("ARES_DATA_DIR", dir)
+	in := begin(ts, "server", dir, slices.Concat(ports, args)...)
+	in.await(ts, "", "No nodes", "node", "list")
+	in.export(ts)
+}
+
+// join NODE [FLAGS] starts an `ares agent` of that name for the server, and
+// returns when it is online. The end of the script stops it.
+func join(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: join NODE [FLAGS]")
+	}
+	node, dir := args[0], filepath.Join(ts.Getenv("WORK"), "nodes", args[0])
+	token := filepath.Join(ts.Getenv("ARES_DATA_DIR"), "node.token")
+	in := begin(ts, "agent", dir, slices.Concat([]string{"--node", node, "--server", ts.Getenv("GRPC"), "--token-file", token}, args[1:])...)
+	in.await(ts, "", "online", "node", "get", node)
+}
+
+// begin starts an ares process that goes on by itself.
+func begin(ts *testscript.TestScript, name, dir string, args ...string) *instance {
+	s := of(ts)
+	in := &instance{name: "ares " + name, dir: dir, ended: make(chan error, 1)}
+	in.cmd = s.command(context.Background(), ts, slices.Concat([]string{"ares", name, "--data-dir", dir}, args))
 	in.cmd.Env = append(in.cmd.Env, "ARES_DATA_DIR=") // the flag says it
 	in.cmd.Stdout, in.cmd.Stderr = &in.out, &in.errs
 	in.cmd.WaitDelay = patience // jobs must not hold its output open
 	ts.Check(in.cmd.Start())
 	s.ups = append(s.ups, in)
 	go func() { in.ended <- in.cmd.Wait() }()
-	in.await(ts, s)
-	in.export(ts)
-	_, _ = ts.Stdout().Write([]byte(in.out.String()))
+	return in
 }
 
-// await returns when a node of the server can be given work.
-func (in *instance) await(ts *testscript.TestScript, s *session) {
+// await returns when the process has said something, and ares answers a
+// question with something.
+func (in *instance) await(ts *testscript.TestScript, said, answer string, question ...string) {
+	s := of(ts)
 	ctx, cancel := context.WithTimeout(s.tb.Context(), patience)
 	defer cancel()
 	ask := time.NewTicker(askEvery)
 	defer ask.Stop()
 	for {
-		if strings.Contains(in.out.String(), "Try, in another terminal") {
-			if stdout, _, _ := s.run(ctx, ts, []string{"ares", "node", "list"}); strings.Contains(stdout, "online") {
+		if strings.Contains(in.out.String(), said) {
+			if stdout, _, _ := s.run(ctx, ts, append([]string{"ares"}, question...)); strings.Contains(stdout, answer) {
 				return
 			}
 		}
 		select {
 		case err := <-in.ended:
 			in.ended <- err
-			ts.Fatalf("ares up ended: %v\n%s%s", err, in.out.String(), in.errs.String())
+			ts.Fatalf("%s ended: %v\n%s%s", in.name, err, in.out.String(), in.errs.String())
 		case <-ctx.Done():
-			ts.Fatalf("ares up has no node online within %s:\n%s%s", patience, in.out.String(), in.errs.String())
+			ts.Fatalf("%s: no %q within %s:\n%s%s", in.name, answer, patience, in.out.String(), in.errs.String())
 		case <-ask.C:
 		}
 	}
@@ -113,7 +147,7 @@ func (in *instance) export(ts *testscript.TestScript) {
 	ts.Setenv("TOKEN", strings.TrimSpace(string(token)))
 }
 
-// down [-leave] interrupts the latest `ares up` and wants it to end well; with
+// down [-leave] interrupts the process that was started last and wants it to end well; with
 // -leave, its jobs may go on. Its log is then the script's stderr.
 func down(ts *testscript.TestScript, neg bool, args []string) {
 	s := of(ts)
@@ -142,7 +176,7 @@ func (s *session) stopAll() {
 			s.tb.Error(err)
 		}
 		if s.tb.Failed() {
-			s.tb.Logf("the log of ares up in %s:\n%s", in.dir, in.errs.String())
+			s.tb.Logf("the log of %s in %s:\n%s", in.name, in.dir, in.errs.String())
 		}
 	}
 	s.ups = nil
@@ -151,20 +185,20 @@ func (s *session) stopAll() {
 // stop interrupts the server, as Ctrl-C does, and waits for it.
 func (in *instance) stop() error {
 	if err := in.cmd.Process.Signal(os.Interrupt); err != nil {
-		return fmt.Errorf("interrupt ares up: %w", err)
+		return fmt.Errorf("interrupt %s: %w", in.name, err)
 	}
 	patient := time.NewTimer(patience)
 	defer patient.Stop()
 	select {
 	case err := <-in.ended:
 		if err != nil {
-			return fmt.Errorf("ares up, interrupted, ended with %w, want exit code 0:\n%s", err, in.errs.String())
+			return fmt.Errorf("%s, interrupted, ended with %w, want exit code 0:\n%s", in.name, err, in.errs.String())
 		}
 		return nil
 	case <-patient.C:
 		_ = in.cmd.Process.Kill() // it may have ended just now
 		<-in.ended
-		return fmt.Errorf("ares up did not end within %s of its interruption:\n%s", patience, in.errs.String())
+		return fmt.Errorf("%s did not end within %s of its interruption:\n%s", in.name, patience, in.errs.String())
 	}
 }
 
@@ -185,7 +219,7 @@ func (in *instance) alone() error {
 			for pid := range left {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
 			}
-			return fmt.Errorf("after ares up in %s these processes were left, and killed: %v", in.dir, left)
+			return fmt.Errorf("after %s in %s these processes were left, and killed: %v", in.name, in.dir, left)
 		case <-ask.C:
 		}
 	}

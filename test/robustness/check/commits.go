@@ -49,7 +49,13 @@ func (f *commits) step(c *change) {
 	}
 	f.resultsStay(c)
 	if now.phase.Final() && !was.phase.Final() && !c.gap {
-		if text := commitOf(was, now); text != "" {
+		text := ""
+		if now.job != nil && now.job.IsArray() {
+			text = f.arrayOf(now)
+		} else {
+			text = commitOf(was, now)
+		}
+		if text != "" {
 			f.wrong(OneCommit, c.id, now.at, "revision %d made it %s: %s", now.revision, now.phase, text)
 		}
 	}
@@ -98,6 +104,28 @@ func (f *commits) resultStays(c *change, old, a *ares.Attempt, n int) {
 	if had != nil && (has == nil || has.Outcome != had.Outcome || has.ExitCode != had.ExitCode) {
 		f.wrong(OneCommit, c.id, c.now.at, "the result of rank %d of attempt %d was %s and changed at revision %d", n, old.Number, had.Outcome, c.now.revision)
 	}
+}
+
+// arrayOf says what is wrong with an array's end: it comes after that of every
+// element, and is a success only if each of them is one.
+func (f *commits) arrayOf(now *state) string {
+	succeeded, made := 0, 0
+	if now.run != nil {
+		made = now.run.Next
+	}
+	for i := range made {
+		e := f.jobs[string(ares.ElementID(now.job.ID, i))]
+		if !e.ended() {
+			return fmt.Sprintf("its element %d has not ended", i)
+		}
+		if e.phase == ares.Succeeded {
+			succeeded++
+		}
+	}
+	if (now.phase == ares.Succeeded) != (succeeded == now.job.Array.Count) && now.phase != ares.Cancelled {
+		return fmt.Sprintf("%d of its %d elements have succeeded", succeeded, now.job.Array.Count)
+	}
+	return ""
 }
 
 // commitOf says what is wrong with the step that made a job final.

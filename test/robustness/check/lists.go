@@ -23,7 +23,7 @@ type lists struct {
 	waiting []*trace.Call // by revision
 	stamp   map[string]int
 	round   int
-	live    int // jobs that are not archived
+	live    int // jobs that are not archived, elements aside
 }
 
 func newLists(b *book) *lists {
@@ -44,13 +44,17 @@ func newLists(b *book) *lists {
 }
 
 func (f *lists) step(c *change) {
-	if c.was != nil && !c.was.gone {
+	if listed(c.was) {
 		f.live--
 	}
-	if c.now != nil && !c.now.gone {
+	if listed(c.now) {
 		f.live++
 	}
 }
+
+// listed says whether a list of everything has the job: an array's elements are
+// in a list of their own.
+func listed(s *state) bool { return s != nil && !s.gone && (s.job == nil || s.job.ArrayOf == "") }
 
 func (f *lists) settle(e *trace.Entry, until int64) {
 	for len(f.waiting) > 0 && f.waiting[0].Revision < until {
@@ -80,6 +84,8 @@ func (f *lists) compare(c *trace.Call) (job, text string) {
 			return l.Job, "it is there twice"
 		case s == nil || s.gone:
 			return l.Job, fmt.Sprintf("it is listed as %s and is not in the store", l.Phase)
+		case !listed(s):
+			return l.Job, "it is an array's element and does not belong there"
 		case s.phase != l.Phase || s.revision != l.Revision:
 			return l.Job, fmt.Sprintf("it is listed as %s of revision %d and is %s of revision %d", l.Phase, l.Revision, s.phase, s.revision)
 		}
@@ -89,7 +95,7 @@ func (f *lists) compare(c *trace.Call) (job, text string) {
 		return "", ""
 	}
 	for id, s := range f.jobs {
-		if !s.gone && f.stamp[id] != f.round && (job == "" || id < job) {
+		if listed(s) && f.stamp[id] != f.round && (job == "" || id < job) {
 			job, text = id, fmt.Sprintf("it is %s of revision %d and is missing", s.phase, s.revision)
 		}
 	}

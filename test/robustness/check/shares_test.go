@@ -41,7 +41,7 @@ func TestNotOversold(t *testing.T) {
 		{"archived with a seat", check.NotOversold, "while it held seats", func(r *trace.Run) {
 			runs(r, "plain")[3].Attempts[0].Seats[0].State = ares.SeatFinished
 		}},
-		{"half a gang", check.NotOversold, "has 1 seats for 2 members", func(r *trace.Run) {
+		{"half a gang", check.NotOversold, "has 1 seats for 2 to 2 members", func(r *trace.Run) {
 			for _, run := range runs(r, "gang") {
 				run.Attempts[0].Seats = run.Attempts[0].Seats[:1]
 			}

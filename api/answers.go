@@ -1,0 +1,104 @@
+package api
+
+import (
+	"context"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+)
+
+// Engine answers questions by the state that decisions are made from.
+type Engine interface {
+	// Refusal says in short why a job waits.
+	Refusal(id ares.JobID) ares.Refusal
+	// Explain says everything that can be said of a waiting job.
+	Explain(id ares.JobID) ares.Explanation
+	// Plan says where a job would go now, or else why it would wait.
+	Plan(job *ares.Job) (ares.Placing, *ares.Explanation)
+	Fairness() ares.Fairness
+}
+
+// ExplainJob implements apipb.JobServiceServer.
+func (d *jobDoor) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) (*apipb.ExplainJobResponse, error) {
+	snap, err := d.snapshot(ctx, req.GetJobId())
+	if err != nil {
+		return nil, err
+	}
+	if snap.Tombstone != nil {
+		return nil, ares.Errorf(ares.Conflict, "job %s is archived: it waits for nothing", req.GetJobId())
+	}
+	// A running array waits too, with the elements that are to come.
+	waits := snap.Run.Phase.Waiting() || snap.Run.Phase == ares.Running && snap.Job.IsArray() && snap.Run.Next < snap.Job.Array.Count
+	if p := snap.Run.Phase; !waits {
+		return nil, ares.Errorf(ares.Conflict, "job %s is %s: only a waiting job has something to explain", req.GetJobId(), p)
+	}
+	return &apipb.ExplainJobResponse{Explanation: d.explained(snap.Job)}, nil
+}
+
+// PlanJob implements apipb.JobServiceServer.
+func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apipb.PlanJobResponse, error) {
+	job, err := d.cfg.Desk.Draft(ctx, req.GetJob().Spec(), caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	placing, why := d.cfg.Engine.Plan(job)
+	if why != nil {
+		why.Job = "" // nobody can ask for it
+		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant)}, nil
+	}
+	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit)}
+	for i := range placing.Seats {
+		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
+	}
+	return resp, nil
+}
+
+// explained is everything that can be said of why a job waits.
+func (d *Doors) explained(job *ares.Job) *apipb.Explanation {
+	e := d.cfg.Engine.Explain(job.ID)
+	return d.newExplanation(&e, job.Tenant)
+}
+
+// newExplanation is an explanation in its public form. Whatever the engine
+// names, nothing of another tenant's jobs is told.
+func (d *Doors) newExplanation(e *ares.Explanation, tenant string) *apipb.Explanation {
+	m := &apipb.Explanation{JobId: string(e.Job), Queue: e.Queue, Rank: int32(e.Rank), Of: int32(e.Of)}
+	for _, b := range e.Blockers {
+		m.Blockers = append(m.Blockers, &apipb.Blocker{Kind: b.Kind, Count: int32(b.Count), Of: int32(b.Of), Detail: b.Detail})
+	}
+	for _, r := range e.Remedies {
+		if steps := d.newSteps(r, tenant); steps != nil {
+			m.Remedies = append(m.Remedies, &apipb.Remedy{Steps: steps})
+		}
+	}
+	for _, a := range e.Ahead {
+		ahead := &apipb.Ahead{Jobs: int32(a.Jobs)}
+		if a.Tenant == tenant {
+			ahead.TenantId, ahead.First = tenant, string(a.First)
+		}
+		m.Ahead = append(m.Ahead, ahead)
+	}
+	for _, h := range e.Holders {
+		holder := &apipb.Holder{Gpus: int32(h.GPUs), Nodes: int32(h.Nodes)}
+		if h.Tenant == tenant {
+			holder.TenantId, holder.JobId = tenant, string(h.Job)
+		}
+		m.Holders = append(m.Holders, holder)
+	}
+	return m
+}
+
+// newSteps is nil for a remedy that names another tenant's job: it is not for
+// this one to know. Whose jobs a step ends is not told at all, only where.
+func (d *Doors) newSteps(r ares.Remedy, tenant string) []*apipb.Step {
+	var out []*apipb.Step
+	for _, s := range r {
+		if s.Kind == ares.StepEnd {
+			if e := d.cfg.View.Job(ares.JobID(s.Target)); e == nil || e.Job.Tenant != tenant {
+				return nil
+			}
+		}
+		out = append(out, &apipb.Step{Kind: string(s.Kind), Target: s.Target, Amount: int32(s.Amount), Text: s.Text, Field: s.Field, Value: s.Value})
+	}
+	return out
+}

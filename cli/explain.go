@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/client"
+)
+
+func (a *app) jobExplainCommand() *cobra.Command {
+	var o readFlags
+	return o.add(&cobra.Command{
+		Use: "explain JOB", Short: "Say why a job waits, what would help, and who is before it", Args: exactly("JOB"),
+		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Explain(ctx, args[0]) },
+				func(w io.Writer, m proto.Message) { writeExplanation(w, m.(*apipb.Explanation)) })
+		}),
+	})
+}
+
+func (a *app) jobPlanCommand() *cobra.Command {
+	s := &submission{app: a}
+	c := &cobra.Command{
+		Use:   "plan [flags] -- command args... | plan -f FILE",
+		Short: "Say where a job would go now, or why it would wait; nothing is submitted",
+		Long: `Takes a job as "ares job submit" does, and says where it would be placed at this
+moment, with what speaks for the place, or everything that would keep it waiting. Of
+several jobs each is looked at by itself, as if the others were not there.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			specs, err := s.specs(cmd, args)
+			if err != nil {
+				return err
+			}
+			return a.with(func(ctx context.Context, c *client.Client, _ []string) error { return s.plan(ctx, c, specs) })(cmd, args)
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVarP(&s.file, "file", "f", "", "file with the job, YAML or JSON; - for standard input")
+	s.flags.add(f)
+	s.out.addOutput(c)
+	return c
+}
+
+func (s *submission) plan(ctx context.Context, c *client.Client, specs []*apipb.JobSpec) error {
+	for i, spec := range specs {
+		got, err := c.Plan(ctx, spec)
+		if err != nil && len(specs) > 1 {
+			return fmt.Errorf("job %d (%s): %w", i+1, clean(spec.GetName()), err)
+		}
+		if err != nil {
+			return err
+		}
+		err = s.app.print(&s.out, got, func(w io.Writer, _ proto.Message) {
+			if len(specs) > 1 {
+				say(w, "%sJob %d %s\n", map[bool]string{true: "\n"}[i > 0], i+1, clean(spec.GetName()))
+			}
+			s.app.writePlan(w, got)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
+	if !p.GetPlaced() {
+		say(w, "It would wait.\n")
+		writeExplanation(w, p.GetExplanation())
+		return
+	}
+	say(w, "It would be placed now.\n")
+	writeMerit(sheet{w}, p.GetScore(), p.GetMerit())
+	t := table{head: []string{"RANK", "NODE", "GPUS"}}
+	for _, seat := range p.GetSeats() {
+		t.add(fmt.Sprint(seat.GetRank()), seat.GetNode(), deviceList(seat.GetGpus()))
+	}
+	say(w, "\n")
+	t.write(w, a.color)
+}
+
+func writeExplanation(w io.Writer, e *apipb.Explanation) {
+	s := sheet{w}
+	s.line("Job", e.GetJobId())
+	s.line("Queue", e.GetQueue())
+	s.line("In line", inLine(e))
+	if blockers := blockerWords(e); len(blockers) > 0 {
+		s.list("Waits for", blockers)
+	} else {
+		s.line("Waits for", "nothing: it may be in the next plan")
+	}
+	var helps []string
+	for _, r := range e.GetRemedies() {
+		helps = append(helps, remedyWords(r))
+	}
+	if len(helps) == 0 && len(e.GetBlockers()) > 0 && e.GetJobId() != "" { // of one that is only planned nothing is worked out
+		helps = []string{"no change, and no pair of changes, that is known"}
+	}
+	s.list("Would help", helps)
+	var ahead []string
+	for _, x := range e.GetAhead() {
+		if x.GetTenantId() == "" {
+			ahead = append(ahead, fmt.Sprintf("%s of other tenants", count(x.GetJobs(), "job")))
+		} else {
+			ahead = append(ahead, strings.TrimSuffix(fmt.Sprintf("%s of tenant %s, next %s", count(x.GetJobs(), "job"), x.GetTenantId(), x.GetFirst()), ", next "))
+		}
+	}
+	s.list("Ahead", ahead)
+	var held []string
+	for _, h := range e.GetHolders() {
+		held = append(held, fmt.Sprintf("%s on %s by %s", count(h.GetGpus(), "GPU"), count(h.GetNodes(), "node"), firstOf(h.GetJobId(), firstOf(h.GetTenantId(), "other tenants"))))
+	}
+	s.list("Held", held)
+}
+
+func count[N int | int32](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// inLine is a job's place in its queue, "" when it has none.
+func inLine(e *apipb.Explanation) string {
+	if e.GetRank() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d in queue %s", e.GetRank(), e.GetOf(), e.GetQueue())
+}
+
+func blockerWords(e *apipb.Explanation) []string {
+	var out []string
+	for _, b := range e.GetBlockers() {
+		out = append(out, ares.Blocker{Kind: b.GetKind(), Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
+	}
+	return out
+}
+
+func remedyWords(r *apipb.Remedy) string {
+	var steps []string
+	for _, s := range r.GetSteps() {
+		steps = append(steps, firstOf(s.GetText(), strings.TrimSpace(s.GetKind()+" "+s.GetTarget())))
+	}
+	return strings.Join(steps, ", and ")
+}
+
+// writeMerit shows a placement's score by parts, as far as they are known.
+func writeMerit(s sheet, score int32, m *apipb.Merit) {
+	if score != 0 {
+		s.line("Score", fmt.Sprint(score))
+	}
+	if m == nil {
+		return
+	}
+	s.line("Within", strings.TrimSpace(m.GetLevel()+" "+m.GetDomain()))
+	if m.GetWeighted() != 0 {
+		s.line("Domain", fmt.Sprintf("%d of 1000: availability %d, alignment %d, utilization %d, history %d",
+			m.GetWeighted(), m.GetAvailability(), m.GetAlignment(), m.GetUtilization(), m.GetHistory()))
+	}
+	if n := m.GetStrandedMilli(); n != 0 {
+		s.line("Strands", fmt.Sprintf("%+.3f GPUs", float64(n)/1000))
+	}
+	if n := m.GetBandwidthMbps(); n != 0 {
+		text := fmt.Sprintf("%d MB/s at the slowest link", n)
+		if f := m.GetFirstFitMbps(); f > 0 {
+			text += fmt.Sprintf(", %.2f times a first fit's %d", float64(n)/float64(f), f)
+		}
+		s.line("Bandwidth", text)
+	}
+}

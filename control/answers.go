@@ -1,0 +1,49 @@
+package control
+
+import (
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Refusal says in short why a job waits, by the same state decisions are made
+// from: for lists.
+func (l *Loop) Refusal(id ares.JobID) ares.Refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return engine.Refusal(l.state, id, l.Now())
+}
+
+// Explain says everything that can be said of a waiting job.
+func (l *Loop) Explain(id ares.JobID) ares.Explanation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return engine.Explain(l.state, id, l.Now())
+}
+
+// Plan says where a job would go now, or else why it would wait. It changes
+// nothing.
+func (l *Loop) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	placing, refusal := engine.Place(l.state, job, l.Now())
+	if refusal != nil {
+		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
+	}
+	return placing, nil
+}
+
+// Fairness says who holds how much of the fleet against what is theirs.
+func (l *Loop) Fairness() ares.Fairness {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return engine.Fairness(l.state, l.Now())
+}
+
+// Fold adds what a job has used to what archived jobs of its queue have.
+func (l *Loop) Fold(id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return engine.Fold(l.state, id, before, at)
+}

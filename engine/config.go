@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Config is what operators decide about decisions. It is fixed for the life of
+// a state, and part of what a replay needs.
+type Config struct {
+	// ThermalLimit is the temperature in °C above which a device is given no new
+	// work; 0 for none.
+	ThermalLimit int
+	// ThermalMargin is how far below the limit a device is already pushed back
+	// behind cooler ones, in °C.
+	ThermalMargin int
+	// AgeingStep is how long a job waits for each point of priority it gains.
+	AgeingStep time.Duration
+	// HalfLife is how long past use takes to count half.
+	HalfLife time.Duration
+	// ModelWeights say what a GPU of a model counts against others in fair
+	// shares, in thousandths. A model that is not named counts 1000.
+	ModelWeights map[string]int
+	// Mix is the jobs to keep room for: placements that strand less of what
+	// these could use are better.
+	Mix []Mix
+	// Exact compares nodes by every core, megabyte and thousandth that is left
+	// instead of in steps. It costs time that grows with the fleet.
+	Exact bool
+}
+
+// Limits on a configuration.
+const (
+	MaxCelsius      = 150
+	MaxModelWeights = 64
+	MaxModelWeight  = 1_000_000 // thousandths
+	MaxAgeingStep   = 24 * time.Hour
+	MaxHalfLife     = 366 * 24 * time.Hour
+)
+
+// Default is the configuration that is used where nothing else is said.
+func Default() Config {
+	return Config{ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour, Mix: DefaultMix()}
+}
+
+// Check reports every mistake, by the names of the configuration file.
+func (c Config) Check() error {
+	var p ares.Problems
+	if c.ThermalLimit < 0 || c.ThermalLimit > MaxCelsius {
+		p.Add("thermal_threshold", "must be between 0 and %d °C, got %d", MaxCelsius, c.ThermalLimit)
+	}
+	if c.ThermalMargin < 0 || c.ThermalMargin > MaxCelsius {
+		p.Add("thermal_margin", "must be between 0 and %d °C, got %d", MaxCelsius, c.ThermalMargin)
+	}
+	if c.AgeingStep < time.Second || c.AgeingStep > MaxAgeingStep {
+		p.Add("ageing_step_seconds", "must be between 1 and %d, got %d", MaxAgeingStep/time.Second, c.AgeingStep/time.Second)
+	}
+	if c.HalfLife < time.Hour || c.HalfLife > MaxHalfLife {
+		p.Add("usage_half_life_hours", "must be between 1 and %d, got %d", MaxHalfLife/time.Hour, c.HalfLife/time.Hour)
+	}
+	if len(c.ModelWeights) > MaxModelWeights {
+		p.Add("model_weights", "at most %d models, got %d", MaxModelWeights, len(c.ModelWeights))
+	}
+	for _, model := range c.models() {
+		if w := c.ModelWeights[model]; model == "" || len(model) > ares.MaxNameBytes {
+			p.Add("model_weights", "a model has 1 to %d bytes", ares.MaxNameBytes)
+		} else if w < 1 || w > MaxModelWeight {
+			p.Add("model_weights."+model, "must be between 0.001 and %d, got %d thousandths", MaxModelWeight/1000, w)
+		}
+	}
+	return p.Err()
+}
+
+// Digest identifies a configuration in the record of decisions: the same text
+// for the same values, in every process.
+func (c Config) Digest() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %d %d %d %v %t", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix, c.Exact)
+	for _, model := range c.models() {
+		fmt.Fprintf(&b, " %q=%d", model, c.ModelWeights[model])
+	}
+	// FNV-1a: it tells configurations apart that people wrote, no more is needed.
+	h := uint64(14695981039346656037)
+	for _, c := range []byte(b.String()) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return fmt.Sprintf("%016x", h)
+}
+
+// models are those with a weight, in order.
+func (c Config) models() []string {
+	models := make([]string, 0, len(c.ModelWeights))
+	for model := range c.ModelWeights { // order-free: sorted right below
+		models = append(models, model)
+	}
+	slices.Sort(models)
+	return models
+}
+
+// weightOf is what a device of the model counts in shares, in thousandths: by
+// the longest name that is part of it, then the first.
+func (c Config) weightOf(model string) int64 {
+	weight, longest := wholeMilli, 0
+	for _, name := range c.models() {
+		if len(name) > longest && strings.Contains(model, strings.ToLower(name)) {
+			weight, longest = c.ModelWeights[name], len(name)
+		}
+	}
+	return int64(weight)
+}

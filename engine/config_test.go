@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+func TestDefaultConfigIsFine(t *testing.T) {
+	if err := Default().Check(); err != nil {
+		t.Error(err)
+	}
+	if got := New().cfg.Digest(); got != Default().Digest() {
+		t.Errorf("a new state has the configuration %s", got)
+	}
+}
+
+func TestConfigCheckNamesEveryMistake(t *testing.T) {
+	err := Config{ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5}}.Check()
+	if err == nil {
+		t.Fatal("all of it is wrong")
+	}
+	for _, field := range []string{"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%s is not named: %v", field, err)
+		}
+	}
+}
+
+// Every field counts for the digest, and the order of a map does not.
+func TestConfigDigest(t *testing.T) {
+	seen := map[string]int{}
+	for i, change := range []func(*Config){
+		func(*Config) {},
+		func(c *Config) { c.ThermalLimit++ },
+		func(c *Config) { c.ThermalMargin++ },
+		func(c *Config) { c.AgeingStep++ },
+		func(c *Config) { c.HalfLife += time.Hour },
+		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000} },
+		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2001} },
+		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000, "a100": 1500} },
+	} {
+		cfg := Default()
+		change(&cfg)
+		if before, twice := seen[cfg.Digest()]; twice {
+			t.Errorf("changes %d and %d have one digest", before, i)
+		}
+		seen[cfg.Digest()] = i
+	}
+	// A fixed value: it must be the same in every process and release.
+	if got, want := Default().Digest(), "1ebe8b4378c6bbd9"; got != want {
+		t.Errorf("the default's digest is %s, want %s", got, want)
+	}
+}
+
+// A snapshot replaces what is known, not what was configured.
+func TestConfigOutlivesASnapshot(t *testing.T) {
+	cfg := Default()
+	cfg.ThermalLimit = 60
+	s := NewWith(cfg)
+	s.Apply(ares.Batch{Revision: 5, Reset: true})
+	if s.cfg.ThermalLimit != 60 {
+		t.Errorf("%+v", s.cfg)
+	}
+}

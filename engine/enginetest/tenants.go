@@ -1,0 +1,166 @@
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// doConfig begins anew with another configuration. It comes first in a script.
+func doConfig(w *World, in *words) (string, error) {
+	cfg := engine.Default()
+	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
+	for _, d := range []struct {
+		key string
+		of  *time.Duration
+	}{{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}} {
+		if text := in.text(d.key, ""); text != "" {
+			v, err := time.ParseDuration(text)
+			if err != nil {
+				return "", err
+			}
+			*d.of = v
+		}
+	}
+	for model, weight := range in.pairs("weights") {
+		n, err := strconv.Atoi(weight)
+		if err != nil {
+			return "", err
+		}
+		if cfg.ModelWeights == nil {
+			cfg.ModelWeights = map[string]int{}
+		}
+		cfg.ModelWeights[model] = n
+	}
+	*w = *NewWorldWith(cfg)
+	return "", cfg.Check()
+}
+
+func limitsOf(in *words) ares.Limits {
+	l := ares.NoLimits()
+	l.GPUs, l.GPUMemoryMB = in.number("gpus", l.GPUs), in.number("gpumem", l.GPUMemoryMB)
+	l.CPUs, l.MemoryMB = in.number("cpus", l.CPUs), in.number("mem", l.MemoryMB)
+	l.ConcurrentJobs = in.number("jobs", l.ConcurrentJobs)
+	return l
+}
+
+// quotasOf reads MODEL:NOMINAL, MODEL:NOMINAL:BORROW or MODEL:NOMINAL:BORROW:LEND,
+// where "all" is every model and "any" no bound. Left out, nothing is borrowed
+// and everything lent.
+func quotasOf(in *words) ([]ares.Quota, error) {
+	var out []ares.Quota
+	for _, text := range in.list("quota") {
+		parts := strings.Split(text, ":")
+		q := ares.Quota{Model: parts[0], Lend: ares.Unlimited}
+		if q.Model == "all" {
+			q.Model = ""
+		}
+		for i, to := range []*int{&q.Nominal, &q.Borrow, &q.Lend} {
+			if i+1 >= len(parts) {
+				break
+			}
+			n, err := strconv.Atoi(parts[i+1])
+			if parts[i+1] == "any" {
+				n, err = ares.Unlimited, nil
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%q is not MODEL:NOMINAL:BORROW:LEND", text)
+			}
+			*to = n
+		}
+		out = append(out, q)
+	}
+	return out, nil
+}
+
+func weightOf(in *words) (float64, error) { return strconv.ParseFloat(in.text("weight", "1"), 64) }
+
+func doTenant(w *World, in *words) (string, error) {
+	t := &ares.Tenant{ID: in.name(), Limits: limitsOf(in), GPUHours: in.number("hours", 0), Revision: w.revision + 1}
+	var err, wrong error
+	t.Quotas, err = quotasOf(in)
+	t.Weight, wrong = weightOf(in)
+	w.Put(ares.Event{Tenant: t})
+	return "", cmp.Or(err, wrong)
+}
+
+// split reads TENANT/QUEUE.
+func split(name string) (tenant, queue string) {
+	tenant, queue, _ = strings.Cut(name, "/")
+	return tenant, cmp.Or(queue, ares.DefaultQueue)
+}
+
+func doQueue(w *World, in *words) (string, error) {
+	q := &ares.Queue{Parent: in.text("parent", ""), Limits: limitsOf(in), Revision: w.revision + 1}
+	q.Tenant, q.Name = split(in.name())
+	var err, wrong error
+	q.Quotas, err = quotasOf(in)
+	q.Weight, wrong = weightOf(in)
+	w.Put(ares.Event{Queue: q})
+	return "", cmp.Or(err, wrong, q.Check())
+}
+
+// doUsage says what archived jobs of a queue used until now, in GPU-hours.
+func doUsage(w *World, in *words) (string, error) {
+	u := &ares.Usage{At: w.Now, Month: w.Now.UTC().Format("2006-01")}
+	u.Tenant, u.Queue = split(in.name())
+	hours := int64(in.number("hours", 0))
+	u.GPUMilliSecs, u.GPUSecs = hours*3_600_000, hours*3600
+	w.Put(ares.Event{Usage: u})
+	return "", nil
+}
+
+func doArchive(w *World, in *words) (string, error) { return "", w.Archive(in.job()) }
+
+// Archive takes a job that is over out of the world, as the Recorder does: what
+// it used is added to that of its queue.
+func (w *World) Archive(id ares.JobID) error {
+	job, ok := w.State.Job(id)
+	if !ok {
+		return fmt.Errorf("there is no job %s", id)
+	}
+	if run, _ := w.State.Run(id); !run.Phase.Final() || !run.Free() {
+		return fmt.Errorf("it is %s, or its devices are not free", run.Phase)
+	}
+	u := ares.Usage{Tenant: job.Tenant, Queue: job.Queue}
+	for known := range w.State.Usages() {
+		if known.Tenant == job.Tenant && known.Queue == job.Queue {
+			u = known
+		}
+	}
+	u = engine.Fold(w.State, id, u, w.Now)
+	w.Put(ares.Event{Usage: &u}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}})
+	return nil
+}
+
+// doFairness prints who holds how much, in millionths.
+func doFairness(w *World, _ *words) (string, error) {
+	var b strings.Builder
+	f := engine.Fairness(w.State, w.Now)
+	for _, s := range f.Shares {
+		if s.Waiting == 0 && s.GPUMilli == 0 && s.CPUs == 0 && s.MemoryMB == 0 && s.PastShare == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s weight %v: %s %d, past %d, weighted %d, fair %d, %d waiting\n",
+			strings.TrimSuffix(ares.QueueID(s.Tenant, s.Queue), "/"), s.Weight, cmp.Or(s.Resource, "nothing"), s.DominantShare, s.PastShare, s.WeightedShare, s.FairShare, s.Waiting)
+	}
+	fmt.Fprintf(&b, "Jain %d\n", f.Jain)
+	return b.String(), nil
+}
+
+// doMerit prints what speaks for where a job is.
+func doMerit(w *World, in *words) (string, error) {
+	run, _ := w.State.Run(in.job())
+	last := run.Last()
+	if last == nil {
+		return "", fmt.Errorf("%s was never placed", in.name())
+	}
+	m := last.Merit
+	return fmt.Sprintf("%s in one %s (%s): availability %d, alignment %d, utilization %d, history %d, weighted %d; bandwidth %d MB/s, first fit %d\n",
+		in.name(), cmp.Or(string(m.Level), "fleet"), m.Domain, m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted, m.Bandwidth, m.FirstFit), nil
+}

@@ -1,0 +1,163 @@
+package engine_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// tally is what the search for remedies came to.
+type tally struct {
+	states, waiting, planned, single, pairs, none int
+	kinds                                         map[ares.StepKind]int
+	blockers                                      map[string]int
+}
+
+// TestEveryRemedyWorks: in a thousand random states every blocker is true, every
+// remedy puts the job into the next plan of a world where it was carried out,
+// and looking for it leaves no trace.
+func TestEveryRemedyWorks(t *testing.T) {
+	states := 1000
+	if testing.Short() {
+		states = 100
+	}
+	sum := tally{kinds: map[ares.StepKind]int{}, blockers: map[string]int{}}
+	for seed := range states {
+		if checkTown(t, newTown(t, uint64(seed)), uint64(seed), &sum); t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d states, %d waiting jobs, %d of them in the next plan anyway; remedies: %d single, %d pairs; none known for %d jobs; steps %v; blockers %v",
+		sum.states, sum.waiting, sum.planned, sum.single, sum.pairs, sum.none, sum.kinds, sum.blockers)
+}
+
+func checkTown(t *testing.T, w *town, seed uint64, sum *tally) {
+	t.Helper()
+	sum.states++
+	before := engine.Decide(w.State, w.Now)
+	naive := newOracle(w)
+	for _, id := range waitingJobs(w.State) {
+		sum.waiting++
+		e := engine.Explain(w.State, id, w.Now)
+		for _, b := range e.Blockers {
+			sum.blockers[b.Kind]++
+		}
+		fail := func(format string, args ...any) {
+			t.Helper()
+			job, _ := w.State.Job(id)
+			t.Errorf("seed %d, job %s (%+v): %s\nblockers: %v\nremedies: %+v", seed, id, job.Spec, fmt.Sprintf(format, args...), e.Refusal, e.Remedies)
+		}
+		if err := enginetest.Check(w.State); err != nil {
+			fail("explaining left a trace: %v", err)
+			return
+		}
+		if after := engine.Decide(w.State, w.Now); !reflect.DeepEqual(before, after) {
+			fail("explaining changed the next plan from %+v to %+v", before, after)
+			return
+		}
+		if in := holds(before, id); !slices.Contains(before.Ready, id) && in != (len(e.Blockers) == 0) {
+			fail("in the next plan: %t", in)
+			return
+		} else if in {
+			sum.planned++
+		}
+		if err := naive.check(id, &e); err != nil {
+			fail("%v", err)
+			return
+		}
+		if err := discreet(w, id, &e); err != nil {
+			fail("%v", err)
+			return
+		}
+		if len(e.Remedies) == 0 && len(e.Blockers) > 0 {
+			sum.none++
+		}
+		for _, r := range e.Remedies {
+			if !works(t, w, id, r) {
+				fail("%+v does not put it into the next plan", r)
+				return
+			}
+			if len(r) == 1 {
+				sum.single++
+			} else {
+				sum.pairs++
+			}
+			for _, step := range r {
+				sum.kinds[step.Kind]++
+			}
+		}
+	}
+}
+
+func waitingJobs(s *engine.State) []ares.JobID {
+	var out []ares.JobID
+	for job, run := range s.Jobs() {
+		if run == nil || run.Phase.Waiting() || job.IsArray() && !run.Phase.Final() && run.Stop == nil && run.Next < job.Array.Count {
+			out = append(out, job.ID)
+		}
+	}
+	return out
+}
+
+// works carries a remedy out in a world of its own.
+func works(t *testing.T, w *town, id ares.JobID, r ares.Remedy) bool {
+	t.Helper()
+	if len(r) < 1 || len(r) > 2 {
+		return false
+	}
+	f := &town{World: w.Fork(), queues: w.queues}
+	for _, step := range r {
+		if step.Kind != ares.StepWait {
+			f.take(t, id, step)
+		}
+	}
+	for _, step := range r { // what was done was done before
+		if step.Kind == ares.StepWait {
+			f.take(t, id, step)
+		}
+	}
+	plan, err := f.Decide()
+	if err == nil && slices.Contains(plan.Ready, id) { // its delay ended: it is placed by the plan after
+		if err = f.Commit(plan); err == nil {
+			plan, err = f.Decide()
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return holds(plan, id)
+}
+
+func holds(p ares.Plan, id ares.JobID) bool {
+	return slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return pl.Job == id || pl.ArrayOf == id })
+}
+
+// discreet wants nothing said of another tenant's jobs, and sensible figures.
+func discreet(w *town, id ares.JobID, e *ares.Explanation) error {
+	job, _ := w.State.Job(id)
+	var said strings.Builder
+	for _, r := range e.Remedies {
+		for _, s := range r {
+			fmt.Fprintln(&said, s.Target, s.Field, s.Value, s.Text)
+			if s.Text == "" {
+				return fmt.Errorf("step %+v has no words", s)
+			}
+		}
+	}
+	fmt.Fprintln(&said, e.Blockers, e.Ahead, e.Holders)
+	for other := range w.State.Jobs() {
+		if other.Tenant != job.Tenant && !slices.Contains(job.After, string(other.ID)) && strings.Contains(said.String(), string(other.ID)) {
+			return fmt.Errorf("it tells of %s", other.ID)
+		}
+	}
+	if e.Rank > e.Of || e.Rank < 0 || len(e.Holders) > 10 {
+		return fmt.Errorf("rank %d of %d, %d holders", e.Rank, e.Of, len(e.Holders))
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
+)
+
+// Fairness says who holds how much of the fleet against what is theirs, by the
+// same figures that decide whose turn it is.
+func Fairness(s *State, now time.Time) ares.Fairness {
+	s.ready()
+	shares := s.order.Fairness(now)
+	out := ares.Fairness{Jain: order.Jain(shares)}
+	for _, sh := range shares {
+		f := ares.FairShare{
+			Tenant: sh.Tenant, Queue: sh.Queue, Weight: float64(sh.Weight) / 1000, GPUMilli: int(sh.Live.GPU), CPUs: int(sh.Live.CPU),
+			MemoryMB: int(sh.Live.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.Weighted), FairShare: int(sh.Fair),
+		}
+		var resource string
+		f.DominantShare, resource = s.portion(sh.Live)
+		f.PastShare, _ = s.portion(sh.Past)
+		if sh.Live != (order.Use{}) {
+			f.Resource = resource
+		}
+		out.Shares = append(out.Shares, f)
+	}
+	return out
+}
+
+// portion is the largest part of the fleet that a use is of any resource, in
+// millionths, and of which.
+func (s *State) portion(u order.Use) (part int, of string) {
+	for _, r := range []struct {
+		name      order.Resource
+		held, all int64
+	}{{order.GPU, u.GPU, s.capacity.GPU}, {order.CPU, u.CPU, s.capacity.CPU}, {order.Memory, u.Memory, s.capacity.Memory}} {
+		if p := int(r.held * order.Million / max(r.all, 1)); of == "" || p > part {
+			part, of = p, string(r.name)
+		}
+	}
+	return part, of
+}

@@ -1,0 +1,40 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// TestEightsFindRoom: 2,000 jobs of 1, 1, 1, 1, 2, 2, 4, 8 GPUs, one after the
+// other, on 1,000 nodes with 8 GPUs are 62 % of them. Who does not pack leaves
+// no node whole for the eights.
+func TestEightsFindRoom(t *testing.T) {
+	w := enginetest.NewWorld()
+	for i := range 1000 {
+		w.Join(*machineOf(fmt.Sprintf("n%03d", i), 8))
+	}
+	for i := range 2000 {
+		gpus := []int{1, 1, 1, 1, 2, 2, 4, 8}[i%8]
+		w.Submit(ares.JobID(fmt.Sprintf("j%04d", i)), ares.Spec{GPUs: gpus})
+		plan := engine.Decide(w.State, w.Now)
+		if len(plan.Place) != 1 {
+			t.Fatalf("job %d of %d GPUs is not placed: %v", i, gpus, plan.Refuse)
+		}
+		if err := w.Write(plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, w.State)
+	busy := map[string]int{}
+	for _, run := range w.State.Jobs() {
+		seat := run.Last().Seats[0]
+		busy[seat.Node] += len(seat.Shares)
+	}
+	if len(busy) != 625 {
+		t.Errorf("5,000 GPUs are given on %d nodes, 625 would do", len(busy))
+	}
+}

@@ -1,0 +1,211 @@
+package laws
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// machine is a node with everything that was given there.
+type machine struct {
+	engine.NodeView
+
+	place  place
+	milli  map[string]int // by device
+	cpus   int
+	memory int
+	seats  int
+	bound  map[int][2]int // by NUMA node: cores and MB of the seats bound to it
+}
+
+func newMachine(v engine.NodeView) *machine {
+	return &machine{NodeView: v, milli: map[string]int{}, bound: map[int][2]int{}}
+}
+
+func (m *machine) sit(seat *ares.Seat) {
+	m.cpus += seat.CPUs
+	m.memory += seat.Memory
+	m.seats++
+	for _, sh := range seat.Shares {
+		m.milli[sh.Device] += sh.Milli
+	}
+	if seat.NUMA >= 0 {
+		b := m.bound[seat.NUMA]
+		m.bound[seat.NUMA] = [2]int{b[0] + seat.CPUs, b[1] + seat.Memory}
+	}
+}
+
+// device finds one of the machine's devices, nil when it has none of that name.
+func (m *machine) device(id string) *ares.Device {
+	for i := range m.Node.Devices {
+		if m.Node.Devices[i].ID == id {
+			return &m.Node.Devices[i]
+		}
+	}
+	return nil
+}
+
+// sliced says whether the device is cut into slices, so that only these are given.
+func (m *machine) sliced(id string) bool {
+	return slices.ContainsFunc(m.Node.Devices, func(d ares.Device) bool { return d.Parent == id })
+}
+
+// seats judges what a job got on each of its nodes.
+func seats(t *trial, p *placed) error {
+	for i := range p.Seats {
+		seat := &p.Seats[i]
+		m := t.nodes[seat.Node]
+		if m == nil || m.Session == nil || m.Cordon != nil || m.Node.Unfit != "" {
+			return fmt.Errorf("node %s is not open", seat.Node)
+		}
+		if err := m.fits(p.job, seat, t.cfg.ThermalLimit); err != nil {
+			return fmt.Errorf("rank %d on %s: %w", i, seat.Node, err)
+		}
+	}
+	return nil
+}
+
+func (m *machine) fits(job *ares.Job, seat *ares.Seat, hottest int) error {
+	switch {
+	case seat.CPUs != job.CPUs || seat.Memory != job.MemoryMB:
+		return fmt.Errorf("%d cores and %d MB are not what was asked for", seat.CPUs, seat.Memory)
+	case job.CPUs > 0 && m.cpus > m.Node.CPUs, job.MemoryMB > 0 && m.memory > m.Node.MemoryMB:
+		return fmt.Errorf("the node is oversold: %d cores, %d MB", m.cpus, m.memory)
+	case m.seats > engine.MaxSeats:
+		return fmt.Errorf("the node has %d seats", m.seats)
+	}
+	whole, milli := job.GPUs, job.GPUMilli
+	if job.MIGProfile != "" && whole == 0 && milli == 0 {
+		whole = 1
+	}
+	if milli > 0 && job.Placement.LatencySensitive {
+		whole, milli = 1, 0
+	}
+	given := 0
+	for _, sh := range seat.Shares {
+		if err := m.fitting(job, sh, hottest); err != nil {
+			return err
+		}
+		given += sh.Milli
+	}
+	if len(seat.Shares) != max(whole, min(milli, 1)) || given != max(1000*whole, milli) {
+		return fmt.Errorf("%d devices and %d/1000 are not what was asked for", len(seat.Shares), given)
+	}
+	return m.aligned(job, seat)
+}
+
+// fitting judges one device.
+func (m *machine) fitting(job *ares.Job, sh ares.Share, hottest int) error {
+	d := m.device(sh.Device)
+	if d == nil {
+		return fmt.Errorf("there is no device %s", sh.Device)
+	}
+	kind := d.Type
+	if kind == "" {
+		kind = ares.DefaultAccelerator
+	}
+	switch {
+	case !d.Healthy:
+		return fmt.Errorf("device %s is not healthy", d.ID)
+	case hottest > 0 && d.Celsius > hottest:
+		return fmt.Errorf("device %s has %d °C, the limit is %d", d.ID, d.Celsius, hottest)
+	case m.sliced(d.ID):
+		return fmt.Errorf("device %s is cut into slices", d.ID)
+	case d.Profile != job.MIGProfile:
+		return fmt.Errorf("device %s is a %q slice", d.ID, d.Profile)
+	case kind != job.AcceleratorType:
+		return fmt.Errorf("device %s is a %s", d.ID, kind)
+	case !modelFits(job.GPUModel, d.Model):
+		return fmt.Errorf("device %s is a %s", d.ID, d.Model)
+	case d.Index != sh.Index:
+		return fmt.Errorf("device %s has index %d, not %d", d.ID, d.Index, sh.Index)
+	case d.MemoryMB*max(job.GPUs, 1) < job.GPUMemoryMB:
+		return fmt.Errorf("device %s has %d MB", d.ID, d.MemoryMB)
+	case m.milli[d.ID] > 1000:
+		return fmt.Errorf("device %s is sold twice: %d/1000", d.ID, m.milli[d.ID])
+	}
+	return nil
+}
+
+// modelFits says whether a model is one of those asked for, "a|b" for either.
+func modelFits(asked, model string) bool {
+	if strings.Trim(asked, "| ") == "" {
+		return true
+	}
+	for part := range strings.SplitSeq(asked, "|") {
+		if part = strings.TrimSpace(part); part != "" && strings.Contains(strings.ToLower(model), strings.ToLower(part)) {
+			return true
+		}
+	}
+	return false
+}
+
+// aligned judges the NUMA node of a seat.
+func (m *machine) aligned(job *ares.Job, seat *ares.Seat) error {
+	devices := len(seat.Shares) > 0
+	required := job.NUMAPolicy == "required" || job.Placement.RequiredLevel == "numa" || job.Placement.LatencySensitive && devices
+	if seat.NUMA < 0 {
+		if required {
+			return fmt.Errorf("it is bound to no NUMA node")
+		}
+		return nil
+	}
+	at := slices.IndexFunc(m.Node.NUMA, func(n ares.NUMANode) bool { return n.ID == seat.NUMA })
+	if at < 0 {
+		return fmt.Errorf("there is no NUMA node %d", seat.NUMA)
+	}
+	for _, sh := range seat.Shares {
+		if d := m.device(sh.Device); d.NUMA != seat.NUMA {
+			return fmt.Errorf("device %s is at NUMA node %d, not %d", d.ID, d.NUMA, seat.NUMA)
+		}
+	}
+	n, b := m.Node.NUMA[at], m.bound[seat.NUMA]
+	if job.CPUs > 0 && b[0] > n.CPUs || job.MemoryMB > 0 && b[1] > n.MemoryMB {
+		return fmt.Errorf("NUMA node %d is oversold: %d cores, %d MB", n.ID, b[0], b[1])
+	}
+	return nil
+}
+
+// nodes judges what the job asked of its nodes.
+func nodes(t *trial, p *placed) error {
+	for i := range p.Seats {
+		m := t.nodes[p.Seats[i].Node]
+		if m == nil {
+			continue // another law's
+		}
+		if err := m.welcomes(p.job); err != nil {
+			return fmt.Errorf("rank %d on %s: %w", i, m.Node.ID, err)
+		}
+	}
+	return nil
+}
+
+func (m *machine) welcomes(job *ares.Job) error {
+	where := &job.Placement
+	for k, want := range where.NodeSelector { // order-free: any broken law will do
+		if v, ok := m.Node.Labels[k]; !ok || v != want {
+			return fmt.Errorf("label %s is %q", k, v)
+		}
+	}
+	for _, text := range where.NodeAffinity {
+		if c, err := ares.ParseCondition(text); err == nil && !c.Holds(m.Node.Labels) {
+			return fmt.Errorf("%q does not hold", text)
+		}
+	}
+	if len(where.Regions) > 0 && !slices.Contains(where.Regions, m.place.names[0]) {
+		return fmt.Errorf("its region is %q", m.place.names[0])
+	}
+	for _, taint := range m.Node.Taints {
+		tolerated := slices.ContainsFunc(where.Tolerations, func(text string) bool {
+			o, err := ares.ParseToleration(text)
+			return err == nil && o.Tolerates(taint)
+		})
+		if taint.Effect == ares.NoSchedule && !tolerated {
+			return fmt.Errorf("it does not tolerate %s", taint)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package laws
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// turns wants nobody placed before somebody who precedes him and is placed
+// later. Who precedes him and is not placed at all must have found no place:
+// that takes another look at the state, and World.Turns takes it.
+func turns(t *trial, p *placed) error {
+	for i := p.index + 1; i < len(t.plan.Place); i++ {
+		later := &t.plan.Place[i]
+		id := later.Job
+		if later.ArrayOf != "" {
+			id = later.ArrayOf
+		}
+		job, ok := t.state.Job(id)
+		if !ok || job == p.job {
+			continue
+		}
+		if why := t.precedes(job, p.job); why != "" {
+			return fmt.Errorf("%s is placed later: %s", later.Job, why)
+		}
+	}
+	return nil
+}
+
+// precedes says why a waiting job's turn is before another's, "" when it is not
+// or when rounding could have decided it.
+func (t *trial) precedes(job, other *ares.Job) string {
+	now, step := t.plan.Now, t.cfg.AgeingStep
+	mine, its := aged(job, now, step), aged(other, now, step)
+	if a, b := ares.ClassOf(mine).Rank(), ares.ClassOf(its).Rank(); a != b {
+		if a > b {
+			return fmt.Sprintf("its class is %s, not %s", ares.ClassOf(mine), ares.ClassOf(its))
+		}
+		return ""
+	}
+	a, b := t.accounts.leaf(job), t.accounts.leaf(other)
+	if a == b {
+		if earlier(job, other, step) {
+			return "it is earlier in the same queue"
+		}
+		return ""
+	}
+	a, b = apart(a, b)
+	_, mineAtMost := t.accounts.share(a)
+	itsAtLeast, _ := t.accounts.share(b)
+	if mineAtMost < itsAtLeast {
+		return fmt.Sprintf("%s has %.6f of the fleet by weight, %s has %.6f", a.name, mineAtMost, b.name, itsAtLeast)
+	}
+	return ""
+}
+
+// steps is how many whole steps of time had passed since 1970.
+func steps(at time.Time, step time.Duration) int64 {
+	if step <= 0 {
+		return 0
+	}
+	ms, each := at.UnixMilli(), step.Milliseconds()
+	return (ms - ((ms%each)+each)%each) / each
+}
+
+// aged is the priority of a job at a time. Only what asked for it is critical.
+func aged(job *ares.Job, now time.Time, step time.Duration) int {
+	p := job.PriorityValue()
+	grown := p + int(steps(now, step)-steps(job.AcceptedAt, step))
+	if p >= ares.Critical.Floor() {
+		return max(grown, ares.Critical.Floor())
+	}
+	return min(grown, ares.Critical.Floor()-1)
+}
+
+// earlier is the order of one queue: the critical ones, aged priority,
+// submission, ID.
+func earlier(a, b *ares.Job, step time.Duration) bool {
+	ac, bc := a.PriorityValue() >= ares.Critical.Floor(), b.PriorityValue() >= ares.Critical.Floor()
+	if ac != bc {
+		return ac
+	}
+	if x, y := int64(a.PriorityValue())-steps(a.AcceptedAt, step), int64(b.PriorityValue())-steps(b.AcceptedAt, step); x != y {
+		return x > y
+	}
+	if a.Revision != b.Revision {
+		return a.Revision < b.Revision
+	}
+	return a.ID < b.ID
+}
+
+// apart is where the ways of two accounts to the top part: the two siblings.
+func apart(a, b *account) (x, y *account) {
+	up, down := path(a), path(b)
+	for i := range up {
+		if up[i] != down[i] {
+			return up[i], down[i]
+		}
+	}
+	return a, b
+}
+
+// path is an account and all above it, the top first.
+func path(a *account) []*account {
+	var out []*account
+	for ; a != nil; a = a.parent {
+		out = append(out, a)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// share is the dominant share of an account by its weight: at least, and at
+// most, because past use is kept in whole units and for a limited time.
+func (b *book) share(a *account) (least, most float64) {
+	const cut = 1.0 / 30_000
+	for r, all := range b.capacity.share {
+		if all <= 0 {
+			continue
+		}
+		least = max(least, (a.held.share[r]+max(a.before[r]*(1-cut)-2, 0))/all/a.weight)
+		above := a.before[r]*(1+cut) + 2
+		if a.before[r] == 0 {
+			above = 0
+		}
+		most = max(most, (a.held.share[r]+above)/all/a.weight)
+	}
+	return least, most
+}

@@ -1,0 +1,54 @@
+package laws
+
+import (
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Passed lists, for each placing of a plan, the jobs that precede it and were
+// not placed before it: each of them must have found no place at that point.
+// Whoever can put the placings into a state one by one can see whether it did.
+func Passed(s *engine.State, p *ares.Plan) [][]ares.JobID {
+	t := newTrial(s, p)
+	var waiting []*ares.Job
+	for job, run := range s.Jobs() {
+		if t.waits(job, run) {
+			waiting = append(waiting, job)
+		}
+	}
+	out := make([][]ares.JobID, len(p.Place))
+	done := map[ares.JobID]bool{}
+	for i := range p.Place {
+		pl, err := t.next(i)
+		if err != nil {
+			return out
+		}
+		for _, job := range waiting {
+			if job != pl.job && !done[job.ID] && t.precedes(job, pl.job) != "" {
+				out[i] = append(out[i], job.ID)
+			}
+		}
+		done[pl.job.ID] = true
+		t.place(pl)
+	}
+	return out
+}
+
+// waits says whether a job could be placed by this plan if there were room.
+func (t *trial) waits(job *ares.Job, run *ares.Run) bool {
+	if run == nil {
+		return true
+	}
+	if run.Stop != nil || !run.Settled() || run.Phase.Final() {
+		return false
+	}
+	if job.ArrayOf != "" {
+		if array, ok := t.state.Run(job.ArrayOf); ok && array.Stop != nil {
+			return false
+		}
+	}
+	if job.IsArray() {
+		return run.Next < job.Array.Count && t.underWay(job, run.Next) < job.Array.Parallelism
+	}
+	return run.Phase == ares.Pending
+}

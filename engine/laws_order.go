@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ares-scheduler/ares/engine/order"
+)
+
+// checkOrder wants the shares, quotas and budgets that are kept up to date to be
+// those of a tree that is told everything anew.
+func (s *State) checkOrder() error {
+	fresh := order.New[*entry](s.order.Config())
+	for _, name := range s.order.Models() {
+		fresh.Model(name)
+	}
+	fresh.Capacity(s.capacity)
+	for id, t := range s.tenants { // order-free: each by itself
+		fresh.Tenant(id, t.record)
+		for queue, u := range t.archived { // order-free: as above
+			fresh.Leaf(id, queue).Archived(u)
+		}
+	}
+	for q := range s.order.Records() {
+		fresh.Queue(q)
+	}
+	var last time.Time
+	for _, e := range s.entries() {
+		if e.job == nil || e.run == nil {
+			continue
+		}
+		h, leaf := s.holdings(e), fresh.Leaf(e.job.Tenant, e.job.Queue)
+		if h.counts {
+			leaf.Charge(h.grant, 1)
+		}
+		if _, active := s.tenant(e.job.Tenant).active[e]; active != h.counts {
+			return fmt.Errorf("job %s holds something: %t, and its tenant's list says %t", e.id, h.counts, active)
+		}
+		for _, p := range h.past {
+			if last = later(later(last, p.from), p.to); p.to.IsZero() {
+				leaf.Running(p.use, p.from, 1)
+			} else {
+				leaf.Ran(p.use, p.from, p.to, 1)
+			}
+		}
+	}
+	if err := s.checkMonths(); err != nil {
+		return err
+	}
+	return s.compareOrder(fresh, last.Add(time.Hour))
+}
+
+// checkMonths wants what ended attempts used by month to be what counting anew
+// finds.
+func (s *State) checkMonths() error {
+	counted := map[string]*tenant{}
+	for _, e := range s.entries() {
+		if e.job == nil || e.run == nil {
+			continue
+		}
+		t := counted[e.job.Tenant]
+		if t == nil {
+			t = &tenant{ended: map[string]int64{}}
+			counted[e.job.Tenant] = t
+		}
+		h := s.holdings(e)
+		for i := range h.past {
+			if !h.past[i].to.IsZero() {
+				t.addMonths(&h.past[i], 1)
+			}
+		}
+	}
+	for id, t := range s.tenants { // order-free: any broken law will do
+		want := map[string]int64{}
+		if c := counted[id]; c != nil {
+			want = c.ended
+		}
+		if len(want) != len(t.ended) {
+			return fmt.Errorf("tenant %s used something in %d months, its account has %d", id, len(want), len(t.ended))
+		}
+		for month, n := range want { // order-free: any broken law will do
+			if t.ended[month] != n {
+				return fmt.Errorf("tenant %s used %d in %s, its account says %d", id, n, month, t.ended[month])
+			}
+		}
+	}
+	return nil
+}
+
+// compareOrder holds the order's accounts against those of a fresh tree.
+func (s *State) compareOrder(fresh *tree, at time.Time) error {
+	known := map[[2]string]order.Share{}
+	for _, f := range fresh.Fairness(at) {
+		known[[2]string{f.Tenant, f.Queue}] = f
+	}
+	for _, have := range s.order.Fairness(at) {
+		want := known[[2]string{have.Tenant, have.Queue}] // nothing, if nobody speaks of it any more
+		if have.Live != want.Live || have.Past != want.Past || have.Dominant != want.Dominant {
+			return fmt.Errorf("%s/%s holds %+v and held %+v, its account says %+v and %+v", have.Tenant, have.Queue, want.Live, want.Past, have.Live, have.Past)
+		}
+	}
+	for _, sh := range s.shapes.byKey { // order-free: any broken law will do
+		leaf := fresh.Leaf(sh.leaf.Tenant(), sh.leaf.Queue())
+		for _, m := range s.models {
+			want, _ := leaf.Room(m)
+			if have, _ := sh.leaf.Room(m); have != want {
+				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Queue(), want, m, have)
+			}
+		}
+	}
+	return nil
+}

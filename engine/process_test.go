@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// TestAcrossProcesses: the same events give the same plans, byte for byte, in
+// another process, where maps have another order.
+func TestAcrossProcesses(t *testing.T) {
+	if os.Getenv("ARES_TEST_CHILD") != "" {
+		tellPlans(t)
+		return
+	}
+	var told [2][]byte
+	for i := range told {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAcrossProcesses$", "-test.v", "-rapid.seed=11", "-rapid.checks=60", "-rapid.steps=40")
+		cmd.Env = append(os.Environ(), "ARES_TEST_CHILD=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		told[i] = regexp.MustCompile(`plans \d+ \w+`).Find(out)
+	}
+	if told[0] == nil || !bytes.Equal(told[0], told[1]) {
+		t.Fatalf("two processes told %q and %q", told[0], told[1])
+	}
+	t.Logf("%s", told[0])
+}
+
+// tellPlans prints how many plans random histories had, and their digest.
+func tellPlans(t *testing.T) {
+	h, n := sha256.New(), 0
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t)
+		t.Repeat(rapid.StateMachineActions(m))
+		if _, err := m.w.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range m.w.Plans() {
+			fmt.Fprintf(h, "%#v\n", p)
+			n++
+		}
+	})
+	fmt.Printf("plans %d %x\n", n, h.Sum(nil))
+}
+
+// TestArrivalDoesNotMatter: nodes that are as good for a job are told apart by
+// what and where they are, not by which came first.
+func TestArrivalDoesNotMatter(t *testing.T) {
+	small, large := machineOf("b", 2), machineOf("d", 4)
+	var chosen []string
+	for _, nodes := range [][]*ares.Node{{small, large}, {large, small}} {
+		w := enginetest.NewWorld()
+		for _, n := range nodes {
+			w.Join(*n)
+		}
+		w.Submit("j", ares.Spec{})
+		plan, err := w.Decide()
+		if err != nil || len(plan.Place) != 1 {
+			t.Fatalf("%v, %v", plan, err)
+		}
+		chosen = append(chosen, plan.Place[0].Seats[0].Node)
+	}
+	if chosen[0] != chosen[1] {
+		t.Errorf("the job goes to %s or %s", chosen[0], chosen[1])
+	}
+}

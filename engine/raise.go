@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// limitStep raises a limit of a tenant, or of one of its queues.
+func limitStep(tenant, queue, limit string, by int) ares.Step {
+	target, whose := tenant, "tenant "+tenant
+	if queue != "" {
+		target = ares.QueueID(tenant, queue)
+		whose = "queue " + target
+	}
+	return ares.Step{Kind: ares.StepLimit, Target: target, Field: limit, Amount: by, Text: fmt.Sprintf("raise %s of %s by %d", limit, whose, by)}
+}
+
+// quotaStep raises what a tenant or queue is promised of a model.
+func quotaStep(target, model string, by int) ares.Step {
+	return ares.Step{
+		Kind: ares.StepQuota, Target: target, Field: model, Amount: by,
+		Text: fmt.Sprintf("raise the quota of %s by %s", target, counted(by, strings.TrimSpace(model+" GPU"))),
+	}
+}
+
+// raisedBy is the step with another amount.
+func raisedBy(step ares.Step, by int) ares.Step {
+	if step.Kind == ares.StepQuota {
+		return quotaStep(step.Target, step.Field, by)
+	}
+	tenant, queue, _ := strings.Cut(step.Target, "/")
+	return limitStep(tenant, queue, step.Field, by)
+}
+
+// raiseMost is how many times as much as the job needs by itself a limit is
+// raised by, for those ahead of it that need it too.
+const raiseMost = 16
+
+// beyond raises a limit or quota further than the job alone would need: those
+// ahead of it take the first part. The least amount is looked for by halves.
+func (c *consult) beyond(step ares.Step) {
+	if step.Kind != ares.StepLimit && step.Kind != ares.StepQuota {
+		return
+	}
+	least, most := step.Amount, step.Amount*raiseMost
+	if _, ok := c.helps([]ares.Step{raisedBy(step, most)}); !ok {
+		return
+	}
+	for least+1 < most {
+		mid := (least + most) / 2
+		if _, ok := c.helps([]ares.Step{raisedBy(step, mid)}); ok {
+			most = mid
+		} else {
+			least = mid
+		}
+	}
+	c.try(raisedBy(step, most))
+}
+
+// quotas are the quotas to raise where all of them leave too little: those of
+// the model where the least has to be raised.
+func (c *consult) quotas() []ares.Step {
+	s, sh := c.state, c.entry.shape
+	if _, open := s.banned(sh, sh.least); open {
+		return nil
+	}
+	var best []ares.Step
+	least := 0
+	for m := range s.suiting(sh.want) {
+		steps, sum := c.quotasOf(m)
+		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
+			best, least = steps, sum
+		}
+	}
+	return best
+}
+
+// quotasOf is what has to be raised so that enough of a model is left, and by
+// how much in all.
+func (c *consult) quotasOf(model int) (steps []ares.Step, sum int) {
+	sh := c.entry.shape
+	milli := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+	for _, short := range sh.leaf.QuotaShortfalls(model, milli) {
+		target := short.Tenant
+		if short.Queue != "" {
+			target = ares.QueueID(short.Tenant, short.Queue)
+		}
+		by := int((short.By + wholeMilli - 1) / wholeMilli)
+		sum += by
+		steps = append(steps, quotaStep(target, short.What, by))
+	}
+	return steps, sum
+}
+
+// opening is the raise of one quota that opens a model which quotas leave too
+// little of, for each such model.
+func (c *consult) opening() []ares.Step {
+	var out []ares.Step
+	for m := range c.state.suiting(c.entry.shape.want) {
+		if c.census.want.ban&modelBit(m) == 0 {
+			continue
+		}
+		if steps, _ := c.quotasOf(m); len(steps) == 1 {
+			out = append(out, steps[0])
+		}
+	}
+	return out
+}

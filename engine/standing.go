@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// stand says where the job is in line, and how many are before it. Jobs of
+// other tenants are only counted. It answers with the first of its own tenant's
+// that are before it, nil for none.
+func (s *State) stand(e *entry, now time.Time, out *ares.Explanation) *ares.Job {
+	if e.queue != inPending {
+		return nil
+	}
+	out.Rank, out.Of = s.order.Rank(&e.item)
+	own, first, others := s.order.Before(&e.item, now)
+	if own > 0 {
+		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.job.Tenant, Jobs: own, First: first.Owner.id})
+	}
+	if others > 0 {
+		out.Ahead = append(out.Ahead, ares.Ahead{Jobs: others})
+	}
+	if own == 0 {
+		return nil
+	}
+	return first.Owner.job
+}
+
+// Limits on what is said of who holds what a job needs.
+const (
+	holderNodes = 64 // looked at
+	maxHolders  = 10 // told, biggest first
+)
+
+// holders is who holds devices the job could use, on the first nodes that are
+// only too busy for it.
+func (c *census) holders(e *entry) []ares.Holder {
+	if !c.want.devices() {
+		return nil
+	}
+	var own []ares.Holder
+	others := ares.Holder{}
+	looked := 0
+	for at := range c.state.gists {
+		g := &c.state.gists[at]
+		if !g.open || !c.reach.has(at) {
+			continue
+		}
+		held := c.outlook(c.state.profiles.all[g.profile]).fit & g.usable &^ g.free
+		if held == 0 {
+			continue
+		}
+		if looked++; looked > holderNodes {
+			break
+		}
+		own, others = tell(c.state.nodes[at], held, e.job.Tenant, own, others)
+	}
+	slices.SortFunc(own, func(a, b ares.Holder) int { return cmp.Or(b.GPUs-a.GPUs, cmp.Compare(a.Job, b.Job)) })
+	if others.GPUs > 0 {
+		at, _ := slices.BinarySearchFunc(own, others.GPUs, func(h ares.Holder, gpus int) int { return gpus - h.GPUs })
+		own = slices.Insert(own, at, others)
+	}
+	return own[:min(len(own), maxHolders)]
+}
+
+// tell adds who holds these devices of a node.
+func tell(n *node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
+	theirs, seen := uint64(0), []ares.JobID(nil)
+	for _, sit := range n.sitters {
+		var set uint64
+		for _, sh := range sit.seat.Shares {
+			set |= n.bitOf(&sh)
+		}
+		if set &= held; set == 0 {
+			continue
+		}
+		if sit.entry.job == nil || sit.entry.job.Tenant != tenant {
+			theirs |= set
+			continue
+		}
+		at := slices.IndexFunc(own, func(h ares.Holder) bool { return h.Job == sit.entry.id })
+		if at < 0 {
+			at = len(own)
+			own = append(own, ares.Holder{Tenant: tenant, Job: sit.entry.id})
+		}
+		own[at].GPUs += bits.OnesCount64(set)
+		if !slices.Contains(seen, sit.entry.id) {
+			seen = append(seen, sit.entry.id)
+			own[at].Nodes++
+		}
+	}
+	if theirs != 0 {
+		others.GPUs += bits.OnesCount64(theirs)
+		others.Nodes++
+	}
+	return own, others
+}
+
+// bitOf is the device of a share in the sets of the node. Most nodes number their
+// devices from 0 without a gap.
+func (n *node) bitOf(sh *ares.Share) uint64 {
+	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
+		return 1 << i
+	}
+	return n.bit(sh.Device)
+}

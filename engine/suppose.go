@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// suppose makes the steps real for as long as look looks, and then puts
+// everything back. The state's owner has it alone, so nobody sees it. What is
+// noted of shapes that find no place stays true: a step only ever gives room.
+func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func()) {
+	shape := e.shape
+	shape.refs++ // what was worked out for it is needed again afterwards
+	var delays []delay
+	undo := make([][]ares.Event, 0, len(steps))
+	for i := range steps {
+		events := s.meaning(e, &steps[i], now)
+		undo = append(undo, s.inverse(events))
+		delays = s.delays(events, delays)
+		s.absorb(events)
+	}
+	if w := e.shape.want; w != shape.want {
+		w.passing = w.refs == 1
+	}
+	s.ready()
+	look()
+	for _, events := range slices.Backward(undo) {
+		s.absorb(events)
+	}
+	s.ready()
+	s.shapes.release(shape)
+	for _, d := range delays {
+		if !d.entry.due.Equal(d.due) { // it was counted from an earlier batch
+			s.dequeue(d.entry)
+			s.delay(d.entry, d.due)
+		}
+	}
+}
+
+// delay is when a delayed job was due.
+type delay struct {
+	entry *entry
+	due   time.Time
+}
+
+// delays adds the delayed jobs that events are about.
+func (s *State) delays(events []ares.Event, to []delay) []delay {
+	for i := range events {
+		var e *entry
+		if run := events[i].Run; run != nil {
+			e = s.jobs[run.Job]
+		} else if job := events[i].Job; job != nil {
+			e = s.jobs[job.ID]
+		}
+		if e != nil && e.queue == inDelayed {
+			to = append(to, delay{e, e.due})
+		}
+	}
+	return to
+}
+
+// meaning is what happens in the store when somebody takes a step for the job.
+func (s *State) meaning(e *entry, step *ares.Step, now time.Time) []ares.Event {
+	switch step.Kind {
+	case ares.StepWait:
+		return s.readied(now.Add(time.Duration(step.Amount) * time.Millisecond))
+	case ares.StepSucceed:
+		return s.ended(ares.JobID(step.Target), ares.Succeeded, now)
+	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
+		job := *e.job
+		job.Spec = step.Changed(job.Spec)
+		return []ares.Event{{Job: &job}}
+	case ares.StepLimit, ares.StepQuota:
+		return s.raised(step)
+	case ares.StepUncordon:
+		return []ares.Event{{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}}}
+	case ares.StepEnd, ares.StepFree:
+		var out []ares.Event
+		for _, id := range step.Jobs {
+			out = append(out, s.ended(id, ares.Cancelled, now)...)
+		}
+		return out
+	case ares.StepNode:
+		var out []ares.Event
+		for i := range step.Amount {
+			n := Another(s.byID[step.Target].record, i)
+			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
+		}
+		return out
+	}
+	return nil
+}
+
+// readied is the end of all delays that are over by a time, as a plan ends them.
+func (s *State) readied(at time.Time) []ares.Event {
+	var plan ares.Plan
+	s.settle(&plan, at)
+	var out []ares.Event
+	for _, id := range plan.Ready {
+		run := s.jobs[id].run.Clone()
+		run.Phase, run.NotBefore = ares.Pending, time.Time{}
+		out = append(out, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+	}
+	return out
+}
+
+// Another is a node like one there is: new, healthy, and with nothing on it.
+func Another(like *ares.Node, i int) *ares.Node {
+	n := *like
+	n.ID = fmt.Sprintf("%s-more-%d", like.ID, i)
+	n.Unfit, n.Revision = "", 0
+	n.Devices = slices.Clone(like.Devices)
+	for k := range n.Devices {
+		d := &n.Devices[k]
+		d.ID, d.Healthy, d.Reason, d.Celsius = n.ID+"/"+d.ID, true, "", 0
+		if d.Parent != "" {
+			d.Parent = n.ID + "/" + d.Parent
+		}
+	}
+	return &n
+}
+
+// ended is the end of a job: what its last attempt holds comes free. What an
+// earlier one may still hold on a lost node does not.
+func (s *State) ended(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
+	e := s.jobs[id]
+	if e == nil {
+		return nil
+	}
+	run := ares.Run{}
+	if e.run != nil {
+		run = e.run.Clone()
+	}
+	if a := run.Current(); a != nil {
+		a.EndedAt, a.Outcome = now, ares.OutcomeStopped
+		for i := range a.Seats {
+			a.Seats[i].State = ares.SeatReleased
+		}
+	}
+	run.Phase, run.Stop, run.FinishedAt = as, nil, now
+	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
+	for i := range run.Next { // of an array: its elements end with it
+		if element := s.jobs[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
+			out = append(out, s.ended(element.id, as, now)...)
+		}
+	}
+	return out
+}
+
+// raised is a tenant's or queue's record with a limit or quota raised.
+func (s *State) raised(step *ares.Step) []ares.Event {
+	tenant, name, isQueue := strings.Cut(step.Target, "/")
+	raise := func(limits *ares.Limits, quotas *[]ares.Quota) {
+		if step.Kind == ares.StepLimit {
+			limits.Raise(step.Field, step.Amount)
+			return
+		}
+		*quotas = slices.Clone(*quotas)
+		for i := range *quotas {
+			if q := &(*quotas)[i]; strings.EqualFold(q.Model, step.Field) {
+				q.Nominal = min(q.Nominal+step.Amount, ares.Unlimited)
+			}
+		}
+	}
+	if isQueue {
+		q := *s.order.QueueRecord(tenant, name)
+		raise(&q.Limits, &q.Quotas)
+		return []ares.Event{{Queue: &q}}
+	}
+	t := *s.tenants[tenant].record
+	raise(&t.Limits, &t.Quotas)
+	if step.Field == ares.LimitGPUHours {
+		t.GPUHours += step.Amount
+	}
+	return []ares.Event{{Tenant: &t}}
+}
+
+// inverse is what puts back the records that events replace or remove.
+func (s *State) inverse(events []ares.Event) []ares.Event {
+	out := make([]ares.Event, 0, len(events))
+	for i := range events {
+		switch ev := &events[i]; {
+		case ev.Job != nil:
+			out = append(out, ares.Event{Job: s.jobs[ev.Job.ID].job})
+		case ev.Run != nil:
+			if run := s.jobs[ev.Run.Job].run; run != nil {
+				out = append(out, ares.Event{Run: &ares.RunEvent{Job: ev.Run.Job, Run: *run}})
+			} else {
+				out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(ev.Run.Job)}})
+			}
+		case ev.Tenant != nil:
+			out = append(out, ares.Event{Tenant: s.tenants[ev.Tenant.ID].record})
+		case ev.Queue != nil:
+			out = append(out, ares.Event{Queue: s.order.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
+		case ev.Node != nil:
+			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: ev.Node.ID}})
+		case ev.Session != nil:
+			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: ev.Session.Node}})
+		case ev.Gone.Kind == ares.KindCordon:
+			out = append(out, ares.Event{Cordon: s.byID[ev.Gone.ID].cordon})
+		}
+	}
+	return out
+}
+
+// planned says whether the next plan has a place for the job, or for an element
+// of it: the cycle itself, until it comes to the job.
+func (s *State) planned(e *entry, now time.Time) bool {
+	places, found := 0, false
+	s.cycle(now, func(o *entry, placing *ares.Placing, _ bool) bool {
+		if o == e || o.shape == e.shape && placing == nil {
+			found = placing != nil
+			return false
+		}
+		if placing != nil {
+			places++
+		}
+		return places < MaxPlacings
+	})
+	return found
+}
+
+// fits says whether the job may run and there is room for it, were it alone.
+// It is false only where planned is.
+func (s *State) fits(e *entry, now time.Time) bool {
+	if len(e.shape.near) > 0 {
+		return true // another job of the same plan may be what it wants to be near
+	}
+	members, ban := s.allowed(e.shape, now)
+	if members == 0 || s.hopeless(e.shape, ban) {
+		return false
+	}
+	t := s.begin()
+	_, ok := t.place(e.shape, members, ban, e)
+	t.backTo(0)
+	if !ok {
+		s.note(e.shape, ban)
+	}
+	return ok
+}
+
+// quiet says whether the next plan places nothing.
+func (s *State) quiet(now time.Time) bool {
+	quiet := true
+	s.cycle(now, func(_ *entry, placing *ares.Placing, _ bool) bool {
+		quiet = placing == nil
+		return quiet
+	})
+	return quiet
+}

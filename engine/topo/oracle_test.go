@@ -1,0 +1,289 @@
+package topo_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/topo"
+)
+
+// world is a fleet with a question about it.
+type world struct {
+	places   []topo.Place
+	topology *ares.Topology
+	free     []int
+	total    []int
+	history  []int
+	room     []int
+	waste    []int
+	ask      topo.Ask
+	asked    int // calls of Room
+}
+
+func (w *world) Room(node int) int {
+	w.asked++
+	return w.room[node]
+}
+
+func (w *world) Waste(node int) int { return w.waste[node] }
+
+func (w *world) tree() *topo.Tree {
+	t := topo.Build(w.places, w.topology)
+	for i := range w.places {
+		t.Set(i, w.free[i], w.total[i])
+		t.Remember(i, w.history[i])
+	}
+	return t
+}
+
+// best finds the best value of all placements there are.
+func (w *world) best(t *topo.Tree) (best topo.Value, picks []topo.Pick, ok bool) {
+	var try []topo.Pick
+	var walk func(node, left int)
+	walk = func(node, left int) {
+		if node == len(w.places) || left == 0 {
+			if len(try) == 0 {
+				return
+			}
+			v, _, allowed := t.Value(&w.ask, w, try)
+			if allowed && (!ok || v.Compare(&best) < 0) {
+				best, ok = v, true
+				picks = append(picks[:0], try...)
+			}
+			return
+		}
+		walk(node+1, left)
+		for n := 1; n <= min(left, w.room[node]); n++ {
+			try = append(try, topo.Pick{Node: node, Members: n})
+			walk(node+1, left-n)
+			try = try[:len(try)-1]
+		}
+	}
+	walk(0, w.ask.Members)
+	return best, picks, ok
+}
+
+func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// randomWorld has at most so many leaves, nodes and members.
+func randomWorld(r *rand.Rand, leaves, nodes, members int) *world {
+	w := &world{topology: &ares.Topology{}}
+	w.placeNodes(r, 2+r.IntN(leaves-1), nodes-r.IntN(nodes/2+1))
+	a := &w.ask
+	a.Members = min(members, one(r, 1, 2, 3, 4, 4, 4, 5, 6))
+	a.Devices = one(r, 0, 1, 2, 4, 4, 8, 8, 8)
+	a.Strategy = one(r, "", topo.Balanced, topo.Consolidated, topo.Distributed)
+	if r.IntN(6) == 0 {
+		a.Min = 1 + r.IntN(a.Members)
+	}
+	if r.IntN(6) == 0 {
+		a.Required = one(r, ares.Levels()...)
+	}
+	if r.IntN(5) == 0 {
+		a.Preferred = one(r, ares.Levels()...)
+	}
+	if r.IntN(4) == 0 {
+		a.PreferredDomain = one(r, "r0", "z0", "z1", "s0", "s1", "l0", "l1", "l2", "elsewhere")
+	}
+	if r.IntN(8) == 0 {
+		a.Gbps = one(r, 10, 40, 100)
+	}
+	a.LatencySensitive = r.IntN(4) == 0
+	a.Kind = r.IntN(2)
+	for i := range w.places {
+		w.total = append(w.total, one(r, 8, 8, 8, 4))
+		w.history = append(w.history, one(r, 1000, 1000, 1000, 500, r.IntN(1001)))
+		w.free, w.room, w.waste = append(w.free, 0), append(w.room, 0), append(w.waste, 0)
+		w.settle(r, i)
+		if r.IntN(8) == 0 {
+			a.Before = append(a.Before, i)
+		}
+	}
+	return w
+}
+
+// settle decides what is free on a node.
+func (w *world) settle(r *rand.Rand, i int) {
+	w.free[i] = r.IntN(w.total[i]+2) - 1
+	if r.IntN(3) == 0 {
+		w.free[i] = w.total[i]
+	}
+	room := 0
+	if w.free[i] >= 0 && w.ask.Devices == 0 {
+		room = r.IntN(4)
+	} else if w.free[i] > 0 {
+		room = w.free[i] / w.ask.Devices
+	}
+	if r.IntN(8) == 0 {
+		room = r.IntN(room + 1)
+	}
+	w.room[i] = room
+	w.waste[i] = r.IntN(one(r, 1, 3, 9)) - 2
+}
+
+// placeNodes makes a topology with leaves, and puts nodes there in order.
+func (w *world) placeNodes(r *rand.Rand, leaves, nodes int) {
+	t := w.topology
+	t.Domains = []ares.Domain{
+		{Name: "r0", Level: ares.LevelRegion, Switch: one(r, "", "40GbE")},
+		{Name: "z0", Level: ares.LevelZone, Parent: one(r, "", "r0"), Switch: one(r, "", "100GbE")},
+		{Name: "z1", Level: ares.LevelZone, Parent: "r0"},
+		{Name: "s0", Level: ares.LevelSpine, Parent: one(r, "", "z0"), Switch: one(r, "", "40GbE", "400GbE")},
+		{Name: "s1", Level: ares.LevelSpine, Parent: one(r, "z0", "z1"), Switch: one(r, "", "100GbE")},
+	}
+	parents := one(r, []string{"s0"}, []string{"s0", "s1"}, []string{"s0", "s0", "s1", "z1", ""})
+	for l := range leaves {
+		d := ares.Domain{
+			Name: fmt.Sprintf("l%d", l), Level: ares.LevelLeaf, Parent: one(r, parents...),
+			Switch: one(r, "", "10GbE", "40GbE", "100GbE", "100GbE"),
+		}
+		for o := range l {
+			if r.IntN(3) == 0 {
+				d.Adjacent = append(d.Adjacent, fmt.Sprintf("l%d", o))
+			}
+		}
+		t.Domains = append(t.Domains, d)
+	}
+	if r.IntN(4) == 0 {
+		t.MaxNodesPerLeaf = 1 + r.IntN(3)
+	}
+	if r.IntN(4) == 0 {
+		t.MaxGPUsPerLeaf = 1 + r.IntN(16)
+	}
+	if r.IntN(3) == 0 {
+		t.Weights = one(r, ares.Weights{Availability: 1000}, ares.Weights{Utilization: 500, History: 500}, ares.Weights{Alignment: 1000})
+	}
+	atlas := topo.NewAtlas(t)
+	nameless := r.IntN(8) == 0
+	for range nodes {
+		labels := map[string]string{"leaf": fmt.Sprintf("l%d", r.IntN(leaves))}
+		if nameless || r.IntN(20) == 0 {
+			labels = map[string]string{"zone": one(r, "", "z0")}
+		}
+		w.places = append(w.places, atlas.PlaceOf("", labels))
+	}
+	slices.SortFunc(w.places, topo.Compare)
+}
+
+// check compares what Choose finds with the best there is.
+func (w *world) check(t *topo.Tree) error {
+	want, wanted, ok := w.best(t)
+	picks, _, found := t.Choose(&w.ask, w)
+	switch {
+	case ok != found:
+		return fmt.Errorf("%w: found %v %v, but there is %v", errMissed, found, picks, wanted)
+	case !ok:
+		return nil
+	}
+	got, _, allowed := t.Value(&w.ask, w, slices.Clone(picks))
+	if !allowed {
+		return fmt.Errorf("%w: %v is not allowed", errMissed, picks)
+	}
+	if got.Compare(&want) != 0 {
+		return fmt.Errorf("chose %v\n%+v\nbut %v is better\n%+v", picks, got, wanted, want)
+	}
+	return nil
+}
+
+var errMissed = errors.New("wrong answer")
+
+// change gives some nodes other free devices, and tells the tree.
+func (w *world) change(r *rand.Rand, t *topo.Tree) {
+	for i := range w.places {
+		if r.IntN(3) == 0 {
+			w.settle(r, i)
+			t.Set(i, w.free[i], w.total[i])
+		}
+	}
+}
+
+// TestChoiceIsBest compares Choose with every placement there is on small
+// trees, which change between two choices.
+func TestChoiceIsBest(t *testing.T) {
+	t.Parallel()
+	worlds := 50_000
+	if testing.Short() {
+		worlds = 2_000
+	}
+	worse, wrong := 0, 0
+	for seed := range worlds {
+		r := rand.New(rand.NewPCG(uint64(seed), 4))
+		w := randomWorld(r, 4, 8, 4)
+		tree := w.tree()
+		for step := range 2 {
+			if step > 0 {
+				w.change(r, tree)
+			}
+			err := w.check(tree)
+			if err == nil {
+				continue
+			}
+			if worse++; errors.Is(err, errMissed) {
+				wrong++
+			}
+			if worse <= 3 {
+				t.Logf("seed %d step %d: %v\nask %+v\nplaces %v\nfree %v room %v waste %v\ntopology %+v",
+					seed, step, err, w.ask, w.places, w.free, w.room, w.waste, *w.topology)
+			}
+		}
+	}
+	t.Logf("%d of %d choices were not the best", worse, 2*worlds)
+	if wrong > 0 {
+		t.Errorf("%d choices were no answer: a fit was missed, or a rule broken", wrong)
+	}
+	if worse*10_000 > 2*worlds {
+		t.Errorf("%d of %d choices were not the best: more than one in 10,000", worse, 2*worlds)
+	}
+}
+
+// alikeWorld has many leaves of which nothing tells which hold the job, so that
+// how many are looked at matters.
+func alikeWorld(r *rand.Rand) *world {
+	w := &world{topology: &ares.Topology{}, ask: topo.Ask{Members: 1 + r.IntN(4), Devices: 8}}
+	size := 1 + r.IntN(3)
+	for i := range 120 {
+		w.places = append(w.places, topo.Place{Spine: fmt.Sprintf("s%02d", i/size/3), Leaf: fmt.Sprintf("l%03d", i/size)})
+		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
+		w.room, w.waste = append(w.room, r.IntN(3)/2), append(w.waste, r.IntN(50))
+	}
+	return w
+}
+
+// TestMemoryDoesNotDecide compares a tree that has answered other questions
+// with a new one: a replay has not heard every question.
+func TestMemoryDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	worlds := 2_000
+	if testing.Short() {
+		worlds = 200
+	}
+	for seed := range worlds {
+		r := rand.New(rand.NewPCG(uint64(seed), 6))
+		w := largeWorld(r)
+		if seed%2 == 0 {
+			w = alikeWorld(r)
+		}
+		w.ask.Kind, w.ask.Gbps = 1, one(r, 0, 0, 0, 40)
+		old := w.tree()
+		ask := w.ask
+		for range 4 {
+			w.ask.Members = 1 + r.IntN(ask.Members)
+			w.ask.Min = 0
+			w.ask.Required = one(r, "", ares.LevelLeaf, ares.LevelSpine, ares.LevelZone)
+			old.Choose(&w.ask, w)
+			if r.IntN(2) == 0 {
+				w.change(r, old)
+			}
+			w.ask = ask
+			got, _, _ := old.Choose(&w.ask, w)
+			want, _, _ := w.tree().Choose(&w.ask, w)
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: an old tree says %v, a new one %v: ask %+v", seed, got, want, w.ask)
+			}
+		}
+	}
+}

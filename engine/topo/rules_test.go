@@ -1,0 +1,201 @@
+package topo_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/topo"
+)
+
+// hall is a fleet in words: each line is "leaf [spine [zone]]: free devices of
+// its nodes", of 8 each.
+func hall(t *testing.T, topology *ares.Topology, lines ...string) *world {
+	t.Helper()
+	w := &world{topology: topology}
+	for _, line := range lines {
+		place, nodes, ok := strings.Cut(line, ":")
+		if !ok {
+			t.Fatalf("no nodes in %q", line)
+		}
+		names := append(strings.Fields(place), "", "")
+		p := topo.Place{Region: "r", Zone: names[2], Spine: names[1], Leaf: names[0]}
+		for field := range strings.FieldsSeq(nodes) {
+			free := int(field[0] - '0')
+			w.places = append(w.places, p)
+			w.free, w.total, w.history = append(w.free, free), append(w.total, 8), append(w.history, topo.DefaultHistory)
+			w.waste = append(w.waste, 0)
+		}
+	}
+	if !slices.IsSortedFunc(w.places, topo.Compare) {
+		t.Fatal("the leaves are not in order")
+	}
+	return w
+}
+
+// choose answers with leaves and members on each node there, as "a:1+1 c:2".
+func (w *world) choose(t *testing.T, a topo.Ask) (string, ares.Merit) {
+	t.Helper()
+	w.ask, w.room = a, nil
+	for _, free := range w.free {
+		w.room = append(w.room, free/max(a.Devices, 1))
+	}
+	picks, merit, ok := w.tree().Choose(&a, w)
+	if !ok {
+		return "none", merit
+	}
+	var out []string
+	last := ""
+	for _, p := range picks {
+		if l := w.places[p.Node].Leaf; l != last {
+			out = append(out, fmt.Sprintf("%s:%d", l, p.Members))
+			last = l
+			continue
+		}
+		out[len(out)-1] += fmt.Sprintf("+%d", p.Members)
+	}
+	return strings.Join(out, " "), merit
+}
+
+func leafOf(name, class string, adjacent ...string) ares.Domain {
+	return ares.Domain{Name: name, Level: ares.LevelLeaf, Switch: class, Adjacent: adjacent}
+}
+
+func TestLeafRules(t *testing.T) {
+	t.Parallel()
+	fours := []string{"a: 8 8 8 8", "b: 8 8 8 8", "c: 8 8 8 8", "d: 8 8 8 8", "e: 8 8 8 8", "f: 8 8 8 8"}
+	pair := &ares.Topology{Domains: []ares.Domain{leafOf("b", "", "e"), leafOf("e", "")}}
+	chain := &ares.Topology{Domains: []ares.Domain{leafOf("b", "", "c"), leafOf("c", "", "e"), leafOf("e", "", "f"), leafOf("f", "")}}
+	spines := []string{"a s: 8 8 0", "b s: 8 8 0", "c s: 8 8 0", "d t: 8 8 8", "e u: 8 8 8"}
+	for _, c := range []struct {
+		name     string
+		topology *ares.Topology
+		leaves   []string
+		members  int
+		want     string
+	}{
+		{"one node goes to the busiest leaf that has one", nil, []string{"a: 8 8 8", "b: 8 2 0", "c: 8 0 0 0"}, 1, "c:1"},
+		{"two nodes share a leaf", nil, []string{"a: 8 0 0", "b: 8 0 0", "c: 8 8 8"}, 2, "c:1+1"},
+		{"two nodes leave a full leaf whole", nil, []string{"a: 8 8 8 8", "b: 8 8 8 0"}, 2, "b:1+1"},
+		{"four nodes take a complete leaf", nil, []string{"a: 8 8 8 8 8 8", "b: 8 8 8 8", "c: 8 8 8 8 8 0"}, 4, "b:1+1+1+1"},
+		{"four nodes fill what is left exactly", nil, []string{"a: 8 8 8 8 8", "b: 8 8 8 8 0 0 0"}, 4, "b:1+1+1+1"},
+		{"eight nodes take two adjacent leaves", pair, fours, 8, "b:1+1+1+1 e:1+1+1+1"},
+		{"eight nodes without adjacency take the first two", nil, fours, 8, "a:1+1+1+1 b:1+1+1+1"},
+		{"sixteen nodes take four connected leaves", chain, fours, 16, "b:1+1+1+1 c:1+1+1+1 e:1+1+1+1 f:1+1+1+1"},
+		{"six nodes take as few leaves as can be", nil, []string{"a: 8 8 0", "b: 8 8 8", "c: 8 8 0", "d: 8 8 8"}, 6, "b:1+1+1 d:1+1+1"},
+		{"five nodes are even before they are exact", nil, []string{"a: 8 8 8 8", "b: 8 0 0 0", "c: 8 8 8 0"}, 5, "a:1+1 c:1+1+1"},
+		{"a spine is nearer than fewer leaves", nil, spines, 6, "a:1+1 b:1+1 c:1+1"},
+		{"what no spine holds spans them", nil, spines, 12, "a:1+1 b:1+1 c:1+1 d:1+1+1 e:1+1+1"},
+		{"too many", nil, spines, 13, "none"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := hall(t, c.topology, c.leaves...)
+			if got, _ := w.choose(t, topo.Ask{Members: c.members, Devices: 8}); got != c.want {
+				t.Errorf("%d nodes: got %s, want %s", c.members, got, c.want)
+			}
+		})
+	}
+}
+
+func TestStrategies(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		strategy, want string
+		leaves         []string
+	}{
+		{topo.Consolidated, "a:4", []string{"a: 2 2 8", "b: 2 2 2"}},
+		{topo.Balanced, "b:1+1+1+1", []string{"a: 2 2 8", "b: 2 2 2 2"}},
+		{topo.Distributed, "a:1+1 b:1+1", []string{"a: 8 8", "b: 8 8"}},
+		{topo.Distributed, "a:1+1 b:1+1", []string{"a: 8 8 8", "b: 8 8 8 8"}},
+		{topo.Distributed, "a:1 b:1 c:1 d:1", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
+		{topo.Consolidated, "b:4", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
+	} {
+		w := hall(t, nil, c.leaves...)
+		if got, _ := w.choose(t, topo.Ask{Members: 4, Devices: 2, Strategy: c.strategy}); got != c.want {
+			t.Errorf("%s in %q: got %s, want %s", c.strategy, c.leaves, got, c.want)
+		}
+	}
+}
+
+// TestBalancedSparesEmptyNodes: what would break up an empty node costs waste.
+func TestBalancedSparesEmptyNodes(t *testing.T) {
+	t.Parallel()
+	w := hall(t, nil, "a: 8 4 4 8")
+	w.waste = []int{4, 0, 0, 4}
+	if got, _ := w.choose(t, topo.Ask{Members: 2, Devices: 4}); got != "a:1+1" {
+		t.Errorf("balanced: got %s, want the two half-empty nodes", got)
+	}
+	if got, _ := w.choose(t, topo.Ask{Members: 2, Devices: 4, Strategy: topo.Consolidated}); got != "a:2" {
+		t.Errorf("consolidated: got %s, want one node", got)
+	}
+}
+
+func TestWishes(t *testing.T) {
+	t.Parallel()
+	net := &ares.Topology{Domains: []ares.Domain{
+		leafOf("a", "10GbE"), leafOf("b", "100GbE"), leafOf("c", "100GbE"), leafOf("d", ""),
+		{Name: "s", Level: ares.LevelSpine, Switch: "40GbE"},
+		{Name: "t", Level: ares.LevelSpine},
+	}}
+	floor := []string{"a s y: 8 8 0", "b s y: 8 8 8", "c s y: 8 8 8", "d t z: 8 8 8 8"}
+	small := &ares.Topology{MaxNodesPerLeaf: 2}
+	gpus := &ares.Topology{MaxGPUsPerLeaf: 16}
+	for _, c := range []struct {
+		name     string
+		topology *ares.Topology
+		ask      topo.Ask
+		want     string
+	}{
+		{"nothing asked", net, topo.Ask{Members: 2}, "a:1+1"},
+		{"bandwidth in a leaf", net, topo.Ask{Members: 2, Gbps: 100}, "b:1+1"},
+		{"bandwidth over the spine", net, topo.Ask{Members: 6, Gbps: 40}, "b:1+1+1 c:1+1+1"},
+		{"the spine is too narrow", net, topo.Ask{Members: 6, Gbps: 100}, "none"},
+		{"an unknown switch is none", net, topo.Ask{Members: 4, Gbps: 40, PreferredDomain: "d"}, "b:1+1 c:1+1"},
+		{"one node needs no network", net, topo.Ask{Members: 1, Gbps: 400, PreferredDomain: "d"}, "d:1"},
+		{"required level", net, topo.Ask{Members: 5, Required: ares.LevelLeaf}, "none"},
+		{"required spine", net, topo.Ask{Members: 8, Required: ares.LevelSpine}, "a:1+1 b:1+1+1 c:1+1+1"},
+		{"required node", net, topo.Ask{Members: 2, Required: ares.LevelNode}, "none"},
+		{"preferred domain", net, topo.Ask{Members: 2, PreferredDomain: "z"}, "d:1+1"},
+		{"preferred domain is too small", net, topo.Ask{Members: 3, PreferredDomain: "a"}, "b:1+1+1"},
+		{"preferred level of a spread", net, topo.Ask{Members: 3, Strategy: topo.Distributed, Preferred: ares.LevelLeaf}, "b:1+1+1"},
+		{"spread", net, topo.Ask{Members: 4, Strategy: topo.Distributed}, "a:1 b:1 c:1 d:1"},
+		{"latency", net, topo.Ask{Members: 2, LatencySensitive: true}, "b:1+1"},
+		{"nodes of a leaf", small, topo.Ask{Members: 3, Required: ares.LevelSpine}, "a:1 b:1+1"},
+		{"devices of a leaf", gpus, topo.Ask{Members: 4}, "a:1+1 b:1+1"},
+		{"elastic", net, topo.Ask{Members: 6, Min: 2, Required: ares.LevelLeaf}, "d:1+1+1+1"},
+		{"not elastic enough", net, topo.Ask{Members: 6, Min: 5, Required: ares.LevelLeaf}, "none"},
+		{"the nodes of before", net, topo.Ask{Members: 2, Before: []int{4, 6}}, "b:1+1"},
+		{"back to the leaf of before", net, topo.Ask{Members: 3, Before: []int{2, 6, 7}}, "c:1+1+1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := hall(t, c.topology, floor...)
+			c.ask.Devices = 8
+			if got, _ := w.choose(t, c.ask); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestMerit(t *testing.T) {
+	t.Parallel()
+	w := hall(t, nil, "a s z: 8 0", "b s z: 8 8 8 0")
+	_, got := w.choose(t, topo.Ask{Members: 2, Devices: 8})
+	want := ares.Merit{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716}
+	if got != want {
+		t.Errorf("in a leaf: got %+v, want %+v", got, want)
+	}
+	_, got = w.choose(t, topo.Ask{Members: 4, Devices: 8})
+	want = ares.Merit{Level: ares.LevelSpine, Domain: "s", Availability: 1000, Alignment: 750, Utilization: 333, History: 1000, Weighted: 791}
+	if got != want {
+		t.Errorf("in a spine: got %+v, want %+v", got, want)
+	}
+	_, got = w.choose(t, topo.Ask{Members: 2, Devices: 4, Strategy: topo.Consolidated})
+	if got.Level != ares.LevelNode {
+		t.Errorf("on a node: got %+v", got)
+	}
+}

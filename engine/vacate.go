@@ -1,0 +1,301 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// maxEnded is how many jobs one step may end.
+const maxEnded = 16
+
+// guest is a job with seats on one node that could be ended.
+type guest struct {
+	entry *entry
+	seats []*ares.Seat
+	milli int // of devices
+	own   bool
+}
+
+// guests are the jobs on the node that are under way, its own tenant's first,
+// then those that hold the least.
+func (n *node) guests(tenant string) []guest {
+	var out []guest
+	for _, sit := range n.sitters {
+		e := sit.entry
+		if e.job == nil || e.run.Current() == nil {
+			continue
+		}
+		at := slices.IndexFunc(out, func(g guest) bool { return g.entry == e })
+		if at < 0 {
+			at = len(out)
+			out = append(out, guest{entry: e, own: e.job.Tenant == tenant})
+		}
+		out[at].seats = append(out[at].seats, sit.seat)
+		for _, sh := range sit.seat.Shares {
+			out[at].milli += sh.Milli
+		}
+	}
+	slices.SortFunc(out, func(a, b guest) int {
+		if a.own != b.own {
+			return map[bool]int{true: -1, false: 1}[a.own]
+		}
+		return cmp.Or(a.milli-b.milli, cmp.Compare(a.entry.id, b.entry.id))
+	})
+	return out
+}
+
+// roomWithout is how many members the node could take if guests left.
+func (n *node) roomWithout(w *want, leave []guest) int {
+	grew, free := n.grew, n.free
+	for _, g := range leave {
+		for _, seat := range g.seats {
+			n.charge(seat, -1)
+		}
+	}
+	for i := range n.devices {
+		if n.devices[i].taken == 0 {
+			n.free |= 1 << i & n.usable
+		}
+	}
+	room := n.room(w)
+	for _, g := range leave {
+		for _, seat := range g.seats {
+			n.charge(seat, +1)
+		}
+	}
+	n.grew, n.free = grew, free
+	return room
+}
+
+// vacate finds few jobs whose end makes room for so many members on the node:
+// one if one is enough. It is nil when not even all of them would do, or when
+// nobody is there.
+func (n *node) vacate(w *want, tenant string, members int) []guest {
+	all := n.guests(tenant)
+	if len(all) == 0 || n.roomWithout(w, all) < members {
+		return nil
+	}
+	for i := range all {
+		if n.roomWithout(w, all[i:i+1]) >= members {
+			return all[i : i+1 : i+1]
+		}
+	}
+	// The largest first until there is room, then without those that are not
+	// needed after all.
+	slices.SortStableFunc(all, func(a, b guest) int { return b.milli - a.milli })
+	k := 1
+	for n.roomWithout(w, all[:k]) < members {
+		k++
+	}
+	leave := all[:k]
+	for i := 0; i < len(leave) && len(leave) > 1; {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(w, rest) >= members {
+			leave = rest
+		} else {
+			i++
+		}
+	}
+	return leave
+}
+
+// ending is the step that ends jobs, on the nodes where that makes room.
+func ending(leave []guest, nodes []*node) ares.Step {
+	step := ares.Step{Kind: ares.StepFree}
+	var names, own []string
+	others, milli := 0, 0
+	for _, n := range nodes {
+		names = append(names, n.id)
+	}
+	for _, g := range leave {
+		if slices.Contains(step.Jobs, g.entry.id) {
+			continue
+		}
+		step.Jobs = append(step.Jobs, g.entry.id)
+		if g.own {
+			own = append(own, string(g.entry.id))
+		} else {
+			others++
+		}
+	}
+	for _, g := range leave {
+		milli += g.milli
+	}
+	slices.Sort(step.Jobs)
+	slices.Sort(own)
+	step.Target, step.Amount = strings.Join(names, ","), (milli+wholeMilli-1)/wholeMilli
+	step.Text = endingWords(own, others, step.Amount, strings.Join(names, ", "))
+	if len(own) == 1 && others == 0 {
+		step.Kind, step.Target = ares.StepEnd, own[0]
+	}
+	return step
+}
+
+// endingWords says who has to end, naming only jobs of its own tenant, and what
+// comes free.
+func endingWords(own []string, others, gpus int, where string) string {
+	var who []string
+	if len(own) > 0 {
+		who = append(who, "end "+strings.Join(own, ", "))
+	}
+	switch others {
+	case 0:
+	case 1:
+		who = append(who, "a job of another tenant ends")
+	default:
+		who = append(who, fmt.Sprintf("%d jobs of other tenants end", others))
+	}
+	freed := fmt.Sprintf("%d GPUs come free", gpus)
+	switch gpus {
+	case 0:
+		freed = "CPUs and memory come free"
+	case 1:
+		freed = "1 GPU comes free"
+	}
+	return fmt.Sprintf("%s: %s on %s", strings.Join(who, " and "), freed, where)
+}
+
+// clearing is the step that makes room for the members that lack by ending few
+// jobs on nodes that are only too busy. It is false when there is none.
+func (c *census) clearing(tenant string) (ares.Step, bool) {
+	lack := max(c.shape.least-c.fitted, 1)
+	if c.shape.members == 1 {
+		return c.clearOne(tenant)
+	}
+	lo, hi := 0, len(c.state.nodes)
+	if level := c.shape.wish.required; level != "" {
+		lo, hi, lack = c.domain(level)
+	}
+	var leave []guest
+	var nodes []*node
+	looked := 0
+	for at := c.reach.next(lo); at >= 0 && at < hi && lack > 0 && looked < holderNodes; at = c.reach.next(at + 1) {
+		n := c.state.nodes[at]
+		if !n.open() {
+			continue
+		}
+		looked++
+		has := n.room(c.want)
+		more := n.roomWithout(c.want, n.guests(tenant)) - has
+		if more = min(more, lack); more <= 0 || c.shape.repelsItself() && has > 0 {
+			continue
+		}
+		going := n.vacate(c.want, tenant, has+more)
+		if len(leave)+len(going) > maxEnded {
+			continue
+		}
+		leave, nodes, lack = append(leave, going...), append(nodes, n), lack-more
+	}
+	if lack > 0 || len(leave) == 0 {
+		return ares.Step{}, false
+	}
+	return ending(leave, nodes), true
+}
+
+// clearOne is clearing for a job of one member: the node where the fewest jobs
+// have to end, its own tenant's before others.
+func (c *census) clearOne(tenant string) (ares.Step, bool) {
+	var best []guest
+	var at *node
+	for i := range c.groups {
+		if c.groups[i].hurdles&^busyHurdles != 0 {
+			continue
+		}
+		for _, n := range c.groups[i].nodes {
+			leave := n.vacate(c.want, tenant, 1)
+			if len(leave) > 0 && len(leave) <= maxEnded && (best == nil || cheaper(leave, best)) {
+				best, at = leave, n
+			}
+		}
+	}
+	if best == nil {
+		return ares.Step{}, false
+	}
+	return ending(best, []*node{at}), true
+}
+
+func cheaper(a, b []guest) bool {
+	if len(a) != len(b) {
+		return len(a) < len(b)
+	}
+	count := func(l []guest) (theirs, milli int) {
+		for _, g := range l {
+			milli += g.milli
+			if !g.own {
+				theirs++
+			}
+		}
+		return theirs, milli
+	}
+	at, am := count(a)
+	bt, bm := count(b)
+	return cmp.Or(at-bt, am-bm) < 0
+}
+
+// domain is the range of nodes of the level where the most members fit, and how
+// many lack there.
+func (c *census) domain(level ares.Level) (lo, hi, lack int) {
+	s, most := c.state, -1
+	for at := 0; at < len(s.nodes); {
+		_, end := s.places.Span(at, level)
+		room := 0
+		for i := at; i < end; i++ {
+			if n := s.nodes[i]; n.flock != nil && c.reach.has(i) {
+				// Devices nobody will give count before those somebody holds.
+				room += 1000*n.room(c.want) + bits.OnesCount64(c.outlook(n.profile).fit&n.usable)
+			}
+		}
+		if room > most {
+			most, lo, hi = room, at, end
+		}
+		at = end
+	}
+	fitted := 0
+	for i := lo; i < hi; i++ {
+		if n := s.nodes[i]; n.flock != nil && c.reach.has(i) {
+			fitted += n.room(c.want)
+		}
+	}
+	return lo, hi, max(c.shape.least-fitted, 1)
+}
+
+// yielding is the end of one of its own tenant's jobs, where a limit or a quota
+// is what keeps the job waiting: the smallest that holds as much as it asks for,
+// or the largest there is.
+func (c *consult) yielding(musts []ares.Step) []ares.Step {
+	if len(musts) != 1 || musts[0].Kind != ares.StepLimit && musts[0].Kind != ares.StepQuota || musts[0].Field == ares.LimitGPUHours {
+		return nil
+	}
+	sh := c.entry.shape
+	size := func(u ares.Use) int { return u.GPUs*wholeMilli + u.GPUMilli }
+	asked := size(sh.asks(sh.least))
+	var best *entry
+	for e := range sh.tenant.active { // order-free: the least in a total order
+		if e.run.Current() == nil {
+			continue
+		}
+		if best == nil {
+			best = e
+			continue
+		}
+		a, b := size(e.held.grant.Held), size(best.held.grant.Held)
+		better := a > b // while neither is enough
+		if b >= asked {
+			better = a >= asked && a < b
+		}
+		if better || a == b && e.id < best.id {
+			best = e
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return []ares.Step{{
+		Kind: ares.StepEnd, Target: string(best.id), Jobs: []ares.JobID{best.id},
+		Amount: (size(best.held.grant.Held) + wholeMilli - 1) / wholeMilli, Text: "end " + string(best.id),
+	}}
+}

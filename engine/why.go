@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Explain says everything about a waiting job: what keeps it waiting, with
+// counts; the smallest changes that would put it into the next plan; where it
+// stands in line, and who holds what it could use. A job that is not waiting, or
+// that the next plan has, has no blockers and needs no remedy. It needs the
+// state alone: what it supposes, it makes real for a moment, and puts back.
+func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
+	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
+	e := s.jobs[id]
+	if e == nil || !e.waits() {
+		return out
+	}
+	s.ready()
+	out.Queue = e.job.Queue
+	first := s.stand(e, now, &out)
+	var c *census
+	out.Blockers, c = s.blockers(e, e.shape, e.job.GPUModel, now)
+	if e.queue == inPending && (len(out.Blockers) == 0 || len(e.shape.near) > 0) {
+		switch {
+		case s.planned(e, now):
+			out.Blockers = nil
+			return out
+		case s.doomed(e):
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
+		case len(out.Blockers) == 0:
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "jobs ahead of it take the room there is, or fill the next plan"})
+		}
+	}
+	if len(out.Blockers) == 0 {
+		return out // its delay is over: the next plan makes it ready
+	}
+	if c == nil {
+		c = s.look(e.shape, 0)
+	}
+	out.Holders = c.holders(e)
+	out.Remedies = s.remedies(e, c, first, now)
+	return out
+}
+
+// Refusal says what keeps a job waiting, and no more.
+func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
+	out := ares.Refusal{Job: id}
+	if e := s.jobs[id]; e != nil && e.waits() {
+		s.ready()
+		out.Blockers, _ = s.blockers(e, e.shape, e.job.GPUModel, now)
+	}
+	return out
+}
+
+// waits says whether something of the job waits: it, or elements not yet made.
+func (e *entry) waits() bool { return e.job != nil && (e.phase().Waiting() || e.unmade()) }

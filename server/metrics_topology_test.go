@@ -1,0 +1,132 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// gathered are the topology's metrics as name{labels} and value.
+func gathered(t *testing.T, c prometheus.Collector) map[string]string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			out[strings.TrimPrefix(f.GetName(), "topology_")+" "+strings.Join(labels, " ")] = fmt.Sprintf("%.3f", value)
+		}
+	}
+	return out
+}
+
+// machine is a node of four devices in a rack, with its session.
+func machine(id, rack, model string) []ares.Event {
+	n := &ares.Node{ID: id, Labels: map[string]string{"rack": rack, "zone": "z"}}
+	for i := range 4 {
+		n.Devices = append(n.Devices, ares.Device{ID: fmt.Sprint(id, "-", i), Index: i, Model: model, Healthy: true})
+	}
+	return []ares.Event{{Node: n}, {Session: &ares.Session{Node: id}}}
+}
+
+// holding is a job that holds shares of devices on a node.
+func holding(t *testing.T, id ares.JobID, node string, milli int, devices ...int) []ares.Event {
+	t.Helper()
+	seat := ares.Seat{Node: node}
+	for _, d := range devices {
+		seat.Shares = append(seat.Shares, ares.Share{Device: fmt.Sprint(node, "-", d), Milli: milli})
+	}
+	run := ares.NewRun(noon)
+	if err := run.Place([]ares.Seat{seat}, 0, noon); err != nil {
+		t.Fatal(err)
+	}
+	return []ares.Event{{Job: &ares.Job{ID: id, AcceptedAt: noon}}, {Run: &ares.RunEvent{Job: id, Run: run}}}
+}
+
+func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
+	view := control.NewView(func() time.Time { return noon })
+	m := newTopology(view)
+	if got := gathered(t, m); len(got) != 2 { // the histograms
+		t.Errorf("without nodes: %v", got)
+	}
+	ill := machine("n5", "r2", "A100")
+	ill[0].Node.Devices[3].Healthy = false
+	cordoned := append(machine("n6", "r2", "A100"), ares.Event{Cordon: &ares.Cordon{Node: "n6"}})
+	view.Apply(ares.Batch{Revision: 1, Reset: true, Events: slices.Concat(
+		machine("n1", "r1", "H100"), machine("n2", "r1", "H100"), machine("n3", "r1", "H100"), machine("n4", "r2", "A100"), ill, cordoned,
+		holding(t, "whole", "n1", 1000, 0, 1, 2, 3), holding(t, "half", "n2", 500, 0), holding(t, "other", "n2", 300, 0), holding(t, "two", "n5", 1000, 0, 1),
+	)})
+	want := map[string]string{
+		"scheduler_latency_seconds ":                       "0.000",
+		"scheduler_placement_duration_seconds ":            "0.000",
+		"domain_utilization_ratio fleet fleet":             "0.283", // 6.8 of 24
+		"domain_utilization_ratio z zone":                  "0.283",
+		"domain_utilization_ratio r1 leaf":                 "0.400", // 4.8 of 12
+		"domain_utilization_ratio r2 leaf":                 "0.167", // 2 of 12
+		"gpu_allocation_ratio H100":                        "0.400",
+		"gpu_allocation_ratio A100":                        "0.167",
+		"scheduler_domain_fragmentation_ratio fleet fleet": "0.344", // 3.2 and 1 of 12.2: n3 and n4 are whole, n6 is closed
+		"scheduler_domain_fragmentation_ratio z zone":      "0.344",
+		"scheduler_domain_fragmentation_ratio r1 leaf":     "0.444", // 3.2 of 7.2
+		"scheduler_domain_fragmentation_ratio r2 leaf":     "0.200", // 1 of 5
+	}
+	if got := gathered(t, m); !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	// A topology says where a node is, whatever its labels say.
+	view.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Topology: &ares.Topology{Domains: []ares.Domain{{Name: "away", Level: ares.LevelLeaf, Nodes: []string{"n1"}}}}}}})
+	if got := gathered(t, m); got["domain_utilization_ratio away leaf"] != "1.000" || got["domain_utilization_ratio r1 leaf"] != "0.100" {
+		t.Errorf("after the topology was applied: %v", got)
+	}
+	// All is given back.
+	view.Apply(ares.Batch{Revision: 3, Reset: true, Events: machine("n1", "r1", "H100")})
+	if got := gathered(t, m); got["gpu_allocation_ratio H100"] != "0.000" || got["domain_utilization_ratio r1 leaf"] != "0.000" || got["gpu_allocation_ratio A100"] != "" {
+		t.Errorf("with one free node: %v", got)
+	}
+}
+
+func TestTopologyMetricsCountDecisions(t *testing.T) {
+	m := newTopology(control.NewView(func() time.Time { return noon }))
+	m.decided(&ares.Plan{
+		Place: []ares.Placing{
+			{Job: "a", Merit: ares.Merit{Level: ares.LevelNode}},
+			{Job: "b", Merit: ares.Merit{Level: ares.LevelLeaf}},
+			{Job: "c", Merit: ares.Merit{Level: ares.LevelLeaf}},
+			{Job: "d"},
+			{Job: "e"},
+		},
+		Refuse: make([]ares.Refusal, 3),
+	}, []ares.JobID{"c"}, time.Second)
+	m.decided(&ares.Plan{Refuse: make([]ares.Refusal, 2)}, nil, time.Second)
+	want := map[string]string{
+		"placement_decisions_total node placed":  "1.000",
+		"placement_decisions_total leaf placed":  "1.000",
+		"placement_decisions_total fleet placed": "2.000",
+		"placement_decisions_total  dropped":     "1.000",
+		"placement_decisions_total  refused":     "5.000",
+		"scheduler_placement_duration_seconds ":  "1.000",
+		"scheduler_latency_seconds ":             "0.000",
+	}
+	if got := gathered(t, m); !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}

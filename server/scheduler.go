@@ -1,0 +1,58 @@
+package server
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+func defaultScheduler() SchedulerConfig {
+	d := engine.Default()
+	return SchedulerConfig{
+		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
+		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
+		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
+	}
+}
+
+// engine is what of the configuration decisions are made by. Temperatures are
+// told in whole degrees: above 75.5 is what is above 75.
+func (c *Config) engine() engine.Config {
+	s, cfg := &c.Scheduler, engine.Default()
+	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
+	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
+	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
+	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
+	if s.EnableThermalAware {
+		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))
+	}
+	for model, weight := range s.ModelWeights {
+		cfg.ModelWeights[model] = int(math.Round(weight * 1000))
+	}
+	return cfg
+}
+
+// check reports what is wrong with the keys that become the engine's.
+func (s *SchedulerConfig) check(p *ares.Problems) {
+	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= engine.MaxCelsius) { // so a NaN is wrong too
+		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", engine.MaxCelsius, s.ThermalThreshold)
+		return
+	}
+	for _, model := range slices.Sorted(maps.Keys(s.ModelWeights)) {
+		if w := s.ModelWeights[model]; !(w >= 0.001 && w <= engine.MaxModelWeight/1000) {
+			p.Add("scheduler.model_weights."+model, "must be between 0.001 and %d, got %v", engine.MaxModelWeight/1000, w)
+			return
+		}
+	}
+	c := Config{Scheduler: *s}
+	if wrong, ok := errors.AsType[*ares.InvalidRequest](c.engine().Check()); ok {
+		for _, w := range wrong.Problems {
+			p.Add("scheduler."+w.Field, "%s", w.Message)
+		}
+	}
+}

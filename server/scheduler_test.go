@@ -1,0 +1,57 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/engine"
+)
+
+func TestTheDefaultIsTheEnginesOwn(t *testing.T) {
+	cfg := Default()
+	if got, want := cfg.engine().Digest(), engine.Default().Digest(); got != want {
+		t.Errorf("%+v: digest %s, want %s", cfg.engine(), got, want)
+	}
+}
+
+// Every key of the file reaches the engine.
+func TestSchedulerKeysReachTheEngine(t *testing.T) {
+	cfg := Default()
+	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}}")); err != nil {
+		t.Fatal(err)
+	}
+	cfg.environment([]string{"ARES_SCHEDULER_THERMAL_MARGIN=4", "ARES_SCHEDULER_MODEL_WEIGHTS=h100=2.5, a100=1"})
+	if err := cfg.Check(); err != nil {
+		t.Fatal(err)
+	}
+	got := cfg.engine()
+	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.ModelWeights["h100"] != 2500 || got.ModelWeights["a100"] != 1000 {
+		t.Errorf("%+v", got)
+	}
+	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_THERMAL_AWARE=false"})
+	if got = cfg.engine(); got.ThermalLimit != 0 {
+		t.Errorf("temperatures are to be ignored: %+v", got)
+	}
+}
+
+func TestSchedulerMistakesAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"thermal_threshold: 0":         "scheduler.thermal_threshold: must be between 1 and 150 °C, got 0",
+		"thermal_threshold: .nan":      "scheduler.thermal_threshold: must be between",
+		"thermal_margin: -1":           "scheduler.thermal_margin: must be between 0 and 150 °C, got -1",
+		"ageing_step_seconds: 0":       "scheduler.ageing_step_seconds: must be between 1 and 86400, got 0",
+		"usage_half_life_hours: 9999":  "scheduler.usage_half_life_hours: must be between 1 and 8784, got 9999",
+		"model_weights: {h100: 0}":     "scheduler.model_weights.h100: must be between 0.001 and 1000, got 0",
+		"model_weights: {h100: .inf}":  "scheduler.model_weights.h100: must be between",
+		"model_weights: {h100: heavy}": "scheduler.model_weights: want names with numbers",
+	} {
+		cfg := Default()
+		if err := cfg.parse([]byte("scheduler: {" + text + "}")); err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package placing
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/test/perf/rounds"
+)
+
+// waiting is how many jobs wait before every decision that is measured.
+const waiting = 100_000
+
+// sizes are the fleets whose costs are compared, in nodes.
+var sizes = []int{100, 1000, 10_000}
+
+var works = []struct {
+	name string
+	work Work
+}{{"openb", Openb}, {"gangs of 8–64 GPUs", Gangs}}
+
+func print(b *testing.B, title string, rows [][]string) {
+	b.Helper()
+	if err := rounds.Table(os.Stdout, fmt.Sprintf("%s; median of %d rounds (range)", title, rounds.Count), rows); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// side is what the rounds of one fleet gave.
+type side struct {
+	placed                        int
+	decide, threads, applied, cpu rounds.Figures // placements a second, and seconds
+	scan, scanCPU                 rounds.Figures
+}
+
+// round fills an empty fleet from the waiting jobs, by the engine and by the
+// scan. The scan stops at four fifths of that, before it looks at every node for
+// thousands of jobs that fit nowhere.
+func (r *side) round(b *testing.B, nodes int, work Work) {
+	s := Fleet(nodes, waiting, work)
+	f, err := Fill(s, waiting)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.placed = f.Placed
+	r.decide.Rate(f.Placed, f.Decide.Thread)
+	r.threads.Rate(f.Placed, f.Decide.Process)
+	r.applied.Rate(f.Placed, f.Decide.Thread+f.Apply.Thread)
+	r.cpu = append(r.cpu, (f.Decide.Process + f.Apply.Process).Seconds())
+	requests := Requests(waiting, work)
+	runtime.GC()
+	var lap rounds.Lap
+	n := 0
+	lap.Time(func() { n = NewScan(nodes).Fill(requests, f.Placed*4/5) })
+	r.scan.Rate(n, lap.Thread)
+	r.scanCPU = append(r.scanCPU, lap.Process.Seconds())
+}
+
+// BenchmarkFill fills fleets of three sizes from 100,000 waiting jobs. Rates are
+// by the processor time of the one thread that decides.
+func BenchmarkFill(b *testing.B) {
+	for _, w := range works {
+		all := make([]side, len(sizes))
+		for range rounds.Count {
+			for k, nodes := range sizes {
+				all[k].round(b, nodes, w.work)
+			}
+		}
+		rows := [][]string{{"nodes", "placed", "decide, placements/s", "with the collector's threads", "with Apply", "CPU s", "linear scan/s", "CPU s", "Ares ÷ scan"}}
+		for k := range all {
+			r := &all[k]
+			rows = append(rows, []string{
+				fmt.Sprint(sizes[k]), fmt.Sprint(r.placed), r.decide.String(), r.threads.String(), r.applied.String(), r.cpu.Text(1, 2),
+				r.scan.String(), r.scanCPU.Text(1, 2), r.decide.Over(r.scan).Text(1, 2),
+			})
+		}
+		first, last := &all[0], &all[len(all)-1]
+		rows = append(rows, []string{
+			"growth of the cost", "", first.decide.Over(last.decide).Text(1, 2) + "×", "", first.applied.Over(last.applied).Text(1, 2) + "×", "",
+			first.scan.Over(last.scan).Text(1, 1) + "×",
+		})
+		print(b, "Filling empty fleets of 8-GPU nodes: "+w.name+", 100,000 waiting", rows)
+	}
+}
+
+// BenchmarkGrowth is the same decision on fleets of three sizes, each a quarter
+// full: a plan of 500 jobs of the mix, and one gang of 32 GPUs.
+func BenchmarkGrowth(b *testing.B) {
+	gang := Job(Gangs, 3, 4)
+	gang.ID = "one-more"
+	states := make([]*engine.State, len(sizes))
+	for k, nodes := range sizes {
+		states[k] = Fleet(nodes, waiting, Openb)
+		if _, err := Fill(states[k], nodes*2); err != nil {
+			b.Fatal(err)
+		}
+		states[k].Apply(ares.Batch{Revision: states[k].Revision() + 1, Events: []ares.Event{{Job: gang}}})
+	}
+	rows := [][]string{{"decision", "100 nodes", "1,000 nodes", "10,000 nodes", "growth"}}
+	for _, c := range []struct {
+		name   string
+		decide func(s *engine.State) int
+	}{
+		{"a plan of 500, µs", func(s *engine.State) int { return len(engine.Decide(s, Now).Place) }},
+		{"one gang of 4 × 8 GPUs, µs", func(s *engine.State) int { p, _ := engine.Place(s, gang, Now); return len(p.Seats) }},
+	} {
+		took := make([]rounds.Figures, len(sizes))
+		for range rounds.Count {
+			for k := range sizes {
+				const times = 20
+				done := 0
+				var lap rounds.Lap
+				c.decide(states[k])
+				lap.Time(func() {
+					for range times {
+						done = c.decide(states[k])
+					}
+				})
+				if done != engine.MaxPlacings && done != 4 {
+					b.Fatalf("%s on %d nodes: %d", c.name, sizes[k], done)
+				}
+				took[k].Each(times, lap.Thread)
+			}
+		}
+		row := []string{c.name}
+		for _, f := range took {
+			row = append(row, f.Text(1000, 1))
+		}
+		rows = append(rows, append(row, took[len(took)-1].Over(took[0]).Text(1, 2)+"×"))
+	}
+	print(b, "The same decision on larger fleets, a quarter full, 100,000 waiting; thread CPU time", rows)
+}
+
+// BenchmarkIdle is a cycle that places nothing: more than 100,000 jobs of the
+// mix wait before a full fleet of 10,000 nodes. Ageing lifts all of them: an
+// hour later, the cycle must cost the same.
+func BenchmarkIdle(b *testing.B) {
+	s := Fleet(10_000, 2*waiting, Openb)
+	if _, err := Fill(s, 2*waiting); err != nil {
+		b.Fatal(err)
+	}
+	var still, aged, explained, cpu rounds.Figures
+	var pressure float64
+	now := Now
+	for range rounds.Count {
+		const times = 50
+		var a, o, e rounds.Lap
+		for range times {
+			a.Time(func() { idle(b, s, now) })
+			now = now.Add(time.Hour)
+			o.Time(func() { idle(b, s, now) })
+		}
+		for i := range times {
+			id := ares.JobID(fmt.Sprintf("job-%06d", 2*waiting-1-i))
+			e.Time(func() {
+				if r := engine.Explain(s, id, now); len(r.Blockers) == 0 {
+					b.Fatalf("nothing keeps %s waiting", id)
+				}
+			})
+		}
+		still.Each(times, a.Thread)
+		aged.Each(times, o.Thread)
+		explained.Each(times, e.Thread)
+		cpu = append(cpu, (a.Process + o.Process + e.Process).Seconds())
+		pressure = testing.AllocsPerRun(5, func() { idle(b, s, now) })
+	}
+	print(b, "Nothing to place: 10,000 full nodes, more than 100,000 waiting; thread CPU time", [][]string{
+		{"", "ms", "÷ without"},
+		{"a cycle", still.Text(1e6, 3), ""},
+		{"a cycle an hour later", aged.Text(1e6, 3), aged.Over(still).Text(1, 2)},
+		{"why one job waits", explained.Text(1e6, 3), ""},
+		{"allocations of a cycle", fmt.Sprint(pressure), ""},
+		{"CPU s of a round", cpu.Text(1, 2), ""},
+	})
+}
+
+func idle(b *testing.B, s *engine.State, now time.Time) {
+	if plan := engine.Decide(s, now); len(plan.Place) > 0 {
+		b.Fatal("something was placed")
+	}
+}
+
+// TestScanFillsTheFleet: the scan sells nothing twice and leaves little.
+func TestScanFillsTheFleet(t *testing.T) {
+	for _, w := range works {
+		s := NewScan(50)
+		placed := s.Fill(Requests(2000, w.work), 2000)
+		f, err := Fill(Fleet(50, 2000, w.work), 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if placed < f.Placed*8/10 || placed > f.Placed*12/10 {
+			t.Errorf("%s: the scan places %d, the engine %d", w.name, placed, f.Placed)
+		}
+		for i := range s.nodes {
+			if b := &s.nodes[i]; min(b.cpus, b.memory, b.whole, b.milli, b.part) < 0 {
+				t.Errorf("%s: node %d has %+v left", w.name, i, *b)
+			}
+		}
+	}
+}
