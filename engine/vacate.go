@@ -145,9 +145,9 @@ func endingWords(own []string, others, gpus int, where string) string {
 	switch others {
 	case 0:
 	case 1:
-		who = append(who, "a job of another tenant ends")
+		who = append(who, "a job of another tenant has to end")
 	default:
-		who = append(who, fmt.Sprintf("%d jobs of other tenants end", others))
+		who = append(who, fmt.Sprintf("%d jobs of other tenants have to end", others))
 	}
 	freed := fmt.Sprintf("%d GPUs come free", gpus)
 	switch gpus {
@@ -156,7 +156,7 @@ func endingWords(own []string, others, gpus int, where string) string {
 	case 1:
 		freed = "1 GPU comes free"
 	}
-	return fmt.Sprintf("%s: %s on %s", strings.Join(who, " and "), freed, where)
+	return fmt.Sprintf("%s: %s on %s", strings.Join(who, ", and "), freed, where)
 }
 
 // clearing is the step that makes room for the members that lack by ending few
