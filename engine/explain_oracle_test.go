@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -79,6 +80,10 @@ func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 			}
 		case strings.Contains(b.Detail, " limit: "):
 			err = o.limit(job, b.Detail)
+		case strings.Contains(b.Detail, " quota: "):
+			err = o.quota(job, b.Detail)
+		case strings.HasPrefix(b.Detail, "all quotas together: "):
+			err = o.pool(b.Detail)
 		case b.Kind == "delay" && strings.HasPrefix(b.Detail, string(run.Phase)+" until"):
 			if !o.w.Now.Before(run.NotBefore) {
 				err = fmt.Errorf("it is due")
@@ -264,6 +269,85 @@ func (o *oracle) limit(job *ares.Job, detail string) error {
 		return fmt.Errorf("%s: %v are used and allowed", what, f)
 	}
 	return nil
+}
+
+// amounts reads "3 of 4.5 h100 GPUs used, 2 asked": thousandths, and the model.
+func amounts(text string) (used, limit, asked float64, model string, err error) {
+	before, after, _ := strings.Cut(text, "GPUs used")
+	fields := strings.Fields(before)
+	if len(fields) < 3 {
+		return 0, 0, 0, "", fmt.Errorf("%q has no figures", text)
+	}
+	if len(fields) > 3 {
+		model = fields[3]
+	}
+	_, err = fmt.Sscan(fields[0]+" "+fields[2]+" "+strings.Fields(strings.TrimLeft(after, ", "+"or kept"))[0], &used, &limit, &asked)
+	return used * 1000, limit * 1000, asked * 1000, model, err
+}
+
+// quota wants the figures of a quota to be those of the records: what is used is
+// at least what seats hold of the model, and just that where no queue below
+// keeps something for itself.
+func (o *oracle) quota(job *ares.Job, detail string) error {
+	whose, rest, _ := strings.Cut(detail, " quota: ")
+	used, limit, asked, model, err := amounts(rest)
+	if err != nil {
+		return err
+	}
+	tenant, _, _ := o.w.State.Tenant(job.Tenant)
+	quotas, name := tenant.Quotas, ""
+	if queue, ok := strings.CutPrefix(whose, "queue "); ok {
+		quotas, name = o.w.queues[queue].Quotas, queue
+	}
+	at := slices.IndexFunc(quotas, func(q ares.Quota) bool { return strings.EqualFold(q.Model, model) })
+	if at < 0 || quotas[at].Borrow == ares.Unlimited || limit != float64(quotas[at].Nominal+quotas[at].Borrow)*1000 {
+		return fmt.Errorf("%+v has no such bound", quotas)
+	}
+	held := float64(o.heldOf(job.Tenant, name, model))
+	below := slices.ContainsFunc(slices.Collect(maps.Values(o.w.queues)), func(q ares.Queue) bool {
+		return q.Tenant == job.Tenant && q.ID() != name && len(q.Quotas) > 0
+	})
+	if used < held || !below && used != held || used+asked <= limit {
+		return fmt.Errorf("%v/1000 are held", held)
+	}
+	return nil
+}
+
+// pool wants the pool of a model to be what tenants are promised of it, and too
+// small.
+func (o *oracle) pool(detail string) error {
+	used, limit, asked, _, err := amounts(strings.TrimPrefix(detail, "all quotas together: "))
+	if err == nil && used+asked <= limit {
+		err = fmt.Errorf("there is enough")
+	}
+	return err
+}
+
+// heldOf counts what a tenant's jobs, or those of one of its queues, hold of
+// devices whose model has a name in it.
+func (o *oracle) heldOf(tenant, queue, model string) int {
+	models := map[string]string{}
+	for _, v := range o.nodes {
+		for _, d := range v.Node.Devices {
+			models[d.ID] = strings.ToLower(d.Model)
+		}
+	}
+	sum := 0
+	for job, run := range o.w.State.Jobs() {
+		if run == nil || job.Tenant != tenant || queue != "" && ares.QueueID(tenant, job.Queue) != queue {
+			continue
+		}
+		for _, a := range run.Attempts {
+			for _, h := range a.Seats {
+				for _, sh := range h.Shares {
+					if !h.State.Settled() && strings.Contains(models[sh.Device], strings.ToLower(model)) {
+						sum += sh.Milli
+					}
+				}
+			}
+		}
+	}
+	return sum
 }
 
 func (o *oracle) dependency(job *ares.Job, detail string) error {
