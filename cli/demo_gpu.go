@@ -62,6 +62,9 @@ func (d *demo) gpus(ctx context.Context) error {
 	if v.Best.MBps <= v.FirstFit.MBps {
 		return fmt.Errorf("the best pair has %d MB/s and the first %d", v.Best.MBps, v.FirstFit.MBps)
 	}
+	if err = d.placePair(ctx, a, v); err != nil {
+		return err
+	}
 	return d.commit(ctx, a, seat)
 }
 
