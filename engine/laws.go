@@ -63,7 +63,7 @@ func (e *entry) check() error {
 			continue
 		}
 		if n, most := len(a.Seats), max(e.job.Members, 1); n > most || n < min(max(e.job.MinMembers, 1), most) {
-			return fmt.Errorf("attempt %d of job %s has %d seats for %d members", a.Number, e.id, len(a.Seats), e.job.Members)
+			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.id, n, max(e.job.MinMembers, 1), most)
 		}
 		for k := range a.Seats {
 			if a.Seats[k].Rank != k {
