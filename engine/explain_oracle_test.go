@@ -281,7 +281,8 @@ func amounts(text string) (used, limit, asked float64, model string, err error) 
 	if len(fields) > 3 {
 		model = fields[3]
 	}
-	_, err = fmt.Sscan(fields[0]+" "+fields[2]+" "+strings.Fields(strings.TrimLeft(after, ", "+"or kept"))[0], &used, &limit, &asked)
+	_, rest, _ := strings.Cut(after, ", ") // used, or used or kept
+	_, err = fmt.Sscan(fields[0]+" "+fields[2]+" "+strings.TrimSuffix(rest, " asked"), &used, &limit, &asked)
 	return used * 1000, limit * 1000, asked * 1000, model, err
 }
 

@@ -59,8 +59,8 @@ func (e *entry) check() error {
 	}
 	for i := range e.run.Attempts {
 		a := &e.run.Attempts[i]
-		if a.Free() {
-			continue
+		if a.Free() && e.phase().Waiting() {
+			continue // whoever supposes that a waiting job asked for fewer members leaves its past as it was
 		}
 		if n, most := len(a.Seats), max(e.job.Members, 1); n > most || n < min(max(e.job.MinMembers, 1), most) {
 			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.id, n, max(e.job.MinMembers, 1), most)
