@@ -179,19 +179,6 @@ func (s *State) grantOf(sh *shape, seats []ares.Seat) order.Grant {
 	return g
 }
 
-// seatUse is what one seat of a job counts against its tenant's limits.
-func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
-	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
-	for _, sh := range seat.Shares {
-		if sh.Milli >= wholeMilli {
-			u.GPUs++
-		} else {
-			u.GPUMilli += sh.Milli
-		}
-	}
-	return u
-}
-
 // Fold adds what a live job has used to what archived jobs of its queue have,
 // as of a time: the record to write when the job itself goes. A job that used
 // nothing changes nothing.

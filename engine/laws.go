@@ -254,3 +254,17 @@ func (s *State) checkFlocks() error {
 	}
 	return nil
 }
+
+// seatUse is what one seat of a job counts against its tenant's limits, counted
+// apart from the accounts.
+func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
+	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
+	for _, sh := range seat.Shares {
+		if sh.Milli >= wholeMilli {
+			u.GPUs++
+		} else {
+			u.GPUMilli += sh.Milli
+		}
+	}
+	return u
+}
