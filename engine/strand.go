@@ -12,8 +12,8 @@ type Mix struct {
 	Weight int
 }
 
-// DefaultMix leans on what clusters report: most jobs are small, most capacity
-// goes to large ones.
+// DefaultMix is a guess: mostly small jobs, and room kept for whole machines. It
+// was not fitted to any trace.
 func DefaultMix() []Mix {
 	return []Mix{
 		{Milli: 250, CPUs: 50, Weight: 100},
