@@ -232,7 +232,7 @@ var (
 		{"members", "members", "processes of the job, placed all or none (default 1)"},
 		{"min-members", "min_members", "the fewest members an attempt may start with (default all)"},
 		{"max-runtime-minutes", "max_runtime_minutes", "time limit of one attempt"},
-		{"max-queue-minutes", "max_queue_minutes", "give up when it has waited this long"},
+		{"max-queue-minutes", "max_queue_minutes", "give up when it has waited this long; kept with the job, not acted on yet"},
 		{"grace-seconds", "grace_seconds", "between SIGTERM and SIGKILL (default 30)"},
 		{"lost-after-seconds", "lost_after_seconds", "how long a silent node keeps the job (default 30)"},
 	}
