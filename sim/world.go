@@ -1,0 +1,207 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Epoch is when every simulation begins.
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// World is a fleet and the jobs of a trace in virtual time. What a store does
+// for a server, it does for the engine: it applies what plans want, and tells
+// what became of it as batches of events.
+type World struct {
+	state    *engine.State
+	now      time.Time
+	revision int64
+	jobs     []record
+	ends     ends
+	batch    []ares.Event // of the present moment
+	usage    map[string]ares.Usage
+	known    map[string]bool // tenants
+}
+
+// record is what becomes of one arrival.
+type record struct {
+	arrival *Arrival
+	id      ares.JobID
+	placed  time.Time // zero while it waits
+	ended   time.Time
+	gpus    int // thousandths of devices
+}
+
+// NewWorld is the fleet, with nothing to do, decided on by a configuration.
+func NewWorld(f *Fleet, cfg engine.Config) *World {
+	w := &World{state: engine.NewWith(cfg), now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	for _, t := range f.Tenants() {
+		w.known[t.ID] = true
+		w.batch = append(w.batch, ares.Event{Tenant: t})
+	}
+	if f.Topology != nil {
+		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
+	}
+	for n := range f.Nodes() {
+		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
+	}
+	w.flush()
+	return w
+}
+
+// Run lets the trace happen until its last job has ended, or until a time since
+// the beginning if that is not zero. tick hears of every moment at which
+// something happened.
+func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, waiting int)) error {
+	if len(t.Arrivals) == 0 {
+		return ares.Errorf(ares.Invalid, "the trace has no jobs")
+	}
+	zero := t.Arrivals[0].At
+	w.jobs = make([]record, 0, len(t.Arrivals))
+	next, waiting := 0, 0
+	for next < len(t.Arrivals) || len(w.ends) > 0 {
+		at := w.soonest(t, next, zero)
+		if until > 0 && at.After(Epoch.Add(until)) {
+			return nil
+		}
+		w.now = at
+		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
+			w.finish(heap.Pop(&w.ends).(end).job)
+		}
+		for ; next < len(t.Arrivals) && !Epoch.Add(t.Arrivals[next].At-zero).After(at); next++ {
+			w.arrive(&t.Arrivals[next])
+			waiting++
+		}
+		w.flush()
+		placed, err := w.decide()
+		if err != nil {
+			return err
+		}
+		waiting -= placed
+		if tick != nil {
+			tick(w.now, waiting)
+		}
+	}
+	return nil
+}
+
+// soonest is when something happens next.
+func (w *World) soonest(t *Trace, next int, zero time.Duration) time.Time {
+	var at time.Time
+	if next < len(t.Arrivals) {
+		at = Epoch.Add(t.Arrivals[next].At - zero)
+	}
+	if len(w.ends) > 0 && (at.IsZero() || w.ends[0].at.Before(at)) {
+		at = w.ends[0].at
+	}
+	return at
+}
+
+// arrive accepts a job.
+func (w *World) arrive(a *Arrival) {
+	id := ares.JobID(fmt.Sprintf("job-%07d", len(w.jobs)))
+	spec := a.Spec.WithDefaults()
+	if !spec.Deadline.IsZero() { // traces count from their own beginning
+		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
+	}
+	if !w.known[spec.Tenant] {
+		w.known[spec.Tenant] = true
+		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
+	}
+	w.jobs = append(w.jobs, record{arrival: a, id: id, gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli)})
+	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
+}
+
+// decide decides and carries out until nothing more is placed.
+func (w *World) decide() (placed int, err error) {
+	for {
+		plan := engine.Decide(w.state, w.now)
+		if plan.Empty() {
+			return placed, nil
+		}
+		for i := range plan.Place {
+			p := &plan.Place[i]
+			run := ares.NewRun(w.now)
+			if err := p.Apply(&run, w.now); err != nil {
+				return placed, fmt.Errorf("place %s: %w", p.Job, err)
+			}
+			run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
+			w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
+			w.start(p.Job)
+		}
+		placed += len(plan.Place)
+		w.flush()
+	}
+}
+
+// start notes when a placed job will end.
+func (w *World) start(id ares.JobID) {
+	r := w.record(id)
+	r.placed = w.now
+	if r.arrival.Runs > 0 {
+		heap.Push(&w.ends, end{w.now.Add(r.arrival.Runs), r.id})
+	}
+}
+
+// finish ends a job. It is archived at once: what it used is kept, as by a
+// server.
+func (w *World) finish(id ares.JobID) {
+	w.record(id).ended = w.now
+	job, _ := w.state.Job(id)
+	key := ares.QueueID(job.Tenant, job.Queue)
+	before, known := w.usage[key]
+	if !known {
+		before = ares.Usage{Tenant: job.Tenant, Queue: job.Queue}
+	}
+	after := engine.Fold(w.state, id, before, w.now)
+	w.usage[key] = after
+	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}}, ares.Event{Usage: &after})
+}
+
+func (w *World) record(id ares.JobID) *record {
+	var n int
+	if _, err := fmt.Sscanf(string(id), "job-%d", &n); err != nil {
+		panic("sim: no job of this world is called " + string(id))
+	}
+	return &w.jobs[n]
+}
+
+// flush tells the engine what has happened.
+func (w *World) flush() {
+	if len(w.batch) == 0 {
+		return
+	}
+	w.revision++
+	for i := range w.batch {
+		w.batch[i].Revision = w.revision
+	}
+	w.state.Apply(ares.Batch{Revision: w.revision, Events: w.batch, At: w.now})
+	w.batch = nil
+}
+
+// end is when a job ends.
+type end struct {
+	at  time.Time
+	job ares.JobID
+}
+
+// ends is a heap of them: by time, then job.
+type ends []end
+
+func (e ends) Len() int { return len(e) }
+func (e ends) Less(i, j int) bool {
+	if !e[i].at.Equal(e[j].at) {
+		return e[i].at.Before(e[j].at)
+	}
+	return e[i].job < e[j].job
+}
+func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)   { *e = append(*e, x.(end)) }
+func (e *ends) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
