@@ -24,15 +24,19 @@ type World struct {
 	batch    []ares.Event // of the present moment
 	usage    map[string]ares.Usage
 	known    map[string]bool // tenants
+	gpus     int
+	held     meter
 }
 
 // record is what becomes of one arrival.
 type record struct {
-	arrival *Arrival
-	id      ares.JobID
-	placed  time.Time // zero while it waits
-	ended   time.Time
-	gpus    int // thousandths of devices
+	arrival  *Arrival
+	id       ares.JobID
+	tenant   string
+	accepted time.Time
+	placed   time.Time // zero while it waits
+	ended    time.Time
+	gpus     int // thousandths of devices
 }
 
 // NewWorld is the fleet, with nothing to do, decided on by a configuration.
@@ -45,7 +49,9 @@ func NewWorld(f *Fleet, cfg engine.Config) *World {
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
 	}
+	w.held.since = Epoch
 	for n := range f.Nodes() {
+		w.gpus += len(n.Devices)
 		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
 	}
 	w.flush()
@@ -111,7 +117,7 @@ func (w *World) arrive(a *Arrival) {
 		w.known[spec.Tenant] = true
 		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
 	}
-	w.jobs = append(w.jobs, record{arrival: a, id: id, gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli)})
+	w.jobs = append(w.jobs, record{arrival: a, id: id, tenant: spec.Tenant, accepted: w.now, gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli)})
 	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
 }
 
@@ -141,6 +147,7 @@ func (w *World) decide() (placed int, err error) {
 func (w *World) start(id ares.JobID) {
 	r := w.record(id)
 	r.placed = w.now
+	w.held.to(w.now, r.gpus)
 	if r.arrival.Runs > 0 {
 		heap.Push(&w.ends, end{w.now.Add(r.arrival.Runs), r.id})
 	}
@@ -149,7 +156,9 @@ func (w *World) start(id ares.JobID) {
 // finish ends a job. It is archived at once: what it used is kept, as by a
 // server.
 func (w *World) finish(id ares.JobID) {
-	w.record(id).ended = w.now
+	r := w.record(id)
+	r.ended = w.now
+	w.held.to(w.now, -r.gpus)
 	job, _ := w.state.Job(id)
 	key := ares.QueueID(job.Tenant, job.Queue)
 	before, known := w.usage[key]
