@@ -90,7 +90,9 @@ func groups(by map[string]*group) []Group {
 	for name, g := range by {
 		out = append(out, Group{Name: name, Jobs: len(g.waits), Wait: spread(g.waits), Complete: spread(g.completes)})
 	}
-	slices.SortFunc(out, func(a, b Group) int { return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 

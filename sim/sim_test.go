@@ -62,7 +62,7 @@ func TestWaitingIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWorld(f, engine.Default())
+	w := NewWorld(f, Policy{Engine: engine.Default()})
 	if err := w.Run(trace, 0, nil); err != nil {
 		t.Fatal(err)
 	}

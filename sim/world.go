@@ -26,6 +26,7 @@ type World struct {
 	known    map[string]bool // tenants
 	gpus     int
 	held     meter
+	probes   []func(*World) // each sees every moment at which something happened
 }
 
 // record is what becomes of one arrival.
@@ -39,9 +40,9 @@ type record struct {
 	gpus     int // thousandths of devices
 }
 
-// NewWorld is the fleet, with nothing to do, decided on by a configuration.
-func NewWorld(f *Fleet, cfg engine.Config) *World {
-	w := &World{state: engine.NewWith(cfg), now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+// NewWorld is the fleet, with nothing to do, decided on by a policy.
+func NewWorld(f *Fleet, p Policy) *World {
+	w := &World{state: engine.NewWith(p.Engine), now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
 	for _, t := range f.Tenants() {
 		w.known[t.ID] = true
 		w.batch = append(w.batch, ares.Event{Tenant: t})
@@ -87,6 +88,9 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 			return err
 		}
 		waiting -= placed
+		for _, look := range w.probes {
+			look(w)
+		}
 		if tick != nil {
 			tick(w.now, waiting)
 		}
