@@ -31,6 +31,8 @@ type Config struct {
 	// Exact compares nodes by every core, megabyte and thousandth that is left
 	// instead of in steps. It costs time that grows with the fleet.
 	Exact bool
+	// Queueing is what orders the jobs of a queue.
+	Queueing Queueing
 }
 
 // Limits on a configuration.
@@ -72,6 +74,7 @@ func (c Config) Check() error {
 			p.Add("model_weights."+model, "must be between 0.001 and %d, got %d thousandths", MaxModelWeight/1000, w)
 		}
 	}
+	c.Queueing.check(&p)
 	return p.Err()
 }
 
@@ -83,6 +86,7 @@ func (c Config) Digest() string {
 	for _, model := range c.models() {
 		fmt.Fprintf(&b, " %q=%d", model, c.ModelWeights[model])
 	}
+	b.WriteString(c.Queueing.digest())
 	// FNV-1a: it tells configurations apart that people wrote, no more is needed.
 	h := uint64(14695981039346656037)
 	for _, c := range []byte(b.String()) {
