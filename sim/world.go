@@ -27,6 +27,8 @@ type World struct {
 	gpus     int
 	held     meter
 	probes   []func(*World) // each sees every moment at which something happened
+	ledger   *ledger        // nil when nobody asked for it
+	fair     *scale         // as above
 }
 
 // record is what becomes of one arrival.
@@ -192,6 +194,9 @@ func (w *World) flush() {
 		w.batch[i].Revision = w.revision
 	}
 	w.state.Apply(ares.Batch{Revision: w.revision, Events: w.batch, At: w.now})
+	if w.ledger != nil {
+		w.ledger.hear(w.batch, w.now)
+	}
 	w.batch = nil
 }
 
