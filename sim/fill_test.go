@@ -13,8 +13,13 @@ func TestJainByHand(t *testing.T) {
 		of   []float64
 		want float64
 	}{
-		{nil, 1}, {[]float64{0, 0}, 1}, {[]float64{3}, 1}, {[]float64{2, 2, 2}, 1},
-		{[]float64{1, 0, 0, 0}, 0.25}, {[]float64{1, 3}, 16.0 / 20}, {[]float64{1, 2, 3}, 36.0 / 42},
+		{nil, 1},
+		{[]float64{0, 0}, 1},
+		{[]float64{3}, 1},
+		{[]float64{2, 2, 2}, 1},
+		{[]float64{1, 0, 0, 0}, 0.25},
+		{[]float64{1, 3}, 16.0 / 20},
+		{[]float64{1, 2, 3}, 36.0 / 42},
 	} {
 		if got := jain(c.of); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("Jain's index of %v is %v, got %v", c.of, c.want, got)

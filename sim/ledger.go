@@ -22,9 +22,14 @@ type ledger struct {
 	byName   map[string]*party
 	jobs     map[ares.JobID]*claim
 	nodes    map[string]amounts
-	grown    int // counts what may have made room: a job's end, a node
-	waits    func(*claim)
-	settled  func(*claim) // it no longer waits
+	watch    watcher // nil when nobody looks at single jobs
+}
+
+// watcher hears of single jobs and nodes.
+type watcher interface {
+	waits(*claim)                      // it begins to wait
+	sits(c *claim, seats []*ares.Seat) // all it has now
+	stands(n *ares.Node)
 }
 
 // party is a tenant.
@@ -45,6 +50,7 @@ type claim struct {
 	of      *party
 	asks    amounts
 	holds   amounts
+	seats   []*ares.Seat // when somebody watches
 	waiting bool
 }
 
@@ -91,6 +97,9 @@ func (l *ledger) hear(events []ares.Event, now time.Time) {
 			l.party(ev.Queue.Tenant).bound = true
 		case ev.Node != nil:
 			l.node(ev.Node.ID, amounts{int64(1000 * len(ev.Node.Devices)), int64(ev.Node.CPUs), int64(ev.Node.MemoryMB)})
+			if l.watch != nil {
+				l.watch.stands(ev.Node)
+			}
 		case ev.Gone.Kind == ares.KindNode:
 			l.node(ev.Gone.ID, amounts{})
 		case ev.Gone.Kind == ares.KindJob:
@@ -100,7 +109,6 @@ func (l *ledger) hear(events []ares.Event, now time.Time) {
 }
 
 func (l *ledger) node(id string, has amounts) {
-	l.grown++
 	for r := range has {
 		l.capacity[r] += has[r] - l.nodes[id][r]
 	}
@@ -127,8 +135,8 @@ func (l *ledger) accept(job *ares.Job) {
 	c := &claim{job: job, of: l.party(job.Tenant), asks: amounts{int64(1000*u.GPUs + u.GPUMilli), int64(u.CPUs), int64(u.MemoryMB)}, waiting: true}
 	l.jobs[job.ID] = c
 	c.of.want(c.asks, 1)
-	if l.waits != nil {
-		l.waits(c)
+	if l.watch != nil {
+		l.watch.waits(c)
 	}
 }
 
@@ -139,16 +147,28 @@ func (l *ledger) run(ev *ares.RunEvent, now time.Time) {
 	if c == nil {
 		return
 	}
-	var holds amounts
+	var seats []*ares.Seat
 	for i := range ev.Run.Attempts {
 		for k := range ev.Run.Attempts[i].Seats {
 			if h := &ev.Run.Attempts[i].Seats[k]; !h.State.Free() {
-				holds.add(&h.Seat)
+				seats = append(seats, &h.Seat)
 			}
 		}
 	}
-	l.hold(c, holds, now)
+	l.sit(c, seats, now)
 	l.wait(c, ev.Run.Phase.Waiting())
+}
+
+// sit says which seats a job has now.
+func (l *ledger) sit(c *claim, seats []*ares.Seat, now time.Time) {
+	var holds amounts
+	for _, seat := range seats {
+		holds.add(seat)
+	}
+	l.hold(c, holds, now)
+	if l.watch != nil {
+		l.watch.sits(c, seats)
+	}
 }
 
 func (a *amounts) add(seat *ares.Seat) {
@@ -162,7 +182,7 @@ func (a *amounts) add(seat *ares.Seat) {
 // drop closes the claim of a job that is over.
 func (l *ledger) drop(id ares.JobID, now time.Time) {
 	if c := l.jobs[id]; c != nil {
-		l.hold(c, amounts{}, now)
+		l.sit(c, nil, now)
 		l.wait(c, false)
 		delete(l.jobs, id)
 	}
@@ -175,9 +195,6 @@ func (l *ledger) hold(c *claim, holds amounts, now time.Time) {
 	}
 	c.of.age(now, l.halfLife)
 	for r := range holds {
-		if holds[r] < c.holds[r] {
-			l.grown++
-		}
 		c.of.held[r] += holds[r] - c.holds[r]
 		c.of.wanted[r] += holds[r] - c.holds[r]
 	}
@@ -186,20 +203,17 @@ func (l *ledger) hold(c *claim, holds amounts, now time.Time) {
 
 // wait says whether a job waits.
 func (l *ledger) wait(c *claim, waiting bool) {
-	if c.waiting == waiting {
+	switch {
+	case c.waiting == waiting:
 		return
+	case waiting:
+		c.of.want(c.asks, 1)
+	default:
+		c.of.want(c.asks, -1)
 	}
 	c.waiting = waiting
-	if waiting {
-		c.of.want(c.asks, 1)
-		if l.waits != nil {
-			l.waits(c)
-		}
-		return
-	}
-	c.of.want(c.asks, -1)
-	if l.settled != nil {
-		l.settled(c)
+	if waiting && l.watch != nil {
+		l.watch.waits(c)
 	}
 }
 

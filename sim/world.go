@@ -29,6 +29,7 @@ type World struct {
 	probes   []func(*World) // each sees every moment at which something happened
 	ledger   *ledger        // nil when nobody asked for it
 	fair     *scale         // as above
+	judge    *judge         // as above
 }
 
 // record is what becomes of one arrival.
@@ -133,6 +134,9 @@ func (w *World) decide() (placed int, err error) {
 		plan := engine.Decide(w.state, w.now)
 		if plan.Empty() {
 			return placed, nil
+		}
+		if w.judge != nil {
+			w.judge.hold(w.state, &plan)
 		}
 		for i := range plan.Place {
 			p := &plan.Place[i]
