@@ -120,6 +120,7 @@ func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok boo
 		return p, members > 0, false
 	}
 	// 4. Place: the whole gang or nothing.
+	s.drawFor(e.id, e.next()+e.made)
 	if len(t.reserved) > 0 {
 		p, ok = t.beside(e, members, ban, now)
 	} else {

@@ -107,7 +107,7 @@ func (t *try) occupy(seats []ares.Seat) {
 		for k := range seat.Shares {
 			t.take(taking{node: n, device: n.spot(&seat.Shares[k]), milli: seat.Shares[k].Milli})
 		}
-		t.take(taking{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA})
+		t.take(taking{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: seatKind(seat)})
 		t.state.move(n)
 	}
 }
@@ -126,7 +126,7 @@ func (t *try) vacate(e *entry) {
 				t.take(taking{node: n, device: at, milli: -h.Shares[k].Milli})
 			}
 		}
-		t.take(taking{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA})
+		t.take(taking{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: seatKind(&h.Seat)})
 		t.state.move(n)
 	}
 }
@@ -185,7 +185,7 @@ func (t *try) lacking(seats []ares.Seat, given []taking) []taking {
 	for i := range seats {
 		seat := &seats[i]
 		n := t.state.byID[seat.Node]
-		rest := taking{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA}
+		rest := taking{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: seatKind(seat)}
 		for k := range seat.Shares {
 			part := taking{node: n, device: n.spot(&seat.Shares[k]), milli: seat.Shares[k].Milli}
 			for g := range given {

@@ -35,6 +35,7 @@ type taking struct {
 	cpus   int
 	memory int
 	numa   int
+	kind   int
 }
 
 // The takings that are not devices.
@@ -80,14 +81,14 @@ func (k *taking) apply(sign int) {
 	if k.device < 0 { // the one taking of a seat that is not a device
 		n.cpus += sign * k.cpus
 		n.memory += sign * k.memory
-		if k.device == restOfSeat {
-			n.seats += sign
-		} else {
-			n.seats -= sign
-		}
 		if k.numa >= 0 {
 			n.pin(k.numa, sign*k.cpus, sign*k.memory)
 		}
+		if k.device == restOfLeaving {
+			sign = -sign
+		}
+		n.seats += sign
+		n.kinds.add(k.kind, sign)
 		return
 	}
 	d := &n.devices[k.device]
@@ -106,6 +107,9 @@ func (t *try) take(k taking) {
 // sit takes the place of one member on a node that has room for it: the
 // devices that are linked best.
 func (t *try) sit(n *node, w *want, rank int) ares.Seat {
+	if set := t.state.favourite(n, w); set != 0 {
+		return t.sitOn(n, w, rank, set, -1)
+	}
 	set, numa := n.pick(w)
 	return t.sitOn(n, w, rank, set, numa)
 }
@@ -145,7 +149,7 @@ func (t *try) sitOn(n *node, w *want, rank int, set uint64, numa int) ares.Seat 
 		t.take(taking{node: n, device: i, milli: milli})
 		seat.Shares = append(seat.Shares, ares.Share{Device: n.devices[i].id, Index: n.devices[i].index, Milli: milli})
 	}
-	t.take(taking{node: n, device: restOfSeat, cpus: w.cpus, memory: w.memory, numa: seat.NUMA})
+	t.take(taking{node: n, device: restOfSeat, cpus: w.cpus, memory: w.memory, numa: seat.NUMA, kind: kindOf(w.gpus, w.milli)})
 	return seat
 }
 
