@@ -45,6 +45,9 @@ type State struct {
 	reached  set          // scratch of reach
 	welcomed set          // scratch of welcome
 	shelf    shelf        // scratch of cost
+	peak     peak         // of any node
+	lot      uint64       // of the job under way, where lots are drawn
+	moves    int          // counts the changes of nodes
 	granted  []order.Part // scratch of grantOf
 
 	moved     []*entry // changed by the batch under way
@@ -163,6 +166,8 @@ func (s *State) apply(ev *ares.Event) {
 		s.remember(*ev.Usage)
 	case ev.Topology != nil:
 		s.survey(ev.Topology)
+	case ev.Forecast != nil:
+		s.predict(ev.Forecast)
 	case ev.Gone.Kind != "":
 		s.forget(ev.Gone)
 	}
@@ -174,7 +179,7 @@ func (s *State) forget(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			s.change(e, func() { e.job, e.run = nil, nil })
+			s.change(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
@@ -269,7 +274,7 @@ func (s *State) tenantOr(id string) *tenant {
 func (s *State) node(id string) *node {
 	n := s.byID[id]
 	if n == nil {
-		n = &node{id: id}
+		n = &node{id: id, lot: s.drawn(id)}
 		s.byID[id] = n
 		s.reindex = true
 		s.locate(n) // the topology may list it before it has a record
@@ -383,7 +388,7 @@ func (s *State) reflock() {
 // that quotas have to be asked about.
 func (s *State) measure() {
 	var sum order.Use
-	s.models = s.models[:0]
+	s.models, s.peak = s.models[:0], peak{}
 	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {
 		if n.record == nil {
@@ -398,6 +403,8 @@ func (s *State) measure() {
 		if n.session == nil {
 			continue
 		}
+		s.peak.cpus = max(s.peak.cpus, n.profile.cpus)
+		s.peak.gpus = max(s.peak.gpus, len(n.profile.devices)*wholeMilli)
 		has := n.profile.worth()
 		has.Memory = int64(n.record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)
