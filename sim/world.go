@@ -26,6 +26,9 @@ type World struct {
 	known    map[string]bool // tenants
 	gpus     int
 	held     meter
+	load     int // thousandths of devices that jobs ask for which have come and not ended
+	finished int // jobs
+	halted   bool
 	probes   []func(*World) // each sees every moment at which something happened
 	ledger   *ledger        // nil when nobody asked for it
 	fair     *scale         // as above
@@ -50,6 +53,9 @@ func NewWorld(f *Fleet, p Policy) *World {
 		w.known[t.ID] = true
 		w.batch = append(w.batch, ares.Event{Tenant: t})
 	}
+	for _, q := range f.Queues() {
+		w.batch = append(w.batch, ares.Event{Queue: q})
+	}
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
 	}
@@ -72,9 +78,10 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 	zero := t.Arrivals[0].At
 	w.jobs = make([]record, 0, len(t.Arrivals))
 	next, waiting := 0, 0
-	for next < len(t.Arrivals) || len(w.ends) > 0 {
+	for !w.halted && (next < len(t.Arrivals) || len(w.ends) > 0) {
 		at := w.soonest(t, next, zero)
 		if until > 0 && at.After(Epoch.Add(until)) {
+			w.now = Epoch.Add(until)
 			return nil
 		}
 		w.now = at
@@ -101,6 +108,9 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 	return nil
 }
 
+// Halt ends a run after the present moment.
+func (w *World) Halt() { w.halted = true }
+
 // soonest is when something happens next.
 func (w *World) soonest(t *Trace, next int, zero time.Duration) time.Time {
 	var at time.Time
@@ -125,6 +135,7 @@ func (w *World) arrive(a *Arrival) {
 		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
 	}
 	w.jobs = append(w.jobs, record{arrival: a, id: id, tenant: spec.Tenant, accepted: w.now, gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli)})
+	w.load += w.jobs[len(w.jobs)-1].gpus
 	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
 }
 
@@ -169,6 +180,8 @@ func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
 	w.held.to(w.now, -r.gpus)
+	w.load -= r.gpus
+	w.finished++
 	job, _ := w.state.Job(id)
 	key := ares.QueueID(job.Tenant, job.Queue)
 	before, known := w.usage[key]
