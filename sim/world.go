@@ -31,6 +31,7 @@ type World struct {
 	load     int // thousandths of devices that jobs ask for which have come and not ended
 	finished int // jobs
 	halted   bool
+	company  bool           // some job wants to be near others
 	probes   []func(*World) // each sees every moment at which something happened
 	ledger   *ledger        // nil when nobody asked for it
 	fair     *scale         // as above
@@ -158,16 +159,20 @@ func (w *World) arrive(a *Arrival) {
 		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli),
 	})
 	w.load += w.jobs[len(w.jobs)-1].gpus
+	w.company = w.company || len(spec.Placement.Affinity) > 0
 	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
 }
 
-// decide decides and carries out until nothing more is placed.
+// decide decides and carries out until nothing more would be placed.
 func (w *World) decide() (placed int, err error) {
-	for {
+	for again := true; again; {
 		plan := engine.Decide(w.state, w.now)
 		if plan.Empty() {
-			return placed, nil
+			break
 		}
+		// A plan that was not cut has tried every line, and placings leave no more
+		// room than there was. Only company may make a place for somebody.
+		again = w.company || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}
@@ -184,6 +189,7 @@ func (w *World) decide() (placed int, err error) {
 		placed += len(plan.Place)
 		w.flush()
 	}
+	return placed, nil
 }
 
 // start notes when a placed job will end.
