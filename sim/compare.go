@@ -68,7 +68,8 @@ var figures = []struct {
 	{"ended", "jobs ended", "", true, func(r *Report) float64 { return float64(r.Ended) }},
 	{"gpu_use_percent", "GPUs in use", "%", true, func(r *Report) float64 { return r.Use }},
 	{"stranded_percent", "GPUs stranded", "%", false, func(r *Report) float64 { return r.Stranded }},
-	{"jain_index", "Jain's index", "", true, func(r *Report) float64 { return r.Jain }},
+	{"fairness.jain.mean", "Jain's index", "", true, func(r *Report) float64 { return r.fairness().Jain.Mean }},
+	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, func(r *Report) float64 { return r.fairness().GapMean }},
 	{"deadlines.missed", "deadlines missed", "", false, func(r *Report) float64 { return float64(r.Deadline.Missed) }},
 }
 
