@@ -13,7 +13,7 @@ import (
 // terminal, else a line now and then.
 type progressBar struct {
 	app   *app
-	ctx   context.Context //nolint:containedctx // asked between two moments of a simulation, which knows no context
+	ctx   context.Context // asked between two moments of a simulation
 	live  bool
 	runs  int
 	run   int

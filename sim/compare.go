@@ -131,7 +131,7 @@ func unlike(a, b *Source) string {
 		return fmt.Sprintf("their fleets differ, %s (%.12s) and %s (%.12s)", a.Fleet.Name, a.Fleet.SHA256, b.Fleet.Name, b.Fleet.SHA256)
 	case a.Resample != b.Resample:
 		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)
-	case a.Until != b.Until: //nolint:gocritic // both were read from the same text
+	case a.Until != b.Until:
 		return fmt.Sprintf("one ends after %v s, one after %v s", a.Until, b.Until)
 	case a.Halted || b.Halted:
 		return "a run was interrupted"
@@ -196,9 +196,32 @@ func student(freedom int) float64 {
 		freedom int
 		t       float64
 	}{
-		{1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {6, 2.447}, {7, 2.365}, {8, 2.306}, {9, 2.262}, {10, 2.228}, {11, 2.201},
-		{12, 2.179}, {13, 2.160}, {14, 2.145}, {15, 2.131}, {16, 2.120}, {17, 2.110}, {18, 2.101}, {19, 2.093}, {20, 2.086}, {25, 2.060},
-		{30, 2.042}, {40, 2.021}, {60, 2.000}, {120, 1.980}, {1000, 1.962},
+		{1, 12.706},
+		{2, 4.303},
+		{3, 3.182},
+		{4, 2.776},
+		{5, 2.571},
+		{6, 2.447},
+		{7, 2.365},
+		{8, 2.306},
+		{9, 2.262},
+		{10, 2.228},
+		{11, 2.201},
+		{12, 2.179},
+		{13, 2.160},
+		{14, 2.145},
+		{15, 2.131},
+		{16, 2.120},
+		{17, 2.110},
+		{18, 2.101},
+		{19, 2.093},
+		{20, 2.086},
+		{25, 2.060},
+		{30, 2.042},
+		{40, 2.021},
+		{60, 2.000},
+		{120, 1.980},
+		{1000, 1.962},
 	}
 	at, found := slices.BinarySearchFunc(table, freedom, func(e struct {
 		freedom int
