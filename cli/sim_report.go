@@ -174,7 +174,7 @@ func figure(v float64, unit string) string {
 }
 
 // change is a difference in three cells.
-func change(d *sim.Difference, unit string) []string {
+func change(d *sim.Change, unit string) []string {
 	if d == nil {
 		return []string{"no pairs", "", ""}
 	}

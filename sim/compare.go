@@ -34,13 +34,13 @@ type Beside struct {
 	Policy string      `json:"policy"`
 	Mean   float64     `json:"mean"`
 	Runs   int         `json:"runs"`
-	Change *Difference `json:"difference,omitempty"`
+	Change *Change `json:"difference,omitempty"`
 }
 
-// Difference is the mean of the differences between paired runs, with the
+// Change is the mean of the differences between paired runs, with the
 // interval that holds the true mean in 95 of 100 cases, by Student's t. With one
 // pair there is no interval, and nothing can be called significant.
-type Difference struct {
+type Change struct {
 	Pairs       int     `json:"pairs"`
 	Mean        float64 `json:"mean"`
 	Percent     float64 `json:"percent"` // of the first policy's mean over the same seeds
@@ -148,7 +148,7 @@ func average(runs map[uint64]*Report, of func(*Report) float64) float64 {
 }
 
 // difference pairs the runs of two policies by their seeds.
-func difference(first, other map[uint64]*Report, of func(*Report) float64, more bool) *Difference {
+func difference(first, other map[uint64]*Report, of func(*Report) float64, more bool) *Change {
 	var changes []float64
 	base := 0.0
 	for _, seed := range slices.Sorted(maps.Keys(first)) {
@@ -161,7 +161,7 @@ func difference(first, other map[uint64]*Report, of func(*Report) float64, more 
 		return nil
 	}
 	mean, half := interval(changes)
-	d := &Difference{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
+	d := &Change{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
 	if base != 0 {
 		d.Percent = rounded(100 * mean * float64(len(changes)) / base)
 	}
