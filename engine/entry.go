@@ -23,6 +23,8 @@ type entry struct {
 	due   time.Time // in the delayed queue: the end of the delay
 	held  holdings  // as it was put into the accounts
 
+	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
+
 	made, madeIn int // of an array: elements made by a decision, and by which
 }
 

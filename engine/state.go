@@ -163,6 +163,8 @@ func (s *State) apply(ev *ares.Event) {
 		s.remember(*ev.Usage)
 	case ev.Topology != nil:
 		s.survey(ev.Topology)
+	case ev.Forecast != nil:
+		s.predict(ev.Forecast)
 	case ev.Gone.Kind != "":
 		s.forget(ev.Gone)
 	}
@@ -174,7 +176,7 @@ func (s *State) forget(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			s.change(e, func() { e.job, e.run = nil, nil })
+			s.change(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
