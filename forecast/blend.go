@@ -20,20 +20,22 @@ type weighed struct {
 	cut    bool
 }
 
-// enough is how little may be left to wider groups before they are not asked:
-// it would not move a ninth decile.
+// enough is how little may be left to wider groups before they are not asked: it
+// would not move a ninth decile.
 const enough = 0.01
 
-// blend puts together what the groups of an ask know.
+// blend puts together what the groups of an ask know. A group weighs by the runs
+// that no narrower one has: the same run again is no more evidence.
 func (f *Forecaster) blend(a *Ask) blend {
 	b := blend{runs: f.scratch[:0], main: len(levels)}
-	left, most := 1.0, 0.0
+	left, most, counted := 1.0, 0.0, 0
 	for i := range levels {
 		g := f.groups.byKey[a.key(i)]
-		if g == nil || len(g.runs) == 0 {
+		if g == nil || g.seen <= counted {
 			continue
 		}
-		n := float64(len(g.runs))
+		n := float64(g.seen - counted)
+		counted = g.seen
 		share := left * n / (n + shrinkage)
 		if share > most {
 			most, b.main, b.samples = share, i, len(g.runs)
@@ -46,13 +48,13 @@ func (f *Forecaster) blend(a *Ask) blend {
 			break
 		}
 	}
-	if left >= enough {
-		if left > most {
-			b.main, b.samples = len(levels), 0
-		}
-		for _, part := range f.guess(a.Limit) {
-			b.runs = append(b.runs, weighed{part.Milliseconds(), left / guesses, false})
-		}
+	if left > most {
+		b.main, b.samples = len(levels), 0
+	}
+	// The guess is never quite without weight: where all runs were cut short it
+	// says what lies beyond.
+	for _, part := range f.guess(a.Limit) {
+		b.runs = append(b.runs, weighed{part.Milliseconds(), max(left, least) / guesses, false})
 	}
 	f.scratch = b.runs
 	slices.SortFunc(b.runs, func(x, y weighed) int {
@@ -67,6 +69,9 @@ func (f *Forecaster) blend(a *Ask) blend {
 	b.redistribute()
 	return b
 }
+
+// least is the weight of the guess beside all the evidence there can be.
+const least = 1e-4
 
 // guesses is how many equal parts the guess without evidence has.
 const guesses = 10

@@ -16,6 +16,7 @@ type grade struct {
 // nine tenths, is the p90 stretched after a run that outlasted it. A burst of
 // runs that were all told before the first of them ended must not throw it far.
 const (
+	target       = 0.1 // of the runs may outlast it
 	stepOfKind   = 0.05
 	stepOfTenant = 0.05
 	maxShift     = 12
@@ -38,23 +39,22 @@ func stretch(d time.Duration, shift float64) time.Duration {
 	return time.Duration(min(float64(d)*math.Exp2(shift), float64(most))).Round(time.Millisecond)
 }
 
-// grade holds a run against what was told of it.
-func (f *Forecaster) grade(r *Run) {
-	b := f.blend(&r.Ask)
-	told := r.Told
-	if told <= 0 {
-		told = f.Predict(r.Ask).P90
-	}
-	g := &f.grades[b.main]
-	g.told++
-	miss := -0.1
-	if r.Took > told {
-		miss = 0.9
-	} else {
+// Overdue learns that a run has outlasted the p90 that was told of it and goes
+// on. That it was covered is known of a run early and that it was not only late,
+// so whoever waits for the ends of long runs believes for long that all is well.
+func (f *Forecaster) Overdue(a Ask) { f.grade(&a, false) }
+
+// grade notes whether a run was covered by what was told of it.
+func (f *Forecaster) grade(a *Ask, covered bool) {
+	g := &f.grades[f.blend(a).main]
+	t := f.groups.touch(a.key(tenantLevel))
+	miss := 1 - target
+	if covered {
+		miss = -target
 		g.covered++
 	}
+	g.told++
 	g.shift = clamp(g.shift + stepOfKind*miss)
-	t := f.groups.touch(r.Ask.key(tenantLevel))
 	t.shift = clamp(t.shift + stepOfTenant*miss)
 }
 

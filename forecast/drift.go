@@ -9,26 +9,25 @@ import (
 type Drift struct {
 	Of            string // what runs, for people
 	Before, After time.Duration
-	Run           int // how many runs the group had had
+	Runs          int // how many runs the group had had
 }
 
 // Limits of the test for drift. The newest runs are held against the older ones
 // of the window, each with each; newer ones that are longer count up, shorter
-// ones down. By chance the sum is beyond four standard deviations less than once
-// in ten thousand.
+// ones down. By chance the sum is beyond three and a half standard deviations less
+// than once in two thousand.
 const (
-	newest     = 8
-	fewest     = 8 // older runs to compare with
-	deviations = 4
-	maxDrifts  = 32
+	newest    = 8
+	fewest    = 12 // older runs to compare with
+	halves    = 7  // of standard deviations
+	maxDrifts = 32
 )
 
-// watch looks whether a group drifted, makes it forget what it was before and
-// notes it.
-func (f *Forecaster) watch(g *group, level int, a *Ask) {
+// drifted looks whether a group did, and makes it forget what it was before.
+func (g *group) drifted(level int, a *Ask) (Drift, bool) {
 	n, m := len(g.runs)-newest, newest
 	if n < fewest {
-		return
+		return Drift{}, false
 	}
 	sum := 0
 	for _, late := range g.runs[n:] {
@@ -37,16 +36,21 @@ func (f *Forecaster) watch(g *group, level int, a *Ask) {
 		}
 	}
 	// The variance of the sum is mn(m+n+1)/3.
-	if 3*sum*sum < deviations*deviations*m*n*(m+n+1) {
-		return
+	if 4*3*sum*sum < halves*halves*m*n*(m+n+1) {
+		return Drift{}, false
 	}
-	if l := &levels[level]; !l.share {
-		if len(f.drifts) == maxDrifts {
-			f.drifts = slices.Delete(f.drifts, 0, 1)
-		}
-		f.drifts = append(f.drifts, Drift{Of: l.words(a), Before: middle(g.runs[:n]), After: middle(g.runs[n:]), Run: g.seen})
-	}
+	found := Drift{Of: levels[level].words(a), Before: middle(g.runs[:n]), After: middle(g.runs[n:]), Runs: g.seen}
 	g.runs = append(g.runs[:0], g.runs[n:]...)
+	g.seen = len(g.runs)
+	return found, true
+}
+
+// note keeps a finding for those who ask.
+func (f *Forecaster) note(d Drift) {
+	if len(f.drifts) == maxDrifts {
+		f.drifts = slices.Delete(f.drifts, 0, 1)
+	}
+	f.drifts = append(f.drifts, d)
 }
 
 // compare says which of two runs is longer, 0 when that is not known.

@@ -41,9 +41,11 @@ type Run struct {
 	Ask     Ask
 	Took    time.Duration
 	Outcome Outcome
-	// Told is the p90 that was told of it; 0 when none was: then what would be
-	// told now stands for it.
+	// Told is the p90 that was told of it; 0 when none was: then it says nothing
+	// of how good forecasts are.
 	Told time.Duration
+	// Overdue says that it was told to Forecaster.Overdue already.
+	Overdue bool
 }
 
 // Forecaster remembers runs and says how long the next will take. It is for one
@@ -119,9 +121,12 @@ func (f *Forecaster) Observe(r Run) {
 	if r.Outcome == Limited && a.Limit > 0 {
 		r.Took = min(r.Took, a.Limit) // the rest is the time it had to stop
 	}
-	if r.Outcome != Cut {
-		f.grade(&r)
+	// One that was cut before its p90 may have been about to pass it: it counts
+	// neither way.
+	if late := r.Took > r.Told; r.Told > 0 && !r.Overdue && (late || r.Outcome != Cut) {
+		f.grade(&a, !late)
 	}
+	told := false
 	for i := range levels {
 		key := a.key(i)
 		if key == 0 {
@@ -129,6 +134,10 @@ func (f *Forecaster) Observe(r Run) {
 		}
 		g := f.groups.touch(key)
 		g.add(sampleOf(&levels[i], r.Took, a.Limit, r.Outcome != Ended), f.cfg.Window)
-		f.watch(g, i, &a)
+		// What drifts in a group drifts in wider ones too: the narrowest is told.
+		if d, ok := g.drifted(i, &a); ok && !told && !levels[i].share {
+			told = true
+			f.note(d)
+		}
 	}
 }

@@ -6,7 +6,7 @@ import "time"
 type group struct {
 	key  uint64
 	runs []sample // oldest first, at most Config.Window
-	seen int      // all that there ever were
+	seen int      // all that there were, since it drifted
 	// shift is the correction of a tenant, in logarithms to the base of 2.
 	shift float64
 
