@@ -105,6 +105,7 @@ func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok boo
 		return p, members > 0, false
 	}
 	// 4. Place: the whole gang or nothing.
+	s.drawFor(e.id, e.next()+e.made)
 	if p, ok = t.place(e.shape, members, ban, e); !ok {
 		if len(t.taken) == 0 {
 			s.note(e.shape, ban)

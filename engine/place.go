@@ -16,6 +16,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
+		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
 		pl, ok := t.place(sh, members, ban, e)
 		t.backTo(0)

@@ -30,6 +30,7 @@ type taking struct {
 	cpus   int
 	memory int
 	numa   int
+	kind   int
 }
 
 // mark is a point to go back to.
@@ -68,6 +69,7 @@ func (k *taking) apply(sign int) {
 		n.cpus += sign * k.cpus
 		n.memory += sign * k.memory
 		n.seats += sign
+		n.kinds.add(k.kind, sign)
 		if k.numa >= 0 {
 			n.pin(k.numa, sign*k.cpus, sign*k.memory)
 		}
@@ -89,6 +91,9 @@ func (t *try) take(k taking) {
 // sit takes the place of one member on a node that has room for it: the
 // devices that are linked best.
 func (t *try) sit(n *node, w *want, rank int) ares.Seat {
+	if set := t.state.favourite(n, w); set != 0 {
+		return t.sitOn(n, w, rank, set, -1)
+	}
 	set, numa := n.pick(w)
 	return t.sitOn(n, w, rank, set, numa)
 }
@@ -128,7 +133,7 @@ func (t *try) sitOn(n *node, w *want, rank int, set uint64, numa int) ares.Seat 
 		t.take(taking{node: n, device: i, milli: milli})
 		seat.Shares = append(seat.Shares, ares.Share{Device: n.devices[i].id, Index: n.devices[i].index, Milli: milli})
 	}
-	t.take(taking{node: n, device: -1, cpus: w.cpus, memory: w.memory, numa: seat.NUMA})
+	t.take(taking{node: n, device: -1, cpus: w.cpus, memory: w.memory, numa: seat.NUMA, kind: kindOf(w.gpus, w.milli)})
 	return seat
 }
 

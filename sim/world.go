@@ -27,6 +27,9 @@ type World struct {
 	gpus     int
 	held     meter
 	probes   []func(*World) // each sees every moment at which something happened
+	ledger   *ledger        // nil when nobody asked for it
+	fair     *scale         // as above
+	judge    *judge         // as above
 }
 
 // record is what becomes of one arrival.
@@ -132,6 +135,9 @@ func (w *World) decide() (placed int, err error) {
 		if plan.Empty() {
 			return placed, nil
 		}
+		if w.judge != nil {
+			w.judge.hold(w.state, &plan)
+		}
 		for i := range plan.Place {
 			p := &plan.Place[i]
 			run := ares.NewRun(w.now)
@@ -192,6 +198,9 @@ func (w *World) flush() {
 		w.batch[i].Revision = w.revision
 	}
 	w.state.Apply(ares.Batch{Revision: w.revision, Events: w.batch, At: w.now})
+	if w.ledger != nil {
+		w.ledger.hear(w.batch, w.now)
+	}
 	w.batch = nil
 }
 
