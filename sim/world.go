@@ -35,6 +35,7 @@ type World struct {
 	load     int // thousandths of devices that jobs ask for which have come and not ended
 	finished int // jobs
 	halted   bool
+	company  bool           // some job wants to be near others
 	probes   []func(*World) // each sees every moment at which something happened
 	ledger   *ledger        // nil when nobody asked for it
 	fair     *scale         // as above
@@ -187,22 +188,27 @@ func (w *World) arrive(a *Arrival) bool {
 		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
 	}
 	w.load += w.jobs[len(w.jobs)-1].gpus
+	w.company = w.company || len(spec.Placement.Affinity) > 0
 	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
 	w.estimate(id, a)
 	return true
 }
 
-// decide decides and carries out until nothing changes any more. It answers with
-// how many fewer wait.
+// decide decides and carries out until nothing more would change. It answers
+// with how many fewer wait.
 func (w *World) decide() (placed int, err error) {
-	for {
+	for again := true; again; {
 		plan := engine.Decide(w.state, w.now)
-		if plan.Empty() {
-			if w.wake = plan.Wake; !w.wake.After(w.now) {
-				w.wake = time.Time{}
-			}
-			return placed, nil
+		if w.wake = plan.Wake; !w.wake.After(w.now) {
+			w.wake = time.Time{}
 		}
+		if plan.Empty() {
+			break
+		}
+		// A plan that was not cut has tried every line, and placings leave no more
+		// room than there was. Only company may make a place for somebody, or those
+		// who give way; and who was just placed may be the next to do so.
+		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}
@@ -223,6 +229,7 @@ func (w *World) decide() (placed int, err error) {
 		placed += len(plan.Place) - n
 		w.flush()
 	}
+	return placed, nil
 }
 
 // start notes when a placed job will end.
