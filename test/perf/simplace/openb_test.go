@@ -33,8 +33,7 @@ type policy struct {
 }
 
 // in is the policy for a trace and a seed. The authors took the kinds of jobs
-// that make up 95 % of the trace as typical, and drew the nodes' order, which
-// decides between equal scores, from the seed.
+// that make up 95 % of the trace as typical.
 func (p policy) in(o *Openb, seed int) sim.Policy {
 	cfg := engine.Default()
 	cfg.Placement, cfg.Seed = p.place, int64(seed)
@@ -79,7 +78,7 @@ func (p policy) seeds(b *testing.B, o *Openb, published map[int]Result) (rows []
 		}
 		var lap rounds.Lap
 		var r Result
-		lap.Time(func() { r, err = o.Replay(p.in(o, seed), order) })
+		lap.Time(func() { r, err = o.Replay(p.in(o, seed), seed, order) })
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -123,7 +122,7 @@ func BenchmarkWhole(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, err = o.Replay(policies[0].in(o, seeds[0]), order); err != nil {
+			if _, err = o.Replay(policies[0].in(o, seeds[0]), seeds[0], order); err != nil {
 				b.Fatal(err)
 			}
 			decisions = len(order)
