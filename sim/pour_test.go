@@ -25,9 +25,9 @@ func openbPods(t *testing.T) *Trace {
 	return trace
 }
 
-// TestReplay: rows arrive as they are told, not by their times; what does not
+// TestPour: rows arrive as they are told, not by their times; what does not
 // fit is dropped and not tried again; nothing ends.
-func TestReplay(t *testing.T) {
+func TestPour(t *testing.T) {
 	t.Parallel()
 	f, err := ReadOpenbNodes(strings.NewReader("sn,cpu_milli,memory_mib,gpu,model\nn,32000,1000,2,T4\n"))
 	if err != nil {
@@ -39,7 +39,7 @@ func TestReplay(t *testing.T) {
 	}
 	w := NewWorld(f, Policy{Engine: engine.Default()})
 	var seen []Moment
-	if err := w.Replay(openbPods(t), rows, func(m Moment) { seen = append(seen, m) }); err != nil {
+	if err := w.Pour(openbPods(t), rows, func(m Moment) { seen = append(seen, m) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []Moment{{1000, 1000}, {5000, 1000}, {5500, 1500}, {5500, 1500}, {6000, 2000}, {6500, 2000}}
@@ -58,13 +58,13 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func TestReplayRefusesRowsThatAreNot(t *testing.T) {
+func TestPourRefusesRowsThatAreNot(t *testing.T) {
 	t.Parallel()
 	if _, err := ReadOrder(strings.NewReader("3\nx\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("x as a row: %v", err)
 	}
 	w := NewWorld(&Fleet{}, Policy{Engine: engine.Default()})
-	if err := w.Replay(openbPods(t), []int{5}, func(Moment) {}); err == nil || !strings.Contains(err.Error(), "row 5") {
+	if err := w.Pour(openbPods(t), []int{5}, func(Moment) {}); err == nil || !strings.Contains(err.Error(), "row 5") {
 		t.Errorf("row 5 of 5: %v", err)
 	}
 }
