@@ -145,16 +145,8 @@ func (r *Report) fairness() Fairness {
 	return *r.Fairness
 }
 
-// due is when the job should be done, zero for no such time.
-func (r *record) due() time.Time {
-	if r.arrival.Spec.Deadline.IsZero() {
-		return time.Time{}
-	}
-	return r.accepted.Add(r.arrival.Spec.Deadline.Sub(time.Unix(0, 0)) - r.arrival.At)
-}
-
 func (d *Deadlines) count(j *record, now time.Time) {
-	due := j.due()
+	due := j.due
 	if due.IsZero() {
 		return
 	}

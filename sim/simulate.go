@@ -101,11 +101,11 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		row := []string{
-			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.arrival.Line), string(j.id), j.arrival.Spec.Name, j.tenant,
+			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
 			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
-			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted), seconds(j.due(), Epoch), "",
+			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted), seconds(j.due, Epoch), "",
 		}
-		if due := j.due(); !due.IsZero() && !j.ended.IsZero() {
+		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
 			row[len(row)-1] = strconv.FormatBool(!j.ended.After(due))
 		}
 		if err := to.Write(row); err != nil {
