@@ -36,17 +36,17 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 	say(w, "\n")
 	t := table{head: []string{"", "PLACED", "NOT", "WAIT MEAN", "P50", "P95", "P99", "MAX", "DONE AFTER", "P50", "P95", "P99", "MAX"}}
-	addSimRow(&t, "all", r.Placed, r.Jobs-r.Placed, &r.Wait, &r.Complete)
+	addSimRow(&t, "all", &sim.Group{Jobs: r.Placed, Ended: r.Ended, Waiting: r.Jobs - r.Placed, Wait: r.Wait, Complete: r.Complete})
 	for i := range r.BySize {
 		g := &r.BySize[i]
-		addSimRow(&t, sim.SizeWords(g.Name), g.Jobs, g.Waiting, &g.Wait, &g.Complete)
+		addSimRow(&t, sim.SizeWords(g.Name), g)
 	}
 	for i := range r.ByTenant {
 		if i == maxTenants {
 			break
 		}
 		g := &r.ByTenant[i]
-		addSimRow(&t, "tenant "+g.Name, g.Jobs, g.Waiting, &g.Wait, &g.Complete)
+		addSimRow(&t, "tenant "+g.Name, g)
 	}
 	t.write(w, a.color)
 	if n := len(r.ByTenant); n > maxTenants {
@@ -54,13 +54,19 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 }
 
-func addSimRow(t *table, name string, jobs, waiting int, wait, complete *sim.Spread) {
-	cells := []string{name, strconv.Itoa(jobs), strconv.Itoa(waiting)}
-	for _, s := range []*sim.Spread{wait, complete} {
+func addSimRow(t *table, name string, g *sim.Group) {
+	cells := []string{name, strconv.Itoa(g.Jobs), strconv.Itoa(g.Waiting)}
+	add := func(jobs int, s *sim.Spread) {
 		for _, v := range []float64{s.Mean, s.P50, s.P95, s.P99, s.Max} {
-			cells = append(cells, span(simSeconds(v)))
+			if jobs == 0 {
+				cells = append(cells, "-")
+			} else {
+				cells = append(cells, span(simSeconds(v)))
+			}
 		}
 	}
+	add(g.Jobs, &g.Wait)
+	add(g.Ended, &g.Complete)
 	t.add(cells...)
 }
 

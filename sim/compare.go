@@ -31,9 +31,9 @@ type Figure struct {
 // Beside is the mean of a figure over the seeds of a policy and, but for the
 // first policy, how it differs over the seeds that both were run with.
 type Beside struct {
-	Policy string      `json:"policy"`
-	Mean   float64     `json:"mean"`
-	Runs   int         `json:"runs"`
+	Policy string  `json:"policy"`
+	Mean   float64 `json:"mean"`
+	Runs   int     `json:"runs"`
 	Change *Change `json:"difference,omitempty"`
 }
 

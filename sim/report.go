@@ -99,8 +99,9 @@ type Deadlines struct {
 // Group is the jobs of one size or tenant.
 type Group struct {
 	Name     string `json:"name"`
-	Jobs     int    `json:"jobs"` // that were placed
-	Waiting  int    `json:"waiting"`
+	Jobs     int    `json:"jobs"`    // that were placed
+	Ended    int    `json:"ended"`   // of these
+	Waiting  int    `json:"waiting"` // that were not placed
 	Complete Spread `json:"completion_seconds"`
 	Wait     Spread `json:"waiting_seconds"`
 }
@@ -186,7 +187,7 @@ func (g *group) add(wait, complete time.Duration) {
 func groups(by map[string]*group) []Group {
 	out := make([]Group, 0, len(by))
 	for name, g := range by {
-		out = append(out, Group{Name: name, Jobs: len(g.waits), Waiting: g.waiting, Wait: spread(g.waits), Complete: spread(g.completes)})
+		out = append(out, Group{Name: name, Jobs: len(g.waits), Ended: len(g.completes), Waiting: g.waiting, Wait: spread(g.waits), Complete: spread(g.completes)})
 	}
 	slices.SortFunc(out, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))

@@ -154,7 +154,7 @@ func TestJSONGoesThereAndBack(t *testing.T) {
 	if err := read.WriteJSON(&again); err != nil || again.String() != b.String() {
 		t.Errorf("a report that was read is written differently (%v)", err)
 	}
-	if !strings.Contains(b.String(), `"waiting_jobs": [0,1,3,4,1,1,1]`) {
+	if !strings.Contains(b.String(), `"waiting_jobs": [ 0, 1, 3, 4, 1, 1, 1 ]`) {
 		t.Error("a list of numbers is not on one line")
 	}
 	for _, text := range []string{"{}", `{"format":"ares-sim-report/9"}`, "x"} {

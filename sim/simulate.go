@@ -47,7 +47,9 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := NewWorld(s.Fleet, s.Policy)
+	policy := s.Policy
+	policy.Engine.Seed = int64(s.Seed) //nolint:gosec // any bits will do
+	w := NewWorld(s.Fleet, policy)
 	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
 	total := len(trace.Arrivals)
@@ -130,16 +132,17 @@ func (r *Reports) WriteJSON(to io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	text = numbers.ReplaceAllFunc(text, func(list []byte) []byte { return bytes.Join(bytes.Fields(list), nil) })
+	text = numbers.ReplaceAllFunc(text, func(all []byte) []byte { return bytes.Join(bytes.Fields(all), []byte(" ")) })
 	if _, err := to.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
 }
 
-// numbers is a list of numbers over many lines, which reads better on one. No
-// text of JSON has a line break, so nothing else looks like it.
-var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]`)
+// numbers is a list or an object of nothing but numbers over many lines, which
+// reads better on one. No text of JSON has a line break, so nothing else looks
+// like it.
+var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]|\{\n(\s*"[a-z0-9_]+": [-0-9.e+]+,?)+\s*\}`)
 
 // ReadReports reads what WriteJSON wrote.
 func ReadReports(from io.Reader) (*Reports, error) {

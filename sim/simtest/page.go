@@ -179,8 +179,12 @@ var (
 	units = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 )
 
-// meant is between which values a text for people lies: "3 h 37 m", "89.6 %".
+// meant is between which values a text for people lies: "3 h 37 m", "89.6 %", or
+// "–" for nothing.
 func meant(text string) (low, high float64, err error) {
+	if text == "–" {
+		return 0, 0, nil
+	}
 	if m := plain.FindStringSubmatch(text); m != nil {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(text, " %"), 64)
 		half := 0.5001 * math.Pow10(-len(m[2]))
