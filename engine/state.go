@@ -95,7 +95,7 @@ func (s *State) clear() {
 		tenants:  map[string]*tenant{},
 		byID:     map[string]*node{},
 		shapes:   newShapes(),
-		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife}),
+		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
 		profiles: profiles{byKey: map[string]*profile{}},
 		topology: &ares.Topology{},
 		layout:   s.layout + 1,
@@ -200,6 +200,10 @@ func (s *State) forget(g ares.Gone) {
 		s.remember(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
 		s.survey(&ares.Topology{})
+	case ares.KindForecast:
+		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
+			e.forecast = nil
+		}
 	case ares.KindProgress:
 	}
 }

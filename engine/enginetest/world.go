@@ -222,14 +222,24 @@ func (w *World) Replay() error {
 	return w.Resume()
 }
 
-// Resume gives the present records to a new state as one snapshot: it must
-// decide like the one that saw everything happen.
+// Resume gives the present records to new states as one snapshot, made from the
+// history and taken from the state itself: both must decide like the one that
+// saw everything happen.
 func (w *World) Resume() error {
 	s, err := w.Fresh()
 	if err != nil {
 		return err
 	}
-	return same(engine.Decide(w.State, w.Now), engine.Decide(s, w.Now))
+	want := engine.Decide(w.State, w.Now)
+	if err = same(want, engine.Decide(s, w.Now)); err != nil {
+		return err
+	}
+	s = engine.NewWith(w.State.Config())
+	s.Apply(w.State.Snapshot())
+	if err = Check(s); err != nil {
+		return fmt.Errorf("after a snapshot of the state: %w", err)
+	}
+	return same(want, engine.Decide(s, w.Now))
 }
 
 // Fresh is a state that has the present records as one snapshot, and knows
