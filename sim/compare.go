@@ -70,6 +70,8 @@ var figures = []struct {
 	{"stranded_percent", "GPUs stranded", "%", false, func(r *Report) float64 { return r.Stranded }},
 	{"fairness.jain.mean", "Jain's index", "", true, func(r *Report) float64 { return r.fairness().Jain.Mean }},
 	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, func(r *Report) float64 { return r.fairness().GapMean }},
+	{"preemptions", "preemptions", "", false, func(r *Report) float64 { return float64(r.Preempted) }},
+	{"lost_gpu_seconds", "GPU-seconds lost", "", false, func(r *Report) float64 { return r.Lost }},
 	{"deadlines.missed", "deadlines missed", "", false, func(r *Report) float64 { return float64(r.Deadline.Missed) }},
 }
 

@@ -22,6 +22,7 @@ type Reports struct {
 type Report struct {
 	Source   Source    `json:"source"`
 	Jobs     int       `json:"jobs"`
+	Refused  int       `json:"refused"` // that can never run on this fleet
 	Placed   int       `json:"placed"`
 	Ended    int       `json:"ended"`
 	Virtual  float64   `json:"virtual_seconds"`
@@ -31,8 +32,12 @@ type Report struct {
 	Complete Spread    `json:"completion_seconds"` // from submission to end
 	Wait     Spread    `json:"waiting_seconds"`    // from submission to placing
 	Deadline Deadlines `json:"deadlines"`
-	BySize   []Group   `json:"by_size"`
-	ByTenant []Group   `json:"by_tenant"`
+	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
+	// that this has cost: devices held while progress was saved.
+	Preempted int     `json:"preemptions"`
+	Lost      float64 `json:"lost_gpu_seconds"`
+	BySize    []Group `json:"by_size"`
+	ByTenant  []Group `json:"by_tenant"`
 	// WaitCDF and CompleteCDF have 101 times: at most so long waited 0 %, 1 %, …
 	// 100 % of those that were placed, and that ended.
 	WaitCDF     []float64 `json:"waiting_cdf_seconds"`
@@ -115,6 +120,9 @@ func (w *World) Report() Report {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		r.Deadline.count(j, w.now)
+		if j.refused {
+			r.Refused++
+		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {
 			r.Placed++
@@ -135,6 +143,8 @@ func (w *World) Report() Report {
 		r.Use = rounded(100 * w.held.area / 1000 / total)
 		r.Peak = rounded(100 * float64(w.held.peak) / 1000 / float64(w.gpus))
 	}
+	r.Preempted, r.Lost = w.Preemptions()
+	r.Lost = rounded(r.Lost)
 	return r
 }
 

@@ -93,7 +93,8 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 // beginning; what has not happened is empty.
 func JobColumns() []string {
 	return []string{
-		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "deadline", "deadline_met",
+		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "preemptions",
+		"lost_gpu_seconds", "deadline", "deadline_met",
 	}
 }
 
@@ -105,7 +106,8 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 		row := []string{
 			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
 			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
-			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted), seconds(j.due, Epoch), "",
+			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted),
+			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "",
 		}
 		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
 			row[len(row)-1] = strconv.FormatBool(!j.ended.After(due))
