@@ -152,22 +152,15 @@ func readRuns(files []string) ([]sim.Labelled, error) {
 }
 
 func (a *app) writeComparison(w io.Writer, c *sim.Comparison) {
-	say(w, "%s on %s: each policy against %s, over %s\n\n", clean(c.Trace), clean(c.Fleet), clean(c.Policies[0]), count(len(c.Seeds), "seed"))
-	t := table{head: []string{"FIGURE", strings.ToUpper(c.Policies[0])}}
-	for _, name := range c.Policies[1:] {
-		t.head = append(t.head, strings.ToUpper(name), "DIFFERENCE", "95 % INTERVAL", "")
-	}
-	for _, f := range c.Figures {
-		row := []string{f.Words}
-		for i := range f.By {
-			row = append(row, figure(f.By[i].Mean, f.Unit))
-			if i > 0 {
-				row = append(row, change(f.By[i].Change, f.Unit)...)
-			}
+	say(w, "%s on %s, over %s\n", clean(c.Trace), clean(c.Fleet), count(len(c.Seeds), "seed"))
+	for i, name := range c.Policies[1:] {
+		say(w, "\n")
+		t := table{head: []string{"FIGURE", clean(c.Policies[0]), clean(name), "DIFFERENCE", "95 % INTERVAL", ""}}
+		for _, f := range c.Figures {
+			t.add(append([]string{f.Words, figure(f.By[0].Mean, f.Unit), figure(f.By[i+1].Mean, f.Unit)}, change(f.By[i+1].Change, f.Unit)...)...)
 		}
-		t.add(row...)
+		t.write(w, a.color)
 	}
-	t.write(w, a.color)
 	say(w, "\n* the interval leaves out 0\n")
 }
 
