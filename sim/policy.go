@@ -57,10 +57,10 @@ func placing(rule engine.Placement) func() Policy {
 
 // For is the policy for a trace: what engine.PlaceFGD keeps room for is the
 // kinds of jobs that make up 95 % of it, as with its authors, unless the policy
-// says; and what engine.PlaceRandom draws, it draws from the seed.
+// says; and what is drawn, places and errors, is drawn by the seed.
 func (p Policy) For(t *Trace, seed uint64) Policy {
-	if p.Engine.Placement == engine.PlaceRandom {
-		p.Engine.Seed = int64(seed)
+	if p.Engine.Placement == engine.PlaceRandom || p.EstimateError > 0 {
+		p.Engine.Seed = int64(seed) //nolint:gosec // any bits will do
 	}
 	if p.Engine.Placement == engine.PlaceFGD && len(p.Engine.Typical) == 0 {
 		p.Engine.Typical = t.Typical(95)
