@@ -26,6 +26,12 @@ func drawConfig(t *rapid.T) engine.Config {
 		cfg.HalfLife, cfg.AgeingStep = pick(t, "half-life", time.Hour, 100*time.Hour), pick(t, "step", time.Second, time.Minute)
 		cfg.ThermalLimit, cfg.Exact = pick(t, "limit", 0, 70), rapid.Bool().Draw(t, "exact")
 	}
+	if once(t, 4, "another rule") {
+		cfg.Placement, cfg.Seed = pick(t, "placement", engine.Placements()...), int64(pick(t, "seed", 0, 7))
+		if rapid.Bool().Draw(t, "typical") {
+			cfg.Typical = []engine.Typical{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
+		}
+	}
 	return cfg
 }
 
