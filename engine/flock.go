@@ -33,6 +33,8 @@ func (f *flocks) clear() {
 // move puts a node into the flock of its stock, out of the one it was in.
 func (s *State) move(n *node) {
 	f := &s.flocks
+	s.moves++
+	n.moves = s.moves
 	if !n.open() {
 		s.leave(n)
 		s.places.Set(n.at, -1, 0)
@@ -177,6 +179,8 @@ func (s *State) seek(w *want, allowed *set, lo, hi int) *node {
 	switch {
 	case w.passing:
 		return s.seekAny(w, allowed, lo, hi)
+	case s.cfg.Placement != PlaceAres:
+		return s.seekBy(s.cfg.Placement, w, allowed, lo, hi)
 	case s.cfg.Exact:
 		return s.seekAll(w, allowed, lo, hi)
 	}

@@ -33,6 +33,8 @@ type profile struct {
 	links   *links.Matrix
 	cpus    int
 	memory  int // MB, rounded
+
+	expected expected
 }
 
 // build is one device of a profile.

@@ -45,6 +45,9 @@ type State struct {
 	reached  set          // scratch of reach
 	welcomed set          // scratch of welcome
 	shelf    shelf        // scratch of cost
+	peak     peak         // of any node
+	lot      uint64       // of the job under way, where lots are drawn
+	moves    int          // counts the changes of nodes
 	granted  []order.Part // scratch of grantOf
 
 	moved     []*entry // changed by the batch under way
@@ -92,7 +95,7 @@ func (s *State) clear() {
 		tenants:  map[string]*tenant{},
 		byID:     map[string]*node{},
 		shapes:   newShapes(),
-		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife}),
+		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
 		profiles: profiles{byKey: map[string]*profile{}},
 		topology: &ares.Topology{},
 		layout:   s.layout + 1,
@@ -271,7 +274,7 @@ func (s *State) tenantOr(id string) *tenant {
 func (s *State) node(id string) *node {
 	n := s.byID[id]
 	if n == nil {
-		n = &node{id: id}
+		n = &node{id: id, lot: s.drawn(id)}
 		s.byID[id] = n
 		s.reindex = true
 		s.locate(n) // the topology may list it before it has a record
@@ -385,7 +388,7 @@ func (s *State) reflock() {
 // that quotas have to be asked about.
 func (s *State) measure() {
 	var sum order.Use
-	s.models = s.models[:0]
+	s.models, s.peak = s.models[:0], peak{}
 	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {
 		if n.record == nil {
@@ -400,6 +403,8 @@ func (s *State) measure() {
 		if n.session == nil {
 			continue
 		}
+		s.peak.cpus = max(s.peak.cpus, n.profile.cpus)
+		s.peak.gpus = max(s.peak.gpus, len(n.profile.devices)*wholeMilli)
 		has := n.profile.worth()
 		has.Memory = int64(n.record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)

@@ -39,7 +39,8 @@ type want struct {
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
 
-	passing bool // of one supposition: whether there is a place counts, not which
+	tried   []tried // by position of the node
+	passing bool    // of one supposition: whether there is a place counts, not which
 }
 
 // taste is what a want asks nodes to be like, however much it asks of them.
@@ -223,7 +224,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.ranks, n.narrow, n.failed = ban, ranking{}, nil, 0
+		n.ban, n.ranks, n.tried, n.narrow, n.failed = ban, ranking{}, nil, nil, 0
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}
