@@ -34,13 +34,13 @@ type Beside struct {
 	Policy string      `json:"policy"`
 	Mean   float64     `json:"mean"`
 	Runs   int         `json:"runs"`
-	Change *Difference `json:"difference,omitempty"`
+	Change *Change `json:"difference,omitempty"`
 }
 
-// Difference is the mean of the differences between paired runs, with the
+// Change is the mean of the differences between paired runs, with the
 // interval that holds the true mean in 95 of 100 cases, by Student's t. With one
 // pair there is no interval, and nothing can be called significant.
-type Difference struct {
+type Change struct {
 	Pairs       int     `json:"pairs"`
 	Mean        float64 `json:"mean"`
 	Percent     float64 `json:"percent"` // of the first policy's mean over the same seeds
@@ -68,7 +68,8 @@ var figures = []struct {
 	{"ended", "jobs ended", "", true, func(r *Report) float64 { return float64(r.Ended) }},
 	{"gpu_use_percent", "GPUs in use", "%", true, func(r *Report) float64 { return r.Use }},
 	{"stranded_percent", "GPUs stranded", "%", false, func(r *Report) float64 { return r.Stranded }},
-	{"jain_index", "Jain's index", "", true, func(r *Report) float64 { return r.Jain }},
+	{"fairness.jain.mean", "Jain's index", "", true, func(r *Report) float64 { return r.fairness().Jain.Mean }},
+	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, func(r *Report) float64 { return r.fairness().GapMean }},
 	{"deadlines.missed", "deadlines missed", "", false, func(r *Report) float64 { return float64(r.Deadline.Missed) }},
 }
 
@@ -130,7 +131,7 @@ func unlike(a, b *Source) string {
 		return fmt.Sprintf("their fleets differ, %s (%.12s) and %s (%.12s)", a.Fleet.Name, a.Fleet.SHA256, b.Fleet.Name, b.Fleet.SHA256)
 	case a.Resample != b.Resample:
 		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)
-	case a.Until != b.Until: //nolint:gocritic // both were read from the same text
+	case a.Until != b.Until:
 		return fmt.Sprintf("one ends after %v s, one after %v s", a.Until, b.Until)
 	case a.Halted || b.Halted:
 		return "a run was interrupted"
@@ -147,7 +148,7 @@ func average(runs map[uint64]*Report, of func(*Report) float64) float64 {
 }
 
 // difference pairs the runs of two policies by their seeds.
-func difference(first, other map[uint64]*Report, of func(*Report) float64, more bool) *Difference {
+func difference(first, other map[uint64]*Report, of func(*Report) float64, more bool) *Change {
 	var changes []float64
 	base := 0.0
 	for _, seed := range slices.Sorted(maps.Keys(first)) {
@@ -160,7 +161,7 @@ func difference(first, other map[uint64]*Report, of func(*Report) float64, more 
 		return nil
 	}
 	mean, half := interval(changes)
-	d := &Difference{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
+	d := &Change{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
 	if base != 0 {
 		d.Percent = rounded(100 * mean * float64(len(changes)) / base)
 	}
@@ -195,9 +196,32 @@ func student(freedom int) float64 {
 		freedom int
 		t       float64
 	}{
-		{1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {6, 2.447}, {7, 2.365}, {8, 2.306}, {9, 2.262}, {10, 2.228}, {11, 2.201},
-		{12, 2.179}, {13, 2.160}, {14, 2.145}, {15, 2.131}, {16, 2.120}, {17, 2.110}, {18, 2.101}, {19, 2.093}, {20, 2.086}, {25, 2.060},
-		{30, 2.042}, {40, 2.021}, {60, 2.000}, {120, 1.980}, {1000, 1.962},
+		{1, 12.706},
+		{2, 4.303},
+		{3, 3.182},
+		{4, 2.776},
+		{5, 2.571},
+		{6, 2.447},
+		{7, 2.365},
+		{8, 2.306},
+		{9, 2.262},
+		{10, 2.228},
+		{11, 2.201},
+		{12, 2.179},
+		{13, 2.160},
+		{14, 2.145},
+		{15, 2.131},
+		{16, 2.120},
+		{17, 2.110},
+		{18, 2.101},
+		{19, 2.093},
+		{20, 2.086},
+		{25, 2.060},
+		{30, 2.042},
+		{40, 2.021},
+		{60, 2.000},
+		{120, 1.980},
+		{1000, 1.962},
 	}
 	at, found := slices.BinarySearchFunc(table, freedom, func(e struct {
 		freedom int

@@ -39,7 +39,7 @@ type Report struct {
 	CompleteCDF []float64 `json:"completion_cdf_seconds"`
 	// What follows is there when the world was watched.
 	Stranded  float64    `json:"stranded_percent"` // of the fleet's GPUs, mean over time
-	Jain      float64    `json:"jain_index"`       // mean over time
+	Fairness  *Fairness  `json:"fairness,omitempty"`
 	Series    *Series    `json:"series,omitempty"`
 	Occupancy *Occupancy `json:"occupancy,omitempty"`
 }
@@ -135,6 +135,14 @@ func (w *World) Report() Report {
 		r.Peak = rounded(100 * float64(w.held.peak) / 1000 / float64(w.gpus))
 	}
 	return r
+}
+
+// fairness is what was measured, nothing where nothing was.
+func (r *Report) fairness() Fairness {
+	if r.Fairness == nil {
+		return Fairness{}
+	}
+	return *r.Fairness
 }
 
 func (d *Deadlines) count(j *record, now time.Time) {

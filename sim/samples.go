@@ -16,7 +16,6 @@ type Series struct {
 	Allocated []float64 `json:"allocated_percent"`
 	Stranded  []float64 `json:"stranded_percent"` // free, and of no use to a job drawn from the trace
 	Waiting   []int     `json:"waiting_jobs"`
-	Jain      []float64 `json:"jain_index"` // over the weighted dominant shares of the tenants
 }
 
 // Occupancy is how full the machines were over time.
@@ -37,7 +36,7 @@ const (
 type sample struct {
 	at                   time.Duration
 	load, held, stranded int
-	waiting, jain        int
+	waiting              int
 	rows                 []uint8 // percent
 }
 
@@ -106,9 +105,8 @@ func (s *sampler) look(w *World) {
 }
 
 func (s *sampler) take(w *World) {
-	fair := engine.Fairness(w.state, w.now)
-	p := sample{at: w.now.Sub(Epoch), load: w.load, held: w.held.milli, jain: fair.Jain, rows: make([]uint8, len(s.rows))}
-	for _, share := range fair.Shares {
+	p := sample{at: w.now.Sub(Epoch), load: w.load, held: w.held.milli, rows: make([]uint8, len(s.rows))}
+	for _, share := range engine.Fairness(w.state, w.now).Shares {
 		if share.Queue == "" {
 			p.waiting += share.Waiting
 		}
@@ -148,7 +146,6 @@ func (s *sampler) series(gpus int) Series {
 		out.Allocated = append(out.Allocated, of(p.held))
 		out.Stranded = append(out.Stranded, of(p.stranded))
 		out.Waiting = append(out.Waiting, p.waiting)
-		out.Jain = append(out.Jain, float64(p.jain)/1000)
 	}
 	return out
 }

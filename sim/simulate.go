@@ -48,6 +48,7 @@ func Simulate(s Setup) (*Outcome, error) {
 		return nil, err
 	}
 	w := NewWorld(s.Fleet, s.Policy)
+	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
 	total := len(trace.Arrivals)
 	for i := range trace.Arrivals {
@@ -81,7 +82,8 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 	}
 	series, occupancy := seen.series(w.gpus), seen.occupancy()
 	r.Series, r.Occupancy = &series, &occupancy
-	r.Stranded, r.Jain = mean(series.Seconds, series.Stranded), mean(series.Seconds, series.Jain)
+	r.Stranded = mean(series.Seconds, series.Stranded)
+	r.Fairness = w.Fairness().rounded()
 	return r
 }
 

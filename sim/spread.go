@@ -33,6 +33,22 @@ func cdf(sorted []float64) []float64 {
 	return out
 }
 
+// rounded is the same with three digits.
+func (f *Fairness) rounded() *Fairness {
+	for _, v := range []*float64{&f.Jain.Mean, &f.Jain.Min, &f.Jain.MinAt, &f.Attained.Mean, &f.Attained.Min, &f.Attained.MinAt, &f.Gap, &f.GapAt, &f.GapMean} {
+		*v = rounded(*v)
+	}
+	for i := range f.ByTenant {
+		t := &f.ByTenant[i]
+		t.Seconds, t.Share, t.Fair, t.Gap = rounded(t.Seconds), rounded(t.Share), rounded(t.Fair), rounded(t.Gap)
+	}
+	for i := range f.Series {
+		p := &f.Series[i]
+		p.At, p.Jain, p.Attained, p.Gap = rounded(p.At), rounded(p.Jain), rounded(p.Attained), rounded(p.Gap)
+	}
+	return f
+}
+
 // meter adds up what is held over time.
 type meter struct {
 	milli int // now
