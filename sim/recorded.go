@@ -15,18 +15,18 @@ import (
 
 // Replayed is what came of deciding a recording again.
 type Replayed struct {
-	Server    string      `json:"server"`
-	Build     string      `json:"build"` // version of Ares that recorded it
-	Began     time.Time   `json:"began"`
-	Until     time.Time   `json:"until"` // of the last decision or batch
-	Revision  int64       `json:"-"`     // the last
-	Batches   int         `json:"batches"`
-	Events    int         `json:"events"`
-	Decisions int         `json:"decisions"`
-	Placed    int         `json:"placed"` // by all of them
-	Different int         `json:"different"`
-	First     *Discord `json:"first_difference,omitzero"`
-	End       string      `json:"end"` // why it ends, "" when it was cut off
+	Server    string    `json:"server"`
+	Build     string    `json:"build"` // version of Ares that recorded it
+	Began     time.Time `json:"began"`
+	Until     time.Time `json:"until"` // of the last decision or batch
+	Revision  int64     `json:"-"`     // the last
+	Batches   int       `json:"batches"`
+	Events    int       `json:"events"`
+	Decisions int       `json:"decisions"`
+	Placed    int       `json:"placed"` // by all of them
+	Different int       `json:"different"`
+	First     *Discord  `json:"first_difference,omitzero"`
+	End       string    `json:"end"` // why it ends, "" when it was cut off
 }
 
 // Discord is a decision that came out otherwise. What was recorded of it is
