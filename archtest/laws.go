@@ -86,7 +86,7 @@ var pure = map[string][]string{
 	},
 	"forecast": {
 		module, module + "/forecast/",
-		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time",
+		"cmp", "encoding/binary", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode/utf8",
 	},
 }
 

@@ -223,7 +223,7 @@ func (v *View) gone(e *ares.Event, live bool) {
 		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
 			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run}
 		}
-	case ares.KindRun: // goes together with its job
+	case ares.KindRun, ares.KindForecast: // go together with their job
 	case ares.KindUsage: // only the engine asks for it
 	}
 }

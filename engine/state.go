@@ -200,6 +200,10 @@ func (s *State) forget(g ares.Gone) {
 		s.remember(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
 		s.survey(&ares.Topology{})
+	case ares.KindForecast:
+		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
+			e.forecast = nil
+		}
 	case ares.KindProgress:
 	}
 }

@@ -18,7 +18,8 @@ import (
 var rooms = map[string]ares.Kind{
 	"jobs": ares.KindJob, "runs": ares.KindRun, "nodes": ares.KindNode, "sessions": ares.KindSession,
 	"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
-	"queues": ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
+	"predicted": ares.KindForecast,
+	"queues":    ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
 }
 
 // EncodeBatch writes a batch down as a recording keeps it: each record as the
@@ -67,12 +68,6 @@ func DecodeBatch(data []byte) (ares.Batch, error) {
 }
 
 func decodeEvent(c *storepb.Change) (ares.Event, bool, error) {
-	if f := c.GetForecast(); f != nil {
-		_, job, _ := strings.Cut(c.GetKey(), "/")
-		return ares.Event{Revision: c.GetRevision(), Forecast: &ares.RuntimePredicted{
-			Job: ares.JobID(job), P50: time.Duration(f.GetP50()), P90: time.Duration(f.GetP90()), Basis: f.GetBasis(),
-		}}, true, nil
-	}
 	e := &clientv3.Event{Kv: &mvccpb.KeyValue{
 		Key: []byte(prefix + c.GetKey()), Value: c.GetValue(), ModRevision: c.GetRevision(), CreateRevision: c.GetCreated(),
 	}}
@@ -84,11 +79,6 @@ func decodeEvent(c *storepb.Change) (ares.Event, bool, error) {
 
 func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 	c := &storepb.Change{Revision: ev.Revision}
-	if f := ev.Forecast; f != nil {
-		c.Key = "forecasts/" + string(f.Job)
-		c.Forecast = &storepb.Forecast{P50: int64(f.P50), P90: int64(f.P90), Basis: f.Basis}
-		return c, nil
-	}
 	if ev.Gone.Kind != "" {
 		for room, kind := range rooms { // order-free: one fits
 			if kind == ev.Gone.Kind {
@@ -132,6 +122,8 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 		return topologyKey, topologyRecord(ev.Topology)
 	case ev.Usage != nil:
 		return usageOf(ev.Usage.Tenant) + ev.Usage.Queue, usageRecord(ev.Usage)
+	case ev.Forecast != nil:
+		return forecastOf(ev.Forecast.Job), forecastRecord(ev.Forecast)
 	case ev.Progress != nil:
 		p := ev.Progress.Progress
 		return progressOf(ev.Progress.Job), &storepb.Record{Body: &storepb.Record_Progress{

@@ -207,6 +207,8 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 		}
 	case "tenants":
 		ev.Tenant = tenantOf(rec.GetTenant(), name, kv.ModRevision)
+	case "predicted":
+		ev.Forecast = forecastRead(rec.GetForecast(), ares.JobID(name))
 	case "progress":
 		ev.Progress = &ares.ProgressEvent{Job: ares.JobID(name), Progress: progressRecord(rec.GetProgress())}
 	default:
