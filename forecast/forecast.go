@@ -112,10 +112,12 @@ func (b *blend) basis(a *Ask) string {
 	}
 }
 
-// Observe learns from a run that is over.
-func (f *Forecaster) Observe(r Run) {
+// Observe learns from a run that is over, and tells when the runs of its group
+// are of another length than before. What drifts in a group drifts in wider ones
+// too: the narrowest is told.
+func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 	if r.Took < 0 || r.Outcome == Cut && r.Took == 0 {
-		return // that it did not run says nothing
+		return found, false // that it did not run says nothing
 	}
 	a := r.Ask
 	if r.Outcome == Limited && a.Limit > 0 {
@@ -126,7 +128,6 @@ func (f *Forecaster) Observe(r Run) {
 	if late := r.Took > r.Told; r.Told > 0 && !r.Overdue && (late || r.Outcome != Cut) {
 		f.grade(&a, !late)
 	}
-	told := false
 	for i := range levels {
 		key := a.key(i)
 		if key == 0 {
@@ -134,10 +135,10 @@ func (f *Forecaster) Observe(r Run) {
 		}
 		g := f.groups.touch(key)
 		g.add(sampleOf(&levels[i], r.Took, a.Limit, r.Outcome != Ended), f.cfg.Window)
-		// What drifts in a group drifts in wider ones too: the narrowest is told.
-		if d, ok := g.drifted(i, &a); ok && !told && !levels[i].share {
-			told = true
+		if d, ok := g.drifted(i, &a); ok && !drifted && !levels[i].share {
+			found, drifted = d, true
 			f.note(d)
 		}
 	}
+	return found, drifted
 }
