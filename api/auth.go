@@ -79,6 +79,7 @@ var access = map[string]grant{
 	apipb.ClusterService_WatchEvents_FullMethodName:      admins,
 	apipb.ClusterService_DumpStore_FullMethodName:        admins,
 	apipb.ClusterService_BackupStore_FullMethodName:      admins,
+	apipb.ClusterService_RecordState_FullMethodName:      admins,
 	apipb.ClusterService_GetServerStatus_FullMethodName:  admins,
 	apipb.ClusterService_RemoveNode_FullMethodName:       admins,
 

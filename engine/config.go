@@ -31,6 +31,8 @@ type Config struct {
 	// Exact compares nodes by every core, megabyte and thousandth that is left
 	// instead of in steps. It costs time that grows with the fleet.
 	Exact bool
+	// Queueing is what orders the jobs of a queue.
+	Queueing Queueing
 	// Placement is the rule by which a node is chosen, Ares's own if empty.
 	Placement Placement
 	// Seed decides between nodes that a rule of Placement finds alike.
@@ -90,6 +92,7 @@ func (c Config) Check() error {
 			p.Add("model_weights."+model, "must be between 0.001 and %d, got %d thousandths", MaxModelWeight/1000, w)
 		}
 	}
+	c.Queueing.check(&p)
 	return p.Err()
 }
 
@@ -101,6 +104,7 @@ func (c Config) Digest() string {
 	for _, model := range c.models() {
 		fmt.Fprintf(&b, " %q=%d", model, c.ModelWeights[model])
 	}
+	b.WriteString(c.Queueing.digest())
 	if c.Placement != PlaceAres || c.Seed != 0 || len(c.Typical) > 0 { // else as it ever was
 		fmt.Fprintf(&b, " %q %d %v", c.Placement, c.Seed, c.Typical)
 	}

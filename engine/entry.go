@@ -93,7 +93,7 @@ func (e *entry) wants() queue {
 func (s *State) requeue() {
 	for _, e := range s.moved {
 		e.moved = false
-		if to := e.wants(); to != e.queue || to == inDelayed {
+		if to := e.wants(); to != e.queue || to == inDelayed || s.outranked(e) {
 			s.dequeue(e)
 			s.enqueue(e, to)
 		}
@@ -105,6 +105,12 @@ func (s *State) requeue() {
 	s.moved = s.moved[:0]
 }
 
+// outranked says whether a pending job waits under a rank that is not its own any
+// more.
+func (s *State) outranked(e *entry) bool {
+	return s.cfg.Queueing.Order != OrderAged && e.queue == inPending && e.item.Rank != s.ranks(e)
+}
+
 func (s *State) enqueue(e *entry, to queue) {
 	e.queue = to
 	switch to {
@@ -112,6 +118,9 @@ func (s *State) enqueue(e *entry, to queue) {
 		e.item = item{
 			Owner: e, ID: string(e.id), Priority: e.job.PriorityValue(), Accepted: e.job.AcceptedAt, Revision: e.job.Revision,
 			Shape: e.shape.index,
+		}
+		if s.cfg.Queueing.Order != OrderAged {
+			e.item.Rank = s.ranks(e)
 		}
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:

@@ -53,12 +53,12 @@ func (s *State) overLeaf(w *want) bool {
 // lone takes the seat of a job of one member.
 func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if allowed == &w.taste.filter.nodes && w.failed == s.decision {
+	if allowed == &w.taste.filter.nodes && w.failed == s.decision && !t.supposing {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := s.single(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.taste.filter.nodes {
+		if allowed == &w.taste.filter.nodes && !t.supposing {
 			w.failed = s.decision
 		}
 		return ares.Placing{}, false

@@ -29,6 +29,7 @@ type shape struct {
 
 	lost   refused        // what is known of its finding no place
 	noRoom []ares.Blocker // the words for it, once they were needed
+	kept   int            // the last decision in which a reservation kept a job of it off
 }
 
 // wish says where a job's members want to be.

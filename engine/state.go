@@ -95,7 +95,7 @@ func (s *State) clear() {
 		tenants:  map[string]*tenant{},
 		byID:     map[string]*node{},
 		shapes:   newShapes(),
-		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife}),
+		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
 		profiles: profiles{byKey: map[string]*profile{}},
 		topology: &ares.Topology{},
 		layout:   s.layout + 1,

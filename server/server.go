@@ -207,6 +207,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 			s.log.Error("record a decision", "error", err)
 		}
 	}
+	s.record(run)
 	hold := &control.Hold{Store: s.Store, Log: s.log}
 	s.Loop.Before = hold.Wait
 	s.Loop.Beside = func(ctx context.Context, lead *store.Leadership) error {

@@ -22,6 +22,11 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	w := NewWorld(f, Policy{Engine: engine.Default()})
 	w.MeasureFairness()
 	w.Judge(1)
+	w.probes = append(w.probes, func(w *World) {
+		if plan := engine.Decide(w.state, w.now); !plan.Empty() {
+			t.Errorf("after %s something was left to do: %+v", w.now.Sub(Epoch), plan)
+		}
+	})
 	if err := w.Run(crowd(600, 5), 0, nil); err != nil {
 		t.Fatal(err)
 	}

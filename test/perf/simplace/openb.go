@@ -54,7 +54,7 @@ func (o *Openb) Replay(p sim.Policy, rows []int) (Result, error) {
 	w := sim.NewWorld(o.Fleet, p)
 	total := float64(1000 * w.GPUs())
 	var sums, counts Result
-	err := w.Replay(o.Trace, rows, func(m sim.Moment) {
+	err := w.Pour(o.Trace, rows, func(m sim.Moment) {
 		// As the authors read it off: the mean while the load rounds to it.
 		for i, load := range Loads {
 			if math.RoundToEven(100*float64(m.Arrived)/total) == float64(load) {
