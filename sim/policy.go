@@ -1,6 +1,10 @@
 package sim
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -9,18 +13,49 @@ import (
 type Policy struct {
 	Name   string
 	Engine engine.Config
+	// Estimate is what the engine is told of runtimes when a job comes.
+	Estimate string
+	// EstimateError makes it wrong: each is multiplied by e to the power of a
+	// normal draw of this deviation, by Engine.Seed.
+	EstimateError float64
+	// CheckpointSeconds is how long a job that gives way still holds its devices
+	// to save its progress.
+	CheckpointSeconds int
 }
 
 // policies are those with a name.
 var policies = map[string]func() Policy{
-	"ares": func() Policy { return Policy{Name: "ares", Engine: engine.Default()} },
+	"ares": func() Policy { return Policy{Engine: engine.Default()} },
+
+	// Orders of a queue. What an oracle says is told by the trace.
+	"fifo":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
+	"fifo-backfill": queueing(engine.Queueing{Order: engine.OrderFIFO}, ""),
+	"easy":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateOracle),
+	"sjf":           queueing(engine.Queueing{Order: engine.OrderShortest, Blocked: engine.BlockedHold}, EstimateOracle),
+	"srtf":          queueing(engine.Queueing{Order: engine.OrderRemaining, Yield: true}, EstimateOracle),
+	"tiresias":      queueing(engine.Queueing{Order: engine.OrderAttained, Yield: true}, ""),
+	"qssf":          queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
+	"qssf-backfill": queueing(engine.Queueing{Order: engine.OrderLeastService}, EstimateOracle),
 }
+
+func queueing(q engine.Queueing, estimate string) func() Policy {
+	return func() Policy {
+		p := Policy{Engine: engine.Default(), Estimate: estimate}
+		p.Engine.Queueing = q
+		return p
+	}
+}
+
+// PolicyNames are the built-in policies, by name.
+func PolicyNames() []string { return slices.Sorted(maps.Keys(policies)) }
 
 // PolicyNamed is one of the built-in policies.
 func PolicyNamed(name string) (Policy, error) {
 	make, ok := policies[name]
 	if !ok {
-		return Policy{}, ares.Errorf(ares.Invalid, "%q is no policy", name).At("policy")
+		return Policy{}, ares.Errorf(ares.Invalid, "%q is no policy: use one of %s", name, strings.Join(PolicyNames(), ", ")).At("policy")
 	}
-	return make(), nil
+	p := make()
+	p.Name = name
+	return p, nil
 }
