@@ -55,7 +55,8 @@ type subject struct {
 	ended   bool          // for good
 	counted int           // the last attempt that was seen to end
 	began   time.Time     // of the attempt that runs, zero when none does
-	overdue bool          // that one outlasted its p90
+	carried time.Duration // what it ran before it was stopped, and goes on from
+	overdue bool          // it outlasted its p90
 }
 
 // lookEvery is how often running jobs are looked at whether they are overdue.
@@ -176,17 +177,24 @@ func (s *subject) follow(r *ares.Run) []overRun {
 		if a.Number <= s.counted || !a.Ended() {
 			continue
 		}
-		s.counted = a.Number
-		if how, ok := outcomeOf(a, r); ok {
-			out = append(out, overRun{forecast.Run{
-				Ask: forecast.AskOf(s.job), Took: a.EndedAt.Sub(a.StartedAt), Outcome: how, Told: s.told, Overdue: s.overdue,
-			}, a.EndedAt})
+		s.counted, s.began = a.Number, time.Time{}
+		how, ran := outcomeOf(a, r)
+		if !ran {
+			continue
 		}
-		s.began, s.overdue = time.Time{}, false
+		took := s.carried + a.EndedAt.Sub(a.StartedAt)
+		if how == forecast.Cut && s.job.Checkpoint.Enabled && (a != r.Last() || !r.Phase.Final()) {
+			s.carried = took // the next attempt goes on from there: both are one run
+			continue
+		}
+		out = append(out, overRun{forecast.Run{
+			Ask: forecast.AskOf(s.job), Took: took, Outcome: how, Told: s.told, Overdue: s.overdue,
+		}, a.EndedAt})
+		s.carried, s.overdue = 0, false
 	}
 	s.ended = r.Phase.Final()
-	if a := r.Current(); a != nil && !a.StartedAt.Equal(s.began) {
-		s.began, s.overdue = a.StartedAt, false
+	if a := r.Current(); a != nil {
+		s.began = a.StartedAt
 	}
 	return out
 }
@@ -232,11 +240,11 @@ func (e *Estimator) look() {
 	defer e.mu.Unlock()
 	now := e.Now()
 	for _, s := range e.live { // order-free but for rounding: each moves the same corrections by the same steps
-		if s.told == 0 || s.overdue || s.began.IsZero() || now.Sub(s.began) <= s.told {
+		if s.told == 0 || s.overdue || s.began.IsZero() || s.carried+now.Sub(s.began) <= s.told {
 			continue
 		}
 		s.overdue = true
-		if s.began.Add(s.told).After(e.known) {
+		if s.began.Add(s.told - s.carried).After(e.known) {
 			e.mind.Overdue(forecast.AskOf(s.job))
 		}
 	}
