@@ -78,6 +78,19 @@ func ParseBlocked(text string) (Blocked, error) {
 	return Blocked(text), nil
 }
 
+// NewQueueing reads it as people write it. What makes no sense is for Check to
+// tell.
+func NewQueueing(order, blocked string, yield bool, attained int) Queueing {
+	q := Queueing{Order: Order(order), Blocked: Blocked(blocked), Yield: yield, Attained: attained}
+	if order, err := ParseOrder(order); err == nil {
+		q.Order = order
+	}
+	if blocked, err := ParseBlocked(blocked); err == nil {
+		q.Blocked = blocked
+	}
+	return q
+}
+
 // Bounds of the first level of OrderAttained, and its default.
 const (
 	DefaultAttained = 3200

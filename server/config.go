@@ -93,6 +93,26 @@ type SchedulerConfig struct {
 	// ModelWeights say what a GPU of a model counts against others in fair
 	// shares, such as {h100: 2}. A model that is not named counts 1.
 	ModelWeights map[string]float64 `yaml:"model_weights"`
+	// Placement is the rule by which a node is chosen for a job of one member:
+	// random, bestfit, dotprod, packing, clustering or fgd, which are there to
+	// compare with and take time that grows with the fleet. Default empty: the
+	// least stranded capacity.
+	Placement string `yaml:"placement"`
+	// QueueOrder is what orders the jobs of a queue: aged (priority that grows
+	// with waiting), fifo, shortest, shortest-remaining, least-service or
+	// attained. Default aged.
+	QueueOrder string `yaml:"queue_order"`
+	// BlockedJobs is what becomes of those behind a job that finds no place:
+	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
+	// start if it is not delayed, as far as predictions tell). Default skip.
+	BlockedJobs string `yaml:"blocked_jobs"`
+	// PreemptByOrder stops running jobs that save their progress for waiting
+	// ones that come before them in the order of their queue. It needs a
+	// queue_order other than aged. Default false.
+	PreemptByOrder bool `yaml:"preempt_by_order"`
+	// AttainedGPUSeconds is up to what service jobs come first with the order
+	// attained. Default 0, which is 3200.
+	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then

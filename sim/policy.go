@@ -36,8 +36,39 @@ var policies = map[string]func() Policy{
 	"tiresias":      queueing(engine.Queueing{Order: engine.OrderAttained, Yield: true}, ""),
 	"qssf":          queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
 	"qssf-backfill": queueing(engine.Queueing{Order: engine.OrderLeastService}, EstimateOracle),
+
+	// Rules for which node a job goes to.
+	"random":     placing(engine.PlaceRandom),
+	"dotprod":    placing(engine.PlaceDotProduct),
+	"clustering": placing(engine.PlaceClustering),
+	"packing":    placing(engine.PlacePacking),
+	"bestfit":    placing(engine.PlaceBestFit),
+	"fgd":        placing(engine.PlaceFGD),
 }
 
+// placing is Ares with another rule for which node a job goes to.
+func placing(rule engine.Placement) func() Policy {
+	return func() Policy {
+		p := Policy{Engine: engine.Default()}
+		p.Engine.Placement = rule
+		return p
+	}
+}
+
+// For is the policy for a trace: what engine.PlaceFGD keeps room for is the
+// kinds of jobs that make up 95 % of it, as with its authors, unless the policy
+// says; and what engine.PlaceRandom draws, it draws from the seed.
+func (p Policy) For(t *Trace, seed uint64) Policy {
+	if p.Engine.Placement == engine.PlaceRandom {
+		p.Engine.Seed = int64(seed)
+	}
+	if p.Engine.Placement == engine.PlaceFGD && len(p.Engine.Typical) == 0 {
+		p.Engine.Typical = t.Typical(95)
+	}
+	return p
+}
+
+// queueing is Ares with another order of its queues.
 func queueing(q engine.Queueing, estimate string) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default(), Estimate: estimate}

@@ -47,6 +47,7 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Policy = s.Policy.For(s.Trace, s.Seed)
 	w := NewWorld(s.Fleet, s.Policy)
 	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
