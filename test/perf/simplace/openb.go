@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand"
+	"math/rand" //nolint:depguard // the authors drew from this generator
 	"os"
 	"path/filepath"
 	"slices"
