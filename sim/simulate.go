@@ -47,9 +47,7 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy := s.Policy
-	policy.Engine.Seed = int64(s.Seed) //nolint:gosec // any bits will do
-	w := NewWorld(s.Fleet, policy)
+	w := NewWorld(s.Fleet, s.Policy.For(trace, s.Seed))
 	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
 	total := len(trace.Arrivals)
