@@ -63,9 +63,9 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.trace, "trace", "", "file with the jobs; - for standard input")
-	flags.StringVar(&f.format, "format", "", "kind of trace: "+strings.Join(sim.Formats(), ", ")+" (default by its first line)")
-	flags.StringVar(&f.fleet, "fleet", "", "file with the machines: a fleet file, or openb's list of nodes (.csv)")
-	flags.StringVar(&f.fleetFormat, "fleet-format", "", "ares or openb (default by the file's name)")
+	flags.StringVar(&f.format, "format", "", "kind of trace: "+strings.Join(sim.Formats(), ", ")+" (default by its beginning)")
+	flags.StringVar(&f.fleet, "fleet", "", "file with the machines: a fleet file, openb's list of nodes (.csv), or a recording (.recording)")
+	flags.StringVar(&f.fleetFormat, "fleet-format", "", strings.Join(fleetFormats, ", ")+" (default by the file's name)")
 	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "how to decide: names or files, several one after the other")
 	flags.Uint64Var(&f.seed, "seed", 0, "what to draw by")
 	flags.StringVar(&f.seeds, "seeds", "", "several seeds one after the other, such as 1-5 or 1,7,9")
@@ -85,7 +85,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 
 var (
 	simOutputs   = []string{"table", "json", "csv"}
-	fleetFormats = []string{"ares", "openb"}
+	fleetFormats = []string{"ares", "openb", "recording"}
 )
 
 // simRun reads everything first, so that a mistake shows before the work.
@@ -269,23 +269,19 @@ func loadPolicies(names []string) ([]sim.Policy, error) {
 func (a *app) loadFleet(ctx context.Context, f *simFlags) (*sim.Fleet, error) {
 	kind := f.fleetFormat
 	if kind == "" {
-		kind = "ares"
-		if strings.EqualFold(filepath.Ext(f.fleet), ".csv") {
-			kind = "openb"
-		}
+		kind = map[string]string{".csv": "openb", ".recording": "recording"}[strings.ToLower(filepath.Ext(f.fleet))]
 	}
-	if !slices.Contains(fleetFormats, kind) {
-		return nil, usagef("--fleet-format %s: use ares or openb", kind)
+	read, ok := map[string]func(io.Reader) (*sim.Fleet, error){
+		"": sim.ReadFleet, "ares": sim.ReadFleet, "openb": sim.ReadOpenbNodes, "recording": sim.ReadRecordedFleet,
+	}[kind]
+	if !ok {
+		return nil, usagef("--fleet-format %s: use one of %s", kind, strings.Join(fleetFormats, ", "))
 	}
 	file, err := os.Open(f.fleet)
 	if err != nil {
 		return nil, usagef("--fleet: %s", err)
 	}
 	defer file.Close()
-	read := sim.ReadFleet
-	if kind == "openb" {
-		read = sim.ReadOpenbNodes
-	}
 	fleet, err := read(file)
 	if err == nil {
 		err = fleet.Resolve(func(name string) (*ares.Node, error) { return machineOf(ctx, name) })
@@ -329,9 +325,9 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 		head, _ := in.Peek(1 << 12) // as much as there is
 		line, _, _ := strings.Cut(string(head), "\n")
 		if kind = sim.Guess(line); kind == "" {
-			return nil, usagef("--trace %s: its first line fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
+			return nil, usagef("--trace %s: its beginning fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
 		}
-		say(a.err, "%s: by its first line this is a trace of kind %s\n", f.trace, kind)
+		say(a.err, "%s: by its beginning this is a trace of kind %s\n", f.trace, kind)
 	}
 	if !slices.Contains(sim.Formats(), kind) {
 		return nil, usagef("--format %s: use one of %s", kind, strings.Join(sim.Formats(), ", "))
@@ -346,7 +342,7 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 // tellTrace says what of a trace was left out.
 func (a *app) tellTrace(f *simFlags, t *sim.Trace) error {
 	for _, p := range t.Problems {
-		say(a.err, "%s:%d: %s\n", f.trace, p.Line, clean(p.Why))
+		say(a.err, "%s:%d: %s\n", f.trace, p.Line, clean(p.Why)) // as compilers do, so that editors find it
 	}
 	if t.Bad > 0 {
 		more := ""
