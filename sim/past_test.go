@@ -48,10 +48,10 @@ func TestRecordingIsATrace(t *testing.T) {
 		ran("job-e", 10, 52*time.Minute, time.Minute),
 		ran("job-cancelled", 11, 60*time.Minute, 0),
 	}
-	if err := w.Batch(ares.Batch{Revision: 11, Reset: true, Events: events, At: began}); err != nil {
+	if err = w.Batch(ares.Batch{Revision: 11, Reset: true, Events: events, At: began}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Flush(); err != nil {
+	if err = w.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	trace, err := Read("ares", bytes.NewReader(file.Bytes()))
