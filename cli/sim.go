@@ -66,7 +66,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.StringVar(&f.format, "format", "", "kind of trace: "+strings.Join(sim.Formats(), ", ")+" (default by its beginning)")
 	flags.StringVar(&f.fleet, "fleet", "", "file with the machines: a fleet file, openb's list of nodes (.csv), or a recording (.recording)")
 	flags.StringVar(&f.fleetFormat, "fleet-format", "", strings.Join(fleetFormats, ", ")+" (default by the file's name)")
-	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "how to decide: names or files, several one after the other")
+	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "how to decide: names or files, several one after the other.\nThe names: "+strings.Join(sim.PolicyNames(), ", "))
 	flags.Uint64Var(&f.seed, "seed", 0, "what to draw by")
 	flags.StringVar(&f.seeds, "seeds", "", "several seeds one after the other, such as 1-5 or 1,7,9")
 	flags.StringVar(&f.resample, "resample", sim.ResampleNone, "draw another trace by the seed: "+strings.Join(sim.Resamples(), ", "))
@@ -76,7 +76,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.StringVar(&f.out, "out", "", "file to write that to instead of standard output")
 	flags.StringVar(&f.html, "html", "", "file to write a page with plots to")
 	for name, values := range map[string][]string{
-		"format": sim.Formats(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
+		"format": sim.Formats(), "policy": sim.PolicyNames(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
 	} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -253,16 +253,40 @@ func parseSpan(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// loadPolicies finds policies by their names, and by files where there is one
+// of that name.
 func loadPolicies(names []string) ([]sim.Policy, error) {
 	var out []sim.Policy
 	for _, name := range names {
-		p, err := sim.PolicyNamed(strings.TrimSpace(name))
+		p, err := loadPolicy(strings.TrimSpace(name))
 		if err != nil {
-			return nil, usagef("--policy: %s", err)
+			return nil, err
+		}
+		if slices.ContainsFunc(out, func(q sim.Policy) bool { return q.Name == p.Name }) {
+			return nil, usagef("--policy: %s is there twice: give one of them another name", p.Name)
 		}
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+func loadPolicy(name string) (sim.Policy, error) {
+	if slices.Contains(sim.PolicyNames(), name) {
+		return sim.PolicyNamed(name)
+	}
+	file, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "./\\") {
+		_, err = sim.PolicyNamed(name)
+	}
+	if err != nil {
+		return sim.Policy{}, usagef("--policy: %s", err)
+	}
+	defer file.Close()
+	p, err := sim.ReadPolicy(file)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
 }
 
 // loadFleet reads the machines.

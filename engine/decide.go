@@ -144,6 +144,9 @@ func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
 	if !admitted {
 		return s.admit(sh, now)
 	}
+	if s.try.keptOff {
+		return keptOff
+	}
 	if sh.noRoom == nil {
 		sh.noRoom = []ares.Blocker{noRoom(sh)}
 	}

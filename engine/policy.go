@@ -78,11 +78,36 @@ func ParseBlocked(text string) (Blocked, error) {
 	return Blocked(text), nil
 }
 
+// NewQueueing reads it as people write it. What makes no sense is for Check to
+// tell.
+func NewQueueing(order, blocked string, yield bool, attained int) Queueing {
+	q := Queueing{Order: Order(order), Blocked: Blocked(blocked), Yield: yield, Attained: attained}
+	if order, err := ParseOrder(order); err == nil {
+		q.Order = order
+	}
+	if blocked, err := ParseBlocked(blocked); err == nil {
+		q.Blocked = blocked
+	}
+	return q
+}
+
 // Bounds of the first level of OrderAttained, and its default.
 const (
 	DefaultAttained = 3200
 	MaxAttained     = 1_000_000_000
 )
+
+// ahead says how those ahead of a job that would fit can keep it waiting.
+func (q Queueing) ahead() string {
+	switch q.Blocked {
+	case BlockedHold:
+		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
+	case BlockedReserve:
+		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
+	case BlockedSkip:
+	}
+	return "jobs ahead of it take the room there is, or fill the next plan"
+}
 
 func (q Queueing) check(p *ares.Problems) {
 	if _, err := ParseOrder(string(q.Order)); err != nil {

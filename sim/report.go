@@ -22,7 +22,6 @@ type Reports struct {
 type Report struct {
 	Source   Source    `json:"source"`
 	Jobs     int       `json:"jobs"`
-	Refused  int       `json:"refused"` // that can never run on this fleet
 	Placed   int       `json:"placed"`
 	Ended    int       `json:"ended"`
 	Virtual  float64   `json:"virtual_seconds"`
@@ -81,8 +80,11 @@ type FleetSource struct {
 // PolicySource is the policy of a report, with the digest of the engine's
 // configuration.
 type PolicySource struct {
-	Name   string `json:"name"`
-	Engine string `json:"engine_config"`
+	Name       string  `json:"name"`
+	Engine     string  `json:"engine_config"`
+	Estimate   string  `json:"estimate,omitzero"`
+	Error      float64 `json:"estimate_error,omitzero"`
+	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
 }
 
 // Spread is the shape of a set of times.
@@ -120,9 +122,6 @@ func (w *World) Report() Report {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		r.Deadline.count(j, w.now)
-		if j.refused {
-			r.Refused++
-		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {
 			r.Placed++

@@ -53,8 +53,7 @@ type record struct {
 	accepted time.Time
 	placed   time.Time // zero while it waits
 	ended    time.Time
-	gpus     int  // thousandths of devices
-	refused  bool // it can never run on this fleet
+	gpus     int // thousandths of devices
 
 	left     time.Duration // to run, as of the start of the attempt under way
 	since    time.Time     // when that started
@@ -126,9 +125,8 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			}
 		}
 		for more && !Epoch.Add(coming.At-zero).After(at) {
-			if w.arrive(coming) {
-				waiting++
-			}
+			w.arrive(coming)
+			waiting++
 			coming, more = next()
 		}
 		w.flush()
@@ -165,11 +163,10 @@ func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Tim
 	return at
 }
 
-// arrive accepts a job, and says whether it waits now.
-func (w *World) arrive(a *Arrival) bool {
+// arrive accepts a job.
+func (w *World) arrive(a *Arrival) {
 	id := ares.JobID(fmt.Sprintf("job-%07d", len(w.jobs)))
-	said, refused := w.fit(a.Spec)
-	spec := said.WithDefaults()
+	spec := w.fit(a.Spec).WithDefaults()
 	if !spec.Deadline.IsZero() { // traces count from their own beginning
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
 	}
@@ -179,11 +176,8 @@ func (w *World) arrive(a *Arrival) bool {
 	}
 	w.jobs = append(w.jobs, record{
 		id: id, tenant: spec.Tenant, name: spec.Name, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
-		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs, refused: refused,
+		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs,
 	})
-	if refused {
-		return false
-	}
 	if w.policy.Engine.Queueing.Yield {
 		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
 	}
@@ -191,10 +185,9 @@ func (w *World) arrive(a *Arrival) bool {
 	w.company = w.company || len(spec.Placement.Affinity) > 0
 	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
 	w.estimate(id, a)
-	return true
 }
 
-// decide decides and carries out until nothing would change any more. It answers
+// decide decides and carries out until nothing more would change. It answers
 // with how many fewer wait.
 func (w *World) decide() (placed int, err error) {
 	for again := true; again; {
@@ -206,8 +199,9 @@ func (w *World) decide() (placed int, err error) {
 			break
 		}
 		// A plan that was not cut has tried every line, and placings leave no more
-		// room than there was. Only company may make a place for somebody.
-		again = w.company || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
+		// room than there was. Only company may make a place for somebody, or those
+		// who give way; and who was just placed may be the next to do so.
+		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/sim"
 )
 
@@ -76,6 +77,10 @@ func BenchmarkOrders(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			if only := os.Getenv("ONLY"); only != "" && only != name {
+				continue
+			}
+			p.Engine.Placement = engine.Placement(os.Getenv("PLACE"))
 			began := time.Now()
 			w := sim.NewWorld(fleet(), p)
 			if err := w.Run(trace, 0, nil); err != nil {
