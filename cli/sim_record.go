@@ -92,7 +92,7 @@ func replayFile(name string) (*sim.Replayed, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	return sim.Replay(f, nil)
 }
 

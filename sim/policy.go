@@ -43,6 +43,8 @@ var policies = map[string]func() Policy{
 	"srtf":          queueing(engine.Queueing{Order: engine.OrderRemaining, Yield: true}, EstimateOracle),
 	"tiresias":      queueing(engine.Queueing{Order: engine.OrderAttained, Yield: true}, ""),
 	"qssf":          queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
+	"qssf-forecast": queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateForecast),
+	"easy-forecast": queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateForecast),
 	"qssf-backfill": queueing(engine.Queueing{Order: engine.OrderLeastService}, EstimateOracle),
 }
 

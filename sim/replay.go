@@ -15,23 +15,23 @@ import (
 
 // Replayed is what came of deciding a recording again.
 type Replayed struct {
-	Server    string    `json:"server"`
-	Build     string    `json:"build"` // version of Ares that recorded it
-	Began     time.Time `json:"began"`
-	Until     time.Time `json:"until"` // of the last decision or batch
-	Revision  int64     `json:"-"`     // the last
-	Batches   int       `json:"batches"`
-	Events    int       `json:"events"`
-	Decisions int       `json:"decisions"`
-	Placed    int       `json:"placed"` // by all of them
-	Different int       `json:"different"`
-	First     *Discord  `json:"first_difference,omitzero"`
-	End       string    `json:"end"` // why it ends, "" when it was cut off
+	Server    string      `json:"server"`
+	Build     string      `json:"build"` // version of Ares that recorded it
+	Began     time.Time   `json:"began"`
+	Until     time.Time   `json:"until"` // of the last decision or batch
+	Revision  int64       `json:"-"`     // the last
+	Batches   int         `json:"batches"`
+	Events    int         `json:"events"`
+	Decisions int         `json:"decisions"`
+	Placed    int         `json:"placed"` // by all of them
+	Different int         `json:"different"`
+	First     *Difference `json:"first_difference,omitzero"`
+	End       string      `json:"end"` // why it ends, "" when it was cut off
 }
 
-// Discord is a decision that came out otherwise. What was recorded of it is
+// Difference is a decision that came out otherwise. What was recorded of it is
 // its digest; the placings are those that the store had soon after.
-type Discord struct {
+type Difference struct {
 	Recorded recording.Decision `json:"recorded"`
 	Replayed recording.Decision `json:"replayed"`
 	// Of the placings, those that only one of them has, a line each.
@@ -123,7 +123,7 @@ func (r *replay) decide(d *recording.Decision) error {
 	}
 	r.out.Different++
 	if r.out.First == nil {
-		r.out.First = &Discord{Recorded: *d, Replayed: got}
+		r.out.First = &Difference{Recorded: *d, Replayed: got}
 		r.ahead = lookAhead
 		for i := range plan.Place {
 			r.replayed = append(r.replayed, placedLine(plan.Place[i].Job, plan.Place[i].Seats))
