@@ -27,7 +27,7 @@ type Fleet struct {
 	Topology *ares.Topology `yaml:"-"`
 	Digest   string         `yaml:"-"` // of the file it was read from, "" for none
 
-	// Of a recording, as they are.
+	// As a server recorded them, beside those above.
 	nodes   []*ares.Node
 	tenants []*ares.Tenant
 	queues  []*ares.Queue
@@ -190,11 +190,11 @@ func digest(text []byte) string {
 // Tenants yields the records of those that are named, and of the default one.
 func (f *Fleet) Tenants() []*ares.Tenant {
 	byName := map[string]*ares.Tenant{ares.DefaultTenant: {ID: ares.DefaultTenant, Limits: ares.NoLimits()}}
-	for _, t := range f.tenants {
-		byName[t.ID] = t
-	}
 	for _, t := range f.Shares {
 		byName[t.Name] = &ares.Tenant{ID: t.Name, Weight: t.Weight, Limits: limits(t.GPUs), Quotas: quotas(t.Quotas)}
+	}
+	for _, t := range f.tenants {
+		byName[t.ID] = t
 	}
 	out := make([]*ares.Tenant, 0, len(byName))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
