@@ -64,7 +64,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.SortFlags = false
 	flags.StringVar(&f.trace, "trace", "", "file with the jobs; - for standard input")
 	flags.StringVar(&f.format, "format", "", "kind of trace: "+strings.Join(sim.Formats(), ", ")+" (default by its first line)")
-	flags.StringVar(&f.fleet, "fleet", "", "file with the machines: a fleet file, or openb's list of nodes (.csv)")
+	flags.StringVar(&f.fleet, "fleet", "", "file with the machines: a fleet file, or openb's list of nodes (.csv); default those of a recording")
 	flags.StringVar(&f.fleetFormat, "fleet-format", "", "ares or openb (default by the file's name)")
 	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "how to decide: names or files, several one after the other")
 	flags.Uint64Var(&f.seed, "seed", 0, "what to draw by")
@@ -90,8 +90,8 @@ var (
 
 // simRun reads everything first, so that a mistake shows before the work.
 func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error {
-	if f.trace == "" || f.fleet == "" {
-		return usagef("--trace and --fleet are needed (see: %s --help)", cmd.CommandPath())
+	if f.trace == "" {
+		return usagef("--trace is needed (see: %s --help)", cmd.CommandPath())
 	}
 	if !slices.Contains(simOutputs, f.output) {
 		return usagef("--output %s: use table, json or csv", f.output)
@@ -114,16 +114,20 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	if err != nil {
 		return err
 	}
-	fleet, err := a.loadFleet(ctx, f)
-	if err != nil {
-		return err
-	}
 	trace, err := a.loadTrace(f)
 	if err != nil {
 		return err
 	}
+	fleet := trace.Fleet
+	if f.fleet != "" {
+		if fleet, err = a.loadFleet(ctx, f); err != nil {
+			return err
+		}
+	} else if fleet == nil {
+		return usagef("--fleet is needed: of the kinds of traces only a recording of Ares knows its own")
+	}
 	setup := sim.Setup{
-		Trace: trace, TraceName: filepath.Base(f.trace), Fleet: fleet, FleetName: filepath.Base(f.fleet), Resample: f.resample, Until: until,
+		Trace: trace, TraceName: filepath.Base(f.trace), Fleet: fleet, FleetName: filepath.Base(cmp.Or(f.fleet, f.trace)), Resample: f.resample, Until: until,
 	}
 	return a.simulate(ctx, f, setup, policies, seeds)
 }
@@ -354,6 +358,12 @@ func (a *app) tellTrace(f *simFlags, t *sim.Trace) error {
 			more = fmt.Sprintf(", %d of them not shown", n)
 		}
 		say(a.err, "%s: %s left out because they could not be read%s; %s read\n", f.trace, count(t.Bad, "row"), more, count(len(t.Arrivals), "job"))
+	}
+	if t.Unended > 0 {
+		say(a.err, "%s: the end of %s was not seen: they run as long as is predicted, or as their limit allows, or as they had\n", f.trace, count(t.Unended, "job"))
+	}
+	if t.Censored > 0 {
+		say(a.err, "%s: %s left out: they had not begun, and nobody knows how long they run\n", f.trace, count(t.Censored, "job"))
 	}
 	if len(t.Ignored) > 0 {
 		say(a.err, "%s: columns that mean nothing here: %s\n", f.trace, clean(strings.Join(t.Ignored, ", ")))

@@ -77,8 +77,8 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 		Policy: PolicySource{Name: s.Policy.Name, Engine: s.Policy.Engine.Digest()}, Seed: s.Seed,
 		Resample: cmp.Or(s.Resample, ResampleNone), Until: s.Until.Seconds(), Halted: w.halted,
 	}
-	for _, m := range s.Fleet.Machines {
-		r.Source.Fleet.Nodes += m.Count
+	for range s.Fleet.Nodes() {
+		r.Source.Fleet.Nodes++
 	}
 	series, occupancy := seen.series(w.gpus), seen.occupancy()
 	r.Series, r.Occupancy = &series, &occupancy
