@@ -52,6 +52,7 @@ var access = map[string]grant{
 	apipb.JobService_StreamLogs_FullMethodName:    admins,
 	apipb.JobService_ExplainJob_FullMethodName:    admins,
 	apipb.JobService_PlanJob_FullMethodName:       admins,
+	apipb.JobService_PredictJob_FullMethodName:    admins,
 
 	apipb.QueueService_CreateQueue_FullMethodName: admins,
 	apipb.QueueService_GetQueue_FullMethodName:    admins,

@@ -124,6 +124,7 @@ func newGates(l Limits, shed func(class string)) *gates {
 		apipb.AgentService_ServeFiles_FullMethodName:    g.agents,
 		apipb.JobService_ExplainJob_FullMethodName:      g.reads,
 		apipb.JobService_PlanJob_FullMethodName:         g.reads,
+		apipb.JobService_PredictJob_FullMethodName:      g.reads,
 	}
 	for method, who := range access { // order-free: each for itself
 		if g.of[method] == nil && who == admins {

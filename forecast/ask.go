@@ -97,14 +97,14 @@ var levels = []level{
 	}},
 	{size: true, of: byName, words: func(a *Ask) string { return named(a) + " on " + gpus(a) }},
 	{of: byName, words: named},
-	{share: true, of: byUser, words: func(a *Ask) string { return "jobs of " + a.User + ", against their limits" }},
-	{size: true, of: byUser, words: func(a *Ask) string { return "jobs of " + a.User + " on " + gpus(a) }},
-	{of: byUser, words: func(a *Ask) string { return "jobs of " + a.User }},
-	{size: true, of: byTenant, words: func(a *Ask) string { return "jobs of tenant " + a.Tenant + " on " + gpus(a) }},
-	{of: byTenant, words: func(a *Ask) string { return "jobs of tenant " + a.Tenant }},
-	{share: true, of: everybody, words: func(*Ask) string { return "jobs of all tenants, against their limits" }},
-	{size: true, of: everybody, words: func(a *Ask) string { return "jobs of all tenants on " + gpus(a) }},
-	{of: everybody, words: func(*Ask) string { return "jobs of all tenants" }},
+	{share: true, of: byUser, words: func(a *Ask) string { return a.User + "'s jobs, against their limits" }},
+	{size: true, of: byUser, words: func(a *Ask) string { return a.User + "'s jobs on " + gpus(a) }},
+	{of: byUser, words: func(a *Ask) string { return a.User + "'s jobs" }},
+	{size: true, of: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs on " + gpus(a) }},
+	{of: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs" }},
+	{share: true, of: everybody, words: func(*Ask) string { return "all tenants' jobs, against their limits" }},
+	{size: true, of: everybody, words: func(a *Ask) string { return "all tenants' jobs on " + gpus(a) }},
+	{of: everybody, words: func(*Ask) string { return "all tenants' jobs" }},
 }
 
 // tenantLevel is the level of all runs of a tenant: it keeps the tenant's
@@ -135,9 +135,9 @@ func named(a *Ask) string {
 	case a.Name != "":
 		return a.Name
 	case a.User != "":
-		return "a job of " + a.User
+		return a.User + "'s unnamed job"
 	default:
-		return "a job of tenant " + a.Tenant
+		return "an unnamed job of tenant " + a.Tenant
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 
 // blend is the runs of several groups, weighed.
 type blend struct {
-	runs []weighed
-	// main is the level that weighs most, or len(levels) for the guess.
-	main    int
-	samples int // runs of that level's group
+	all  []weighed
+	main int // the level that weighs most; the guess is that after the last
+	best int // that of the groups, as long as there are runs
+	runs int // of that group
 }
 
 type weighed struct {
@@ -27,7 +27,7 @@ const enough = 0.01
 // blend puts together what the groups of an ask know. A group weighs by the runs
 // that no narrower one has: the same run again is no more evidence.
 func (f *Forecaster) blend(a *Ask) blend {
-	b := blend{runs: f.scratch[:0], main: len(levels)}
+	b := blend{all: f.scratch[:0]}
 	left, most, counted := 1.0, 0.0, 0
 	for i := range levels {
 		g := f.groups.byKey[a.key(i)]
@@ -38,26 +38,26 @@ func (f *Forecaster) blend(a *Ask) blend {
 		counted = g.seen
 		share := left * n / (n + shrinkage)
 		if share > most {
-			most, b.main, b.samples = share, i, len(g.runs)
+			most, b.best, b.runs = share, i, len(g.runs)
 		}
 		unit := share / f.total[len(g.runs)]
 		for k, s := range g.runs {
-			b.runs = append(b.runs, weighed{s.length(&levels[i], a.Limit), unit * f.weights[len(g.runs)-1-k], s.cut})
+			b.all = append(b.all, weighed{s.length(&levels[i], a.Limit), unit * f.weights[len(g.runs)-1-k], s.cut})
 		}
 		if left -= share; left < enough {
 			break
 		}
 	}
-	if left > most {
-		b.main, b.samples = len(levels), 0
+	if b.main = b.best; left > most {
+		b.main = len(levels)
 	}
 	// The guess is never quite without weight: where all runs were cut short it
 	// says what lies beyond.
 	for _, part := range f.guess(a.Limit) {
-		b.runs = append(b.runs, weighed{part.Milliseconds(), max(left, least) / guesses, false})
+		b.all = append(b.all, weighed{part.Milliseconds(), max(left, least) / guesses, false})
 	}
-	f.scratch = b.runs
-	slices.SortFunc(b.runs, func(x, y weighed) int {
+	f.scratch = b.all
+	slices.SortFunc(b.all, func(x, y weighed) int {
 		if c := cmp.Compare(x.took, y.took); c != 0 || x.cut == y.cut {
 			return c
 		}
@@ -93,15 +93,15 @@ func (f *Forecaster) guess(limit time.Duration) (out [guesses]time.Duration) {
 // took at least so long is all that is known.
 func (b *blend) redistribute() {
 	behind := 0.0
-	for i := range b.runs {
-		behind += b.runs[i].weight
+	for i := range b.all {
+		behind += b.all[i].weight
 	}
 	factor := 1.0
-	for i := range b.runs {
-		r := &b.runs[i]
+	for i := range b.all {
+		r := &b.all[i]
 		w := r.weight
 		behind -= w
-		if r.cut && i < len(b.runs)-1 && behind > 1e-12 {
+		if r.cut && i < len(b.all)-1 && behind > 1e-12 {
 			factor *= (behind + w) / behind
 			r.weight = 0
 			continue
@@ -113,16 +113,16 @@ func (b *blend) redistribute() {
 // quantile is the least time that a part of the weight is not above.
 func (b *blend) quantile(part float64) time.Duration {
 	sum := 0.0
-	for i := range b.runs {
-		sum += b.runs[i].weight
+	for i := range b.all {
+		sum += b.all[i].weight
 	}
 	goal, sofar, last := part*sum, 0.0, int64(0)
-	for i := range b.runs {
-		if b.runs[i].weight == 0 {
+	for i := range b.all {
+		if b.all[i].weight == 0 {
 			continue
 		}
-		last = b.runs[i].took
-		if sofar += b.runs[i].weight; sofar >= goal {
+		last = b.all[i].took
+		if sofar += b.all[i].weight; sofar >= goal {
 			break
 		}
 	}

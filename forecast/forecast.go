@@ -22,7 +22,8 @@ type Forecast struct {
 	P50, P90 time.Duration
 	// Basis says what it rests on, for people.
 	Basis string
-	// Samples is how many runs weigh most in it; 0 when it is a guess.
+	// Samples is how many runs the group has that weighs most; 0 when none is
+	// known.
 	Samples int
 }
 
@@ -96,26 +97,39 @@ func (f *Forecaster) Predict(a Ask) Forecast {
 	if a.Limit > 0 {
 		p50, p90 = min(p50, a.Limit), min(p90, a.Limit)
 	}
-	return Forecast{P50: min(p50, p90), P90: p90, Basis: b.basis(&a), Samples: b.samples}
+	return Forecast{P50: min(p50, p90), P90: p90, Basis: b.basis(&a), Samples: b.runs}
 }
 
+// basis says in words what an answer rests on.
 func (b *blend) basis(a *Ask) string {
-	switch {
-	case b.main < len(levels) && b.samples == 1:
-		return "1 run of " + levels[b.main].words(a)
-	case b.main < len(levels):
-		return fmt.Sprintf("%d runs of %s", b.samples, levels[b.main].words(a))
-	case a.Limit > 0:
-		return "its limit of " + a.Limit.String() + ", for no run like it is known"
+	runs := ""
+	switch b.runs {
+	case 0:
+	case 1:
+		runs = "1 run of " + levels[b.best].words(a)
 	default:
+		runs = fmt.Sprintf("%d runs of %s", b.runs, levels[b.best].words(a))
+	}
+	switch {
+	case runs == "" && a.Limit > 0:
+		return "its limit of " + a.Limit.String() + ", for no run like it is known"
+	case runs == "":
 		return "nothing: no run like it is known, and it has no limit"
+	case b.main < len(levels):
+		return runs
+	case a.Limit > 0:
+		return "its limit of " + a.Limit.String() + " and " + runs
+	default:
+		return "little: " + runs
 	}
 }
 
-// Observe learns from a run that is over.
-func (f *Forecaster) Observe(r Run) {
+// Observe learns from a run that is over, and tells when the runs of its group
+// are of another length than before. What drifts in a group drifts in wider ones
+// too: the narrowest is told.
+func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 	if r.Took < 0 || r.Outcome == Cut && r.Took == 0 {
-		return // that it did not run says nothing
+		return found, false // that it did not run says nothing
 	}
 	a := r.Ask
 	if r.Outcome == Limited && a.Limit > 0 {
@@ -126,7 +140,6 @@ func (f *Forecaster) Observe(r Run) {
 	if late := r.Took > r.Told; r.Told > 0 && !r.Overdue && (late || r.Outcome != Cut) {
 		f.grade(&a, !late)
 	}
-	told := false
 	for i := range levels {
 		key := a.key(i)
 		if key == 0 {
@@ -134,10 +147,10 @@ func (f *Forecaster) Observe(r Run) {
 		}
 		g := f.groups.touch(key)
 		g.add(sampleOf(&levels[i], r.Took, a.Limit, r.Outcome != Ended), f.cfg.Window)
-		// What drifts in a group drifts in wider ones too: the narrowest is told.
-		if d, ok := g.drifted(i, &a); ok && !told && !levels[i].share {
-			told = true
+		if d, ok := g.drifted(i, &a); ok && !drifted && !levels[i].share {
+			found, drifted = d, true
 			f.note(d)
 		}
 	}
+	return found, drifted
 }

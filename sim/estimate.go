@@ -10,15 +10,20 @@ import (
 
 // Estimates a policy may have of runtimes, when a job comes.
 const (
-	EstimateNone   = ""       // none: the engine knows the user's limit, if there is one
-	EstimateOracle = "oracle" // the true one
+	EstimateNone     = ""         // none: the engine knows the user's limit, if there is one
+	EstimateOracle   = "oracle"   // the true one
+	EstimateForecast = "forecast" // from the jobs that ended before
 )
 
 // Estimates lists them as people write them.
-func Estimates() []string { return []string{"none", EstimateOracle} }
+func Estimates() []string { return []string{"none", EstimateOracle, EstimateForecast} }
 
 // estimate tells the engine what the policy thinks of a job that has come.
-func (w *World) estimate(id ares.JobID, a *Arrival) {
+func (w *World) estimate(job *ares.Job, a *Arrival) {
+	if w.seer != nil {
+		w.batch = append(w.batch, ares.Event{Forecast: w.predict(job)})
+		return
+	}
 	if w.policy.Estimate != EstimateOracle || a.Runs <= 0 {
 		return
 	}
@@ -29,7 +34,7 @@ func (w *World) estimate(id ares.JobID, a *Arrival) {
 		said = time.Duration(math.Min(float64(said)*math.Exp(sigma*draw.NormFloat64()), math.MaxInt64/4))
 		basis = "the trace, with an error"
 	}
-	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: said, P90: said, Basis: basis}})
+	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: said, P90: said, Basis: basis}})
 }
 
 // fit splits a job that asks for more GPUs than a machine has into equal

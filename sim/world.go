@@ -40,6 +40,7 @@ type World struct {
 	ledger   *ledger        // nil when nobody asked for it
 	fair     *scale         // as above
 	judge    *judge         // as above
+	seer     *seer          // nil unless the policy learns how long jobs run
 }
 
 // record is what becomes of one arrival.
@@ -66,6 +67,9 @@ type record struct {
 // NewWorld is the fleet, with nothing to do, decided on by a policy.
 func NewWorld(f *Fleet, p Policy) *World {
 	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	if p.Estimate == EstimateForecast {
+		w.seer = newSeer()
+	}
 	for _, t := range f.Tenants() {
 		w.known[t.ID] = true
 		w.batch = append(w.batch, ares.Event{Tenant: t})
@@ -189,8 +193,9 @@ func (w *World) arrive(a *Arrival) bool {
 	}
 	w.load += w.jobs[len(w.jobs)-1].gpus
 	w.company = w.company || len(spec.Placement.Affinity) > 0
-	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
-	w.estimate(id, a)
+	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
+	w.batch = append(w.batch, ares.Event{Job: job})
+	w.estimate(job, a)
 	return true
 }
 
@@ -241,6 +246,7 @@ func (w *World) start(id ares.JobID) {
 	r.since = w.now
 	r.attempts++
 	w.held.to(w.now, r.gpus)
+	w.began(r)
 	if r.runs > 0 {
 		heap.Push(&w.ends, end{w.now.Add(r.left), r.id, r.attempts})
 	}
@@ -251,6 +257,7 @@ func (w *World) start(id ares.JobID) {
 func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
+	w.learn(r)
 	w.held.to(w.now, -r.gpus)
 	w.load -= r.gpus
 	w.finished++
