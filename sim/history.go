@@ -23,11 +23,11 @@ var gzipMagic = []byte{0x1f, 0x8b}
 
 // past collects what became of the jobs of a server.
 type past struct {
-	trace  *Trace
-	state  *engine.State // of a recording, nil for an archive
-	known  map[ares.JobID]*life
-	nodes  map[string]*ares.Node // that were there at some time
-	ends   time.Time // of what was seen
+	trace *Trace
+	state *engine.State // of a recording, nil for an archive
+	known map[ares.JobID]*life
+	nodes map[string]*ares.Node // that were there at some time
+	ends  time.Time             // of what was seen
 }
 
 // life is one job with the last that is known of it.
