@@ -23,7 +23,8 @@ import (
 )
 
 func (a *app) simCommand() *cobra.Command {
-	return group("sim", "Replay traces in virtual time, with the engine that decides in a server", "", a.simRunCommand(), a.simCompareCommand())
+	return group("sim", "Replay traces in virtual time, with the engine that decides in a server", "", a.simRunCommand(), a.simCompareCommand(),
+		a.simWhatIfCommand(), a.simRecordCommand(), a.simReplayCommand())
 }
 
 // simFlags are the flags of ares sim run.

@@ -199,5 +199,5 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	if l.Judge != nil {
 		l.Judge(l.state, &plan)
 	}
-	return plan, changesOf(l.state, &plan), true
+	return plan, Changes(l.state, &plan), true
 }

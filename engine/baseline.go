@@ -9,10 +9,8 @@ import (
 // Placement is a rule for which node a member goes to. All but the default are
 // there to compare with: each gives every node that has room a score, as the
 // simulator of "Beware of Fragmentation" (Weng and others, USENIX ATC 2023)
-// does, and takes the highest. Where scores are equal a drawing of lots among
-// the nodes decides, the same for every job: Config.Seed is what they are drawn
-// from. Their time grows with the fleet. Gangs of several members are placed by
-// the topology whatever the rule.
+// does, and takes the first of those with the highest. Their time grows with the
+// fleet. Gangs of several members are placed by the topology whatever the rule.
 type Placement string
 
 // The rules.
@@ -57,7 +55,7 @@ func (s *State) seekBy(rule Placement, w *want, allowed *set, lo, hi int) *node 
 		if n.flock == nil || n.room(w) == 0 {
 			continue
 		}
-		if v := score(s, w, n); best == nil || v > highest || v == highest && n.lot < best.lot {
+		if v := score(s, w, n); best == nil || v > highest {
 			best, highest = n, v
 		}
 	}

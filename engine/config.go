@@ -35,7 +35,7 @@ type Config struct {
 	Queueing Queueing
 	// Placement is the rule by which a node is chosen, Ares's own if empty.
 	Placement Placement
-	// Seed decides between nodes that a rule of Placement finds alike.
+	// Seed is what PlaceRandom draws lots from.
 	Seed int64
 	// Typical is the jobs that PlaceFGD keeps room for; without any, Mix.
 	Typical []Typical

@@ -35,7 +35,7 @@ type node struct {
 	sitters []sitter // who has them, in no order
 	flock   *flock   // nil while nothing may be placed here
 	kinds   kinds    // of the seats
-	lot     uint64   // decides where the rules of baselines leave it open
+	lot     uint64   // where lots are drawn
 	moves   int      // State.moves at its last change
 
 	usable uint64   // healthy, neither cut into slices nor too hot

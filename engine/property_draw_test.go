@@ -35,6 +35,12 @@ func drawConfig(t *rapid.T) engine.Config {
 			q.Attained = pick(t, "attained", 0, 1, 60)
 		}
 	}
+	if once(t, 4, "another rule") {
+		cfg.Placement, cfg.Seed = pick(t, "placement", engine.Placements()...), int64(pick(t, "seed", 0, 7))
+		if rapid.Bool().Draw(t, "typical") {
+			cfg.Typical = []engine.Typical{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
+		}
+	}
 	return cfg
 }
 

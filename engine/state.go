@@ -56,6 +56,7 @@ type State struct {
 	remeasure bool     // what the fleet has changed since then
 	try       try      // scratch of one decision, empty between them
 	decision  int      // counts them
+	refusals  int      // of the last one, for the room of the next
 	wants     int      // counts those that were ever made
 }
 

@@ -38,6 +38,7 @@ type want struct {
 	ranks  ranking
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
+	barren barren
 
 	tried   []tried // by position of the node
 	passing bool    // of one supposition: whether there is a place counts, not which
@@ -224,7 +225,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.ranks, n.tried, n.narrow, n.failed = ban, ranking{}, nil, nil, 0
+		n.ban, n.ranks, n.tried, n.narrow, n.failed, n.barren = ban, ranking{}, nil, nil, 0, barren{}
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}

@@ -93,6 +93,11 @@ type SchedulerConfig struct {
 	// ModelWeights say what a GPU of a model counts against others in fair
 	// shares, such as {h100: 2}. A model that is not named counts 1.
 	ModelWeights map[string]float64 `yaml:"model_weights"`
+	// Placement is the rule by which a node is chosen for a job of one member:
+	// random, bestfit, dotprod, packing, clustering or fgd, which are there to
+	// compare with and take time that grows with the fleet. Default empty: the
+	// least stranded capacity.
+	Placement string `yaml:"placement"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then

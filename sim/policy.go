@@ -27,6 +27,14 @@ type Policy struct {
 var policies = map[string]func() Policy{
 	"ares": func() Policy { return Policy{Engine: engine.Default()} },
 
+	// Rules for which node a job goes to.
+	"random":     placing(engine.PlaceRandom),
+	"dotprod":    placing(engine.PlaceDotProduct),
+	"clustering": placing(engine.PlaceClustering),
+	"packing":    placing(engine.PlacePacking),
+	"bestfit":    placing(engine.PlaceBestFit),
+	"fgd":        placing(engine.PlaceFGD),
+
 	// Orders of a queue. What an oracle says is told by the trace.
 	"fifo":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
 	"fifo-backfill": queueing(engine.Queueing{Order: engine.OrderFIFO}, ""),
@@ -38,6 +46,29 @@ var policies = map[string]func() Policy{
 	"qssf-forecast": queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateForecast),
 	"easy-forecast": queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateForecast),
 	"qssf-backfill": queueing(engine.Queueing{Order: engine.OrderLeastService}, EstimateOracle),
+}
+
+// placing is Ares with another rule for which node a job goes to.
+func placing(rule engine.Placement) func() Policy {
+	return func() Policy {
+		p := Policy{Engine: engine.Default()}
+		p.Engine.Placement = rule
+		return p
+	}
+}
+
+// For is the policy for a trace: what engine.PlaceFGD keeps room for is the
+// kinds of jobs that make up 95 % of it, as with its authors, unless the policy
+// says; and what engine.PlaceRandom and errors of estimates draw, they draw from
+// the seed.
+func (p Policy) For(t *Trace, seed uint64) Policy {
+	if p.Engine.Placement == engine.PlaceRandom || p.EstimateError > 0 {
+		p.Engine.Seed = int64(seed) //nolint:gosec // any bits will do
+	}
+	if p.Engine.Placement == engine.PlaceFGD && len(p.Engine.Typical) == 0 {
+		p.Engine.Typical = t.Typical(95)
+	}
+	return p
 }
 
 func queueing(q engine.Queueing, estimate string) func() Policy {

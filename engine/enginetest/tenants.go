@@ -46,6 +46,14 @@ func doConfig(w *World, in *words) (string, error) {
 		}
 		cfg.ModelWeights[model] = n
 	}
+	cfg.Placement, cfg.Seed = engine.Placement(in.text("placement", "")), int64(in.number("seed", 0))
+	for _, text := range in.list("typical") {
+		var t engine.Typical
+		if _, err := fmt.Sscanf(text, "%d:%d:%d:%d", &t.GPUs, &t.Milli, &t.CPUs, &t.Count); err != nil {
+			return "", fmt.Errorf("%q is not GPUS:MILLI:CPUS:COUNT", text)
+		}
+		cfg.Typical = append(cfg.Typical, t)
+	}
 	*w = *NewWorldWith(cfg)
 	return "", cfg.Check()
 }

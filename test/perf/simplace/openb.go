@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/ares-scheduler/ares/sim"
@@ -49,9 +51,32 @@ func (o *Openb) Order(seed int) ([]int, error) {
 	return open(filepath.Join(o.dir, "order", fmt.Sprintf("openb_pod_list_%s.seed%d.order", o.variant, seed)), sim.ReadOrder)
 }
 
-// Replay lets the rows arrive in a world of its own.
-func (o *Openb) Replay(p sim.Policy, rows []int) (Result, error) {
-	w := sim.NewWorld(o.Fleet, p)
+// fleet is the nodes in the order that the authors drew from a seed after that
+// of arrival, and which decides between equal scores. From one generator, all
+// pods were shuffled, pods were drawn to come once more until one was too much,
+// ten watches of Kubernetes drew how long they last, and then came the nodes.
+func (o *Openb) fleet(seed, arrivals int) *sim.Fleet {
+	pods := len(o.Trace.Arrivals)
+	draw := rand.New(rand.NewSource(int64(seed))) //nolint:gosec // the authors' generator, not a secret
+	draw.Int()
+	draw.Shuffle(pods, func(int, int) {})
+	for range arrivals - pods + 1 {
+		draw.Intn(pods)
+	}
+	for range 10 {
+		draw.Float64()
+	}
+	f := *o.Fleet
+	f.Machines = slices.Clone(f.Machines)
+	for i, at := range draw.Perm(len(f.Machines)) {
+		f.Machines[i].Name = fmt.Sprintf("%04d-%s", at, f.Machines[i].Name)
+	}
+	return &f
+}
+
+// Replay lets the rows that were drawn from a seed arrive in a world of its own.
+func (o *Openb) Replay(p sim.Policy, seed int, rows []int) (Result, error) {
+	w := sim.NewWorld(o.fleet(seed, len(rows)), p.For(o.Trace, uint64(seed)))
 	total := float64(1000 * w.GPUs())
 	var sums, counts Result
 	err := w.Pour(o.Trace, rows, func(m sim.Moment) {
