@@ -78,7 +78,7 @@ func (a *app) writeForecast(s sheet, f *apipb.RuntimeForecast) {
 	if f == nil {
 		return
 	}
-	s.line("Runtime", fmt.Sprintf("half of such runs end within %s, nine of ten within %s", span(seconds(f.GetP50Seconds())), span(seconds(f.GetP90Seconds()))))
+	s.line("Runtime", fmt.Sprintf("half of such runs end within %s, nine of ten within %s", span(lasting(f.GetP50Seconds())), span(lasting(f.GetP90Seconds()))))
 	s.line("By", f.GetBasis())
 	if f.GetP90End() == nil {
 		return
@@ -94,4 +94,4 @@ func (a *app) writeForecast(s sheet, f *apipb.RuntimeForecast) {
 	}
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func lasting(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
