@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -78,7 +77,7 @@ func (a *app) writeForecast(s sheet, f *apipb.RuntimeForecast) {
 	if f == nil {
 		return
 	}
-	s.line("Runtime", fmt.Sprintf("half of such runs end within %s, nine of ten within %s", span(lasting(f.GetP50Seconds())), span(lasting(f.GetP90Seconds()))))
+	s.line("Runtime", fmt.Sprintf("half of such runs end within %s, nine of ten within %s", span(seconds(f.GetP50Seconds())), span(seconds(f.GetP90Seconds()))))
 	s.line("By", f.GetBasis())
 	if f.GetP90End() == nil {
 		return
@@ -93,5 +92,3 @@ func (a *app) writeForecast(s sheet, f *apipb.RuntimeForecast) {
 		s.line("Ends", fmt.Sprintf("late: nine of ten such runs ended %s ago", span(-most)))
 	}
 }
-
-func lasting(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -150,7 +150,7 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 			}
 			if ctx.Err() != nil {
 				say(a.err, "interrupted at %s of simulated time, after %d of %d runs; what follows is so far\n",
-					span(simSeconds(outcome.Report.Virtual)), len(reports.Runs)-1, len(policies)*len(seeds))
+					span(seconds(outcome.Report.Virtual)), len(reports.Runs)-1, len(policies)*len(seeds))
 				return errors.Join(a.writeRuns(f, reports, jobs.String()), &exitError{exitFailed})
 			}
 		}
@@ -158,8 +158,6 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 	rows.Flush()
 	return a.writeRuns(f, reports, jobs.String())
 }
-
-func simSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // writeRuns writes the page, if one is wanted, and the report.
 func (a *app) writeRuns(f *simFlags, reports *sim.Reports, jobs string) error {
