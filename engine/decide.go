@@ -173,7 +173,7 @@ func (s *State) hopeless(sh *shape, ban uint64) bool {
 		return false
 	}
 	for _, at := range s.grown.since(r.seen) {
-		if n := s.nodes[at]; n.flock != nil && n.room(sh.want) > 0 {
+		if n := s.nodes[at]; n.open() && n.room(sh.want) > 0 {
 			r.known = false
 			return false
 		}

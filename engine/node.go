@@ -33,12 +33,11 @@ type node struct {
 	pins    []pin    // taken by seats that are bound to a NUMA node
 	seats   int      // not free here
 	sitters []sitter // who has them, in no order
-	flock   *flock   // nil while nothing may be placed here
+	shelf   shelf    // what is left of it, while it is open
 
-	usable uint64   // healthy, neither cut into slices nor too hot
-	warm   uint64   // near the limit of heat
-	free   uint64   // usable, and nobody holds a part of it
-	left   []uint16 // as the index of parts has it
+	usable uint64 // healthy, neither cut into slices nor too hot
+	warm   uint64 // near the limit of heat
+	free   uint64 // usable, and nobody holds a part of it
 
 	touched bool // noted in State.touched
 	grew    bool // by the batch under way it may have more room than before

@@ -33,9 +33,10 @@ type want struct {
 	tolerations  []ares.Toleration
 	regions      []string
 
-	ban    uint64 // models that must not be given, by their number
+	ask    kindKey // zero until it was first counted
+	ban    uint64  // models that must not be given, by their number
 	taste  *taste
-	ranks  ranking
+	board  board
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
 
@@ -223,7 +224,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.ranks, n.narrow, n.failed = ban, ranking{}, nil, 0
+		n.ban, n.board, n.narrow, n.failed = ban, board{}, nil, 0
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// demand counts what the jobs in the state ask for: the mix that is to be
+// expected. It is a function of the state's jobs and revision, whatever way it
+// came to them, so that a snapshot decides as the history would.
+//
+// Only jobs up to a revision that moves rarely count, and counts are rounded:
+// the mix changes seldom, because everything worked out for it is lost then.
+type demand struct {
+	until  int64 // the last revision of jobs that count
+	kinds  map[kindKey]*asked
+	shares [wholeMilli + 1]int // asks for a part of a device, and at the end for one whole
+	stale  bool                // the prospect is no longer what the counts say
+	now    prospect
+}
+
+// kindKey is a kind of ask. CPUs and memory are powers of two for each device:
+// that is fine enough to tell who would be left without.
+type kindKey struct {
+	gpus    int // whole devices, 0 for shares
+	percent int // of a Mix: of a device's even share of the machine
+	cpus    int64
+	memory  int64 // MB
+	device  string
+}
+
+func (k kindKey) compare(o kindKey) int {
+	return cmp.Or(cmp.Compare(k.gpus, o.gpus), cmp.Compare(k.percent, o.percent), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory),
+		cmp.Compare(k.device, o.device))
+}
+
+// asked is a kind of ask and how many asks of it count.
+type asked struct {
+	key   kindKey
+	like  *want // one of them; what it asks devices to be like is the same for all
+	count int
+}
+
+// kindOf is the kind of a want that asks for devices.
+func kindOf(w *want) kindKey {
+	k := kindKey{gpus: w.gpus}
+	milli := w.gpus * wholeMilli
+	if w.milli > 0 {
+		k.gpus, milli = 0, w.milli
+	}
+	k.cpus, k.memory = octave(w.cpus*wholeMilli/milli), octave(w.memory*wholeMilli/milli)
+	k.device = fmt.Sprintf("%q %q %d %q", w.kind, w.mig, w.deviceMemory, w.models)
+	return k
+}
+
+// octave is the nearest power of two, 0 for none.
+func octave(n int) int64 {
+	if n <= 0 {
+		return 0
+	}
+	shift := bits.Len(uint(n)) - 1
+	return (int64(n) + int64(1)<<shift/2) >> shift << shift
+}
+
+// rough is a count to two significant digits of its binary form.
+func rough(n int) int {
+	if shift := bits.Len(uint(n)) - 2; shift > 0 {
+		return n >> shift << shift
+	}
+	return n
+}
+
+// horizon is the last revision of jobs that count in a state of so many jobs:
+// of the revisions not far behind, the one that is the roundest number. As the
+// revision goes up it stays for long, and never goes back.
+func horizon(revision int64, jobs int) int64 {
+	span := int64(64)
+	for span < 2*int64(jobs) {
+		span *= 4
+	}
+	oldest := max(revision-span, 1)
+	if oldest >= revision {
+		return revision
+	}
+	shift := bits.Len64(uint64((oldest-1)^revision)) - 1
+	return revision >> shift << shift
+}
+
+// learn counts the entry's asks, where they count.
+func (s *State) learn(e *entry) {
+	if e.job == nil || e.job.Revision > s.demand.until || !e.shape.want.devices() {
+		return
+	}
+	d, w := &s.demand, e.shape.want
+	if w.ask.device == "" {
+		w.ask = kindOf(w)
+	}
+	k := d.kinds[w.ask]
+	if k == nil {
+		k = &asked{key: w.ask, like: w}
+		d.kinds[w.ask] = k
+	}
+	e.asks, e.askers, e.share = k, e.shape.members, w.milli
+	d.add(e, +1)
+}
+
+// unlearn takes the entry's asks out of the counts.
+func (s *State) unlearn(e *entry) {
+	if e.asks == nil {
+		return
+	}
+	d := &s.demand
+	d.add(e, -1)
+	if e.asks.count == 0 {
+		delete(d.kinds, e.asks.key)
+	}
+	e.asks = nil
+}
+
+func (d *demand) add(e *entry, sign int) {
+	d.stale = d.change(&e.asks.count, sign*e.askers) || d.stale
+	switch {
+	case e.share > 0:
+		d.stale = d.change(&d.shares[e.share], sign*e.askers) || d.stale
+	case e.asks.key.gpus == 1:
+		d.stale = d.change(&d.shares[wholeMilli], sign*e.askers) || d.stale
+	}
+}
+
+// change adds to a count, and says whether that makes a difference.
+func (d *demand) change(count *int, by int) bool {
+	before := rough(*count)
+	*count += by
+	return rough(*count) != before
+}
+
+// recount counts every job anew.
+func (s *State) recount() {
+	d := &s.demand
+	d.kinds, d.stale = map[kindKey]*asked{}, true
+	clear(d.shares[:])
+	for _, e := range s.jobs { // order-free: sums
+		e.asks = nil
+		s.learn(e)
+	}
+}
+
+// expect brings the prospect up to date, and says whether it changed.
+func (s *State) expect() bool {
+	d := &s.demand
+	if len(s.cfg.Mix) > 0 {
+		if d.now.id == 0 {
+			d.now = blend(s.cfg.Mix, nil)
+			d.now.id = s.newProspect()
+			return true
+		}
+		return false
+	}
+	if until := horizon(s.revision, len(s.jobs)); until != d.until || d.now.id == 0 {
+		d.until = until
+		s.recount()
+	}
+	if !d.stale {
+		return false
+	}
+	d.stale = false
+	next := blend(DefaultMix(), d)
+	if next.fills == d.now.fills && slices.EqualFunc(next.kinds, d.now.kinds, func(a, b expected) bool {
+		return a.kind == b.kind && a.weight == b.weight
+	}) {
+		return false
+	}
+	next.id = s.newProspect()
+	d.now = next
+	return true
+}
+
+// newProspect is a number that no other prospect has.
+func (s *State) newProspect() int {
+	s.prospects++
+	return s.prospects
+}
+
+// blend is what is to be expected by a mix and by what was asked for.
+func blend(mix []Mix, d *demand) prospect {
+	var o prospect
+	var rates [wholeMilli + 1]int64
+	for _, m := range mix {
+		weight := 2 * m.Weight
+		o.kinds = append(o.kinds, expected{kind: kindKey{gpus: m.GPUs, percent: m.CPUs}, weight: weight})
+		switch {
+		case m.Milli > 0:
+			rates[min(m.Milli, wholeMilli)] += int64(weight)
+		case m.GPUs == 1:
+			rates[wholeMilli] += int64(weight)
+		}
+	}
+	if d != nil {
+		o.kinds = append(o.kinds, d.frequent()...)
+		for size, count := range d.shares {
+			rates[size] += int64(rough(count)) * askWeight
+		}
+	}
+	total := 0
+	for i := range o.kinds {
+		total += o.kinds[i].weight
+	}
+	for i := range o.kinds {
+		o.kinds[i].weight = o.kinds[i].weight * mixWhole / max(total, 1)
+	}
+	o.kinds = slices.DeleteFunc(o.kinds, func(e expected) bool { return e.weight == 0 })
+	o.foresee(&rates)
+	return o
+}
+
+// frequent is the most frequent kinds.
+func (d *demand) frequent() []expected {
+	all := make([]expected, 0, len(d.kinds))
+	for _, k := range d.kinds { // order-free: sorted right below
+		all = append(all, expected{k.key, k.like, rough(k.count) * askWeight})
+	}
+	slices.SortFunc(all, compareKinds)
+	return all[:min(len(all), maxKinds)]
+}
