@@ -1,6 +1,9 @@
 package engine
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // board is what each node would cost a want. It is brought up to date when the
 // want is looked for a place, and only for nodes that have changed since: so a
@@ -34,7 +37,7 @@ func (s *State) weigh(w *want) *board {
 func (s *State) weighAll(w *want) {
 	b := &w.board
 	b.layout, b.prospect = s.layout, s.demand.now.id
-	b.costs, b.least = b.costs[:0], b.least[:0]
+	b.costs, b.least = slices.Grow(b.costs[:0], len(s.nodes)), slices.Grow(b.least[:0], len(s.nodes)/64+1)
 	for i, n := range s.nodes {
 		if i%64 == 0 {
 			b.least = append(b.least, noFit)
@@ -95,7 +98,7 @@ func (s *State) seekAny(w *want, allowed *set, lo, hi int) *node {
 		if sp := &s.spare[i]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory {
 			continue
 		}
-		if n := s.nodes[i]; n.open() && n.room(w) > 0 {
+		if n := s.nodes[i]; n.fits(w) {
 			return n
 		}
 	}
@@ -108,7 +111,7 @@ func (s *State) move(n *node) {
 	s.shifted[n.at] = s.shifts.count - 1
 	if !n.open() {
 		s.places.Set(n.at, -1, 0)
-		s.gists[n.at] = gist{}
+		s.gists[n.at], s.spare[n.at] = gist{}, spare{-1, -1}
 		return
 	}
 	s.places.Set(n.at, bits.OnesCount64(n.free), len(n.devices))
@@ -120,5 +123,5 @@ func (s *State) move(n *node) {
 // spare is a node's CPUs and memory that are left, side by side with those of
 // the others: most nodes that come into question and have no room lack these.
 // It is never below 0, so that who asks for none finds room on a machine that
-// has less than it had when others came.
+// has less than it had when others came, but for a node that is not open.
 type spare struct{ cpus, memory int32 }

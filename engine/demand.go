@@ -73,19 +73,20 @@ func rough(n int) int {
 }
 
 // horizon is the last revision of jobs that count in a state of so many jobs:
-// of the revisions not far behind, the one that is the roundest number. As the
-// revision goes up it stays for long, and never goes back.
+// of the revisions not far behind, the first that is as round a number as any,
+// to base four. While the revision goes up it stays for long.
 func horizon(revision int64, jobs int) int64 {
 	span := int64(64)
-	for span < 2*int64(jobs) {
+	for span < int64(jobs) {
 		span *= 4
 	}
-	oldest := max(revision-span, 1)
-	if oldest >= revision {
-		return revision
+	oldest, step := max(revision-span, 1), int64(1)
+	round := oldest
+	for next := round; next <= revision; step *= 4 {
+		round = next
+		next = (oldest + 4*step - 1) / (4 * step) * 4 * step
 	}
-	shift := bits.Len64(uint64((oldest-1)^revision)) - 1
-	return revision >> shift << shift
+	return round
 }
 
 // learn counts the entry's asks, where they count.

@@ -244,6 +244,23 @@ func (n *node) room(w *want) int {
 	return fit
 }
 
+// fits says whether there is room for one member of the want on a node that has
+// the CPUs and the memory.
+func (n *node) fits(w *want) bool {
+	switch {
+	case n.seats >= MaxSeats:
+		return false
+	case w.numa == numaRequired:
+		return n.roomByNUMA(w) > 0
+	case w.gpus > 0:
+		return bits.OnesCount64(w.mask(n.profile)&n.free) >= w.gpus
+	case w.milli > 0:
+		mask := w.mask(n.profile)
+		return mask&n.free != 0 || n.tightest(mask, w.milli) != 0
+	}
+	return true
+}
+
 // slots is how many members the node has seats, CPUs and memory for.
 func (n *node) slots(cpus, memory int) int {
 	fit := MaxSeats - n.seats

@@ -97,7 +97,7 @@ const noFit = 1<<63 - 1
 // cost is what placing one member of the want on the node would strand: lower
 // is better. noFit when it has no room.
 func (s *State) cost(w *want, n *node) int64 {
-	if sp := &s.spare[n.at]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || !n.open() || n.room(w) == 0 {
+	if sp := &s.spare[n.at]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || !n.fits(w) {
 		return noFit
 	}
 	o, p := &s.demand.now, n.profile
