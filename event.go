@@ -16,6 +16,7 @@ type Event struct {
 	Topology *Topology
 	Usage    *Usage
 	Progress *ProgressEvent
+	Forecast *RuntimePredicted
 	Gone     Gone
 }
 
@@ -29,6 +30,14 @@ type RunEvent struct {
 type ProgressEvent struct {
 	Job      JobID
 	Progress Progress
+}
+
+// RuntimePredicted is how long a run of a job is thought to last, from its first
+// start, without pauses. It goes with its job.
+type RuntimePredicted struct {
+	Job      JobID
+	P50, P90 time.Duration // as many end before as after; nine of ten end before
+	Basis    string        // what it was drawn from, for people
 }
 
 // Kind names what a Gone event is about.

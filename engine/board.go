@@ -38,14 +38,34 @@ func (s *State) weighAll(w *want) {
 	b := &w.board
 	b.layout, b.prospect = s.layout, s.demand.now.id
 	b.costs, b.least = slices.Grow(b.costs[:0], len(s.nodes)), slices.Grow(b.least[:0], len(s.nodes)/64+1)
+	s.fresh = slices.Grow(s.fresh[:0], len(s.profiles.all))[:len(s.profiles.all)]
+	clear(s.fresh)
 	for i, n := range s.nodes {
 		if i%64 == 0 {
 			b.least = append(b.least, noFit)
 		}
-		cost := s.cost(w, n)
+		cost := s.costOf(w, n)
 		b.costs = append(b.costs, cost)
 		b.least[i/64] = min(b.least[i/64], cost)
 	}
+}
+
+// fresh is a node with nothing on it, and what it costs the want at hand.
+type fresh struct {
+	node *node
+	cost int64
+}
+
+// costOf is what the node costs. Most nodes of a fleet that comes up are alike.
+func (s *State) costOf(w *want, n *node) int64 {
+	if n.seats > 0 || !n.open() {
+		return s.cost(w, n)
+	}
+	like := &s.fresh[n.profile.id]
+	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.shelf != n.shelf {
+		*like = fresh{n, s.cost(w, n)}
+	}
+	return like.cost
 }
 
 // put changes the cost of one node.
@@ -83,8 +103,11 @@ func (b *board) best(allowed *set, lo, hi int) int {
 // seek finds the best node for one member among the allowed ones from lo up to
 // hi, nil when none has room.
 func (s *State) seek(w *want, allowed *set, lo, hi int) *node {
-	if w.passing {
+	switch {
+	case w.passing:
 		return s.seekAny(w, allowed, lo, hi)
+	case s.cfg.Placement != PlaceAres:
+		return s.seekBy(s.cfg.Placement, w, allowed, lo, hi)
 	}
 	if at := s.weigh(w).best(allowed, lo, hi); at >= 0 {
 		return s.nodes[at]
@@ -107,6 +130,8 @@ func (s *State) seekAny(w *want, allowed *set, lo, hi int) *node {
 
 // move notes that a node has other things left than before.
 func (s *State) move(n *node) {
+	s.moves++
+	n.moves = s.moves
 	s.shifts.note(n.at)
 	s.shifted[n.at] = s.shifts.count - 1
 	if !n.open() {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
 )
 
 // Limits on one plan, so that a commit stays small and a decision short.
@@ -30,7 +31,11 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.finish(&plan)
 
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
+	var blocked []*entry
 	s.cycle(now, func(e *entry, placing *ares.Placing, admitted bool) bool {
+		if placing == nil && admitted && s.cfg.Queueing.Yield {
+			blocked = append(blocked, e)
+		}
 		switch {
 		case placing != nil:
 			plan.Place = append(plan.Place, *placing)
@@ -48,22 +53,30 @@ func Decide(s *State, now time.Time) ares.Plan {
 			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e.shape, admitted, now)})
 		}
 		return true
+	}, func(t *try) {
+		// 6. Yield: by configuration, those later in the order of their queue
+		// give way. By default nobody does.
+		t.yield(&plan, blocked)
 	})
-
-	// 5. Reserve for the first that were refused, and backfill behind them, and
-	// 6. yield, are not in this version: a job that does not fit holds nobody
-	// up, and nobody gives way to it.
 	return plan
 }
 
 // cycle offers the waiting jobs in their order: each is admitted and placed, or
 // refused with its whole shape. tell hears of it, and ends the cycle by false;
-// the placing it is shown is good until it returns.
-func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+// the placing it is shown is good until it returns. then sees what is left.
+func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool, then func(*try)) {
 	t := s.begin()
 	defer t.backTo(0)
 	pass := s.order.Begin(now)
 	defer pass.End()
+	t.turns(pass, now, tell)
+	if then != nil {
+		then(t)
+	}
+}
+
+func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	s := t.state
 	for {
 		it, ok := pass.Next()
 		if !ok {
@@ -76,9 +89,10 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 		}
 		var admitted bool
 		if t.offer, admitted, ok = t.attempt(e, now); !ok {
-			// 7. Refuse, once for each shape.
-			pass.Refuse()
-			if !tell(e, nil, admitted) {
+			// 7. Refuse, once for each shape. By configuration, 5. reserve for
+			// the first that was, and backfill behind it. By default a job that
+			// does not fit holds nobody up.
+			if t.refuse(pass, e, admitted, now) && !tell(e, nil, admitted) {
 				return
 			}
 			continue
@@ -99,14 +113,21 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 // attempt admits and places one job.
 func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok bool) {
 	s := t.state
+	t.keptOff = false
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {
 		return p, members > 0, false
 	}
 	// 4. Place: the whole gang or nothing.
-	if p, ok = t.place(e.shape, members, ban, e); !ok {
-		if len(t.taken) == 0 {
+	s.drawFor(e.id, e.next()+e.made)
+	if len(t.reserved) > 0 {
+		p, ok = t.beside(e, members, ban, now)
+	} else {
+		p, ok = t.place(e.shape, members, ban, e)
+	}
+	if !ok {
+		if len(t.taken) == 0 && !t.keptOff {
 			s.note(e.shape, ban)
 		}
 		return p, true, false

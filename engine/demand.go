@@ -15,15 +15,15 @@ import (
 // the mix changes seldom, because everything worked out for it is lost then.
 type demand struct {
 	until  int64 // the last revision of jobs that count
-	kinds  map[kindKey]*asked
+	kinds  map[askKind]*asked
 	shares [wholeMilli + 1]int // asks for a part of a device, and at the end for one whole
 	stale  bool                // the prospect is no longer what the counts say
 	now    prospect
 }
 
-// kindKey is a kind of ask. CPUs and memory are powers of two for each device:
+// askKind is a kind of ask. CPUs and memory are powers of two for each device:
 // that is fine enough to tell who would be left without.
-type kindKey struct {
+type askKind struct {
 	gpus    int // whole devices, 0 for shares
 	percent int // of a Mix: of a device's even share of the machine
 	cpus    int64
@@ -31,21 +31,21 @@ type kindKey struct {
 	device  string
 }
 
-func (k kindKey) compare(o kindKey) int {
+func (k askKind) compare(o askKind) int {
 	return cmp.Or(cmp.Compare(k.gpus, o.gpus), cmp.Compare(k.percent, o.percent), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory),
 		cmp.Compare(k.device, o.device))
 }
 
 // asked is a kind of ask and how many asks of it count.
 type asked struct {
-	key   kindKey
+	key   askKind
 	like  *want // one of them; what it asks devices to be like is the same for all
 	count int
 }
 
-// kindOf is the kind of a want that asks for devices.
-func kindOf(w *want) kindKey {
-	k := kindKey{gpus: w.gpus}
+// askKindOf is the kind of a want that asks for devices.
+func askKindOf(w *want) askKind {
+	k := askKind{gpus: w.gpus}
 	milli := w.gpus * wholeMilli
 	if w.milli > 0 {
 		k.gpus, milli = 0, w.milli
@@ -96,7 +96,7 @@ func (s *State) learn(e *entry) {
 	}
 	d, w := &s.demand, e.shape.want
 	if w.ask.device == "" {
-		w.ask = kindOf(w)
+		w.ask = askKindOf(w)
 	}
 	k := d.kinds[w.ask]
 	if k == nil {
@@ -140,7 +140,7 @@ func (d *demand) change(count *int, by int) bool {
 // recount counts every job anew.
 func (s *State) recount() {
 	d := &s.demand
-	d.kinds, d.stale = map[kindKey]*asked{}, true
+	d.kinds, d.stale = map[askKind]*asked{}, true
 	clear(d.shares[:])
 	for _, e := range s.jobs { // order-free: sums
 		e.asks = nil
@@ -168,7 +168,7 @@ func (s *State) expect() bool {
 	}
 	d.stale = false
 	next := blend(DefaultMix(), d)
-	if next.fills == d.now.fills && slices.EqualFunc(next.kinds, d.now.kinds, func(a, b expected) bool {
+	if next.fills == d.now.fills && slices.EqualFunc(next.kinds, d.now.kinds, func(a, b awaited) bool {
 		return a.kind == b.kind && a.weight == b.weight
 	}) {
 		return false
@@ -190,7 +190,7 @@ func blend(mix []Mix, d *demand) prospect {
 	var rates [wholeMilli + 1]int64
 	for _, m := range mix {
 		weight := 2 * m.Weight
-		o.kinds = append(o.kinds, expected{kind: kindKey{gpus: m.GPUs, percent: m.CPUs}, weight: weight})
+		o.kinds = append(o.kinds, awaited{kind: askKind{gpus: m.GPUs, percent: m.CPUs}, weight: weight})
 		switch {
 		case m.Milli > 0:
 			rates[min(m.Milli, wholeMilli)] += int64(weight)
@@ -211,16 +211,16 @@ func blend(mix []Mix, d *demand) prospect {
 	for i := range o.kinds {
 		o.kinds[i].weight = o.kinds[i].weight * mixWhole / max(total, 1)
 	}
-	o.kinds = slices.DeleteFunc(o.kinds, func(e expected) bool { return e.weight == 0 })
+	o.kinds = slices.DeleteFunc(o.kinds, func(e awaited) bool { return e.weight < leastWeight })
 	o.foresee(&rates)
 	return o
 }
 
 // frequent is the most frequent kinds.
-func (d *demand) frequent() []expected {
-	all := make([]expected, 0, len(d.kinds))
+func (d *demand) frequent() []awaited {
+	all := make([]awaited, 0, len(d.kinds))
 	for _, k := range d.kinds { // order-free: sorted right below
-		all = append(all, expected{k.key, k.like, rough(k.count) * askWeight})
+		all = append(all, awaited{k.key, k.like, rough(k.count) * askWeight})
 	}
 	slices.SortFunc(all, compareKinds)
 	return all[:min(len(all), maxKinds)]

@@ -27,6 +27,8 @@ type entry struct {
 	askers int
 	share  int
 
+	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
+
 	made, madeIn int // of an array: elements made by a decision, and by which
 }
 
@@ -95,7 +97,7 @@ func (e *entry) wants() queue {
 func (s *State) requeue() {
 	for _, e := range s.moved {
 		e.moved = false
-		if to := e.wants(); to != e.queue || to == inDelayed {
+		if to := e.wants(); to != e.queue || to == inDelayed || s.outranked(e) {
 			s.dequeue(e)
 			s.enqueue(e, to)
 		}
@@ -107,6 +109,12 @@ func (s *State) requeue() {
 	s.moved = s.moved[:0]
 }
 
+// outranked says whether a pending job waits under a rank that is not its own any
+// more.
+func (s *State) outranked(e *entry) bool {
+	return s.cfg.Queueing.Order != OrderAged && e.queue == inPending && e.item.Rank != s.ranks(e)
+}
+
 func (s *State) enqueue(e *entry, to queue) {
 	e.queue = to
 	switch to {
@@ -114,6 +122,9 @@ func (s *State) enqueue(e *entry, to queue) {
 		e.item = item{
 			Owner: e, ID: string(e.id), Priority: e.job.PriorityValue(), Accepted: e.job.AcceptedAt, Revision: e.job.Revision,
 			Shape: e.shape.index,
+		}
+		if s.cfg.Queueing.Order != OrderAged {
+			e.item.Rank = s.ranks(e)
 		}
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:

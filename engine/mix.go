@@ -33,6 +33,8 @@ const (
 	askWeight = 64
 	// maxKinds is how many kinds of asks are told apart, the most frequent.
 	maxKinds = 24
+	// leastWeight is what a kind weighs at least to be told apart.
+	leastWeight = mixWhole / 1024
 	// rarely is how much less often than anything else, as a power of two, a
 	// device is supposed to have no visitor any more.
 	rarely = 8
@@ -42,13 +44,13 @@ const (
 // devices of which a part is taken.
 type prospect struct {
 	id    int // tells it from every other, from 1
-	kinds []expected
+	kinds []awaited
 	fills [wholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
 }
 
-// expected is a kind of ask with its weight in mixWhole.
-type expected struct {
-	kind   kindKey
+// awaited is a kind of ask with its weight in mixWhole.
+type awaited struct {
+	kind   askKind
 	like   *want // nil for one of a Mix
 	weight int
 }
@@ -142,6 +144,6 @@ func (o *prospect) foresee(rates *[wholeMilli + 1]int64) {
 }
 
 // compareKinds puts the weightiest first, then by what is asked for.
-func compareKinds(a, b expected) int {
+func compareKinds(a, b awaited) int {
 	return cmp.Or(cmp.Compare(b.weight, a.weight), a.kind.compare(b.kind))
 }

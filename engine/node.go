@@ -34,6 +34,9 @@ type node struct {
 	seats   int      // not free here
 	sitters []sitter // who has them, in no order
 	shelf   shelf    // what is left of it, while it is open
+	kinds   kinds    // of the seats
+	lot     uint64   // where lots are drawn
+	moves   int      // State.moves at its last change
 
 	usable uint64 // healthy, neither cut into slices nor too hot
 	warm   uint64 // near the limit of heat
@@ -153,6 +156,7 @@ func (n *node) device(id string) *device {
 // charge adds a seat to the account, or takes it out with sign -1.
 func (n *node) charge(seat *ares.Seat, sign int) {
 	n.seats += sign
+	n.kinds.add(seatKind(seat), sign)
 	n.cpus += sign * seat.CPUs
 	n.memory += sign * seat.Memory
 	for _, sh := range seat.Shares {

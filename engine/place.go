@@ -16,6 +16,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
+		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
 		pl, ok := t.place(sh, members, ban, e)
 		t.backTo(0)
@@ -52,19 +53,19 @@ func (s *State) overLeaf(w *want) bool {
 // lone takes the seat of a job of one member.
 func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if allowed == &w.taste.filter.nodes && w.failed == s.decision {
+	if allowed == &w.taste.filter.nodes && w.failed == s.decision && !t.supposing {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := s.single(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.taste.filter.nodes {
+		if allowed == &w.taste.filter.nodes && !t.supposing {
 			w.failed = s.decision
 		}
 		return ares.Placing{}, false
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.passing {
-		m.Stranded = stranding(w.board.costs[n.at])
+		m.Stranded = stranding(s.cost(w, n))
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))

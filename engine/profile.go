@@ -36,6 +36,8 @@ type profile struct {
 
 	prospect  int // the one that appetites are by
 	appetites []appetite
+
+	expected expected
 }
 
 // build is one device of a profile.

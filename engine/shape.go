@@ -29,6 +29,7 @@ type shape struct {
 
 	lost   refused        // what is known of its finding no place
 	noRoom []ares.Blocker // the words for it, once they were needed
+	kept   int            // the last decision in which a reservation kept a job of it off
 }
 
 // wish says where a job's members want to be.
@@ -77,7 +78,9 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 		w.numa, w.together = numaRequired, sh.members > 1
 		w.key += fmt.Sprint(" numa ", w.together)
 	}
-	sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth) // none when it is not said
+	if p.NetworkBandwidth != "" {
+		sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth)
+	}
 	if len(sh.near)+len(sh.apart) > 0 {
 		sh.labels = j.Labels
 	}

@@ -45,6 +45,10 @@ type State struct {
 	models   []int        // that some node has, by name, as the order numbers them
 	reached  set          // scratch of reach
 	welcomed set          // scratch of welcome
+	fresh    []fresh      // scratch of weighAll, by profile
+	peak     peak         // of any node
+	lot      uint64       // of the job under way, where lots are drawn
+	moves    int          // counts the changes of nodes
 	granted  []order.Part // scratch of grantOf
 
 	moved     []*entry // changed by the batch under way
@@ -93,14 +97,14 @@ func (s *State) clear() {
 		tenants:  map[string]*tenant{},
 		byID:     map[string]*node{},
 		shapes:   newShapes(),
-		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife}),
+		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
 		profiles: profiles{byKey: map[string]*profile{}},
 		topology: &ares.Topology{},
 		layout:   s.layout + 1,
 		reindex:  true,
 	}
 	s.atlas = topo.NewAtlas(s.topology)
-	s.demand.kinds = map[kindKey]*asked{}
+	s.demand.kinds = map[askKind]*asked{}
 }
 
 // Revision is the store revision the state shows.
@@ -164,6 +168,8 @@ func (s *State) apply(ev *ares.Event) {
 		s.remember(*ev.Usage)
 	case ev.Topology != nil:
 		s.survey(ev.Topology)
+	case ev.Forecast != nil:
+		s.predict(ev.Forecast)
 	case ev.Gone.Kind != "":
 		s.forget(ev.Gone)
 	}
@@ -175,7 +181,7 @@ func (s *State) forget(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			s.change(e, func() { e.job, e.run = nil, nil })
+			s.change(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
@@ -272,7 +278,7 @@ func (s *State) tenantOr(id string) *tenant {
 func (s *State) node(id string) *node {
 	n := s.byID[id]
 	if n == nil {
-		n = &node{id: id}
+		n = &node{id: id, lot: s.drawn(id)}
 		s.byID[id] = n
 		s.reindex = true
 		s.locate(n) // the topology may list it before it has a record
@@ -385,7 +391,7 @@ func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp
 // that quotas have to be asked about.
 func (s *State) measure() {
 	var sum order.Use
-	s.models = s.models[:0]
+	s.models, s.peak = s.models[:0], peak{}
 	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {
 		if n.record == nil {
@@ -400,6 +406,8 @@ func (s *State) measure() {
 		if n.session == nil {
 			continue
 		}
+		s.peak.cpus = max(s.peak.cpus, n.profile.cpus)
+		s.peak.gpus = max(s.peak.gpus, len(n.profile.devices)*wholeMilli)
 		has := n.profile.worth()
 		has.Memory = int64(n.record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)

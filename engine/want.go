@@ -33,14 +33,15 @@ type want struct {
 	tolerations  []ares.Toleration
 	regions      []string
 
-	ask    kindKey // zero until it was first counted
+	ask    askKind // zero until it was first counted
 	ban    uint64  // models that must not be given, by their number
 	taste  *taste
 	board  board
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
 
-	passing bool // of one supposition: whether there is a place counts, not which
+	tried   []tried // by position of the node
+	passing bool    // of one supposition: whether there is a place counts, not which
 }
 
 // taste is what a want asks nodes to be like, however much it asks of them.
@@ -224,7 +225,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.board, n.narrow, n.failed = ban, board{}, nil, 0
+		n.ban, n.board, n.tried, n.narrow, n.failed = ban, board{}, nil, nil, 0
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/csv"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +27,8 @@ type Arrival struct {
 // Trace is the jobs of a trace in the order of their arrival, and what could
 // not be read.
 type Trace struct {
+	Format   string
+	Digest   string // of the file it was read from, "" for none
 	Arrivals []Arrival
 	Bad      int       // rows that were left out
 	Problems []Problem // the first of them
@@ -81,14 +85,15 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	if !ok {
 		return nil, ares.Errorf(ares.Invalid, "%q is no kind of trace: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
 	}
-	in := csv.NewReader(from)
+	sum := sha256.New()
+	in := csv.NewReader(io.TeeReader(from, sum))
 	in.Comma = cmp.Or(f.comma, ',')
 	in.ReuseRecord, in.FieldsPerRecord, in.LazyQuotes = true, -1, f.comma != 0
 	head, err := in.Read()
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	t := &Trace{}
+	t := &Trace{Format: kind}
 	columns, err := t.columns(&f, kind, head)
 	if err != nil {
 		return nil, err
@@ -99,6 +104,7 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 		var parse *csv.ParseError
 		switch {
 		case errors.Is(err, io.EOF):
+			t.Digest = hex.EncodeToString(sum.Sum(nil))
 			slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 			return t, nil
 		case errors.As(err, &parse):
@@ -116,6 +122,27 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			t.Arrivals = append(t.Arrivals, a)
 		}
 	}
+}
+
+// Guess finds the kind of a trace by its first line: the one whose columns are
+// all there. "" when there is none, or more than one.
+func Guess(head string) string {
+	found := ""
+	for _, kind := range Formats() {
+		f, ok := formats[kind]
+		if !ok {
+			continue
+		}
+		names := strings.Split(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), string(cmp.Or(f.comma, ',')))
+		if slices.ContainsFunc(f.required, func(name string) bool { return !slices.Contains(names, name) }) {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = kind
+	}
+	return found
 }
 
 // columns finds where each column is, and notes those nobody knows.

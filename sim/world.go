@@ -3,6 +3,8 @@ package sim
 import (
 	"container/heap"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -26,14 +28,24 @@ type World struct {
 	known    map[string]bool // tenants
 	gpus     int
 	held     meter
+	load     int // thousandths of devices that jobs ask for which have come and not ended
+	finished int // jobs
+	halted   bool
+	company  bool           // some job wants to be near others
 	probes   []func(*World) // each sees every moment at which something happened
+	ledger   *ledger        // nil when nobody asked for it
+	fair     *scale         // as above
+	judge    *judge         // as above
 }
 
 // record is what becomes of one arrival.
 type record struct {
-	arrival  *Arrival
 	id       ares.JobID
 	tenant   string
+	name     string
+	line     int           // of the trace
+	runs     time.Duration // as Arrival.Runs
+	due      time.Time     // zero for none
 	accepted time.Time
 	placed   time.Time // zero while it waits
 	ended    time.Time
@@ -46,6 +58,9 @@ func NewWorld(f *Fleet, p Policy) *World {
 	for _, t := range f.Tenants() {
 		w.known[t.ID] = true
 		w.batch = append(w.batch, ares.Event{Tenant: t})
+	}
+	for _, q := range f.Queues() {
+		w.batch = append(w.batch, ares.Event{Queue: q})
 	}
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
@@ -63,24 +78,39 @@ func NewWorld(f *Fleet, p Policy) *World {
 // the beginning if that is not zero. tick hears of every moment at which
 // something happened.
 func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, waiting int)) error {
-	if len(t.Arrivals) == 0 {
+	at := 0
+	w.jobs = make([]record, 0, len(t.Arrivals))
+	return w.RunStream(func() (*Arrival, bool) {
+		if at == len(t.Arrivals) {
+			return nil, false
+		}
+		at++
+		return &t.Arrivals[at-1], true
+	}, until, tick)
+}
+
+// RunStream is Run with jobs that are asked for one by one, in the order of
+// their arrival, and not kept: each is good until the next is asked for.
+func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tick func(now time.Time, waiting int)) error {
+	coming, more := next()
+	if !more {
 		return ares.Errorf(ares.Invalid, "the trace has no jobs")
 	}
-	zero := t.Arrivals[0].At
-	w.jobs = make([]record, 0, len(t.Arrivals))
-	next, waiting := 0, 0
-	for next < len(t.Arrivals) || len(w.ends) > 0 {
-		at := w.soonest(t, next, zero)
+	zero, waiting := coming.At, 0
+	for !w.halted && (more || len(w.ends) > 0) {
+		at := w.soonest(coming, more, zero)
 		if until > 0 && at.After(Epoch.Add(until)) {
+			w.now = Epoch.Add(until)
 			return nil
 		}
 		w.now = at
 		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
 			w.finish(heap.Pop(&w.ends).(end).job)
 		}
-		for ; next < len(t.Arrivals) && !Epoch.Add(t.Arrivals[next].At-zero).After(at); next++ {
-			w.arrive(&t.Arrivals[next])
+		for more && !Epoch.Add(coming.At-zero).After(at) {
+			w.arrive(coming)
 			waiting++
+			coming, more = next()
 		}
 		w.flush()
 		placed, err := w.decide()
@@ -98,11 +128,14 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 	return nil
 }
 
+// Halt ends a run after the present moment.
+func (w *World) Halt() { w.halted = true }
+
 // soonest is when something happens next.
-func (w *World) soonest(t *Trace, next int, zero time.Duration) time.Time {
+func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Time {
 	var at time.Time
-	if next < len(t.Arrivals) {
-		at = Epoch.Add(t.Arrivals[next].At - zero)
+	if more {
+		at = Epoch.Add(coming.At - zero)
 	}
 	if len(w.ends) > 0 && (at.IsZero() || w.ends[0].at.Before(at)) {
 		at = w.ends[0].at
@@ -121,16 +154,27 @@ func (w *World) arrive(a *Arrival) {
 		w.known[spec.Tenant] = true
 		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
 	}
-	w.jobs = append(w.jobs, record{arrival: a, id: id, tenant: spec.Tenant, accepted: w.now, gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli)})
+	w.jobs = append(w.jobs, record{
+		id: id, tenant: spec.Tenant, name: spec.Name, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
+		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli),
+	})
+	w.load += w.jobs[len(w.jobs)-1].gpus
+	w.company = w.company || len(spec.Placement.Affinity) > 0
 	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
 }
 
-// decide decides and carries out until nothing more is placed.
+// decide decides and carries out until nothing more would be placed.
 func (w *World) decide() (placed int, err error) {
-	for {
+	for again := true; again; {
 		plan := engine.Decide(w.state, w.now)
 		if plan.Empty() {
-			return placed, nil
+			break
+		}
+		// A plan that was not cut has tried every line, and placings leave no more
+		// room than there was. Only company may make a place for somebody.
+		again = w.company || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
+		if w.judge != nil {
+			w.judge.hold(w.state, &plan)
 		}
 		for i := range plan.Place {
 			p := &plan.Place[i]
@@ -145,6 +189,7 @@ func (w *World) decide() (placed int, err error) {
 		placed += len(plan.Place)
 		w.flush()
 	}
+	return placed, nil
 }
 
 // start notes when a placed job will end.
@@ -152,8 +197,8 @@ func (w *World) start(id ares.JobID) {
 	r := w.record(id)
 	r.placed = w.now
 	w.held.to(w.now, r.gpus)
-	if r.arrival.Runs > 0 {
-		heap.Push(&w.ends, end{w.now.Add(r.arrival.Runs), r.id})
+	if r.runs > 0 {
+		heap.Push(&w.ends, end{w.now.Add(r.runs), r.id})
 	}
 }
 
@@ -163,6 +208,8 @@ func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
 	w.held.to(w.now, -r.gpus)
+	w.load -= r.gpus
+	w.finished++
 	job, _ := w.state.Job(id)
 	key := ares.QueueID(job.Tenant, job.Queue)
 	before, known := w.usage[key]
@@ -175,8 +222,8 @@ func (w *World) finish(id ares.JobID) {
 }
 
 func (w *World) record(id ares.JobID) *record {
-	var n int
-	if _, err := fmt.Sscanf(string(id), "job-%d", &n); err != nil {
+	n, err := strconv.Atoi(strings.TrimPrefix(string(id), "job-"))
+	if err != nil {
 		panic("sim: no job of this world is called " + string(id))
 	}
 	return &w.jobs[n]
@@ -192,6 +239,9 @@ func (w *World) flush() {
 		w.batch[i].Revision = w.revision
 	}
 	w.state.Apply(ares.Batch{Revision: w.revision, Events: w.batch, At: w.now})
+	if w.ledger != nil {
+		w.ledger.hear(w.batch, w.now)
+	}
 	w.batch = nil
 }
 

@@ -65,6 +65,11 @@ func steps(at time.Time, step time.Duration) int64 {
 	return (ms - ((ms%each)+each)%each) / each
 }
 
+// ClassAt is the class of a waiting job at a time.
+func ClassAt(job *ares.Job, now time.Time, step time.Duration) ares.Class {
+	return ares.ClassOf(aged(job, now, step))
+}
+
 // aged is the priority of a job at a time. Only what asked for it is critical.
 func aged(job *ares.Job, now time.Time, step time.Duration) int {
 	p := job.PriorityValue()

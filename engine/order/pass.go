@@ -153,6 +153,13 @@ func (p *Pass[J]) Refuse() {
 	p.climb(false)
 }
 
+// Hold says that the offered item found no place, and that nobody behind it in
+// its leaf gets one before it does.
+func (p *Pass[J]) Hold() {
+	p.leaf.left = 0
+	p.climb(true)
+}
+
 // climb puts the nodes of the path in order again, from the leaf up. They are
 // the first of their siblings, and can only have moved back.
 func (p *Pass[J]) climb(charged bool) {

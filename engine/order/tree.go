@@ -15,6 +15,10 @@ type Config struct {
 	// HalfLife is after how long past use is worth half. 0 for no past use.
 	// It is kept to the millisecond.
 	HalfLife time.Duration
+	// Ranked orders the items of a leaf by the class they were submitted with
+	// and then by the rank their owner gave them, instead of by aged priority.
+	// Nobody ages then.
+	Ranked bool
 }
 
 // Defaults are 10 seconds a point and a day.
@@ -284,7 +288,11 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 	if it.line != nil || l.tree.pass.open {
 		panic("order: pushed twice, or during a pass")
 	}
-	it.rank = l.tree.cfg.rankOf(it.Priority, it.Accepted)
+	if l.tree.cfg.Ranked {
+		it.rank = givenRank(it.Priority, it.Rank)
+	} else {
+		it.rank = l.tree.cfg.rankOf(it.Priority, it.Accepted)
+	}
 	of := l.tree.known(it.Shape)
 	if of == nil || of.leaf != l {
 		of = l.line(it.Shape)

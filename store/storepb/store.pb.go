@@ -615,7 +615,8 @@ type Run struct {
 	Dropped       int32                  `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	FinishedAt    int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"` // of an array: elements made so far
+	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                            // of an array: elements made so far
+	RanMicros     int64                  `protobuf:"varint,13,opt,name=ran_micros,json=ranMicros,proto3" json:"ran_micros,omitempty"` // of attempts no longer kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,6 +731,13 @@ func (x *Run) GetFinishedAt() int64 {
 func (x *Run) GetNext() int32 {
 	if x != nil {
 		return x.Next
+	}
+	return 0
+}
+
+func (x *Run) GetRanMicros() int64 {
+	if x != nil {
+		return x.RanMicros
 	}
 	return 0
 }
@@ -2637,7 +2645,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x85\x03\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\xa4\x03\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -2653,7 +2661,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x12\x1f\n" +
 	"\vfinished_at\x18\v \x01(\x03R\n" +
 	"finishedAt\x12\x12\n" +
-	"\x04next\x18\f \x01(\x05R\x04next\"\xca\x02\n" +
+	"\x04next\x18\f \x01(\x05R\x04next\x12\x1d\n" +
+	"\n" +
+	"ran_micros\x18\r \x01(\x03R\tranMicros\"\xca\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +

@@ -1,0 +1,3 @@
+// Package simscale prints what a simulation costs, and how that grows with the
+// fleet and with the queue.
+package simscale
