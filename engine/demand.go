@@ -216,12 +216,14 @@ func blend(mix []Mix, d *demand) prospect {
 	return o
 }
 
-// frequent is the most frequent kinds.
+// frequent is the kinds that ask for the most.
 func (d *demand) frequent() []awaited {
 	all := make([]awaited, 0, len(d.kinds))
 	for _, k := range d.kinds { // order-free: sorted right below
 		all = append(all, awaited{k.key, k.like, rough(k.count) * askWeight})
 	}
 	slices.SortFunc(all, compareKinds)
-	return all[:min(len(all), maxKinds)]
+	all = all[:min(len(all), maxKinds)]
+	slices.SortFunc(all, func(a, b awaited) int { return a.kind.compare(b.kind) })
+	return all
 }

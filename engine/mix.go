@@ -31,8 +31,9 @@ const (
 	// askWeight is what one ask weighs beside the default mix, whose thousand
 	// counts twice: as much as 31 asks.
 	askWeight = 64
-	// maxKinds is how many kinds of asks are told apart, the most frequent.
-	maxKinds = 24
+	// maxKinds is how many kinds of asks are told apart: those that ask for the
+	// most devices, all together. A look at a node takes time for each.
+	maxKinds = 16
 	// leastWeight is what a kind weighs at least to be told apart.
 	leastWeight = mixWhole / 1024
 	// rarely is how much less often than anything else, as a power of two, a
@@ -143,7 +144,8 @@ func (o *prospect) foresee(rates *[wholeMilli + 1]int64) {
 	}
 }
 
-// compareKinds puts the weightiest first, then by what is asked for.
+// compareKinds puts first what asks for the most devices, so that a few that
+// ask for whole machines are not lost among many small ones.
 func compareKinds(a, b awaited) int {
-	return cmp.Or(cmp.Compare(b.weight, a.weight), a.kind.compare(b.kind))
+	return cmp.Or(cmp.Compare(b.weight*max(b.kind.gpus, 1), a.weight*max(a.kind.gpus, 1)), a.kind.compare(b.kind))
 }
