@@ -14,7 +14,8 @@ import (
 // Only jobs up to a revision that moves rarely count, and counts are rounded:
 // the mix changes seldom, because everything worked out for it is lost then.
 type demand struct {
-	until  int64 // the last revision of jobs that count
+	until  int64    // the last revision of jobs that count
+	later  []*entry // jobs that do not count yet
 	kinds  map[askKind]*asked
 	shares [wholeMilli + 1]int // asks for a part of a device, and at the end for one whole
 	stale  bool                // the prospect is no longer what the counts say
@@ -89,22 +90,35 @@ func horizon(revision int64, jobs int) int64 {
 	return round
 }
 
-// learn counts the entry's asks, where they count.
+// learn counts the entry's asks, or remembers to when they come to count.
 func (s *State) learn(e *entry) {
-	if e.job == nil || e.job.Revision > s.demand.until || !e.shape.want.devices() {
+	if e.job == nil || !e.shape.want.devices() {
 		return
 	}
 	d, w := &s.demand, e.shape.want
-	if w.ask.device == "" {
-		w.ask = askKindOf(w)
+	if e.job.Revision > d.until {
+		if !e.later {
+			e.later = true
+			d.later = append(d.later, e)
+		}
+		return
 	}
-	k := d.kinds[w.ask]
-	if k == nil {
-		k = &asked{key: w.ask, like: w}
-		d.kinds[w.ask] = k
+	if w.asked == nil || w.asked.count == 0 {
+		w.asked = d.kind(w)
 	}
-	e.asks, e.askers, e.share = k, e.shape.members, w.milli
+	e.asks, e.askers, e.share = w.asked, e.shape.members, w.milli
 	d.add(e, +1)
+}
+
+// kind finds the account of the want's kind, or opens one.
+func (d *demand) kind(w *want) *asked {
+	key := askKindOf(w)
+	k := d.kinds[key]
+	if k == nil {
+		k = &asked{key: key, like: w}
+		d.kinds[key] = k
+	}
+	return k
 }
 
 // unlearn takes the entry's asks out of the counts.
@@ -118,6 +132,26 @@ func (s *State) unlearn(e *entry) {
 		delete(d.kinds, e.asks.key)
 	}
 	e.asks = nil
+}
+
+// advance moves the horizon to where it is at the state's revision.
+func (s *State) advance() {
+	d := &s.demand
+	before := d.until
+	d.until = horizon(s.revision, len(s.jobs))
+	switch {
+	case d.until < before:
+		s.recount()
+	case d.until > before:
+		later := d.later
+		d.later = d.later[:0]
+		for _, e := range later {
+			if e.later = false; e.asks == nil {
+				s.learn(e)
+			}
+		}
+		clear(later[len(d.later):])
+	}
 }
 
 func (d *demand) add(e *entry, sign int) {
@@ -140,10 +174,13 @@ func (d *demand) change(count *int, by int) bool {
 // recount counts every job anew.
 func (s *State) recount() {
 	d := &s.demand
-	d.kinds, d.stale = map[askKind]*asked{}, true
+	d.kinds, d.later, d.stale = map[askKind]*asked{}, nil, true
 	clear(d.shares[:])
+	for _, w := range s.shapes.wants.byKey { // order-free: each by itself
+		w.asked = nil
+	}
 	for _, e := range s.jobs { // order-free: sums
-		e.asks = nil
+		e.asks, e.later = nil, false
 		s.learn(e)
 	}
 }
@@ -159,11 +196,7 @@ func (s *State) expect() bool {
 		}
 		return false
 	}
-	if until := horizon(s.revision, len(s.jobs)); until != d.until || d.now.id == 0 {
-		d.until = until
-		s.recount()
-	}
-	if !d.stale {
+	if !d.stale && d.now.id > 0 {
 		return false
 	}
 	d.stale = false

@@ -26,6 +26,7 @@ type entry struct {
 	asks   *asked // as it was counted in the demand, nil where it does not count
 	askers int
 	share  int
+	later  bool // in the demand's list of those that do not count yet
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 

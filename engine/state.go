@@ -121,6 +121,7 @@ func (s *State) Apply(b ares.Batch) {
 	}
 	s.revision, s.at = b.Revision, b.At
 	s.absorb(b.Events)
+	s.advance()
 }
 
 // absorb takes events in, all of them before anybody looks.

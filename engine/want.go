@@ -33,8 +33,8 @@ type want struct {
 	tolerations  []ares.Toleration
 	regions      []string
 
-	ask    askKind // zero until it was first counted
-	ban    uint64  // models that must not be given, by their number
+	asked  *asked // the account of its kind, while that counts any
+	ban    uint64 // models that must not be given, by their number
 	taste  *taste
 	board  board
 	narrow map[uint64]*want // the same with models left out
