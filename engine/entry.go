@@ -180,7 +180,7 @@ func (s *State) reshape(e *entry) {
 	if e.job != nil {
 		e.plain = !e.isArray() && e.job.ArrayOf == ""
 		s.tenant(e.job.Tenant)
-		e.shape = s.shapes.intern(s.shapeOf(e.job))
+		e.shape = s.shaped(e.job)
 	}
 	if old != nil {
 		s.shapes.release(old)
