@@ -52,6 +52,7 @@ const (
 	KindCordon   Kind = "cordon"
 	KindTenant   Kind = "tenant"
 	KindProgress Kind = "progress"
+	KindForecast Kind = "forecast"
 	KindQueue    Kind = "queue" // its ID is tenant/name
 	KindTopology Kind = "topology"
 	KindUsage    Kind = "usage" // its ID is tenant/queue

@@ -23,7 +23,8 @@ import (
 )
 
 func (a *app) simCommand() *cobra.Command {
-	return group("sim", "Replay traces in virtual time, with the engine that decides in a server", "", a.simRunCommand(), a.simCompareCommand())
+	return group("sim", "Replay traces in virtual time, with the engine that decides in a server", "", a.simRunCommand(), a.simCompareCommand(),
+		a.simWhatIfCommand(), a.simRecordCommand(), a.simReplayCommand())
 }
 
 // simFlags are the flags of ares sim run.
@@ -149,7 +150,7 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 			}
 			if ctx.Err() != nil {
 				say(a.err, "interrupted at %s of simulated time, after %d of %d runs; what follows is so far\n",
-					span(simSeconds(outcome.Report.Virtual)), len(reports.Runs)-1, len(policies)*len(seeds))
+					span(seconds(outcome.Report.Virtual)), len(reports.Runs)-1, len(policies)*len(seeds))
 				return errors.Join(a.writeRuns(f, reports, jobs.String()), &exitError{exitFailed})
 			}
 		}
@@ -157,8 +158,6 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 	rows.Flush()
 	return a.writeRuns(f, reports, jobs.String())
 }
-
-func simSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // writeRuns writes the page, if one is wanted, and the report.
 func (a *app) writeRuns(f *simFlags, reports *sim.Reports, jobs string) error {

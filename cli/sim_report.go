@@ -25,28 +25,34 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 	say(w, "%s on %s (%s, %s) under %s, seed %d%s\n", clean(src.Trace.Name), clean(src.Fleet.Name), count(src.Fleet.Nodes, "node"), count(r.GPUs, "GPU"),
 		clean(src.Policy.Name), src.Seed, drawn)
-	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(simSeconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
+	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
+	if r.Refused > 0 {
+		say(w, "%s can never run on this fleet\n", count(r.Refused, "job"))
+	}
 	say(w, "GPUs: %.1f %% in use on average, %.1f %% at most; %.1f %% stranded (free, but of no use to a job of this trace)\n", r.Use, r.Peak, r.Stranded)
 	if f := r.Fairness; f != nil && f.Tenants > 1 {
 		say(w, "Fairness: Jain's index %.3f on average, %.3f at least; the tenant that lacks most is %.1f %% of the fleet below its fair share on average, %.1f %% at most\n",
 			f.Jain.Mean, f.Jain.Min, f.GapMean, f.Gap)
+	}
+	if r.Preempted > 0 {
+		say(w, "Preemptions: %d, which cost %.0f GPU-seconds\n", r.Preempted, r.Lost)
 	}
 	if d := r.Deadline; d.Jobs > 0 {
 		say(w, "Deadlines: %d of %d missed\n", d.Missed, d.Jobs)
 	}
 	say(w, "\n")
 	t := table{head: []string{"", "PLACED", "NOT", "WAIT MEAN", "P50", "P95", "P99", "MAX", "DONE AFTER", "P50", "P95", "P99", "MAX"}}
-	addSimRow(&t, "all", r.Placed, r.Jobs-r.Placed, &r.Wait, &r.Complete)
+	addSimRow(&t, "all", &sim.Group{Jobs: r.Placed, Ended: r.Ended, Waiting: r.Jobs - r.Placed, Wait: r.Wait, Complete: r.Complete})
 	for i := range r.BySize {
 		g := &r.BySize[i]
-		addSimRow(&t, sim.SizeWords(g.Name), g.Jobs, g.Waiting, &g.Wait, &g.Complete)
+		addSimRow(&t, sim.SizeWords(g.Name), g)
 	}
 	for i := range r.ByTenant {
 		if i == maxTenants {
 			break
 		}
 		g := &r.ByTenant[i]
-		addSimRow(&t, "tenant "+g.Name, g.Jobs, g.Waiting, &g.Wait, &g.Complete)
+		addSimRow(&t, "tenant "+g.Name, g)
 	}
 	t.write(w, a.color)
 	if n := len(r.ByTenant); n > maxTenants {
@@ -54,13 +60,19 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 }
 
-func addSimRow(t *table, name string, jobs, waiting int, wait, complete *sim.Spread) {
-	cells := []string{name, strconv.Itoa(jobs), strconv.Itoa(waiting)}
-	for _, s := range []*sim.Spread{wait, complete} {
+func addSimRow(t *table, name string, g *sim.Group) {
+	cells := []string{name, strconv.Itoa(g.Jobs), strconv.Itoa(g.Waiting)}
+	add := func(jobs int, s *sim.Spread) {
 		for _, v := range []float64{s.Mean, s.P50, s.P95, s.P99, s.Max} {
-			cells = append(cells, span(simSeconds(v)))
+			if jobs == 0 {
+				cells = append(cells, "-")
+			} else {
+				cells = append(cells, span(seconds(v)))
+			}
 		}
 	}
+	add(g.Jobs, &g.Wait)
+	add(g.Ended, &g.Complete)
 	t.add(cells...)
 }
 
@@ -140,22 +152,15 @@ func readRuns(files []string) ([]sim.Labelled, error) {
 }
 
 func (a *app) writeComparison(w io.Writer, c *sim.Comparison) {
-	say(w, "%s on %s: each policy against %s, over %s\n\n", clean(c.Trace), clean(c.Fleet), clean(c.Policies[0]), count(len(c.Seeds), "seed"))
-	t := table{head: []string{"FIGURE", strings.ToUpper(c.Policies[0])}}
-	for _, name := range c.Policies[1:] {
-		t.head = append(t.head, strings.ToUpper(name), "DIFFERENCE", "95 % INTERVAL", "")
-	}
-	for _, f := range c.Figures {
-		row := []string{f.Words}
-		for i := range f.By {
-			row = append(row, figure(f.By[i].Mean, f.Unit))
-			if i > 0 {
-				row = append(row, change(f.By[i].Change, f.Unit)...)
-			}
+	say(w, "%s on %s, over %s\n", clean(c.Trace), clean(c.Fleet), count(len(c.Seeds), "seed"))
+	for i, name := range c.Policies[1:] {
+		say(w, "\n")
+		t := table{head: []string{"FIGURE", clean(c.Policies[0]), clean(name), "DIFFERENCE", "95 % INTERVAL", ""}}
+		for _, f := range c.Figures {
+			t.add(append([]string{f.Words, figure(f.By[0].Mean, f.Unit), figure(f.By[i+1].Mean, f.Unit)}, change(f.By[i+1].Change, f.Unit)...)...)
 		}
-		t.add(row...)
+		t.write(w, a.color)
 	}
-	t.write(w, a.color)
 	say(w, "\n* the interval leaves out 0\n")
 }
 
@@ -164,9 +169,9 @@ func figure(v float64, unit string) string {
 	switch unit {
 	case "s":
 		if v < 0 {
-			return "-" + span(simSeconds(-v))
+			return "-" + span(seconds(-v))
 		}
-		return span(simSeconds(v))
+		return span(seconds(v))
 	case "%":
 		return fmt.Sprintf("%.2f %%", v)
 	}

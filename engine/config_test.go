@@ -18,11 +18,14 @@ func TestDefaultConfigIsFine(t *testing.T) {
 }
 
 func TestConfigCheckNamesEveryMistake(t *testing.T) {
-	err := Config{ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5}}.Check()
+	err := Config{
+		ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5},
+		Placement: "worstfit", Typical: []Typical{{GPUs: 1, Count: 1}, {Milli: 500}},
+	}.Check()
 	if err == nil {
 		t.Fatal("all of it is wrong")
 	}
-	for _, field := range []string{"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model"} {
+	for _, field := range []string{"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}
@@ -38,6 +41,10 @@ func TestConfigDigest(t *testing.T) {
 		func(c *Config) { c.ThermalMargin++ },
 		func(c *Config) { c.AgeingStep++ },
 		func(c *Config) { c.HalfLife += time.Hour },
+		func(c *Config) { c.Placement = PlaceFGD },
+		func(c *Config) { c.Placement = PlaceRandom },
+		func(c *Config) { c.Seed++ },
+		func(c *Config) { c.Typical = []Typical{{GPUs: 1, Count: 1}} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2001} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000, "a100": 1500} },

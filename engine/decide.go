@@ -50,6 +50,9 @@ func Decide(s *State, now time.Time) ares.Plan {
 				return false
 			}
 		case len(plan.Refuse) < MaxRefusals:
+			if plan.Refuse == nil {
+				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
+			}
 			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e.shape, admitted, now)})
 		}
 		return true
@@ -58,6 +61,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 		// give way. By default nobody does.
 		t.yield(&plan, blocked)
 	})
+	s.refusals = len(plan.Refuse)
 	return plan
 }
 
@@ -144,6 +148,9 @@ func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
 	if !admitted {
 		return s.admit(sh, now)
 	}
+	if s.try.keptOff {
+		return keptOff
+	}
 	if sh.noRoom == nil {
 		sh.noRoom = []ares.Blocker{noRoom(sh)}
 	}
@@ -193,14 +200,45 @@ func (s *State) hopeless(sh *shape, ban uint64) bool {
 		r.known = false
 		return false
 	}
-	for _, at := range s.grown.since(r.seen) {
-		if n := s.nodes[at]; n.open() && n.room(sh.want) > 0 {
-			r.known = false
-			return false
-		}
+	if s.regrown(sh.want, r.seen) {
+		r.known = false
+		return false
 	}
 	if len(s.try.taken) == 0 { // else the room may only be taken for the time being
 		r.seen = s.grown.count
 	}
 	return true
+}
+
+// barren says that of the nodes that grew between two changes none has room for
+// a want, as found in one decision, or with nothing taken.
+type barren struct {
+	layout, decision int
+	from, to         int // of State.grown
+}
+
+// regrown says whether a node that grew after the first seen changes has room
+// for the want. Many shapes ask the same: what one found is kept for the others.
+func (s *State) regrown(w *want, seen int) bool {
+	b := &w.barren
+	from := seen
+	if known := b.layout == s.layout && (b.decision == 0 || b.decision == s.decision) && !s.try.supposing; known && b.from <= seen && seen <= b.to {
+		if b.to == s.grown.count {
+			return false
+		}
+		from, seen = b.from, b.to
+	} else {
+		*b = barren{layout: s.layout}
+	}
+	for _, at := range s.grown.since(seen) {
+		if n := s.nodes[at]; n.open() && n.room(w) > 0 {
+			return true
+		}
+	}
+	if b.from, b.to = from, s.grown.count; s.try.supposing {
+		*b = barren{}
+	} else if len(s.try.taken) > 0 { // more room may come back when the decision ends
+		b.decision = s.decision
+	}
+	return false
 }

@@ -175,6 +175,9 @@ func (c *count) checkNodes(s *State) error {
 		if len(n.sitters) != n.seats {
 			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.sitters))
 		}
+		if held := kindsHeld(n); held != n.kinds {
+			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.id, held, n.kinds)
+		}
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}
@@ -191,6 +194,14 @@ func (c *count) checkNodes(s *State) error {
 		return fmt.Errorf("%d devices are held, %d have an account", len(c.taken), accounts)
 	}
 	return s.checkBoards()
+}
+
+// kindsHeld counts the seats on a node by kind.
+func kindsHeld(n *node) (out kinds) {
+	for _, s := range n.sitters {
+		out.add(seatKind(s.seat), +1)
+	}
+	return out
 }
 
 // checkDevices wants the account of each device right, and counts the held.

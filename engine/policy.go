@@ -84,6 +84,18 @@ const (
 	MaxAttained     = 1_000_000_000
 )
 
+// ahead says how those ahead of a job that would fit can keep it waiting.
+func (q Queueing) ahead() string {
+	switch q.Blocked {
+	case BlockedHold:
+		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
+	case BlockedReserve:
+		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
+	case BlockedSkip:
+	}
+	return "jobs ahead of it take the room there is, or fill the next plan"
+}
+
 func (q Queueing) check(p *ares.Problems) {
 	if _, err := ParseOrder(string(q.Order)); err != nil {
 		p.Add("queue_order", "%s", err)

@@ -22,6 +22,9 @@ type reservation struct {
 // queue: what comes later in the order has to do without.
 const maxReservations = 64
 
+// keptOff is the short refusal of a job that would fit.
+var keptOff = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
+
 // refuse passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
 func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time.Time) bool {

@@ -27,7 +27,7 @@ type shape struct {
 	apart   []ares.Near // not beside such jobs
 	labels  map[string]string
 
-	plain  []plainAsk     // by which it is found
+	briefs []brief        // the jobs it is the shape of, briefly
 	lost   refused        // what is known of its finding no place
 	noRoom []ares.Blocker // the words for it, once they were needed
 	kept   int            // the last decision in which a reservation kept a job of it off
@@ -97,15 +97,15 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 
 // shapes holds the shapes of live jobs, one of each.
 type shapes struct {
-	byKey map[string]*shape
-	plain map[plainAsk]*shape // those that jobs without lists have
-	wants wants
-	free  []int // indexes no shape has
-	count int   // indexes given so far
+	byKey   map[string]*shape
+	byBrief map[brief]*shape
+	wants   wants
+	free    []int // indexes no shape has
+	count   int   // indexes given so far
 }
 
 func newShapes() shapes {
-	return shapes{byKey: map[string]*shape{}, plain: map[plainAsk]*shape{}, wants: wants{byKey: map[string]*want{}, tastes: map[string]*taste{}}}
+	return shapes{byKey: map[string]*shape{}, byBrief: map[brief]*shape{}, wants: wants{byKey: map[string]*want{}, tastes: map[string]*taste{}}}
 }
 
 func (s *shapes) intern(sh *shape) *shape {
@@ -137,8 +137,8 @@ func (s *shapes) like(sh *shape) *shape {
 func (s *shapes) release(sh *shape) {
 	if sh.refs--; sh.refs == 0 {
 		delete(s.byKey, sh.key)
-		for _, ask := range sh.plain {
-			delete(s.plain, ask)
+		for _, b := range sh.briefs {
+			delete(s.byBrief, b)
 		}
 		s.free = append(s.free, sh.index)
 		s.wants.release(sh.want)

@@ -57,6 +57,7 @@ type State struct {
 	remeasure bool     // what the fleet has changed since then
 	try       try      // scratch of one decision, empty between them
 	decision  int      // counts them
+	refusals  int      // of the last one, for the room of the next
 	wants     int      // counts those that were ever made
 	prospects int      // and these
 }
@@ -203,6 +204,10 @@ func (s *State) forget(g ares.Gone) {
 		s.remember(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
 		s.survey(&ares.Topology{})
+	case ares.KindForecast:
+		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
+			e.forecast = nil
+		}
 	case ares.KindProgress:
 	}
 }

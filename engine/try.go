@@ -52,6 +52,8 @@ type mark int
 func (s *State) begin() *try {
 	s.try.state = s
 	s.decision++
+	clear(s.try.reserved)
+	s.try.reserved = s.try.reserved[:0]
 	return &s.try
 }
 
@@ -70,8 +72,6 @@ func (t *try) backTo(m mark) {
 	if m == 0 {
 		clear(t.placed)
 		t.placed = t.placed[:0]
-		clear(t.reserved)
-		t.reserved = t.reserved[:0]
 		t.offer = ares.Placing{}
 	}
 }

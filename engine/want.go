@@ -39,6 +39,7 @@ type want struct {
 	board  board
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
+	barren barren
 
 	tried   []tried // by position of the node
 	passing bool    // of one supposition: whether there is a place counts, not which
@@ -225,7 +226,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.board, n.tried, n.narrow, n.failed = ban, board{}, nil, nil, 0
+		n.ban, n.board, n.tried, n.narrow, n.failed, n.barren = ban, board{}, nil, nil, 0, barren{}
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}

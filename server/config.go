@@ -40,6 +40,7 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Recording RecordingConfig `yaml:"recording"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -92,6 +93,11 @@ type SchedulerConfig struct {
 	// ModelWeights say what a GPU of a model counts against others in fair
 	// shares, such as {h100: 2}. A model that is not named counts 1.
 	ModelWeights map[string]float64 `yaml:"model_weights"`
+	// Placement is the rule by which a node is chosen for a job of one member:
+	// random, bestfit, dotprod, packing, clustering or fgd, which are there to
+	// compare with and take time that grows with the fleet. Default empty: the
+	// least stranded capacity.
+	Placement string `yaml:"placement"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then
@@ -139,6 +145,7 @@ func Default() Config {
 		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
+		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -171,6 +178,8 @@ func (c *Config) Check() error {
 		{"sessions.brake_percent", c.Sessions.BrakePercent, 1, 100},
 		{"jobs.archive_after_minutes", c.Jobs.ArchiveAfterMinutes, 1, 60 * 24 * 366},
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
+		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
+		{"recording.files", c.Recording.Files, 2, 10_000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)

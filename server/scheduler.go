@@ -27,6 +27,7 @@ func (c *Config) engine() engine.Config {
 	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
+	cfg.Placement = engine.Placement(s.Placement)
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))

@@ -18,7 +18,7 @@ func TestTheDefaultIsTheEnginesOwn(t *testing.T) {
 // Every key of the file reaches the engine.
 func TestSchedulerKeysReachTheEngine(t *testing.T) {
 	cfg := Default()
-	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}}")); err != nil {
+	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}, placement: bestfit}")); err != nil {
 		t.Fatal(err)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_THERMAL_MARGIN=4", "ARES_SCHEDULER_MODEL_WEIGHTS=h100=2.5, a100=1"})
@@ -26,7 +26,7 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := cfg.engine()
-	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.ModelWeights["h100"] != 2500 || got.ModelWeights["a100"] != 1000 {
+	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.Placement != engine.PlaceBestFit || got.ModelWeights["h100"] != 2500 || got.ModelWeights["a100"] != 1000 {
 		t.Errorf("%+v", got)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_THERMAL_AWARE=false"})
@@ -42,6 +42,7 @@ func TestSchedulerMistakesAreNamed(t *testing.T) {
 		"thermal_margin: -1":           "scheduler.thermal_margin: must be between 0 and 150 °C, got -1",
 		"ageing_step_seconds: 0":       "scheduler.ageing_step_seconds: must be between 1 and 86400, got 0",
 		"usage_half_life_hours: 9999":  "scheduler.usage_half_life_hours: must be between 1 and 8784, got 9999",
+		"placement: worstfit":          `scheduler.placement: must be one of [random dotprod clustering packing bestfit fgd] or empty, got "worstfit"`,
 		"model_weights: {h100: 0}":     "scheduler.model_weights.h100: must be between 0.001 and 1000, got 0",
 		"model_weights: {h100: .inf}":  "scheduler.model_weights.h100: must be between",
 		"model_weights: {h100: heavy}": "scheduler.model_weights: want names with numbers",

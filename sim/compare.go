@@ -31,9 +31,9 @@ type Figure struct {
 // Beside is the mean of a figure over the seeds of a policy and, but for the
 // first policy, how it differs over the seeds that both were run with.
 type Beside struct {
-	Policy string      `json:"policy"`
-	Mean   float64     `json:"mean"`
-	Runs   int         `json:"runs"`
+	Policy string  `json:"policy"`
+	Mean   float64 `json:"mean"`
+	Runs   int     `json:"runs"`
 	Change *Change `json:"difference,omitempty"`
 }
 
@@ -70,6 +70,8 @@ var figures = []struct {
 	{"stranded_percent", "GPUs stranded", "%", false, func(r *Report) float64 { return r.Stranded }},
 	{"fairness.jain.mean", "Jain's index", "", true, func(r *Report) float64 { return r.fairness().Jain.Mean }},
 	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, func(r *Report) float64 { return r.fairness().GapMean }},
+	{"preemptions", "preemptions", "", false, func(r *Report) float64 { return float64(r.Preempted) }},
+	{"lost_gpu_seconds", "GPU-seconds lost", "", false, func(r *Report) float64 { return r.Lost }},
 	{"deadlines.missed", "deadlines missed", "", false, func(r *Report) float64 { return float64(r.Deadline.Missed) }},
 }
 

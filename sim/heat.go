@@ -31,10 +31,10 @@ type heatCell struct {
 
 const (
 	heatWidth = 960.0
-	heatLeft  = 150.0
+	heatLeft  = 158.0
 	// labelRunes is how long a label may be, and labelHeight how much room one
 	// needs.
-	labelRunes  = 22
+	labelRunes  = 20
 	labelHeight = 11.0
 )
 

@@ -92,7 +92,7 @@ func newView(path string, r *Report) *view {
 	if r.Occupancy != nil {
 		v.Heat = newHeat(r.Occupancy, r.Virtual)
 	}
-	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, "placed", &r.Wait, &r.Complete)}
+	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, r.Ended, "placed", &r.Wait, &r.Complete)}
 	sizes := tableOf{Title: "By size", Rows: []groupRow{all}}
 	for i := range r.BySize {
 		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeWords(r.BySize[i].Name)))
@@ -106,7 +106,7 @@ func newView(path string, r *Report) *view {
 }
 
 func (v *view) row(list string, i int, g *Group, name string) groupRow {
-	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", &g.Wait, &g.Complete)}
+	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, g.Ended, "jobs", &g.Wait, &g.Complete)}
 }
 
 func (v *view) tile(words, path, text, note string, value float64) {
@@ -116,14 +116,17 @@ func (v *view) tile(words, path, text, note string, value float64) {
 func (v *view) tiles() {
 	r := v.Report
 	percent := func(f float64) string { return fmt.Sprintf("%.1f %%", f) }
-	v.tile("jobs", "jobs", number(float64(r.Jobs)), fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
+	v.tile("jobs", "jobs", number(float64(r.Jobs)), refusals(r)+fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
 	v.tile("mean wait", "waiting_seconds.mean", lasting(r.Wait.Mean), "p95 "+lasting(r.Wait.P95), r.Wait.Mean)
 	v.tile("mean completion", "completion_seconds.mean", lasting(r.Complete.Mean), "p95 "+lasting(r.Complete.P95), r.Complete.Mean)
 	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "at most "+percent(r.Peak), r.Use)
 	v.tile("GPUs stranded", "stranded_percent", percent(r.Stranded), "free, of no use to such jobs", r.Stranded)
-	if f := r.Fairness; f != nil {
+	if f := r.Fairness; f != nil && f.Tenants > 1 {
 		v.tile("Jain's index", "fairness.jain.mean", fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("least %.3f, %d tenants", f.Jain.Min, f.Tenants), f.Jain.Mean)
 		v.tile("gap to fair shares", "fairness.mean_largest_gap_percent", percent(f.GapMean), "at most "+percent(f.Gap), f.GapMean)
+	}
+	if r.Preempted > 0 {
+		v.tile("preemptions", "preemptions", number(float64(r.Preempted)), number(r.Lost)+" GPU-seconds lost", float64(r.Preempted))
 	}
 	if d := r.Deadline; d.Jobs > 0 {
 		v.tile("deadlines missed", "deadlines.missed", number(float64(d.Missed)), fmt.Sprintf("of %d", d.Jobs), float64(d.Missed))
@@ -131,17 +134,29 @@ func (v *view) tiles() {
 	v.tile("simulated time", "virtual_seconds", lasting(r.Virtual), fmt.Sprintf("%d GPUs on %d nodes", r.GPUs, r.Source.Fleet.Nodes), r.Virtual)
 }
 
-func spreads(path string, jobs int, count string, wait, complete *Spread) []shown {
+func refusals(r *Report) string {
+	if r.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d too large, ", r.Refused)
+}
+
+func spreads(path string, jobs, ended int, count string, wait, complete *Spread) []shown {
 	out := []shown{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
 	for _, s := range []struct {
 		name string
 		of   *Spread
-	}{{"waiting_seconds.", wait}, {"completion_seconds.", complete}} {
+		jobs int
+	}{{"waiting_seconds.", wait, jobs}, {"completion_seconds.", complete, ended}} {
 		for _, c := range []struct {
 			name  string
 			value float64
 		}{{"mean", s.of.Mean}, {"p50", s.of.P50}, {"p95", s.of.P95}, {"p99", s.of.P99}, {"max", s.of.Max}} {
-			out = append(out, shown{Text: lasting(c.value), Path: path + s.name + c.name, Value: number(c.value)})
+			text := "–"
+			if s.jobs > 0 {
+				text = lasting(c.value)
+			}
+			out = append(out, shown{Text: text, Path: path + s.name + c.name, Value: number(c.value)})
 		}
 	}
 	return out

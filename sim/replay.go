@@ -1,89 +1,180 @@
 package sim
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control/recording"
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Moment is how a replay stands after an arrival, in thousandths of GPUs.
-type Moment struct {
-	Arrived int // asked for so far, by every job
-	Held    int // given so far
+// Replayed is what came of deciding a recording again.
+type Replayed struct {
+	Server    string      `json:"server"`
+	Build     string      `json:"build"` // version of Ares that recorded it
+	Began     time.Time   `json:"began"`
+	Until     time.Time   `json:"until"` // of the last decision or batch
+	Revision  int64       `json:"-"`     // the last
+	Batches   int         `json:"batches"`
+	Events    int         `json:"events"`
+	Decisions int         `json:"decisions"`
+	Placed    int         `json:"placed"` // by all of them
+	Different int         `json:"different"`
+	First     *Difference `json:"first_difference,omitzero"`
+	End       string      `json:"end"` // why it ends, "" when it was cut off
 }
 
-// Replay lets jobs of the trace arrive in a given order, one at a time: the
-// experiment of Weng and others (USENIX ATC 2023). What is placed stays to the
-// end; what finds no place at once is dropped. Rows count from 0 without the
-// header and may repeat. see hears of every arrival.
-func (w *World) Replay(t *Trace, rows []int, see func(Moment)) error {
-	byRow := make(map[int]*Arrival, len(t.Arrivals))
-	for i := range t.Arrivals {
-		byRow[t.Arrivals[i].Line-2] = &t.Arrivals[i]
+// Difference is a decision that came out otherwise. What was recorded of it is
+// its digest; the placings are those that the store had soon after.
+type Difference struct {
+	Recorded recording.Decision `json:"recorded"`
+	Replayed recording.Decision `json:"replayed"`
+	// Of the placings, those that only one of them has, a line each.
+	OnlyRecorded []string `json:"only_recorded"`
+	OnlyReplayed []string `json:"only_replayed"`
+}
+
+// lookAhead is how many batches after a difference are searched for what was
+// placed: a plan is committed in parts.
+const lookAhead = 64
+
+// Replay gives what was recorded to a new state and decides again wherever its
+// server did. tick, if there is one, hears of every decision.
+func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
+	in, err := recording.NewReader(from)
+	if err != nil {
+		return nil, err
 	}
-	w.jobs = make([]record, 0, len(rows))
-	var m Moment
-	for _, row := range rows {
-		a := byRow[row]
-		if a == nil {
-			return ares.Errorf(ares.Invalid, "the trace has no job in row %d", row)
+	h := &in.Header
+	r := &replay{state: engine.NewWith(h.Config), out: &Replayed{Server: h.Server, Build: h.Build, Began: h.Began, Until: h.Began}}
+	for {
+		f, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			r.settle()
+			r.out.End = in.End
+			return r.out, nil
 		}
-		w.now = w.now.Add(time.Second)
-		w.arrive(a)
-		w.flush()
-		placed, err := w.offer()
 		if err != nil {
-			return err
+			return r.out, err
 		}
-		r := &w.jobs[len(w.jobs)-1]
-		m.Arrived += r.gpus
-		if placed {
-			m.Held += r.gpus
+		if f.Batch != nil {
+			r.saw(f.Batch)
+			continue
 		}
-		see(m)
+		if err = r.decide(f.Decision); err != nil {
+			return r.out, err
+		}
+		if tick != nil {
+			tick(r.out)
+		}
 	}
-	w.flush()
+}
+
+// replay is one under way.
+type replay struct {
+	state *engine.State
+	out   *Replayed
+	// Of the first difference: the placings of both, and how many batches are
+	// still searched for the recorded ones.
+	replayed, recorded []string
+	ahead              int
+}
+
+func (r *replay) saw(b *ares.Batch) {
+	r.out.Batches++
+	r.out.Events += len(b.Events)
+	r.out.Revision = b.Revision
+	if b.At.After(r.out.Until) {
+		r.out.Until = b.At
+	}
+	r.state.Apply(*b)
+	if r.ahead == 0 {
+		return
+	}
+	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // as the store keeps it
+	for i := range b.Events {
+		if ev := b.Events[i].Run; ev != nil && ev.Run.Last() != nil && ev.Run.Last().PlacedAt.Equal(at) {
+			r.recorded = append(r.recorded, placedLine(ev.Job, seatsOf(ev.Run.Last())))
+		}
+	}
+	if r.ahead--; r.ahead == 0 {
+		r.settle()
+	}
+}
+
+func (r *replay) decide(d *recording.Decision) error {
+	if got := r.state.Revision(); got != d.Revision {
+		return ares.Errorf(ares.Invalid, "the recording has a decision of revision %d where the state is at %d: a batch is missing", d.Revision, got)
+	}
+	plan := engine.Decide(r.state, d.Now)
+	r.out.Decisions++
+	r.out.Placed += len(plan.Place)
+	if d.Now.After(r.out.Until) {
+		r.out.Until = d.Now
+	}
+	got := recording.DecisionOf(&plan)
+	if got.Digest == d.Digest {
+		return nil
+	}
+	r.out.Different++
+	if r.out.First == nil {
+		r.out.First = &Difference{Recorded: *d, Replayed: got}
+		r.ahead = lookAhead
+		for i := range plan.Place {
+			r.replayed = append(r.replayed, placedLine(plan.Place[i].Job, plan.Place[i].Seats))
+		}
+	}
 	return nil
 }
 
-// offer decides on the one job that waits: it is placed, or it goes. The engine
-// hears of that with the next arrival.
-func (w *World) offer() (placed bool, err error) {
-	r := &w.jobs[len(w.jobs)-1]
-	plan := engine.Decide(w.state, w.now)
-	if len(plan.Place) == 0 {
-		w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
-		return false, nil
+// settle says what only one of both has placed.
+func (r *replay) settle() {
+	if r.out.First == nil {
+		return
 	}
-	run := ares.NewRun(w.now)
-	if err := plan.Place[0].Apply(&run, w.now); err != nil {
-		return false, fmt.Errorf("place %s: %w", r.id, err)
-	}
-	run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
-	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: r.id, Run: run}})
-	r.placed = w.now
-	w.held.to(w.now, r.gpus)
-	return true, nil
+	r.ahead = 0
+	r.out.First.OnlyRecorded = without(r.recorded, r.replayed)
+	r.out.First.OnlyReplayed = without(r.replayed, r.recorded)
 }
 
-// ReadOrder reads the rows of a replay, one a line.
-func ReadOrder(from io.Reader) ([]int, error) {
-	var rows []int
-	in := bufio.NewScanner(from)
-	for in.Scan() {
-		row, err := strconv.Atoi(in.Text())
-		if err != nil || row < 0 {
-			return nil, ares.Errorf(ares.Invalid, "line %d: %q is not the number of a row", len(rows)+1, in.Text())
+func without(lines, others []string) []string {
+	var out []string
+	for _, line := range lines {
+		if !slices.Contains(others, line) && !slices.Contains(out, line) {
+			out = append(out, line)
 		}
-		rows = append(rows, row)
 	}
-	return rows, in.Err()
+	return out
 }
 
-// GPUs is how many the fleet has.
-func (w *World) GPUs() int { return w.gpus }
+func seatsOf(a *ares.Attempt) []ares.Seat {
+	seats := make([]ares.Seat, len(a.Seats))
+	for i := range a.Seats {
+		seats[i] = a.Seats[i].Seat
+	}
+	return seats
+}
+
+// placedLine says where a job was placed.
+func placedLine(id ares.JobID, seats []ares.Seat) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on", id)
+	for i, s := range seats {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " %s", s.Node)
+		for k, sh := range s.Shares {
+			fmt.Fprintf(&b, "%c%d", map[bool]byte{true: ':', false: '+'}[k == 0], sh.Index)
+			if sh.Milli < 1000 {
+				fmt.Fprintf(&b, "(%d/1000)", sh.Milli)
+			}
+		}
+	}
+	return b.String()
+}

@@ -22,6 +22,7 @@ type Reports struct {
 type Report struct {
 	Source   Source    `json:"source"`
 	Jobs     int       `json:"jobs"`
+	Refused  int       `json:"refused"` // that can never run on this fleet
 	Placed   int       `json:"placed"`
 	Ended    int       `json:"ended"`
 	Virtual  float64   `json:"virtual_seconds"`
@@ -31,8 +32,12 @@ type Report struct {
 	Complete Spread    `json:"completion_seconds"` // from submission to end
 	Wait     Spread    `json:"waiting_seconds"`    // from submission to placing
 	Deadline Deadlines `json:"deadlines"`
-	BySize   []Group   `json:"by_size"`
-	ByTenant []Group   `json:"by_tenant"`
+	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
+	// that this has cost: devices held while progress was saved.
+	Preempted int     `json:"preemptions"`
+	Lost      float64 `json:"lost_gpu_seconds"`
+	BySize    []Group `json:"by_size"`
+	ByTenant  []Group `json:"by_tenant"`
 	// WaitCDF and CompleteCDF have 101 times: at most so long waited 0 %, 1 %, …
 	// 100 % of those that were placed, and that ended.
 	WaitCDF     []float64 `json:"waiting_cdf_seconds"`
@@ -99,8 +104,9 @@ type Deadlines struct {
 // Group is the jobs of one size or tenant.
 type Group struct {
 	Name     string `json:"name"`
-	Jobs     int    `json:"jobs"` // that were placed
-	Waiting  int    `json:"waiting"`
+	Jobs     int    `json:"jobs"`    // that were placed
+	Ended    int    `json:"ended"`   // of these
+	Waiting  int    `json:"waiting"` // that were not placed
 	Complete Spread `json:"completion_seconds"`
 	Wait     Spread `json:"waiting_seconds"`
 }
@@ -114,6 +120,9 @@ func (w *World) Report() Report {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		r.Deadline.count(j, w.now)
+		if j.refused {
+			r.Refused++
+		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {
 			r.Placed++
@@ -134,6 +143,8 @@ func (w *World) Report() Report {
 		r.Use = rounded(100 * w.held.area / 1000 / total)
 		r.Peak = rounded(100 * float64(w.held.peak) / 1000 / float64(w.gpus))
 	}
+	r.Preempted, r.Lost = w.Preemptions()
+	r.Lost = rounded(r.Lost)
 	return r
 }
 
@@ -186,7 +197,7 @@ func (g *group) add(wait, complete time.Duration) {
 func groups(by map[string]*group) []Group {
 	out := make([]Group, 0, len(by))
 	for name, g := range by {
-		out = append(out, Group{Name: name, Jobs: len(g.waits), Waiting: g.waiting, Wait: spread(g.waits), Complete: spread(g.completes)})
+		out = append(out, Group{Name: name, Jobs: len(g.waits), Ended: len(g.completes), Waiting: g.waiting, Wait: spread(g.waits), Complete: spread(g.completes)})
 	}
 	slices.SortFunc(out, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))

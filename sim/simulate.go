@@ -47,7 +47,7 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := NewWorld(s.Fleet, s.Policy)
+	w := NewWorld(s.Fleet, s.Policy.For(trace, s.Seed))
 	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
 	total := len(trace.Arrivals)
@@ -91,7 +91,8 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 // beginning; what has not happened is empty.
 func JobColumns() []string {
 	return []string{
-		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "deadline", "deadline_met",
+		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "preemptions",
+		"lost_gpu_seconds", "deadline", "deadline_met",
 	}
 }
 
@@ -103,7 +104,8 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 		row := []string{
 			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
 			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
-			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted), seconds(j.due, Epoch), "",
+			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted),
+			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "",
 		}
 		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
 			row[len(row)-1] = strconv.FormatBool(!j.ended.After(due))
@@ -130,16 +132,17 @@ func (r *Reports) WriteJSON(to io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	text = numbers.ReplaceAllFunc(text, func(list []byte) []byte { return bytes.Join(bytes.Fields(list), nil) })
+	text = numbers.ReplaceAllFunc(text, func(all []byte) []byte { return bytes.Join(bytes.Fields(all), []byte(" ")) })
 	if _, err := to.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
 }
 
-// numbers is a list of numbers over many lines, which reads better on one. No
-// text of JSON has a line break, so nothing else looks like it.
-var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]`)
+// numbers is a list or an object of nothing but numbers over many lines, which
+// reads better on one. No text of JSON has a line break, so nothing else looks
+// like it.
+var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]|\{\n(\s*"[a-z0-9_]+": [-0-9.e+]+,?)+\s*\}`)
 
 // ReadReports reads what WriteJSON wrote.
 func ReadReports(from io.Reader) (*Reports, error) {

@@ -19,7 +19,9 @@ var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // what became of it as batches of events.
 type World struct {
 	state    *engine.State
+	policy   Policy
 	now      time.Time
+	wake     time.Time // when the plan may change without an event, zero for never
 	revision int64
 	jobs     []record
 	ends     ends
@@ -27,6 +29,8 @@ type World struct {
 	usage    map[string]ares.Usage
 	known    map[string]bool // tenants
 	gpus     int
+	largest  int           // GPUs of a machine
+	fleet    *engine.Fleet // tells how to split what is larger
 	held     meter
 	load     int // thousandths of devices that jobs ask for which have come and not ended
 	finished int // jobs
@@ -36,6 +40,7 @@ type World struct {
 	ledger   *ledger        // nil when nobody asked for it
 	fair     *scale         // as above
 	judge    *judge         // as above
+	seer     *seer          // nil unless the policy learns how long jobs run
 }
 
 // record is what becomes of one arrival.
@@ -49,12 +54,22 @@ type record struct {
 	accepted time.Time
 	placed   time.Time // zero while it waits
 	ended    time.Time
-	gpus     int // thousandths of devices
+	gpus     int  // thousandths of devices
+	refused  bool // it can never run on this fleet
+
+	left     time.Duration // to run, as of the start of the attempt under way
+	since    time.Time     // when that started
+	attempts int
+	stops    int   // times it gave way
+	lost     int64 // thousandths of GPU-seconds that this has cost
 }
 
 // NewWorld is the fleet, with nothing to do, decided on by a policy.
 func NewWorld(f *Fleet, p Policy) *World {
-	w := &World{state: engine.NewWith(p.Engine), now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	if p.Estimate == EstimateForecast {
+		w.seer = newSeer()
+	}
 	for _, t := range f.Tenants() {
 		w.known[t.ID] = true
 		w.batch = append(w.batch, ares.Event{Tenant: t})
@@ -68,8 +83,11 @@ func NewWorld(f *Fleet, p Policy) *World {
 	w.held.since = Epoch
 	for n := range f.Nodes() {
 		w.gpus += len(n.Devices)
+		w.largest = max(w.largest, len(n.Devices))
 		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
 	}
+	w.fleet = engine.NewFleet()
+	w.fleet.Apply(ares.Batch{Revision: 1, Events: w.batch})
 	w.flush()
 	return w
 }
@@ -97,7 +115,7 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 		return ares.Errorf(ares.Invalid, "the trace has no jobs")
 	}
 	zero, waiting := coming.At, 0
-	for !w.halted && (more || len(w.ends) > 0) {
+	for !w.halted && (more || len(w.ends) > 0 || !w.wake.IsZero()) {
 		at := w.soonest(coming, more, zero)
 		if until > 0 && at.After(Epoch.Add(until)) {
 			w.now = Epoch.Add(until)
@@ -105,11 +123,16 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 		}
 		w.now = at
 		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
-			w.finish(heap.Pop(&w.ends).(end).job)
+			if waits, err := w.endOf(heap.Pop(&w.ends).(end)); err != nil {
+				return err
+			} else if waits {
+				waiting++
+			}
 		}
 		for more && !Epoch.Add(coming.At-zero).After(at) {
-			w.arrive(coming)
-			waiting++
+			if w.arrive(coming) {
+				waiting++
+			}
 			coming, more = next()
 		}
 		w.flush()
@@ -140,13 +163,17 @@ func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Tim
 	if len(w.ends) > 0 && (at.IsZero() || w.ends[0].at.Before(at)) {
 		at = w.ends[0].at
 	}
+	if !w.wake.IsZero() && (at.IsZero() || w.wake.Before(at)) {
+		at = w.wake
+	}
 	return at
 }
 
-// arrive accepts a job.
-func (w *World) arrive(a *Arrival) {
+// arrive accepts a job, and says whether it waits now.
+func (w *World) arrive(a *Arrival) bool {
 	id := ares.JobID(fmt.Sprintf("job-%07d", len(w.jobs)))
-	spec := a.Spec.WithDefaults()
+	said, refused := w.fit(a.Spec)
+	spec := said.WithDefaults()
 	if !spec.Deadline.IsZero() { // traces count from their own beginning
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
 	}
@@ -156,29 +183,43 @@ func (w *World) arrive(a *Arrival) {
 	}
 	w.jobs = append(w.jobs, record{
 		id: id, tenant: spec.Tenant, name: spec.Name, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
-		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli),
+		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs, refused: refused,
 	})
+	if refused {
+		return false
+	}
+	if w.policy.Engine.Queueing.Yield {
+		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
+	}
 	w.load += w.jobs[len(w.jobs)-1].gpus
 	w.company = w.company || len(spec.Placement.Affinity) > 0
-	w.batch = append(w.batch, ares.Event{Job: &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}})
+	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
+	w.batch = append(w.batch, ares.Event{Job: job})
+	w.estimate(job, a)
+	return true
 }
 
-// decide decides and carries out until nothing more would be placed.
+// decide decides and carries out until nothing more would change. It answers
+// with how many fewer wait.
 func (w *World) decide() (placed int, err error) {
 	for again := true; again; {
 		plan := engine.Decide(w.state, w.now)
+		if w.wake = plan.Wake; !w.wake.After(w.now) {
+			w.wake = time.Time{}
+		}
 		if plan.Empty() {
 			break
 		}
 		// A plan that was not cut has tried every line, and placings leave no more
-		// room than there was. Only company may make a place for somebody.
-		again = w.company || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
+		// room than there was. Only company may make a place for somebody, or those
+		// who give way; and who was just placed may be the next to do so.
+		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}
 		for i := range plan.Place {
 			p := &plan.Place[i]
-			run := ares.NewRun(w.now)
+			run, _ := w.state.Run(p.Job)
 			if err := p.Apply(&run, w.now); err != nil {
 				return placed, fmt.Errorf("place %s: %w", p.Job, err)
 			}
@@ -186,7 +227,11 @@ func (w *World) decide() (placed int, err error) {
 			w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
 			w.start(p.Job)
 		}
-		placed += len(plan.Place)
+		n, err := w.stop(&plan)
+		if err != nil {
+			return placed, err
+		}
+		placed += len(plan.Place) - n
 		w.flush()
 	}
 	return placed, nil
@@ -195,10 +240,15 @@ func (w *World) decide() (placed int, err error) {
 // start notes when a placed job will end.
 func (w *World) start(id ares.JobID) {
 	r := w.record(id)
-	r.placed = w.now
+	if r.placed.IsZero() {
+		r.placed = w.now
+	}
+	r.since = w.now
+	r.attempts++
 	w.held.to(w.now, r.gpus)
+	w.began(r)
 	if r.runs > 0 {
-		heap.Push(&w.ends, end{w.now.Add(r.runs), r.id})
+		heap.Push(&w.ends, end{w.now.Add(r.left), r.id, r.attempts})
 	}
 }
 
@@ -207,6 +257,7 @@ func (w *World) start(id ares.JobID) {
 func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
+	w.learn(r)
 	w.held.to(w.now, -r.gpus)
 	w.load -= r.gpus
 	w.finished++
@@ -247,8 +298,9 @@ func (w *World) flush() {
 
 // end is when a job ends.
 type end struct {
-	at  time.Time
-	job ares.JobID
+	at      time.Time
+	job     ares.JobID
+	attempt int // the end of another one means nothing; 0 for the end of a stop
 }
 
 // ends is a heap of them: by time, then job.

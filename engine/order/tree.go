@@ -197,13 +197,13 @@ func (t *Tree[J]) settle() {
 		n := of.node
 		n.kids, n.weight, n.limits, n.limited = n.kids[:0], 1000, ares.Limits{}, false
 		if of.record != nil {
-			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, true
+			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, of.record.Limits != ares.NoLimits()
 		}
 		t.root.kids = append(t.root.kids, n)
 		for _, q := range of.queues { // order-free: as above
 			q.node.kids, q.node.weight, q.node.limits, q.node.limited = q.node.kids[:0], 1000, ares.Limits{}, false
 			if q.record != nil {
-				q.node.weight, q.node.limits, q.node.limited = thousandths(q.record.Weight), q.record.Limits, true
+				q.node.weight, q.node.limits, q.node.limited = thousandths(q.record.Weight), q.record.Limits, q.record.Limits != ares.NoLimits()
 			}
 		}
 		for _, q := range of.queues { // order-free: as above

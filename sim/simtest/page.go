@@ -29,7 +29,7 @@ func CheckPage(page, report []byte) error {
 		return fmt.Errorf("read the page: %w", err)
 	}
 	for n := range root.Descendants() {
-		if err := c.check(n); err != nil {
+		if err = c.check(n); err != nil {
 			return err
 		}
 	}
@@ -168,10 +168,10 @@ func (c *checker) figure(n *html.Node) error {
 		return fmt.Errorf("%s is %v in the report and %q on the page", path, v, attr(n, "value"))
 	}
 	low, high, err := meant(words(n))
-	if err != nil || want < low || want > high {
-		return fmt.Errorf("%s is %v, and people read %q (%v)", path, want, words(n), err)
+	if err == nil && (want < low || want > high) {
+		err = fmt.Errorf("%s is %v, and people read %q", path, want, words(n))
 	}
-	return nil
+	return err
 }
 
 var (
@@ -179,8 +179,12 @@ var (
 	units = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 )
 
-// meant is between which values a text for people lies: "3 h 37 m", "89.6 %".
+// meant is between which values a text for people lies: "3 h 37 m", "89.6 %", or
+// "–" for nothing.
 func meant(text string) (low, high float64, err error) {
+	if text == "–" {
+		return 0, 0, nil
+	}
 	if m := plain.FindStringSubmatch(text); m != nil {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(text, " %"), 64)
 		half := 0.5001 * math.Pow10(-len(m[2]))
@@ -320,8 +324,8 @@ func (c *checker) fleet(svg *html.Node) error {
 		if g.Data != "g" {
 			continue
 		}
-		values, err := c.numbers(fmt.Sprintf("%s.allocated_percent.%d", path, row))
-		if err != nil {
+		var values []float64
+		if values, err = c.numbers(fmt.Sprintf("%s.allocated_percent.%d", path, row)); err != nil {
 			return err
 		}
 		for i, want := range values {

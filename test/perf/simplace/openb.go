@@ -76,10 +76,10 @@ func (o *Openb) fleet(seed, arrivals int) *sim.Fleet {
 
 // Replay lets the rows that were drawn from a seed arrive in a world of its own.
 func (o *Openb) Replay(p sim.Policy, seed int, rows []int) (Result, error) {
-	w := sim.NewWorld(o.fleet(seed, len(rows)), p)
+	w := sim.NewWorld(o.fleet(seed, len(rows)), p.For(o.Trace, uint64(seed)))
 	total := float64(1000 * w.GPUs())
 	var sums, counts Result
-	err := w.Replay(o.Trace, rows, func(m sim.Moment) {
+	err := w.Pour(o.Trace, rows, func(m sim.Moment) {
 		// As the authors read it off: the mean while the load rounds to it.
 		for i, load := range Loads {
 			if math.RoundToEven(100*float64(m.Arrived)/total) == float64(load) {

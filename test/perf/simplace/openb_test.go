@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/sim"
 	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
@@ -15,38 +14,38 @@ var (
 	variants = []string{"default", "cpu100", "gpushare40", "gpuspec10", "multigpu20"}
 	seeds    = []int{42, 43, 44, 45, 46}
 	policies = []policy{
-		{"Ares", engine.PlaceAres, ""},
-		{"Random", engine.PlaceRandom, "Random"},
-		{"DotProd", engine.PlaceDotProduct, "DotProd"},
-		{"Clustering", engine.PlaceClustering, "GpuClustering"},
-		{"Packing", engine.PlacePacking, "GpuPacking"},
-		{"BestFit", engine.PlaceBestFit, "BestFit"},
-		{"FGD", engine.PlaceFGD, "FGD"},
+		{"ares", ""},
+		{"random", "Random"},
+		{"dotprod", "DotProd"},
+		{"clustering", "GpuClustering"},
+		{"packing", "GpuPacking"},
+		{"bestfit", "BestFit"},
+		{"fgd", "FGD"},
 	}
 )
 
-// policy is a way to place, and what the authors call it.
-type policy struct {
-	name      string
-	place     engine.Placement
-	published string
-}
+// policy is a policy by name, and what the authors call it.
+type policy struct{ name, published string }
 
-// in is the policy for a trace and a seed. The authors took the kinds of jobs
-// that make up 95 % of the trace as typical.
-func (p policy) in(o *Openb, seed int) sim.Policy {
-	cfg := engine.Default()
-	cfg.Placement, cfg.Seed = p.place, int64(seed)
-	if p.place == engine.PlaceFGD {
-		cfg.Typical = o.Trace.Typical(95)
+// replay lets the arrivals of a seed happen under the policy, and says how many
+// they were.
+func (p policy) replay(o *Openb, seed int) (r Result, arrivals int, err error) {
+	order, err := o.Order(seed)
+	if err != nil {
+		return r, 0, err
 	}
-	return sim.Policy{Name: p.name, Engine: cfg}
+	chosen, err := sim.PolicyNamed(p.name)
+	if err != nil {
+		return r, 0, err
+	}
+	r, err = o.Replay(chosen, seed, order)
+	return r, len(order), err
 }
 
 // BenchmarkOpenb replays every variant in the authors' orders: the mean of the
 // seeds at both loads, beside what was published, and how fast each decides.
 // With -v, every seed. Decisions a second are by the processor time of the one
-// thread, with all that the world does between them.
+// thread, with the making of the world and all that it does between them.
 func BenchmarkOpenb(b *testing.B) {
 	published, err := ReadPublished()
 	if err != nil {
@@ -72,17 +71,15 @@ func (p policy) seeds(b *testing.B, o *Openb, published map[int]Result) (rows []
 	var got, want Result
 	var speed rounds.Figures
 	for _, seed := range seeds {
-		order, err := o.Order(seed)
-		if err != nil {
-			b.Fatal(err)
-		}
 		var lap rounds.Lap
 		var r Result
-		lap.Time(func() { r, err = o.Replay(p.in(o, seed), seed, order) })
+		var arrivals int
+		var err error
+		lap.Time(func() { r, arrivals, err = p.replay(o, seed) })
 		if err != nil {
 			b.Fatal(err)
 		}
-		speed.Rate(len(order), lap.Thread)
+		speed.Rate(arrivals, lap.Thread)
 		for i := range r {
 			got[i] += r[i] / float64(len(seeds))
 			want[i] += published[seed][i] / float64(len(seeds))
@@ -118,14 +115,9 @@ func BenchmarkWhole(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			order, err := o.Order(seeds[0])
-			if err != nil {
+			if _, decisions, err = policies[0].replay(o, seeds[0]); err != nil {
 				b.Fatal(err)
 			}
-			if _, err = o.Replay(policies[0].in(o, seeds[0]), seeds[0], order); err != nil {
-				b.Fatal(err)
-			}
-			decisions = len(order)
 		})
 		wall.Each(1, lap.Wall)
 		thread.Each(1, lap.Thread)

@@ -1,0 +1,190 @@
+package forecast
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Ask is what is known of a job before it runs.
+type Ask struct {
+	Tenant  string
+	User    string
+	Name    string // without its numbers
+	Image   string
+	Command string // the command line without its numbers
+	Model   string // of the GPUs, "" for any
+	Milli   int    // thousandths of GPUs, over all members
+	Limit   time.Duration
+}
+
+// AskOf is what a job asks for.
+func AskOf(j *ares.Job) Ask {
+	return Ask{
+		Tenant: j.Tenant, User: j.Owner, Name: plain(j.Name), Image: j.Image, Command: plain(strings.Join(j.Argv(), " ")),
+		Model: j.GPUModel, Milli: max(j.Members, 1) * (1000*j.GPUs + j.GPUMilli), Limit: j.MaxRuntime(),
+	}
+}
+
+// plain is a name with its numbers taken out: what tells the tries of one
+// experiment apart, not what it is. A word of eight or more hexadecimal digits
+// is a number too.
+func plain(name string) string {
+	var out strings.Builder
+	for len(name) > 0 {
+		n := word(name)
+		if n == 0 {
+			_, n = utf8.DecodeRuneInString(name)
+			out.WriteString(name[:n])
+		} else if !hash(name[:n]) {
+			numberless(&out, name[:n])
+		}
+		name = name[n:]
+	}
+	return strings.Trim(out.String(), "-_.:/ ")
+}
+
+// word is the length of the letters and digits that a name begins with.
+func word(s string) int {
+	n := 0
+	for n < len(s) && (letter(s[n]) || digit(s[n])) {
+		n++
+	}
+	return n
+}
+
+func hash(word string) bool {
+	digits := 0
+	for i := range len(word) {
+		if digit(word[i]) {
+			digits++
+		} else if c := word[i] | 0x20; c < 'a' || c > 'f' {
+			return false
+		}
+	}
+	return digits > 0 && len(word) >= 8
+}
+
+func numberless(out *strings.Builder, word string) {
+	for i := range len(word) {
+		if !digit(word[i]) {
+			out.WriteByte(word[i])
+		}
+	}
+}
+
+func digit(c byte) bool  { return '0' <= c && c <= '9' }
+func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// level is one kind of group.
+type level struct {
+	of func(a *Ask) []string // what its members have in common; nil when the ask has no such group
+	// size says that the GPUs asked for, and their model, are in common too.
+	size bool
+	// share says that its runs are kept as shares of their limits.
+	share bool
+	// words says what its runs are, after their number.
+	words func(a *Ask) string
+}
+
+// levels are the kinds of groups, narrow to wide.
+var levels = []level{
+	{size: true, of: func(a *Ask) []string { return []string{a.Tenant, a.User, a.Name, a.Image, a.Command} }, words: func(a *Ask) string {
+		return named(a) + " with this command on " + gpus(a)
+	}},
+	{size: true, of: byName, words: func(a *Ask) string { return named(a) + " on " + gpus(a) }},
+	{of: byName, words: named},
+	{share: true, of: byUser, words: func(a *Ask) string { return a.User + "'s jobs, against their limits" }},
+	{size: true, of: byUser, words: func(a *Ask) string { return a.User + "'s jobs on " + gpus(a) }},
+	{of: byUser, words: func(a *Ask) string { return a.User + "'s jobs" }},
+	{size: true, of: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs on " + gpus(a) }},
+	{of: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs" }},
+	{share: true, of: everybody, words: func(*Ask) string { return "all tenants' jobs, against their limits" }},
+	{size: true, of: everybody, words: func(a *Ask) string { return "all tenants' jobs on " + gpus(a) }},
+	{of: everybody, words: func(*Ask) string { return "all tenants' jobs" }},
+}
+
+// tenantLevel is the level of all runs of a tenant: it keeps the tenant's
+// correction too.
+const tenantLevel = 7
+
+func byName(a *Ask) []string {
+	if a.Name == "" {
+		return nil
+	}
+	return []string{a.Tenant, a.User, a.Name}
+}
+
+func byUser(a *Ask) []string {
+	if a.User == "" {
+		return nil
+	}
+	return []string{a.Tenant, a.User}
+}
+
+func byTenant(a *Ask) []string { return []string{a.Tenant} }
+func everybody(*Ask) []string  { return []string{} }
+
+func named(a *Ask) string {
+	switch {
+	case a.Name != "" && a.User != "":
+		return a.User + "'s " + a.Name
+	case a.Name != "":
+		return a.Name
+	case a.User != "":
+		return a.User + "'s unnamed job"
+	default:
+		return "an unnamed job of tenant " + a.Tenant
+	}
+}
+
+func gpus(a *Ask) string {
+	out := fmt.Sprintf("%g GPUs", float64(a.Milli)/1000)
+	switch {
+	case a.Milli == 0:
+		return "no GPU"
+	case a.Model != "":
+		return fmt.Sprintf("%g×%s", float64(a.Milli)/1000, a.Model)
+	case a.Milli == 1000:
+		return "1 GPU"
+	}
+	return out
+}
+
+// key names the group of an ask at a level, 0 when it has none. Two groups get
+// one name about once in 2^64 pairs: they would share their runs.
+func (a *Ask) key(i int) uint64 {
+	l := &levels[i]
+	fields := l.of(a)
+	if fields == nil || l.share && a.Limit <= 0 {
+		return 0
+	}
+	h := hasher(offset).byte(byte(i))
+	for _, f := range fields {
+		h = h.text(f)
+	}
+	if l.size {
+		h = h.text(a.Model)
+		for n := a.Milli; n > 0; n >>= 8 {
+			h = h.byte(byte(n))
+		}
+	}
+	return max(uint64(h), 1)
+}
+
+// hasher is the hash of Fowler, Noll and Vo, variant 1a.
+type hasher uint64
+
+const offset hasher = 14695981039346656037
+
+func (h hasher) byte(b byte) hasher { return (h ^ hasher(b)) * 1099511628211 }
+
+func (h hasher) text(s string) hasher {
+	for i := range len(s) {
+		h = h.byte(s[i])
+	}
+	return h.byte(0xff) // no byte of UTF-8: where the field ends
+}
