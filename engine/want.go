@@ -38,7 +38,8 @@ type want struct {
 	ranks  ranking
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
-	barren barren
+	gains  gains
+	listed bool // in State.lost
 
 	tried   []tried // by position of the node
 	passing bool    // of one supposition: whether there is a place counts, not which
@@ -225,7 +226,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.ranks, n.tried, n.narrow, n.failed, n.barren = ban, ranking{}, nil, nil, 0, barren{}
+		n.ban, n.ranks, n.tried, n.narrow, n.failed, n.gains, n.listed = ban, ranking{}, nil, nil, 0, gains{}, false
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}
