@@ -41,6 +41,7 @@ type State struct {
 	gists    []gist  // by position
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
+	lost     []*want // of shapes that found no place
 	capacity order.Use
 	models   []int        // that some node has, by name, as the order numbers them
 	reached  set          // scratch of reach
