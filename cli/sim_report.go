@@ -26,6 +26,9 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	say(w, "%s on %s (%s, %s) under %s, seed %d%s\n", clean(src.Trace.Name), clean(src.Fleet.Name), count(src.Fleet.Nodes, "node"), count(r.GPUs, "GPU"),
 		clean(src.Policy.Name), src.Seed, drawn)
 	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
+	if r.Refused > 0 {
+		say(w, "%s can never run on this fleet\n", count(r.Refused, "job"))
+	}
 	say(w, "GPUs: %.1f %% in use on average, %.1f %% at most; %.1f %% stranded (free, but of no use to a job of this trace)\n", r.Use, r.Peak, r.Stranded)
 	if f := r.Fairness; f != nil && f.Tenants > 1 {
 		say(w, "Fairness: Jain's index %.3f on average, %.3f at least; the tenant that lacks most is %.1f %% of the fleet below its fair share on average, %.1f %% at most\n",

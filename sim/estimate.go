@@ -39,11 +39,11 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 
 // fit splits a job that asks for more GPUs than a machine has into equal
 // members, as few as will do, as a server does with a gang of which nobody said
-// how many members it has. One that can never run waits for ever.
-func (w *World) fit(said ares.Spec) ares.Spec {
+// how many members it has. It says whether that cannot be.
+func (w *World) fit(said ares.Spec) (ares.Spec, bool) {
 	if said.GPUs <= w.largest || said.Members > 1 {
-		return said
+		return said, false
 	}
-	parts, _ := w.fleet.Split(said)
-	return parts
+	parts, never := w.fleet.Split(said)
+	return parts, never != nil
 }

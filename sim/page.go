@@ -116,7 +116,7 @@ func (v *view) tile(words, path, text, note string, value float64) {
 func (v *view) tiles() {
 	r := v.Report
 	percent := func(f float64) string { return fmt.Sprintf("%.1f %%", f) }
-	v.tile("jobs", "jobs", number(float64(r.Jobs)), fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
+	v.tile("jobs", "jobs", number(float64(r.Jobs)), refusals(r)+fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
 	v.tile("mean wait", "waiting_seconds.mean", lasting(r.Wait.Mean), "p95 "+lasting(r.Wait.P95), r.Wait.Mean)
 	v.tile("mean completion", "completion_seconds.mean", lasting(r.Complete.Mean), "p95 "+lasting(r.Complete.P95), r.Complete.Mean)
 	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "at most "+percent(r.Peak), r.Use)
@@ -132,6 +132,13 @@ func (v *view) tiles() {
 		v.tile("deadlines missed", "deadlines.missed", number(float64(d.Missed)), fmt.Sprintf("of %d", d.Jobs), float64(d.Missed))
 	}
 	v.tile("simulated time", "virtual_seconds", lasting(r.Virtual), fmt.Sprintf("%d GPUs on %d nodes", r.GPUs, r.Source.Fleet.Nodes), r.Virtual)
+}
+
+func refusals(r *Report) string {
+	if r.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d too large, ", r.Refused)
 }
 
 func spreads(path string, jobs, ended int, count string, wait, complete *Spread) []shown {

@@ -71,7 +71,6 @@ func (p Policy) For(t *Trace, seed uint64) Policy {
 	return p
 }
 
-// queueing is Ares with another order of its queues.
 func queueing(q engine.Queueing, estimate string) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default(), Estimate: estimate}

@@ -104,7 +104,7 @@ func TestPoliciesAreSound(t *testing.T) {
 		if err := p.Engine.Check(); err != nil || p.Name != name {
 			t.Errorf("%s is %s: %v", name, p.Name, err)
 		}
-		what := p.Engine.Digest() + " " + p.Estimate
+		what := p.Estimate + p.Engine.Digest()
 		if other, twice := seen[what]; twice {
 			t.Errorf("%s is %s", name, other)
 		}

@@ -22,6 +22,7 @@ type Reports struct {
 type Report struct {
 	Source   Source    `json:"source"`
 	Jobs     int       `json:"jobs"`
+	Refused  int       `json:"refused"` // that can never run on this fleet
 	Placed   int       `json:"placed"`
 	Ended    int       `json:"ended"`
 	Virtual  float64   `json:"virtual_seconds"`
@@ -122,6 +123,9 @@ func (w *World) Report() Report {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		r.Deadline.count(j, w.now)
+		if j.refused {
+			r.Refused++
+		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {
 			r.Placed++

@@ -54,7 +54,8 @@ type record struct {
 	accepted time.Time
 	placed   time.Time // zero while it waits
 	ended    time.Time
-	gpus     int // thousandths of devices
+	gpus     int  // thousandths of devices
+	refused  bool // it can never run on this fleet
 
 	left     time.Duration // to run, as of the start of the attempt under way
 	since    time.Time     // when that started
@@ -129,8 +130,9 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			}
 		}
 		for more && !Epoch.Add(coming.At-zero).After(at) {
-			w.arrive(coming)
-			waiting++
+			if w.arrive(coming) {
+				waiting++
+			}
 			coming, more = next()
 		}
 		w.flush()
@@ -167,10 +169,11 @@ func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Tim
 	return at
 }
 
-// arrive accepts a job.
-func (w *World) arrive(a *Arrival) {
+// arrive accepts a job, and says whether it waits now.
+func (w *World) arrive(a *Arrival) bool {
 	id := ares.JobID(fmt.Sprintf("job-%07d", len(w.jobs)))
-	spec := w.fit(a.Spec).WithDefaults()
+	said, refused := w.fit(a.Spec)
+	spec := said.WithDefaults()
 	if !spec.Deadline.IsZero() { // traces count from their own beginning
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
 	}
@@ -180,8 +183,11 @@ func (w *World) arrive(a *Arrival) {
 	}
 	w.jobs = append(w.jobs, record{
 		id: id, tenant: spec.Tenant, name: spec.Name, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
-		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs,
+		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs, refused: refused,
 	})
+	if refused {
+		return false
+	}
 	if w.policy.Engine.Queueing.Yield {
 		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
 	}
@@ -190,6 +196,7 @@ func (w *World) arrive(a *Arrival) {
 	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
 	w.batch = append(w.batch, ares.Event{Job: job})
 	w.estimate(job, a)
+	return true
 }
 
 // decide decides and carries out until nothing more would change. It answers
