@@ -109,6 +109,11 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	if f.seeds != "" && cmd.Flags().Changed("seed") {
 		return usagef("give --seed or --seeds, not both")
 	}
+	for _, name := range []string{f.out, f.html} {
+		if _, err := os.Stat(filepath.Dir(name)); name != "" && err != nil {
+			return usagef("cannot write %s: %s", name, err)
+		}
+	}
 	seeds, err := parseSeeds(cmp.Or(f.seeds, strconv.FormatUint(f.seed, 10)))
 	if err != nil {
 		return err
