@@ -134,7 +134,7 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	return a.simulate(ctx, f, setup, policies, seeds)
 }
 
-// simSetup reads the fleet and the jobs.
+// simSetup reads the jobs and the fleet.
 func (a *app) simSetup(ctx context.Context, f *simFlags) (sim.Setup, error) {
 	if f.workload != "" {
 		w, err := sim.WorkloadNamed(f.workload)

@@ -230,7 +230,7 @@ func TestUntilAndHalt(t *testing.T) {
 	t.Parallel()
 	s := small(t)
 	s.Until = 120 * time.Second
-	if r := simulate(t, s).Report; r.Virtual != 120 || r.Ended != 2 || r.Placed != 5 || r.Source.Halted {
+	if r := simulate(t, s).Report; r.Virtual != 120 || r.Ended != 2 || r.Placed != 5 || r.Refused != 1 || r.Source.Halted {
 		t.Errorf("until 120 s: %+v", r)
 	}
 	s.Until = 0
