@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -93,5 +92,3 @@ func (a *app) writeForecast(s sheet, f *apipb.RuntimeForecast) {
 		s.line("Ends", fmt.Sprintf("late: nine of ten such runs ended %s ago", span(-most)))
 	}
 }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -30,6 +30,7 @@ func (a *app) simCommand() *cobra.Command {
 // simFlags are the flags of ares sim run.
 type simFlags struct {
 	trace, format      string
+	workload           string
 	fleet, fleetFormat string
 	policies           []string
 	seed               uint64
@@ -57,6 +58,7 @@ trace, with repetition.
 docs/simulator.md describes traces, fleets, policies and reports.`,
 		Example: `  ares sim run --trace jobs.csv --fleet fleet.yaml
   sacct -a -X -p -o JobID,Submit,ElapsedRaw,AllocTRES,NNodes | ares sim run --trace - --format slurm --fleet fleet.yaml
+  ares sim run --workload kueue-baseline
   ares sim run --trace jobs.csv --fleet fleet.yaml --policy ares,fifo --seeds 1-5 --resample days -o json --out runs.json --html page.html`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.simRun(cmd.Context(), cmd, &f) },
 	}
@@ -66,6 +68,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.StringVar(&f.format, "format", "", "kind of trace: "+strings.Join(sim.Formats(), ", ")+" (default by its first line)")
 	flags.StringVar(&f.fleet, "fleet", "", "file with the machines: a fleet file, or openb's list of nodes (.csv); default those of a recording")
 	flags.StringVar(&f.fleetFormat, "fleet-format", "", "ares or openb (default by the file's name)")
+	flags.StringVar(&f.workload, "workload", "", "built-in jobs and fleet instead of both: "+strings.Join(sim.Workloads(), ", "))
 	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "how to decide: names or files, several one after the other")
 	flags.Uint64Var(&f.seed, "seed", 0, "what to draw by")
 	flags.StringVar(&f.seeds, "seeds", "", "several seeds one after the other, such as 1-5 or 1,7,9")
@@ -77,6 +80,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.StringVar(&f.html, "html", "", "file to write a page with plots to")
 	for name, values := range map[string][]string{
 		"format": sim.Formats(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
+		"workload": sim.Workloads(),
 	} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -90,8 +94,11 @@ var (
 
 // simRun reads everything first, so that a mistake shows before the work.
 func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error {
-	if f.trace == "" {
-		return usagef("--trace is needed (see: %s --help)", cmd.CommandPath())
+	switch files := f.trace + f.format + f.fleet + f.fleetFormat; {
+	case f.workload != "" && files != "":
+		return usagef("--workload has its own jobs and fleet: leave out --trace, --format, --fleet and --fleet-format")
+	case f.workload == "" && f.trace == "":
+		return usagef("--trace is needed, or --workload (see: %s --help)", cmd.CommandPath())
 	}
 	if !slices.Contains(simOutputs, f.output) {
 		return usagef("--output %s: use table, json or csv", f.output)
@@ -114,22 +121,36 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	if err != nil {
 		return err
 	}
-	trace, err := a.loadTrace(f)
+	setup, err := a.simSetup(ctx, f)
 	if err != nil {
 		return err
+	}
+	setup.Resample, setup.Until = f.resample, until
+	return a.simulate(ctx, f, setup, policies, seeds)
+}
+
+// simSetup reads the fleet and the jobs.
+func (a *app) simSetup(ctx context.Context, f *simFlags) (sim.Setup, error) {
+	if f.workload != "" {
+		w, err := sim.WorkloadNamed(f.workload)
+		if err != nil {
+			return sim.Setup{}, usagef("--workload: %s", err)
+		}
+		return sim.Setup{Trace: w.Trace, TraceName: w.Name, Fleet: w.Fleet, FleetName: w.Name}, nil
+	}
+	trace, err := a.loadTrace(f)
+	if err != nil {
+		return sim.Setup{}, err
 	}
 	fleet := trace.Fleet
 	if f.fleet != "" {
 		if fleet, err = a.loadFleet(ctx, f); err != nil {
-			return err
+			return sim.Setup{}, err
 		}
 	} else if fleet == nil {
-		return usagef("--fleet is needed: of the kinds of traces only a recording of Ares knows its own")
+		return sim.Setup{}, usagef("--fleet is needed: of the kinds of traces only a recording of Ares knows its own")
 	}
-	setup := sim.Setup{
-		Trace: trace, TraceName: filepath.Base(f.trace), Fleet: fleet, FleetName: filepath.Base(cmp.Or(f.fleet, f.trace)), Resample: f.resample, Until: until,
-	}
-	return a.simulate(ctx, f, setup, policies, seeds)
+	return sim.Setup{Trace: trace, TraceName: filepath.Base(f.trace), Fleet: fleet, FleetName: filepath.Base(cmp.Or(f.fleet, f.trace))}, nil
 }
 
 // simulate runs every policy with every seed and writes what came of it.
@@ -154,7 +175,7 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 			}
 			if ctx.Err() != nil {
 				say(a.err, "interrupted at %s of simulated time, after %d of %d runs; what follows is so far\n",
-					span(simSeconds(outcome.Report.Virtual)), len(reports.Runs)-1, len(policies)*len(seeds))
+					span(seconds(outcome.Report.Virtual)), len(reports.Runs)-1, len(policies)*len(seeds))
 				return errors.Join(a.writeRuns(f, reports, jobs.String()), &exitError{exitFailed})
 			}
 		}
@@ -162,8 +183,6 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 	rows.Flush()
 	return a.writeRuns(f, reports, jobs.String())
 }
-
-func simSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // writeRuns writes the page, if one is wanted, and the report.
 func (a *app) writeRuns(f *simFlags, reports *sim.Reports, jobs string) error {

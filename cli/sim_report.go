@@ -25,7 +25,7 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 	say(w, "%s on %s (%s, %s) under %s, seed %d%s\n", clean(src.Trace.Name), clean(src.Fleet.Name), count(src.Fleet.Nodes, "node"), count(r.GPUs, "GPU"),
 		clean(src.Policy.Name), src.Seed, drawn)
-	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(simSeconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
+	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
 	if r.Refused > 0 {
 		say(w, "%s can never run on this fleet\n", count(r.Refused, "job"))
 	}
@@ -67,7 +67,7 @@ func addSimRow(t *table, name string, g *sim.Group) {
 			if jobs == 0 {
 				cells = append(cells, "-")
 			} else {
-				cells = append(cells, span(simSeconds(v)))
+				cells = append(cells, span(seconds(v)))
 			}
 		}
 	}
@@ -169,9 +169,9 @@ func figure(v float64, unit string) string {
 	switch unit {
 	case "s":
 		if v < 0 {
-			return "-" + span(simSeconds(-v))
+			return "-" + span(seconds(-v))
 		}
-		return span(simSeconds(v))
+		return span(seconds(v))
 	case "%":
 		return fmt.Sprintf("%.2f %%", v)
 	}

@@ -188,7 +188,7 @@ func (a *app) writeWhatIf(w io.Writer, r *sim.WhatIf, f *whatIfFlags) {
 	s.line("Runtimes", basisWords(r, f.assume))
 	s.line("GPUs", fmt.Sprintf("%d, %.1f %% used → %d, %.1f %% used", r.Now.GPUs, r.Now.Use, r.Then.GPUs, r.Then.Use))
 	s.line("Started", fmt.Sprintf("%d → %d of %d that wait", r.Now.Started, r.Then.Started, r.Waiting))
-	s.line("Mean wait", fmt.Sprintf("%s → %s", waitWords(r.Now.Wait), waitWords(r.Then.Wait)))
+	s.line("Mean wait", fmt.Sprintf("%s → %s", spanSeconds(r.Now.Wait), spanSeconds(r.Then.Wait)))
 	if r.Now.Late+r.Then.Late > 0 {
 		s.line("Late", fmt.Sprintf("%d → %d jobs miss their deadline", r.Now.Late, r.Then.Late))
 	}
@@ -199,7 +199,7 @@ func (a *app) writeWhatIf(w io.Writer, r *sim.WhatIf, f *whatIfFlags) {
 	t := table{head: []string{"TENANT", "WAIT", "START NOW", "THEN", "MEAN WAIT NOW", "THEN", "GPU-HOURS NOW", "THEN", "SOONER", "LATER"}}
 	for i := range r.Tenants {
 		x := &r.Tenants[i]
-		t.add(x.Tenant, strconv.Itoa(x.Waiting), strconv.Itoa(x.Now.Started), strconv.Itoa(x.Then.Started), waitWords(x.Now.Wait), waitWords(x.Then.Wait),
+		t.add(x.Tenant, strconv.Itoa(x.Waiting), strconv.Itoa(x.Now.Started), strconv.Itoa(x.Then.Started), spanSeconds(x.Now.Wait), spanSeconds(x.Then.Wait),
 			fmt.Sprintf("%.1f", x.Now.GPUHours), fmt.Sprintf("%.1f", x.Then.GPUHours), strconv.Itoa(x.Sooner), strconv.Itoa(x.Later))
 	}
 	t.write(w, a.color)
@@ -235,7 +235,7 @@ func basisWords(r *sim.WhatIf, assumed string) string {
 	return strings.Join(parts, ", ")
 }
 
-func waitWords(s float64) string { return span(simSeconds(s)) }
+func spanSeconds(s float64) string { return span(seconds(s)) }
 
 func startWords(r *sim.WhatIf, at *time.Time, f *whatIfFlags) string {
 	switch {
@@ -256,7 +256,7 @@ func shiftWords(j *sim.JobShift) string {
 	if (j.Now == nil) != (j.Then == nil) {
 		atLeast = "at least "
 	}
-	out := atLeast + waitWords(max(j.Sooner, -j.Sooner)) + " " + word
+	out := atLeast + spanSeconds(max(j.Sooner, -j.Sooner)) + " " + word
 	if j.Sooner == 0 {
 		out = "the same"
 	}
