@@ -52,7 +52,7 @@ func (s *State) seekBy(rule Placement, w *want, allowed *set, lo, hi int) *node 
 			continue
 		}
 		n := s.nodes[i]
-		if n.flock == nil || n.room(w) == 0 {
+		if !n.fits(w) {
 			continue
 		}
 		if v := score(s, w, n); best == nil || v > highest {
@@ -205,23 +205,24 @@ func (k *kinds) held() (out uint64) {
 }
 
 // favourite is the device for a share by a rule that chooses differently than
-// the tightest, empty to leave it at that.
+// the tightest, empty to leave it at that: heat and NUMA nodes matter more.
 func (s *State) favourite(n *node, w *want) (set uint64) {
-	if w.milli == 0 || w.numa != numaNone {
+	if w.milli == 0 || w.numa != numaNone || n.warm != 0 {
 		return 0
 	}
-	switch s.cfg.Placement {
-	case PlaceRandom:
-		var highest uint64
-		for m := w.mask(n.profile) & n.usable; m != 0; m &= m - 1 {
-			i := bits.TrailingZeros64(m)
-			if v := mixed(s.lot ^ n.lot + uint64(i) + 1); n.remains(i) >= w.milli && (set == 0 || v > highest) {
-				set, highest = 1<<i, v
-			}
+	if s.cfg.Placement == PlaceFGD {
+		_, device := s.descend(w, n) // other members of its gang may have come since the node was scored
+		return 1 << device
+	}
+	if s.cfg.Placement != PlaceRandom {
+		return 0
+	}
+	var highest uint64
+	for m := w.mask(n.profile) & n.usable; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		if v := mixed(s.lot ^ n.lot + uint64(i) + 1); n.remains(i) >= w.milli && (set == 0 || v > highest) {
+			set, highest = 1<<i, v
 		}
-	case PlaceFGD:
-		_, device := s.descent(w, n)
-		set = 1 << device
 	}
 	return set
 }

@@ -31,7 +31,11 @@ type kind struct {
 func (s *State) kindsOf(p *profile) (list []kind, never, total int64) {
 	typical := s.cfg.Typical
 	if len(typical) == 0 {
-		for _, m := range s.cfg.Mix {
+		mix := s.cfg.Mix
+		if len(mix) == 0 {
+			mix = DefaultMix()
+		}
+		for _, m := range mix {
 			share := p.cpus * m.CPUs / 100 * max(m.GPUs*wholeMilli, m.Milli) / (max(len(p.devices), 1) * wholeMilli)
 			typical = append(typical, Typical{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
 		}
@@ -72,35 +76,26 @@ type expected struct {
 	total int64
 }
 
-// tried is the descent by a want on a node, as of the node's last change.
-type tried struct {
-	moves  int
-	score  int8
-	device int8
-}
+// tried is the score of a want on a node, as of the node's last change.
+type tried struct{ moves, score int }
 
 // descentOn is how much less fragmented a node is with a member of the want, in
-// steps: 50 for no difference.
+// steps: 50 for no difference. It is kept until the node changes: a decision
+// changes one of thousands.
 func (s *State) descentOn(w *want, n *node) int {
-	score, _ := s.descent(w, n)
-	return score
-}
-
-// descent is the score, and for a share the device that gives it. It is kept
-// until the node changes: a decision changes one of thousands.
-func (s *State) descent(w *want, n *node) (score, device int) {
 	if len(w.tried) < len(s.nodes) {
 		w.tried = make([]tried, len(s.nodes))
 	}
 	t := &w.tried[n.at]
 	if t.moves != n.moves {
-		score, device = s.descend(w, n)
-		*t = tried{n.moves, int8(score), int8(device)}
+		t.score, _ = s.descend(w, n)
+		t.moves = n.moves
 	}
-	return int(t.score), int(t.device)
+	return t.score
 }
 
-// descend takes the want off the node, for a share off each device in turn.
+// descend takes the want off the node, for a share off each device in turn: the
+// score, and the device that gives it.
 func (s *State) descend(w *want, n *node) (score, device int) {
 	var places [MaxDevices]int
 	left := places[:len(n.devices)]

@@ -17,7 +17,8 @@ type Queueing struct {
 	Blocked Blocked
 	// Yield lets a waiting job stop running ones of its own queue and class
 	// that come later in its order, if it then fits. Only jobs that keep their
-	// progress (checkpoint.enabled) give way. It needs an Order.
+	// progress (checkpoint.enabled) give way. It needs an Order, and does not go
+	// with BlockedReserve.
 	Yield bool
 	// Attained is up to how many GPU-seconds a job is of the first of the two
 	// levels of OrderAttained.
@@ -78,6 +79,19 @@ func ParseBlocked(text string) (Blocked, error) {
 	return Blocked(text), nil
 }
 
+// NewQueueing reads it as people write it. What makes no sense is for Check to
+// tell.
+func NewQueueing(order, blocked string, yield bool, attained int) Queueing {
+	q := Queueing{Order: Order(order), Blocked: Blocked(blocked), Yield: yield, Attained: attained}
+	if order, err := ParseOrder(order); err == nil {
+		q.Order = order
+	}
+	if blocked, err := ParseBlocked(blocked); err == nil {
+		q.Blocked = blocked
+	}
+	return q
+}
+
 // Bounds of the first level of OrderAttained, and its default.
 const (
 	DefaultAttained = 3200
@@ -105,6 +119,9 @@ func (q Queueing) check(p *ares.Problems) {
 	}
 	if q.Yield && q.Order == OrderAged {
 		p.Add("preempt_by_order", "needs a queue_order other than aged: aged priority gives no right to stop others")
+	}
+	if q.Yield && q.Blocked == BlockedReserve {
+		p.Add("preempt_by_order", "does not go with blocked_jobs reserve: who gives way could be put right back, before the one it gave way to")
 	}
 	if q.Attained < 0 || q.Attained > MaxAttained {
 		p.Add("attained_gpu_seconds", "must be between 0 and %d, got %d", MaxAttained, q.Attained)

@@ -103,7 +103,7 @@ func (s *State) standing(e *entry, now time.Time) uint64 {
 		if half == never {
 			return order.MaxRank
 		}
-		return uint64(min(int64(half/time.Millisecond), math.MaxInt64>>24)) * uint64(min(e.milli(), 1<<20)) / wholeMilli
+		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.milli(), 1<<24)) / wholeMilli
 	case OrderAttained:
 		if e.run != nil && s.served(e, now) >= int64(s.cfg.Queueing.level())*wholeMilli {
 			return 1

@@ -24,13 +24,13 @@ func drawConfig(t *rapid.T) engine.Config {
 	if once(t, 4, "configured") {
 		cfg.ModelWeights = map[string]int{"h100": 2500, "NVIDIA A100": 1300}
 		cfg.HalfLife, cfg.AgeingStep = pick(t, "half-life", time.Hour, 100*time.Hour), pick(t, "step", time.Second, time.Minute)
-		cfg.ThermalLimit, cfg.Exact = pick(t, "limit", 0, 70), rapid.Bool().Draw(t, "exact")
+		cfg.ThermalLimit = pick(t, "limit", 0, 70)
 	}
 	if once(t, 3, "queueing") {
 		q := &cfg.Queueing
 		q.Order = pick(t, "order", engine.OrderAged, engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained)
 		q.Blocked = pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve)
-		q.Yield = q.Order != engine.OrderAged && rapid.Bool().Draw(t, "yield")
+		q.Yield = q.Order != engine.OrderAged && q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
 		if q.Order == engine.OrderAttained {
 			q.Attained = pick(t, "attained", 0, 1, 60)
 		}

@@ -27,7 +27,7 @@ func (t *try) yield(plan *ares.Plan, blocked []*entry) {
 	t.clearOut(blocked)
 	for _, e := range blocked {
 		members, ban := t.state.allowed(e.shape, now)
-		if members == 0 {
+		if members == 0 || len(e.shape.near)+len(e.shape.apart) > 0 { // of these those who leave may be what it wants to be near
 			continue
 		}
 		if _, ok := t.place(e.shape, members, ban, e); ok {

@@ -98,6 +98,22 @@ type SchedulerConfig struct {
 	// compare with and take time that grows with the fleet. Default empty: the
 	// least stranded capacity.
 	Placement string `yaml:"placement"`
+	// QueueOrder is what orders the jobs of a queue: aged (priority that grows
+	// with waiting), fifo, shortest, shortest-remaining, least-service or
+	// attained. Default aged.
+	QueueOrder string `yaml:"queue_order"`
+	// BlockedJobs is what becomes of those behind a job that finds no place:
+	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
+	// start if it is not delayed, as far as predictions tell). Default skip.
+	BlockedJobs string `yaml:"blocked_jobs"`
+	// PreemptByOrder stops running jobs that save their progress for waiting
+	// ones that come before them in the order of their queue. It needs a
+	// queue_order other than aged, and does not go with blocked_jobs reserve.
+	// Default false.
+	PreemptByOrder bool `yaml:"preempt_by_order"`
+	// AttainedGPUSeconds is up to what service jobs come first with the order
+	// attained. Default 0, which is 3200.
+	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then

@@ -33,9 +33,9 @@ const violationsTold = 10
 
 // Judge has every decision held against the law of turns, and every so many'th
 // one that places something against all laws; 0 for none, because each such
-// check counts the whole fleet anew. It is called before Run. Policies with
-// another order than the fair one break the law of turns as they mean to, and
-// the weights of models are not known to it.
+// check counts the whole fleet anew. It is called before Run. Policies that
+// keep others waiting behind a blocked job break the law of turns as they mean
+// to, and the weights of models are not known to it.
 func (w *World) Judge(every int) {
 	if w.judge != nil {
 		return
@@ -157,7 +157,7 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 		return
 	}
 	j.out.Placings++
-	class := laws.ClassAt(c.job, now, j.cfg.AgeingStep).Rank()
+	class := laws.ClassAt(c.job, now, j.step()).Rank()
 	least, _ := j.share(c.of, now)
 	for _, of := range j.ledger.parties {
 		if of == c.of || len(j.lines[of]) == 0 {
@@ -169,7 +169,7 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			if rival == nil {
 				continue
 			}
-			its := laws.ClassAt(rival.job, now, j.cfg.AgeingStep).Rank()
+			its := laws.ClassAt(rival.job, now, j.step()).Rank()
 			if its < class || its == class && most >= least {
 				continue
 			}
@@ -186,6 +186,14 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 	}
 	j.ledger.sit(c, seats, now)
 	j.ledger.wait(c, false)
+}
+
+// step is how long a job waits for a point of priority, 0 where nobody ages.
+func (j *judge) step() time.Duration {
+	if j.cfg.Queueing.Order != engine.OrderAged {
+		return 0
+	}
+	return j.cfg.AgeingStep
 }
 
 // fits remembers who does not, as long as room is only taken.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -87,12 +88,7 @@ func (l *ledger) hear(events []ares.Event, now time.Time) {
 		case ev.Run != nil:
 			l.run(ev.Run, now)
 		case ev.Tenant != nil:
-			p := l.party(ev.Tenant.ID)
-			p.weight, p.limits = ev.Tenant.Weight, ev.Tenant.Limits
-			if p.weight == 0 {
-				p.weight = 1
-			}
-			p.bound = p.limits != ares.NoLimits() || len(ev.Tenant.Quotas) > 0
+			l.party(ev.Tenant.ID).describe(ev.Tenant)
 		case ev.Queue != nil:
 			l.party(ev.Queue.Tenant).bound = true
 		case ev.Node != nil:
@@ -124,6 +120,18 @@ func (l *ledger) party(name string) *party {
 		l.parties = slices.Insert(l.parties, at, p)
 	}
 	return p
+}
+
+// describe takes over a tenant's record. A quota of all GPUs is a limit here:
+// what it may borrow counts, whether or not somebody lends it.
+func (p *party) describe(t *ares.Tenant) {
+	p.weight, p.limits = cmp.Or(t.Weight, 1), t.Limits
+	p.bound = p.limits != ares.NoLimits() || len(t.Quotas) > 0
+	for _, q := range t.Quotas {
+		if q.Model == "" {
+			p.limits.GPUs = min(p.limits.GPUs, q.Nominal+q.Borrow)
+		}
+	}
 }
 
 // accept opens the claim of a job, which waits.

@@ -2,7 +2,7 @@ package laws
 
 import (
 	"fmt"
-	"math/big"
+	"math"
 	"strings"
 	"time"
 
@@ -13,7 +13,7 @@ import (
 // measure is what the configured order goes by, less for the earlier job: in
 // milliseconds, of runtime, of what is left of it or of runtime times GPUs, or
 // the level of its service so far. Who is not known to end comes last.
-func (t *trial) measure(job *ares.Job) *big.Int {
+func (t *trial) measure(job *ares.Job) int64 {
 	run, _ := t.state.Run(job.ID)
 	runtime := time.Duration(job.MaxRuntimeMinutes) * time.Minute
 	if f, ok := t.state.Forecast(job.ID); ok {
@@ -34,7 +34,7 @@ func (t *trial) measure(job *ares.Job) *big.Int {
 			level = engine.DefaultAttained
 		}
 		if run.RanFor(t.plan.Now).Milliseconds()*milli/1000 >= int64(level)*1000 {
-			return big.NewInt(1)
+			return 1
 		}
 	case engine.OrderRemaining:
 		if job.Checkpoint.Enabled && !endless {
@@ -42,20 +42,19 @@ func (t *trial) measure(job *ares.Job) *big.Int {
 		} else if a := run.Current(); a != nil && !a.StartedAt.IsZero() && !endless {
 			runtime = max(runtime-t.plan.Now.Sub(a.StartedAt), 0)
 		}
-		return last(big.NewInt(runtime.Milliseconds()), endless)
+		return last(runtime.Milliseconds(), endless)
 	case engine.OrderShortest:
-		return last(big.NewInt(runtime.Milliseconds()), endless)
+		return last(runtime.Milliseconds(), endless)
 	case engine.OrderLeastService:
-		ms := new(big.Int).Mul(big.NewInt(runtime.Milliseconds()), big.NewInt(milli))
-		return last(ms.Div(ms, big.NewInt(1000)), endless)
+		return last(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // nobody lives so long
 	case engine.OrderAged, engine.OrderFIFO:
 	}
-	return new(big.Int)
+	return 0
 }
 
-func last(v *big.Int, endless bool) *big.Int {
+func last(v int64, endless bool) int64 {
 	if endless {
-		return new(big.Int).Lsh(big.NewInt(1), 100)
+		return math.MaxInt64
 	}
 	return v
 }
@@ -113,7 +112,7 @@ func yields(t *trial) error {
 			return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, rival.ID)
 		case !job.Checkpoint.Enabled || job.Placement.LatencySensitive || run.Endures(job):
 			return fmt.Errorf("%s gives way, which it must not", job.ID)
-		case t.measure(rival).Cmp(t.measure(job)) >= 0:
+		case t.measure(rival) >= t.measure(job):
 			return fmt.Errorf("%s gives way to %s, which does not come before it", job.ID, rival.ID)
 		}
 	}

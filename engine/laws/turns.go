@@ -90,7 +90,7 @@ func (t *trial) earlier(a, b *ares.Job) bool {
 	if t.cfg.Queueing.Order == engine.OrderAged {
 		return earlier(a, b, t.cfg.AgeingStep)
 	}
-	return cmp.Or(t.measure(a).Cmp(t.measure(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
+	return cmp.Or(cmp.Compare(t.measure(a), t.measure(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
 }
 
 // earlier is the order of one queue: the critical ones, aged priority,

@@ -15,9 +15,10 @@ import (
 	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
 
-// The setting: the two months in which the trace is dense, the virtual clusters
-// that are more than a handful of jobs, and one pool in which they ask for about
-// nine tenths of what there is, so that they meet.
+// The setting: the two months in which the trace is dense, and the virtual
+// clusters that are more than a handful of jobs, as tenants of one pool. The
+// first pool is as large as the pools of simphilly together; in the second they
+// ask for about nine tenths of what there is, so that they meet all the time.
 var (
 	from = time.Date(2017, 10, 1, 0, 0, 0, 0, time.UTC)
 	to   = time.Date(2017, 12, 1, 0, 0, 0, 0, time.UTC)
@@ -25,9 +26,11 @@ var (
 
 const (
 	clusters = 11 // those with the most jobs; each of the other four has fewer than ten
-	machines = 64
-	gpus     = 8 // of a machine
+	gpus     = 8  // of a machine
 )
+
+// machines of the two pools.
+var machines = []int{111, 64}
 
 // read is the jobs of the largest virtual clusters in the two months.
 func read(b *testing.B) *sim.Trace {
@@ -54,13 +57,6 @@ func read(b *testing.B) *sim.Trace {
 		at := time.Unix(0, 0).Add(a.At)
 		return at.Before(from) || !at.Before(to) || !slices.Contains(largest, a.Spec.Tenant)
 	})
-	for i := range t.Arrivals {
-		s := &t.Arrivals[i].Spec
-		if s.GPUs > gpus { // more than a machine has: equal members on the fewest machines
-			s.Members = (s.GPUs + gpus - 1) / gpus
-			s.GPUs = (s.GPUs + s.Members - 1) / s.Members
-		}
-	}
 	return t
 }
 
@@ -74,22 +70,31 @@ func BenchmarkFair(b *testing.B) {
 		a := &trace.Arrivals[i]
 		work += float64(max(a.Spec.Members, 1)*a.Spec.GPUs) * a.Runs.Seconds()
 	}
-	fmt.Printf("%d jobs of %d virtual clusters in one pool of %d × %d GPUs; they ask for %.1f %% of it\n",
-		len(trace.Arrivals), clusters, machines, gpus, 100*work/to.Sub(from).Seconds()/(machines*gpus))
 	slow := engine.Default()
 	slow.AgeingStep = engine.MaxAgeingStep
 	for range b.N {
-		for _, p := range []sim.Policy{{Name: "ares", Engine: engine.Default()}, {Name: "ares, no ageing", Engine: slow}} {
-			replay(b, trace, p)
+		for _, n := range machines {
+			rows := [][]string{{
+				"policy", "decisions", "placings", "rivals that did not fit", "held against all laws", "violations",
+				"Jain: mean", "least", "share ÷ fair: mean", "least", "gap, %: mean", "largest", "of", "on day", "CPU s",
+			}}
+			for _, p := range []sim.Policy{{Name: "ares", Engine: engine.Default()}, {Name: "ares, no ageing", Engine: slow}} {
+				rows = append(rows, replay(b, trace, n, p))
+			}
+			if err := rounds.Table(os.Stdout, fmt.Sprintf("%d jobs of %d virtual clusters in one pool of %d × %d GPUs, of which they ask for %.1f %%",
+				len(trace.Arrivals), clusters, n, gpus, 100*work/to.Sub(from).Seconds()/float64(n*gpus)), rows); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }
 
-func replay(b *testing.B, trace *sim.Trace, p sim.Policy) {
+// replay runs the trace and prints how it went over time.
+func replay(b *testing.B, trace *sim.Trace, machines int, p sim.Policy) []string {
 	b.Helper()
 	w := sim.NewWorld(&sim.Fleet{Machines: []sim.Machine{{Name: "m", Count: machines, GPUs: gpus, CPUs: 64, MemoryMB: 512_000}}}, p)
 	w.MeasureFairness()
-	w.Judge(1000)
+	w.Judge(500)
 	var lap rounds.Lap
 	var err error
 	lap.Time(func() { err = w.Run(trace, 0, nil) })
@@ -97,14 +102,20 @@ func replay(b *testing.B, trace *sim.Trace, p sim.Policy) {
 		b.Fatal(err)
 	}
 	v, f := w.Verdict(), w.Fairness()
-	fmt.Printf("\n%s: %d decisions with %d placings, %d times somebody preceded and did not fit; %d violations of the law of turns and, at %d decisions, of any law; %d not judged; %.1f s\n",
-		p.Name, v.Decisions, v.Placings, v.Rivals, v.Violations, v.AllLaws, v.Unjudged, lap.Thread.Seconds())
 	for _, what := range v.First {
 		fmt.Println("  ", what)
 	}
-	fmt.Printf("Jain's index of shares: mean %.3f, least %.3f; of shares ÷ fair shares: mean %.3f, least %.3f\n", f.Jain.Mean, f.Jain.Min, f.Attained.Mean, f.Attained.Min)
-	fmt.Printf("largest gap to progressive filling: %.1f %% of the pool (%s after %.1f days); the largest of a moment is %.1f %% on average\n",
-		f.Gap, f.GapTenant, f.GapAt/86400, f.GapMean)
+	overTime(b, f, p.Name, machines)
+	return []string{
+		p.Name, fmt.Sprint(v.Decisions), fmt.Sprint(v.Placings), fmt.Sprint(v.Rivals), fmt.Sprint(v.AllLaws), fmt.Sprint(v.Violations),
+		fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("%.3f", f.Jain.Min), fmt.Sprintf("%.3f", f.Attained.Mean), fmt.Sprintf("%.3f", f.Attained.Min),
+		fmt.Sprintf("%.1f", f.GapMean), fmt.Sprintf("%.1f", f.Gap), f.GapTenant, fmt.Sprintf("%.1f", f.GapAt/86400), fmt.Sprintf("%.1f", lap.Thread.Seconds()),
+	}
+}
+
+// overTime prints the weeks and the tenants.
+func overTime(b *testing.B, f *sim.Fairness, policy string, machines int) {
+	b.Helper()
 	rows := [][]string{{"week", "Jain", "share ÷ fair", "largest gap, %"}}
 	const week = 7 * 86400
 	for start := 0.0; start < f.Series[len(f.Series)-1].At; start += week {
@@ -116,14 +127,14 @@ func replay(b *testing.B, trace *sim.Trace, p sim.Policy) {
 		}
 		rows = append(rows, []string{fmt.Sprint(1 + int(start/week)), fmt.Sprintf("%.3f", jain/n), fmt.Sprintf("%.3f", attained/n), fmt.Sprintf("%.1f", gap)})
 	}
-	if err := rounds.Table(os.Stdout, "over time", rows); err != nil {
+	if err := rounds.Table(os.Stdout, fmt.Sprintf("%s, %d machines, over time", policy, machines), rows); err != nil {
 		b.Fatal(err)
 	}
 	rows = [][]string{{"virtual cluster", "days it wanted something", "share, %", "fair share, %", "largest gap, %"}}
 	for _, t := range f.ByTenant {
 		rows = append(rows, []string{t.Name, fmt.Sprintf("%.1f", t.Seconds/86400), fmt.Sprintf("%.1f", t.Share), fmt.Sprintf("%.1f", t.Fair), fmt.Sprintf("%.1f", t.Gap)})
 	}
-	if err := rounds.Table(os.Stdout, "by virtual cluster", rows); err != nil {
+	if err := rounds.Table(os.Stdout, fmt.Sprintf("%s, %d machines, by virtual cluster", policy, machines), rows); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"github.com/ares-scheduler/ares/sim"
+	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
 
 // Loads are the arrived loads that are read off, in percent of all GPUs.
@@ -32,7 +31,7 @@ type Openb struct {
 func Read(variant string) (*Openb, error) {
 	dir := os.Getenv("ARES_TRACES")
 	if dir == "" {
-		return nil, errors.New("ARES_TRACES must name the folder that has openb/: the trace of alibaba/clusterdata, v2023, with the orders of arrival")
+		return nil, errors.New("ARES_TRACES must name the folder that has openb/: the trace of alibaba/clusterdata, v2023")
 	}
 	o := &Openb{dir: filepath.Join(dir, "openb"), variant: variant}
 	var err error
@@ -46,40 +45,13 @@ func Read(variant string) (*Openb, error) {
 	return o, err
 }
 
-// Order is the order of arrival that the authors drew from a seed.
-func (o *Openb) Order(seed int) ([]int, error) {
-	return open(filepath.Join(o.dir, "order", fmt.Sprintf("openb_pod_list_%s.seed%d.order", o.variant, seed)), sim.ReadOrder)
-}
-
-// fleet is the nodes in the order that the authors drew from a seed after that
-// of arrival, and which decides between equal scores. From one generator, all
-// pods were shuffled, pods were drawn to come once more until one was too much,
-// ten watches of Kubernetes drew how long they last, and then came the nodes.
-func (o *Openb) fleet(seed, arrivals int) *sim.Fleet {
-	pods := len(o.Trace.Arrivals)
-	draw := rand.New(rand.NewSource(int64(seed))) //nolint:gosec // the authors' generator, not a secret
-	draw.Int()
-	draw.Shuffle(pods, func(int, int) {})
-	for range arrivals - pods + 1 {
-		draw.Intn(pods)
-	}
-	for range 10 {
-		draw.Float64()
-	}
-	f := *o.Fleet
-	f.Machines = slices.Clone(f.Machines)
-	for i, at := range draw.Perm(len(f.Machines)) {
-		f.Machines[i].Name = fmt.Sprintf("%04d-%s", at, f.Machines[i].Name)
-	}
-	return &f
-}
-
-// Replay lets the rows that were drawn from a seed arrive in a world of its own.
-func (o *Openb) Replay(p sim.Policy, seed int, rows []int) (Result, error) {
-	w := sim.NewWorld(o.fleet(seed, len(rows)), p.For(o.Trace, uint64(seed)))
+// Replay lets what was drawn from a seed happen in a world of its own, and adds
+// what the arrivals took to the lap.
+func (o *Openb) Replay(p sim.Policy, d *Draw, lap *rounds.Lap) (Result, error) {
+	w := sim.NewWorld(d.Fleet, p.For(o.Trace, uint64(d.Seed)))
 	total := float64(1000 * w.GPUs())
 	var sums, counts Result
-	err := w.Pour(o.Trace, rows, func(m sim.Moment) {
+	read := func(m sim.Moment) {
 		// As the authors read it off: the mean while the load rounds to it.
 		for i, load := range Loads {
 			if math.RoundToEven(100*float64(m.Arrived)/total) == float64(load) {
@@ -87,7 +59,9 @@ func (o *Openb) Replay(p sim.Policy, seed int, rows []int) (Result, error) {
 				counts[i]++
 			}
 		}
-	})
+	}
+	var err error
+	lap.Time(func() { err = w.Pour(o.Trace, d.Rows, read) })
 	return Result{sums[0] / counts[0], sums[1] / counts[1]}, err
 }
 

@@ -13,6 +13,7 @@ import (
 var (
 	variants = []string{"default", "cpu100", "gpushare40", "gpuspec10", "multigpu20"}
 	seeds    = []int{42, 43, 44, 45, 46}
+	others   = []int{47, 48, 49, 50, 51} // nothing was published of them
 	policies = []policy{
 		{"ares", ""},
 		{"random", "Random"},
@@ -27,25 +28,25 @@ var (
 // policy is a policy by name, and what the authors call it.
 type policy struct{ name, published string }
 
-// replay lets the arrivals of a seed happen under the policy, and says how many
-// they were.
-func (p policy) replay(o *Openb, seed int) (r Result, arrivals int, err error) {
-	order, err := o.Order(seed)
-	if err != nil {
-		return r, 0, err
-	}
+// replay lets the arrivals of a seed happen under the policy: how many they were,
+// and what they took.
+func (p policy) replay(o *Openb, seed int) (r Result, arrivals int, lap rounds.Lap, err error) {
 	chosen, err := sim.PolicyNamed(p.name)
 	if err != nil {
-		return r, 0, err
+		return r, 0, lap, err
 	}
-	r, err = o.Replay(chosen, seed, order)
-	return r, len(order), err
+	d, err := o.Draw(seed)
+	if err != nil {
+		return r, 0, lap, err
+	}
+	r, err = o.Replay(chosen, d, &lap)
+	return r, len(d.Rows), lap, err
 }
 
 // BenchmarkOpenb replays every variant in the authors' orders: the mean of the
 // seeds at both loads, beside what was published, and how fast each decides.
 // With -v, every seed. Decisions a second are by the processor time of the one
-// thread, with the making of the world and all that it does between them.
+// thread, with all that the world does between them.
 func BenchmarkOpenb(b *testing.B) {
 	published, err := ReadPublished()
 	if err != nil {
@@ -58,24 +59,43 @@ func BenchmarkOpenb(b *testing.B) {
 		}
 		rows := [][]string{{"policy", "at 100 %", "published", "off by", "at 130 %", "published", "off by", "decisions/s"}}
 		for _, p := range policies {
-			rows = append(rows, p.seeds(b, o, published[variant][p.published])...)
+			rows = append(rows, p.rows(b, o, seeds, published[variant][p.published])...)
 		}
-		if err := rounds.Table(os.Stdout, fmt.Sprintf("openb %s: GPUs allocated, mean of seeds %d–%d", variant, seeds[0], seeds[len(seeds)-1]), rows); err != nil {
-			b.Fatal(err)
-		}
+		table(b, variant, seeds, rows)
 	}
 }
 
-// seeds replays a policy with every seed and makes its rows of the table.
-func (p policy) seeds(b *testing.B, o *Openb, published map[int]Result) (rows [][]string) {
+// BenchmarkOpenbOtherSeeds replays every variant with seeds that are for
+// reporting only: nothing is to be tuned on them.
+func BenchmarkOpenbOtherSeeds(b *testing.B) {
+	for _, variant := range variants {
+		o, err := Read(variant)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rows := [][]string{{"policy", "at 100 %", "", "", "at 130 %", "", "", "decisions/s"}}
+		for _, name := range []string{"ares", "bestfit", "fgd"} {
+			rows = append(rows, policy{name: name}.rows(b, o, others, nil)...)
+		}
+		table(b, variant, others, rows)
+	}
+}
+
+func table(b *testing.B, variant string, seeds []int, rows [][]string) {
+	b.Helper()
+	title := fmt.Sprintf("openb %s: GPUs allocated, mean of seeds %d–%d", variant, seeds[0], seeds[len(seeds)-1])
+	if err := rounds.Table(os.Stdout, title, rows); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// rows replays a policy with every seed and makes its rows of the table.
+func (p policy) rows(b *testing.B, o *Openb, seeds []int, published map[int]Result) (rows [][]string) {
+	b.Helper()
 	var got, want Result
 	var speed rounds.Figures
 	for _, seed := range seeds {
-		var lap rounds.Lap
-		var r Result
-		var arrivals int
-		var err error
-		lap.Time(func() { r, arrivals, err = p.replay(o, seed) })
+		r, arrivals, lap, err := p.replay(o, seed)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -115,7 +135,7 @@ func BenchmarkWhole(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, decisions, err = policies[0].replay(o, seeds[0]); err != nil {
+			if _, decisions, _, err = policies[0].replay(o, seeds[0]); err != nil {
 				b.Fatal(err)
 			}
 		})
