@@ -172,7 +172,7 @@ func (s *State) apply(ev *ares.Event) {
 	case ev.Topology != nil:
 		s.survey(ev.Topology)
 	case ev.Forecast != nil:
-		s.predict(ev.Forecast)
+		s.predict(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
 		s.forget(ev.Gone)
 	}
@@ -206,9 +206,7 @@ func (s *State) forget(g ares.Gone) {
 	case ares.KindTopology:
 		s.survey(&ares.Topology{})
 	case ares.KindForecast:
-		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			e.forecast = nil
-		}
+		s.predict(ares.JobID(g.ID), nil)
 	case ares.KindProgress:
 	}
 }
