@@ -261,7 +261,7 @@ func shiftWords(j *sim.JobShift) string {
 		out = "the same"
 	}
 	if j.Lost {
-		out += ", from its beginning"
+		out += ", loses its place"
 	}
 	return out
 }

@@ -212,7 +212,11 @@ func (d *drafter) nodes(e *Edit) error {
 		}
 		d.events = append(d.events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "what if"}})
 	}
-	if len(e.Add) > 0 {
+	switch len(e.Add) {
+	case 0:
+	case 1:
+		d.said = append(d.said, "1 more node")
+	default:
 		d.said = append(d.said, fmt.Sprintf("%d more nodes", len(e.Add)))
 	}
 	for _, id := range e.Remove {

@@ -26,6 +26,11 @@ type Fleet struct {
 	Shares   []Tenant       `yaml:"tenants"`
 	Topology *ares.Topology `yaml:"-"`
 	Digest   string         `yaml:"-"` // of the file it was read from, "" for none
+
+	// As a server recorded them, beside those above.
+	nodes   []*ares.Node
+	tenants []*ares.Tenant
+	queues  []*ares.Queue
 }
 
 // Machine is some machines that are alike: those of a profile, or as described.
@@ -188,6 +193,9 @@ func (f *Fleet) Tenants() []*ares.Tenant {
 	for _, t := range f.Shares {
 		byName[t.Name] = &ares.Tenant{ID: t.Name, Weight: t.Weight, Limits: limits(t.GPUs), Quotas: quotas(t.Quotas)}
 	}
+	for _, t := range f.tenants {
+		byName[t.ID] = t
+	}
 	out := make([]*ares.Tenant, 0, len(byName))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		out = append(out, byName[name])
@@ -197,7 +205,7 @@ func (f *Fleet) Tenants() []*ares.Tenant {
 
 // Queues yields the records of the queues that are named.
 func (f *Fleet) Queues() []*ares.Queue {
-	var out []*ares.Queue
+	out := slices.Clone(f.queues)
 	for i := range f.Shares {
 		out = append(out, f.Shares[i].queues()...)
 	}
@@ -237,6 +245,11 @@ func quotas(from []Quota) []ares.Quota {
 // Nodes yields every machine.
 func (f *Fleet) Nodes() iter.Seq[*ares.Node] {
 	return func(yield func(*ares.Node) bool) {
+		for _, n := range f.nodes {
+			if !yield(n) {
+				return
+			}
+		}
 		for i := range f.Machines {
 			for k := range f.Machines[i].Count {
 				if !yield(f.Machines[i].node(k)) {

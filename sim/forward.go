@@ -110,11 +110,10 @@ func (f *forward) resume(job *ares.Job, run *ares.Run) (changed bool) {
 		f.finish(job, run, ares.OutcomeStopped)
 		return true
 	}
-	a := run.Current()
-	if changed = a.StartedAt.IsZero(); changed {
+	if changed = run.Current().StartedAt.IsZero(); changed {
 		f.claim(job, run)
 	}
-	f.await(job, a)
+	f.await(job, run)
 	return changed
 }
 
@@ -173,18 +172,34 @@ func mustMove(err error) {
 }
 
 // await notes when an attempt that begins or goes on will end.
-func (f *forward) await(job *ares.Job, a *ares.Attempt) {
-	fate, began := f.fate(job), a.StartedAt
+func (f *forward) await(job *ares.Job, run *ares.Run) {
+	fate, a := f.fate(job), run.Last()
+	began, done := a.StartedAt, carried(job, run)
 	if began.IsZero() { // a rank has ended before another began
 		began = f.now
 	}
 	fate.since = f.now
-	total, basis := f.lasts(job, max(f.now.Sub(began), 0))
+	total, basis := f.lasts(job, done+max(f.now.Sub(began), 0))
 	fate.Basis = basis
-	heap.Push(&f.dues, due{began.Add(total), job.ID, a.Number})
+	heap.Push(&f.dues, due{began.Add(total - done), job.ID, a.Number})
 }
 
-// lasts is how long an attempt that has run for some time runs altogether: what
+// carried is what a job that saves its state has done before the present
+// attempt: it goes on where it was stopped.
+func carried(job *ares.Job, run *ares.Run) (done time.Duration) {
+	for i := range run.Attempts {
+		switch a := &run.Attempts[i]; {
+		case !a.Ended():
+		case job.Checkpoint.Enabled && a.Outcome == ares.OutcomeStopped && !a.StartedAt.IsZero():
+			done += a.EndedAt.Sub(a.StartedAt)
+		default:
+			done = 0
+		}
+	}
+	return done
+}
+
+// lasts is how long a job that has run for some time runs altogether: what
 // was predicted, or else its limit, or else what is assumed. One that has
 // outlived all of these runs as long again as it has.
 func (f *forward) lasts(job *ares.Job, elapsed time.Duration) (time.Duration, Basis) {
@@ -274,7 +289,7 @@ func (f *forward) carry(job *ares.Job, run ares.Run, starts bool) {
 		if fate := f.fate(job); fate.Start.IsZero() {
 			fate.Start = f.now
 		}
-		f.await(job, run.Last())
+		f.await(job, &run)
 	} else if run.Stop != nil && run.Current() != nil {
 		f.finish(job, &run, ares.OutcomeStopped)
 	}

@@ -33,6 +33,9 @@ type Trace struct {
 	Bad      int       // rows that were left out
 	Problems []Problem // the first of them
 	Ignored  []string  // columns that mean nothing here
+	Unended  int       // jobs whose end was not seen: how long they run is an estimate
+	Censored int       // such jobs of which nothing is known; left out
+	Fleet    *Fleet    // that the jobs ran on, where the trace says so; else nil
 }
 
 // Problem is a row that could not be read.
@@ -47,7 +50,7 @@ func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.W
 const maxProblems = 20
 
 // Formats are the kinds of traces that can be read.
-func Formats() []string { return []string{"openb", "philly", "deadlines", "slurm"} }
+func Formats() []string { return []string{"openb", "philly", "deadlines", "slurm", "ares"} }
 
 // format says how to read the rows of one kind of trace.
 type format struct {
@@ -81,6 +84,9 @@ var formats = map[string]format{
 // Read reads a trace. A row that makes no sense is left out, counted and told
 // with its line; it is never guessed at.
 func Read(kind string, from io.Reader) (*Trace, error) {
+	if kind == "ares" {
+		return readPast(from)
+	}
 	f, ok := formats[kind]
 	if !ok {
 		return nil, ares.Errorf(ares.Invalid, "%q is no kind of trace: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
@@ -127,6 +133,9 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 // Guess finds the kind of a trace by its first line: the one whose columns are
 // all there. "" when there is none, or more than one.
 func Guess(head string) string {
+	if strings.HasPrefix(head, string(gzipMagic)) || strings.HasPrefix(head, `{"job":`) {
+		return "ares"
+	}
 	found := ""
 	for _, kind := range Formats() {
 		f, ok := formats[kind]

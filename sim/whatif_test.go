@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -224,6 +226,34 @@ func TestArraysAndWhatComesAfter(t *testing.T) {
 	}
 }
 
+// TestAnotherPolicy: under one that lets jobs give way, the short job need not
+// wait for the long one, which then goes on where it was.
+func TestAnotherPolicy(t *testing.T) {
+	t.Parallel()
+	m := newMoment(t, "n1")
+	long := m.runs("long", "a", "n1", 8, 600, time.Hour, func(s *ares.Spec) { s.Checkpoint.Enabled = true })
+	short := m.waits("short", "a", 8, 10)
+	for job, d := range map[*ares.Job]time.Duration{long: 5 * time.Hour, short: 10 * time.Minute} {
+		m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: d, P90: d}})
+	}
+	p, err := PolicyNamed("srtf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := m.ask(&Edit{Policy: p.Name, Config: &p.Engine})
+	if got := shifts(w); got != "short: 4h0m0s -> 0s, long: 0s -> 0s lost" {
+		t.Errorf("what changes is %s", got)
+	}
+	then := newForward(m.snapshot(), p.Engine, 24*time.Hour, time.Hour)
+	then.begin()
+	if err = then.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := then.fates[long.ID].End.Sub(noon); got != 4*time.Hour+10*time.Minute {
+		t.Errorf("the long job ends after %s", got)
+	}
+}
+
 // TestStopsUnderWay: what is asked to stop ends, what backs off comes back.
 func TestStopsUnderWay(t *testing.T) {
 	t.Parallel()
@@ -251,6 +281,40 @@ func TestStopsUnderWay(t *testing.T) {
 	if r, _ := now.state.Run(ares.NewJobID("t", "cancelled")); r.Phase != ares.Cancelled || !r.Free() {
 		t.Errorf("the cancelled job is %s", r.Phase)
 	}
+}
+
+// TestNoChangeChangesNothing: a world that is changed into itself goes on as it
+// would, whatever is in it, and its accounts are right.
+func TestNoChangeChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		m := newMoment(t, "n1", "n2", "n3")
+		m.tenant("b", rapid.IntRange(1, 16).Draw(r, "limit"))
+		for _, node := range []string{"n1", "n2"} {
+			gpus := rapid.IntRange(0, 8).Draw(r, "gpus")
+			m.runs("on "+node, "a", node, gpus, rapid.IntRange(0, 300).Draw(r, "minutes"), time.Duration(rapid.IntRange(0, 500).Draw(r, "ago"))*time.Minute)
+		}
+		for i := range rapid.IntRange(0, 20).Draw(r, "jobs") {
+			m.waits(fmt.Sprint("job ", i), rapid.SampledFrom([]string{"a", "b"}).Draw(r, "tenant"), rapid.IntRange(0, 8).Draw(r, "gpus"),
+				rapid.IntRange(0, 300).Draw(r, "minutes"), func(s *ares.Spec) {
+					s.Members = rapid.IntRange(1, 3).Draw(r, "members")
+					s.Array.Count = rapid.IntRange(0, 4).Draw(r, "count")
+					s.Priority = new(rapid.IntRange(0, 2500).Draw(r, "priority"))
+				})
+		}
+		w := m.ask(&Edit{Weights: parsed(t, "b=+0")})
+		if len(w.Jobs) > 0 || w.Now != w.Then {
+			r.Errorf("nothing was changed, and %s; %+v became %+v", shifts(w), w.Now, w.Then)
+		}
+		f := newForward(m.snapshot(), engine.Default(), 12*time.Hour, time.Hour)
+		f.begin()
+		if err := f.run(t.Context()); err != nil {
+			r.Error(err)
+		}
+		if err := f.state.Check(); err != nil {
+			r.Error(err)
+		}
+	})
 }
 
 func TestWhatIfMistakes(t *testing.T) {
