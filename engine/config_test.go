@@ -26,8 +26,10 @@ func TestConfigCheckNamesEveryMistake(t *testing.T) {
 	if err == nil {
 		t.Fatal("all of it is wrong")
 	}
-	for _, field := range []string{"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
-		`queue_order: "lifo" is no order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something"} {
+	for _, field := range []string{
+		"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
+		`queue_order: "lifo" is no order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
+	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}

@@ -29,11 +29,11 @@ func TestALongJobGivesWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for begun := false; !begun; {
-		if _, err := c.Job(ctx, long.JobId); err != nil {
+		if _, err = c.Job(ctx, long.JobId); err != nil {
 			t.Fatal(err)
 		}
-		_, err := os.Stat(seen)
-		begun = err == nil
+		_, missing := os.Stat(seen)
+		begun = missing == nil
 	}
 	short, err := c.Submit(ctx, &apipb.JobSpec{Name: "short", GpuCount: 1, MaxRuntimeMinutes: 1, Command: []string{"true"}})
 	if err != nil {
