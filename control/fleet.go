@@ -51,7 +51,7 @@ func (d *Desk) fit(said *ares.Spec) error {
 	}
 	splits := said.Gang != nil && *said.Gang && said.Members == 0 && said.GPUs > 1
 	if splits {
-		if parts, never := d.Fleet.split(*said); never == nil {
+		if parts, still := d.Fleet.split(*said); still == nil {
 			*said = parts
 			return nil
 		}

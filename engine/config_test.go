@@ -21,11 +21,15 @@ func TestConfigCheckNamesEveryMistake(t *testing.T) {
 	err := Config{
 		ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5},
 		Placement: "worstfit", Typical: []Typical{{GPUs: 1, Count: 1}, {Milli: 500}},
+		Queueing: Queueing{Order: "lifo", Blocked: "jump", Attained: -1},
 	}.Check()
 	if err == nil {
 		t.Fatal("all of it is wrong")
 	}
-	for _, field := range []string{"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]"} {
+	for _, field := range []string{
+		"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
+		`queue_order: "lifo" is no order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
+	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}
@@ -44,6 +48,12 @@ func TestConfigDigest(t *testing.T) {
 		func(c *Config) { c.Placement = PlaceFGD },
 		func(c *Config) { c.Placement = PlaceRandom },
 		func(c *Config) { c.Seed++ },
+		func(c *Config) { c.Queueing.Order = OrderFIFO },
+		func(c *Config) { c.Queueing.Order = OrderAttained },
+		func(c *Config) { c.Queueing = Queueing{Order: OrderAttained, Attained: 1} },
+		func(c *Config) { c.Queueing = Queueing{Order: OrderFIFO, Yield: true} },
+		func(c *Config) { c.Queueing.Blocked = BlockedHold },
+		func(c *Config) { c.Queueing.Blocked = BlockedReserve },
 		func(c *Config) { c.Typical = []Typical{{GPUs: 1, Count: 1}} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2001} },
