@@ -53,7 +53,7 @@ func (s *State) hopeless(sh *shape, ban uint64) bool {
 		return false
 	}
 	for _, g := range sh.want.gains.nodes {
-		if n := s.nodes[g.at]; g.when > r.seen && n.flock != nil && n.room(sh.want) > 0 {
+		if n := s.nodes[g.at]; g.when > r.seen && n.open() && n.room(sh.want) > 0 {
 			r.known = false
 			return false
 		}
@@ -86,7 +86,7 @@ func (s *State) siftGains() {
 		}
 		left := w.gains.nodes[:0]
 		for _, g := range w.gains.nodes {
-			if n := s.nodes[g.at]; n.flock != nil && n.room(w) > 0 {
+			if n := s.nodes[g.at]; n.open() && n.room(w) > 0 {
 				left = append(left, g)
 			}
 		}
