@@ -93,7 +93,7 @@ func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry,
 			continue
 		}
 		var admitted bool
-		if t.offer, admitted, ok = t.attempt(e, now); !ok {
+		if admitted, ok = t.attempt(e, now); !ok {
 			// 7. Refuse, once for each shape. By configuration, 5. reserve for
 			// the first that was, and backfill behind it. By default a job that
 			// does not fit holds nobody up.
@@ -115,31 +115,31 @@ func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry,
 	}
 }
 
-// attempt admits and places one job.
-func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok bool) {
+// attempt admits one job, and places it by the offer.
+func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
 	t.keptOff = false
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {
-		return p, members > 0, false
+		return members > 0, false
 	}
 	// 4. Place: the whole gang or nothing.
 	s.drawFor(e.id, e.next()+e.made)
 	if len(t.reserved) > 0 {
-		p, ok = t.beside(e, members, ban, now)
+		t.offer, ok = t.beside(e, members, ban, now)
 	} else {
-		p, ok = t.place(e.shape, members, ban, e)
+		t.offer, ok = t.place(e.shape, members, ban, e)
 	}
 	if !ok {
 		if !t.keptOff && !t.supposing {
 			s.note(e.shape, ban)
 		}
-		return p, true, false
+		return true, false
 	}
-	p.Job = e.id
-	t.placed = append(t.placed, placed{e, p.Seats})
-	return p, true, true
+	t.offer.Job = e.id
+	t.placed = append(t.placed, placed{e, t.offer.Seats})
+	return true, true
 }
 
 // short is a refusal without a look at the nodes one by one: what forbids the

@@ -97,7 +97,7 @@ func NewWorld(f *Fleet, p Policy) *World {
 // something happened.
 func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, waiting int)) error {
 	at := 0
-	w.jobs = make([]record, 0, len(t.Arrivals))
+	w.Expect(len(t.Arrivals))
 	return w.RunStream(func() (*Arrival, bool) {
 		if at == len(t.Arrivals) {
 			return nil, false
@@ -106,6 +106,9 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 		return &t.Arrivals[at-1], true
 	}, until, tick)
 }
+
+// Expect makes room for so many jobs.
+func (w *World) Expect(jobs int) { w.jobs = make([]record, 0, jobs) }
 
 // RunStream is Run with jobs that are asked for one by one, in the order of
 // their arrival, and not kept: each is good until the next is asked for.
@@ -171,7 +174,7 @@ func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Tim
 
 // arrive accepts a job, and says whether it waits now.
 func (w *World) arrive(a *Arrival) bool {
-	id := ares.JobID(fmt.Sprintf("job-%07d", len(w.jobs)))
+	id := jobID(len(w.jobs))
 	said, refused := w.fit(a.Spec)
 	spec := said.WithDefaults()
 	if !spec.Deadline.IsZero() { // traces count from their own beginning
@@ -197,6 +200,18 @@ func (w *World) arrive(a *Arrival) bool {
 	w.batch = append(w.batch, ares.Event{Job: job})
 	w.estimate(job, a)
 	return true
+}
+
+// jobID names the n'th job: job-0000042.
+func jobID(n int) ares.JobID {
+	const wide = len("job-0000000")
+	b := strconv.AppendInt([]byte("job-0000000"), int64(n), 10)
+	digits := b[wide:]
+	if len(digits) > 7 {
+		return ares.JobID("job-" + string(digits))
+	}
+	copy(b[wide-len(digits):], digits)
+	return ares.JobID(b[:wide])
 }
 
 // decide decides and carries out until nothing more would change. It answers
@@ -308,8 +323,8 @@ type ends []end
 
 func (e ends) Len() int { return len(e) }
 func (e ends) Less(i, j int) bool {
-	if !e[i].at.Equal(e[j].at) {
-		return e[i].at.Before(e[j].at)
+	if c := e[i].at.Compare(e[j].at); c != 0 {
+		return c < 0
 	}
 	return e[i].job < e[j].job
 }
