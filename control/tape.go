@@ -32,7 +32,7 @@ const flushEvery = time.Second
 // soon as the first is written. When the disk fails, the recording is over.
 type Tape struct {
 	Dir   string
-	Bytes int64 // of a file, about, before the next is begun
+	Bytes int64 // of a file, about, before the next is begun; more where a snapshot is half of that
 	Files int   // that are kept, the one under way included
 	// Header is that of a file which begins now.
 	Header func() recording.Header
@@ -140,17 +140,13 @@ type tapeFile struct {
 	file   *os.File
 	writer *recording.Writer
 	made   int
-	asked  bool // for the next one
+	first  int64 // size of its snapshot
+	asked  bool  // for the next one
 }
 
 func (f *tapeFile) take(item taped) error {
 	if item.begins {
-		if err := f.end(recording.EndContinued); err != nil {
-			return err
-		}
-		if err := f.begin(); err != nil {
-			return err
-		}
+		return f.turn(item.batch)
 	}
 	if f.writer == nil {
 		return nil
@@ -161,10 +157,28 @@ func (f *tapeFile) take(item taped) error {
 	} else {
 		err = f.writer.Decision(recording.DecisionOf(item.plan))
 	}
-	if err == nil && !f.asked && f.writer.Size() > f.tape.Bytes {
+	// A snapshot may be larger than a file should be: what follows it is then as
+	// long as it, or there would be nothing but snapshots.
+	if err == nil && !f.asked && f.writer.Size() > max(f.tape.Bytes, 2*f.first) {
 		f.asked = true
 		f.tape.turn.Store(true)
 	}
+	return err
+}
+
+// turn ends the file and begins another with a snapshot.
+func (f *tapeFile) turn(snapshot *ares.Batch) error {
+	if err := f.end(recording.EndContinued); err != nil {
+		return err
+	}
+	if err := f.begin(); err != nil {
+		return err
+	}
+	if err := f.writer.Batch(*snapshot); err != nil {
+		return err
+	}
+	err := f.writer.Flush()
+	f.first = f.writer.Size()
 	return err
 }
 

@@ -146,7 +146,7 @@ func recordings(t *testing.T, tape *Tape) []string {
 // missing between them.
 func TestTapeReplays(t *testing.T) {
 	t.Parallel()
-	b := newBand(t, 20_000, 1000, quiet)
+	b := newBand(t, 10_000, 1000, quiet)
 	stop := run(t, b.tape.Run)
 	const steps = 2000
 	for range steps {
