@@ -77,6 +77,10 @@ type Quota struct {
 	Lend   *int   `yaml:"lend"`   // most GPUs of it that others may use; all if it is not given
 }
 
+// maxNodes is how many machines a fleet may have: more than fit into memory would
+// not be told as a mistake.
+const maxNodes = 200_000
+
 // ReadFleet reads a fleet file. Where it names profiles, Resolve is next.
 func ReadFleet(from io.Reader) (*Fleet, error) {
 	text, err := io.ReadAll(from)
@@ -90,7 +94,7 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", strings.ReplaceAll(err.Error(), "\n", ";"))
 	}
 	var p ares.Problems
-	names := map[string]bool{}
+	names, nodes := map[string]bool{}, 0
 	for i := range f.Machines {
 		m := &f.Machines[i]
 		m.Name, m.Count = cmp.Or(m.Name, m.Profile), cmp.Or(m.Count, 1)
@@ -99,6 +103,10 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 			p.Add(fmt.Sprintf("machines[%d].name", i), "%q is given twice", m.Name)
 		}
 		names[m.Name] = true
+		nodes = min(nodes+m.Count, maxNodes+1)
+	}
+	if nodes > maxNodes {
+		p.Add("machines", "at most %d of them", maxNodes)
 	}
 	if len(f.Machines) == 0 {
 		p.Add("machines", "there are none")
@@ -113,8 +121,8 @@ func (m *Machine) check(p *ares.Problems, field string) {
 	if !ares.ValidName(m.Name) {
 		p.Add(field+".name", "%q is not a name", m.Name)
 	}
-	if m.Count < 1 || min(m.CPUs, m.GPUs, m.MemoryMB, m.GPUMemoryMB, m.LeafSize) < 0 {
-		p.Add(field, "needs a count of at least 1, and no negative figures")
+	if m.Count < 1 || m.Count > maxNodes || min(m.CPUs, m.GPUs, m.MemoryMB, m.GPUMemoryMB, m.LeafSize) < 0 {
+		p.Add(field, "needs a count from 1 to %d, and no negative figures", maxNodes)
 	}
 	if m.GPUs > engine.MaxDevices {
 		p.Add(field+".gpus", "at most %d, got %d", engine.MaxDevices, m.GPUs)
@@ -175,6 +183,9 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 			if figures[k], err = strconv.Atoi(r[k+1]); err != nil || figures[k] < 0 {
 				return nil, ares.Errorf(ares.Invalid, "line %d: %q is not a number", i+2, r[k+1])
 			}
+		}
+		if figures[2] > engine.MaxDevices {
+			return nil, ares.Errorf(ares.Invalid, "line %d: %d GPUs are more than a machine may have (%d)", i+2, figures[2], engine.MaxDevices)
 		}
 		f.Machines = append(f.Machines, Machine{Name: r[0], Count: 1, CPUs: figures[0], MemoryMB: figures[1], GPUs: figures[2], Model: r[4]})
 	}

@@ -137,12 +137,13 @@ func TestFleetMistakes(t *testing.T) {
 		"machines: [{name: a, gpu: 8}]":                                               "field gpu not found",
 		"machines: [{name: a/b}]":                                                     "is not a name",
 		"machines: [{name: a}, {name: a}]":                                            "given twice",
-		"machines: [{name: a, count: -1}]":                                            "at least 1",
+		"machines: [{name: a, count: -1}]":                                            "a count from 1",
 		"machines: [{profile: dgx-h100, gpus: 4}]":                                    "leave out gpus",
 		"machines: [{name: a, gpus: 65}]":                                             "at most 64",
 		"machines: [{name: a}]\ntenants: [{name: t, weight: -1}]":                     "weight",
 		"machines: [{name: a}]\ntenants: [{name: t, quotas: [{gpus: -1}]}]":           "nominal_gpus",
 		"machines: [{name: a}]\ntenants: [{name: t, queues: [{name: q, parent: q}]}]": "under itself",
+		"machines: [{name: a, count: 150000}, {name: b, count: 150000}]":              "at most 200000",
 		"}": "read the fleet",
 	} {
 		if _, err := ReadFleet(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), why) {

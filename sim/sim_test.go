@@ -40,8 +40,10 @@ func TestSlurmLines(t *testing.T) {
 9|typed|ml|2026-01-01T00:00:01|60|cpu=3,gres/gpu:a100=2,gres/gpu:t4=4,node=2|2||
 10|both|ml|2026-01-01T00:00:02|60|cpu=3,gres/gpu=2,gres/gpu:a100=2,node=1|1||
 11|uneven|ml|2026-01-01T00:00:02|60|cpu=3,gres/gpu=3,node=2|2||
+12|old|ml|1969-12-31T00:00:02|60|cpu=3,gres/gpu=3,node=1|1||
+13|vast|ml|2026-01-01T00:00:02|60|cpu=3,gres/gpu=3000000,node=3000|3000||
 `))
-	if err != nil || trace.Bad != 1 || trace.Problems[0].Line != 7 || len(trace.Arrivals) != 3 {
+	if err != nil || trace.Bad != 3 || trace.Problems[0].Line != 7 || len(trace.Arrivals) != 3 {
 		t.Fatalf("%+v, %v", trace, err)
 	}
 	if s := trace.Arrivals[0].Spec; s.GPUs != 4 || s.CPUs != 8 || s.MemoryMB != 65536 || s.Members != 2 || s.Tenant != "ml" || s.MaxRuntimeMinutes != 120 {

@@ -106,7 +106,6 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	}
 	for {
 		cells, err := in.Read()
-		line, _ := in.FieldPos(0)
 		var parse *csv.ParseError
 		switch {
 		case errors.Is(err, io.EOF):
@@ -119,8 +118,10 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 		case err != nil:
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
+		line, _ := in.FieldPos(0)
 		r := &row{columns: columns, cells: cells}
 		a, useful := f.arrival(r)
+		r.within(&a.Spec)
 		if r.why != "" {
 			t.bad(line, r.why)
 		} else if useful {
@@ -202,6 +203,16 @@ func (r *row) wrong(name, what string) {
 	}
 }
 
+// within wants a job that a server would take, however large the fleet. CPUs and
+// memory may be in any unit: they are only held against those of the fleet.
+func (r *row) within(s *ares.Spec) {
+	members := max(s.Members, 1)
+	if s.GPUs > ares.MaxGPUsPerMember || members > ares.MaxMembers || members*s.GPUs > ares.MaxJobGPUs {
+		r.why = cmp.Or(r.why, fmt.Sprintf("%d times %d GPUs are more than a job may have (%d members, %d GPUs each, %d in all)",
+			members, s.GPUs, ares.MaxMembers, ares.MaxGPUsPerMember, ares.MaxJobGPUs))
+	}
+}
+
 // number reads a whole number from 0 on; "" is 0 in a column that may be absent.
 func (r *row) number(name string) int {
 	s := r.text(name)
@@ -228,7 +239,7 @@ func (r *row) seconds(name string) time.Duration {
 // at reads a time of the given form, since the beginning of 1970.
 func (r *row) at(name, form string) time.Duration {
 	v, err := time.Parse(form, r.text(name))
-	if err != nil {
+	if err != nil || v.Year() < 1970 || v.Year() > 2200 {
 		r.wrong(name, "a time such as "+form)
 		return 0
 	}
