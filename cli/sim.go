@@ -65,11 +65,11 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.trace, "trace", "", "file with the jobs; - for standard input")
-	flags.StringVar(&f.format, "format", "", "kind of trace: "+strings.Join(sim.Formats(), ", ")+" (default by its first line)")
+	flags.StringVar(&f.format, "format", "", "kind of trace: "+strings.Join(sim.Formats(), ", ")+" (default by its beginning)")
 	flags.StringVar(&f.fleet, "fleet", "", "file with the machines: a fleet file, or openb's list of nodes (.csv); default those of a recording")
-	flags.StringVar(&f.fleetFormat, "fleet-format", "", "ares or openb (default by the file's name)")
+	flags.StringVar(&f.fleetFormat, "fleet-format", "", strings.Join(fleetFormats, ", ")+" (default by the file's name)")
 	flags.StringVar(&f.workload, "workload", "", "built-in jobs and fleet instead of both: "+strings.Join(sim.Workloads(), ", "))
-	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "how to decide: names or files, several one after the other")
+	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "how to decide: names or files, several one after the other.\nThe names: "+strings.Join(sim.PolicyNames(), ", "))
 	flags.Uint64Var(&f.seed, "seed", 0, "what to draw by")
 	flags.StringVar(&f.seeds, "seeds", "", "several seeds one after the other, such as 1-5 or 1,7,9")
 	flags.StringVar(&f.resample, "resample", sim.ResampleNone, "draw another trace by the seed: "+strings.Join(sim.Resamples(), ", "))
@@ -79,7 +79,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.StringVar(&f.out, "out", "", "file to write that to instead of standard output")
 	flags.StringVar(&f.html, "html", "", "file to write a page with plots to")
 	for name, values := range map[string][]string{
-		"format": sim.Formats(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
+		"format": sim.Formats(), "policy": sim.PolicyNames(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
 		"workload": sim.Workloads(),
 	} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
@@ -129,7 +129,7 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	return a.simulate(ctx, f, setup, policies, seeds)
 }
 
-// simSetup reads the fleet and the jobs.
+// simSetup reads the jobs and the fleet.
 func (a *app) simSetup(ctx context.Context, f *simFlags) (sim.Setup, error) {
 	if f.workload != "" {
 		w, err := sim.WorkloadNamed(f.workload)
@@ -276,39 +276,59 @@ func parseSpan(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// loadPolicies finds policies by their names, and by files where there is one
+// of that name.
 func loadPolicies(names []string) ([]sim.Policy, error) {
 	var out []sim.Policy
 	for _, name := range names {
-		p, err := sim.PolicyNamed(strings.TrimSpace(name))
+		p, err := loadPolicy(strings.TrimSpace(name))
 		if err != nil {
-			return nil, usagef("--policy: %s", err)
+			return nil, err
+		}
+		if slices.ContainsFunc(out, func(q sim.Policy) bool { return q.Name == p.Name }) {
+			return nil, usagef("--policy: %s is there twice: give one of them another name", p.Name)
 		}
 		out = append(out, p)
 	}
 	return out, nil
 }
 
+func loadPolicy(name string) (sim.Policy, error) {
+	if slices.Contains(sim.PolicyNames(), name) {
+		return sim.PolicyNamed(name)
+	}
+	file, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "./\\") {
+		_, err = sim.PolicyNamed(name)
+	}
+	if err != nil {
+		return sim.Policy{}, usagef("--policy: %s", err)
+	}
+	defer file.Close()
+	p, err := sim.ReadPolicy(file)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
 // loadFleet reads the machines.
 func (a *app) loadFleet(ctx context.Context, f *simFlags) (*sim.Fleet, error) {
 	kind := f.fleetFormat
 	if kind == "" {
-		kind = "ares"
-		if strings.EqualFold(filepath.Ext(f.fleet), ".csv") {
-			kind = "openb"
-		}
+		kind = map[string]string{".csv": "openb"}[strings.ToLower(filepath.Ext(f.fleet))]
 	}
-	if !slices.Contains(fleetFormats, kind) {
-		return nil, usagef("--fleet-format %s: use ares or openb", kind)
+	read, ok := map[string]func(io.Reader) (*sim.Fleet, error){
+		"": sim.ReadFleet, "ares": sim.ReadFleet, "openb": sim.ReadOpenbNodes,
+	}[kind]
+	if !ok {
+		return nil, usagef("--fleet-format %s: use one of %s", kind, strings.Join(fleetFormats, ", "))
 	}
 	file, err := os.Open(f.fleet)
 	if err != nil {
 		return nil, usagef("--fleet: %s", err)
 	}
 	defer file.Close()
-	read := sim.ReadFleet
-	if kind == "openb" {
-		read = sim.ReadOpenbNodes
-	}
 	fleet, err := read(file)
 	if err == nil {
 		err = fleet.Resolve(func(name string) (*ares.Node, error) { return machineOf(ctx, name) })
@@ -352,9 +372,9 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 		head, _ := in.Peek(1 << 12) // as much as there is
 		line, _, _ := strings.Cut(string(head), "\n")
 		if kind = sim.Guess(line); kind == "" {
-			return nil, usagef("--trace %s: its first line fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
+			return nil, usagef("--trace %s: its beginning fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
 		}
-		say(a.err, "%s: by its first line this is a trace of kind %s\n", f.trace, kind)
+		say(a.err, "%s: by its beginning this is a trace of kind %s\n", f.trace, kind)
 	}
 	if !slices.Contains(sim.Formats(), kind) {
 		return nil, usagef("--format %s: use one of %s", kind, strings.Join(sim.Formats(), ", "))

@@ -52,7 +52,7 @@ func (s *State) seekBy(rule Placement, w *want, allowed *set, lo, hi int) *node 
 			continue
 		}
 		n := s.nodes[i]
-		if n.flock == nil || n.room(w) == 0 {
+		if !n.fits(w) {
 			continue
 		}
 		if v := score(s, w, n); best == nil || v > highest {

@@ -26,11 +26,9 @@ type Config struct {
 	// shares, in thousandths. A model that is not named counts 1000.
 	ModelWeights map[string]int
 	// Mix is the jobs to keep room for: placements that strand less of what
-	// these could use are better.
+	// these could use are better. Without one it is learned from the jobs there
+	// are.
 	Mix []Mix
-	// Exact compares nodes by every core, megabyte and thousandth that is left
-	// instead of in steps. It costs time that grows with the fleet.
-	Exact bool
 	// Queueing is what orders the jobs of a queue.
 	Queueing Queueing
 	// Placement is the rule by which a node is chosen, Ares's own if empty.
@@ -53,7 +51,7 @@ const (
 
 // Default is the configuration that is used where nothing else is said.
 func Default() Config {
-	return Config{ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour, Mix: DefaultMix()}
+	return Config{ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour}
 }
 
 // Check reports every mistake, by the names of the configuration file.
@@ -100,7 +98,7 @@ func (c Config) Check() error {
 // for the same values, in every process.
 func (c Config) Digest() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %d %d %d %v %t", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix, c.Exact)
+	fmt.Fprintf(&b, "%d %d %d %d %v", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix)
 	for _, model := range c.models() {
 		fmt.Fprintf(&b, " %q=%d", model, c.ModelWeights[model])
 	}

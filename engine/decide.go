@@ -231,7 +231,7 @@ func (s *State) regrown(w *want, seen int) bool {
 		*b = barren{layout: s.layout}
 	}
 	for _, at := range s.grown.since(seen) {
-		if n := s.nodes[at]; n.flock != nil && n.room(w) > 0 {
+		if n := s.nodes[at]; n.open() && n.room(w) > 0 {
 			return true
 		}
 	}

@@ -31,7 +31,11 @@ type kind struct {
 func (s *State) kindsOf(p *profile) (list []kind, never, total int64) {
 	typical := s.cfg.Typical
 	if len(typical) == 0 {
-		for _, m := range s.cfg.Mix {
+		mix := s.cfg.Mix
+		if len(mix) == 0 {
+			mix = DefaultMix()
+		}
+		for _, m := range mix {
 			share := p.cpus * m.CPUs / 100 * max(m.GPUs*wholeMilli, m.Milli) / (max(len(p.devices), 1) * wholeMilli)
 			typical = append(typical, Typical{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
 		}

@@ -23,6 +23,11 @@ type entry struct {
 	due   time.Time // in the delayed queue: the end of the delay
 	held  holdings  // as it was put into the accounts
 
+	asks   *asked // as it was counted in the demand, nil where it does not count
+	askers int
+	share  int
+	later  bool // in the demand's list of those that do not count yet
+
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
 	made, madeIn int // of an array: elements made by a decision, and by which

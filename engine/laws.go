@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -192,7 +193,7 @@ func (c *count) checkNodes(s *State) error {
 	if accounts != len(c.taken) {
 		return fmt.Errorf("%d devices are held, %d have an account", len(c.taken), accounts)
 	}
-	return s.checkFlocks()
+	return s.checkBoards()
 }
 
 // kindsHeld counts the seats on a node by kind.
@@ -236,32 +237,29 @@ func (c *count) checkDevices(n *node) (held int, err error) {
 	return held, nil
 }
 
-// checkFlocks wants each open node in the flock of its stock, and nowhere else.
-func (s *State) checkFlocks() error {
-	members := 0
-	for _, f := range s.flocks.all {
-		members += f.nodes.count
-	}
-	for _, n := range s.nodes {
-		if n.open() != (n.flock != nil) {
-			return fmt.Errorf("node %s is open: %t, and in a flock: %t", n.id, n.open(), n.flock != nil)
+// checkBoards wants what is kept for each node and each want to be what would
+// be worked out now, and the counted asks to be those of the jobs.
+func (s *State) checkBoards() error {
+	if d := &s.demand; len(s.cfg.Mix) == 0 {
+		kinds, shares := d.kinds, d.shares
+		s.recount()
+		same := len(kinds) == len(d.kinds) && shares == d.shares
+		for key, k := range kinds { // order-free: all of them
+			same = same && d.kinds[key] != nil && d.kinds[key].count == k.count
 		}
-		if n.flock == nil {
+		if !same {
+			return errors.New("the asks that were counted are not those of the jobs")
+		}
+	}
+	for _, w := range s.shapes.wants.byKey { // order-free: each by itself
+		if w.board.layout != s.layout || w.board.prospect != s.demand.now.id {
 			continue
 		}
-		members--
-		if n.flock.stock != stockOf(n) || !n.flock.nodes.has(n.at) {
-			return fmt.Errorf("node %s is in the wrong flock", n.id)
+		b := s.weigh(w)
+		kept := board{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
+		if s.weighAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
+			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.key)
 		}
-		for i := range n.devices {
-			left := wholeMilli - n.devices[i].taken
-			if n.usable&(1<<i) != 0 && left > 0 && left < wholeMilli && !s.parts.nodes[left].has(n.at) {
-				return fmt.Errorf("nobody finds the %d/1000 that device %s of node %s has left", left, n.devices[i].id, n.id)
-			}
-		}
-	}
-	if members != 0 {
-		return fmt.Errorf("%d nodes too many are in flocks", members)
 	}
 	return nil
 }

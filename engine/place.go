@@ -65,7 +65,7 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.passing {
-		m.Stranded = stranding(s.rank(w).costs[n.flock.id])
+		m.Stranded = stranding(s.cost(w, n))
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
@@ -117,7 +117,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	if e != nil && e.run != nil {
 		ask.Before = s.before(e)
 	}
-	view := gangView{s, w, s.rank(w), allowed, sh.repelsItself()}
+	view := gangView{s, w, s.weigh(w), allowed, sh.repelsItself()}
 	picks, m, ok := s.places.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
@@ -129,7 +129,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += view.ranks.costs[s.nodes[p.Node].flock.id] * int64(p.Members)
+		cost += view.board.costs[p.Node] * int64(p.Members)
 	}
 	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
@@ -162,7 +162,7 @@ func (s *State) before(e *entry) []int {
 type gangView struct {
 	state   *State
 	want    *want
-	ranks   *ranking
+	board   *board
 	allowed *set
 	apart   bool // no two members on a node
 }
@@ -170,7 +170,7 @@ type gangView struct {
 // Room is how many members the node can take now.
 func (v gangView) Room(at int) int {
 	n := v.state.nodes[at]
-	if n.flock == nil || !v.allowed.has(at) {
+	if !n.open() || !v.allowed.has(at) {
 		return 0
 	}
 	room := n.room(v.want)
@@ -182,11 +182,10 @@ func (v gangView) Room(at int) int {
 
 // Waste is what a member there would strand.
 func (v gangView) Waste(at int) int {
-	n := v.state.nodes[at]
-	if n.flock == nil || v.ranks.costs[n.flock.id] == noFit {
+	if v.board.costs[at] == noFit {
 		return 0
 	}
-	cost := int(v.ranks.costs[n.flock.id])
+	cost := int(v.board.costs[at])
 	if f := &v.want.taste.filter; f.soft && !f.liked.has(at) {
 		cost += warmCost
 	}

@@ -34,6 +34,9 @@ type profile struct {
 	cpus    int
 	memory  int // MB, rounded
 
+	prospect  int // the one that appetites are by
+	appetites []appetite
+
 	expected expected
 }
 

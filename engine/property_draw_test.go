@@ -24,7 +24,7 @@ func drawConfig(t *rapid.T) engine.Config {
 	if once(t, 4, "configured") {
 		cfg.ModelWeights = map[string]int{"h100": 2500, "NVIDIA A100": 1300}
 		cfg.HalfLife, cfg.AgeingStep = pick(t, "half-life", time.Hour, 100*time.Hour), pick(t, "step", time.Second, time.Minute)
-		cfg.ThermalLimit, cfg.Exact = pick(t, "limit", 0, 70), rapid.Bool().Draw(t, "exact")
+		cfg.ThermalLimit = pick(t, "limit", 0, 70)
 	}
 	if once(t, 3, "queueing") {
 		q := &cfg.Queueing

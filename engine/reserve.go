@@ -174,7 +174,7 @@ func (t *try) reserve(e *entry, now time.Time) {
 func (s *State) opens(e *entry, w *want) bool {
 	a := e.run.Current()
 	for i := range a.Seats {
-		if n := s.byID[a.Seats[i].Node]; n != nil && n.flock != nil && n.room(w) > 0 {
+		if n := s.byID[a.Seats[i].Node]; n != nil && n.open() && n.room(w) > 0 {
 			return true
 		}
 	}

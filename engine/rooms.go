@@ -36,7 +36,15 @@ func (s *State) Rooms() iter.Seq[*Room] {
 			if n.record == nil {
 				continue
 			}
-			room = Room{Node: n.record, Whole: bits.OnesCount64(n.free), Parts: n.left, CPUs: n.record.CPUs - n.cpus, MemoryMB: n.record.MemoryMB - n.memory}
+			parts := room.Parts[:0]
+			if n.open() {
+				for m := n.usable &^ n.free; m != 0; m &= m - 1 {
+					if left := n.remains(bits.TrailingZeros64(m)); left > 0 {
+						parts = append(parts, uint16(left))
+					}
+				}
+			}
+			room = Room{Node: n.record, Whole: bits.OnesCount64(n.free), Parts: parts, CPUs: n.record.CPUs - n.cpus, MemoryMB: n.record.MemoryMB - n.memory}
 			if !yield(&room) {
 				return
 			}

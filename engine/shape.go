@@ -79,7 +79,9 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 		w.numa, w.together = numaRequired, sh.members > 1
 		w.key += fmt.Sprint(" numa ", w.together)
 	}
-	sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth) // none when it is not said
+	if p.NetworkBandwidth != "" {
+		sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth)
+	}
 	if len(sh.near)+len(sh.apart) > 0 {
 		sh.labels = j.Labels
 	}

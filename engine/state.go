@@ -34,8 +34,9 @@ type State struct {
 	atlas    *topo.Atlas
 	places   *topo.Tree
 	profiles profiles
-	flocks   flocks
-	parts    parts
+	demand   demand
+	shifts   changes // nodes that have other things left than before
+	shifted  []int   // by position: the last of its shifts
 	spare    []spare // by position
 	gists    []gist  // by position
 	natures  changes // nodes that became another kind of node
@@ -44,7 +45,7 @@ type State struct {
 	models   []int        // that some node has, by name, as the order numbers them
 	reached  set          // scratch of reach
 	welcomed set          // scratch of welcome
-	shelf    shelf        // scratch of cost
+	fresh    []fresh      // scratch of weighAll, by profile
 	peak     peak         // of any node
 	lot      uint64       // of the job under way, where lots are drawn
 	moves    int          // counts the changes of nodes
@@ -58,6 +59,7 @@ type State struct {
 	decision  int      // counts them
 	refusals  int      // of the last one, for the room of the next
 	wants     int      // counts those that were ever made
+	prospects int      // and these
 }
 
 // The order of the engine's jobs.
@@ -103,7 +105,7 @@ func (s *State) clear() {
 		reindex:  true,
 	}
 	s.atlas = topo.NewAtlas(s.topology)
-	s.flocks.clear()
+	s.demand.kinds = map[askKind]*asked{}
 }
 
 // Revision is the store revision the state shows.
@@ -120,6 +122,7 @@ func (s *State) Apply(b ares.Batch) {
 	}
 	s.revision, s.at = b.Revision, b.At
 	s.absorb(b.Events)
+	s.advance()
 }
 
 // absorb takes events in, all of them before anybody looks.
@@ -233,8 +236,10 @@ func (s *State) change(e *entry, alter func()) {
 	before := e.job
 	alter()
 	if e.job != before {
+		s.unlearn(e)
 		s.dequeue(e)
 		s.reshape(e)
+		s.learn(e)
 	}
 	s.charge(e, +1)
 	s.tally(e, +1)
@@ -319,6 +324,7 @@ func (s *State) locate(n *node) {
 // asks, not with each batch, because a fleet that comes up one node at a time
 // would be laid out anew for each.
 func (s *State) ready() {
+	expectations := s.expect()
 	for _, n := range s.touched {
 		n.survey()
 		if n.forgotten() {
@@ -328,9 +334,6 @@ func (s *State) ready() {
 	}
 	if s.reindex {
 		s.relayout()
-	}
-	if s.flocks.crowded(len(s.nodes)) {
-		s.reflock()
 	}
 	for _, n := range s.touched {
 		if n.altered && s.byID[n.id] == n {
@@ -343,6 +346,13 @@ func (s *State) ready() {
 			s.move(n)
 		}
 		n.touched, n.altered, n.grew = false, false, false
+	}
+	if expectations {
+		for _, n := range s.nodes {
+			if n.open() {
+				s.stack(n)
+			}
+		}
 	}
 	if s.remeasure {
 		s.remeasure = false
@@ -371,23 +381,17 @@ func (s *State) relayout() {
 	s.places = topo.Build(places, s.topology)
 	s.natures.forget()
 	s.grown.forget()
-	s.reflock()
+	s.shifts.forget()
+	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
+	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
+	s.shifted = slices.Grow(s.shifted[:0], len(s.nodes))[:len(s.nodes)]
+	for _, n := range s.nodes {
+		s.move(n)
+	}
 }
 
 // byPlace is the order of the nodes.
 func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp.Compare(a.id, b.id)) }
-
-// reflock puts every node into its flock anew.
-func (s *State) reflock() {
-	s.flocks.clear()
-	s.parts.resize(len(s.nodes))
-	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
-	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
-	for _, n := range s.nodes {
-		n.flock, n.left = nil, n.left[:0]
-		s.move(n)
-	}
-}
 
 // measure counts what the fleet has: what shares are shares of, and the models
 // that quotas have to be asked about.

@@ -33,9 +33,10 @@ type want struct {
 	tolerations  []ares.Toleration
 	regions      []string
 
+	asked  *asked // the account of its kind, while that counts any
 	ban    uint64 // models that must not be given, by their number
 	taste  *taste
-	ranks  ranking
+	board  board
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
 	barren barren
@@ -225,7 +226,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.ranks, n.tried, n.narrow, n.failed, n.barren = ban, ranking{}, nil, nil, 0, barren{}
+		n.ban, n.board, n.tried, n.narrow, n.failed, n.barren = ban, board{}, nil, nil, 0, barren{}
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}

@@ -79,9 +79,21 @@ func numberless(out *strings.Builder, word string) {
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
+// scope is what the members of a group have in common.
+type scope int
+
+const (
+	everybody scope = iota
+	byTenant
+	byUser
+	byName
+	byCommand // and image
+	scopes    // how many there are
+)
+
 // level is one kind of group.
 type level struct {
-	of func(a *Ask) []string // what its members have in common; nil when the ask has no such group
+	scope scope
 	// size says that the GPUs asked for, and their model, are in common too.
 	size bool
 	// share says that its runs are kept as shares of their limits.
@@ -91,42 +103,23 @@ type level struct {
 }
 
 // levels are the kinds of groups, narrow to wide.
-var levels = []level{
-	{size: true, of: func(a *Ask) []string { return []string{a.Tenant, a.User, a.Name, a.Image, a.Command} }, words: func(a *Ask) string {
-		return named(a) + " with this command on " + gpus(a)
-	}},
-	{size: true, of: byName, words: func(a *Ask) string { return named(a) + " on " + gpus(a) }},
-	{of: byName, words: named},
-	{share: true, of: byUser, words: func(a *Ask) string { return a.User + "'s jobs, against their limits" }},
-	{size: true, of: byUser, words: func(a *Ask) string { return a.User + "'s jobs on " + gpus(a) }},
-	{of: byUser, words: func(a *Ask) string { return a.User + "'s jobs" }},
-	{size: true, of: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs on " + gpus(a) }},
-	{of: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs" }},
-	{share: true, of: everybody, words: func(*Ask) string { return "all tenants' jobs, against their limits" }},
-	{size: true, of: everybody, words: func(a *Ask) string { return "all tenants' jobs on " + gpus(a) }},
-	{of: everybody, words: func(*Ask) string { return "all tenants' jobs" }},
+var levels = [...]level{
+	{scope: byCommand, size: true, words: func(a *Ask) string { return named(a) + " with this command on " + gpus(a) }},
+	{scope: byName, size: true, words: func(a *Ask) string { return named(a) + " on " + gpus(a) }},
+	{scope: byName, words: named},
+	{scope: byUser, share: true, words: func(a *Ask) string { return a.User + "'s jobs, against their limits" }},
+	{scope: byUser, size: true, words: func(a *Ask) string { return a.User + "'s jobs on " + gpus(a) }},
+	{scope: byUser, words: func(a *Ask) string { return a.User + "'s jobs" }},
+	{scope: byTenant, size: true, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs on " + gpus(a) }},
+	{scope: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs" }},
+	{scope: everybody, share: true, words: func(*Ask) string { return "all tenants' jobs, against their limits" }},
+	{scope: everybody, size: true, words: func(a *Ask) string { return "all tenants' jobs on " + gpus(a) }},
+	{scope: everybody, words: func(*Ask) string { return "all tenants' jobs" }},
 }
 
 // tenantLevel is the level of all runs of a tenant: it keeps the tenant's
 // correction too.
 const tenantLevel = 7
-
-func byName(a *Ask) []string {
-	if a.Name == "" {
-		return nil
-	}
-	return []string{a.Tenant, a.User, a.Name}
-}
-
-func byUser(a *Ask) []string {
-	if a.User == "" {
-		return nil
-	}
-	return []string{a.Tenant, a.User}
-}
-
-func byTenant(a *Ask) []string { return []string{a.Tenant} }
-func everybody(*Ask) []string  { return []string{} }
 
 func named(a *Ask) string {
 	switch {
@@ -154,25 +147,44 @@ func gpus(a *Ask) string {
 	return out
 }
 
-// key names the group of an ask at a level, 0 when it has none. Two groups get
+// keys names the groups of an ask, by level, 0 where it has none. Two groups get
 // one name about once in 2^64 pairs: they would share their runs.
-func (a *Ask) key(i int) uint64 {
-	l := &levels[i]
-	fields := l.of(a)
-	if fields == nil || l.share && a.Limit <= 0 {
-		return 0
-	}
-	h := hasher(offset).byte(byte(i))
-	for _, f := range fields {
-		h = h.text(f)
-	}
-	if l.size {
-		h = h.text(a.Model)
-		for n := a.Milli; n > 0; n >>= 8 {
-			h = h.byte(byte(n))
+func (a *Ask) keys() (out [len(levels)]uint64) {
+	var of [scopes]hasher
+	of[everybody] = offset
+	of[byTenant] = of[everybody].text(a.Tenant)
+	of[byUser] = of[byTenant].text(a.User)
+	of[byName] = of[byUser].text(a.Name)
+	of[byCommand] = of[byName].text(a.Image).text(a.Command)
+	for i := range levels {
+		l := &levels[i]
+		if !a.has(l.scope) || l.share && a.Limit <= 0 {
+			continue
 		}
+		h := of[l.scope].byte(byte(i))
+		if l.size {
+			h = h.text(a.Model)
+			for n := a.Milli; n > 0; n >>= 8 {
+				h = h.byte(byte(n))
+			}
+		}
+		out[i] = max(uint64(h), 1)
 	}
-	return max(uint64(h), 1)
+	return out
+}
+
+// has says whether the ask says what the members of a scope have in common.
+func (a *Ask) has(s scope) bool {
+	switch s {
+	case byUser:
+		return a.User != ""
+	case byName:
+		return a.Name != ""
+	case byCommand:
+		return a.Name != "" || a.Command != ""
+	default:
+		return true
+	}
 }
 
 // hasher is the hash of Fowler, Noll and Vo, variant 1a.

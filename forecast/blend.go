@@ -24,32 +24,46 @@ type weighed struct {
 // would not move a ninth decile.
 const enough = 0.01
 
-// blend puts together what the groups of an ask know. A group weighs by the runs
-// that no narrower one has: the same run again is no more evidence.
-func (f *Forecaster) blend(a *Ask) blend {
-	b := blend{all: f.scratch[:0]}
-	left, most, counted := 1.0, 0.0, 0
-	for i := range levels {
-		g := f.groups.byKey[a.key(i)]
-		if g == nil || g.seen <= counted {
+// weigh says how much each level's group counts, and what is left for the guess.
+// A group weighs by the runs that no narrower one has: the same run again is no
+// more evidence.
+func (f *Forecaster) weigh(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
+	left = 1
+	most, counted := 0.0, 0
+	for i, key := range keys {
+		g := f.groups.byKey[key]
+		if key == 0 || g == nil || g.seen <= counted {
 			continue
 		}
 		n := float64(g.seen - counted)
 		counted = g.seen
-		share := left * n / (n + shrinkage)
-		if share > most {
-			most, b.best, b.runs = share, i, len(g.runs)
+		share[i] = left * n / (n + shrinkage)
+		if share[i] > most {
+			most, b.best, b.runs = share[i], i, len(g.runs)
 		}
-		unit := share / f.total[len(g.runs)]
-		for k, s := range g.runs {
-			b.all = append(b.all, weighed{s.length(&levels[i], a.Limit), unit * f.weights[len(g.runs)-1-k], s.cut})
-		}
-		if left -= share; left < enough {
+		if left -= share[i]; left < enough {
 			break
 		}
 	}
 	if b.main = b.best; left > most {
 		b.main = len(levels)
+	}
+	return b, share, left
+}
+
+// blend puts together what the groups of an ask know.
+func (f *Forecaster) blend(a *Ask, keys *[len(levels)]uint64) blend {
+	b, share, left := f.weigh(keys)
+	b.all = f.scratch[:0]
+	for i := range levels {
+		if share[i] == 0 {
+			continue
+		}
+		runs := f.groups.byKey[keys[i]].runs
+		unit := share[i] / f.total[len(runs)]
+		for k, s := range runs {
+			b.all = append(b.all, weighed{s.length(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.cut})
+		}
 	}
 	// The guess is never quite without weight: where all runs were cut short it
 	// says what lies beyond.

@@ -22,10 +22,10 @@ const (
 	maxShift     = 12
 )
 
-// shift is the correction for an ask whose evidence is mainly of one level.
-func (f *Forecaster) shift(a *Ask, main int) float64 {
+// shift is the correction for an ask of a tenant whose evidence is mainly of one level.
+func (f *Forecaster) shift(tenant uint64, main int) float64 {
 	shift := f.grades[main].shift
-	if g := f.groups.byKey[a.key(tenantLevel)]; g != nil {
+	if g := f.groups.byKey[tenant]; g != nil {
 		shift += g.shift
 	}
 	return shift
@@ -42,12 +42,15 @@ func stretch(d time.Duration, shift float64) time.Duration {
 // Overdue learns that a run has outlasted the p90 that was told of it and goes
 // on. That it was covered is known of a run early and that it was not only late,
 // so whoever waits for the ends of long runs believes for long that all is well.
-func (f *Forecaster) Overdue(a Ask) { f.grade(&a, false) }
+func (f *Forecaster) Overdue(a Ask) {
+	keys := a.keys()
+	f.grade(&keys, false)
+}
 
 // grade notes whether a run was covered by what was told of it.
-func (f *Forecaster) grade(a *Ask, covered bool) {
-	g := &f.grades[f.blend(a).main]
-	t := f.groups.touch(a.key(tenantLevel))
+func (f *Forecaster) grade(keys *[len(levels)]uint64, covered bool) {
+	b, _, _ := f.weigh(keys)
+	g, t := &f.grades[b.main], f.groups.touch(keys[tenantLevel])
 	miss := 1 - target
 	if covered {
 		miss = -target

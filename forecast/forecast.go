@@ -92,8 +92,9 @@ func New(cfg Config) *Forecaster {
 
 // Predict says how long a run will take. It changes nothing that is remembered.
 func (f *Forecaster) Predict(a Ask) Forecast {
-	b := f.blend(&a)
-	p50, p90 := b.quantile(0.5), stretch(b.quantile(0.9), f.shift(&a, b.main))
+	keys := a.keys()
+	b := f.blend(&a, &keys)
+	p50, p90 := b.quantile(0.5), stretch(b.quantile(0.9), f.shift(keys[tenantLevel], b.main))
 	if a.Limit > 0 {
 		p50, p90 = min(p50, a.Limit), min(p90, a.Limit)
 	}
@@ -131,17 +132,16 @@ func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 	if r.Took < 0 || r.Outcome == Cut && r.Took == 0 {
 		return found, false // that it did not run says nothing
 	}
-	a := r.Ask
+	a, keys := r.Ask, r.Ask.keys()
 	if r.Outcome == Limited && a.Limit > 0 {
 		r.Took = min(r.Took, a.Limit) // the rest is the time it had to stop
 	}
 	// One that was cut before its p90 may have been about to pass it: it counts
 	// neither way.
 	if late := r.Took > r.Told; r.Told > 0 && !r.Overdue && (late || r.Outcome != Cut) {
-		f.grade(&a, !late)
+		f.grade(&keys, !late)
 	}
-	for i := range levels {
-		key := a.key(i)
+	for i, key := range keys {
 		if key == 0 {
 			continue
 		}

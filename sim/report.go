@@ -81,8 +81,11 @@ type FleetSource struct {
 // PolicySource is the policy of a report, with the digest of the engine's
 // configuration.
 type PolicySource struct {
-	Name   string `json:"name"`
-	Engine string `json:"engine_config"`
+	Name       string  `json:"name"`
+	Engine     string  `json:"engine_config"`
+	Estimate   string  `json:"estimate,omitzero"`
+	Error      float64 `json:"estimate_error,omitzero"`
+	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
 }
 
 // Spread is the shape of a set of times.

@@ -74,7 +74,7 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 	r.Source = Source{
 		Trace:  TraceSource{Name: s.TraceName, Format: s.Trace.Format, SHA256: s.Trace.Digest, Jobs: len(s.Trace.Arrivals), Bad: s.Trace.Bad},
 		Fleet:  FleetSource{Name: s.FleetName, SHA256: s.Fleet.Digest, GPUs: w.gpus},
-		Policy: PolicySource{Name: s.Policy.Name, Engine: s.Policy.Engine.Digest()}, Seed: s.Seed,
+		Policy: s.Policy.source(), Seed: s.Seed,
 		Resample: cmp.Or(s.Resample, ResampleNone), Until: s.Until.Seconds(), Halted: w.halted,
 	}
 	for range s.Fleet.Nodes() {
@@ -85,6 +85,10 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 	r.Stranded = mean(series.Seconds, series.Stranded)
 	r.Fairness = w.Fairness().rounded()
 	return r
+}
+
+func (p *Policy) source() PolicySource {
+	return PolicySource{Name: p.Name, Engine: p.Engine.Digest(), Estimate: p.Estimate, Error: p.EstimateError, Checkpoint: p.CheckpointSeconds}
 }
 
 // JobColumns are the columns of WriteJobs. Times are seconds since the
