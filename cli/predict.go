@@ -85,9 +85,9 @@ func (a *app) writeForecast(s sheet, f *apipb.RuntimeForecast) {
 	half, most := f.GetP50End().AsTime().Sub(a.now()), f.GetP90End().AsTime().Sub(a.now())
 	switch {
 	case half > 0:
-		s.line("Ends", fmt.Sprintf("in %s or sooner by half, in %s by nine of ten", span(half), span(most)))
+		s.line("Ends", fmt.Sprintf("half of such runs in %s, nine of ten in %s", span(half), span(most)))
 	case most > 0:
-		s.line("Ends", fmt.Sprintf("in %s by nine of ten; half of such runs ended %s ago", span(most), span(-half)))
+		s.line("Ends", fmt.Sprintf("nine of ten such runs in %s; half have ended %s ago", span(most), span(-half)))
 	default:
 		s.line("Ends", fmt.Sprintf("late: nine of ten such runs ended %s ago", span(-most)))
 	}

@@ -109,6 +109,11 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	if f.seeds != "" && cmd.Flags().Changed("seed") {
 		return usagef("give --seed or --seeds, not both")
 	}
+	for _, name := range []string{f.out, f.html} {
+		if _, err := os.Stat(filepath.Dir(name)); name != "" && err != nil {
+			return usagef("cannot write %s: %s", name, err)
+		}
+	}
 	seeds, err := parseSeeds(cmp.Or(f.seeds, strconv.FormatUint(f.seed, 10)))
 	if err != nil {
 		return err
@@ -173,9 +178,10 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 			if f.output == "csv" {
 				must(outcome.WriteJobs(rows))
 			}
-			if ctx.Err() != nil {
-				say(a.err, "interrupted at %s of simulated time, after %d of %d runs; what follows is so far\n",
-					span(seconds(outcome.Report.Virtual)), len(reports.Runs)-1, len(policies)*len(seeds))
+			if n := len(reports.Runs); ctx.Err() != nil && (outcome.Report.Source.Halted || n < len(policies)*len(seeds)) {
+				rows.Flush()
+				say(a.err, "interrupted in run %d of %d, at %s of its simulated time; the report is of what was done so far\n",
+					n, len(policies)*len(seeds), span(seconds(outcome.Report.Virtual)))
 				return errors.Join(a.writeRuns(f, reports, jobs.String()), &exitError{exitFailed})
 			}
 		}
@@ -259,6 +265,9 @@ func parseSeeds(text string) ([]uint64, error) {
 // maxSeeds bounds the runs of one call.
 const maxSeeds = 1000
 
+// maxDays is as long as a simulation may last: ten years.
+const maxDays = 3653
+
 // parseSpan reads a length of time, in days too: 90m, 72h, 14d.
 func parseSpan(text string) (time.Duration, error) {
 	if text == "" {
@@ -268,7 +277,10 @@ func parseSpan(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n float64
 		n, err = strconv.ParseFloat(days, 64)
-		d = time.Duration(n * 24 * float64(time.Hour))
+		d = time.Duration(min(max(n, 0), maxDays) * 24 * float64(time.Hour))
+		if !(n <= maxDays) {
+			err = strconv.ErrRange
+		}
 	}
 	if err != nil || d <= 0 {
 		return 0, usagef("--until %s: write a time such as 90m, 72h or 14d", text)

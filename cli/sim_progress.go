@@ -31,7 +31,8 @@ const (
 	lineEvery = 5 * time.Second
 	// looksApart is how many moments pass between two looks at the clock.
 	looksApart = 64
-	barWidth   = 24
+	barWidth   = 12
+	lineWidth  = 79 // a longer line would not be drawn over on a narrow terminal
 )
 
 func (a *app) newProgress(ctx context.Context, runs int) *progressBar {
@@ -75,15 +76,15 @@ func (b *progressBar) draw(p sim.Progress, took time.Duration) {
 	if done > 0 {
 		left = span(time.Duration(float64(took) * (1 - done) / done))
 	}
-	text := fmt.Sprintf("%s  %3.0f %%  simulated %s  %s waiting  %.0f events/s  %s left",
-		b.what, 100*done, span(p.Now), count(p.Waiting, "job"), float64(p.Done)/took.Seconds(), left)
+	text := fmt.Sprintf("%3.0f %%  simulated %s  %d waiting  %.0f events/s  %s left  %s",
+		100*done, span(p.Now), p.Waiting, float64(p.Done)/took.Seconds(), left, b.what)
 	if !b.live {
 		say(b.app.err, "%s\n", text)
 		return
 	}
 	b.shown = true
 	full := int(done * barWidth)
-	say(b.app.err, "\r\x1b[K%s%s %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), text)
+	say(b.app.err, "\r\x1b[K%s%s", strings.Repeat("█", full), shorten(strings.Repeat("░", barWidth-full)+text, lineWidth-full))
 }
 
 // end takes the bar away.

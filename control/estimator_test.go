@@ -97,20 +97,48 @@ func TestEstimatorTellsHowRunsEnded(t *testing.T) {
 		how      []forecast.Outcome
 		steps    bool
 	}{
-		"retried": {trainEvent("a"), attempts("a", ares.Succeeded, noon, endedAfter(time.Hour, ares.OutcomeFailed), endedAfter(3*time.Hour, ares.OutcomeSucceeded)),
-			[]time.Duration{time.Hour, 2 * time.Hour}, []forecast.Outcome{forecast.Ended, forecast.Ended}, false},
-		"preempted": {trainEvent("a"), attempts("a", ares.Preempted, noon, endedAfter(time.Hour, ares.OutcomeStopped)),
-			[]time.Duration{time.Hour}, []forecast.Outcome{forecast.Cut}, false},
-		"preempted by its own exit": {trainEvent("a"), attempts("a", ares.Preempted, noon, endedAfter(time.Hour, ares.OutcomeFailed)),
-			[]time.Duration{time.Hour}, []forecast.Outcome{forecast.Cut}, false},
-		"with a checkpoint": {trainEvent("a", saves), attempts("a", ares.Succeeded, noon, endedAfter(time.Hour, ares.OutcomeStopped), endedAfter(3*time.Hour, ares.OutcomeSucceeded)),
-			[]time.Duration{3 * time.Hour}, []forecast.Outcome{forecast.Ended}, false},
-		"with a checkpoint, step by step": {trainEvent("a", saves), attempts("a", ares.Succeeded, noon, endedAfter(time.Hour, ares.OutcomeStopped), endedAfter(3*time.Hour, ares.OutcomeSucceeded)),
-			[]time.Duration{3 * time.Hour}, []forecast.Outcome{forecast.Ended}, true},
-		"cancelled with a checkpoint": {trainEvent("a", saves), attempts("a", ares.Cancelled, noon, endedAfter(time.Hour, ares.OutcomeStopped), endedAfter(3*time.Hour, ares.OutcomeStopped)),
-			[]time.Duration{3 * time.Hour}, []forecast.Outcome{forecast.Cut}, true},
-		"at its limit": {trainEvent("a"), attempts("a", ares.Failed, noon, endedAfter(time.Hour, ares.OutcomeTimeout)),
-			[]time.Duration{time.Hour}, []forecast.Outcome{forecast.Limited}, false},
+		"retried": {
+			trainEvent("a"), attempts("a", ares.Succeeded, noon, endedAfter(time.Hour, ares.OutcomeFailed), endedAfter(3*time.Hour, ares.OutcomeSucceeded)),
+			[]time.Duration{time.Hour, 2 * time.Hour},
+			[]forecast.Outcome{forecast.Ended, forecast.Ended},
+			false,
+		},
+		"preempted": {
+			trainEvent("a"), attempts("a", ares.Preempted, noon, endedAfter(time.Hour, ares.OutcomeStopped)),
+			[]time.Duration{time.Hour},
+			[]forecast.Outcome{forecast.Cut},
+			false,
+		},
+		"preempted by its own exit": {
+			trainEvent("a"), attempts("a", ares.Preempted, noon, endedAfter(time.Hour, ares.OutcomeFailed)),
+			[]time.Duration{time.Hour},
+			[]forecast.Outcome{forecast.Cut},
+			false,
+		},
+		"with a checkpoint": {
+			trainEvent("a", saves), attempts("a", ares.Succeeded, noon, endedAfter(time.Hour, ares.OutcomeStopped), endedAfter(3*time.Hour, ares.OutcomeSucceeded)),
+			[]time.Duration{3 * time.Hour},
+			[]forecast.Outcome{forecast.Ended},
+			false,
+		},
+		"with a checkpoint, step by step": {
+			trainEvent("a", saves), attempts("a", ares.Succeeded, noon, endedAfter(time.Hour, ares.OutcomeStopped), endedAfter(3*time.Hour, ares.OutcomeSucceeded)),
+			[]time.Duration{3 * time.Hour},
+			[]forecast.Outcome{forecast.Ended},
+			true,
+		},
+		"cancelled with a checkpoint": {
+			trainEvent("a", saves), attempts("a", ares.Cancelled, noon, endedAfter(time.Hour, ares.OutcomeStopped), endedAfter(3*time.Hour, ares.OutcomeStopped)),
+			[]time.Duration{3 * time.Hour},
+			[]forecast.Outcome{forecast.Cut},
+			true,
+		},
+		"at its limit": {
+			trainEvent("a"), attempts("a", ares.Failed, noon, endedAfter(time.Hour, ares.OutcomeTimeout)),
+			[]time.Duration{time.Hour},
+			[]forecast.Outcome{forecast.Limited},
+			false,
+		},
 		"lost":        {trainEvent("a"), attempts("a", ares.Pending, noon, endedAfter(time.Hour, ares.OutcomeLost)), []time.Duration{time.Hour}, []forecast.Outcome{forecast.Cut}, false},
 		"never began": {trainEvent("a"), attempts("a", ares.Failed, time.Time{}, endedAfter(time.Hour, ares.OutcomeSpawnError)), nil, nil, false},
 	} {

@@ -71,6 +71,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool, then func(*try)) {
 	t := s.begin()
 	defer t.backTo(0)
+	s.siftGains()
 	pass := s.order.Begin(now)
 	defer pass.End()
 	t.turns(pass, now, tell)
@@ -131,7 +132,7 @@ func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok boo
 		p, ok = t.place(e.shape, members, ban, e)
 	}
 	if !ok {
-		if len(t.taken) == 0 && !t.keptOff {
+		if !t.keptOff && !t.supposing {
 			s.note(e.shape, ban)
 		}
 		return p, true, false
@@ -174,71 +175,4 @@ func (s *State) settle(plan *ares.Plan, now time.Time) {
 		}
 		plan.Ready = append(plan.Ready, e.id)
 	}
-}
-
-// refused is what is known of a shape that found no place: as long as no node
-// has gained room for one of its members, it will find none.
-type refused struct {
-	known  bool
-	layout int
-	seen   int // of State.grown
-	ban    uint64
-}
-
-// note remembers that the shape found no place in the state as it is, with
-// nothing taken by the decision under way.
-func (s *State) note(sh *shape, ban uint64) {
-	if len(sh.near)+len(sh.apart) == 0 { // else other jobs' places count too
-		sh.lost = refused{true, s.layout, s.grown.count, ban}
-	}
-}
-
-// hopeless says whether the shape is known to find no place.
-func (s *State) hopeless(sh *shape, ban uint64) bool {
-	r := &sh.lost
-	if !r.known || r.layout != s.layout || r.ban&^ban != 0 || s.grown.lost(r.seen) {
-		r.known = false
-		return false
-	}
-	if s.regrown(sh.want, r.seen) {
-		r.known = false
-		return false
-	}
-	if len(s.try.taken) == 0 { // else the room may only be taken for the time being
-		r.seen = s.grown.count
-	}
-	return true
-}
-
-// barren says that of the nodes that grew between two changes none has room for
-// a want, as found in one decision, or with nothing taken.
-type barren struct {
-	layout, decision int
-	from, to         int // of State.grown
-}
-
-// regrown says whether a node that grew after the first seen changes has room
-// for the want. Many shapes ask the same: what one found is kept for the others.
-func (s *State) regrown(w *want, seen int) bool {
-	b := &w.barren
-	from := seen
-	if known := b.layout == s.layout && (b.decision == 0 || b.decision == s.decision) && !s.try.supposing; known && b.from <= seen && seen <= b.to {
-		if b.to == s.grown.count {
-			return false
-		}
-		from, seen = b.from, b.to
-	} else {
-		*b = barren{layout: s.layout}
-	}
-	for _, at := range s.grown.since(seen) {
-		if n := s.nodes[at]; n.open() && n.room(w) > 0 {
-			return true
-		}
-	}
-	if b.from, b.to = from, s.grown.count; s.try.supposing {
-		*b = barren{}
-	} else if len(s.try.taken) > 0 { // more room may come back when the decision ends
-		b.decision = s.decision
-	}
-	return false
 }

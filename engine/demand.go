@@ -92,7 +92,7 @@ func horizon(revision int64, jobs int) int64 {
 
 // learn counts the entry's asks, or remembers to when they come to count.
 func (s *State) learn(e *entry) {
-	if e.job == nil || !e.shape.want.devices() {
+	if e.job == nil || !e.shape.want.devices() || e.shape.want.milli > wholeMilli {
 		return
 	}
 	d, w := &s.demand, e.shape.want

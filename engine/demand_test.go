@@ -105,8 +105,12 @@ func demandFleet() []ares.Event {
 // demandJob is the i-th of a stream of many kinds.
 func demandJob(i int, revision int64) *ares.Job {
 	kinds := []ares.Spec{
-		{GPUMilli: 810, CPUs: 4, MemoryMB: 5600}, {GPUs: 1, CPUs: 12, MemoryMB: 49_152}, {GPUMilli: 470, CPUs: 8, MemoryMB: 30_517},
-		{GPUs: 1, CPUs: 4, MemoryMB: 5600, GPUModel: "T4"}, {CPUs: 13, MemoryMB: 57_344}, {GPUMilli: 160, CPUs: 2, MemoryMB: 4096},
+		{GPUMilli: 810, CPUs: 4, MemoryMB: 5600},
+		{GPUs: 1, CPUs: 12, MemoryMB: 49_152},
+		{GPUMilli: 470, CPUs: 8, MemoryMB: 30_517},
+		{GPUs: 1, CPUs: 4, MemoryMB: 5600, GPUModel: "T4"},
+		{CPUs: 13, MemoryMB: 57_344},
+		{GPUMilli: 160, CPUs: 2, MemoryMB: 4096},
 		{GPUs: 2, CPUs: 16, MemoryMB: 65_536, Members: 2},
 	}
 	return &ares.Job{

@@ -260,6 +260,11 @@ func (s *State) checkBoards() error {
 		if s.weighAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
 			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.key)
 		}
+		for i, n := range s.nodes {
+			if room := n.open() && n.room(w) > 0; room != (b.costs[i] < noFit) {
+				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.id, w.key, room, !room)
+			}
+		}
 	}
 	return nil
 }

@@ -258,6 +258,8 @@ func (n *node) fits(w *want) bool {
 		return n.roomByNUMA(w) > 0
 	case w.gpus > 0:
 		return bits.OnesCount64(w.mask(n.profile)&n.free) >= w.gpus
+	case w.milli > wholeMilli:
+		return false
 	case w.milli > 0:
 		mask := w.mask(n.profile)
 		return mask&n.free != 0 || n.tightest(mask, w.milli) != 0

@@ -8,10 +8,10 @@ import (
 	"github.com/ares-scheduler/ares/engine/order"
 )
 
-// predict takes over how long a job is thought to run. One of a job that nobody
-// speaks of is dropped with the batch.
-func (s *State) predict(p *ares.RuntimePredicted) {
-	e := s.entry(p.Job)
+// predict takes over how long a job is thought to run, nil when that is taken
+// back. One of a job that nobody speaks of is dropped with the batch.
+func (s *State) predict(job ares.JobID, p *ares.RuntimePredicted) {
+	e := s.entry(job)
 	e.forecast = p
 	if !e.moved {
 		e.moved = true

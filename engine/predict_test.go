@@ -12,7 +12,9 @@ import (
 func TestForecastsGoWithTheirJobs(t *testing.T) {
 	t.Parallel()
 	said := ares.RuntimePredicted{Job: "x", P50: time.Minute, P90: time.Hour, Basis: "2 runs"}
-	s := engine.New()
+	cfg := engine.Default()
+	cfg.Queueing.Order = engine.OrderShortest // where it waits depends on it
+	s := engine.NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{
 		tenantEvent("default"), {Forecast: &said}, {Job: job("x", 1, ares.Spec{GPUs: 1})}, {Forecast: &ares.RuntimePredicted{Job: "gone"}},
 	}})
@@ -27,6 +29,7 @@ func TestForecastsGoWithTheirJobs(t *testing.T) {
 	if got, ok := s.Forecast("x"); ok {
 		t.Errorf("what was said is gone, and still %+v", got)
 	}
+	check(t, s)
 	s.Apply(ares.Batch{Revision: 3, Events: []ares.Event{{Forecast: &said}}})
 	s.Apply(ares.Batch{Revision: 4, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: "x"}}, {Gone: ares.Gone{Kind: ares.KindForecast, ID: "x"}}}})
 	if _, ok := s.Forecast("x"); ok {

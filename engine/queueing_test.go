@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -16,18 +17,19 @@ import (
 // way and for whom something is reserved changes all the time. Jobs run as long
 // as is predicted, unless nothing was.
 type crowd struct {
-	w     *enginetest.World
-	runs  map[ares.JobID]time.Duration
-	ends  map[ares.JobID]time.Time // of the attempt under way
-	order []ares.JobID
-	nodes int
-	stops int
+	w      *enginetest.World
+	runs   map[ares.JobID]time.Duration
+	ends   map[ares.JobID]time.Time // of the attempt under way
+	order  []ares.JobID
+	nodes  int
+	queues []string
+	stops  int
 }
 
 func newCrowd(t *rapid.T, q engine.Queueing) *crowd {
 	cfg := engine.Default()
 	cfg.Queueing = q
-	c := &crowd{w: enginetest.NewWorldWith(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}}
+	c := &crowd{w: enginetest.NewWorldWith(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
 	c.nodes = rapid.IntRange(1, 3).Draw(t, "nodes")
 	for i := range c.nodes {
 		n := ares.Node{ID: string(rune('a' + i)), CPUs: 8, MemoryMB: 1000}
@@ -43,7 +45,7 @@ func newCrowd(t *rapid.T, q engine.Queueing) *crowd {
 func (c *crowd) submit(t *rapid.T, known bool) {
 	id := ares.JobID(fmt.Sprintf("j%03d", len(c.order)))
 	c.order = append(c.order, id)
-	spec := ares.Spec{Members: min(pick(t, "members", 1, 1, 1, 2), c.nodes), CPUs: pick(t, "cpus", 0, 1, 4), MemoryMB: pick(t, "memory", 0, 400), Queue: pick(t, "queue", "", "", "other")}
+	spec := ares.Spec{Members: min(pick(t, "members", 1, 1, 1, 2), c.nodes), CPUs: pick(t, "cpus", 0, 1, 4), MemoryMB: pick(t, "memory", 0, 400), Queue: pick(t, "queue", c.queues...)}
 	if once(t, 5, "share") {
 		spec.GPUMilli = 500
 	} else {
@@ -121,8 +123,8 @@ func (c *crowd) end(t *rapid.T, id ares.JobID, as ares.Outcome) {
 	})
 }
 
-// next lets time pass until the next job ends, and ends it. It is false when
-// nobody runs.
+// next lets time pass until the next job ends, and ends it with all that end at
+// that time. It is false when nobody runs.
 func (c *crowd) next(t *rapid.T) bool {
 	var first ares.JobID
 	for _, id := range c.order {
@@ -136,7 +138,11 @@ func (c *crowd) next(t *rapid.T) bool {
 	if at := c.ends[first]; at.After(c.w.Now) {
 		c.w.Now = at
 	}
-	c.end(t, first, ares.OutcomeSucceeded)
+	for _, id := range c.order {
+		if at, runs := c.ends[id]; runs && !at.After(c.w.Now) {
+			c.end(t, id, ares.OutcomeSucceeded)
+		}
+	}
 	return true
 }
 
@@ -184,4 +190,83 @@ func TestQueueing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// promise is when the job would start if all who run ended as predicted and
+// nobody else were placed before it.
+func (c *crowd) promise(t *rapid.T, id ares.JobID) time.Time {
+	alone := &crowd{w: c.w.Fork(), runs: c.runs, ends: maps.Clone(c.ends), order: c.order}
+	for _, other := range c.order {
+		if run, ok := alone.w.State.Run(other); ok && other != id && run.Phase == ares.Pending {
+			if err := alone.w.Change(other, func(_ *ares.Job, r *ares.Run) error {
+				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "nobody", At: alone.w.Now})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for {
+		alone.settle(t)
+		if run, _ := alone.w.State.Run(id); run.Phase != ares.Pending {
+			return alone.w.Now
+		}
+		if !alone.next(t) {
+			t.Fatalf("%s never starts", id)
+		}
+	}
+}
+
+// TestBackfillDelaysNobody: with reservations the first of a queue that found no
+// place starts no later than it would have, had nobody behind it been placed.
+// That others were placed behind it is seen, too.
+func TestBackfillDelaysNobody(t *testing.T) {
+	t.Parallel()
+	behind := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCrowd(t, engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve})
+		c.queues = []string{""}
+		promised := map[ares.JobID]time.Time{}
+		look := func() {
+			for _, id := range c.order {
+				run, _ := c.w.State.Run(id)
+				at, was := promised[id]
+				switch {
+				case run.Phase == ares.Pending && !was:
+					promised[id] = c.promise(t, id)
+				case run.Phase == ares.Pending:
+				case was && run.Attempts[0].PlacedAt.After(at):
+					t.Fatalf("%s started at %s, and could have at %s", id, run.Attempts[0].PlacedAt, at)
+				}
+				if run.Phase == ares.Pending {
+					break // those behind it have no promise
+				}
+			}
+			for i, id := range c.order {
+				if run, _ := c.w.State.Run(id); run.Phase == ares.Pending && i+1 < len(c.order) {
+					if next, _ := c.w.State.Run(c.order[i+1]); next.Phase == ares.Running {
+						behind++
+					}
+				}
+			}
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "come") {
+				c.submit(t, true)
+			}
+			c.settle(t)
+			look()
+			if !c.next(t) {
+				c.w.Now = c.w.Now.Add(time.Minute)
+			}
+		}
+		c.settle(t)
+		look()
+		for c.next(t) {
+			c.settle(t)
+			look()
+		}
+	})
+	if behind == 0 {
+		t.Error("nobody was placed behind a job that waits")
+	}
 }

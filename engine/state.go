@@ -41,6 +41,7 @@ type State struct {
 	gists    []gist  // by position
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
+	lost     []*want // of shapes that found no place
 	capacity order.Use
 	models   []int        // that some node has, by name, as the order numbers them
 	reached  set          // scratch of reach
@@ -171,7 +172,7 @@ func (s *State) apply(ev *ares.Event) {
 	case ev.Topology != nil:
 		s.survey(ev.Topology)
 	case ev.Forecast != nil:
-		s.predict(ev.Forecast)
+		s.predict(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
 		s.forget(ev.Gone)
 	}
@@ -205,9 +206,7 @@ func (s *State) forget(g ares.Gone) {
 	case ares.KindTopology:
 		s.survey(&ares.Topology{})
 	case ares.KindForecast:
-		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			e.forecast = nil
-		}
+		s.predict(ares.JobID(g.ID), nil)
 	case ares.KindProgress:
 	}
 }

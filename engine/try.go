@@ -16,6 +16,7 @@ type try struct {
 	offer  ares.Placing // of the job whose turn it is
 
 	reserved  []reservation
+	noted     bool // a shape was noted as refused
 	keptOff   bool // the job whose turn it was would fit, and delay one ahead of it
 	supposing bool // what is taken is not as it is: nothing is noted for the rest of the decision
 }
@@ -59,6 +60,9 @@ func (s *State) begin() *try {
 
 // backTo gives back everything taken since the mark.
 func (t *try) backTo(m mark) {
+	if m == 0 {
+		t.regain()
+	}
 	for i := len(t.taken) - 1; i >= int(m); i-- {
 		t.taken[i].apply(-1)
 	}

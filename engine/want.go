@@ -39,7 +39,8 @@ type want struct {
 	board  board
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
-	barren barren
+	gains  gains
+	listed bool // in State.lost
 
 	tried   []tried // by position of the node
 	passing bool    // of one supposition: whether there is a place counts, not which
@@ -226,7 +227,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.board, n.tried, n.narrow, n.failed, n.barren = ban, board{}, nil, nil, 0, barren{}
+		n.ban, n.board, n.tried, n.narrow, n.failed, n.gains, n.listed = ban, board{}, nil, nil, 0, gains{}, false
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}

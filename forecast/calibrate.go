@@ -35,8 +35,7 @@ func stretch(d time.Duration, shift float64) time.Duration {
 	if shift == 0 {
 		return d
 	}
-	const most = 10 * 365 * 24 * time.Hour
-	return time.Duration(min(float64(d)*math.Exp2(shift), float64(most))).Round(time.Millisecond)
+	return time.Duration(min(float64(d)*math.Exp2(shift), float64(longest))).Round(time.Millisecond)
 }
 
 // Overdue learns that a run has outlasted the p90 that was told of it and goes

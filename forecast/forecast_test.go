@@ -278,3 +278,28 @@ func clone(t *testing.T, f *Forecaster) *Forecaster {
 	}
 	return out
 }
+
+// FuzzRestore: whatever was saved, what is restored answers within reason.
+func FuzzRestore(f *testing.F) {
+	full := New(Config{})
+	for i := range 60 {
+		observe(full, ask("ml", "u", fmt.Sprintf("n%c", 'a'+i%3), 1, time.Hour), time.Duration(1+i/20)*time.Minute)
+	}
+	f.Add(full.Save())
+	f.Add(New(Config{}).Save())
+	f.Fuzz(func(t *testing.T, saved []byte) {
+		got, err := Restore(Config{Groups: 20}, saved)
+		if err != nil {
+			return
+		}
+		for _, a := range []Ask{{}, ask("ml", "u", "na", 1, time.Hour), ask("ml", "u", "na", 1, 1<<62)} {
+			got.Observe(Run{Ask: a, Took: 1 << 62, Outcome: Ended, Told: 1})
+			if p := got.Predict(a); p.P50 < 0 || p.P50 > p.P90 || p.P90 > longest {
+				t.Fatalf("%+v", p)
+			}
+		}
+		if again, err := Restore(Config{Groups: 20}, got.Save()); err != nil || !bytes.Equal(again.Save(), got.Save()) {
+			t.Fatalf("saved again: %v", err)
+		}
+	})
+}

@@ -79,18 +79,21 @@ func (gs *groups) unlink(g *group) {
 // shares is one, in millionths.
 const shares = 1_000_000
 
+// longest is what any run is taken to last at most.
+const longest = 10 * 365 * 24 * time.Hour
+
 // sampleOf is a run as a level keeps it.
 func sampleOf(l *level, took, limit time.Duration, cut bool) sample {
 	if l.share {
-		return sample{took: int64(float64(took) / float64(limit) * shares), cut: cut}
+		return sample{took: int64(min(float64(took)/float64(limit), 1) * shares), cut: cut}
 	}
-	return sample{took: took.Milliseconds(), cut: cut}
+	return sample{took: min(took, longest).Milliseconds(), cut: cut}
 }
 
 // length is how long a sample would be for an ask, in milliseconds.
 func (s sample) length(l *level, limit time.Duration) int64 {
 	if l.share {
-		return int64(float64(s.took) / shares * float64(limit.Milliseconds()))
+		return min(int64(float64(s.took)/shares*float64(limit.Milliseconds())), longest.Milliseconds())
 	}
-	return s.took
+	return min(s.took, longest.Milliseconds())
 }

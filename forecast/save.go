@@ -91,7 +91,7 @@ func (r *reader) group(f *Forecaster) {
 	}
 	g := f.groups.touch(binary.BigEndian.Uint64(key))
 	g.shift = clamp(r.number())
-	seen := r.count(math.MaxInt)
+	seen := r.count(1 << 40)
 	for range r.count(255) {
 		n := r.uvarint()
 		g.add(sample{took: int64(n >> 1), cut: n&1 == 1}, f.cfg.Window)

@@ -127,9 +127,9 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 // unlike says why two runs say nothing about their policies.
 func unlike(a, b *Source) string {
 	switch {
-	case a.Trace.SHA256 != b.Trace.SHA256 || a.Trace.Format != b.Trace.Format:
+	case cmp.Or(a.Trace.SHA256, a.Trace.Name) != cmp.Or(b.Trace.SHA256, b.Trace.Name) || a.Trace.Format != b.Trace.Format: // what is built in has no digest
 		return fmt.Sprintf("their traces differ, %s (%.12s) and %s (%.12s)", a.Trace.Name, a.Trace.SHA256, b.Trace.Name, b.Trace.SHA256)
-	case a.Fleet.SHA256 != b.Fleet.SHA256:
+	case cmp.Or(a.Fleet.SHA256, a.Fleet.Name) != cmp.Or(b.Fleet.SHA256, b.Fleet.Name):
 		return fmt.Sprintf("their fleets differ, %s (%.12s) and %s (%.12s)", a.Fleet.Name, a.Fleet.SHA256, b.Fleet.Name, b.Fleet.SHA256)
 	case a.Resample != b.Resample:
 		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -72,33 +74,42 @@ func slurm(r *row) (Arrival, bool) {
 		nodes = max(r.number("NNodes"), 1)
 	}
 	gpus, cpus, memory := tres(r)
-	a.Spec.GPUs, a.Spec.CPUs, a.Spec.MemoryMB = gpus/nodes, cpus/nodes, memory/nodes
+	if gpus%nodes != 0 {
+		r.wrong("AllocTRES", fmt.Sprintf("evenly spread over %d nodes", nodes))
+	}
+	a.Spec.GPUs, a.Spec.CPUs, a.Spec.MemoryMB = gpus/nodes, (cpus+nodes-1)/nodes, (memory+nodes-1)/nodes
 	if nodes > 1 {
 		a.Spec.Members = nodes
 	}
 	return a, a.Runs > 0
 }
 
-// tres reads what a job of Slurm was given: cpu=8,mem=64G,node=1,gres/gpu=2.
+// tres reads what a job of Slurm was given: cpu=8,mem=64G,node=1,gres/gpu=2. Where
+// only GPUs by type are listed, as gres/gpu:a100=2, they are added up.
 func tres(r *row) (gpus, cpus, memory int) {
+	typed := 0
 	for part := range strings.SplitSeq(r.text("AllocTRES"), ",") {
 		name, value, _ := strings.Cut(part, "=")
-		switch name {
+		kind, _, _ := strings.Cut(name, ":")
+		switch kind {
 		case "cpu", "gres/gpu":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {
 				r.wrong("AllocTRES", "a list such as cpu=8,mem=64G,gres/gpu=2")
 			}
-			if name == "cpu" {
+			switch name {
+			case "cpu":
 				cpus = n
-			} else {
+			case "gres/gpu":
 				gpus = n
+			default:
+				typed += n
 			}
 		case "mem":
 			memory = megabytes(r, value)
 		}
 	}
-	return gpus, cpus, memory
+	return cmp.Or(gpus, typed), cpus, memory
 }
 
 func megabytes(r *row, value string) int {

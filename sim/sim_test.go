@@ -37,12 +37,18 @@ func TestSlurmLines(t *testing.T) {
 7|train|ml|2026-01-01T00:00:00|60|billing=16,cpu=16,gres/gpu=8,mem=128G,node=2|2|120|
 7.batch|batch|ml|2026-01-01T00:00:00|60|cpu=8,mem=64G,node=1|1||
 8|never|ml|2026-01-01T00:00:00|0||1|UNLIMITED|
+9|typed|ml|2026-01-01T00:00:01|60|cpu=3,gres/gpu:a100=2,gres/gpu:t4=4,node=2|2||
+10|both|ml|2026-01-01T00:00:02|60|cpu=3,gres/gpu=2,gres/gpu:a100=2,node=1|1||
+11|uneven|ml|2026-01-01T00:00:02|60|cpu=3,gres/gpu=3,node=2|2||
 `))
-	if err != nil || trace.Bad != 0 || len(trace.Arrivals) != 1 {
+	if err != nil || trace.Bad != 1 || trace.Problems[0].Line != 7 || len(trace.Arrivals) != 3 {
 		t.Fatalf("%+v, %v", trace, err)
 	}
 	if s := trace.Arrivals[0].Spec; s.GPUs != 4 || s.CPUs != 8 || s.MemoryMB != 65536 || s.Members != 2 || s.Tenant != "ml" || s.MaxRuntimeMinutes != 120 {
 		t.Errorf("read %+v", s)
+	}
+	if typed, both := trace.Arrivals[1].Spec, trace.Arrivals[2].Spec; typed.GPUs != 3 || typed.CPUs != 2 || both.GPUs != 2 {
+		t.Errorf("read %+v and %+v", typed, both)
 	}
 }
 

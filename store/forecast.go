@@ -10,8 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// PredictionsAtOnce is how many Predict takes. Each is a transaction inside
-// another; etcd allows 128 operations in all.
+// PredictionsAtOnce is how many Predict takes. At worst each is a transaction
+// inside another; etcd allows 128 operations in all.
 const PredictionsAtOnce = 60
 
 // Prediction is how long a job is thought to run, if it is still the one that
@@ -25,18 +25,25 @@ type Prediction struct {
 // Predict keeps how long jobs are thought to run, for as long as they are live.
 // Those that are gone are passed over. It compares leadership.
 func (s *Store) Predict(ctx context.Context, lead *Leadership, told []Prediction) error {
-	ops := make([]clientv3.Op, 0, len(told))
+	live, puts := []clientv3.Cmp{lead.leads()}, make([]clientv3.Op, 0, len(told))
 	for i := range told {
 		value, err := marshal(forecastRecord(&told[i].RuntimePredicted))
 		if err != nil {
 			return err
 		}
 		id := told[i].Job
-		ops = append(ops, clientv3.OpTxn(
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(jobKey(id)), "=", told[i].Accepted)},
-			[]clientv3.Op{clientv3.OpPut(forecastOf(id), value)}, nil))
+		live = append(live, clientv3.Compare(clientv3.ModRevision(jobKey(id)), "=", told[i].Accepted))
+		puts = append(puts, clientv3.OpPut(forecastOf(id), value))
 	}
-	resp, err := s.txn(ctx, "keep predictions", []clientv3.Cmp{lead.leads()}, ops, nil)
+	resp, err := s.txn(ctx, "keep predictions", live, puts, nil)
+	if err != nil || resp.Succeeded {
+		return err
+	}
+	each := make([]clientv3.Op, len(puts)) // one of them is gone, or the leadership: each for itself
+	for i := range puts {
+		each[i] = clientv3.OpTxn(live[i+1:i+2], puts[i:i+1], nil)
+	}
+	resp, err = s.txn(ctx, "keep predictions", live[:1], each, nil)
 	if err == nil && !resp.Succeeded {
 		return ares.Errorf(ares.Fenced, "this server leads no more: its predictions were refused")
 	}

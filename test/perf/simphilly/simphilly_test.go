@@ -1,6 +1,7 @@
 package simphilly
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,17 +19,44 @@ var (
 	to   = time.Date(2017, 12, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// pools is the machines of each virtual cluster before they are scaled. The
-// other four of the trace have eighteen jobs together, and are left out.
+// pools is the machines of each virtual cluster before they are scaled.
 var pools = map[string]int{
 	"6214e9": 64, "b436b2": 64, "ee9e8c": 64, "7f04ca": 32, "6c71a0": 32, "0e4a51": 32,
 	"11cb48": 16, "e13805": 16, "2869ce": 16, "ed69ec": 8, "103959": 8,
 }
 
-// The scale as a fraction, rounded up: 64 machines become 20, and 8 become 3.
-const scaleOf, scaleBy = 10, 32
+// scaled is 0.3125 of some machines, rounded up: 64 become 20, and 8 become 3.
+func scaled(machines int) int { return (machines*10 + 31) / 32 }
 
-func scaled(machines int) int { return (machines*scaleOf + scaleBy - 1) / scaleBy }
+// line is a policy, and what the independent simulator found for it.
+type line struct {
+	name      string
+	policy    string
+	placement engine.Placement
+	sigma     float64 // error of the estimates
+	saving    int     // seconds that giving way costs
+	published float64 // average completion, s; 0 for none
+}
+
+// published are the lines to be met.
+var published = []line{
+	{name: "FIFO", policy: "fifo", placement: engine.PlaceBestFit, published: 62_920},
+	{name: "EASY backfill, oracle", policy: "easy", placement: engine.PlaceBestFit, published: 30_243},
+	{name: "FIFO + backfill", policy: "fifo-backfill", placement: engine.PlaceBestFit, published: 29_786},
+	{name: "Tiresias-style", policy: "tiresias", placement: engine.PlaceBestFit, published: 26_161},
+	{name: "QSSF, error 2", policy: "qssf", placement: engine.PlaceBestFit, sigma: 2, published: 23_595},
+	{name: "QSSF + backfill, error 2", policy: "qssf-backfill", placement: engine.PlaceBestFit, sigma: 2, published: 21_194},
+	{name: "SJF, oracle", policy: "sjf", placement: engine.PlaceBestFit, published: 19_686},
+	{name: "SRTF, oracle", policy: "srtf", placement: engine.PlaceBestFit, published: 16_946},
+}
+
+// own are lines with Ares's placement.
+var own = []line{
+	{name: "Ares, default", policy: "ares"},
+	{name: "FIFO", policy: "fifo"},
+	{name: "Tiresias-style, 30 s to save", policy: "tiresias", saving: 30},
+	{name: "SRTF, oracle, 30 s to save", policy: "srtf", saving: 30},
+}
 
 // read is the jobs of the window, each bound to the pool of its virtual cluster.
 func read(b *testing.B) *sim.Trace {
@@ -65,37 +93,55 @@ func fleet() *sim.Fleet {
 			Name: "vc-" + name, Count: scaled(machines), GPUs: 8, CPUs: 64, MemoryMB: 1 << 20, Labels: map[string]string{"pool": name},
 		})
 	}
-	slices.SortFunc(f.Machines, func(a, b sim.Machine) int { return cmpString(a.Name, b.Name) })
+	slices.SortFunc(f.Machines, func(a, b sim.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	return f
 }
 
-func BenchmarkOrders(b *testing.B) {
+// BenchmarkPublished replays the lines to be met.
+func BenchmarkPublished(b *testing.B) {
 	trace := read(b)
 	for range b.N {
-		for _, name := range sim.PolicyNames() {
-			p, err := sim.PolicyNamed(name)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if only := os.Getenv("ONLY"); only != "" && only != name {
-				continue
-			}
-			p.Engine.Placement = engine.Placement(os.Getenv("PLACE"))
-			began := time.Now()
-			w := sim.NewWorld(fleet(), p)
-			if err := w.Run(trace, 0, nil); err != nil {
-				b.Fatal(err)
-			}
-			r := w.Report()
-			times, lost := w.Preemptions()
-			fmt.Printf("%-14s %8.0f  ended %d of %d preempt %.3f lost %.0f %s\n", name, r.Complete.Mean, r.Ended, r.Jobs, float64(times)/float64(r.Jobs), lost, time.Since(began).Round(time.Millisecond))
-		}
+		table(b, trace, "placement bestfit", published)
 	}
 }
 
-func cmpString(a, b string) int {
-	if a < b {
-		return -1
+// BenchmarkOwn replays lines with Ares's own placement.
+func BenchmarkOwn(b *testing.B) {
+	trace := read(b)
+	for range b.N {
+		table(b, trace, "Ares's own placement", own)
 	}
-	return 1
+}
+
+func table(b *testing.B, trace *sim.Trace, placed string, lines []line) {
+	b.Helper()
+	machines := 0
+	for _, n := range pools {
+		machines += scaled(n)
+	}
+	fmt.Printf("\n%d jobs in %d pools of %d machines × 8 GPUs, %s\n", len(trace.Arrivals), len(pools), machines, placed)
+	fmt.Printf("%-30s %12s %12s %8s %12s %10s %14s %8s\n", "", "completion s", "published s", "", "waiting s", "stops/job", "lost GPU-hours", "took")
+	for _, l := range lines {
+		p, err := sim.PolicyNamed(l.policy)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.Engine.Placement, p.EstimateError, p.CheckpointSeconds = l.placement, l.sigma, l.saving
+		began := time.Now()
+		w := sim.NewWorld(fleet(), p)
+		if err := w.Run(trace, 0, nil); err != nil {
+			b.Fatal(err)
+		}
+		took, r := time.Since(began), w.Report()
+		if r.Ended != r.Jobs {
+			b.Fatalf("%s: %d of %d jobs have ended", l.name, r.Ended, r.Jobs)
+		}
+		known, off := "-", ""
+		if l.published > 0 {
+			known, off = fmt.Sprintf("%.0f", l.published), fmt.Sprintf("%+.1f %%", 100*(r.Complete.Mean/l.published-1))
+		}
+		stops, lost := w.Preemptions()
+		fmt.Printf("%-30s %12.0f %12s %8s %12.0f %10.3f %14.1f %7.1fs\n",
+			l.name, r.Complete.Mean, known, off, r.Wait.Mean, float64(stops)/float64(r.Jobs), lost/3600, took.Seconds())
+	}
 }
