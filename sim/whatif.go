@@ -68,7 +68,7 @@ func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Durati
 	now.begin()
 	cfg := s.Config
 	if e.Config != nil {
-		cfg = *e.Config
+		cfg = under(*e.Config, s.Config)
 	}
 	then := newForward(s, cfg, horizon, assumed)
 	events, said, err := e.draft(then.state)
@@ -88,6 +88,26 @@ func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Durati
 	}
 	w.compare(now, then)
 	return w, nil
+}
+
+// under is a policy on a server: what is about its machines and its idea of
+// shares stays the server's where the policy says nothing of its own.
+func under(policy, server engine.Config) engine.Config {
+	usual := engine.Default()
+	keep(&policy.ThermalLimit, usual.ThermalLimit, server.ThermalLimit)
+	keep(&policy.ThermalMargin, usual.ThermalMargin, server.ThermalMargin)
+	keep(&policy.AgeingStep, usual.AgeingStep, server.AgeingStep)
+	keep(&policy.HalfLife, usual.HalfLife, server.HalfLife)
+	if len(policy.ModelWeights) == 0 {
+		policy.ModelWeights = server.ModelWeights
+	}
+	return policy
+}
+
+func keep[T comparable](mine *T, usual, server T) {
+	if *mine == usual {
+		*mine = server
+	}
 }
 
 // lose ends what runs on nodes that go: it is lost there, and starts again

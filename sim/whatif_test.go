@@ -226,6 +226,17 @@ func TestArraysAndWhatComesAfter(t *testing.T) {
 	}
 }
 
+func TestAPolicyKeepsTheServersOwn(t *testing.T) {
+	t.Parallel()
+	server := engine.Default()
+	server.ThermalLimit, server.ModelWeights, server.AgeingStep = 90, map[string]int{"h100": 2000}, time.Minute
+	policy := engine.Default()
+	policy.AgeingStep, policy.Seed = time.Hour, 7
+	if got := under(policy, server); got.ThermalLimit != 90 || got.ModelWeights["h100"] != 2000 || got.AgeingStep != time.Hour || got.Seed != 7 {
+		t.Errorf("it decides by %+v", got)
+	}
+}
+
 // TestAnotherPolicy: under one that lets jobs give way, the short job need not
 // wait for the long one, which then goes on where it was.
 func TestAnotherPolicy(t *testing.T) {
