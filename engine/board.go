@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -15,12 +16,57 @@ type board struct {
 	seen     int // changes of nodes that were taken in
 	costs    []int64
 	least    []int64 // of each 64 nodes
+	used     bool    // since the hand of the rack passed
+}
+
+// rack has the wants whose boards are kept. Jobs may ask for as many different
+// things as there are jobs: beyond the rack's room the board that was not used
+// for longest, by and large, goes to the next want.
+type rack struct {
+	wants []*want
+	hand  int
+	cells int // costs in all boards together, boardCells if it is 0
+}
+
+// Limits on the boards of a state.
+const (
+	boardCells  = 1 << 22 // costs in all boards together: 32 MB
+	boardsLeast = 8       // however many nodes there are
+)
+
+// lend gives the want a board, if need be that of another.
+func (s *State) lend(w *want) {
+	r := &s.rack
+	if len(r.wants) < max(cmp.Or(r.cells, boardCells)/max(len(s.nodes), 1), boardsLeast) {
+		r.wants = append(r.wants, w)
+		w.board.costs, w.board.least = make([]int64, 0, len(s.nodes)), make([]int64, 0, len(s.nodes)/64+1)
+		return
+	}
+	for {
+		r.hand = (r.hand + 1) % len(r.wants)
+		last := r.wants[r.hand]
+		if last.board.used {
+			last.board.used = false
+			continue
+		}
+		w.board, last.board = last.board, board{}
+		r.wants[r.hand] = w
+		return
+	}
+}
+
+// clear takes all boards away: the fleet is another.
+func (r *rack) clear() {
+	for _, w := range r.wants {
+		w.board = board{}
+	}
+	*r = rack{cells: r.cells}
 }
 
 // weigh brings the want's board up to date.
 func (s *State) weigh(w *want) *board {
 	b := &w.board
-	if b.layout != s.layout || b.prospect != s.demand.now.id || s.shifts.lost(b.seen) {
+	if b.costs == nil || b.layout != s.layout || b.prospect != s.demand.now.id || s.shifts.lost(b.seen) {
 		s.weighAll(w)
 	} else {
 		first := s.shifts.count - len(s.shifts.since(b.seen))
@@ -30,23 +76,29 @@ func (s *State) weigh(w *want) *board {
 			}
 		}
 	}
-	b.seen = s.shifts.count
+	b.seen, b.used = s.shifts.count, true
 	return b
 }
 
 func (s *State) weighAll(w *want) {
 	b := &w.board
-	b.layout, b.prospect = s.layout, s.demand.now.id
-	b.costs, b.least = slices.Grow(b.costs[:0], len(s.nodes)), slices.Grow(b.least[:0], len(s.nodes)/64+1)
+	if b.costs == nil {
+		s.lend(w)
+	}
+	b.layout, b.prospect, b.costs, b.least = s.layout, s.demand.now.id, b.costs[:0], b.least[:0]
 	s.fresh = slices.Grow(s.fresh[:0], len(s.profiles.all))[:len(s.profiles.all)]
 	clear(s.fresh)
-	for i, n := range s.nodes {
-		if i%64 == 0 {
-			b.least = append(b.least, noFit)
+	for k := range s.crests {
+		least, high := int64(noFit), s.crestAt(k).above(w)
+		for _, n := range s.nodes[64*k : min(64*k+64, len(s.nodes))] {
+			cost := int64(noFit)
+			if !high {
+				cost = s.costOf(w, n)
+			}
+			b.costs = append(b.costs, cost)
+			least = min(least, cost)
 		}
-		cost := s.costOf(w, n)
-		b.costs = append(b.costs, cost)
-		b.least[i/64] = min(b.least[i/64], cost)
+		b.least = append(b.least, least)
 	}
 }
 
@@ -109,6 +161,9 @@ func (s *State) seek(w *want, allowed *set, lo, hi int) *node {
 	case s.cfg.Placement != PlaceAres:
 		return s.seekBy(s.cfg.Placement, w, allowed, lo, hi)
 	}
+	if w.board.costs == nil && s.nowhere(w) {
+		return nil
+	}
 	if at := s.weigh(w).best(allowed, lo, hi); at >= 0 {
 		return s.nodes[at]
 	}
@@ -134,6 +189,7 @@ func (s *State) move(n *node) {
 	n.moves = s.moves
 	s.shifts.note(n.at)
 	s.shifted[n.at] = s.shifts.count - 1
+	s.crests[n.at/64].stale = true
 	if !n.open() {
 		s.places.Set(n.at, -1, 0)
 		s.gists[n.at], s.spare[n.at] = gist{}, spare{-1, -1}

@@ -251,8 +251,18 @@ func (s *State) checkBoards() error {
 			return errors.New("the asks that were counted are not those of the jobs")
 		}
 	}
+	for k := range s.crests {
+		kept := *s.crestAt(k)
+		s.crests[k].stale = true
+		if now := s.crestAt(k); kept != *now {
+			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
+		}
+	}
 	for _, w := range s.shapes.wants.byKey { // order-free: each by itself
-		if w.board.layout != s.layout || w.board.prospect != s.demand.now.id {
+		if w.board.costs != nil && !slices.Contains(s.rack.wants, w) {
+			return fmt.Errorf("the want %s has a board that is not on the rack", w.key)
+		}
+		if w.board.costs == nil || w.board.layout != s.layout || w.board.prospect != s.demand.now.id {
 			continue
 		}
 		b := s.weigh(w)

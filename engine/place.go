@@ -107,6 +107,9 @@ func (s *State) single(sh *shape, w *want, allowed *set) *node {
 // the devices by their links. Ranks follow the order of the nodes.
 func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
+	if s.nowhere(w) {
+		return ares.Placing{}, false
+	}
 	ask := topo.Ask{
 		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,

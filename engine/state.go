@@ -39,6 +39,8 @@ type State struct {
 	shifted  []int   // by position: the last of its shifts
 	spare    []spare // by position
 	gists    []gist  // by position
+	crests   []crest // of each 64 nodes
+	rack     rack
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	lost     []*want // of shapes that found no place
@@ -384,6 +386,8 @@ func (s *State) relayout() {
 	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
 	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
 	s.shifted = slices.Grow(s.shifted[:0], len(s.nodes))[:len(s.nodes)]
+	s.crests = make([]crest, (len(s.nodes)+63)/64)
+	s.rack.clear()
 	for _, n := range s.nodes {
 		s.move(n)
 	}
