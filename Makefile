@@ -94,6 +94,11 @@ bench: build ## Benchmarks of the whole scheduler, beside YuniKorn's core where 
 	cd test/perf/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
 	else echo 'YuniKorn cannot be fetched here: not measured'; fi
 
+.PHONY: bench-sim
+bench-sim: build ## Placement, waiting, fairness, prediction and scale on real traces (ARES_TRACES), beside published figures
+	@test -d "$$ARES_TRACES/openb" -a -d "$$ARES_TRACES/philly" || { echo 'set ARES_TRACES to the folder with the traces: docs/simulator.md says where they come from' >&2; exit 2; }
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/simperf/...
+
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
 	go run ./test/failpoints -o $(TOOLS)/failpoints/ares

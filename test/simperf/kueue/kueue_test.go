@@ -1,4 +1,4 @@
-package simkueue
+package kueue
 
 import (
 	"fmt"

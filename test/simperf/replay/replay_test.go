@@ -1,4 +1,4 @@
-package simreplay
+package replay
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package simscale
+package scale
 
 import (
 	"fmt"

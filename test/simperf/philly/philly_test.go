@@ -1,4 +1,4 @@
-package simphilly
+package philly
 
 import (
 	"cmp"

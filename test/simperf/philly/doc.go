@@ -1,4 +1,4 @@
-// Package simphilly prints how long jobs of a production trace take to complete
+// Package philly prints how long jobs of a production trace take to complete
 // under the orders that a queue may have, each as a policy of the same engine,
 // beside what an independent simulator found.
 //
@@ -27,4 +27,4 @@
 //   - QSSF ranks by true GPU-time with an error: times e to a normal draw of
 //     deviation 2. That is what the published error was fitted to be by the line
 //     of QSSF; nothing else was fitted to a line.
-package simphilly
+package philly

@@ -1,4 +1,4 @@
-package simplace
+package openb
 
 import (
 	"errors"

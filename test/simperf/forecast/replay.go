@@ -1,4 +1,4 @@
-package simforecast
+package forecast
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package simfair
+package fair
 
 import (
 	"cmp"
