@@ -107,7 +107,7 @@ func (s *State) single(sh *shape, w *want, allowed *set) *node {
 // the devices by their links. Ranks follow the order of the nodes.
 func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if s.nowhere(w) {
+	if w.board.costs == nil && s.nowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topo.Ask{
