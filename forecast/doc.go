@@ -18,7 +18,7 @@
 // what was told of it, and the answers are stretched a little when it took
 // longer, and shrunk a ninth of that when it did not. In the long run nine of
 // ten are covered whatever the runs are like, for each tenant and for each kind
-// of evidence. How fast that is, is what the benchmark in test/simperf/forecast
+// of evidence. How fast that is, is what the benchmark in test/simperf/predict
 // measures.
 //
 // When the newest runs of a group are of another length than those before, by a
