@@ -44,7 +44,7 @@ run: build ## Build and start a whole Ares on this machine
 	bin/ares up
 
 .PHONY: test
-test: needs format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
+test: needs browser format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
 	$(GOTEST) ./archtest/...
 	go list ./... | awk '$$0 !~ "/(archtest|test/robustness)(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
@@ -76,7 +76,7 @@ robustness-needs: failpoints $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(ARES_TEST_WITNESS) ./test/robustness/witness
 
 .PHONY: race
-race: needs build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
+race: needs browser build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
 	CGO_ENABLED=1 $(GOTEST) -race ./...
 
 .PHONY: fuzz
@@ -93,6 +93,11 @@ bench: build ## Benchmarks of the whole scheduler, beside YuniKorn's core where 
 	go test -run '^$$' -bench Queue -benchtime 1x ./engine/order
 	cd test/perf/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
 	else echo 'YuniKorn cannot be fetched here: not measured'; fi
+
+.PHONY: bench-sim
+bench-sim: build ## Placement, waiting, fairness, prediction and scale on real traces (ARES_TRACES), beside published figures
+	@test -d "$$ARES_TRACES/openb" -a -d "$$ARES_TRACES/philly" || { echo 'set ARES_TRACES to the folder with the traces: docs/simulator.md says where they come from' >&2; exit 2; }
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/simperf/...
 
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
@@ -141,6 +146,10 @@ clean: ## Remove what was built (the tools in .bin stay)
 .PHONY: needs
 needs:
 	@tools/needs curl jq gcc
+
+.PHONY: browser
+browser:
+	@tools/needs chromium
 
 .PHONY: format
 format:

@@ -16,6 +16,7 @@ type Event struct {
 	Topology *Topology
 	Usage    *Usage
 	Progress *ProgressEvent
+	Forecast *RuntimePredicted
 	Gone     Gone
 }
 
@@ -31,6 +32,14 @@ type ProgressEvent struct {
 	Progress Progress
 }
 
+// RuntimePredicted is how long a run of a job is thought to last, from its first
+// start, without pauses. It goes with its job.
+type RuntimePredicted struct {
+	Job      JobID
+	P50, P90 time.Duration // as many end before as after; nine of ten end before
+	Basis    string        // what it was drawn from, for people
+}
+
 // Kind names what a Gone event is about.
 type Kind string
 
@@ -43,6 +52,7 @@ const (
 	KindCordon   Kind = "cordon"
 	KindTenant   Kind = "tenant"
 	KindProgress Kind = "progress"
+	KindForecast Kind = "forecast"
 	KindQueue    Kind = "queue" // its ID is tenant/name
 	KindTopology Kind = "topology"
 	KindUsage    Kind = "usage" // its ID is tenant/queue

@@ -27,6 +27,7 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 	// A seat that never comes free stays; the free attempts behind it go.
 	for i := 0; (len(r.Attempts) > MaxAttemptsKept || r.pastSeats() > MaxSeatsKept) && i < len(r.Attempts)-1; {
 		if r.Attempts[i].Free() {
+			r.Ran += r.Attempts[i].lasted(now)
 			r.Attempts = slices.Delete(r.Attempts, i, i+1)
 		} else {
 			i++

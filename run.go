@@ -7,12 +7,13 @@ import "time"
 // apply one inside a transaction and try again when somebody was faster.
 type Run struct {
 	Phase       Phase
-	Attempts    []Attempt // oldest first; old ones are dropped once free
-	Placed      int       // attempts placed so far, dropped ones included
-	Retries     int       // retries of the user's own used up
-	Losses      int       // attempts lost to infrastructure, in a row
-	Next        int       // of an array: elements made so far
-	NotBefore   time.Time // while retrying: earliest next placement
+	Attempts    []Attempt     // oldest first; old ones are dropped once free
+	Placed      int           // attempts placed so far, dropped ones included
+	Retries     int           // retries of the user's own used up
+	Losses      int           // attempts lost to infrastructure, in a row
+	Next        int           // of an array: elements made so far
+	Ran         time.Duration // of attempts no longer kept
+	NotBefore   time.Time     // while retrying: earliest next placement
 	Stop        *Stop
 	Transitions []Transition
 	Dropped     int    // transitions no longer kept
@@ -106,6 +107,16 @@ func (r *Run) Free() bool {
 		}
 	}
 	return true
+}
+
+// RanFor is how long the job's attempts have run by now, from the start of their
+// last rank on.
+func (r *Run) RanFor(now time.Time) time.Duration {
+	sum := r.Ran
+	for i := range r.Attempts {
+		sum += r.Attempts[i].lasted(now)
+	}
+	return sum
 }
 
 // Progress is what a running job says of itself.

@@ -64,6 +64,17 @@ type Attempt struct {
 // Ended says whether the attempt has its outcome.
 func (a *Attempt) Ended() bool { return a.Outcome != "" }
 
+// lasted is how long the attempt ran, or has run by now.
+func (a *Attempt) lasted(now time.Time) time.Duration {
+	switch {
+	case a.StartedAt.IsZero():
+		return 0
+	case a.Ended():
+		return max(a.EndedAt.Sub(a.StartedAt), 0)
+	}
+	return max(now.Sub(a.StartedAt), 0)
+}
+
 // settled says whether no seat of the attempt can overlap with a next one.
 func (a *Attempt) settled() bool {
 	for i := range a.Seats {

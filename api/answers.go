@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -16,6 +17,9 @@ type Engine interface {
 	// Plan says where a job would go now, or else why it would wait.
 	Plan(job *ares.Job) (ares.Placing, *ares.Explanation)
 	Fairness() ares.Fairness
+	// Snapshot writes what decisions are made from as a recording, by a build of
+	// that version.
+	Snapshot(w io.Writer, build string) error
 }
 
 // ExplainJob implements apipb.JobServiceServer.

@@ -138,6 +138,11 @@ func (f *fakeEngine) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
 
 func (f *fakeEngine) Fairness() ares.Fairness { return f.fair }
 
+func (f *fakeEngine) Snapshot(w io.Writer, build string) error {
+	_, err := io.WriteString(w, "recorded by "+build)
+	return err
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

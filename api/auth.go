@@ -52,6 +52,7 @@ var access = map[string]grant{
 	apipb.JobService_StreamLogs_FullMethodName:    admins,
 	apipb.JobService_ExplainJob_FullMethodName:    admins,
 	apipb.JobService_PlanJob_FullMethodName:       admins,
+	apipb.JobService_PredictJob_FullMethodName:    admins,
 
 	apipb.QueueService_CreateQueue_FullMethodName: admins,
 	apipb.QueueService_GetQueue_FullMethodName:    admins,
@@ -78,6 +79,7 @@ var access = map[string]grant{
 	apipb.ClusterService_WatchEvents_FullMethodName:      admins,
 	apipb.ClusterService_DumpStore_FullMethodName:        admins,
 	apipb.ClusterService_BackupStore_FullMethodName:      admins,
+	apipb.ClusterService_RecordState_FullMethodName:      admins,
 	apipb.ClusterService_GetServerStatus_FullMethodName:  admins,
 	apipb.ClusterService_RemoveNode_FullMethodName:       admins,
 

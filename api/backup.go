@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"context"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,20 +12,31 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// backupChunk is how much of a backup goes into one message.
-const backupChunk = 256 << 10
+// chunkBytes is how much of a backup or a recording goes into one message.
+const chunkBytes = 256 << 10
 
-// BackupStore implements apipb.ClusterServiceServer. The store cannot give
-// space back while it is read, so a reader that does not read is left: a Send
-// that hangs ends when this method has returned.
+// BackupStore implements apipb.ClusterServiceServer.
 func (d *clusterDoor) BackupStore(_ *apipb.BackupStoreRequest, stream grpc.ServerStreamingServer[apipb.BackupStoreResponse]) error {
-	ctx, cancel := context.WithCancel(stream.Context())
+	return pour(stream.Context(), d.cfg.Store.Backup, func(p []byte) error { return stream.Send(&apipb.BackupStoreResponse{Data: p}) })
+}
+
+// RecordState implements apipb.ClusterServiceServer.
+func (d *clusterDoor) RecordState(_ *apipb.RecordStateRequest, stream grpc.ServerStreamingServer[apipb.RecordStateResponse]) error {
+	write := func(_ context.Context, w io.Writer) error { return d.cfg.Engine.Snapshot(w, d.cfg.Version) }
+	return pour(stream.Context(), write, func(p []byte) error { return stream.Send(&apipb.RecordStateResponse{Data: p}) })
+}
+
+// pour sends what is written, message by message. The store cannot give space
+// back while it is read, so a reader that does not read is left: a send that
+// hangs ends when the method that called this has returned.
+func pour(ctx context.Context, write func(context.Context, io.Writer) error, send func([]byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	to := &backupStream{stream: stream, taken: make(chan struct{}, 1)}
+	to := &pouring{send: send, taken: make(chan struct{}, 1)}
 	done := make(chan error, 1)
 	go func() {
-		out := bufio.NewWriterSize(to, backupChunk)
-		failed := d.cfg.Store.Backup(ctx, out)
+		out := bufio.NewWriterSize(to, chunkBytes)
+		failed := write(ctx, out)
 		if failed == nil {
 			failed = out.Flush()
 		}
@@ -44,14 +56,14 @@ func (d *clusterDoor) BackupStore(_ *apipb.BackupStoreRequest, stream grpc.Serve
 	}
 }
 
-// backupStream sends what is written, and tells each message that was taken.
-type backupStream struct {
-	stream grpc.ServerStreamingServer[apipb.BackupStoreResponse]
-	taken  chan struct{}
+// pouring sends what is written, and tells each message that was taken.
+type pouring struct {
+	send  func([]byte) error
+	taken chan struct{}
 }
 
-func (b *backupStream) Write(p []byte) (int, error) {
-	if err := b.stream.Send(&apipb.BackupStoreResponse{Data: p}); err != nil {
+func (b *pouring) Write(p []byte) (int, error) {
+	if err := b.send(p); err != nil {
 		return 0, err
 	}
 	select {

@@ -24,6 +24,8 @@ type Config struct {
 	Store *store.Store
 	// Engine says why jobs wait and where they would go.
 	Engine Engine
+	// Predict says how long a job will run. Without it nobody does.
+	Predict func(*ares.Job) ares.RuntimePredicted
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. May be nil.

@@ -87,6 +87,7 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	}
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
+	job.Forecast = d.forecast(snap.Job, &snap.Run)
 	if snap.Job.IsArray() {
 		// The counts are this server's: they are to be no older than the run.
 		wait, cancel := context.WithTimeout(ctx, maxListWait)

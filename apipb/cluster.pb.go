@@ -3003,6 +3003,86 @@ func (x *BackupStoreResponse) GetData() []byte {
 	return nil
 }
 
+type RecordStateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordStateRequest) Reset() {
+	*x = RecordStateRequest{}
+	mi := &file_apipb_cluster_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordStateRequest) ProtoMessage() {}
+
+func (x *RecordStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordStateRequest.ProtoReflect.Descriptor instead.
+func (*RecordStateRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{45}
+}
+
+type RecordStateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordStateResponse) Reset() {
+	*x = RecordStateResponse{}
+	mi := &file_apipb_cluster_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordStateResponse) ProtoMessage() {}
+
+func (x *RecordStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordStateResponse.ProtoReflect.Descriptor instead.
+func (*RecordStateResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *RecordStateResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type DumpStoreResponse struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Key            string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -3017,7 +3097,7 @@ type DumpStoreResponse struct {
 
 func (x *DumpStoreResponse) Reset() {
 	*x = DumpStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[45]
+	mi := &file_apipb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3029,7 +3109,7 @@ func (x *DumpStoreResponse) String() string {
 func (*DumpStoreResponse) ProtoMessage() {}
 
 func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[45]
+	mi := &file_apipb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3042,7 +3122,7 @@ func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
 func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DumpStoreResponse) GetKey() string {
@@ -3331,6 +3411,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05watch\x18\x02 \x01(\bR\x05watch\"\x14\n" +
 	"\x12BackupStoreRequest\")\n" +
 	"\x13BackupStoreResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x14\n" +
+	"\x12RecordStateRequest\")\n" +
+	"\x13RecordStateResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x9a\x01\n" +
 	"\x11DumpStoreResponse\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
@@ -3343,7 +3426,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\tGetTenant\x12\x19.ares.v1.GetTenantRequest\x1a\x1a.ares.v1.GetTenantResponse\"+\x82\xd3\xe4\x93\x02%b\x06tenant\x12\x1b/api/v1/tenants/{tenant_id}\x12a\n" +
 	"\vListTenants\x12\x1b.ares.v1.ListTenantsRequest\x1a\x1c.ares.v1.ListTenantsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v1/tenants\x12\x80\x01\n" +
 	"\fUpdateTenant\x12\x1c.ares.v1.UpdateTenantRequest\x1a\x1d.ares.v1.UpdateTenantResponse\"3\x82\xd3\xe4\x93\x02-:\x06tenantb\x06tenant2\x1b/api/v1/tenants/{tenant_id}\x12p\n" +
-	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xaf\n" +
+	"\fDeleteTenant\x12\x1c.ares.v1.DeleteTenantRequest\x1a\x1d.ares.v1.DeleteTenantResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/api/v1/tenants/{tenant_id}2\xfb\n" +
 	"\n" +
 	"\x0eClusterService\x12Y\n" +
 	"\tListNodes\x12\x19.ares.v1.ListNodesRequest\x1a\x1a.ares.v1.ListNodesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/nodes\x12c\n" +
@@ -3360,7 +3443,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\bGetReady\x12\x18.ares.v1.GetReadyRequest\x1a\x19.ares.v1.GetReadyResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/ready\x12J\n" +
 	"\vWatchEvents\x12\x1b.ares.v1.WatchEventsRequest\x1a\x1c.ares.v1.WatchEventsResponse0\x01\x12D\n" +
 	"\tDumpStore\x12\x19.ares.v1.DumpStoreRequest\x1a\x1a.ares.v1.DumpStoreResponse0\x01\x12J\n" +
-	"\vBackupStore\x12\x1b.ares.v1.BackupStoreRequest\x1a\x1c.ares.v1.BackupStoreResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
+	"\vBackupStore\x12\x1b.ares.v1.BackupStoreRequest\x1a\x1c.ares.v1.BackupStoreResponse0\x01\x12J\n" +
+	"\vRecordState\x12\x1b.ares.v1.RecordStateRequest\x1a\x1c.ares.v1.RecordStateResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
 	file_apipb_cluster_proto_rawDescOnce sync.Once
@@ -3374,7 +3458,7 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
 	(*Quota)(nil),                    // 1: ares.v1.Quota
@@ -3421,13 +3505,15 @@ var file_apipb_cluster_proto_goTypes = []any{
 	(*DumpStoreRequest)(nil),         // 42: ares.v1.DumpStoreRequest
 	(*BackupStoreRequest)(nil),       // 43: ares.v1.BackupStoreRequest
 	(*BackupStoreResponse)(nil),      // 44: ares.v1.BackupStoreResponse
-	(*DumpStoreResponse)(nil),        // 45: ares.v1.DumpStoreResponse
-	nil,                              // 46: ares.v1.Node.LabelsEntry
-	nil,                              // 47: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 48: google.protobuf.Timestamp
+	(*RecordStateRequest)(nil),       // 45: ares.v1.RecordStateRequest
+	(*RecordStateResponse)(nil),      // 46: ares.v1.RecordStateResponse
+	(*DumpStoreResponse)(nil),        // 47: ares.v1.DumpStoreResponse
+	nil,                              // 48: ares.v1.Node.LabelsEntry
+	nil,                              // 49: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	48, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	50, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
 	1,  // 2: ares.v1.Tenant.quotas:type_name -> ares.v1.Quota
 	0,  // 3: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
@@ -3436,23 +3522,23 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	0,  // 6: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
 	0,  // 7: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 8: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	48, // 9: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	50, // 9: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
 	18, // 10: ares.v1.Node.devices:type_name -> ares.v1.Device
-	46, // 11: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	48, // 11: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
 	15, // 12: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
 	16, // 13: ares.v1.Node.taints:type_name -> ares.v1.Taint
 	14, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
 	17, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
-	48, // 16: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	50, // 16: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
 	13, // 17: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
 	13, // 18: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
 	13, // 19: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
 	13, // 20: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
 	13, // 21: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
-	47, // 22: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	48, // 23: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	49, // 22: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	50, // 23: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
 	35, // 24: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	48, // 25: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	50, // 25: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
 	3,  // 26: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
 	5,  // 27: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
 	7,  // 28: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
@@ -3471,26 +3557,28 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	40, // 41: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
 	42, // 42: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
 	43, // 43: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	4,  // 44: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	6,  // 45: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	8,  // 46: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	10, // 47: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	12, // 48: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	20, // 49: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	22, // 50: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	24, // 51: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	26, // 52: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	28, // 53: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
-	30, // 54: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	32, // 55: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	34, // 56: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	37, // 57: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	39, // 58: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	41, // 59: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	45, // 60: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	44, // 61: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	44, // [44:62] is the sub-list for method output_type
-	26, // [26:44] is the sub-list for method input_type
+	45, // 44: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
+	4,  // 45: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	6,  // 46: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	8,  // 47: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	10, // 48: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	12, // 49: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	20, // 50: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	22, // 51: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	24, // 52: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	26, // 53: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	28, // 54: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	30, // 55: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	32, // 56: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	34, // 57: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	37, // 58: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	39, // 59: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	41, // 60: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	47, // 61: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	44, // 62: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	46, // 63: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
+	45, // [45:64] is the sub-list for method output_type
+	26, // [26:45] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -3509,7 +3597,7 @@ func file_apipb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -294,6 +294,7 @@ const (
 	ClusterService_WatchEvents_FullMethodName      = "/ares.v1.ClusterService/WatchEvents"
 	ClusterService_DumpStore_FullMethodName        = "/ares.v1.ClusterService/DumpStore"
 	ClusterService_BackupStore_FullMethodName      = "/ares.v1.ClusterService/BackupStore"
+	ClusterService_RecordState_FullMethodName      = "/ares.v1.ClusterService/RecordState"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -330,6 +331,9 @@ type ClusterServiceClient interface {
 	// BackupStore sends a snapshot of the store with its SHA-256 at the end, for
 	// `ares restore`. It holds everything that was acknowledged before the call.
 	BackupStore(ctx context.Context, in *BackupStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupStoreResponse], error)
+	// RecordState sends what decisions are made from at this moment, as a
+	// recording that `ares sim` reads.
+	RecordState(ctx context.Context, in *RecordStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RecordStateResponse], error)
 }
 
 type clusterServiceClient struct {
@@ -497,6 +501,25 @@ func (c *clusterServiceClient) BackupStore(ctx context.Context, in *BackupStoreR
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_BackupStoreClient = grpc.ServerStreamingClient[BackupStoreResponse]
 
+func (c *clusterServiceClient) RecordState(ctx context.Context, in *RecordStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RecordStateResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ClusterService_ServiceDesc.Streams[3], ClusterService_RecordState_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RecordStateRequest, RecordStateResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClusterService_RecordStateClient = grpc.ServerStreamingClient[RecordStateResponse]
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -531,6 +554,9 @@ type ClusterServiceServer interface {
 	// BackupStore sends a snapshot of the store with its SHA-256 at the end, for
 	// `ares restore`. It holds everything that was acknowledged before the call.
 	BackupStore(*BackupStoreRequest, grpc.ServerStreamingServer[BackupStoreResponse]) error
+	// RecordState sends what decisions are made from at this moment, as a
+	// recording that `ares sim` reads.
+	RecordState(*RecordStateRequest, grpc.ServerStreamingServer[RecordStateResponse]) error
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -579,6 +605,9 @@ func (UnimplementedClusterServiceServer) DumpStore(*DumpStoreRequest, grpc.Serve
 }
 func (UnimplementedClusterServiceServer) BackupStore(*BackupStoreRequest, grpc.ServerStreamingServer[BackupStoreResponse]) error {
 	return status.Error(codes.Unimplemented, "method BackupStore not implemented")
+}
+func (UnimplementedClusterServiceServer) RecordState(*RecordStateRequest, grpc.ServerStreamingServer[RecordStateResponse]) error {
+	return status.Error(codes.Unimplemented, "method RecordState not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -814,6 +843,17 @@ func _ClusterService_BackupStore_Handler(srv interface{}, stream grpc.ServerStre
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClusterService_BackupStoreServer = grpc.ServerStreamingServer[BackupStoreResponse]
 
+func _ClusterService_RecordState_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RecordStateRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClusterServiceServer).RecordState(m, &grpc.GenericServerStream[RecordStateRequest, RecordStateResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClusterService_RecordStateServer = grpc.ServerStreamingServer[RecordStateResponse]
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -876,6 +916,11 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "BackupStore",
 			Handler:       _ClusterService_BackupStore_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "RecordState",
+			Handler:       _ClusterService_RecordState_Handler,
 			ServerStreams: true,
 		},
 	},

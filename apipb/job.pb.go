@@ -766,8 +766,10 @@ type Job struct {
 	// Of an array: what became of its elements.
 	Elements *ArrayElements `protobuf:"bytes,34,opt,name=elements,proto3" json:"elements,omitempty"`
 	// Of an element: the job ID of its array, and its index there.
-	ArrayOf       string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
-	ArrayIndex    int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayOf    string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	// How long it is thought to run; absent while nothing was said.
+	Forecast      *RuntimeForecast `protobuf:"bytes,42,opt,name=forecast,proto3" json:"forecast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1068,6 +1070,94 @@ func (x *Job) GetArrayIndex() int32 {
 	return 0
 }
 
+func (x *Job) GetForecast() *RuntimeForecast {
+	if x != nil {
+		return x.Forecast
+	}
+	return nil
+}
+
+// RuntimeForecast is how long a run is thought to last.
+type RuntimeForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Half of such runs end within this.
+	P50Seconds float64 `protobuf:"fixed64,1,opt,name=p50_seconds,json=p50Seconds,proto3" json:"p50_seconds,omitempty"`
+	// Nine of ten such runs end within this.
+	P90Seconds float64 `protobuf:"fixed64,2,opt,name=p90_seconds,json=p90Seconds,proto3" json:"p90_seconds,omitempty"`
+	// What it rests on, in words.
+	Basis string `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
+	// Of a running job: when half of such runs have ended, and nine of ten.
+	P50End        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=p50_end,json=p50End,proto3" json:"p50_end,omitempty"`
+	P90End        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=p90_end,json=p90End,proto3" json:"p90_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuntimeForecast) Reset() {
+	*x = RuntimeForecast{}
+	mi := &file_apipb_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuntimeForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuntimeForecast) ProtoMessage() {}
+
+func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
+func (*RuntimeForecast) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RuntimeForecast) GetP50Seconds() float64 {
+	if x != nil {
+		return x.P50Seconds
+	}
+	return 0
+}
+
+func (x *RuntimeForecast) GetP90Seconds() float64 {
+	if x != nil {
+		return x.P90Seconds
+	}
+	return 0
+}
+
+func (x *RuntimeForecast) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
+}
+
+func (x *RuntimeForecast) GetP50End() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P50End
+	}
+	return nil
+}
+
+func (x *RuntimeForecast) GetP90End() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P90End
+	}
+	return nil
+}
+
 // ArrayElements counts the elements of an array. An element is made when it is
 // placed; list them with array_of.
 type ArrayElements struct {
@@ -1088,7 +1178,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1190,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1203,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1185,7 +1275,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1287,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1300,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1246,7 +1336,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1348,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1361,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1308,7 +1398,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1410,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1423,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1379,7 +1469,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1481,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1494,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1503,7 +1593,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1605,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1618,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -1596,7 +1686,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1698,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1711,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -1645,7 +1735,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1747,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1760,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -1710,7 +1800,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1812,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +1825,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -1757,7 +1847,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1859,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1872,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -1827,7 +1917,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1929,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1942,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -1892,7 +1982,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +1994,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2007,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -1936,7 +2026,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2038,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2051,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1992,7 +2082,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2094,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2107,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2083,7 +2173,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2185,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2198,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2148,7 +2238,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2250,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2263,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2195,7 +2285,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2297,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2310,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2255,7 +2345,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2357,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2370,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2309,7 +2399,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2411,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2424,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2365,6 +2455,104 @@ func (x *RetryJobResponse) GetRetryOf() string {
 	return ""
 }
 
+type PredictJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A job that is not submitted.
+	Job *JobSpec `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Or one that is.
+	JobId         string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredictJobRequest) Reset() {
+	*x = PredictJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredictJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredictJobRequest) ProtoMessage() {}
+
+func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
+func (*PredictJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PredictJobRequest) GetJob() *JobSpec {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *PredictJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type PredictJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Forecast      *RuntimeForecast       `protobuf:"bytes,1,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredictJobResponse) Reset() {
+	*x = PredictJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredictJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredictJobResponse) ProtoMessage() {}
+
+func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
+func (*PredictJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
+	if x != nil {
+		return x.Forecast
+	}
+	return nil
+}
+
 type ExplainJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -2374,7 +2562,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2574,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2587,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -2418,7 +2606,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2618,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2631,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -2462,7 +2650,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2662,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2675,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -2512,7 +2700,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2712,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2725,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -2584,7 +2772,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2784,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2797,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -2630,7 +2818,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2830,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2843,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -2685,7 +2873,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2885,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2898,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -2757,7 +2945,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2957,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2970,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -2829,7 +3017,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +3029,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3042,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -2957,7 +3145,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x96\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xcc\n" +
 	"\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
@@ -3004,7 +3192,16 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\belements\x18\" \x01(\v2\x16.ares.v1.ArrayElementsR\belements\x12\x19\n" +
 	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
 	"\varray_index\x18$ \x01(\x05R\n" +
-	"arrayIndex\"\xd5\x01\n" +
+	"arrayIndex\x124\n" +
+	"\bforecast\x18* \x01(\v2\x18.ares.v1.RuntimeForecastR\bforecast\"\xd3\x01\n" +
+	"\x0fRuntimeForecast\x12\x1f\n" +
+	"\vp50_seconds\x18\x01 \x01(\x01R\n" +
+	"p50Seconds\x12\x1f\n" +
+	"\vp90_seconds\x18\x02 \x01(\x01R\n" +
+	"p90Seconds\x12\x14\n" +
+	"\x05basis\x18\x03 \x01(\tR\x05basis\x123\n" +
+	"\ap50_end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06p50End\x123\n" +
+	"\ap90_end\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06p90End\"\xd5\x01\n" +
 	"\rArrayElements\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\x05R\x04made\x12\x18\n" +
@@ -3104,7 +3301,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x19\n" +
-	"\bretry_of\x18\x04 \x01(\tR\aretryOf\"*\n" +
+	"\bretry_of\x18\x04 \x01(\tR\aretryOf\"N\n" +
+	"\x11PredictJobRequest\x12\"\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x03job\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\"J\n" +
+	"\x12PredictJobResponse\x124\n" +
+	"\bforecast\x18\x01 \x01(\v2\x18.ares.v1.RuntimeForecastR\bforecast\"*\n" +
 	"\x11ExplainJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"L\n" +
 	"\x12ExplainJobResponse\x126\n" +
@@ -3135,7 +3337,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xeb\a\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\x8c\t\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -3148,7 +3350,9 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
 	"\n" +
 	"ExplainJob\x12\x1a.ares.v1.ExplainJobRequest\x1a\x1b.ares.v1.ExplainJobResponse\"2\x82\xd3\xe4\x93\x02,b\vexplanation\x12\x1d/api/v1/jobs/{job_id}/explain\x12\\\n" +
-	"\aPlanJob\x12\x17.ares.v1.PlanJobRequest\x1a\x18.ares.v1.PlanJobResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x03job\"\x11/api/v1/jobs:plan\x12G\n" +
+	"\aPlanJob\x12\x17.ares.v1.PlanJobRequest\x1a\x18.ares.v1.PlanJobResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x03job\"\x11/api/v1/jobs:plan\x12\x9e\x01\n" +
+	"\n" +
+	"PredictJob\x12\x1a.ares.v1.PredictJobRequest\x1a\x1b.ares.v1.PredictJobResponse\"W\x82\xd3\xe4\x93\x02Q:\x03jobZ*b\bforecast\x12\x1e/api/v1/jobs/{job_id}/forecastb\bforecast\"\x14/api/v1/jobs:predict\x12G\n" +
 	"\n" +
 	"StreamLogs\x12\x1a.ares.v1.StreamLogsRequest\x1a\x1b.ares.v1.StreamLogsResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -3164,7 +3368,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),               // 0: ares.v1.JobSpec
 	(*Placement)(nil),             // 1: ares.v1.Placement
@@ -3172,105 +3376,115 @@ var file_apipb_job_proto_goTypes = []any{
 	(*Checkpoint)(nil),            // 3: ares.v1.Checkpoint
 	(*Array)(nil),                 // 4: ares.v1.Array
 	(*Job)(nil),                   // 5: ares.v1.Job
-	(*ArrayElements)(nil),         // 6: ares.v1.ArrayElements
-	(*StopIntent)(nil),            // 7: ares.v1.StopIntent
-	(*JobProgress)(nil),           // 8: ares.v1.JobProgress
-	(*JobResult)(nil),             // 9: ares.v1.JobResult
-	(*Attempt)(nil),               // 10: ares.v1.Attempt
-	(*JobSeat)(nil),               // 11: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),      // 12: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),     // 13: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),     // 14: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),    // 15: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),          // 16: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),         // 17: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 18: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 19: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 20: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),      // 21: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),     // 22: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),       // 23: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),      // 24: ares.v1.RetryJobResponse
-	(*ExplainJobRequest)(nil),     // 25: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),    // 26: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),        // 27: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),       // 28: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),  // 29: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil), // 30: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),              // 31: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),     // 32: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 33: ares.v1.StreamLogsResponse
-	nil,                           // 34: ares.v1.JobSpec.EnvironmentEntry
-	nil,                           // 35: ares.v1.JobSpec.LabelsEntry
-	nil,                           // 36: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*Explanation)(nil),           // 38: ares.v1.Explanation
-	(*Merit)(nil),                 // 39: ares.v1.Merit
+	(*RuntimeForecast)(nil),       // 6: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),         // 7: ares.v1.ArrayElements
+	(*StopIntent)(nil),            // 8: ares.v1.StopIntent
+	(*JobProgress)(nil),           // 9: ares.v1.JobProgress
+	(*JobResult)(nil),             // 10: ares.v1.JobResult
+	(*Attempt)(nil),               // 11: ares.v1.Attempt
+	(*JobSeat)(nil),               // 12: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),      // 13: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),     // 14: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),     // 15: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),    // 16: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),          // 17: ares.v1.SubmitResult
+	(*GetJobRequest)(nil),         // 18: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 19: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 20: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 21: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),      // 22: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),     // 23: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),       // 24: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),      // 25: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),     // 26: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),    // 27: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),     // 28: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),    // 29: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),        // 30: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),       // 31: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),  // 32: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil), // 33: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),              // 34: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),     // 35: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 36: ares.v1.StreamLogsResponse
+	nil,                           // 37: ares.v1.JobSpec.EnvironmentEntry
+	nil,                           // 38: ares.v1.JobSpec.LabelsEntry
+	nil,                           // 39: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*Explanation)(nil),           // 41: ares.v1.Explanation
+	(*Merit)(nil),                 // 42: ares.v1.Merit
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	34, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	37, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	37, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	40, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	2,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	3,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	4,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	35, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	36, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	37, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	37, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	37, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	37, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	7,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	8,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	9,  // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	10, // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	38, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	39, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	40, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	40, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	40, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	40, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	8,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	9,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	10, // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	11, // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 16: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	38, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	6,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	37, // 19: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	37, // 20: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	11, // 21: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	37, // 22: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	37, // 23: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	37, // 24: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	39, // 25: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
-	0,  // 26: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 27: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	16, // 28: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 29: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 30: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	38, // 31: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 32: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	11, // 33: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	39, // 34: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
-	38, // 35: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	31, // 36: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	37, // 37: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	12, // 38: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	14, // 39: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	17, // 40: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	19, // 41: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	21, // 42: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	23, // 43: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	29, // 44: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	25, // 45: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	27, // 46: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	32, // 47: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	13, // 48: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	15, // 49: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	18, // 50: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	20, // 51: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	22, // 52: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	24, // 53: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	30, // 54: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	26, // 55: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	28, // 56: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	33, // 57: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	48, // [48:58] is the sub-list for method output_type
-	38, // [38:48] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	41, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	7,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	6,  // 19: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	40, // 20: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	40, // 21: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	40, // 22: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	40, // 23: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	12, // 24: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	40, // 25: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	40, // 26: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	40, // 27: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	42, // 28: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	0,  // 29: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 30: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	17, // 31: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 32: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	5,  // 33: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 34: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	6,  // 35: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	41, // 36: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 37: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	12, // 38: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	42, // 39: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	41, // 40: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	34, // 41: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	40, // 42: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	13, // 43: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	15, // 44: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	18, // 45: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	20, // 46: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	22, // 47: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	24, // 48: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	32, // 49: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	28, // 50: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	30, // 51: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	26, // 52: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	35, // 53: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	14, // 54: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	16, // 55: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	19, // 56: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	21, // 57: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	23, // 58: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	25, // 59: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	33, // 60: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	29, // 61: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	31, // 62: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	27, // 63: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	36, // 64: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	54, // [54:65] is the sub-list for method output_type
+	43, // [43:54] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -3287,7 +3501,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

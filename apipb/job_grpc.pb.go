@@ -28,6 +28,7 @@ const (
 	JobService_ListJobEvents_FullMethodName = "/ares.v1.JobService/ListJobEvents"
 	JobService_ExplainJob_FullMethodName    = "/ares.v1.JobService/ExplainJob"
 	JobService_PlanJob_FullMethodName       = "/ares.v1.JobService/PlanJob"
+	JobService_PredictJob_FullMethodName    = "/ares.v1.JobService/PredictJob"
 	JobService_StreamLogs_FullMethodName    = "/ares.v1.JobService/StreamLogs"
 )
 
@@ -58,6 +59,9 @@ type JobServiceClient interface {
 	// PlanJob says where a job would go now, or why it would wait. It changes
 	// nothing.
 	PlanJob(ctx context.Context, in *PlanJobRequest, opts ...grpc.CallOption) (*PlanJobResponse, error)
+	// PredictJob says how long a job will run, from the runs before it: one that
+	// is not submitted, or one that is. It changes nothing.
+	PredictJob(ctx context.Context, in *PredictJobRequest, opts ...grpc.CallOption) (*PredictJobResponse, error)
 	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 }
@@ -160,6 +164,16 @@ func (c *jobServiceClient) PlanJob(ctx context.Context, in *PlanJobRequest, opts
 	return out, nil
 }
 
+func (c *jobServiceClient) PredictJob(ctx context.Context, in *PredictJobRequest, opts ...grpc.CallOption) (*PredictJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PredictJobResponse)
+	err := c.cc.Invoke(ctx, JobService_PredictJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &JobService_ServiceDesc.Streams[0], JobService_StreamLogs_FullMethodName, cOpts...)
@@ -206,6 +220,9 @@ type JobServiceServer interface {
 	// PlanJob says where a job would go now, or why it would wait. It changes
 	// nothing.
 	PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error)
+	// PredictJob says how long a job will run, from the runs before it: one that
+	// is not submitted, or one that is. It changes nothing.
+	PredictJob(context.Context, *PredictJobRequest) (*PredictJobResponse, error)
 	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	mustEmbedUnimplementedJobServiceServer()
@@ -244,6 +261,9 @@ func (UnimplementedJobServiceServer) ExplainJob(context.Context, *ExplainJobRequ
 }
 func (UnimplementedJobServiceServer) PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PlanJob not implemented")
+}
+func (UnimplementedJobServiceServer) PredictJob(context.Context, *PredictJobRequest) (*PredictJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PredictJob not implemented")
 }
 func (UnimplementedJobServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
@@ -431,6 +451,24 @@ func _JobService_PlanJob_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_PredictJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PredictJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).PredictJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_PredictJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).PredictJob(ctx, req.(*PredictJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StreamLogsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -484,6 +522,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PlanJob",
 			Handler:    _JobService_PlanJob_Handler,
+		},
+		{
+			MethodName: "PredictJob",
+			Handler:    _JobService_PredictJob_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

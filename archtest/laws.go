@@ -78,7 +78,7 @@ var pure = map[string][]string{
 	},
 	"engine": {
 		module, module + "/engine/",
-		"cmp", "container/heap", "errors", "fmt", "iter", "math", "math/bits", "slices", "strings", "time",
+		"cmp", "container/heap", "errors", "fmt", "iter", "math", "math/big", "math/bits", "slices", "strings", "time",
 	},
 	"policy": {
 		module, module + "/policy/", "cel.dev/cel-go/",
@@ -86,7 +86,7 @@ var pure = map[string][]string{
 	},
 	"forecast": {
 		module, module + "/forecast/",
-		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time",
+		"cmp", "encoding/binary", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode/utf8",
 	},
 }
 

@@ -143,7 +143,7 @@ func TestUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"jbo list", `ares: ares has no command "jbo": did you mean "job"?`},
 		{"job lst", `ares: ares job has no command "lst": did you mean "list"?`},
-		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, explain, get, list, logs, plan, retry, submit, wait`},
+		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, explain, get, list, logs, plan, predict, retry, submit, wait`},
 		{"job submit --gpu 2 -- x", `ares: there is no flag --gpu: did you mean --gpus? (see: ares job submit --help)`},
 		{"job submit --pirority 2 -- x", `ares: there is no flag --pirority: did you mean --priority? (see: ares job submit --help)`},
 		{"job submit --gpus many -- x", `ares: --gpus: want a whole number, got "many" (see: ares job submit --help)`},

@@ -22,7 +22,7 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return group("job", "Submit jobs and see what becomes of them", "",
 		a.submitCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobCancelCommand(), a.jobRetryCommand(),
-		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand(), a.jobExplainCommand(), a.jobPlanCommand())
+		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand(), a.jobExplainCommand(), a.jobPlanCommand(), a.jobPredictCommand())
 }
 
 // with runs a command that talks to a server.

@@ -67,6 +67,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	if p := j.GetProgress(); p != nil {
 		s.line("Progress", fmt.Sprintf("%s (%s ago)", progress(p), a.age(p.GetAt())))
 	}
+	a.writeForecast(s, j.GetForecast())
 	if r := j.GetResult(); r != nil {
 		s.line("Result", strings.TrimSuffix(r.GetOutcome()+": "+because(r.GetExitCode(), r.GetReason()), ": "))
 	}

@@ -159,6 +159,23 @@ func (c *Client) Plan(ctx context.Context, spec *apipb.JobSpec) (*apipb.PlanJobR
 	})
 }
 
+// Predict says how long a job will run that is not submitted. Nothing changes.
+func (c *Client) Predict(ctx context.Context, spec *apipb.JobSpec) (*apipb.RuntimeForecast, error) {
+	return c.predict(ctx, &apipb.PredictJobRequest{Job: spec})
+}
+
+// Forecast says how long a submitted job will run.
+func (c *Client) Forecast(ctx context.Context, id string) (*apipb.RuntimeForecast, error) {
+	return c.predict(ctx, &apipb.PredictJobRequest{JobId: id})
+}
+
+func (c *Client) predict(ctx context.Context, req *apipb.PredictJobRequest) (*apipb.RuntimeForecast, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.PredictJobResponse, error) {
+		return apipb.NewJobServiceClient(conn).PredictJob(ctx, req)
+	})
+	return answer.GetForecast(), err
+}
+
 // How a waiting client asks: often at first, then every second; and how long
 // it bears a server that is away.
 const (

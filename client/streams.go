@@ -198,9 +198,20 @@ func (w *watch) note(revision string) {
 // how many bytes it has. The sum at its end is checked. Once something was
 // written nothing is repeated, for it cannot be taken back.
 func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
+	return c.fetch(ctx, w, c.backupOnce)
+}
+
+// Record writes what decisions are made from at this moment to w, as a
+// recording that package sim reads, and returns how many bytes it has.
+func (c *Client) Record(ctx context.Context, w io.Writer) (int64, error) {
+	return c.fetch(ctx, w, c.recordOnce)
+}
+
+// fetch has a file sent, again after a failure as long as nothing was written.
+func (c *Client) fetch(ctx context.Context, w io.Writer, once func(ctx context.Context, at int64, w io.Writer) (int64, error)) (int64, error) {
 	for n := 1; ; n++ {
 		at := c.current.Load()
-		size, err := c.backupOnce(ctx, at, w)
+		size, err := once(ctx, at, w)
 		if err == nil || size > 0 || ctx.Err() != nil || n >= c.opts.Attempts || !passing(err) {
 			return size, apipb.FromStatus(err)
 		}
@@ -241,4 +252,26 @@ func (c *Client) backupOnce(ctx context.Context, at int64, w io.Writer) (size in
 		return max(size, 1), ares.Errorf(ares.Unavailable, "the backup of %d bytes is not whole: its sum does not match; take it again", size)
 	}
 	return size, nil
+}
+
+func (c *Client) recordOnce(ctx context.Context, at int64, w io.Writer) (size int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := apipb.NewClusterServiceClient(c.conns[at]).RecordState(ctx, &apipb.RecordStateRequest{})
+	if err != nil {
+		return 0, err
+	}
+	for {
+		part, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return size, nil
+		}
+		if err != nil {
+			return size, err
+		}
+		if _, err = w.Write(part.GetData()); err != nil {
+			return max(size, 1), fmt.Errorf("write the recording: %w", err)
+		}
+		size += int64(len(part.GetData()))
+	}
 }

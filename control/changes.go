@@ -6,9 +6,9 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// changesOf is what a plan made from this state writes. The engine knows the
+// Changes are what a plan made from this state writes. The engine knows the
 // moves a run may make, so one that is refused is a bug in it.
-func changesOf(s *engine.State, plan *ares.Plan) []store.Change {
+func Changes(s *engine.State, plan *ares.Plan) []store.Change {
 	changes := make([]store.Change, 0, len(plan.Ready)+len(plan.Place)+len(plan.Arrays)+len(plan.Stop))
 	change := func(id ares.JobID, what string, move func(*ares.Run) error) *store.Change {
 		run, _ := s.Run(id)

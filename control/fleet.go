@@ -31,6 +31,12 @@ func (f *Fleet) never(spec ares.Spec) *ares.Refusal {
 	return f.fleet.Never(spec)
 }
 
+func (f *Fleet) split(spec ares.Spec) (ares.Spec, *ares.Refusal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fleet.Split(spec)
+}
+
 // fit refuses a job that no node, or all together, could ever hold. One that
 // asks for more GPUs than a node has, for a gang, and does not say of how many
 // members, is split into equal ones, as few as will do; what it asks for in all
@@ -44,15 +50,9 @@ func (d *Desk) fit(said *ares.Spec) error {
 		return nil
 	}
 	splits := said.Gang != nil && *said.Gang && said.Members == 0 && said.GPUs > 1
-	for k := 2; splits && k <= min(said.GPUs, ares.MaxMembers); k++ {
-		if said.GPUs%k != 0 {
-			continue
-		}
-		part := *said
-		part.Members, part.GPUs = k, said.GPUs/k
-		part.GPUMemoryMB, part.CPUs, part.MemoryMB = share(said.GPUMemoryMB, k), share(said.CPUs, k), share(said.MemoryMB, k)
-		if d.Fleet.never(part.WithDefaults()) == nil {
-			*said = part
+	if splits {
+		if parts, still := d.Fleet.split(*said); still == nil {
+			*said = parts
 			return nil
 		}
 	}
@@ -66,6 +66,3 @@ func (d *Desk) fit(said *ares.Spec) error {
 	}
 	return ares.Errorf(ares.Refused, "the job can never run on the nodes there are%s: %s", how, never).At(field)
 }
-
-// share is one of k equal parts, rounded up.
-func share(whole, k int) int { return (whole + k - 1) / k }

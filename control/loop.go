@@ -33,6 +33,8 @@ type Loop struct {
 	// from, before anything is committed. It may keep and change neither, and the
 	// loop waits for it.
 	Judge func(*engine.State, *ares.Plan)
+	// Tape, if there is one, records what the engine sees and decides.
+	Tape *Tape
 	// Interval bounds how long the loop rests without an event.
 	Interval time.Duration
 	// Before, if there is one, is waited for at the beginning of each term.
@@ -74,6 +76,9 @@ func (l *Loop) apply(b ares.Batch) {
 	b.At = l.Now()
 	l.mu.Lock()
 	l.state.Apply(b)
+	if l.Tape != nil {
+		l.Tape.saw(l.state, b)
+	}
 	l.mu.Unlock()
 	select {
 	case l.news <- struct{}{}:
@@ -188,8 +193,11 @@ func (l *Loop) plan(revision int64, now time.Time) (ares.Plan, []store.Change, b
 	start := time.Now()
 	plan := engine.Decide(l.state, now)
 	l.Observe(time.Since(start))
+	if l.Tape != nil {
+		l.Tape.decided(plan)
+	}
 	if l.Judge != nil {
 		l.Judge(l.state, &plan)
 	}
-	return plan, changesOf(l.state, &plan), true
+	return plan, Changes(l.state, &plan), true
 }

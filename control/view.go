@@ -15,6 +15,7 @@ type Entry struct {
 	Job      *ares.Job
 	Run      ares.Run
 	Progress *ares.Progress
+	Forecast *ares.RuntimePredicted // nil while nothing was said
 }
 
 // NodeEntry is a node as the view knows it.
@@ -193,7 +194,11 @@ func (v *View) apply(e *ares.Event, live bool) {
 		v.topology = e.Topology
 	case e.Progress != nil:
 		if was := v.jobs[e.Progress.Job]; was != nil {
-			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress}
+			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast}
+		}
+	case e.Forecast != nil:
+		if was := v.jobs[e.Forecast.Job]; was != nil {
+			v.jobs[e.Forecast.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: was.Progress, Forecast: e.Forecast}
 		}
 	default:
 		v.gone(e, live)
@@ -221,9 +226,9 @@ func (v *View) gone(e *ares.Event, live bool) {
 		v.topology = nil
 	case ares.KindProgress:
 		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
-			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run}
+			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run, Forecast: was.Forecast}
 		}
-	case ares.KindRun: // goes together with its job
+	case ares.KindRun, ares.KindForecast: // go together with their job
 	case ares.KindUsage: // only the engine asks for it
 	}
 }
@@ -249,7 +254,7 @@ func (v *View) putRun(re *ares.RunEvent, rev int64, live bool) {
 	if was == nil {
 		return
 	}
-	now := &Entry{Job: was.Job, Run: re.Run, Progress: was.Progress}
+	now := &Entry{Job: was.Job, Run: re.Run, Progress: was.Progress, Forecast: was.Forecast}
 	v.count(was, -1)
 	v.jobs[re.Job] = now
 	v.count(now, 1)

@@ -189,6 +189,9 @@ func Fold(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
 	}
 	var runs []order.Run
 	for _, p := range e.held.past {
+		if p.to.IsZero() { // it ends now
+			p.to = at
+		}
 		runs = append(runs, order.Run{Use: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
 	}
 	return order.Fold(before, runs, s.cfg.HalfLife, at)

@@ -32,6 +32,9 @@ func (s *State) allowed(sh *shape, now time.Time) (members int, ban uint64) {
 			return 0, 0
 		}
 	}
+	if sh.leaf.Free() {
+		return sh.members, 0
+	}
 	for m := sh.members; m >= sh.least; m-- {
 		if sh.leaf.Admit(order.Grant{Held: sh.asks(m)}) != nil {
 			continue

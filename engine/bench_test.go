@@ -124,6 +124,16 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
+// BenchmarkTakeSnapshot is what a recording holds decisions up for when a new
+// file begins.
+func BenchmarkTakeSnapshot(b *testing.B) {
+	s := fleet(b, true, 100_000, alike)
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = s.Snapshot()
+	}
+}
+
 // TestScanAllocatesNothing: looking at nodes costs no memory, however many
 // there are. What a decision allocates is its answer.
 func TestScanAllocatesNothing(t *testing.T) {

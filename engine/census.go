@@ -19,8 +19,8 @@ type gist struct {
 
 func gistOf(n *node) gist {
 	g := gist{usable: n.usable, free: n.free, profile: int32(n.profile.id), open: true}
-	for _, left := range n.left {
-		g.part = max(g.part, left)
+	for m := n.usable &^ n.free; m != 0; m &= m - 1 {
+		g.part = max(g.part, uint16(max(wholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0)))
 	}
 	return g
 }

@@ -26,11 +26,17 @@ type Config struct {
 	// shares, in thousandths. A model that is not named counts 1000.
 	ModelWeights map[string]int
 	// Mix is the jobs to keep room for: placements that strand less of what
-	// these could use are better.
+	// these could use are better. Without one it is learned from the jobs there
+	// are.
 	Mix []Mix
-	// Exact compares nodes by every core, megabyte and thousandth that is left
-	// instead of in steps. It costs time that grows with the fleet.
-	Exact bool
+	// Queueing is what orders the jobs of a queue.
+	Queueing Queueing
+	// Placement is the rule by which a node is chosen, Ares's own if empty.
+	Placement Placement
+	// Seed is what PlaceRandom draws lots from.
+	Seed int64
+	// Typical is the jobs that PlaceFGD keeps room for; without any, Mix.
+	Typical []Typical
 }
 
 // Limits on a configuration.
@@ -38,13 +44,14 @@ const (
 	MaxCelsius      = 150
 	MaxModelWeights = 64
 	MaxModelWeight  = 1_000_000 // thousandths
+	MaxTypical      = 4096
 	MaxAgeingStep   = 24 * time.Hour
 	MaxHalfLife     = 366 * 24 * time.Hour
 )
 
 // Default is the configuration that is used where nothing else is said.
 func Default() Config {
-	return Config{ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour, Mix: DefaultMix()}
+	return Config{ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour}
 }
 
 // Check reports every mistake, by the names of the configuration file.
@@ -62,6 +69,17 @@ func (c Config) Check() error {
 	if c.HalfLife < time.Hour || c.HalfLife > MaxHalfLife {
 		p.Add("usage_half_life_hours", "must be between 1 and %d, got %d", MaxHalfLife/time.Hour, c.HalfLife/time.Hour)
 	}
+	if c.Placement != PlaceAres && baselines[c.Placement] == nil {
+		p.Add("placement", "must be one of %v or empty, got %q", Placements(), string(c.Placement))
+	}
+	if len(c.Typical) > MaxTypical {
+		p.Add("typical", "at most %d kinds of jobs, got %d", MaxTypical, len(c.Typical))
+	}
+	for i, t := range c.Typical {
+		if t.Count < 1 || t.Count > MaxModelWeight || min(t.GPUs, t.Milli, t.CPUs) < 0 || t.Milli > wholeMilli || t.GPUs > 0 && t.Milli > 0 {
+			p.Add(fmt.Sprintf("typical[%d]", i), "needs a count from 1 on, and GPUs or up to %d thousandths of one", wholeMilli)
+		}
+	}
 	if len(c.ModelWeights) > MaxModelWeights {
 		p.Add("model_weights", "at most %d models, got %d", MaxModelWeights, len(c.ModelWeights))
 	}
@@ -72,6 +90,7 @@ func (c Config) Check() error {
 			p.Add("model_weights."+model, "must be between 0.001 and %d, got %d thousandths", MaxModelWeight/1000, w)
 		}
 	}
+	c.Queueing.check(&p)
 	return p.Err()
 }
 
@@ -79,9 +98,13 @@ func (c Config) Check() error {
 // for the same values, in every process.
 func (c Config) Digest() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %d %d %d %v %t", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix, c.Exact)
+	fmt.Fprintf(&b, "%d %d %d %d %v", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix)
 	for _, model := range c.models() {
 		fmt.Fprintf(&b, " %q=%d", model, c.ModelWeights[model])
+	}
+	b.WriteString(c.Queueing.digest())
+	if c.Placement != PlaceAres || c.Seed != 0 || len(c.Typical) > 0 { // else as it ever was
+		fmt.Fprintf(&b, " %q %d %v", c.Placement, c.Seed, c.Typical)
 	}
 	// FNV-1a: it tells configurations apart that people wrote, no more is needed.
 	h := uint64(14695981039346656037)

@@ -18,11 +18,18 @@ func TestDefaultConfigIsFine(t *testing.T) {
 }
 
 func TestConfigCheckNamesEveryMistake(t *testing.T) {
-	err := Config{ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5}}.Check()
+	err := Config{
+		ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5},
+		Placement: "worstfit", Typical: []Typical{{GPUs: 1, Count: 1}, {Milli: 500}},
+		Queueing: Queueing{Order: "lifo", Blocked: "jump", Attained: -1},
+	}.Check()
 	if err == nil {
 		t.Fatal("all of it is wrong")
 	}
-	for _, field := range []string{"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model"} {
+	for _, field := range []string{
+		"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
+		`queue_order: "lifo" is no order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
+	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}
@@ -38,6 +45,16 @@ func TestConfigDigest(t *testing.T) {
 		func(c *Config) { c.ThermalMargin++ },
 		func(c *Config) { c.AgeingStep++ },
 		func(c *Config) { c.HalfLife += time.Hour },
+		func(c *Config) { c.Placement = PlaceFGD },
+		func(c *Config) { c.Placement = PlaceRandom },
+		func(c *Config) { c.Seed++ },
+		func(c *Config) { c.Queueing.Order = OrderFIFO },
+		func(c *Config) { c.Queueing.Order = OrderAttained },
+		func(c *Config) { c.Queueing = Queueing{Order: OrderAttained, Attained: 1} },
+		func(c *Config) { c.Queueing = Queueing{Order: OrderFIFO, Yield: true} },
+		func(c *Config) { c.Queueing.Blocked = BlockedHold },
+		func(c *Config) { c.Queueing.Blocked = BlockedReserve },
+		func(c *Config) { c.Typical = []Typical{{GPUs: 1, Count: 1}} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2001} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000, "a100": 1500} },
@@ -50,7 +67,7 @@ func TestConfigDigest(t *testing.T) {
 		seen[cfg.Digest()] = i
 	}
 	// A fixed value: it must be the same in every process and release.
-	if got, want := Default().Digest(), "1ebe8b4378c6bbd9"; got != want {
+	if got, want := Default().Digest(), "4c8d6f9814eb886b"; got != want {
 		t.Errorf("the default's digest is %s, want %s", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
 )
 
 // Limits on one plan, so that a commit stays small and a decision short.
@@ -30,7 +31,11 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.finish(&plan)
 
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
+	var blocked []*entry
 	s.cycle(now, func(e *entry, placing *ares.Placing, admitted bool) bool {
+		if placing == nil && admitted && s.cfg.Queueing.Yield {
+			blocked = append(blocked, e)
+		}
 		switch {
 		case placing != nil:
 			plan.Place = append(plan.Place, *placing)
@@ -45,25 +50,38 @@ func Decide(s *State, now time.Time) ares.Plan {
 				return false
 			}
 		case len(plan.Refuse) < MaxRefusals:
+			if plan.Refuse == nil {
+				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
+			}
 			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e.shape, admitted, now)})
 		}
 		return true
+	}, func(t *try) {
+		// 6. Yield: by configuration, those later in the order of their queue
+		// give way. By default nobody does.
+		t.yield(&plan, blocked)
 	})
-
-	// 5. Reserve for the first that were refused, and backfill behind them, and
-	// 6. yield, are not in this version: a job that does not fit holds nobody
-	// up, and nobody gives way to it.
+	s.refusals = len(plan.Refuse)
 	return plan
 }
 
 // cycle offers the waiting jobs in their order: each is admitted and placed, or
 // refused with its whole shape. tell hears of it, and ends the cycle by false;
-// the placing it is shown is good until it returns.
-func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+// the placing it is shown is good until it returns. then sees what is left.
+func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool, then func(*try)) {
 	t := s.begin()
 	defer t.backTo(0)
+	s.siftGains()
 	pass := s.order.Begin(now)
 	defer pass.End()
+	t.turns(pass, now, tell)
+	if then != nil {
+		then(t)
+	}
+}
+
+func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	s := t.state
 	for {
 		it, ok := pass.Next()
 		if !ok {
@@ -75,10 +93,11 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 			continue
 		}
 		var admitted bool
-		if t.offer, admitted, ok = t.attempt(e, now); !ok {
-			// 7. Refuse, once for each shape.
-			pass.Refuse()
-			if !tell(e, nil, admitted) {
+		if admitted, ok = t.attempt(e, now); !ok {
+			// 7. Refuse, once for each shape. By configuration, 5. reserve for
+			// the first that was, and backfill behind it. By default a job that
+			// does not fit holds nobody up.
+			if t.refuse(pass, e, admitted, now) && !tell(e, nil, admitted) {
 				return
 			}
 			continue
@@ -96,24 +115,31 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 	}
 }
 
-// attempt admits and places one job.
-func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok bool) {
+// attempt admits one job, and places it by the offer.
+func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
+	t.keptOff = false
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {
-		return p, members > 0, false
+		return members > 0, false
 	}
 	// 4. Place: the whole gang or nothing.
-	if p, ok = t.place(e.shape, members, ban, e); !ok {
-		if len(t.taken) == 0 {
+	s.drawFor(e.id, e.next()+e.made)
+	if len(t.reserved) > 0 {
+		t.offer, ok = t.beside(e, members, ban, now)
+	} else {
+		t.offer, ok = t.place(e.shape, members, ban, e)
+	}
+	if !ok {
+		if !t.keptOff && !t.supposing {
 			s.note(e.shape, ban)
 		}
-		return p, true, false
+		return true, false
 	}
-	p.Job = e.id
-	t.placed = append(t.placed, placed{e, p.Seats})
-	return p, true, true
+	t.offer.Job = e.id
+	t.placed = append(t.placed, placed{e, t.offer.Seats})
+	return true, true
 }
 
 // short is a refusal without a look at the nodes one by one: what forbids the
@@ -122,6 +148,9 @@ func (t *try) attempt(e *entry, now time.Time) (p ares.Placing, admitted, ok boo
 func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
 	if !admitted {
 		return s.admit(sh, now)
+	}
+	if s.try.keptOff {
+		return keptOff
 	}
 	if sh.noRoom == nil {
 		sh.noRoom = []ares.Blocker{noRoom(sh)}
@@ -146,40 +175,4 @@ func (s *State) settle(plan *ares.Plan, now time.Time) {
 		}
 		plan.Ready = append(plan.Ready, e.id)
 	}
-}
-
-// refused is what is known of a shape that found no place: as long as no node
-// has gained room for one of its members, it will find none.
-type refused struct {
-	known  bool
-	layout int
-	seen   int // of State.grown
-	ban    uint64
-}
-
-// note remembers that the shape found no place in the state as it is, with
-// nothing taken by the decision under way.
-func (s *State) note(sh *shape, ban uint64) {
-	if len(sh.near)+len(sh.apart) == 0 { // else other jobs' places count too
-		sh.lost = refused{true, s.layout, s.grown.count, ban}
-	}
-}
-
-// hopeless says whether the shape is known to find no place.
-func (s *State) hopeless(sh *shape, ban uint64) bool {
-	r := &sh.lost
-	if !r.known || r.layout != s.layout || r.ban&^ban != 0 || s.grown.lost(r.seen) {
-		r.known = false
-		return false
-	}
-	for _, at := range s.grown.since(r.seen) {
-		if n := s.nodes[at]; n.flock != nil && n.room(sh.want) > 0 {
-			r.known = false
-			return false
-		}
-	}
-	if len(s.try.taken) == 0 { // else the room may only be taken for the time being
-		r.seen = s.grown.count
-	}
-	return true
 }

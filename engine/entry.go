@@ -23,6 +23,13 @@ type entry struct {
 	due   time.Time // in the delayed queue: the end of the delay
 	held  holdings  // as it was put into the accounts
 
+	asks   *asked // as it was counted in the demand, nil where it does not count
+	askers int
+	share  int
+	later  bool // in the demand's list of those that do not count yet
+
+	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
+
 	made, madeIn int // of an array: elements made by a decision, and by which
 }
 
@@ -91,7 +98,7 @@ func (e *entry) wants() queue {
 func (s *State) requeue() {
 	for _, e := range s.moved {
 		e.moved = false
-		if to := e.wants(); to != e.queue || to == inDelayed {
+		if to := e.wants(); to != e.queue || to == inDelayed || s.outranked(e) {
 			s.dequeue(e)
 			s.enqueue(e, to)
 		}
@@ -103,6 +110,12 @@ func (s *State) requeue() {
 	s.moved = s.moved[:0]
 }
 
+// outranked says whether a pending job waits under a rank that is not its own any
+// more.
+func (s *State) outranked(e *entry) bool {
+	return s.cfg.Queueing.Order != OrderAged && e.queue == inPending && e.item.Rank != s.ranks(e)
+}
+
 func (s *State) enqueue(e *entry, to queue) {
 	e.queue = to
 	switch to {
@@ -110,6 +123,9 @@ func (s *State) enqueue(e *entry, to queue) {
 		e.item = item{
 			Owner: e, ID: string(e.id), Priority: e.job.PriorityValue(), Accepted: e.job.AcceptedAt, Revision: e.job.Revision,
 			Shape: e.shape.index,
+		}
+		if s.cfg.Queueing.Order != OrderAged {
+			e.item.Rank = s.ranks(e)
 		}
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:
@@ -164,7 +180,7 @@ func (s *State) reshape(e *entry) {
 	if e.job != nil {
 		e.plain = !e.isArray() && e.job.ArrayOf == ""
 		s.tenant(e.job.Tenant)
-		e.shape = s.shapes.intern(s.shapeOf(e.job))
+		e.shape = s.shaped(e.job)
 	}
 	if old != nil {
 		s.shapes.release(old)

@@ -110,7 +110,7 @@ func (s *State) densest(c *census, level ares.Level) (most int, where string) {
 		_, hi := s.places.Span(lo, level)
 		room := 0
 		for _, n := range s.nodes[lo:hi] {
-			if n.flock != nil && reach.has(n.at) {
+			if n.open() && reach.has(n.at) {
 				room += n.room(c.want)
 			}
 		}

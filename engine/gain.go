@@ -6,16 +6,6 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// stranding is the cost of a placement as people read it: what it adds to the
-// capacity the expected jobs cannot use, in thousandths of a device.
-func stranding(cost int64) int {
-	cost %= unsureCost       // warmCost is a multiple of it
-	if cost > unsureCost/2 { // it frees capacity on a flock that is unsure
-		cost -= unsureCost
-	}
-	return int((cost >> 10) / 1000) // what was shifted out is the tightness
-}
-
 // bandwidth is what the slowest link between two devices of the seats carries
 // by the model, MB/s: inside each node by its links, between nodes by the
 // switches. It is 0 with fewer than two devices.
@@ -88,7 +78,7 @@ func (s *State) naive(w *want, allowed *set, members int) int {
 		if i == lookedAt || members == 0 {
 			break
 		}
-		if n.flock == nil || !allowed.has(n.at) {
+		if !n.open() || !allowed.has(n.at) {
 			continue
 		}
 		take := min(n.room(w), members)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -174,6 +175,9 @@ func (c *count) checkNodes(s *State) error {
 		if len(n.sitters) != n.seats {
 			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.sitters))
 		}
+		if held := kindsHeld(n); held != n.kinds {
+			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.id, held, n.kinds)
+		}
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}
@@ -189,7 +193,15 @@ func (c *count) checkNodes(s *State) error {
 	if accounts != len(c.taken) {
 		return fmt.Errorf("%d devices are held, %d have an account", len(c.taken), accounts)
 	}
-	return s.checkFlocks()
+	return s.checkBoards()
+}
+
+// kindsHeld counts the seats on a node by kind.
+func kindsHeld(n *node) (out kinds) {
+	for _, s := range n.sitters {
+		out.add(seatKind(s.seat), +1)
+	}
+	return out
 }
 
 // checkDevices wants the account of each device right, and counts the held.
@@ -225,32 +237,44 @@ func (c *count) checkDevices(n *node) (held int, err error) {
 	return held, nil
 }
 
-// checkFlocks wants each open node in the flock of its stock, and nowhere else.
-func (s *State) checkFlocks() error {
-	members := 0
-	for _, f := range s.flocks.all {
-		members += f.nodes.count
-	}
-	for _, n := range s.nodes {
-		if n.open() != (n.flock != nil) {
-			return fmt.Errorf("node %s is open: %t, and in a flock: %t", n.id, n.open(), n.flock != nil)
+// checkBoards wants what is kept for each node and each want to be what would
+// be worked out now, and the counted asks to be those of the jobs.
+func (s *State) checkBoards() error {
+	if d := &s.demand; len(s.cfg.Mix) == 0 {
+		kinds, shares := d.kinds, d.shares
+		s.recount()
+		same := len(kinds) == len(d.kinds) && shares == d.shares
+		for key, k := range kinds { // order-free: all of them
+			same = same && d.kinds[key] != nil && d.kinds[key].count == k.count
 		}
-		if n.flock == nil {
+		if !same {
+			return errors.New("the asks that were counted are not those of the jobs")
+		}
+	}
+	for k := range s.crests {
+		kept := *s.crestAt(k)
+		s.crests[k].stale = true
+		if now := s.crestAt(k); kept != *now {
+			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
+		}
+	}
+	for _, w := range s.shapes.wants.byKey { // order-free: each by itself
+		if w.board.costs != nil && !slices.Contains(s.rack.wants, w) {
+			return fmt.Errorf("the want %s has a board that is not on the rack", w.key)
+		}
+		if w.board.costs == nil || w.board.layout != s.layout || w.board.prospect != s.demand.now.id {
 			continue
 		}
-		members--
-		if n.flock.stock != stockOf(n) || !n.flock.nodes.has(n.at) {
-			return fmt.Errorf("node %s is in the wrong flock", n.id)
+		b := s.weigh(w)
+		kept := board{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
+		if s.weighAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
+			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.key)
 		}
-		for i := range n.devices {
-			left := wholeMilli - n.devices[i].taken
-			if n.usable&(1<<i) != 0 && left > 0 && left < wholeMilli && !s.parts.nodes[left].has(n.at) {
-				return fmt.Errorf("nobody finds the %d/1000 that device %s of node %s has left", left, n.devices[i].id, n.id)
+		for i, n := range s.nodes {
+			if room := n.open() && n.room(w) > 0; room != (b.costs[i] < noFit) {
+				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.id, w.key, room, !room)
 			}
 		}
-	}
-	if members != 0 {
-		return fmt.Errorf("%d nodes too many are in flocks", members)
 	}
 	return nil
 }

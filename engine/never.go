@@ -81,6 +81,31 @@ func (f *Fleet) Never(spec ares.Spec) *ares.Refusal {
 	return verdict
 }
 
+// Split makes equal members of a job of one that can never run on these nodes,
+// as few as will do; what it asks for in all stays the same. It answers with why
+// the job can never run as it is where that does not help either.
+func (f *Fleet) Split(said ares.Spec) (ares.Spec, *ares.Refusal) {
+	never := f.Never(said.WithDefaults())
+	if never == nil {
+		return said, nil
+	}
+	for k := 2; k <= min(said.GPUs, ares.MaxMembers); k++ {
+		if said.GPUs%k != 0 {
+			continue
+		}
+		part := said
+		part.Members, part.GPUs = k, said.GPUs/k
+		part.GPUMemoryMB, part.CPUs, part.MemoryMB = share(said.GPUMemoryMB, k), share(said.CPUs, k), share(said.MemoryMB, k)
+		if f.Never(part.WithDefaults()) == nil {
+			return part, nil
+		}
+	}
+	return said, never
+}
+
+// share is one of k equal parts, rounded up.
+func share(whole, k int) int { return (whole + k - 1) / k }
+
 // aboutNodes says whether only the nodes speak against a job. What this version
 // cannot honour waits for one that can.
 func aboutNodes(r *ares.Refusal) bool {

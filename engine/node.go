@@ -33,12 +33,14 @@ type node struct {
 	pins    []pin    // taken by seats that are bound to a NUMA node
 	seats   int      // not free here
 	sitters []sitter // who has them, in no order
-	flock   *flock   // nil while nothing may be placed here
+	shelf   shelf    // what is left of it, while it is open
+	kinds   kinds    // of the seats
+	lot     uint64   // where lots are drawn
+	moves   int      // State.moves at its last change
 
-	usable uint64   // healthy, neither cut into slices nor too hot
-	warm   uint64   // near the limit of heat
-	free   uint64   // usable, and nobody holds a part of it
-	left   []uint16 // as the index of parts has it
+	usable uint64 // healthy, neither cut into slices nor too hot
+	warm   uint64 // near the limit of heat
+	free   uint64 // usable, and nobody holds a part of it
 
 	touched bool // noted in State.touched
 	grew    bool // by the batch under way it may have more room than before
@@ -154,6 +156,7 @@ func (n *node) device(id string) *device {
 // charge adds a seat to the account, or takes it out with sign -1.
 func (n *node) charge(seat *ares.Seat, sign int) {
 	n.seats += sign
+	n.kinds.add(seatKind(seat), sign)
 	n.cpus += sign * seat.CPUs
 	n.memory += sign * seat.Memory
 	for _, sh := range seat.Shares {
@@ -243,6 +246,25 @@ func (n *node) room(w *want) int {
 		return min(fit, n.parts(w.mask(n.profile), w.milli))
 	}
 	return fit
+}
+
+// fits says whether there is room for one member of the want on a node that has
+// the CPUs and the memory.
+func (n *node) fits(w *want) bool {
+	switch {
+	case n.seats >= MaxSeats:
+		return false
+	case w.numa == numaRequired:
+		return n.roomByNUMA(w) > 0
+	case w.gpus > 0:
+		return bits.OnesCount64(w.mask(n.profile)&n.free) >= w.gpus
+	case w.milli > wholeMilli:
+		return false
+	case w.milli > 0:
+		mask := w.mask(n.profile)
+		return mask&n.free != 0 || n.tightest(mask, w.milli) != 0
+	}
+	return true
 }
 
 // slots is how many members the node has seats, CPUs and memory for.

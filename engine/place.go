@@ -16,6 +16,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
+		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
 		pl, ok := t.place(sh, members, ban, e)
 		t.backTo(0)
@@ -52,19 +53,19 @@ func (s *State) overLeaf(w *want) bool {
 // lone takes the seat of a job of one member.
 func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if allowed == &w.taste.filter.nodes && w.failed == s.decision {
+	if allowed == &w.taste.filter.nodes && w.failed == s.decision && !t.supposing {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := s.single(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.taste.filter.nodes {
+		if allowed == &w.taste.filter.nodes && !t.supposing {
 			w.failed = s.decision
 		}
 		return ares.Placing{}, false
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.passing {
-		m.Stranded = stranding(s.rank(w).costs[n.flock.id])
+		m.Stranded = stranding(s.cost(w, n))
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
@@ -106,6 +107,9 @@ func (s *State) single(sh *shape, w *want, allowed *set) *node {
 // the devices by their links. Ranks follow the order of the nodes.
 func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
+	if w.board.costs == nil && s.nowhere(w) {
+		return ares.Placing{}, false
+	}
 	ask := topo.Ask{
 		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
@@ -116,7 +120,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	if e != nil && e.run != nil {
 		ask.Before = s.before(e)
 	}
-	view := gangView{s, w, s.rank(w), allowed, sh.repelsItself()}
+	view := gangView{s, w, s.weigh(w), allowed, sh.repelsItself()}
 	picks, m, ok := s.places.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
@@ -128,7 +132,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += view.ranks.costs[s.nodes[p.Node].flock.id] * int64(p.Members)
+		cost += view.board.costs[p.Node] * int64(p.Members)
 	}
 	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
@@ -161,7 +165,7 @@ func (s *State) before(e *entry) []int {
 type gangView struct {
 	state   *State
 	want    *want
-	ranks   *ranking
+	board   *board
 	allowed *set
 	apart   bool // no two members on a node
 }
@@ -169,7 +173,7 @@ type gangView struct {
 // Room is how many members the node can take now.
 func (v gangView) Room(at int) int {
 	n := v.state.nodes[at]
-	if n.flock == nil || !v.allowed.has(at) {
+	if !n.open() || !v.allowed.has(at) {
 		return 0
 	}
 	room := n.room(v.want)
@@ -181,11 +185,10 @@ func (v gangView) Room(at int) int {
 
 // Waste is what a member there would strand.
 func (v gangView) Waste(at int) int {
-	n := v.state.nodes[at]
-	if n.flock == nil || v.ranks.costs[n.flock.id] == noFit {
+	if v.board.costs[at] == noFit {
 		return 0
 	}
-	cost := int(v.ranks.costs[n.flock.id])
+	cost := int(v.board.costs[at])
 	if f := &v.want.taste.filter; f.soft && !f.liked.has(at) {
 		cost += warmCost
 	}

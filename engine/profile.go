@@ -33,6 +33,11 @@ type profile struct {
 	links   *links.Matrix
 	cpus    int
 	memory  int // MB, rounded
+
+	prospect  int // the one that appetites are by
+	appetites []appetite
+
+	expected expected
 }
 
 // build is one device of a profile.

@@ -24,7 +24,22 @@ func drawConfig(t *rapid.T) engine.Config {
 	if once(t, 4, "configured") {
 		cfg.ModelWeights = map[string]int{"h100": 2500, "NVIDIA A100": 1300}
 		cfg.HalfLife, cfg.AgeingStep = pick(t, "half-life", time.Hour, 100*time.Hour), pick(t, "step", time.Second, time.Minute)
-		cfg.ThermalLimit, cfg.Exact = pick(t, "limit", 0, 70), rapid.Bool().Draw(t, "exact")
+		cfg.ThermalLimit = pick(t, "limit", 0, 70)
+	}
+	if once(t, 3, "queueing") {
+		q := &cfg.Queueing
+		q.Order = pick(t, "order", engine.OrderAged, engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained)
+		q.Blocked = pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve)
+		q.Yield = q.Order != engine.OrderAged && q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		if q.Order == engine.OrderAttained {
+			q.Attained = pick(t, "attained", 0, 1, 60)
+		}
+	}
+	if once(t, 4, "another rule") {
+		cfg.Placement, cfg.Seed = pick(t, "placement", engine.Placements()...), int64(pick(t, "seed", 0, 7))
+		if rapid.Bool().Draw(t, "typical") {
+			cfg.Typical = []engine.Typical{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
+		}
 	}
 	return cfg
 }
@@ -151,6 +166,7 @@ func drawSpec(t *rapid.T) ares.Spec {
 	case 4:
 		s.MIGProfile = "1g.10gb"
 	}
+	s.Checkpoint.Enabled, s.MaxRuntimeMinutes = rapid.Bool().Draw(t, "checkpoint"), pick(t, "minutes", 0, 0, 1, 600)
 	if once(t, 3, "elastic") {
 		s.MinMembers = rapid.IntRange(1, s.Members).Draw(t, "least")
 	}

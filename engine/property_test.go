@@ -198,6 +198,16 @@ func (m *machine) Report(t *rapid.T) {
 	})
 }
 
+// Predict says how long a job will run.
+func (m *machine) Predict(t *rapid.T) {
+	if m.jobs == 0 {
+		t.Skip("no jobs")
+	}
+	id := ares.JobID(fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "job")))
+	half := pick(t, "half", time.Minute, time.Millisecond, time.Hour, 30*time.Hour)
+	m.w.Put(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3))}})
+}
+
 func (m *machine) Void(t *rapid.T) {
 	if err := m.w.Void(m.node(t)); err != nil {
 		t.Fatal(err)
@@ -277,7 +287,7 @@ func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) == 0 {
 			t.Fatalf("%s is refused (%v) and explained by nothing", job.ID, refused)
 		}
-		if _, refusal := engine.Place(m.w.State, job, m.w.Now); refusal == nil {
+		if _, refusal := engine.Place(m.w.State, job, m.w.Now); refusal == nil && m.w.State.Config().Queueing.Blocked != engine.BlockedReserve {
 			t.Fatalf("%s is refused (%v) and Place finds seats", job.ID, refused)
 		}
 	}

@@ -57,3 +57,47 @@ func (s *State) Strangers() iter.Seq[string] {
 	slices.Sort(all)
 	return slices.Values(all)
 }
+
+// Snapshot is everything the state is made of, as a batch that brings a new
+// state of the same configuration to where this one is. Its events are in no
+// order, so that taking it is short: whoever writes it down sorts them. The
+// records must not be changed.
+func (s *State) Snapshot() ares.Batch {
+	b := ares.Batch{Revision: s.revision, Reset: true, At: s.at, Events: make([]ares.Event, 0, 2*(len(s.jobs)+len(s.byID))+len(s.tenants))}
+	add := func(e ares.Event) { b.Events = append(b.Events, e) }
+	for _, n := range s.byID { // order-free: as the comment says
+		if n.record != nil {
+			add(ares.Event{Revision: n.record.Revision, Node: n.record})
+		}
+		if n.session != nil {
+			add(ares.Event{Revision: n.session.Revision, Session: n.session})
+		}
+		if n.cordon != nil {
+			add(ares.Event{Revision: n.cordon.Revision, Cordon: n.cordon})
+		}
+	}
+	for _, t := range s.tenants { // order-free: as above
+		if t.record != nil {
+			add(ares.Event{Revision: t.record.Revision, Tenant: t.record})
+		}
+		for _, u := range t.archived { // order-free: as above
+			add(ares.Event{Revision: u.Revision, Usage: new(u)})
+		}
+	}
+	for q := range s.Queues() {
+		add(ares.Event{Revision: q.Revision, Queue: q})
+	}
+	add(ares.Event{Revision: s.topology.Revision, Topology: s.topology})
+	for id, e := range s.jobs { // order-free: as above
+		if e.job != nil {
+			add(ares.Event{Revision: e.job.Revision, Job: e.job})
+		}
+		if e.run != nil {
+			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run}})
+		}
+		if e.forecast != nil {
+			add(ares.Event{Revision: b.Revision, Forecast: e.forecast})
+		}
+	}
+	return b
+}

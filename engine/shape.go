@@ -27,8 +27,10 @@ type shape struct {
 	apart   []ares.Near // not beside such jobs
 	labels  map[string]string
 
+	briefs []brief        // the jobs it is the shape of, briefly
 	lost   refused        // what is known of its finding no place
 	noRoom []ares.Blocker // the words for it, once they were needed
+	kept   int            // the last decision in which a reservation kept a job of it off
 }
 
 // wish says where a job's members want to be.
@@ -77,7 +79,9 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 		w.numa, w.together = numaRequired, sh.members > 1
 		w.key += fmt.Sprint(" numa ", w.together)
 	}
-	sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth) // none when it is not said
+	if p.NetworkBandwidth != "" {
+		sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth)
+	}
 	if len(sh.near)+len(sh.apart) > 0 {
 		sh.labels = j.Labels
 	}
@@ -93,14 +97,15 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 
 // shapes holds the shapes of live jobs, one of each.
 type shapes struct {
-	byKey map[string]*shape
-	wants wants
-	free  []int // indexes no shape has
-	count int   // indexes given so far
+	byKey   map[string]*shape
+	byBrief map[brief]*shape
+	wants   wants
+	free    []int // indexes no shape has
+	count   int   // indexes given so far
 }
 
 func newShapes() shapes {
-	return shapes{byKey: map[string]*shape{}, wants: wants{byKey: map[string]*want{}, tastes: map[string]*taste{}}}
+	return shapes{byKey: map[string]*shape{}, byBrief: map[brief]*shape{}, wants: wants{byKey: map[string]*want{}, tastes: map[string]*taste{}}}
 }
 
 func (s *shapes) intern(sh *shape) *shape {
@@ -132,6 +137,9 @@ func (s *shapes) like(sh *shape) *shape {
 func (s *shapes) release(sh *shape) {
 	if sh.refs--; sh.refs == 0 {
 		delete(s.byKey, sh.key)
+		for _, b := range sh.briefs {
+			delete(s.byBrief, b)
+		}
 		s.free = append(s.free, sh.index)
 		s.wants.release(sh.want)
 	}

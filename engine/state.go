@@ -34,17 +34,24 @@ type State struct {
 	atlas    *topo.Atlas
 	places   *topo.Tree
 	profiles profiles
-	flocks   flocks
-	parts    parts
+	demand   demand
+	shifts   changes // nodes that have other things left than before
+	shifted  []int   // by position: the last of its shifts
 	spare    []spare // by position
 	gists    []gist  // by position
+	crests   []crest // of each 64 nodes
+	rack     rack
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
+	lost     []*want // of shapes that found no place
 	capacity order.Use
 	models   []int        // that some node has, by name, as the order numbers them
 	reached  set          // scratch of reach
 	welcomed set          // scratch of welcome
-	shelf    shelf        // scratch of cost
+	fresh    []fresh      // scratch of weighAll, by profile
+	peak     peak         // of any node
+	lot      uint64       // of the job under way, where lots are drawn
+	moves    int          // counts the changes of nodes
 	granted  []order.Part // scratch of grantOf
 
 	moved     []*entry // changed by the batch under way
@@ -53,7 +60,9 @@ type State struct {
 	remeasure bool     // what the fleet has changed since then
 	try       try      // scratch of one decision, empty between them
 	decision  int      // counts them
+	refusals  int      // of the last one, for the room of the next
 	wants     int      // counts those that were ever made
+	prospects int      // and these
 }
 
 // The order of the engine's jobs.
@@ -92,14 +101,14 @@ func (s *State) clear() {
 		tenants:  map[string]*tenant{},
 		byID:     map[string]*node{},
 		shapes:   newShapes(),
-		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife}),
+		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
 		profiles: profiles{byKey: map[string]*profile{}},
 		topology: &ares.Topology{},
 		layout:   s.layout + 1,
 		reindex:  true,
 	}
 	s.atlas = topo.NewAtlas(s.topology)
-	s.flocks.clear()
+	s.demand.kinds = map[askKind]*asked{}
 }
 
 // Revision is the store revision the state shows.
@@ -116,6 +125,7 @@ func (s *State) Apply(b ares.Batch) {
 	}
 	s.revision, s.at = b.Revision, b.At
 	s.absorb(b.Events)
+	s.advance()
 }
 
 // absorb takes events in, all of them before anybody looks.
@@ -163,6 +173,8 @@ func (s *State) apply(ev *ares.Event) {
 		s.remember(*ev.Usage)
 	case ev.Topology != nil:
 		s.survey(ev.Topology)
+	case ev.Forecast != nil:
+		s.predict(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
 		s.forget(ev.Gone)
 	}
@@ -174,7 +186,7 @@ func (s *State) forget(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			s.change(e, func() { e.job, e.run = nil, nil })
+			s.change(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
@@ -195,6 +207,8 @@ func (s *State) forget(g ares.Gone) {
 		s.remember(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
 		s.survey(&ares.Topology{})
+	case ares.KindForecast:
+		s.predict(ares.JobID(g.ID), nil)
 	case ares.KindProgress:
 	}
 }
@@ -223,8 +237,10 @@ func (s *State) change(e *entry, alter func()) {
 	before := e.job
 	alter()
 	if e.job != before {
+		s.unlearn(e)
 		s.dequeue(e)
 		s.reshape(e)
+		s.learn(e)
 	}
 	s.charge(e, +1)
 	s.tally(e, +1)
@@ -269,7 +285,7 @@ func (s *State) tenantOr(id string) *tenant {
 func (s *State) node(id string) *node {
 	n := s.byID[id]
 	if n == nil {
-		n = &node{id: id}
+		n = &node{id: id, lot: s.drawn(id)}
 		s.byID[id] = n
 		s.reindex = true
 		s.locate(n) // the topology may list it before it has a record
@@ -309,6 +325,7 @@ func (s *State) locate(n *node) {
 // asks, not with each batch, because a fleet that comes up one node at a time
 // would be laid out anew for each.
 func (s *State) ready() {
+	expectations := s.expect()
 	for _, n := range s.touched {
 		n.survey()
 		if n.forgotten() {
@@ -318,9 +335,6 @@ func (s *State) ready() {
 	}
 	if s.reindex {
 		s.relayout()
-	}
-	if s.flocks.crowded(len(s.nodes)) {
-		s.reflock()
 	}
 	for _, n := range s.touched {
 		if n.altered && s.byID[n.id] == n {
@@ -333,6 +347,13 @@ func (s *State) ready() {
 			s.move(n)
 		}
 		n.touched, n.altered, n.grew = false, false, false
+	}
+	if expectations {
+		for _, n := range s.nodes {
+			if n.open() {
+				s.stack(n)
+			}
+		}
 	}
 	if s.remeasure {
 		s.remeasure = false
@@ -361,29 +382,25 @@ func (s *State) relayout() {
 	s.places = topo.Build(places, s.topology)
 	s.natures.forget()
 	s.grown.forget()
-	s.reflock()
+	s.shifts.forget()
+	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
+	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
+	s.shifted = slices.Grow(s.shifted[:0], len(s.nodes))[:len(s.nodes)]
+	s.crests = make([]crest, (len(s.nodes)+63)/64)
+	s.rack.clear()
+	for _, n := range s.nodes {
+		s.move(n)
+	}
 }
 
 // byPlace is the order of the nodes.
 func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp.Compare(a.id, b.id)) }
 
-// reflock puts every node into its flock anew.
-func (s *State) reflock() {
-	s.flocks.clear()
-	s.parts.resize(len(s.nodes))
-	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
-	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
-	for _, n := range s.nodes {
-		n.flock, n.left = nil, n.left[:0]
-		s.move(n)
-	}
-}
-
 // measure counts what the fleet has: what shares are shares of, and the models
 // that quotas have to be asked about.
 func (s *State) measure() {
 	var sum order.Use
-	s.models = s.models[:0]
+	s.models, s.peak = s.models[:0], peak{}
 	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {
 		if n.record == nil {
@@ -398,6 +415,8 @@ func (s *State) measure() {
 		if n.session == nil {
 			continue
 		}
+		s.peak.cpus = max(s.peak.cpus, n.profile.cpus)
+		s.peak.gpus = max(s.peak.gpus, len(n.profile.devices)*wholeMilli)
 		has := n.profile.worth()
 		has.Memory = int64(n.record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)

@@ -1,161 +1,146 @@
 package engine
 
-// Mix is a kind of job that is expected, and how often among a thousand. How
-// much of a node's free capacity the expected kinds could not use is what a
-// placement tries to keep low: the fragmentation gradient of Weng and others
-// (USENIX ATC 2023), with CPUs and memory counted as well, so that devices are
-// not left beside too few of either.
-type Mix struct {
-	GPUs   int // whole devices, or
-	Milli  int // a part of one
-	CPUs   int // of each device's even share of the machine's CPUs, in percent
-	Weight int
-}
+import "math/bits"
 
-// DefaultMix is a guess: mostly small jobs, and room kept for whole machines. It
-// was not fitted to any trace.
-func DefaultMix() []Mix {
-	return []Mix{
-		{Milli: 250, CPUs: 50, Weight: 100},
-		{Milli: 500, CPUs: 50, Weight: 150},
-		{GPUs: 1, CPUs: 80, Weight: 350},
-		{GPUs: 2, CPUs: 80, Weight: 120},
-		{GPUs: 4, CPUs: 80, Weight: 120},
-		{GPUs: 8, CPUs: 80, Weight: 160},
-	}
+// shelf is what is left on a node, in plain units, to reckon with.
+type shelf struct {
+	whole  [maxGroups]int32 // free devices
+	total  int32            // all of these
+	warm   int32            // of these, near the limit of heat
+	parts  int64            // thousandths of all devices that shares will fill
+	cpus   int64
+	memory int64
+	usable int64 // by the expected mix
 }
 
 // warmCost is what using a device near the limit of heat costs: more than any
 // fragmentation.
 const warmCost = 1 << 40
 
-// unsureCost puts flocks of which only some nodes have the CPUs and the memory
-// behind those of which all have: looking for them costs time.
-const unsureCost = 1 << 38
-
-// cost is what placing one member of the want would strand on a node with this
-// stock: lower is better. noFit when no node with it can have room.
-func (s *State) cost(w *want, k *stock) int64 {
-	p := s.profiles.all[k.profile]
-	if cpus, memory := k.most(p); cpus < w.cpus || memory < w.memory {
-		return noFit
+// stranding is the cost of a placement as people read it: what it adds to the
+// capacity the expected jobs cannot use, in thousandths of a device.
+func stranding(cost int64) int {
+	if cost > warmCost/2 {
+		cost -= warmCost
 	}
-	s.shelf.fill(p, k)
-	cost := s.shelf.cost(w, s.cfg.Mix)
-	if cpus, memory := k.least(p); cost != noFit && (cpus < w.cpus || memory < w.memory) {
-		cost += unsureCost
-	}
-	return cost
+	return int((cost >> tieBits) / mixWhole)
 }
 
-// costOn is what placing one member of the want would strand on the node.
-func (s *State) costOn(w *want, n *node) int64 {
-	s.shelf.fillFrom(n)
-	return s.shelf.cost(w, s.cfg.Mix)
+// tieBits are the lowest bits of a cost: they tell apart what strands the same.
+const tieBits = 10
+
+// stack makes the shelf of an open node: what it has left, and what of that
+// the expected mix can use.
+func (s *State) stack(n *node) {
+	o, p := &s.demand.now, n.profile
+	h := shelf{warm: int32(bits.OnesCount64(n.free & n.warm)), cpus: int64(max(p.cpus-n.cpus, 0)), memory: int64(max(n.record.MemoryMB-n.memory, 0))}
+	for g, mask := range p.groups {
+		if mask != 0 {
+			h.whole[g] = int32(bits.OnesCount64(n.free & mask))
+			h.total += h.whole[g]
+		}
+	}
+	h.parts = int64(h.total) * int64(o.fills[wholeMilli])
+	for m := n.usable &^ n.free; m != 0; m &= m - 1 {
+		h.parts += int64(o.fills[max(wholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0)])
+	}
+	h.usable = h.use(o.appetites(p))
+	n.shelf = h
 }
 
-// cost takes the want off the shelf and says what that strands.
-func (h *shelf) cost(w *want, mix []Mix) int64 {
-	before := h.stranded(mix)
-	h.cpus, h.memory = max(h.cpus-w.cpus, 0), max(h.memory-w.memory, 0)
-	if w.devices() && !h.take(w) {
+// use is how much of what is left the expected kinds could use, in thousandths
+// of a device by their weights: each kind as if it came alone, bounded by
+// devices, by CPUs and by memory. What a placement takes of it beyond what it
+// holds itself is stranded: the fragmentation gradient of Weng and others
+// (USENIX ATC 2023), with CPUs and memory counted as well, so that devices are
+// not left beside too few of either.
+func (h *shelf) use(kinds []appetite) int64 {
+	if h.parts == 0 && h.total == 0 {
+		return 0
+	}
+	var sum int64
+	for i := range kinds {
+		a := &kinds[i]
+		most := h.parts
+		if a.gpus > 0 {
+			most = h.fitting(a) * wholeMilli
+		}
+		if a.cpu > 0 {
+			most = min(most, h.cpus*a.cpu>>carry)
+		}
+		if a.memory > 0 {
+			most = min(most, h.memory*a.memory>>carry)
+		}
+		sum += most * a.weight
+	}
+	return sum
+}
+
+// fitting is how many free devices asks of the kind could take.
+func (h *shelf) fitting(a *appetite) int64 {
+	free := int64(h.whole[0])
+	if a.groups != 1 {
+		free = 0
+		for g, n := range h.whole {
+			free += int64(n) * int64(a.groups>>g&1)
+		}
+	}
+	if a.gpus > 1 {
+		free -= free % a.gpus
+	}
+	return free
+}
+
+// noFit is the cost of a node that cannot take the want.
+const noFit = 1<<63 - 1
+
+// cost is what placing one member of the want on the node would strand: lower
+// is better. noFit when it has no room.
+func (s *State) cost(w *want, n *node) int64 {
+	if sp := &s.spare[n.at]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || !n.fits(w) {
 		return noFit
 	}
-	cost := (h.stranded(mix) - before) * 1024
-	// Then the tightest: fewest free devices left over.
-	left := 0
-	for _, n := range h.whole {
-		left += n
+	o, p := &s.demand.now, n.profile
+	h := n.shelf
+	h.cpus, h.memory = max(h.cpus-int64(w.cpus), 0), max(h.memory-int64(w.memory), 0)
+	if w.devices() {
+		h.take(w, n, o)
 	}
-	cost += int64(left)
-	if w.devices() && left < h.warm {
+	took := int64(w.gpus*wholeMilli + w.milli)
+	cost := (n.shelf.usable - h.use(o.appetites(p)) - took*mixWhole) << tieBits
+	// Then the tightest: fewest free devices left over, fewest CPUs.
+	cost += int64(h.total) * 8
+	if p.cpus > 0 {
+		cost += min(h.cpus*8/int64(p.cpus), 7)
+	}
+	if w.devices() && h.total < h.warm {
 		cost += warmCost
 	}
 	return cost
 }
 
-// take removes what the want asks for, and says whether that may be there.
-func (h *shelf) take(w *want) bool {
-	mask := w.mask(h.profile)
+// take removes the devices that the want would get on the node, or the part of
+// one.
+func (h *shelf) take(w *want, n *node, o *prospect) {
+	mask := w.mask(n.profile)
+	need := int32(w.gpus)
 	if w.milli > 0 {
-		best := -1
-		for i, left := range h.parts[:h.count] {
-			if left >= w.milli && (best < 0 || left < h.parts[best]) {
-				best = i
-			}
+		set := n.tightest(mask, w.milli)
+		if set != 0 {
+			left := wholeMilli - n.devices[bits.TrailingZeros64(set)].taken
+			h.parts += int64(o.fills[left-w.milli] - o.fills[left])
+			return
 		}
-		if best >= 0 && mask != 0 {
-			h.parts[best] = max(h.parts[best]-w.milli, 0)
-			return true
-		}
+		h.parts += int64(o.fills[wholeMilli-w.milli])
+		need = 1
 	}
-	need := max(w.gpus, 1)
+	h.parts -= int64(need) * int64(o.fills[wholeMilli])
+	h.total -= need
 	for g := range h.whole {
-		if mask&h.profile.groups[g] == 0 {
-			continue
-		}
-		n := min(need, h.whole[g])
-		h.whole[g] -= n
-		if need -= n; need == 0 {
-			if w.milli > 0 && w.milli < wholeMilli && h.count < len(h.parts) {
-				h.parts[h.count] = wholeMilli - w.milli
-				h.count++
-			}
-			return true
+		if mask&n.profile.groups[g] != 0 {
+			some := min(need, h.whole[g])
+			h.whole[g] -= some
+			need -= some
 		}
 	}
-	return false
-}
-
-// stranded is how much of what is free the expected mix could not use, in
-// thousandths of a device by thousandths of the mix.
-func (h *shelf) stranded(mix []Mix) int64 {
-	devices := len(h.profile.devices)
-	if devices == 0 {
-		return 0
-	}
-	whole, parts := 0, 0
-	for _, n := range h.whole {
-		whole += n
-	}
-	for _, left := range h.parts[:h.count] {
-		parts += left
-	}
-	free := whole*wholeMilli + parts
-	if free == 0 {
-		return 0
-	}
-	carried := min(carries(h.cpus, h.profile.cpus, devices), carries(h.memory, h.profile.memory, devices))
-	var sum int64
-	for i := range mix {
-		m := &mix[i]
-		usable := whole * wholeMilli
-		switch {
-		case m.GPUs > devices:
-			continue // never for this machine: nothing is lost on it
-		case m.GPUs > 1:
-			usable = whole / m.GPUs * m.GPUs * wholeMilli
-		case m.Milli > 0:
-			for _, left := range h.parts[:h.count] {
-				if left >= m.Milli {
-					usable += left
-				}
-			}
-		}
-		// CPUs and memory for so many devices, and no more.
-		if m.CPUs > 0 {
-			usable = min(usable, carried*100/m.CPUs)
-		}
-		sum += int64(free-usable) * int64(m.Weight)
-	}
-	return sum
-}
-
-// carries is how many thousandths of devices what is left can serve, when each
-// device takes its even share of the machine's whole.
-func carries(left, of, devices int) int {
-	if of == 0 {
-		return devices * wholeMilli
-	}
-	return left * devices * wholeMilli / of
 }

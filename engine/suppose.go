@@ -212,7 +212,7 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 func (s *State) planned(e *entry, now time.Time) bool {
 	places, found := 0, false
 	s.cycle(now, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil {
+		if o == e || o.shape == e.shape && placing == nil && s.cfg.Queueing.Blocked != BlockedReserve {
 			found = placing != nil
 			return false
 		}
@@ -220,7 +220,7 @@ func (s *State) planned(e *entry, now time.Time) bool {
 			places++
 		}
 		return places < MaxPlacings
-	})
+	}, nil)
 	return found
 }
 
@@ -249,6 +249,6 @@ func (s *State) quiet(now time.Time) bool {
 	s.cycle(now, func(_ *entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
-	})
+	}, nil)
 	return quiet
 }

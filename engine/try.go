@@ -14,6 +14,11 @@ type try struct {
 	taken  []taking
 	placed []placed     // whole jobs
 	offer  ares.Placing // of the job whose turn it is
+
+	reserved  []reservation
+	noted     bool // a shape was noted as refused
+	keptOff   bool // the job whose turn it was would fit, and delay one ahead of it
+	supposing bool // what is taken is not as it is: nothing is noted for the rest of the decision
 }
 
 // placed is a job the decision under way has placed.
@@ -22,7 +27,8 @@ type placed struct {
 	seats []ares.Seat
 }
 
-// taking is a part of one device, or the rest of a seat when device is -1.
+// taking is a part of one device, or the rest of a seat when device is restOfSeat.
+// What is less than nothing is given.
 type taking struct {
 	node   *node
 	device int
@@ -30,7 +36,14 @@ type taking struct {
 	cpus   int
 	memory int
 	numa   int
+	kind   int
 }
+
+// The takings that are not devices.
+const (
+	restOfSeat    = -1
+	restOfLeaving = -2 // of a seat that is given up
+)
 
 // mark is a point to go back to.
 type mark int
@@ -40,11 +53,16 @@ type mark int
 func (s *State) begin() *try {
 	s.try.state = s
 	s.decision++
+	clear(s.try.reserved)
+	s.try.reserved = s.try.reserved[:0]
 	return &s.try
 }
 
 // backTo gives back everything taken since the mark.
 func (t *try) backTo(m mark) {
+	if m == 0 {
+		t.regain()
+	}
 	for i := len(t.taken) - 1; i >= int(m); i-- {
 		t.taken[i].apply(-1)
 	}
@@ -67,10 +85,14 @@ func (k *taking) apply(sign int) {
 	if k.device < 0 { // the one taking of a seat that is not a device
 		n.cpus += sign * k.cpus
 		n.memory += sign * k.memory
-		n.seats += sign
 		if k.numa >= 0 {
 			n.pin(k.numa, sign*k.cpus, sign*k.memory)
 		}
+		if k.device == restOfLeaving {
+			sign = -sign
+		}
+		n.seats += sign
+		n.kinds.add(k.kind, sign)
 		return
 	}
 	d := &n.devices[k.device]
@@ -89,6 +111,9 @@ func (t *try) take(k taking) {
 // sit takes the place of one member on a node that has room for it: the
 // devices that are linked best.
 func (t *try) sit(n *node, w *want, rank int) ares.Seat {
+	if set := t.state.favourite(n, w); set != 0 {
+		return t.sitOn(n, w, rank, set, -1)
+	}
 	set, numa := n.pick(w)
 	return t.sitOn(n, w, rank, set, numa)
 }
@@ -128,7 +153,7 @@ func (t *try) sitOn(n *node, w *want, rank int, set uint64, numa int) ares.Seat 
 		t.take(taking{node: n, device: i, milli: milli})
 		seat.Shares = append(seat.Shares, ares.Share{Device: n.devices[i].id, Index: n.devices[i].index, Milli: milli})
 	}
-	t.take(taking{node: n, device: -1, cpus: w.cpus, memory: w.memory, numa: seat.NUMA})
+	t.take(taking{node: n, device: restOfSeat, cpus: w.cpus, memory: w.memory, numa: seat.NUMA, kind: kindOf(w.gpus, w.milli)})
 	return seat
 }
 

@@ -244,7 +244,7 @@ func (c *census) domain(level ares.Level) (lo, hi, lack int) {
 		_, end := s.places.Span(at, level)
 		room := 0
 		for i := at; i < end; i++ {
-			if n := s.nodes[i]; n.flock != nil && c.reach.has(i) {
+			if n := s.nodes[i]; n.open() && c.reach.has(i) {
 				// Devices nobody will give count before those somebody holds.
 				room += 1000*n.room(c.want) + bits.OnesCount64(c.outlook(n.profile).fit&n.usable)
 			}
@@ -256,7 +256,7 @@ func (c *census) domain(level ares.Level) (lo, hi, lack int) {
 	}
 	fitted := 0
 	for i := lo; i < hi; i++ {
-		if n := s.nodes[i]; n.flock != nil && c.reach.has(i) {
+		if n := s.nodes[i]; n.open() && c.reach.has(i) {
 			fitted += n.room(c.want)
 		}
 	}

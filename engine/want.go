@@ -33,13 +33,17 @@ type want struct {
 	tolerations  []ares.Toleration
 	regions      []string
 
+	asked  *asked // the account of its kind, while that counts any
 	ban    uint64 // models that must not be given, by their number
 	taste  *taste
-	ranks  ranking
+	board  board
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
+	gains  gains
+	listed bool // in State.lost
 
-	passing bool // of one supposition: whether there is a place counts, not which
+	tried   []tried // by position of the node
+	passing bool    // of one supposition: whether there is a place counts, not which
 }
 
 // taste is what a want asks nodes to be like, however much it asks of them.
@@ -223,7 +227,7 @@ func (s *State) without(w *want, ban uint64) *want {
 	if w.narrow[ban] == nil {
 		n := *w
 		n.id = s.newWant()
-		n.ban, n.ranks, n.narrow, n.failed = ban, ranking{}, nil, 0
+		n.ban, n.board, n.tried, n.narrow, n.failed, n.gains, n.listed = ban, board{}, nil, nil, 0, gains{}, false
 		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
 		w.narrow[ban] = &n
 	}

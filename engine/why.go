@@ -30,7 +30,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		case s.doomed(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "jobs ahead of it take the room there is, or fill the next plan"})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.cfg.Queueing.ahead()})
 		}
 	}
 	if len(out.Blockers) == 0 {

@@ -40,6 +40,7 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Recording RecordingConfig `yaml:"recording"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -92,6 +93,27 @@ type SchedulerConfig struct {
 	// ModelWeights say what a GPU of a model counts against others in fair
 	// shares, such as {h100: 2}. A model that is not named counts 1.
 	ModelWeights map[string]float64 `yaml:"model_weights"`
+	// Placement is the rule by which a node is chosen for a job of one member:
+	// random, bestfit, dotprod, packing, clustering or fgd, which are there to
+	// compare with and take time that grows with the fleet. Default empty: the
+	// least stranded capacity.
+	Placement string `yaml:"placement"`
+	// QueueOrder is what orders the jobs of a queue: aged (priority that grows
+	// with waiting), fifo, shortest, shortest-remaining, least-service or
+	// attained. Default aged.
+	QueueOrder string `yaml:"queue_order"`
+	// BlockedJobs is what becomes of those behind a job that finds no place:
+	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
+	// start if it is not delayed, as far as predictions tell). Default skip.
+	BlockedJobs string `yaml:"blocked_jobs"`
+	// PreemptByOrder stops running jobs that save their progress for waiting
+	// ones that come before them in the order of their queue. It needs a
+	// queue_order other than aged, and does not go with blocked_jobs reserve.
+	// Default false.
+	PreemptByOrder bool `yaml:"preempt_by_order"`
+	// AttainedGPUSeconds is up to what service jobs come first with the order
+	// attained. Default 0, which is 3200.
+	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then
@@ -139,6 +161,7 @@ func Default() Config {
 		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
+		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -171,6 +194,8 @@ func (c *Config) Check() error {
 		{"sessions.brake_percent", c.Sessions.BrakePercent, 1, 100},
 		{"jobs.archive_after_minutes", c.Jobs.ArchiveAfterMinutes, 1, 60 * 24 * 366},
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
+		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
+		{"recording.files", c.Recording.Files, 2, 10_000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)

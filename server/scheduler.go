@@ -17,6 +17,7 @@ func defaultScheduler() SchedulerConfig {
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
+		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0],
 	}
 }
 
@@ -27,6 +28,8 @@ func (c *Config) engine() engine.Config {
 	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
+	cfg.Placement = engine.Placement(s.Placement)
+	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))

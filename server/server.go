@@ -54,6 +54,7 @@ type Server struct {
 	View       *control.View
 	Desk       *control.Desk
 	Loop       *control.Loop
+	Estimator  *control.Estimator
 
 	cfg    Config
 	log    *slog.Logger
@@ -119,6 +120,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		Fleet:    control.NewFleet(s.View),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 	}
+	s.startEstimator(ctx, run, m)
 	alert := s.startLoop(run, m)
 	if err = s.openDoors(m, alert); err != nil {
 		listeners.close()
@@ -205,6 +207,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 			s.log.Error("record a decision", "error", err)
 		}
 	}
+	s.record(run)
 	hold := &control.Hold{Store: s.Store, Log: s.log}
 	s.Loop.Before = hold.Wait
 	s.Loop.Beside = func(ctx context.Context, lead *store.Leadership) error {
@@ -212,7 +215,9 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		for name, part := range map[string]func(context.Context, *store.Leadership) error{"recorder": recorder.Run, "drainer": drainer.Run} {
+		for name, part := range map[string]func(context.Context, *store.Leadership) error{
+			"recorder": recorder.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead,
+		} {
 			wg.Go(func() {
 				defer cancel()
 				if err := part(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
@@ -229,6 +234,18 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	return func() string { return cmp.Or(hold.Alert(), reaper.Alert()) }
 }
 
+// startEstimator starts what learns how long jobs run, with what is known of it.
+// Without that it learns anew: nothing depends on it.
+func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
+	s.Estimator = control.NewEstimator(s.View)
+	s.Estimator.Store, s.Estimator.Now, s.Estimator.Log = s.Store, time.Now, s.log
+	if err := s.Estimator.Load(ctx); err != nil {
+		s.log.Warn("what was learned of runtimes is lost", "error", err)
+	}
+	m.registry.MustRegister(foresight{s.Estimator})
+	s.part("estimator", func() error { return s.Estimator.Run(run) })
+}
+
 func (s *Server) openDoors(m *metrics, alert func() string) error {
 	advertise := s.cfg.AdvertiseAddr
 	if advertise == "" {
@@ -241,7 +258,7 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	s.doors, err = api.New(api.Config{
-		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Alert: alert, Ready: s.ready,
+		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
 		AgentService: &api.AgentDoor{

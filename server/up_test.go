@@ -39,11 +39,14 @@ func TestMain(m *testing.M) {
 
 // up starts a server with an agent on free ports and returns a client of it. An
 // empty mock finds the devices by the nvidia-smi in PATH.
-func up(t *testing.T, mock string) (*server.Server, *client.Client) {
+func up(t *testing.T, mock string, change ...func(*server.Config)) (*server.Server, *client.Client) {
 	t.Helper()
 	cfg := server.Default()
 	cfg.DataDir = t.TempDir()
 	cfg.HTTPAddr, cfg.GRPCAddr, cfg.MetricsAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	for _, c := range change {
+		c(&cfg)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	started := make(chan *server.Server, 1)
 	done := make(chan error, 1)

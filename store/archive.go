@@ -44,6 +44,7 @@ func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 		clientv3.OpDelete(awaitedOf(job.ID)),
 		clientv3.OpDelete(runKey(job.ID)),
 		clientv3.OpDelete(progressOf(job.ID)),
+		clientv3.OpDelete(forecastOf(job.ID)),
 	}
 	if usage != nil {
 		seen, put, bad := s.book(ctx, usage)

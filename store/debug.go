@@ -68,6 +68,9 @@ func rawOf(key string, value []byte, rev, created int64) Raw {
 	}
 	var text []byte
 	rec, err := parse(key, value)
+	if f := rec.GetForecaster(); f != nil {
+		f.Memory = nil // half a megabyte that nobody can read
+	}
 	if err == nil {
 		text, err = protojson.MarshalOptions{UseProtoNames: true}.Marshal(rec)
 	}

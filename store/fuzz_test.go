@@ -176,6 +176,8 @@ func records() map[string]*storepb.Record {
 	return map[string]*storepb.Record{
 		jobKey("a"): jobRecord(job), runKey("a"): runRecord(&run), tenantKey("t"): tenantRecord(&ares.Tenant{ID: "t", Weight: 1, CreatedAt: at}),
 		jobKey("z"):        {Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{Digest: []byte("d"), Phase: "failed", EndedAt: 9}}},
+		forecastOf("a"):    forecastRecord(&ares.RuntimePredicted{Job: "a", P50: time.Second, P90: time.Minute, Basis: "2 runs"}),
+		memoryKey:          {Body: &storepb.Record_Forecaster{Forecaster: &storepb.Forecaster{At: 9, Memory: []byte("m")}}},
 		nodeKey("n"):       {Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}},
 		sessionKey("n"):    {Body: &storepb.Record_Session{Session: &storepb.Session{Instance: "i", Server: "s", Lease: 1}}},
 		cordonKey("n"):     {Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{By: "me", Why: "x", Since: 1}}},

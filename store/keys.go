@@ -18,6 +18,7 @@ const (
 	cordonsKey  = prefix + "cordons/"
 	tenantsKey  = prefix + "tenants/"
 	progressKey = prefix + "progress/"
+	forecastKey = prefix + "predicted/" // after the jobs, so that a snapshot has those first
 	awaitedKey  = prefix + "awaited/"
 	tokensKey   = prefix + "tokens/"
 	queuesKey   = prefix + "queues/"
@@ -27,6 +28,7 @@ const (
 	leaderKey   = prefix + "loop/leader"
 	identityKey = prefix + "loop/identity"
 	restoredKey = prefix + "loop/restored"
+	memoryKey   = prefix + "loop/forecaster"
 )
 
 func jobKey(id ares.JobID) string     { return jobsKey + string(id) }
@@ -34,6 +36,7 @@ func runKey(id ares.JobID) string     { return runsKey + string(id) }
 func leaseKey(id ares.JobID) string   { return leasesKey + string(id) }
 func claimsKey(id ares.JobID) string  { return leaseKey(id) + "/" }
 func progressOf(id ares.JobID) string { return progressKey + string(id) }
+func forecastOf(id ares.JobID) string { return forecastKey + string(id) }
 func awaitedOf(id ares.JobID) string  { return awaitedKey + string(id) }
 func sessionKey(node string) string   { return sessionsKey + node }
 func nodeKey(node string) string      { return nodesKey + node }

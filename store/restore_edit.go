@@ -203,7 +203,7 @@ func (w *writer) entomb(e Ended) {
 	w.put(jobKey(e.Job), &storepb.Record{Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{
 		Digest: e.Digest[:], Phase: string(e.Phase), EndedAt: e.At.Unix(),
 	}}})
-	w.ops = append(w.ops, clientv3.OpDelete(runKey(e.Job)), clientv3.OpDelete(awaitedOf(e.Job)))
+	w.ops = append(w.ops, clientv3.OpDelete(runKey(e.Job)), clientv3.OpDelete(awaitedOf(e.Job)), clientv3.OpDelete(forecastOf(e.Job)))
 }
 
 // flushFull writes when there is enough.

@@ -212,9 +212,7 @@ func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) e
 func (s *Store) Cordon(ctx context.Context, c ares.Cordon) error {
 	op := clientv3.OpDelete(cordonKey(c.Node))
 	if c.By != "" {
-		value, err := marshal(&storepb.Record{Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{
-			By: c.By, Why: c.Why, Since: micros(c.Since), Drain: c.Drain, Force: c.Force,
-		}}})
+		value, err := marshal(cordonRecord(&c))
 		if err != nil {
 			return err
 		}
@@ -234,4 +232,10 @@ func sessionIs(node string, session int64) clientv3.Cmp {
 
 func sessionGone(node string) error {
 	return ares.Errorf(ares.Fenced, "the session of node %s has ended: open a new one", node)
+}
+
+func cordonRecord(c *ares.Cordon) *storepb.Record {
+	return &storepb.Record{Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{
+		By: c.By, Why: c.Why, Since: micros(c.Since), Drain: c.Drain, Force: c.Force,
+	}}}
 }

@@ -159,11 +159,7 @@ func change(e *clientv3.Event) (ares.Event, bool, error) {
 		return decode(e.Kv)
 	}
 	room, name := rest(string(e.Kv.Key))
-	kind, ok := map[string]ares.Kind{
-		"jobs": ares.KindJob, "runs": ares.KindRun, "nodes": ares.KindNode, "sessions": ares.KindSession,
-		"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
-		"queues": ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
-	}[room]
+	kind, ok := rooms[room]
 	return ares.Event{Revision: e.Kv.ModRevision, Gone: ares.Gone{Kind: kind, ID: name}}, ok, nil
 }
 
@@ -177,8 +173,8 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	switch room {
 	case "leases", "loop", "tokens", "awaited":
 		return ev, false, nil
-	case "jobs", "runs", "nodes", "sessions", "cordons", "tenants", "progress", "queues", "topology", "usage":
-	default:
+	}
+	if rooms[room] == "" {
 		// A room of a newer Ares. What this one must not ignore says so by its
 		// min_reader.
 		read = parse
@@ -211,6 +207,8 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 		}
 	case "tenants":
 		ev.Tenant = tenantOf(rec.GetTenant(), name, kv.ModRevision)
+	case "predicted":
+		ev.Forecast = forecastRead(rec.GetForecast(), ares.JobID(name))
 	case "progress":
 		ev.Progress = &ares.ProgressEvent{Job: ares.JobID(name), Progress: progressRecord(rec.GetProgress())}
 	default:

@@ -61,7 +61,7 @@ func init() { // not a literal: the commands use execute
 		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon,
 		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
 		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick,
-		"job": doJob, "whatif": doWhatIf, "merit": doMerit,
+		"job": doJob, "predict": doPredict, "whatif": doWhatIf, "merit": doMerit,
 		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,
 		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
@@ -224,6 +224,7 @@ func specOf(in *words) ares.Spec {
 	if r := in.number("retries", -1); r >= 0 {
 		s.Retry.MaxRetries = &r
 	}
+	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("minutes", 0), in.has("checkpoint")
 	s.Retry.InitialBackoffSeconds = float64(in.number("backoff", 10))
 	return s
 }
@@ -238,6 +239,20 @@ func doJob(w *World, in *words) (string, error) {
 	for i := range count {
 		w.Submit(ares.JobID(fmt.Sprintf("%s%03d", in.name(), i)), spec)
 	}
+	return "", nil
+}
+
+// doPredict says how long a job is thought to run.
+func doPredict(w *World, in *words) (string, error) {
+	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script"}
+	var err error
+	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
+		return "", err
+	}
+	if p.P90, err = time.ParseDuration(in.text("p90", p.P50.String())); err != nil {
+		return "", err
+	}
+	w.Put(ares.Event{Forecast: p})
 	return "", nil
 }
 

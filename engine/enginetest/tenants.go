@@ -3,6 +3,7 @@ package enginetest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,14 @@ func doConfig(w *World, in *words) (string, error) {
 			*d.of = v
 		}
 	}
+	var err error
+	if cfg.Queueing.Order, err = engine.ParseOrder(in.text("order", "")); err != nil {
+		return "", err
+	}
+	if cfg.Queueing.Blocked, err = engine.ParseBlocked(in.text("blocked", "")); err != nil {
+		return "", err
+	}
+	cfg.Queueing.Attained, cfg.Queueing.Yield = in.number("attained", 0), slices.Contains(in.plain, "yield")
 	for model, weight := range in.pairs("weights") {
 		n, err := strconv.Atoi(weight)
 		if err != nil {
@@ -36,6 +45,14 @@ func doConfig(w *World, in *words) (string, error) {
 			cfg.ModelWeights = map[string]int{}
 		}
 		cfg.ModelWeights[model] = n
+	}
+	cfg.Placement, cfg.Seed = engine.Placement(in.text("placement", "")), int64(in.number("seed", 0))
+	for _, text := range in.list("typical") {
+		var t engine.Typical
+		if _, err := fmt.Sscanf(text, "%d:%d:%d:%d", &t.GPUs, &t.Milli, &t.CPUs, &t.Count); err != nil {
+			return "", fmt.Errorf("%q is not GPUS:MILLI:CPUS:COUNT", text)
+		}
+		cfg.Typical = append(cfg.Typical, t)
 	}
 	*w = *NewWorldWith(cfg)
 	return "", cfg.Check()

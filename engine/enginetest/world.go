@@ -95,7 +95,7 @@ func (w *World) Decide() (ares.Plan, error) {
 	if err := CheckPlan(w.State, plan); err != nil {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 	}
-	if len(plan.Place) <= mostTurns {
+	if len(plan.Place) <= mostTurns && w.State.Config().Queueing.Blocked == engine.BlockedSkip { // else who fits may wait
 		if err := w.Turns(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}
@@ -222,14 +222,24 @@ func (w *World) Replay() error {
 	return w.Resume()
 }
 
-// Resume gives the present records to a new state as one snapshot: it must
-// decide like the one that saw everything happen.
+// Resume gives the present records to new states as one snapshot, made from the
+// history and taken from the state itself: both must decide like the one that
+// saw everything happen.
 func (w *World) Resume() error {
 	s, err := w.Fresh()
 	if err != nil {
 		return err
 	}
-	return same(engine.Decide(w.State, w.Now), engine.Decide(s, w.Now))
+	want := engine.Decide(w.State, w.Now)
+	if err = same(want, engine.Decide(s, w.Now)); err != nil {
+		return err
+	}
+	s = engine.NewWith(w.State.Config())
+	s.Apply(w.State.Snapshot())
+	if err = Check(s); err != nil {
+		return fmt.Errorf("after a snapshot of the state: %w", err)
+	}
+	return same(want, engine.Decide(s, w.Now))
 }
 
 // Fresh is a state that has the present records as one snapshot, and knows
@@ -256,6 +266,7 @@ func (w *World) Snapshot() ares.Batch {
 				delete(records, key)
 				if ev.Gone.Kind == ares.KindJob {
 					delete(records, "run/"+ev.Gone.ID)
+					delete(records, "forecast/"+ev.Gone.ID)
 				}
 				continue
 			}
@@ -292,6 +303,8 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 		return "queue/" + ev.Queue.ID(), false
 	case ev.Topology != nil:
 		return "topology/", false
+	case ev.Forecast != nil:
+		return "forecast/" + string(ev.Forecast.Job), false
 	case ev.Usage != nil:
 		return "usage/" + ares.QueueID(ev.Usage.Tenant, ev.Usage.Queue), false
 	default:
@@ -311,7 +324,7 @@ func same(want, got ares.Plan) error {
 
 // Fork is a world with the same history, which then goes its own way.
 func (w *World) Fork() *World {
-	f := &World{State: engine.New(), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
+	f := &World{State: engine.NewWith(w.State.Config()), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
 	for _, b := range f.log {
 		f.State.Apply(b)
 	}

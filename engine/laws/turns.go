@@ -1,11 +1,13 @@
 package laws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
 )
 
 // turns wants nobody placed before somebody who precedes him and is placed
@@ -33,7 +35,10 @@ func turns(t *trial, p *placed) error {
 // or when rounding could have decided it.
 func (t *trial) precedes(job, other *ares.Job) string {
 	now, step := t.plan.Now, t.cfg.AgeingStep
-	mine, its := aged(job, now, step), aged(other, now, step)
+	mine, its := job.PriorityValue(), other.PriorityValue()
+	if t.cfg.Queueing.Order == engine.OrderAged {
+		mine, its = aged(job, now, step), aged(other, now, step)
+	}
 	if a, b := ares.ClassOf(mine).Rank(), ares.ClassOf(its).Rank(); a != b {
 		if a > b {
 			return fmt.Sprintf("its class is %s, not %s", ares.ClassOf(mine), ares.ClassOf(its))
@@ -42,7 +47,7 @@ func (t *trial) precedes(job, other *ares.Job) string {
 	}
 	a, b := t.accounts.leaf(job), t.accounts.leaf(other)
 	if a == b {
-		if earlier(job, other, step) {
+		if t.earlier(job, other) {
 			return "it is earlier in the same queue"
 		}
 		return ""
@@ -65,6 +70,11 @@ func steps(at time.Time, step time.Duration) int64 {
 	return (ms - ((ms%each)+each)%each) / each
 }
 
+// ClassAt is the class of a waiting job at a time.
+func ClassAt(job *ares.Job, now time.Time, step time.Duration) ares.Class {
+	return ares.ClassOf(aged(job, now, step))
+}
+
 // aged is the priority of a job at a time. Only what asked for it is critical.
 func aged(job *ares.Job, now time.Time, step time.Duration) int {
 	p := job.PriorityValue()
@@ -73,6 +83,14 @@ func aged(job *ares.Job, now time.Time, step time.Duration) int {
 		return max(grown, ares.Critical.Floor())
 	}
 	return min(grown, ares.Critical.Floor()-1)
+}
+
+// earlier is the order of one queue inside a class, as it is configured.
+func (t *trial) earlier(a, b *ares.Job) bool {
+	if t.cfg.Queueing.Order == engine.OrderAged {
+		return earlier(a, b, t.cfg.AgeingStep)
+	}
+	return cmp.Or(cmp.Compare(t.measure(a), t.measure(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
 }
 
 // earlier is the order of one queue: the critical ones, aged priority,

@@ -23,6 +23,10 @@
 // of their submission, then by ID. Ageing lifts through the classes up to high.
 // Only what was submitted as critical is ever critical.
 //
+// A tree that is Ranked has another order in its leaves: the classes as they were
+// submitted, then the rank that the owner gave each item, then revision and ID.
+// Nobody ages there, so what follows on waiting does not hold of it.
+//
 // A pass is the order of one decision. Of the classes in which somebody is left
 // it serves the highest; from the root down it follows, at every step, the child
 // with the least weighted share that has a job of that class; in the leaf it

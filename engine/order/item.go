@@ -18,6 +18,7 @@ type Item[J any] struct {
 	Accepted time.Time // ageing counts from here
 	Revision int64     // of its submission
 	Shape    int       // jobs of one shape fare alike in a decision
+	Rank     uint64    // of a tree that is Ranked: smaller is earlier in its class
 }
 
 // Waiting says whether the item is in a queue.
@@ -63,6 +64,21 @@ func (c Config) rankOf(priority int, accepted time.Time) uint64 {
 	return rank
 }
 
+// MaxRank is the last rank an owner can give.
+const MaxRank = 1<<classShift - 1
+
+// classShift is where the class of a given rank begins.
+const classShift = 60
+
+// givenRank is the place of a priority with a rank given by the owner.
+func givenRank(priority int, rank uint64) uint64 {
+	class := classes - 1
+	for int64(priority) < floors[class] && class > 0 {
+		class--
+	}
+	return uint64(classes-1-class)<<classShift | min(rank, MaxRank)
+}
+
 // Aged is the priority of a rank at a time. What was not submitted as critical
 // stays below it.
 func (c Config) aged(rank uint64, now time.Time) int {
@@ -79,6 +95,9 @@ func (c Config) aged(rank uint64, now time.Time) int {
 // Aged is the priority of a job at now, when it asked for one and was accepted
 // at a time.
 func (c Config) Aged(priority int, accepted, now time.Time) int {
+	if c.Ranked {
+		return priority
+	}
 	return c.aged(c.rankOf(priority, accepted), now)
 }
 
@@ -101,6 +120,13 @@ var floors = func() (out [classes]int64) {
 
 func (c Config) ladder(now time.Time) ladder {
 	var out ladder
+	if c.Ranked {
+		for i := range out.ranks {
+			out.ranks[i] = uint64(classes-1-i)<<classShift | MaxRank
+		}
+		out.keys = out.ranks
+		return out
+	}
 	steps, base := int64(0), c.keyBase()
 	if c.Step > 0 {
 		steps = c.steps(now)

@@ -2,6 +2,7 @@ package order
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -29,17 +30,26 @@ const (
 // keyBase is the level where keys begin, upside down. It leaves room for
 // 85 years from 2020 at ten seconds a step, and for 30 at one.
 func (c Config) keyBase() int64 {
+	if c.Ranked {
+		return wholeRank
+	}
 	if c.Step <= 0 {
 		return -ares.MaxPriority
 	}
 	return c.steps(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) - ares.MaxPriority
 }
 
+// wholeRank is the base of keys that are the ranks themselves.
+const wholeRank = math.MinInt64
+
 func slotOf[J any](it *Item[J], base int64) slot[J] {
 	return slot[J]{keyOf(it.rank, it.Revision, base), it}
 }
 
 func keyOf(rank uint64, revision, base int64) uint64 {
+	if base == wholeRank {
+		return rank
+	}
 	level := int64(rank&^belowCritical) - levelBias - base // upside down
 	return rank&belowCritical | uint64(min(max(level, 0), levelMost))<<revisionBits | uint64(min(max(revision, 0), revisionMost))
 }

@@ -67,14 +67,14 @@ func (p *Pass[J]) line(n *node[J], at moment) {
 		if k.waiting == 0 {
 			continue
 		}
-		k.was = Use{}
-		if p.tree.cfg.HalfLife > 0 {
-			k.was = k.past.at(at)
-		}
 		p.line(k, at)
 		n.heap = append(n.heap, runner[J]{0, k})
 	}
 	for i := range n.heap {
+		// Who has nobody to be compared with needs no share.
+		if k := n.heap[i].node; len(n.heap) > 1 && p.tree.cfg.HalfLife > 0 {
+			k.was = k.past.at(at)
+		}
 		n.heap[i].key = p.key(n.heap[i].node, len(n.heap) > 1)
 	}
 	for i := len(n.heap)/2 - 1; i >= 0; i-- {
@@ -151,6 +151,13 @@ func (p *Pass[J]) Yield() { p.climb(true) }
 func (p *Pass[J]) Refuse() {
 	p.leaf.passOver()
 	p.climb(false)
+}
+
+// Hold says that the offered item found no place, and that nobody behind it in
+// its leaf gets one before it does.
+func (p *Pass[J]) Hold() {
+	p.leaf.left = 0
+	p.climb(true)
 }
 
 // climb puts the nodes of the path in order again, from the leaf up. They are

@@ -113,13 +113,14 @@ func (p *past) at(now moment) Use {
 	if len(p.ended) == 0 && len(p.running) == 0 {
 		return Use{}
 	}
-	var sums [epochsKept + 1][3]wide // by age in epochs
+	var room [epochsKept + 1][3]wide
+	sums := room[:p.oldest(now)+1] // by age in epochs
 	for i := range p.ended {
-		if age := now.epoch - p.ended[i].epoch; age >= 0 && age <= epochsKept {
+		if age := now.epoch - p.ended[i].epoch; age >= 0 && age < int64(len(sums)) {
 			sums[age] = p.ended[i].sum
 		}
 	}
-	p.under(now, &sums)
+	p.under(now, sums)
 	var total [3]wide
 	for age := range sums {
 		for r := range total {
@@ -129,8 +130,20 @@ func (p *past) at(now moment) Use {
 	return Use{total[0].over(now.growth), total[1].over(now.growth), total[2].over(now.growth)}
 }
 
+// oldest is the age in epochs of the first that counts.
+func (p *past) oldest(now moment) int64 {
+	first := now.epoch
+	if len(p.ended) > 0 {
+		first = min(first, p.ended[0].epoch)
+	}
+	if len(p.running) > 0 {
+		first = min(first, p.running[0].epoch)
+	}
+	return min(now.epoch-first, epochsKept)
+}
+
 // under adds what running jobs have used, as if it had ended at now.
-func (p *past) under(now moment, sums *[epochsKept + 1][3]wide) {
+func (p *past) under(now moment, sums [][3]wide) {
 	if len(p.running) == 0 {
 		return
 	}
@@ -139,7 +152,7 @@ func (p *past) under(now moment, sums *[epochsKept + 1][3]wide) {
 	for ; i < len(p.running) && p.running[i].epoch < now.epoch-epochsKept; i++ {
 		before = before.Add(p.running[i].use, 1)
 	}
-	for age := epochsKept; age >= 0; age-- {
+	for age := len(sums) - 1; age >= 0; age-- {
 		sum, end := &sums[age], uint64(2*unit)
 		if age == 0 {
 			end = now.growth

@@ -140,6 +140,17 @@ func (l *Leaf[J]) room(pattern int) (int64, Block) {
 	return room, by
 }
 
+// Free says whether no limit and no quota bounds the leaf.
+func (l *Leaf[J]) Free() bool {
+	l.tree.settle()
+	for n := l.node; n != nil; n = n.parent {
+		if n.limited {
+			return false
+		}
+	}
+	return len(l.tree.patterns) == 0
+}
+
 // Admit says whether the leaf may have a grant beside what it holds: every rule
 // that forbids it, nearest first.
 func (l *Leaf[J]) Admit(g Grant) []Block {

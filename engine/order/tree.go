@@ -15,6 +15,10 @@ type Config struct {
 	// HalfLife is after how long past use is worth half. 0 for no past use.
 	// It is kept to the millisecond.
 	HalfLife time.Duration
+	// Ranked orders the items of a leaf by the class they were submitted with
+	// and then by the rank their owner gave them, instead of by aged priority.
+	// Nobody ages then.
+	Ranked bool
 }
 
 // Defaults are 10 seconds a point and a day.
@@ -193,13 +197,13 @@ func (t *Tree[J]) settle() {
 		n := of.node
 		n.kids, n.weight, n.limits, n.limited = n.kids[:0], 1000, ares.Limits{}, false
 		if of.record != nil {
-			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, true
+			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, of.record.Limits != ares.NoLimits()
 		}
 		t.root.kids = append(t.root.kids, n)
 		for _, q := range of.queues { // order-free: as above
 			q.node.kids, q.node.weight, q.node.limits, q.node.limited = q.node.kids[:0], 1000, ares.Limits{}, false
 			if q.record != nil {
-				q.node.weight, q.node.limits, q.node.limited = thousandths(q.record.Weight), q.record.Limits, true
+				q.node.weight, q.node.limits, q.node.limited = thousandths(q.record.Weight), q.record.Limits, q.record.Limits != ares.NoLimits()
 			}
 		}
 		for _, q := range of.queues { // order-free: as above
@@ -284,7 +288,11 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 	if it.line != nil || l.tree.pass.open {
 		panic("order: pushed twice, or during a pass")
 	}
-	it.rank = l.tree.cfg.rankOf(it.Priority, it.Accepted)
+	if l.tree.cfg.Ranked {
+		it.rank = givenRank(it.Priority, it.Rank)
+	} else {
+		it.rank = l.tree.cfg.rankOf(it.Priority, it.Accepted)
+	}
 	of := l.tree.known(it.Shape)
 	if of == nil || of.leaf != l {
 		of = l.line(it.Shape)

@@ -13,6 +13,7 @@ type board struct {
 	seen int // changes it knows, counted from the first there ever was
 	used int // the choice that used it last
 	keys []key
+	done []int // by domain: the choice that worked its key out last
 	// wins[1] is the domain with the least key, wins[i] the one of wins[2*i] and
 	// wins[2*i+1] with the lesser. Domain i itself is at len(keys)+i.
 	wins []int32
@@ -56,6 +57,10 @@ func (s *search) boardOf(depth int) *board {
 	}
 	for _, l := range t.log[b.seen-t.logged:] {
 		i := int(t.up[l][depth])
+		if b.done[i] == s.uses {
+			continue // another leaf of it changed too
+		}
+		b.done[i] = s.uses
 		if k := s.keyOf(b, i); k != b.keys[i] {
 			b.set(i, k)
 		}
@@ -79,7 +84,7 @@ func (s *search) newBoard(depth int) *board {
 // relist finds every key anew.
 func (s *search) relist(b *board) {
 	n := len(s.tree.domains[b.depth])
-	b.keys = slices.Grow(b.keys[:0], n)[:n]
+	b.keys, b.done = slices.Grow(b.keys[:0], n)[:n], slices.Grow(b.done[:0], n)[:n]
 	b.wins = slices.Grow(b.wins[:0], 2*n)[:2*n]
 	for i := range n {
 		b.keys[i] = s.keyOf(b, i)

@@ -48,6 +48,8 @@ type Record struct {
 	//	*Record_Topology
 	//	*Record_Usage
 	//	*Record_Awaited
+	//	*Record_Forecast
+	//	*Record_Forecaster
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -268,6 +270,24 @@ func (x *Record) GetAwaited() *Awaited {
 	return nil
 }
 
+func (x *Record) GetForecast() *Forecast {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Forecast); ok {
+			return x.Forecast
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetForecaster() *Forecaster {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Forecaster); ok {
+			return x.Forecaster
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -348,6 +368,14 @@ type Record_Awaited struct {
 	Awaited *Awaited `protobuf:"bytes,20,opt,name=awaited,proto3,oneof"`
 }
 
+type Record_Forecast struct {
+	Forecast *Forecast `protobuf:"bytes,21,opt,name=forecast,proto3,oneof"`
+}
+
+type Record_Forecaster struct {
+	Forecaster *Forecaster `protobuf:"bytes,22,opt,name=forecaster,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -385,6 +413,10 @@ func (*Record_Topology) isRecord_Body() {}
 func (*Record_Usage) isRecord_Body() {}
 
 func (*Record_Awaited) isRecord_Body() {}
+
+func (*Record_Forecast) isRecord_Body() {}
+
+func (*Record_Forecaster) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
@@ -615,7 +647,8 @@ type Run struct {
 	Dropped       int32                  `protobuf:"varint,9,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	FinishedAt    int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"` // of an array: elements made so far
+	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                            // of an array: elements made so far
+	RanMicros     int64                  `protobuf:"varint,13,opt,name=ran_micros,json=ranMicros,proto3" json:"ran_micros,omitempty"` // of attempts no longer kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,6 +763,13 @@ func (x *Run) GetFinishedAt() int64 {
 func (x *Run) GetNext() int32 {
 	if x != nil {
 		return x.Next
+	}
+	return 0
+}
+
+func (x *Run) GetRanMicros() int64 {
+	if x != nil {
+		return x.RanMicros
 	}
 	return 0
 }
@@ -2591,11 +2631,264 @@ func (x *Restored) GetSnapshotRevision() int64 {
 	return 0
 }
 
+// Batch is what one revision changed, or everything there is at one. It is how
+// recordings hold it; the store itself has no such record.
+type Batch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Reset_        bool                   `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
+	At            int64                  `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"` // Unix nanoseconds: a decision may depend on each
+	Changes       []*Change              `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Batch) Reset() {
+	*x = Batch{}
+	mi := &file_store_storepb_store_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Batch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Batch) ProtoMessage() {}
+
+func (x *Batch) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
+func (*Batch) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Batch) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Batch) GetReset_() bool {
+	if x != nil {
+		return x.Reset_
+	}
+	return false
+}
+
+func (x *Batch) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Batch) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// Change is one record as it became.
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // below /ares/
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Created       int64                  `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"` // of a job: the revision of its acceptance
+	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`      // a Record; empty when it was deleted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_store_storepb_store_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Change) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Change) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Change) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *Change) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+// Forecast is how long a job is thought to run.
+type Forecast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	P50           int64                  `protobuf:"varint,1,opt,name=p50,proto3" json:"p50,omitempty"` // nanoseconds
+	P90           int64                  `protobuf:"varint,2,opt,name=p90,proto3" json:"p90,omitempty"`
+	Basis         string                 `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forecast) Reset() {
+	*x = Forecast{}
+	mi := &file_store_storepb_store_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forecast) ProtoMessage() {}
+
+func (x *Forecast) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
+func (*Forecast) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Forecast) GetP50() int64 {
+	if x != nil {
+		return x.P50
+	}
+	return 0
+}
+
+func (x *Forecast) GetP90() int64 {
+	if x != nil {
+		return x.P90
+	}
+	return 0
+}
+
+func (x *Forecast) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
+}
+
+// Forecaster is what the forecaster remembers of runs that ended, until a time.
+type Forecaster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	Memory        []byte                 `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forecaster) Reset() {
+	*x = Forecaster{}
+	mi := &file_store_storepb_store_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forecaster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forecaster) ProtoMessage() {}
+
+func (x *Forecaster) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
+func (*Forecaster) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Forecaster) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Forecaster) GetMemory() []byte {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xce\a\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xc2\b\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -2618,7 +2911,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05queue\x18\x11 \x01(\v2\x14.ares.store.v1.QueueH\x00R\x05queue\x125\n" +
 	"\btopology\x18\x12 \x01(\v2\x17.ares.store.v1.TopologyH\x00R\btopology\x12,\n" +
 	"\x05usage\x18\x13 \x01(\v2\x14.ares.store.v1.UsageH\x00R\x05usage\x122\n" +
-	"\aawaited\x18\x14 \x01(\v2\x16.ares.store.v1.AwaitedH\x00R\aawaitedB\x06\n" +
+	"\aawaited\x18\x14 \x01(\v2\x16.ares.store.v1.AwaitedH\x00R\aawaited\x125\n" +
+	"\bforecast\x18\x15 \x01(\v2\x17.ares.store.v1.ForecastH\x00R\bforecast\x12;\n" +
+	"\n" +
+	"forecaster\x18\x16 \x01(\v2\x19.ares.store.v1.ForecasterH\x00R\n" +
+	"forecasterB\x06\n" +
 	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -2637,7 +2934,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x85\x03\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\xa4\x03\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -2653,7 +2950,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x12\x1f\n" +
 	"\vfinished_at\x18\v \x01(\x03R\n" +
 	"finishedAt\x12\x12\n" +
-	"\x04next\x18\f \x01(\x05R\x04next\"\xca\x02\n" +
+	"\x04next\x18\f \x01(\x05R\x04next\x12\x1d\n" +
+	"\n" +
+	"ran_micros\x18\r \x01(\x03R\tranMicros\"\xca\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +
@@ -2813,7 +3112,25 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\vrestored_at\x18\x02 \x01(\x03R\n" +
 	"restoredAt\x12\x17\n" +
 	"\ahold_ms\x18\x03 \x01(\x03R\x06holdMs\x12+\n" +
-	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevisionB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"z\n" +
+	"\x05Batch\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x14\n" +
+	"\x05reset\x18\x02 \x01(\bR\x05reset\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\x12/\n" +
+	"\achanges\x18\x04 \x03(\v2\x15.ares.store.v1.ChangeR\achanges\"f\n" +
+	"\x06Change\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
+	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\"D\n" +
+	"\bForecast\x12\x10\n" +
+	"\x03p50\x18\x01 \x01(\x03R\x03p50\x12\x10\n" +
+	"\x03p90\x18\x02 \x01(\x03R\x03p90\x12\x14\n" +
+	"\x05basis\x18\x03 \x01(\tR\x05basis\"4\n" +
+	"\n" +
+	"Forecaster\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06memory\x18\x02 \x01(\fR\x06memoryB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -2827,7 +3144,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -2858,9 +3175,13 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Token)(nil),             // 26: ares.store.v1.Token
 	(*Identity)(nil),          // 27: ares.store.v1.Identity
 	(*Restored)(nil),          // 28: ares.store.v1.Restored
-	(*apipb.NodeInfo)(nil),    // 29: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 30: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 31: ares.v1.DeviceShare
+	(*Batch)(nil),             // 29: ares.store.v1.Batch
+	(*Change)(nil),            // 30: ares.store.v1.Change
+	(*Forecast)(nil),          // 31: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 32: ares.store.v1.Forecaster
+	(*apipb.NodeInfo)(nil),    // 33: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 34: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 35: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -2869,7 +3190,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	11, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	12, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	13, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	29, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	33, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	14, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	15, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	23, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -2882,24 +3203,27 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	18, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
 	22, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	2,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	30, // 19: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	5,  // 20: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	9,  // 21: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	10, // 22: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	7,  // 23: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	6,  // 24: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	31, // 25: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	8,  // 26: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	16, // 27: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	16, // 28: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	19, // 29: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	20, // 30: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	21, // 31: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	31, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	32, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	34, // 21: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	5,  // 22: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	9,  // 23: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	10, // 24: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	7,  // 25: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	6,  // 26: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	35, // 27: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	8,  // 28: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	16, // 29: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	16, // 30: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	19, // 31: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	20, // 32: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	21, // 33: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	30, // 34: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2927,6 +3251,8 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Topology)(nil),
 		(*Record_Usage)(nil),
 		(*Record_Awaited)(nil),
+		(*Record_Forecast)(nil),
+		(*Record_Forecaster)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2934,7 +3260,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -35,6 +35,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Drain", drainLaws},
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
+		{"Forecasts", forecastLaws},
 		{"Arrays", arrayLaws},
 		{"After", afterLaws},
 		{"Tenants", tenantLaws},

@@ -1,0 +1,139 @@
+package recording
+
+import (
+	"cmp"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Writer writes a recording.
+type Writer struct {
+	zip  *gzip.Writer
+	size *counter
+	head []byte // scratch
+}
+
+// NewWriter begins a recording.
+func NewWriter(to io.Writer, h Header) (*Writer, error) {
+	size := &counter{to: to}
+	w := &Writer{zip: gzip.NewWriter(size), size: size}
+	return w, w.json(frameHeader, h)
+}
+
+// Batch writes what the engine saw. The events of a snapshot are sorted first.
+func (w *Writer) Batch(b ares.Batch) error {
+	if b.Reset {
+		b.Events = slices.Clone(b.Events)
+		slices.SortFunc(b.Events, inOrder)
+	}
+	for events := b.Events; ; {
+		n := min(len(events), partEvents)
+		b.Events, events = events[:n], events[n:]
+		body, err := store.EncodeBatch(b)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			return w.frame(frameBatch, body)
+		}
+		if err = w.frame(framePart, body); err != nil {
+			return err
+		}
+	}
+}
+
+// Decision writes what the engine decided.
+func (w *Writer) Decision(d Decision) error { return w.json(frameDecision, d) }
+
+// Flush hands everything to the file.
+func (w *Writer) Flush() error { return w.zip.Flush() }
+
+// Close ends the recording with a mark. It does not close the file.
+func (w *Writer) Close(why string) error {
+	if err := w.json(frameEnd, End{why}); err != nil {
+		return err
+	}
+	return w.zip.Close()
+}
+
+// Size is how many bytes were written to the file so far.
+func (w *Writer) Size() int64 { return w.size.n }
+
+func (w *Writer) json(kind byte, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode recording: %w", err)
+	}
+	return w.frame(kind, body)
+}
+
+// frame writes the length of the body, the kind, the body, and the sum of the
+// last two.
+func (w *Writer) frame(kind byte, body []byte) error {
+	w.head = append(binary.AppendUvarint(w.head[:0], uint64(len(body))), kind)
+	sum := crc32.Update(crc32.Checksum(w.head[len(w.head)-1:], castagnoli), castagnoli, body)
+	for _, part := range [][]byte{w.head, body, binary.BigEndian.AppendUint32(nil, sum)} {
+		if _, err := w.zip.Write(part); err != nil {
+			return fmt.Errorf("write recording: %w", err)
+		}
+	}
+	return nil
+}
+
+// inOrder sorts the events of a snapshot: what others speak of comes first, and
+// the same state gives the same file.
+func inOrder(a, b ares.Event) int {
+	ka, ia := rank(&a)
+	kb, ib := rank(&b)
+	return cmp.Or(cmp.Compare(ka, kb), cmp.Compare(ia, ib))
+}
+
+func rank(e *ares.Event) (kind int, id string) {
+	switch {
+	case e.Tenant != nil:
+		return 0, e.Tenant.ID
+	case e.Queue != nil:
+		return 1, e.Queue.ID()
+	case e.Topology != nil:
+		return 2, ""
+	case e.Node != nil:
+		return 3, e.Node.ID
+	case e.Session != nil:
+		return 4, e.Session.Node
+	case e.Cordon != nil:
+		return 5, e.Cordon.Node
+	case e.Usage != nil:
+		return 6, ares.QueueID(e.Usage.Tenant, e.Usage.Queue)
+	case e.Job != nil:
+		return 7, string(e.Job.ID)
+	case e.Run != nil:
+		return 8, string(e.Run.Job)
+	case e.Forecast != nil:
+		return 9, string(e.Forecast.Job)
+	case e.Progress != nil:
+		return 10, string(e.Progress.Job)
+	}
+	return 11, string(e.Gone.Kind) + "/" + e.Gone.ID
+}
+
+// counter counts what goes through it.
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err
+}

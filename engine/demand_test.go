@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// What counts moves rarely, never back while the state is of one size, and is
+// never far behind.
+func TestHorizonMovesRarely(t *testing.T) {
+	for _, jobs := range []int{0, 1, 63, 65, 1000, 5000} {
+		span, moves, last := int64(64), 0, int64(0)
+		for span < int64(jobs) {
+			span *= 4
+		}
+		const revisions = 100_000
+		for r := int64(1); r <= revisions; r++ {
+			at := horizon(r, jobs)
+			if at < last || at > r || at < r-span {
+				t.Fatalf("%d jobs: horizon %d at revision %d, after %d", jobs, at, r, last)
+			}
+			if at != last {
+				moves, last = moves+1, at
+			}
+		}
+		if most := int(8*revisions/span) + 16; moves > most {
+			t.Errorf("%d jobs: the horizon moved %d times, want at most %d", jobs, moves, most)
+		}
+	}
+	if horizon(0, 0) < 0 {
+		t.Error("a state that knows nothing has a horizon before the first revision")
+	}
+}
+
+func TestRoundNumbers(t *testing.T) {
+	for n, want := range map[int]int64{-1: 0, 0: 0, 1: 1, 2: 2, 3: 4, 5: 4, 11: 8, 12: 16, 12_000: 8192, 49_152: 65_536} {
+		if got := octave(n); got != want {
+			t.Errorf("octave(%d) = %d, want %d", n, got, want)
+		}
+	}
+	for n, want := range map[int]int{0: 0, 1: 1, 3: 3, 4: 4, 5: 4, 7: 6, 1000: 768, 1024: 1024} {
+		if got := rough(n); got != want {
+			t.Errorf("rough(%d) = %d, want %d", n, got, want)
+		}
+	}
+}
+
+// The rest of a device is worth what those who come can fill of it.
+func TestForesee(t *testing.T) {
+	see := func(asks map[int]int64) *prospect {
+		var rates [wholeMilli + 1]int64
+		for size, rate := range asks {
+			rates[size] = rate
+		}
+		var p prospect
+		p.foresee(&rates)
+		return &p
+	}
+	large := see(map[int]int64{810: 1000, wholeMilli: 1000})
+	for left, want := range map[int]int32{0: 0, 190: 0, 809: 0} {
+		if got := large.fills[left]; got != want {
+			t.Errorf("%d left beside jobs of 810 and 1000 is worth %d, want %d", left, got, want)
+		}
+	}
+	if got := large.fills[810]; got < 780 || got > 810 {
+		t.Errorf("810 left is worth %d to jobs of 810", got)
+	}
+	small := see(map[int]int64{810: 1000, 160: 200, wholeMilli: 1000})
+	if got := small.fills[190]; got < 130 || got > 160 {
+		t.Errorf("190 left is worth %d to jobs of 160", got)
+	}
+	halves := see(map[int]int64{470: 1000})
+	if got := halves.fills[530]; got < 450 || got > 470 {
+		t.Errorf("530 left is worth %d to jobs of 470: not all of it, and not nothing", got)
+	}
+	none := see(nil)
+	if none.fills[wholeMilli] != 0 {
+		t.Error("devices are worth something to nobody")
+	}
+}
+
+var demandNow = time.Unix(1_700_000_000, 0)
+
+// demandFleet is a few machines: 8 devices and 96 cores, or 2 and 104.
+func demandFleet() []ares.Event {
+	events := []ares.Event{{Tenant: &ares.Tenant{ID: "default", Limits: ares.NoLimits()}}}
+	for i := range 12 {
+		n := &ares.Node{ID: fmt.Sprintf("n%02d", i), CPUs: 96, MemoryMB: 393_216}
+		devices, model := 8, "NVIDIA G2"
+		if i%3 == 2 {
+			n.CPUs, devices, model = 104, 2, "NVIDIA T4"
+		}
+		for k := range devices {
+			n.Devices = append(n.Devices, ares.Device{ID: fmt.Sprintf("%s-%d", n.ID, k), Index: k, Type: "gpu", Model: model, Healthy: true})
+		}
+		events = append(events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
+	}
+	return events
+}
+
+// demandJob is the i-th of a stream of many kinds.
+func demandJob(i int, revision int64) *ares.Job {
+	kinds := []ares.Spec{
+		{GPUMilli: 810, CPUs: 4, MemoryMB: 5600},
+		{GPUs: 1, CPUs: 12, MemoryMB: 49_152},
+		{GPUMilli: 470, CPUs: 8, MemoryMB: 30_517},
+		{GPUs: 1, CPUs: 4, MemoryMB: 5600, GPUModel: "T4"},
+		{CPUs: 13, MemoryMB: 57_344},
+		{GPUMilli: 160, CPUs: 2, MemoryMB: 4096},
+		{GPUs: 2, CPUs: 16, MemoryMB: 65_536, Members: 2},
+	}
+	return &ares.Job{
+		Spec: kinds[i*i%len(kinds)].WithDefaults(), ID: ares.JobID(fmt.Sprintf("j%04d", i)), AcceptedAt: demandNow, Revision: revision,
+	}
+}
+
+// history lets jobs come and be placed, some of them go again, and returns what
+// the store has then: the state that saw it, and a snapshot.
+func history(jobs int) (*State, ares.Batch) {
+	s := New()
+	snapshot := ares.Batch{Reset: true, Events: demandFleet()}
+	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: snapshot.Events})
+	rev := int64(1)
+	apply := func(events ...ares.Event) {
+		rev++
+		s.Apply(ares.Batch{Revision: rev, Events: events})
+	}
+	for i := range jobs {
+		apply(ares.Event{Job: demandJob(i, rev+1)})
+		for _, p := range Decide(s, demandNow).Place {
+			run := ares.NewRun(demandNow)
+			if err := p.Apply(&run, demandNow); err != nil {
+				panic(err)
+			}
+			apply(ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
+		}
+		if old := ares.JobID(fmt.Sprintf("j%04d", i-30)); i%3 == 0 && s.jobs[old] != nil {
+			apply(ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(old)}}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(old)}})
+		}
+	}
+	for job, run := range s.Jobs() {
+		snapshot.Events = append(snapshot.Events, ares.Event{Job: job})
+		if run != nil {
+			snapshot.Events = append(snapshot.Events, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: *run}})
+		}
+	}
+	snapshot.Revision = rev
+	return s, snapshot
+}
+
+// A state that saw everything and one that was given a snapshot expect the same
+// and decide the same, at every length of the past.
+func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
+	learned := map[string]bool{}
+	for _, jobs := range []int{1, 5, 31, 64, 120, 200} {
+		lived, snapshot := history(jobs)
+		told := New()
+		told.Apply(snapshot)
+		for i := range 12 { // and then the same comes to both
+			next := ares.Batch{Revision: lived.Revision() + 1, Events: []ares.Event{{Job: demandJob(jobs+i, lived.Revision()+1)}}}
+			lived.Apply(next)
+			told.Apply(next)
+			a, b := Decide(lived, demandNow), Decide(told, demandNow)
+			if !reflect.DeepEqual(a, b) {
+				t.Fatalf("after %d jobs and %d more, history decides\n%+v\nand a snapshot\n%+v", jobs, i+1, a, b)
+			}
+			x, y := &lived.demand.now, &told.demand.now
+			if x.fills != y.fills || len(x.kinds) != len(y.kinds) {
+				t.Fatalf("after %d jobs and %d more, history expects %d kinds and a snapshot %d", jobs, i+1, len(x.kinds), len(y.kinds))
+			}
+		}
+		if err := lived.Check(); err != nil {
+			t.Error(err)
+		}
+		learned[fmt.Sprint(lived.demand.now.fills)] = true
+	}
+	if len(learned) < 4 {
+		t.Errorf("six lengths of the past taught %d different things", len(learned))
+	}
+}
+
+// The same events in one batch or in many are the same past.
+func TestBatchesDoNotMatterToDemand(t *testing.T) {
+	one, many := New(), New()
+	all := ares.Batch{Revision: 90, Reset: true, Events: demandFleet()}
+	many.Apply(ares.Batch{Revision: 1, Reset: true, Events: demandFleet()})
+	for i := range 80 {
+		job := demandJob(i, int64(i+2))
+		all.Events = append(all.Events, ares.Event{Job: job})
+		many.Apply(ares.Batch{Revision: job.Revision, Events: []ares.Event{{Job: job}}})
+		if i%7 == 0 {
+			Decide(many, demandNow) // who looks changes nothing
+		}
+	}
+	many.Apply(ares.Batch{Revision: 90})
+	one.Apply(all)
+	if a, b := Decide(one, demandNow), Decide(many, demandNow); len(a.Place) == 0 || !reflect.DeepEqual(a, b) {
+		t.Errorf("in one batch\n%+v\nin many\n%+v", a, b)
+	}
+}
+
+// A mix that was given is all that is expected, whoever asks for what.
+func TestGivenMixIsNotLearnedOver(t *testing.T) {
+	cfg := Default()
+	cfg.Mix = []Mix{{GPUs: 8, CPUs: 80, Weight: 1000}}
+	s := NewWith(cfg)
+	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: demandFleet()})
+	for i := range 200 {
+		s.Apply(ares.Batch{Revision: int64(i + 2), Events: []ares.Event{{Job: demandJob(i, int64(i+2))}}})
+	}
+	Decide(s, demandNow)
+	if k := s.demand.now.kinds; len(k) != 1 || k[0].kind.gpus != 8 || s.prospects != 1 {
+		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.prospects, k)
+	}
+}
+
+// Jobs without devices go where they leave no device without CPUs, and who may
+// use any device leaves those that others insist on.
+func TestRoomIsKeptForWhoAsks(t *testing.T) {
+	lived, _ := history(60)
+	place := func(spec ares.Spec) *ares.Node {
+		p, refusal := Place(lived, &ares.Job{Spec: spec.WithDefaults(), ID: "next", AcceptedAt: demandNow}, demandNow)
+		if refusal != nil {
+			t.Fatalf("%+v: %+v", spec, refusal)
+		}
+		return lived.byID[p.Seats[0].Node].record
+	}
+	if n := place(ares.Spec{CPUs: 24, MemoryMB: 4096}); len(n.Devices) != 2 {
+		t.Errorf("a job of 24 cores went beside %d devices of %s, where cores are scarce", len(n.Devices), n.ID)
+	}
+}

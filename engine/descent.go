@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// Typical is a kind of job that is expected, in the numbers a job asks for, and
+// how many of the expected jobs are such: the target workload of PlaceFGD.
+type Typical struct {
+	GPUs  int // whole devices, or
+	Milli int // a part of one
+	CPUs  int
+	Model string // models that will do, separated by |; "" for any
+	Count int
+}
+
+// kind is what a typical job needs of a node of a profile.
+type kind struct {
+	devices int
+	each    int // thousandths of each
+	cpus    int
+	count   int64
+}
+
+// kindsOf are the typical jobs that a machine of a profile could take if it were
+// empty, and how many could never use one of its devices. Without a list, the
+// mix is what is expected.
+func (s *State) kindsOf(p *profile) (list []kind, never, total int64) {
+	typical := s.cfg.Typical
+	if len(typical) == 0 {
+		mix := s.cfg.Mix
+		if len(mix) == 0 {
+			mix = DefaultMix()
+		}
+		for _, m := range mix {
+			share := p.cpus * m.CPUs / 100 * max(m.GPUs*wholeMilli, m.Milli) / (max(len(p.devices), 1) * wholeMilli)
+			typical = append(typical, Typical{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
+		}
+	}
+	for _, t := range typical {
+		total += int64(t.Count)
+		k := kind{devices: t.GPUs, each: wholeMilli, cpus: t.CPUs, count: int64(t.Count)}
+		if t.Milli > 0 {
+			k.devices, k.each = 1, t.Milli
+		}
+		if k.devices == 0 || !p.has(t.Model) {
+			never += k.count
+		} else {
+			list = append(list, k)
+		}
+	}
+	return list, never, total
+}
+
+// has says whether a device of the profile is of one of the models.
+func (p *profile) has(models string) bool {
+	if models == "" {
+		return true
+	}
+	for m := range strings.SplitSeq(strings.ToLower(models), "|") {
+		if m != "" && slices.ContainsFunc(p.devices, func(d build) bool { return strings.Contains(d.model, m) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// expected is the typical jobs as machines of one profile see them.
+type expected struct {
+	known bool
+	kinds []kind
+	never int64
+	total int64
+}
+
+// tried is the score of a want on a node, as of the node's last change.
+type tried struct{ moves, score int }
+
+// descentOn is how much less fragmented a node is with a member of the want, in
+// steps: 50 for no difference. It is kept until the node changes: a decision
+// changes one of thousands.
+func (s *State) descentOn(w *want, n *node) int {
+	if len(w.tried) < len(s.nodes) {
+		w.tried = make([]tried, len(s.nodes))
+	}
+	t := &w.tried[n.at]
+	if t.moves != n.moves {
+		t.score, _ = s.descend(w, n)
+		t.moves = n.moves
+	}
+	return t.score
+}
+
+// descend takes the want off the node, for a share off each device in turn: the
+// score, and the device that gives it.
+func (s *State) descend(w *want, n *node) (score, device int) {
+	var places [MaxDevices]int
+	left := places[:len(n.devices)]
+	for m := n.usable; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		left[i] = n.remains(i)
+	}
+	e := &n.profile.expected
+	if !e.known {
+		e.kinds, e.never, e.total = s.kindsOf(n.profile)
+		e.known = true
+	}
+	cpus := n.profile.cpus - n.cpus
+	before := e.fragments(cpus, left)
+	after := func() int { return steps(before-e.fragments(cpus-w.cpus, left), e.total) }
+	mask := w.mask(n.profile) & n.usable
+	if w.milli == 0 {
+		for need, m := w.gpus, n.free&mask; need > 0; need, m = need-1, m&(m-1) {
+			left[bits.TrailingZeros64(m)] = 0
+		}
+		return after(), 0
+	}
+	score = -1
+	for ; mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros64(mask)
+		if left[i] < w.milli || slices.Contains(left[:i], left[i]) {
+			continue // no room, or as good as the one before
+		}
+		left[i] -= w.milli
+		if v := after(); v > score {
+			score, device = v, i
+		}
+		left[i] += w.milli
+	}
+	return score, device
+}
+
+// fragments is how much of what is left typical jobs could not use, in
+// thousandths of devices by their count.
+func (e *expected) fragments(cpus int, left []int) int64 {
+	free := 0
+	for _, l := range left {
+		free += l
+	}
+	if free == 0 {
+		return 0
+	}
+	sum := e.never * int64(free)
+	for i := range e.kinds {
+		k := &e.kinds[i]
+		lost, fit := 0, 0
+		for _, l := range left {
+			if l < k.each {
+				lost += l
+			} else {
+				fit++
+			}
+		}
+		if fit < k.devices || cpus < k.cpus {
+			lost = free
+		}
+		sum += int64(lost) * k.count
+	}
+	return sum
+}
+
+// rises are where the score of a descent goes up by one: the logistic curve over
+// devices, in millionths, as whole numbers.
+var rises = func() (out [topScore - 1]int64) {
+	for i := range out {
+		p := float64(i+1) / topScore
+		out[i] = int64(math.Round(1e6 * math.Log(p/(1-p))))
+	}
+	return out
+}()
+
+// steps is the score of a gain.
+func steps(gain, total int64) int {
+	if total == 0 {
+		return topScore / 2
+	}
+	at, _ := slices.BinarySearchFunc(rises[:], gain*1000, func(rise, gain int64) int {
+		if rise*total <= gain {
+			return -1
+		}
+		return 1
+	})
+	return at
+}

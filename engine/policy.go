@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Queueing is what orders the jobs of a queue, and what one that finds no place
+// means for those behind it. The zero value is the default.
+type Queueing struct {
+	// Order is what orders the jobs of a queue.
+	Order Order
+	// Blocked is what becomes of those behind a job that finds no place.
+	Blocked Blocked
+	// Yield lets a waiting job stop running ones of its own queue and class
+	// that come later in its order, if it then fits. Only jobs that keep their
+	// progress (checkpoint.enabled) give way. It needs an Order, and does not go
+	// with BlockedReserve.
+	Yield bool
+	// Attained is up to how many GPU-seconds a job is of the first of the two
+	// levels of OrderAttained.
+	Attained int
+}
+
+// Order is what orders the jobs of a queue.
+type Order string
+
+// The orders. All but the first put higher classes, as they were submitted,
+// before lower ones, know no ageing, and let submission decide between equals.
+const (
+	OrderAged         Order = ""                   // by aged priority
+	OrderFIFO         Order = "fifo"               // by submission
+	OrderShortest     Order = "shortest"           // by predicted runtime (SJF)
+	OrderRemaining    Order = "shortest-remaining" // by what is left of it (SRTF)
+	OrderLeastService Order = "least-service"      // by predicted runtime times GPUs (QSSF)
+	OrderAttained     Order = "attained"           // those that had little GPU time so far before the others (Tiresias)
+)
+
+// Orders lists what may be written for an order.
+func Orders() []string {
+	return []string{"aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained)}
+}
+
+// ParseOrder reads an order as people write it.
+func ParseOrder(text string) (Order, error) {
+	if text == "aged" {
+		text = ""
+	}
+	if text != "" && !slices.Contains(Orders(), text) {
+		return "", ares.Errorf(ares.Invalid, "%q is no order: use one of %s", text, strings.Join(Orders(), ", "))
+	}
+	return Order(text), nil
+}
+
+// Blocked is what becomes of those behind a job that finds no place.
+type Blocked string
+
+// What becomes of them.
+const (
+	BlockedSkip    Blocked = ""        // it is passed over: whoever fits, starts
+	BlockedHold    Blocked = "hold"    // they wait with it (strict FIFO)
+	BlockedReserve Blocked = "reserve" // they start if it is not delayed by it, as far as predictions tell (EASY backfill)
+)
+
+// Blockings lists what may be written for it.
+func Blockings() []string { return []string{"skip", string(BlockedHold), string(BlockedReserve)} }
+
+// ParseBlocked reads it as people write it.
+func ParseBlocked(text string) (Blocked, error) {
+	if text == "skip" {
+		text = ""
+	}
+	if text != "" && !slices.Contains(Blockings(), text) {
+		return "", ares.Errorf(ares.Invalid, "%q is no way to treat those behind a job that waits: use one of %s", text, strings.Join(Blockings(), ", "))
+	}
+	return Blocked(text), nil
+}
+
+// NewQueueing reads it as people write it. What makes no sense is for Check to
+// tell.
+func NewQueueing(order, blocked string, yield bool, attained int) Queueing {
+	q := Queueing{Order: Order(order), Blocked: Blocked(blocked), Yield: yield, Attained: attained}
+	if order, err := ParseOrder(order); err == nil {
+		q.Order = order
+	}
+	if blocked, err := ParseBlocked(blocked); err == nil {
+		q.Blocked = blocked
+	}
+	return q
+}
+
+// Bounds of the first level of OrderAttained, and its default.
+const (
+	DefaultAttained = 3200
+	MaxAttained     = 1_000_000_000
+)
+
+// ahead says how those ahead of a job that would fit can keep it waiting.
+func (q Queueing) ahead() string {
+	switch q.Blocked {
+	case BlockedHold:
+		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
+	case BlockedReserve:
+		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
+	case BlockedSkip:
+	}
+	return "jobs ahead of it take the room there is, or fill the next plan"
+}
+
+func (q Queueing) check(p *ares.Problems) {
+	if _, err := ParseOrder(string(q.Order)); err != nil {
+		p.Add("queue_order", "%s", err)
+	}
+	if _, err := ParseBlocked(string(q.Blocked)); err != nil {
+		p.Add("blocked_jobs", "%s", err)
+	}
+	if q.Yield && q.Order == OrderAged {
+		p.Add("preempt_by_order", "needs a queue_order other than aged: aged priority gives no right to stop others")
+	}
+	if q.Yield && q.Blocked == BlockedReserve {
+		p.Add("preempt_by_order", "does not go with blocked_jobs reserve: who gives way could be put right back, before the one it gave way to")
+	}
+	if q.Attained < 0 || q.Attained > MaxAttained {
+		p.Add("attained_gpu_seconds", "must be between 0 and %d, got %d", MaxAttained, q.Attained)
+	}
+	if q.Attained != 0 && q.Order != OrderAttained {
+		p.Add("attained_gpu_seconds", "means something with queue_order attained only")
+	}
+}
+
+// level is the bound between the two levels of OrderAttained, in GPU-seconds.
+func (q Queueing) level() int {
+	if q.Attained == 0 {
+		return DefaultAttained
+	}
+	return q.Attained
+}
+
+// digest is what tells it apart from others, "" for the default: so the digests
+// of those who never heard of it stay what they were.
+func (q Queueing) digest() string {
+	if q == (Queueing{}) {
+		return ""
+	}
+	return fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Yield, q.Attained)
+}

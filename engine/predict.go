@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
+)
+
+// predict takes over how long a job is thought to run, nil when that is taken
+// back. One of a job that nobody speaks of is dropped with the batch.
+func (s *State) predict(job ares.JobID, p *ares.RuntimePredicted) {
+	e := s.entry(job)
+	e.forecast = p
+	if !e.moved {
+		e.moved = true
+		s.moved = append(s.moved, e)
+	}
+}
+
+// Forecast is how long a live job is thought to run; false when nobody said.
+func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
+	e := s.jobs[id]
+	if e == nil || e.forecast == nil {
+		return ares.RuntimePredicted{}, false
+	}
+	return *e.forecast, true
+}
+
+// never stands for a time so far off that nobody waits for it.
+const never = time.Duration(math.MaxInt64)
+
+// runtime is how long the job is thought to run in all: as many end before half
+// as after, and most before late. Without a forecast the limit its user gave it
+// stands for both, and without that either it may run for ever.
+func (e *entry) runtime() (half, late time.Duration) {
+	if f := e.forecast; f != nil {
+		return f.P50, max(f.P50, f.P90)
+	}
+	if limit := e.job.MaxRuntimeMinutes; limit > 0 {
+		return time.Duration(limit) * time.Minute, time.Duration(limit) * time.Minute
+	}
+	return never, never
+}
+
+// done is how much of its runtime the job has behind it, by now. Who does not
+// keep its progress begins anew with each attempt.
+func (e *entry) done(now time.Time) time.Duration {
+	switch {
+	case e.run == nil:
+		return 0
+	case e.job.Checkpoint.Enabled:
+		return e.run.RanFor(now)
+	}
+	if a := e.run.Current(); a != nil && !a.StartedAt.IsZero() {
+		return max(now.Sub(a.StartedAt), 0)
+	}
+	return 0
+}
+
+// left is how long the job is still thought to run: of a prediction that it has
+// outlived already, twice as long as before, and again.
+func (e *entry) left(now time.Time) (half, late time.Duration) {
+	half, late = e.runtime()
+	done := e.done(now)
+	return outlived(half, late, done), outlived(late, late, done)
+}
+
+func outlived(want, next, done time.Duration) time.Duration {
+	if want <= done {
+		want = max(next, time.Second)
+	}
+	for want <= done {
+		want *= 2
+	}
+	if want == never {
+		return never
+	}
+	return want - done
+}
+
+// milli is the devices the job asks for, in thousandths.
+func (e *entry) milli() int64 {
+	w := e.shape.want
+	return int64(e.shape.members) * int64(max(w.gpus*wholeMilli, w.milli))
+}
+
+// standing is where the job stands in the configured order of its queue, inside
+// its class: smaller is earlier. Only what is known decides: it changes by
+// events, and for a running job with time.
+func (s *State) standing(e *entry, now time.Time) uint64 {
+	half, _ := e.runtime()
+	switch s.cfg.Queueing.Order {
+	case OrderShortest:
+		return ranked64(half)
+	case OrderRemaining:
+		if half != never {
+			half = max(half-e.done(now), 0)
+		}
+		return ranked64(half)
+	case OrderLeastService:
+		if half == never {
+			return order.MaxRank
+		}
+		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.milli(), 1<<24)) / wholeMilli
+	case OrderAttained:
+		if e.run != nil && s.served(e, now) >= int64(s.cfg.Queueing.level())*wholeMilli {
+			return 1
+		}
+	case OrderAged, OrderFIFO:
+	}
+	return 0
+}
+
+func ranked64(d time.Duration) uint64 {
+	if d == never {
+		return order.MaxRank
+	}
+	return uint64(max(d, 0) / time.Millisecond)
+}
+
+// served is the device-time that the job has had by now, in thousandths of
+// GPU-seconds.
+func (s *State) served(e *entry, now time.Time) int64 {
+	return int64(e.run.RanFor(now)/time.Millisecond) * e.milli() / 1000
+}
+
+// ranks is the place of a waiting job in its class as the order wants it. Where
+// submission decides it is written out, so that most comparisons need no more.
+func (s *State) ranks(e *entry) uint64 {
+	rank := s.standing(e, time.Time{}) // no attempt of it is under way
+	switch s.cfg.Queueing.Order {
+	case OrderFIFO, OrderAttained:
+		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
+	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService:
+	}
+	return min(rank, order.MaxRank)
+}

@@ -1,0 +1,272 @@
+package engine_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// crowd is a small fleet with more to do than it can hold: who waits, who gives
+// way and for whom something is reserved changes all the time. Jobs run as long
+// as is predicted, unless nothing was.
+type crowd struct {
+	w      *enginetest.World
+	runs   map[ares.JobID]time.Duration
+	ends   map[ares.JobID]time.Time // of the attempt under way
+	order  []ares.JobID
+	nodes  int
+	queues []string
+	stops  int
+}
+
+func newCrowd(t *rapid.T, q engine.Queueing) *crowd {
+	cfg := engine.Default()
+	cfg.Queueing = q
+	c := &crowd{w: enginetest.NewWorldWith(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
+	c.nodes = rapid.IntRange(1, 3).Draw(t, "nodes")
+	for i := range c.nodes {
+		n := ares.Node{ID: string(rune('a' + i)), CPUs: 8, MemoryMB: 1000}
+		for k := range 4 {
+			n.Devices = append(n.Devices, ares.Device{ID: fmt.Sprintf("%s%d", n.ID, k), Index: k, Type: "gpu", Model: "A", MemoryMB: 100, Healthy: true})
+		}
+		c.w.Join(n)
+	}
+	return c
+}
+
+// submit lets a job come that fits into the empty fleet; its runtime is predicted if known.
+func (c *crowd) submit(t *rapid.T, known bool) {
+	id := ares.JobID(fmt.Sprintf("j%03d", len(c.order)))
+	c.order = append(c.order, id)
+	spec := ares.Spec{Members: min(pick(t, "members", 1, 1, 1, 2), c.nodes), CPUs: pick(t, "cpus", 0, 1, 4), MemoryMB: pick(t, "memory", 0, 400), Queue: pick(t, "queue", c.queues...)}
+	if once(t, 5, "share") {
+		spec.GPUMilli = 500
+	} else {
+		spec.GPUs = pick(t, "gpus", 1, 2, 3, 4)
+	}
+	spec.Checkpoint.Enabled = !once(t, 5, "forgetful")
+	c.runs[id] = time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute
+	c.w.Submit(id, spec)
+	if known {
+		c.w.Put(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: c.runs[id], P90: c.runs[id]}})
+	}
+}
+
+// settle decides until nothing changes, and carries out what was decided: whoever
+// was placed runs, and whoever was stopped is gone at once.
+func (c *crowd) settle(t *rapid.T) {
+	for range 200 {
+		plan, err := c.w.Decide()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Empty() {
+			return
+		}
+		if err := c.w.Commit(plan); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range plan.Place {
+			c.start(t, p.Job)
+		}
+		for _, s := range plan.Stop {
+			c.stops++
+			c.end(t, s.Job, ares.OutcomeStopped)
+		}
+	}
+	t.Fatal("two hundred decisions have not settled it: somebody takes turns")
+}
+
+// change applies a move to every rank of the attempt under way.
+func (c *crowd) change(t *rapid.T, id ares.JobID, move func(*ares.Job, *ares.Run, int) error) {
+	err := c.w.Change(id, func(j *ares.Job, r *ares.Run) error {
+		for rank := range r.Last().Seats {
+			if err := move(j, r, rank); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *crowd) start(t *rapid.T, id ares.JobID) {
+	c.change(t, id, func(j *ares.Job, r *ares.Run, rank int) error {
+		return r.Claim(j, r.Last().Fence, rank, r.Last().Seats[rank].Node, c.w.Now)
+	})
+	run, _ := c.w.State.Run(id)
+	job, _ := c.w.State.Job(id)
+	left := c.runs[id]
+	if job.Checkpoint.Enabled {
+		left -= run.RanFor(c.w.Now)
+	}
+	c.ends[id] = c.w.Now.Add(left)
+}
+
+func (c *crowd) end(t *rapid.T, id ares.JobID, as ares.Outcome) {
+	delete(c.ends, id)
+	c.change(t, id, func(j *ares.Job, r *ares.Run, rank int) error {
+		fence := r.Last().Fence
+		if err := r.Finish(j, fence, rank, ares.RankResult{Outcome: as, EndedAt: c.w.Now}, c.w.Now); err != nil {
+			return err
+		}
+		return r.Release(fence, rank)
+	})
+}
+
+// next lets time pass until the next job ends, and ends it with all that end at
+// that time. It is false when nobody runs.
+func (c *crowd) next(t *rapid.T) bool {
+	var first ares.JobID
+	for _, id := range c.order {
+		if at, runs := c.ends[id]; runs && (first == "" || at.Before(c.ends[first])) {
+			first = id
+		}
+	}
+	if first == "" {
+		return false
+	}
+	if at := c.ends[first]; at.After(c.w.Now) {
+		c.w.Now = at
+	}
+	for _, id := range c.order {
+		if at, runs := c.ends[id]; runs && !at.After(c.w.Now) {
+			c.end(t, id, ares.OutcomeSucceeded)
+		}
+	}
+	return true
+}
+
+// finish lets everybody end.
+func (c *crowd) finish(t *rapid.T) {
+	c.settle(t)
+	for c.next(t) {
+		c.settle(t)
+	}
+	for _, id := range c.order {
+		if run, _ := c.w.State.Run(id); run.Phase != ares.Succeeded {
+			t.Fatalf("%s is %s though everybody has ended", id, run.Phase)
+		}
+	}
+}
+
+// TestQueueing: under every order, whatever becomes of those behind a job that
+// waits, the laws hold at each decision, nobody takes turns, and everybody
+// ends.
+func TestQueueing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		q := engine.Queueing{
+			Order:   pick(t, "order", engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained),
+			Blocked: pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve),
+		}
+		q.Yield = q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		if q.Order == engine.OrderAttained {
+			q.Attained = pick(t, "attained", 1, 300, 3000)
+		}
+		c := newCrowd(t, q)
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "come") {
+				c.submit(t, !once(t, 6, "unknown"))
+			}
+			c.settle(t)
+			if rapid.Bool().Draw(t, "end") {
+				c.next(t)
+			} else {
+				c.w.Now = c.w.Now.Add(time.Duration(rapid.IntRange(1, 300).Draw(t, "seconds")) * time.Second)
+			}
+		}
+		c.finish(t)
+		if err := c.w.Replay(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// promise is when the job would start if all who run ended as predicted and
+// nobody else were placed before it.
+func (c *crowd) promise(t *rapid.T, id ares.JobID) time.Time {
+	alone := &crowd{w: c.w.Fork(), runs: c.runs, ends: maps.Clone(c.ends), order: c.order}
+	for _, other := range c.order {
+		if run, ok := alone.w.State.Run(other); ok && other != id && run.Phase == ares.Pending {
+			if err := alone.w.Change(other, func(_ *ares.Job, r *ares.Run) error {
+				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "nobody", At: alone.w.Now})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for {
+		alone.settle(t)
+		if run, _ := alone.w.State.Run(id); run.Phase != ares.Pending {
+			return alone.w.Now
+		}
+		if !alone.next(t) {
+			t.Fatalf("%s never starts", id)
+		}
+	}
+}
+
+// TestBackfillDelaysNobody: with reservations the first of a queue that found no
+// place starts no later than it would have, had nobody behind it been placed.
+// That others were placed behind it is seen, too.
+func TestBackfillDelaysNobody(t *testing.T) {
+	t.Parallel()
+	behind := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCrowd(t, engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve})
+		c.queues = []string{""}
+		promised := map[ares.JobID]time.Time{}
+		look := func() {
+			for _, id := range c.order {
+				run, _ := c.w.State.Run(id)
+				at, was := promised[id]
+				switch {
+				case run.Phase == ares.Pending && !was:
+					promised[id] = c.promise(t, id)
+				case run.Phase == ares.Pending:
+				case was && run.Attempts[0].PlacedAt.After(at):
+					t.Fatalf("%s started at %s, and could have at %s", id, run.Attempts[0].PlacedAt, at)
+				}
+				if run.Phase == ares.Pending {
+					break // those behind it have no promise
+				}
+			}
+			for i, id := range c.order {
+				if run, _ := c.w.State.Run(id); run.Phase == ares.Pending && i+1 < len(c.order) {
+					if next, _ := c.w.State.Run(c.order[i+1]); next.Phase == ares.Running {
+						behind++
+					}
+				}
+			}
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "come") {
+				c.submit(t, true)
+			}
+			c.settle(t)
+			look()
+			if !c.next(t) {
+				c.w.Now = c.w.Now.Add(time.Minute)
+			}
+		}
+		c.settle(t)
+		look()
+		for c.next(t) {
+			c.settle(t)
+			look()
+		}
+	})
+	if behind == 0 {
+		t.Error("nobody was placed behind a job that waits")
+	}
+}

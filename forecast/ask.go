@@ -1,0 +1,202 @@
+package forecast
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Ask is what is known of a job before it runs.
+type Ask struct {
+	Tenant  string
+	User    string
+	Name    string // without its numbers
+	Image   string
+	Command string // the command line without its numbers
+	Model   string // of the GPUs, "" for any
+	Milli   int    // thousandths of GPUs, over all members
+	Limit   time.Duration
+}
+
+// AskOf is what a job asks for.
+func AskOf(j *ares.Job) Ask {
+	return Ask{
+		Tenant: j.Tenant, User: j.Owner, Name: plain(j.Name), Image: j.Image, Command: plain(strings.Join(j.Argv(), " ")),
+		Model: j.GPUModel, Milli: max(j.Members, 1) * (1000*j.GPUs + j.GPUMilli), Limit: j.MaxRuntime(),
+	}
+}
+
+// plain is a name with its numbers taken out: what tells the tries of one
+// experiment apart, not what it is. A word of eight or more hexadecimal digits
+// is a number too.
+func plain(name string) string {
+	var out strings.Builder
+	for len(name) > 0 {
+		n := word(name)
+		if n == 0 {
+			_, n = utf8.DecodeRuneInString(name)
+			out.WriteString(name[:n])
+		} else if !hash(name[:n]) {
+			numberless(&out, name[:n])
+		}
+		name = name[n:]
+	}
+	return strings.Trim(out.String(), "-_.:/ ")
+}
+
+// word is the length of the letters and digits that a name begins with.
+func word(s string) int {
+	n := 0
+	for n < len(s) && (letter(s[n]) || digit(s[n])) {
+		n++
+	}
+	return n
+}
+
+func hash(word string) bool {
+	digits := 0
+	for i := range len(word) {
+		if digit(word[i]) {
+			digits++
+		} else if c := word[i] | 0x20; c < 'a' || c > 'f' {
+			return false
+		}
+	}
+	return digits > 0 && len(word) >= 8
+}
+
+func numberless(out *strings.Builder, word string) {
+	for i := range len(word) {
+		if !digit(word[i]) {
+			out.WriteByte(word[i])
+		}
+	}
+}
+
+func digit(c byte) bool  { return '0' <= c && c <= '9' }
+func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// scope is what the members of a group have in common.
+type scope int
+
+const (
+	everybody scope = iota
+	byTenant
+	byUser
+	byName
+	byCommand // and image
+	scopes    // how many there are
+)
+
+// level is one kind of group.
+type level struct {
+	scope scope
+	// size says that the GPUs asked for, and their model, are in common too.
+	size bool
+	// share says that its runs are kept as shares of their limits.
+	share bool
+	// words says what its runs are, after their number.
+	words func(a *Ask) string
+}
+
+// levels are the kinds of groups, narrow to wide.
+var levels = [...]level{
+	{scope: byCommand, size: true, words: func(a *Ask) string { return named(a) + " with this command on " + gpus(a) }},
+	{scope: byName, size: true, words: func(a *Ask) string { return named(a) + " on " + gpus(a) }},
+	{scope: byName, words: named},
+	{scope: byUser, share: true, words: func(a *Ask) string { return a.User + "'s jobs, against their limits" }},
+	{scope: byUser, size: true, words: func(a *Ask) string { return a.User + "'s jobs on " + gpus(a) }},
+	{scope: byUser, words: func(a *Ask) string { return a.User + "'s jobs" }},
+	{scope: byTenant, size: true, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs on " + gpus(a) }},
+	{scope: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs" }},
+	{scope: everybody, share: true, words: func(*Ask) string { return "all tenants' jobs, against their limits" }},
+	{scope: everybody, size: true, words: func(a *Ask) string { return "all tenants' jobs on " + gpus(a) }},
+	{scope: everybody, words: func(*Ask) string { return "all tenants' jobs" }},
+}
+
+// tenantLevel is the level of all runs of a tenant: it keeps the tenant's
+// correction too.
+const tenantLevel = 7
+
+func named(a *Ask) string {
+	switch {
+	case a.Name != "" && a.User != "":
+		return a.User + "'s " + a.Name
+	case a.Name != "":
+		return a.Name
+	case a.User != "":
+		return a.User + "'s unnamed job"
+	default:
+		return "an unnamed job of tenant " + a.Tenant
+	}
+}
+
+func gpus(a *Ask) string {
+	out := fmt.Sprintf("%g GPUs", float64(a.Milli)/1000)
+	switch {
+	case a.Milli == 0:
+		return "no GPU"
+	case a.Model != "":
+		return fmt.Sprintf("%g×%s", float64(a.Milli)/1000, a.Model)
+	case a.Milli == 1000:
+		return "1 GPU"
+	}
+	return out
+}
+
+// keys names the groups of an ask, by level, 0 where it has none. Two groups get
+// one name about once in 2^64 pairs: they would share their runs.
+func (a *Ask) keys() (out [len(levels)]uint64) {
+	var of [scopes]hasher
+	of[everybody] = offset
+	of[byTenant] = of[everybody].text(a.Tenant)
+	of[byUser] = of[byTenant].text(a.User)
+	of[byName] = of[byUser].text(a.Name)
+	of[byCommand] = of[byName].text(a.Image).text(a.Command)
+	for i := range levels {
+		l := &levels[i]
+		if !a.has(l.scope) || l.share && a.Limit <= 0 {
+			continue
+		}
+		h := of[l.scope].byte(byte(i))
+		if l.size {
+			h = h.text(a.Model)
+			for n := a.Milli; n > 0; n >>= 8 {
+				h = h.byte(byte(n))
+			}
+		}
+		out[i] = max(uint64(h), 1)
+	}
+	return out
+}
+
+// has says whether the ask says what the members of a scope have in common.
+func (a *Ask) has(s scope) bool {
+	switch s {
+	case byUser:
+		return a.User != ""
+	case byName:
+		return a.Name != ""
+	case byCommand:
+		return a.Name != "" || a.Command != ""
+	default:
+		return true
+	}
+}
+
+// hasher is the hash of Fowler, Noll and Vo, variant 1a.
+type hasher uint64
+
+const offset hasher = 14695981039346656037
+
+func (h hasher) byte(b byte) hasher { return (h ^ hasher(b)) * 1099511628211 }
+
+func (h hasher) text(s string) hasher {
+	for i := range len(s) {
+		h = h.byte(s[i])
+	}
+	return h.byte(0xff) // no byte of UTF-8: where the field ends
+}

@@ -1,0 +1,305 @@
+package forecast
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+func ask(tenant, user, name string, gpus int, limit time.Duration) Ask {
+	return Ask{Tenant: tenant, User: user, Name: name, Milli: 1000 * gpus, Limit: limit}
+}
+
+func observe(f *Forecaster, a Ask, took ...time.Duration) {
+	for _, d := range took {
+		f.Observe(Run{Ask: a, Took: d, Outcome: Ended, Told: f.Predict(a).P90})
+	}
+}
+
+func TestNamesWithoutNumbers(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"train-resnet-042": "train-resnet", "lr0.001_run7": "lr._run", "exp 9f86d081884c7d65 a": "exp  a", "": "", "2024": "",
+		"décor-1": "décor", "deadbeef": "deadbeef", "tune/3/4": "tune",
+	} {
+		if got := plain(name); got != want {
+			t.Errorf("%q is %q, want %q", name, got, want)
+		}
+	}
+	a := AskOf(&ares.Job{Owner: "alice", Spec: ares.Spec{Tenant: "ml", Name: "t-1", Members: 2, GPUs: 4, Command: []string{"run", "--seed", "17"}, MaxRuntimeMinutes: 5}})
+	b := AskOf(&ares.Job{Owner: "alice", Spec: ares.Spec{Tenant: "ml", Name: "t-2", Members: 1, GPUs: 8, Command: []string{"run", "--seed", "4"}, MaxRuntimeMinutes: 5}})
+	if a != b {
+		t.Errorf("%+v and %+v are the same job again", a, b)
+	}
+}
+
+func TestColdStartIsTheLimit(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	got := f.Predict(ask("ml", "alice", "train", 8, 4*time.Hour))
+	if got.P50 != 2*time.Hour || got.P90 != 4*time.Hour*9/10 || got.Samples != 0 || !strings.Contains(got.Basis, "limit of 4h") {
+		t.Errorf("from a limit of four hours: %+v", got)
+	}
+	if got = f.Predict(ask("ml", "alice", "train", 8, 0)); got.P90 <= 0 || !strings.Contains(got.Basis, "nothing") {
+		t.Errorf("from nothing: %+v", got)
+	}
+	// Whoever asks for ten times what he needs is believed a tenth.
+	for i := range 30 {
+		observe(f, ask("ml", "bob", fmt.Sprintf("n%c", 'a'+i), 1, 10*time.Hour), time.Hour)
+	}
+	if got = f.Predict(ask("ml", "bob", "new", 1, 20*time.Hour)); got.P50 != 2*time.Hour {
+		t.Errorf("a new job of somebody who uses a tenth of his limits: %+v", got)
+	}
+}
+
+// TestNarrowsToTheGroup: the more runs of the job itself, the nearer is the
+// answer to them, whatever others do.
+func TestNarrowsToTheGroup(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	for i := range 200 {
+		observe(f, ask("ml", fmt.Sprintf("u%c", 'a'+i%20), "other", 1, 0), 10*time.Hour)
+	}
+	mine := ask("ml", "alice", "mine", 8, 0)
+	before := f.Predict(mine)
+	if before.P50 != 10*time.Hour {
+		t.Errorf("nothing of its own: %+v", before)
+	}
+	observe(f, mine, time.Minute, time.Minute, time.Minute, time.Minute)
+	if few := f.Predict(mine); few.P50 != time.Minute || few.P90 < 9*time.Hour {
+		t.Errorf("after four runs the tail is still the others': %+v", few)
+	}
+	for range 40 {
+		observe(f, mine, time.Minute)
+	}
+	many := f.Predict(mine)
+	if many.P50.Round(time.Minute) != time.Minute || many.P90 > 2*time.Minute || many.Samples != 32 || many.Basis != "32 runs of alice's mine with this command on 8 GPUs" {
+		t.Errorf("after forty-four runs: %+v", many)
+	}
+}
+
+// TestCutRuns: runs that were cut short at an hour make the forecast longer
+// than runs that ended then, and never shorter than without them.
+func TestCutRuns(t *testing.T) {
+	t.Parallel()
+	a := ask("ml", "alice", "train", 1, 0)
+	base := New(Config{})
+	observe(base, a, 30*time.Minute, 2*time.Hour, 2*time.Hour, 2*time.Hour, 4*time.Hour)
+	ended, cut := clone(t, base), clone(t, base)
+	for range 10 {
+		ended.Observe(Run{Ask: a, Took: time.Hour, Outcome: Ended})
+		cut.Observe(Run{Ask: a, Took: time.Hour, Outcome: Cut})
+	}
+	if e, c, b := ended.Predict(a), cut.Predict(a), base.Predict(a); e.P50 != time.Hour || c.P50 < b.P50 {
+		t.Errorf("ended %s, cut %s, without %s", e.P50, c.P50, b.P50)
+	}
+	// At its limit a job ends, and with a longer one it would have gone on.
+	short, long := ask("ml", "bob", "run", 1, time.Hour), ask("ml", "bob", "run", 1, 10*time.Hour)
+	f := New(Config{})
+	for range 20 {
+		f.Observe(Run{Ask: short, Took: time.Hour + time.Second, Outcome: Limited})
+	}
+	if p := f.Predict(short); p.P50 != time.Hour || p.P90 != time.Hour {
+		t.Errorf("always at its limit: %+v", p)
+	}
+	if p := f.Predict(long); p.P50 <= time.Hour {
+		t.Errorf("with a longer limit: %+v", p)
+	}
+}
+
+func TestDriftIsToldAndFollowed(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	a := ask("ml", "alice", "train", 1, 0)
+	for i := range 32 {
+		observe(f, a, time.Hour+time.Duration(i%7)*time.Minute)
+	}
+	if len(f.Drifts()) != 0 {
+		t.Fatalf("nothing had changed: %+v", f.Drifts())
+	}
+	for i := range 8 {
+		observe(f, a, 3*time.Hour+time.Duration(i%7)*time.Minute)
+	}
+	drifts := f.Drifts()
+	if len(drifts) != 1 || drifts[0].Of != "alice's train with this command on 1 GPU" || drifts[0].Before.Round(time.Hour) != time.Hour || drifts[0].After.Round(time.Hour) != 3*time.Hour || drifts[0].Runs < 36 {
+		t.Fatalf("runs became three times as long: %+v", drifts)
+	}
+	if p := f.Predict(a); p.P50 < 3*time.Hour || p.Samples > 9 {
+		t.Errorf("the runs before the change still count: %+v", p)
+	}
+}
+
+// TestCalibrated: of runs from a distribution the window cannot hold, nine of
+// ten are covered in the long run, for each tenant.
+func TestCalibrated(t *testing.T) {
+	t.Parallel()
+	f := New(Config{Window: 4}) // too few for a ninth decile
+	state := uint64(1)
+	random := func() float64 {
+		state = state*6364136223846793005 + 1442695040888963407
+		return float64(state>>11) / (1 << 53)
+	}
+	covered, runs := map[string]int{}, 4000
+	for i := range 2 * runs {
+		tenant := []string{"even", "wild"}[i%2]
+		a := ask(tenant, "u", "n", 1, 0)
+		took := time.Duration(float64(time.Minute) * (1 + random()))
+		if tenant == "wild" {
+			took = time.Duration(float64(time.Minute) / (random() + 1e-4))
+		}
+		p := f.Predict(a)
+		if took <= p.P90 {
+			covered[tenant]++
+		}
+		f.Observe(Run{Ask: a, Took: took, Outcome: Ended, Told: p.P90})
+	}
+	for tenant, n := range covered {
+		if part := float64(n) / float64(runs); part < 0.88 || part > 0.92 {
+			t.Errorf("tenant %s: %.3f are covered", tenant, part)
+		}
+	}
+	if told, n := f.Accuracy(); told != 2*runs || n != covered["even"]+covered["wild"] {
+		t.Errorf("accuracy says %d of %d", n, told)
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	f := New(Config{Groups: 50, Window: 5})
+	for i := range 2000 {
+		observe(f, ask(fmt.Sprintf("t%d", i%40), fmt.Sprintf("u%d", i), "n", i%9, time.Hour), time.Minute)
+	}
+	if n := len(f.groups.byKey); n != 50 {
+		t.Errorf("%d groups are kept", n)
+	}
+	n := 0
+	for g := f.groups.oldest; g != nil; g = g.newer {
+		n++
+		if len(g.runs) > 5 {
+			t.Errorf("a group of %d runs", len(g.runs))
+		}
+	}
+	if n != 50 {
+		t.Errorf("%d groups are in the list", n)
+	}
+	full := New(Config{})
+	for i := range 10_000 {
+		a := ask(fmt.Sprintf("t%d", i%600), fmt.Sprintf("u%d", i%700), fmt.Sprintf("n%d", i%90), i%9, 100*time.Hour)
+		observe(full, a, 90*time.Hour)
+	}
+	if size := len(full.Save()); size > 800_000 {
+		t.Errorf("a full memory takes %d bytes", size)
+	}
+}
+
+// TestLaws: in any history the median is not above the p90, neither is above
+// the limit, asking changes nothing, and a saved memory goes on as the original.
+func TestLaws(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{Groups: rapid.IntRange(1, 60).Draw(t, "groups"), Window: rapid.IntRange(1, 40).Draw(t, "window")}
+		asks := rapid.Custom(func(t *rapid.T) Ask {
+			return ask(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "user"),
+				rapid.SampledFrom([]string{"", "n", "m"}).Draw(t, "name"), rapid.IntRange(0, 2).Draw(t, "gpus"),
+				time.Duration(rapid.IntRange(0, 3).Draw(t, "limit"))*time.Hour)
+		})
+		runs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Run {
+			return Run{
+				Ask: asks.Draw(t, "ask"), Took: time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "took")),
+				Outcome: rapid.SampledFrom([]Outcome{Ended, Ended, Limited, Cut}).Draw(t, "outcome"),
+				Told:    time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "told")), Overdue: rapid.Bool().Draw(t, "overdue"),
+			}
+		}), 0, 120).Draw(t, "runs")
+		half := rapid.IntRange(0, len(runs)).Draw(t, "half")
+		f, twin := New(cfg), New(cfg)
+		for i, r := range runs {
+			if i == half {
+				var err error
+				if twin, err = Restore(cfg, f.Save()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.Observe(r)
+			if i >= half {
+				twin.Observe(r)
+			}
+			p := f.Predict(r.Ask)
+			if p.P50 < 0 || p.P50 > p.P90 || r.Ask.Limit > 0 && p.P90 > r.Ask.Limit || p.Basis == "" {
+				t.Fatalf("%+v: %+v", r.Ask, p)
+			}
+		}
+		if half == len(runs) {
+			return
+		}
+		for range 5 {
+			a := asks.Draw(t, "question")
+			if x, y := f.Predict(a), twin.Predict(a); x != y {
+				t.Fatalf("%+v: %+v, restored %+v", a, x, y)
+			}
+		}
+		if !bytes.Equal(f.Save(), twin.Save()) {
+			t.Fatal("the restored memory is another")
+		}
+	})
+}
+
+func TestRestoreRefusesWhatIsTorn(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	for i := range 40 {
+		observe(f, ask("ml", "u", fmt.Sprintf("n%c", 'a'+i%3), 1, time.Hour), time.Duration(1+i/20)*time.Minute*time.Duration(1+i%3))
+	}
+	saved := f.Save()
+	for n := range saved {
+		if _, err := Restore(Config{}, saved[:n]); err == nil {
+			t.Fatalf("%d of %d bytes were taken for a whole", n, len(saved))
+		}
+	}
+	if _, err := Restore(Config{}, append(saved, 0)); err == nil {
+		t.Error("a byte too many was not noticed")
+	}
+	if back := clone(t, f); !reflect.DeepEqual(back.Drifts(), f.Drifts()) {
+		t.Error("findings are lost")
+	}
+}
+
+func clone(t *testing.T, f *Forecaster) *Forecaster {
+	t.Helper()
+	out, err := Restore(f.cfg, f.Save())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// FuzzRestore: whatever was saved, what is restored answers within reason.
+func FuzzRestore(f *testing.F) {
+	full := New(Config{})
+	for i := range 60 {
+		observe(full, ask("ml", "u", fmt.Sprintf("n%c", 'a'+i%3), 1, time.Hour), time.Duration(1+i/20)*time.Minute)
+	}
+	f.Add(full.Save())
+	f.Add(New(Config{}).Save())
+	f.Fuzz(func(t *testing.T, saved []byte) {
+		got, err := Restore(Config{Groups: 20}, saved)
+		if err != nil {
+			return
+		}
+		for _, a := range []Ask{{}, ask("ml", "u", "na", 1, time.Hour), ask("ml", "u", "na", 1, 1<<62)} {
+			got.Observe(Run{Ask: a, Took: 1 << 62, Outcome: Ended, Told: 1})
+			if p := got.Predict(a); p.P50 < 0 || p.P50 > p.P90 || p.P90 > longest {
+				t.Fatalf("%+v", p)
+			}
+		}
+		if again, err := Restore(Config{Groups: 20}, got.Save()); err != nil || !bytes.Equal(again.Save(), got.Save()) {
+			t.Fatalf("saved again: %v", err)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package forecast
+
+import "time"
+
+// group is the last runs of jobs that are alike.
+type group struct {
+	key  uint64
+	runs []sample // oldest first, at most Config.Window
+	seen int      // all that there were, since it drifted
+	// shift is the correction of a tenant, in logarithms to the base of 2.
+	shift float64
+
+	older, newer *group // by their last runs
+}
+
+// sample is one run.
+type sample struct {
+	took int64 // milliseconds, or millionths of the limit
+	cut  bool  // it would have taken longer
+}
+
+func (g *group) add(s sample, window int) {
+	if len(g.runs) >= window {
+		copy(g.runs, g.runs[len(g.runs)-window+1:])
+		g.runs = g.runs[:window-1]
+	}
+	g.runs = append(g.runs, s)
+	g.seen++
+}
+
+// groups finds groups by their keys and forgets those longest without a run.
+type groups struct {
+	byKey  map[uint64]*group
+	limit  int
+	oldest *group
+	newest *group
+}
+
+// touch is the group of a key, now the newest, made when there is none.
+func (gs *groups) touch(key uint64) *group {
+	g := gs.byKey[key]
+	switch {
+	case g == nil:
+		if len(gs.byKey) >= gs.limit {
+			last := gs.oldest
+			gs.unlink(last)
+			delete(gs.byKey, last.key)
+		}
+		g = &group{key: key}
+		gs.byKey[key] = g
+	case g == gs.newest:
+		return g
+	default:
+		gs.unlink(g)
+	}
+	g.older, g.newer = gs.newest, nil
+	if gs.newest != nil {
+		gs.newest.newer = g
+	} else {
+		gs.oldest = g
+	}
+	gs.newest = g
+	return g
+}
+
+func (gs *groups) unlink(g *group) {
+	if g.older != nil {
+		g.older.newer = g.newer
+	} else {
+		gs.oldest = g.newer
+	}
+	if g.newer != nil {
+		g.newer.older = g.older
+	} else {
+		gs.newest = g.older
+	}
+}
+
+// shares is one, in millionths.
+const shares = 1_000_000
+
+// longest is what any run is taken to last at most.
+const longest = 10 * 365 * 24 * time.Hour
+
+// sampleOf is a run as a level keeps it.
+func sampleOf(l *level, took, limit time.Duration, cut bool) sample {
+	if l.share {
+		return sample{took: int64(min(float64(took)/float64(limit), 1) * shares), cut: cut}
+	}
+	return sample{took: min(took, longest).Milliseconds(), cut: cut}
+}
+
+// length is how long a sample would be for an ask, in milliseconds.
+func (s sample) length(l *level, limit time.Duration) int64 {
+	if l.share {
+		return min(int64(float64(s.took)/shares*float64(limit.Milliseconds())), longest.Milliseconds())
+	}
+	return min(s.took, longest.Milliseconds())
+}

@@ -1,0 +1,152 @@
+package forecast
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// format is the version of what Save writes.
+const format = 1
+
+// Save writes down everything that is remembered. With the default limits that
+// is at most about 700 kB.
+func (f *Forecaster) Save() []byte {
+	out := make([]byte, 0, 64+len(f.groups.byKey)*100)
+	out = append(out, format)
+	out = binary.AppendUvarint(out, uint64(len(f.grades)))
+	for _, g := range f.grades {
+		out = number(out, g.shift)
+		out = binary.AppendUvarint(out, uint64(g.told))
+		out = binary.AppendUvarint(out, uint64(g.covered))
+	}
+	out = binary.AppendUvarint(out, uint64(len(f.drifts)))
+	for _, d := range f.drifts {
+		out = binary.AppendUvarint(out, uint64(len(d.Of)))
+		out = append(out, d.Of...)
+		for _, n := range []int64{int64(d.Before), int64(d.After), int64(d.Runs)} {
+			out = binary.AppendVarint(out, n)
+		}
+	}
+	out = binary.AppendUvarint(out, uint64(len(f.groups.byKey)))
+	for g := f.groups.oldest; g != nil; g = g.newer {
+		out = binary.BigEndian.AppendUint64(out, g.key)
+		out = number(out, g.shift)
+		out = binary.AppendUvarint(out, uint64(g.seen))
+		out = binary.AppendUvarint(out, uint64(len(g.runs)))
+		for _, s := range g.runs {
+			n := uint64(s.took) << 1
+			if s.cut {
+				n |= 1
+			}
+			out = binary.AppendUvarint(out, n)
+		}
+	}
+	return out
+}
+
+func number(out []byte, v float64) []byte {
+	return binary.BigEndian.AppendUint64(out, math.Float64bits(v))
+}
+
+// Restore is a forecaster that remembers what was saved, as far as its limits
+// allow: the newest groups, and of each the newest runs.
+func Restore(cfg Config, saved []byte) (*Forecaster, error) {
+	f := New(cfg)
+	r := &reader{rest: saved}
+	if v := r.take(1); r.bad || v[0] != format {
+		return nil, errors.New("restore forecasts: this version cannot read what was saved")
+	}
+	grades := r.count(1 << 10)
+	for i := range grades {
+		g := grade{shift: r.number(), told: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
+		if grades == len(f.grades) { // another version had other levels: it starts anew with these
+			f.grades[i] = g
+		}
+	}
+	for range r.count(maxDrifts) {
+		d := Drift{Of: string(r.take(r.count(1 << 12)))}
+		d.Before, d.After, d.Runs = time.Duration(r.varint()), time.Duration(r.varint()), int(r.varint())
+		f.drifts = append(f.drifts, d)
+	}
+	for range r.count(1 << 24) {
+		if r.bad {
+			break
+		}
+		r.group(f)
+	}
+	if r.bad || len(r.rest) > 0 {
+		return nil, fmt.Errorf("restore forecasts: what was saved is torn (%d bytes)", len(saved))
+	}
+	return f, nil
+}
+
+// group reads one group into a forecaster.
+func (r *reader) group(f *Forecaster) {
+	key := r.take(8)
+	if r.bad {
+		return
+	}
+	g := f.groups.touch(binary.BigEndian.Uint64(key))
+	g.shift = clamp(r.number())
+	seen := r.count(1 << 40)
+	for range r.count(255) {
+		n := r.uvarint()
+		g.add(sample{took: int64(n >> 1), cut: n&1 == 1}, f.cfg.Window)
+	}
+	g.seen = seen
+}
+
+// reader reads what Save wrote; what it returns once it is bad means nothing.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || n > len(r.rest) {
+		r.bad = true
+		return nil
+	}
+	out := r.rest[:n]
+	r.rest = r.rest[n:]
+	return out
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	r.bad = r.bad || n <= 0
+	r.take(max(n, 0))
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	r.bad = r.bad || n <= 0
+	r.take(max(n, 0))
+	return v
+}
+
+// count reads a number from 0 to a limit.
+func (r *reader) count(limit int) int {
+	v := r.uvarint()
+	if r.bad || v > uint64(limit) {
+		r.bad = true
+		return 0
+	}
+	return int(v)
+}
+
+func (r *reader) number() float64 {
+	b := r.take(8)
+	if r.bad {
+		return 0
+	}
+	v := math.Float64frombits(binary.BigEndian.Uint64(b))
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		r.bad = true
+	}
+	return v
+}

@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Comparison is policies side by side, each against the first.
+type Comparison struct {
+	Trace    string   `json:"trace"`
+	Fleet    string   `json:"fleet"`
+	Seeds    []uint64 `json:"seeds"` // of the first policy
+	Policies []string `json:"policies"`
+	Figures  []Figure `json:"figures"`
+}
+
+// Figure is one figure of a report under every policy.
+type Figure struct {
+	Name  string   `json:"name"` // as in a report
+	Words string   `json:"words"`
+	Unit  string   `json:"unit"`
+	More  bool     `json:"more_is_better"`
+	By    []Beside `json:"by_policy"`
+}
+
+// Beside is the mean of a figure over the seeds of a policy and, but for the
+// first policy, how it differs over the seeds that both were run with.
+type Beside struct {
+	Policy string  `json:"policy"`
+	Mean   float64 `json:"mean"`
+	Runs   int     `json:"runs"`
+	Change *Change `json:"difference,omitempty"`
+}
+
+// Change is the mean of the differences between paired runs, with the
+// interval that holds the true mean in 95 of 100 cases, by Student's t. With one
+// pair there is no interval, and nothing can be called significant.
+type Change struct {
+	Pairs       int     `json:"pairs"`
+	Mean        float64 `json:"mean"`
+	Percent     float64 `json:"percent"` // of the first policy's mean over the same seeds
+	Low         float64 `json:"low"`
+	High        float64 `json:"high"`
+	Significant bool    `json:"significant"` // the interval leaves out 0
+	Better      bool    `json:"better"`
+}
+
+// figures are those that are compared.
+var figures = []struct {
+	name, words, unit string
+	more              bool
+	of                func(*Report) float64
+}{
+	{"waiting_seconds.mean", "waiting, mean", "s", false, func(r *Report) float64 { return r.Wait.Mean }},
+	{"waiting_seconds.p50", "waiting, p50", "s", false, func(r *Report) float64 { return r.Wait.P50 }},
+	{"waiting_seconds.p95", "waiting, p95", "s", false, func(r *Report) float64 { return r.Wait.P95 }},
+	{"waiting_seconds.p99", "waiting, p99", "s", false, func(r *Report) float64 { return r.Wait.P99 }},
+	{"completion_seconds.mean", "completion, mean", "s", false, func(r *Report) float64 { return r.Complete.Mean }},
+	{"completion_seconds.p50", "completion, p50", "s", false, func(r *Report) float64 { return r.Complete.P50 }},
+	{"completion_seconds.p95", "completion, p95", "s", false, func(r *Report) float64 { return r.Complete.P95 }},
+	{"completion_seconds.p99", "completion, p99", "s", false, func(r *Report) float64 { return r.Complete.P99 }},
+	{"placed", "jobs placed", "", true, func(r *Report) float64 { return float64(r.Placed) }},
+	{"ended", "jobs ended", "", true, func(r *Report) float64 { return float64(r.Ended) }},
+	{"gpu_use_percent", "GPUs in use", "%", true, func(r *Report) float64 { return r.Use }},
+	{"stranded_percent", "GPUs stranded", "%", false, func(r *Report) float64 { return r.Stranded }},
+	{"fairness.jain.mean", "Jain's index", "", true, func(r *Report) float64 { return r.fairness().Jain.Mean }},
+	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, func(r *Report) float64 { return r.fairness().GapMean }},
+	{"preemptions", "preemptions", "", false, func(r *Report) float64 { return float64(r.Preempted) }},
+	{"lost_gpu_seconds", "GPU-seconds lost", "", false, func(r *Report) float64 { return r.Lost }},
+	{"deadlines.missed", "deadlines missed", "", false, func(r *Report) float64 { return float64(r.Deadline.Missed) }},
+}
+
+// Labelled is a report with the name to show it under.
+type Labelled struct {
+	Label  string
+	Report *Report
+}
+
+// Compare puts runs side by side; the label of the first is what the others are
+// held against. Runs of different traces or fleets, and runs that were
+// interrupted, have nothing to say about policies: they are refused unless
+// anyway is set.
+func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
+	byLabel := map[string]map[uint64]*Report{}
+	var labels []string
+	for _, run := range runs {
+		src := &run.Report.Source
+		if why := unlike(&runs[0].Report.Source, src); why != "" && !anyway {
+			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: %s", runs[0].Label, run.Label, why)
+		}
+		if byLabel[run.Label] == nil {
+			byLabel[run.Label] = map[uint64]*Report{}
+			labels = append(labels, run.Label)
+		}
+		if byLabel[run.Label][src.Seed] != nil {
+			return nil, ares.Errorf(ares.Invalid, "%s has two runs with seed %d", run.Label, src.Seed)
+		}
+		byLabel[run.Label][src.Seed] = run.Report
+	}
+	if len(labels) < 2 {
+		return nil, ares.Errorf(ares.Invalid, "there is only one policy, %s: nothing to compare", labels[0])
+	}
+	first := byLabel[labels[0]]
+	c := &Comparison{
+		Trace: runs[0].Report.Source.Trace.Name, Fleet: runs[0].Report.Source.Fleet.Name, Policies: labels,
+		Seeds: slices.Sorted(maps.Keys(first)),
+	}
+	for _, f := range figures {
+		out := Figure{Name: f.name, Words: f.words, Unit: f.unit, More: f.more}
+		for i, label := range labels {
+			b := Beside{Policy: label, Runs: len(byLabel[label]), Mean: rounded(average(byLabel[label], f.of))}
+			if i > 0 {
+				b.Change = difference(first, byLabel[label], f.of, f.more)
+			}
+			out.By = append(out.By, b)
+		}
+		c.Figures = append(c.Figures, out)
+	}
+	return c, nil
+}
+
+// unlike says why two runs say nothing about their policies.
+func unlike(a, b *Source) string {
+	switch {
+	case cmp.Or(a.Trace.SHA256, a.Trace.Name) != cmp.Or(b.Trace.SHA256, b.Trace.Name) || a.Trace.Format != b.Trace.Format: // what is built in has no digest
+		return fmt.Sprintf("their traces differ, %s (%.12s) and %s (%.12s)", a.Trace.Name, a.Trace.SHA256, b.Trace.Name, b.Trace.SHA256)
+	case cmp.Or(a.Fleet.SHA256, a.Fleet.Name) != cmp.Or(b.Fleet.SHA256, b.Fleet.Name):
+		return fmt.Sprintf("their fleets differ, %s (%.12s) and %s (%.12s)", a.Fleet.Name, a.Fleet.SHA256, b.Fleet.Name, b.Fleet.SHA256)
+	case a.Resample != b.Resample:
+		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)
+	case a.Until != b.Until:
+		return fmt.Sprintf("one ends after %v s, one after %v s", a.Until, b.Until)
+	case a.Halted || b.Halted:
+		return "a run was interrupted"
+	}
+	return ""
+}
+
+func average(runs map[uint64]*Report, of func(*Report) float64) float64 {
+	sum := 0.0
+	for _, seed := range slices.Sorted(maps.Keys(runs)) { // sums in any other order have other last digits
+		sum += of(runs[seed])
+	}
+	return sum / float64(len(runs))
+}
+
+// difference pairs the runs of two policies by their seeds.
+func difference(first, other map[uint64]*Report, of func(*Report) float64, more bool) *Change {
+	var changes []float64
+	base := 0.0
+	for _, seed := range slices.Sorted(maps.Keys(first)) {
+		if b := other[seed]; b != nil {
+			changes = append(changes, of(b)-of(first[seed]))
+			base += of(first[seed])
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	mean, half := interval(changes)
+	d := &Change{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
+	if base != 0 {
+		d.Percent = rounded(100 * mean * float64(len(changes)) / base)
+	}
+	if d.Low, d.High = rounded(mean), rounded(mean); len(changes) > 1 {
+		d.Low, d.High = rounded(mean-half), rounded(mean+half)
+		d.Significant = math.Abs(mean) > half
+	}
+	return d
+}
+
+// interval is the mean of values and half the width of its 95 % interval.
+func interval(values []float64) (mean, half float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v
+	}
+	mean /= n
+	if n < 2 {
+		return mean, 0
+	}
+	squares := 0.0
+	for _, v := range values {
+		squares += (v - mean) * (v - mean)
+	}
+	return mean, student(len(values)-1) * math.Sqrt(squares/(n-1)/n)
+}
+
+// student is the 97.5 % quantile of Student's t. Beyond the table the next
+// smaller entry is used, which errs on the wide side.
+func student(freedom int) float64 {
+	table := []struct {
+		freedom int
+		t       float64
+	}{
+		{1, 12.706},
+		{2, 4.303},
+		{3, 3.182},
+		{4, 2.776},
+		{5, 2.571},
+		{6, 2.447},
+		{7, 2.365},
+		{8, 2.306},
+		{9, 2.262},
+		{10, 2.228},
+		{11, 2.201},
+		{12, 2.179},
+		{13, 2.160},
+		{14, 2.145},
+		{15, 2.131},
+		{16, 2.120},
+		{17, 2.110},
+		{18, 2.101},
+		{19, 2.093},
+		{20, 2.086},
+		{25, 2.060},
+		{30, 2.042},
+		{40, 2.021},
+		{60, 2.000},
+		{120, 1.980},
+		{1000, 1.962},
+	}
+	at, found := slices.BinarySearchFunc(table, freedom, func(e struct {
+		freedom int
+		t       float64
+	}, f int,
+	) int {
+		return cmp.Compare(e.freedom, f)
+	})
+	if !found {
+		at--
+	}
+	return table[at].t
+}

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func fake(label, trace string, seed uint64, wait float64) Labelled {
+	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: Spread{Mean: wait}, Placed: 5}}
+}
+
+// TestCompareByHand: differences 1, 2, 3, 4, 5 have mean 3 and standard error
+// sqrt(2.5/5); Student's t of 4 degrees is 2.776.
+func TestCompareByHand(t *testing.T) {
+	t.Parallel()
+	var runs []Labelled
+	for seed := range uint64(5) {
+		runs = append(runs, fake("a", "x", seed, 100*float64(seed)), fake("b", "x", seed, 101*float64(seed)+1))
+	}
+	runs = append(runs, fake("b", "x", 9, 1e9)) // has no partner
+	c, err := Compare(runs, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := c.Figures[0].By[1].Change
+	half := 2.776 * math.Sqrt(2.5/5)
+	if d.Pairs != 5 || d.Mean != 3 || d.Low != rounded(3-half) || d.High != rounded(3+half) || !d.Significant || d.Better || d.Percent != 1.5 {
+		t.Errorf("%+v", d)
+	}
+	for _, f := range c.Figures {
+		if d := f.By[1].Change; f.Name == "placed" && (d.Mean != 0 || d.Significant || d.Better) {
+			t.Errorf("no difference is %+v", d)
+		}
+	}
+}
+
+func TestOnePairIsNotSignificant(t *testing.T) {
+	t.Parallel()
+	c, err := Compare([]Labelled{fake("a", "x", 1, 10), fake("b", "x", 1, 5)}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := c.Figures[0].By[1].Change; d.Pairs != 1 || d.Mean != -5 || d.Significant || !d.Better || d.Percent != -50 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestUnlikeRunsAreRefused(t *testing.T) {
+	t.Parallel()
+	halted, drawn, shorter := fake("b", "x", 1, 5), fake("b", "x", 1, 5), fake("b", "x", 1, 5)
+	halted.Report.Source.Halted, drawn.Report.Source.Resample, shorter.Report.Source.Until = true, ResampleDays, 60
+	fleet := fake("b", "x", 1, 5)
+	fleet.Report.Source.Fleet.SHA256 = "f"
+	for why, other := range map[string]Labelled{
+		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "one by days": drawn, "after 60 s": shorter,
+		"two runs with seed 1": fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
+	} {
+		if _, err := Compare([]Labelled{fake("a", "x", 1, 10), other}, false); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	if _, err := Compare([]Labelled{fake("a", "x", 1, 10), halted}, true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStudentNarrows(t *testing.T) {
+	t.Parallel()
+	for n := 2; n < 2000; n++ {
+		if student(n) > student(n-1) || student(n) < 1.96 {
+			t.Fatalf("t of %d is %v", n, student(n))
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Edit is how a world is changed before it is asked what would become of it.
+type Edit struct {
+	Quotas  []Amount // GPUs
+	Weights []Amount
+	Add     []*ares.Node
+	Remove  []string       // nodes
+	Policy  string         // name of the one that decides, for people
+	Config  *engine.Config // of that policy; nil for the server's own
+}
+
+// Amount is a figure of a tenant or of one of its queues: set, or more, or less.
+type Amount struct {
+	Whom     string // tenant or tenant/queue
+	Model    string // of GPUs, "" for none in particular
+	By       float64
+	Relative bool
+}
+
+// ParseAmount reads "science=12", "science=+8", "science/night=-4" or, for the
+// quota of one model, "science:h100=+8".
+func ParseAmount(text string) (Amount, error) {
+	name, figure, ok := strings.Cut(text, "=")
+	whom, model, _ := strings.Cut(name, ":")
+	by, err := strconv.ParseFloat(strings.TrimSpace(figure), 64)
+	if !ok || err != nil || whom == "" || by != by || by > 1e6 || by < -1e6 {
+		return Amount{}, ares.Errorf(ares.Invalid, "%q: write TENANT=12, TENANT=+8 or TENANT/QUEUE=-4", text)
+	}
+	return Amount{Whom: whom, Model: model, By: by, Relative: strings.ContainsAny(figure[:1], "+-")}, nil
+}
+
+func (a Amount) of(old float64) float64 {
+	if a.Relative {
+		return old + a.By
+	}
+	return a.By
+}
+
+// drafter works an edit out against a state: the events it is, and in words.
+type drafter struct {
+	state  *engine.State
+	shares map[string]*share // by ID of the tenant or queue; copies
+	events []ares.Event
+	said   []string
+}
+
+// share is what a tenant and a queue have in common.
+type share struct {
+	tenant *ares.Tenant
+	queue  *ares.Queue
+}
+
+func (s *share) parts() (limits *ares.Limits, quotas *[]ares.Quota, weight *float64) {
+	if s.queue != nil {
+		return &s.queue.Limits, &s.queue.Quotas, &s.queue.Weight
+	}
+	return &s.tenant.Limits, &s.tenant.Quotas, &s.tenant.Weight
+}
+
+// draft says what an edit changes in a state. Nodes that go take what runs on
+// them along: see forward.lose.
+func (e *Edit) draft(s *engine.State) (events []ares.Event, said []string, err error) {
+	d := &drafter{state: s, shares: map[string]*share{}}
+	for _, q := range e.Quotas {
+		if err = d.quota(q); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, w := range e.Weights {
+		if err = d.weigh(w); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(d.shares)) {
+		if sh := d.shares[id]; sh.queue != nil {
+			d.events = append(d.events, ares.Event{Queue: sh.queue})
+		} else {
+			d.events = append(d.events, ares.Event{Tenant: sh.tenant})
+		}
+	}
+	if err = d.nodes(e); err != nil {
+		return nil, nil, err
+	}
+	if e.Config != nil {
+		d.said = append(d.said, "policy "+e.Policy)
+	}
+	if len(d.said) == 0 {
+		return nil, nil, ares.Errorf(ares.Invalid, "nothing is to be changed: say what with --quota, --weight, --add-nodes, --remove-nodes or --policy")
+	}
+	return d.events, d.said, nil
+}
+
+// share finds a tenant or queue and makes a copy to be changed.
+func (d *drafter) share(whom string) (*share, error) {
+	if d.shares[whom] != nil {
+		return d.shares[whom], nil
+	}
+	names := []string{}
+	tenant, queue, _ := strings.Cut(whom, "/")
+	for t := range d.state.Tenants() {
+		names = append(names, t.ID)
+		if t.ID == whom {
+			made := *t
+			made.Quotas = slices.Clone(t.Quotas)
+			d.shares[whom] = &share{tenant: &made}
+		} else if t.ID == tenant && queue == ares.DefaultQueue {
+			d.shares[whom] = &share{queue: new(ares.NewDefaultQueue(tenant))} // unless it has a record
+		}
+	}
+	for q := range d.state.Queues() {
+		names = append(names, q.ID())
+		if q.ID() == whom {
+			made := *q
+			made.Quotas = slices.Clone(q.Quotas)
+			d.shares[whom] = &share{queue: &made}
+		}
+	}
+	if d.shares[whom] == nil {
+		what := "tenant"
+		if queue != "" {
+			what = "queue"
+		}
+		return nil, unknown(what, whom, names)
+	}
+	return d.shares[whom], nil
+}
+
+// quota changes what bounds the GPUs of a tenant or queue: the limit if there is
+// one, and the quota if there is one; of several quotas, that of the model.
+func (d *drafter) quota(a Amount) error {
+	sh, err := d.share(a.Whom)
+	if err != nil {
+		return err
+	}
+	if a.By != float64(int(a.By)) {
+		return ares.Errorf(ares.Invalid, "--quota %s: %v is not a whole number of GPUs", a.Whom, a.By)
+	}
+	limits, quotas, _ := sh.parts()
+	change := func(what string, to *int) {
+		was := *to
+		*to = max(int(a.of(float64(was))), 0)
+		d.said = append(d.said, fmt.Sprintf("%s of %s %s → %s", what, a.Whom, bound(was), bound(*to)))
+	}
+	if len(*quotas) > 0 {
+		i := 0
+		if a.Model != "" || len(*quotas) > 1 {
+			names := make([]string, len(*quotas))
+			for k, q := range *quotas {
+				names[k] = cmp.Or(q.Model, "all")
+			}
+			if i = slices.Index(names, cmp.Or(a.Model, "all")); i < 0 && a.Model == "" {
+				return ares.Errorf(ares.Invalid, "%s has quotas for %s: say which, as in --quota %s:%s=+8", a.Whom, strings.Join(names, ", "), a.Whom, names[0])
+			} else if i < 0 {
+				return unknown("quota of "+a.Whom, a.Model, names)
+			}
+		}
+		change("quota ("+cmp.Or((*quotas)[i].Model, "all")+")", &(*quotas)[i].Nominal)
+	} else if a.Model != "" {
+		return ares.Errorf(ares.Invalid, "%s has no quotas by model: leave out :%s to change its limit", a.Whom, a.Model)
+	}
+	if a.Model == "" && (limits.GPUs < ares.Unlimited || len(*quotas) == 0 && !a.Relative) {
+		change("max_gpus", &limits.GPUs)
+	} else if len(*quotas) == 0 {
+		return ares.Errorf(ares.Invalid, "%s has no limit on GPUs: there is nothing to raise or lower; --quota %s=8 would set one", a.Whom, a.Whom)
+	}
+	return nil
+}
+
+func bound(n int) string {
+	if n >= ares.Unlimited {
+		return "unlimited"
+	}
+	return strconv.Itoa(n)
+}
+
+func (d *drafter) weigh(a Amount) error {
+	sh, err := d.share(a.Whom)
+	if err != nil {
+		return err
+	}
+	_, _, weight := sh.parts()
+	was := cmp.Or(*weight, 1)
+	if *weight = a.of(was); !ares.ValidWeight(*weight) {
+		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v", a.Whom, ares.MinWeight, ares.MaxWeight, *weight)
+	}
+	d.said = append(d.said, fmt.Sprintf("weight of %s %v → %v", a.Whom, was, *weight))
+	return nil
+}
+
+func (d *drafter) nodes(e *Edit) error {
+	names := []string{}
+	for n := range d.state.Nodes() {
+		names = append(names, n.Node.ID)
+	}
+	for _, n := range e.Add {
+		if slices.Contains(names, n.ID) {
+			return ares.Errorf(ares.Conflict, "there is a node %s already", n.ID)
+		}
+		d.events = append(d.events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "what if"}})
+	}
+	switch len(e.Add) {
+	case 0:
+	case 1:
+		d.said = append(d.said, "1 more node")
+	default:
+		d.said = append(d.said, fmt.Sprintf("%d more nodes", len(e.Add)))
+	}
+	for _, id := range e.Remove {
+		if !slices.Contains(names, id) {
+			return unknown("node", id, names)
+		}
+		d.events = append(d.events, ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: id}}, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: id}})
+		d.said = append(d.said, "without node "+id)
+	}
+	return nil
+}
+
+// unknown says that there is none of that name, and which might be meant.
+func unknown(what, name string, names []string) error {
+	if near := apipb.Nearest(name, names); near != "" {
+		return ares.Errorf(ares.NotFound, "there is no %s %q: did you mean %s?", what, name, near)
+	}
+	few := slices.Sorted(slices.Values(names))
+	more := ""
+	if len(few) > 10 {
+		few, more = few[:10], ", …"
+	}
+	return ares.Errorf(ares.NotFound, "there is no %s %q: there are %s%s", what, name, cmp.Or(strings.Join(few, ", "), "none"), more)
+}

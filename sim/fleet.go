@@ -1,0 +1,313 @@
+package sim
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Fleet is the machines of a simulation, and the tenants that share them.
+type Fleet struct {
+	Machines []Machine      `yaml:"machines"`
+	Shares   []Tenant       `yaml:"tenants"`
+	Topology *ares.Topology `yaml:"-"`
+	Digest   string         `yaml:"-"` // of the file it was read from, "" for none
+
+	// As a server recorded them, beside those above.
+	nodes   []*ares.Node
+	tenants []*ares.Tenant
+	queues  []*ares.Queue
+}
+
+// Machine is some machines that are alike: those of a profile, or as described.
+type Machine struct {
+	Name        string            `yaml:"name"`    // of the machine, with a number behind it where there are several
+	Profile     string            `yaml:"profile"` // such as dgx-h100; what is below is then known
+	Count       int               `yaml:"count"`   // 1 if it is not given
+	GPUs        int               `yaml:"gpus"`
+	Model       string            `yaml:"model"`
+	GPUMemoryMB int               `yaml:"gpu_memory_mb"`
+	CPUs        int               `yaml:"cpus"`
+	MemoryMB    int               `yaml:"memory_mb"`
+	Links       string            `yaml:"links"`     // between any two of its GPUs, such as NV18; "" when it does not matter
+	LeafSize    int               `yaml:"leaf_size"` // machines of a leaf; 0 for no leaves
+	Labels      map[string]string `yaml:"labels"`
+
+	like *ares.Node // a machine of the profile
+}
+
+// Tenant is a tenant with its weight, limit, quotas and queues; those that are
+// not named have weight 1 and no limits.
+type Tenant struct {
+	Name   string  `yaml:"name"`
+	Weight float64 `yaml:"weight"`
+	GPUs   int     `yaml:"max_gpus"` // 0 for no limit
+	Quotas []Quota `yaml:"quotas"`
+	Queues []Queue `yaml:"queues"`
+}
+
+// Queue is a queue of a tenant.
+type Queue struct {
+	Name   string  `yaml:"name"`
+	Parent string  `yaml:"parent"`
+	Weight float64 `yaml:"weight"`
+	GPUs   int     `yaml:"max_gpus"` // 0 for no limit
+	Quotas []Quota `yaml:"quotas"`
+}
+
+// Quota is what is promised of the GPUs of a model.
+type Quota struct {
+	Model  string `yaml:"model"` // "" for all
+	GPUs   int    `yaml:"gpus"`
+	Borrow int    `yaml:"borrow"` // most GPUs beyond that
+	Lend   *int   `yaml:"lend"`   // most GPUs of it that others may use; all if it is not given
+}
+
+// maxNodes is how many machines a fleet may have: more than fit into memory would
+// not be told as a mistake.
+const maxNodes = 200_000
+
+// ReadFleet reads a fleet file. Where it names profiles, Resolve is next.
+func ReadFleet(from io.Reader) (*Fleet, error) {
+	text, err := io.ReadAll(from)
+	if err != nil {
+		return nil, fmt.Errorf("read the fleet: %w", err)
+	}
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	in.KnownFields(true)
+	f := Fleet{Digest: digest(text)}
+	if err := in.Decode(&f); err != nil {
+		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", strings.ReplaceAll(err.Error(), "\n", ";"))
+	}
+	var p ares.Problems
+	names, nodes := map[string]bool{}, 0
+	for i := range f.Machines {
+		m := &f.Machines[i]
+		m.Name, m.Count = cmp.Or(m.Name, m.Profile), cmp.Or(m.Count, 1)
+		m.check(&p, fmt.Sprintf("machines[%d]", i))
+		if names[m.Name] {
+			p.Add(fmt.Sprintf("machines[%d].name", i), "%q is given twice", m.Name)
+		}
+		names[m.Name] = true
+		nodes = min(nodes+m.Count, maxNodes+1)
+	}
+	if nodes > maxNodes {
+		p.Add("machines", "at most %d of them", maxNodes)
+	}
+	if len(f.Machines) == 0 {
+		p.Add("machines", "there are none")
+	}
+	for i := range f.Shares {
+		f.Shares[i].check(&p, fmt.Sprintf("tenants[%d]", i))
+	}
+	return &f, p.Err()
+}
+
+func (m *Machine) check(p *ares.Problems, field string) {
+	if !ares.ValidName(m.Name) {
+		p.Add(field+".name", "%q is not a name", m.Name)
+	}
+	if m.Count < 1 || m.Count > maxNodes || min(m.CPUs, m.GPUs, m.MemoryMB, m.GPUMemoryMB, m.LeafSize) < 0 {
+		p.Add(field, "needs a count from 1 to %d, and no negative figures", maxNodes)
+	}
+	if m.GPUs > engine.MaxDevices {
+		p.Add(field+".gpus", "at most %d, got %d", engine.MaxDevices, m.GPUs)
+	}
+	if m.Profile != "" && (m.GPUs+m.CPUs+m.MemoryMB+m.GPUMemoryMB > 0 || m.Model+m.Links != "") {
+		p.Add(field, "has the profile %q: leave out gpus, model, gpu_memory_mb, cpus, memory_mb and links", m.Profile)
+	}
+}
+
+func (t *Tenant) check(p *ares.Problems, field string) {
+	if !ares.ValidName(t.Name) {
+		p.Add(field+".name", "%q is not a name", t.Name)
+	}
+	if t.Weight != 0 && !ares.ValidWeight(t.Weight) || t.GPUs < 0 {
+		p.Add(field, "has a weight between %v and %v, and no negative limit", ares.MinWeight, ares.MaxWeight)
+	}
+	ares.CheckQuotas(p, quotas(t.Quotas))
+	for _, q := range t.queues() {
+		if err := q.Check(); err != nil {
+			p.Add(field+".queues", "%s: %s", q.Name, err)
+		}
+	}
+}
+
+// Resolve looks up the machines of every profile that the fleet names.
+func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
+	for i := range f.Machines {
+		m := &f.Machines[i]
+		if m.Profile == "" {
+			continue
+		}
+		like, err := profile(m.Profile)
+		if err != nil {
+			return fmt.Errorf("machines[%d].profile: %w", i, err)
+		}
+		m.like, m.GPUs = like, len(like.Devices)
+	}
+	return nil
+}
+
+// ReadOpenbNodes reads the list of nodes of Alibaba's trace of 2023.
+func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
+	text, err := io.ReadAll(from)
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes: %w", err)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil {
+		return nil, ares.Errorf(ares.Invalid, "read the nodes: %s", err)
+	}
+	if head := []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}; len(rows) < 2 || !slices.Equal(rows[0], head) {
+		return nil, ares.Errorf(ares.Invalid, "a list of nodes begins with %q and has at least one of them", strings.Join(head, ","))
+	}
+	f := &Fleet{Digest: digest(text)}
+	for i, r := range rows[1:] {
+		var figures [3]int
+		for k := range figures {
+			if figures[k], err = strconv.Atoi(r[k+1]); err != nil || figures[k] < 0 {
+				return nil, ares.Errorf(ares.Invalid, "line %d: %q is not a number", i+2, r[k+1])
+			}
+		}
+		if figures[2] > engine.MaxDevices {
+			return nil, ares.Errorf(ares.Invalid, "line %d: %d GPUs are more than a machine may have (%d)", i+2, figures[2], engine.MaxDevices)
+		}
+		f.Machines = append(f.Machines, Machine{Name: r[0], Count: 1, CPUs: figures[0], MemoryMB: figures[1], GPUs: figures[2], Model: r[4]})
+	}
+	return f, nil
+}
+
+// digest identifies a file.
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Tenants yields the records of those that are named, and of the default one.
+func (f *Fleet) Tenants() []*ares.Tenant {
+	byName := map[string]*ares.Tenant{ares.DefaultTenant: {ID: ares.DefaultTenant, Limits: ares.NoLimits()}}
+	for _, t := range f.Shares {
+		byName[t.Name] = &ares.Tenant{ID: t.Name, Weight: t.Weight, Limits: limits(t.GPUs), Quotas: quotas(t.Quotas)}
+	}
+	for _, t := range f.tenants {
+		byName[t.ID] = t
+	}
+	out := make([]*ares.Tenant, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		out = append(out, byName[name])
+	}
+	return out
+}
+
+// Queues yields the records of the queues that are named.
+func (f *Fleet) Queues() []*ares.Queue {
+	out := slices.Clone(f.queues)
+	for i := range f.Shares {
+		out = append(out, f.Shares[i].queues()...)
+	}
+	return out
+}
+
+func (t *Tenant) queues() []*ares.Queue {
+	var out []*ares.Queue
+	for _, q := range t.Queues {
+		out = append(out, &ares.Queue{
+			Tenant: t.Name, Name: q.Name, Parent: q.Parent, Weight: cmp.Or(q.Weight, 1), Limits: limits(q.GPUs), Quotas: quotas(q.Quotas),
+		})
+	}
+	return out
+}
+
+func limits(gpus int) ares.Limits {
+	l := ares.NoLimits()
+	if gpus > 0 {
+		l.GPUs = gpus
+	}
+	return l
+}
+
+func quotas(from []Quota) []ares.Quota {
+	var out []ares.Quota
+	for _, q := range from {
+		made := ares.Quota{Model: q.Model, Nominal: q.GPUs, Borrow: q.Borrow, Lend: ares.Unlimited}
+		if q.Lend != nil {
+			made.Lend = *q.Lend
+		}
+		out = append(out, made)
+	}
+	return out
+}
+
+// Nodes yields every machine.
+func (f *Fleet) Nodes() iter.Seq[*ares.Node] {
+	return func(yield func(*ares.Node) bool) {
+		for _, n := range f.nodes {
+			if !yield(n) {
+				return
+			}
+		}
+		for i := range f.Machines {
+			for k := range f.Machines[i].Count {
+				if !yield(f.Machines[i].node(k)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (m *Machine) node(k int) *ares.Node {
+	n := &ares.Node{ID: m.Name, CPUs: m.CPUs, MemoryMB: m.MemoryMB, Labels: maps.Clone(m.Labels)}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	if m.Count > 1 {
+		n.ID = fmt.Sprintf("%s-%05d", m.Name, k)
+	}
+	if m.LeafSize > 0 {
+		n.Labels["leaf"] = fmt.Sprintf("%s-leaf-%04d", m.Name, k/m.LeafSize)
+	}
+	if m.like != nil {
+		n.CPUs, n.MemoryMB, n.NUMA, n.Links = m.like.CPUs, m.like.MemoryMB, m.like.NUMA, m.like.Links
+		n.Devices = slices.Clone(m.like.Devices)
+		for g := range n.Devices {
+			n.Devices[g].ID = fmt.Sprintf("%s/%d", n.ID, g)
+		}
+		return n
+	}
+	for g := range m.GPUs {
+		n.Devices = append(n.Devices, ares.Device{
+			ID: fmt.Sprintf("%s/%d", n.ID, g), Index: g, Type: ares.DefaultAccelerator, Model: m.Model, MemoryMB: m.GPUMemoryMB, Healthy: true,
+		})
+	}
+	if m.Links != "" {
+		n.Links = m.links()
+	}
+	return n
+}
+
+// links is the matrix of devices that all reach each other alike.
+func (m *Machine) links() [][]string {
+	var rows [][]string
+	for a := range m.GPUs {
+		row := slices.Repeat([]string{m.Links}, m.GPUs)
+		row[a] = "X"
+		rows = append(rows, row)
+	}
+	return rows
+}

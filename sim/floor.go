@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// floor is what every machine has left, counted from the seats alone, and
+// whether a job would find a place there.
+type floor struct {
+	machines []*standing
+	byID     map[string]*standing
+}
+
+// standing is one machine.
+type standing struct {
+	model  string
+	left   []int // thousandths of each device
+	cpus   int
+	memory int
+}
+
+func (f *floor) stands(n *ares.Node) {
+	m := f.byID[n.ID]
+	if m == nil {
+		m = &standing{}
+		f.byID[n.ID] = m
+		f.machines = append(f.machines, m)
+	}
+	*m = standing{left: make([]int, len(n.Devices)), cpus: n.CPUs, memory: n.MemoryMB}
+	for i := range n.Devices {
+		m.left[i], m.model = 1000, n.Devices[i].Model
+	}
+}
+
+// take takes a seat, or gives it back with sign -1.
+func (f *floor) take(seat *ares.Seat, sign int) {
+	m := f.byID[seat.Node]
+	for _, sh := range seat.Shares {
+		m.left[sh.Index] -= sign * sh.Milli
+	}
+	m.cpus -= sign * seat.CPUs
+	m.memory -= sign * seat.Memory
+}
+
+// want is what one member asks for, and how many there are at least. Jobs with
+// one want fare alike.
+type want struct {
+	least, gpus, milli, cpus, memory int
+	model                            string
+	priority                         int
+}
+
+// wantOf is what a job asks for; false for one with wishes about where it runs,
+// which take the engine's own words to judge.
+func wantOf(j *ares.Job) (want, bool) {
+	p := &j.Placement
+	plain := p.RequiredLevel == "" && p.NetworkBandwidth == "" && !p.LatencySensitive && len(p.NodeSelector) == 0 && len(p.Regions) == 0 &&
+		len(p.NodeAffinity) == 0 && len(p.Affinity) == 0 && j.MIGProfile == "" && j.GPUMemoryMB == 0 && len(j.After) == 0 && !j.IsArray() &&
+		(j.NUMAPolicy == "" || j.NUMAPolicy == "none")
+	return want{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, j.PriorityValue()}, plain
+}
+
+// fits says whether the members would all find a place.
+func (f *floor) fits(w *want) bool {
+	seats := 0
+	for _, m := range f.machines {
+		if seats += m.seats(w); seats >= w.least {
+			return true
+		}
+	}
+	return false
+}
+
+// seats is how many members fit on a machine.
+func (m *standing) seats(w *want) int {
+	n := w.least
+	if w.model != "" && !modelMatches(w.model, m.model) {
+		return 0
+	}
+	if w.gpus > 0 {
+		whole := 0
+		for _, left := range m.left {
+			if left == 1000 {
+				whole++
+			}
+		}
+		n = min(n, whole/w.gpus)
+	}
+	if w.milli > 0 {
+		parts := 0
+		for _, left := range m.left {
+			parts += left / w.milli
+		}
+		n = min(n, parts)
+	}
+	if w.cpus > 0 {
+		n = min(n, m.cpus/w.cpus)
+	}
+	if w.memory > 0 {
+		n = min(n, m.memory/w.memory)
+	}
+	return n
+}
+
+// modelMatches says whether a machine's devices are of one of the models asked for.
+func modelMatches(asked, model string) bool {
+	for one := range strings.SplitSeq(asked, "|") {
+		if strings.Contains(strings.ToLower(model), strings.ToLower(one)) {
+			return true
+		}
+	}
+	return false
+}

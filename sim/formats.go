@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// openb reads a pod of Alibaba's trace of 2023. CPUs are thousandths of cores
+// there, in pods and nodes alike.
+func openb(r *row) (Arrival, bool) {
+	a := Arrival{Spec: ares.Spec{
+		Name: r.text("name"), CPUs: r.number("cpu_milli"), MemoryMB: r.number("memory_mib"), GPUModel: r.text("gpu_spec"),
+	}}
+	gpus, milli := r.number("num_gpu"), r.number("gpu_milli")
+	switch {
+	case milli > 1000 || gpus > ares.MaxGPUsPerMember:
+		r.wrong("gpu_milli", "a share of a GPU")
+	case gpus == 1 && milli > 0 && milli < 1000:
+		a.Spec.GPUMilli = milli
+	default:
+		a.Spec.GPUs = gpus
+	}
+	if r.text("creation_time") != "" {
+		a.At = r.seconds("creation_time")
+	}
+	if end := r.text("deletion_time"); end != "" {
+		a.Runs = max(r.seconds("deletion_time")-a.At, 0)
+	}
+	return a, true
+}
+
+// philly reads a job of Microsoft's trace of 2017. A virtual cluster is a
+// tenant.
+func philly(r *row) (Arrival, bool) {
+	a := Arrival{
+		At: r.at("timestamp", "2006-01-02 15:04:05"), Runs: r.seconds("duration"),
+		Spec: ares.Spec{Tenant: r.text("cluster"), GPUs: r.number("num_gpus")},
+	}
+	return a, a.Spec.GPUs > 0
+}
+
+// deadline reads a job with the time it should be done by.
+func deadline(r *row) (Arrival, bool) {
+	a := Arrival{
+		At: r.seconds("submit_time"), Runs: r.seconds("duration"),
+		Spec: ares.Spec{Name: r.text("job_id"), Tenant: r.text("user"), GPUs: r.number("num_gpu")},
+	}
+	if within := r.seconds("expect_time_list"); within > 0 && r.text("best_effort") != "1" {
+		a.Spec.Deadline = time.Unix(0, 0).UTC().Add(a.At + within)
+	}
+	return a, a.Spec.GPUs > 0
+}
+
+// slurm reads a line of `sacct -p`. Steps of a job, and jobs that never ran, are
+// nothing to place.
+func slurm(r *row) (Arrival, bool) {
+	if strings.Contains(r.text("JobID"), ".") {
+		return Arrival{}, false
+	}
+	a := Arrival{
+		At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
+		Spec: ares.Spec{Name: r.text("JobName"), Tenant: r.text("Account"), Queue: r.text("Partition")},
+	}
+	if limit := r.text("TimelimitRaw"); limit != "" && limit != "UNLIMITED" && limit != "Partition_Limit" {
+		a.Spec.MaxRuntimeMinutes = r.number("TimelimitRaw")
+	}
+	nodes := 1
+	if r.text("NNodes") != "" {
+		nodes = max(r.number("NNodes"), 1)
+	}
+	gpus, cpus, memory := tres(r)
+	if gpus%nodes != 0 {
+		r.wrong("AllocTRES", fmt.Sprintf("evenly spread over %d nodes", nodes))
+	}
+	a.Spec.GPUs, a.Spec.CPUs, a.Spec.MemoryMB = gpus/nodes, (cpus+nodes-1)/nodes, (memory+nodes-1)/nodes
+	if nodes > 1 {
+		a.Spec.Members = nodes
+	}
+	return a, a.Runs > 0
+}
+
+// tres reads what a job of Slurm was given: cpu=8,mem=64G,node=1,gres/gpu=2. Where
+// only GPUs by type are listed, as gres/gpu:a100=2, they are added up.
+func tres(r *row) (gpus, cpus, memory int) {
+	typed := 0
+	for part := range strings.SplitSeq(r.text("AllocTRES"), ",") {
+		name, value, _ := strings.Cut(part, "=")
+		kind, _, _ := strings.Cut(name, ":")
+		switch kind {
+		case "cpu", "gres/gpu":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 0 {
+				r.wrong("AllocTRES", "a list such as cpu=8,mem=64G,gres/gpu=2")
+			}
+			switch name {
+			case "cpu":
+				cpus = n
+			case "gres/gpu":
+				gpus = n
+			default:
+				typed += n
+			}
+		case "mem":
+			memory = megabytes(r, value)
+		}
+	}
+	return cmp.Or(gpus, typed), cpus, memory
+}
+
+func megabytes(r *row, value string) int {
+	if value == "" {
+		return 0
+	}
+	unit := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1 << 10, 'T': 1 << 20}[value[len(value)-1]]
+	n, err := strconv.ParseFloat(strings.TrimRight(value, "KMGT"), 64)
+	if err != nil || n < 0 || unit == 0 {
+		r.wrong("AllocTRES", "a list such as cpu=8,mem=64G,gres/gpu=2")
+	}
+	return int(n * unit)
+}

@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Fate is what becomes of a job when the queue runs forward.
+type Fate struct {
+	Job      *ares.Job
+	Ran      bool      // already at the beginning
+	Start    time.Time // zero when it finds no place in time; of one that ran already, the beginning
+	End      time.Time // zero when it does not end in time
+	Basis    Basis     // of the time it runs
+	Stops    int       // times it was made to give way
+	GPUHours float64   // within the time looked at
+
+	since time.Time // of the attempt under way, zero for none
+}
+
+// Basis says where the time that a job runs was taken from.
+type Basis string
+
+// The bases, the best first.
+const (
+	ByPrediction Basis = "prediction"
+	ByLimit      Basis = "limit"
+	ByAssumption Basis = "assumption"
+)
+
+// forward runs a snapshot forward. What agents and the store do for a server, it
+// does for the engine: a placed job starts at once, runs as long as it is
+// thought to, ends well, and is free in the same instant; one that is asked to
+// stop does so at once. Nobody new arrives.
+type forward struct {
+	state    *engine.State
+	now      time.Time
+	until    time.Time
+	horizon  time.Duration // from the beginning to until
+	assumed  time.Duration
+	revision int64
+	dues     dues
+	fates    map[ares.JobID]*Fate
+	batch    []ares.Event
+}
+
+// newForward is the moment of the snapshot.
+func newForward(s *Snapshot, cfg engine.Config, horizon, assumed time.Duration) *forward {
+	f := &forward{
+		state: engine.NewWith(cfg), now: s.Taken, until: s.Taken.Add(horizon), horizon: horizon, assumed: assumed,
+		revision: s.Batch.Revision, fates: map[ares.JobID]*Fate{},
+	}
+	f.state.Apply(s.Batch)
+	return f
+}
+
+// begin takes up what is under way.
+func (f *forward) begin() {
+	online := map[string]bool{}
+	for n := range f.state.Nodes() {
+		online[n.Node.ID] = n.Session != nil
+	}
+	for job, stored := range f.state.Jobs() {
+		if stored == nil || job.IsArray() {
+			f.fate(job)
+			continue
+		}
+		run := stored.Clone()
+		if run.Phase.Final() && run.Free() {
+			continue
+		}
+		if !run.Phase.Final() {
+			f.fate(job)
+		}
+		changed := release(&run, online)
+		if a := run.Current(); a != nil {
+			fate := f.fate(job)
+			fate.Ran, fate.Start = true, f.now
+			changed = f.resume(job, &run) || changed
+		}
+		if changed {
+			f.put(job, run)
+		}
+	}
+	f.flush()
+}
+
+// release frees the seats of ended attempts, as the agents that are there would.
+func release(run *ares.Run, online map[string]bool) (changed bool) {
+	for i := range run.Attempts {
+		a := &run.Attempts[i]
+		for k := range a.Seats {
+			if h := &a.Seats[k]; a.Ended() && !h.State.Free() && online[h.Node] {
+				changed = run.Release(a.Fence, h.Rank) == nil || changed
+			}
+		}
+	}
+	return changed
+}
+
+// resume goes on with an attempt that is under way.
+func (f *forward) resume(job *ares.Job, run *ares.Run) (changed bool) {
+	if run.Stop != nil {
+		f.finish(job, run, ares.OutcomeStopped)
+		return true
+	}
+	if changed = run.Current().StartedAt.IsZero(); changed {
+		f.claim(job, run)
+	}
+	f.await(job, run)
+	return changed
+}
+
+// fate finds what becomes of a job. An array has none: its elements do.
+func (f *forward) fate(job *ares.Job) *Fate {
+	if f.fates[job.ID] == nil && !job.IsArray() {
+		f.fates[job.ID] = &Fate{Job: job}
+	}
+	return f.fates[job.ID]
+}
+
+// claim has every rank start.
+func (f *forward) claim(job *ares.Job, run *ares.Run) {
+	a := run.Current()
+	for _, h := range a.Seats {
+		if h.State == ares.SeatPlaced {
+			mustMove(run.Claim(job, a.Fence, h.Rank, h.Node, f.now))
+		}
+	}
+}
+
+// finish has every rank end, and its seat come free.
+func (f *forward) finish(job *ares.Job, run *ares.Run, how ares.Outcome) {
+	a := run.Current()
+	fence := a.Fence
+	for _, h := range append([]ares.Held(nil), a.Seats...) {
+		if h.Result == nil {
+			mustMove(run.Finish(job, fence, h.Rank, ares.RankResult{Outcome: how, StartedAt: a.StartedAt, EndedAt: f.now}, f.now))
+		}
+		if !h.State.Free() {
+			mustMove(run.Release(fence, h.Rank))
+		}
+	}
+	f.pause(f.fate(job))
+	if run.Phase.Final() {
+		f.fates[job.ID].End = f.now
+	} else {
+		f.fates[job.ID].Stops++
+	}
+}
+
+// pause counts what a job has held.
+func (f *forward) pause(fate *Fate) {
+	if !fate.since.IsZero() {
+		milli := fate.Job.Members * max(1000*fate.Job.GPUs, fate.Job.GPUMilli)
+		fate.GPUHours += float64(milli) / 1000 * f.now.Sub(fate.since).Hours()
+		fate.since = time.Time{}
+	}
+}
+
+// mustMove is for moves that a run in that phase can always make.
+func mustMove(err error) {
+	if err != nil {
+		panic("sim: a run refused a move: " + err.Error())
+	}
+}
+
+// await notes when an attempt that begins or goes on will end.
+func (f *forward) await(job *ares.Job, run *ares.Run) {
+	fate, a := f.fate(job), run.Last()
+	began, done := a.StartedAt, carried(job, run)
+	if began.IsZero() { // a rank has ended before another began
+		began = f.now
+	}
+	fate.since = f.now
+	total, basis := f.lasts(job, done+max(f.now.Sub(began), 0))
+	fate.Basis = basis
+	heap.Push(&f.dues, due{began.Add(total - done), job.ID, a.Number})
+}
+
+// carried is what a job that saves its state has done before the present
+// attempt: it goes on where it was stopped.
+func carried(job *ares.Job, run *ares.Run) (done time.Duration) {
+	for i := range run.Attempts {
+		switch a := &run.Attempts[i]; {
+		case !a.Ended():
+		case job.Checkpoint.Enabled && a.Outcome == ares.OutcomeStopped && !a.StartedAt.IsZero():
+			done += a.EndedAt.Sub(a.StartedAt)
+		default:
+			done = 0
+		}
+	}
+	return done
+}
+
+// lasts is how long a job that has run for some time runs altogether: what
+// was predicted, or else its limit, or else what is assumed. One that has
+// outlived all of these runs as long again as it has.
+func (f *forward) lasts(job *ares.Job, elapsed time.Duration) (time.Duration, Basis) {
+	limit := job.MaxRuntime()
+	within := func(d time.Duration) time.Duration {
+		if limit > 0 {
+			return min(d, limit)
+		}
+		return d
+	}
+	if p, ok := f.state.Forecast(job.ID); ok {
+		for _, d := range []time.Duration{p.P50, p.P90} {
+			if d > elapsed {
+				return within(d), ByPrediction
+			}
+		}
+	}
+	switch {
+	case limit > elapsed:
+		return limit, ByLimit
+	case f.assumed > elapsed:
+		return f.assumed, ByAssumption
+	}
+	return 2 * elapsed, ByAssumption
+}
+
+// run decides and lets time pass until the horizon.
+func (f *forward) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		next := f.until
+		if wake := f.settle(); wake.After(f.now) && wake.Before(next) {
+			next = wake
+		}
+		if len(f.dues) > 0 && f.dues[0].at.Before(next) {
+			next = f.dues[0].at
+		}
+		if f.now = next; !next.Before(f.until) {
+			for _, fate := range f.fates {
+				f.pause(fate)
+			}
+			return nil
+		}
+		for len(f.dues) > 0 && !f.dues[0].at.After(f.now) {
+			f.end(heap.Pop(&f.dues).(due))
+		}
+		f.flush()
+	}
+	return ctx.Err()
+}
+
+// end ends an attempt, unless it gave way before.
+func (f *forward) end(d due) {
+	job, known := f.state.Job(d.job)
+	run, _ := f.state.Run(d.job)
+	if a := run.Current(); known && a != nil && a.Number == d.attempt {
+		f.finish(job, &run, ares.OutcomeSucceeded)
+		f.put(job, run)
+	}
+}
+
+// settle decides and carries out until nothing changes any more, and says when
+// it might again.
+func (f *forward) settle() (wake time.Time) {
+	for {
+		plan := engine.Decide(f.state, f.now)
+		if plan.Empty() {
+			return plan.Wake
+		}
+		for _, c := range control.Changes(f.state, &plan) {
+			job, _ := f.state.Job(c.Job)
+			f.carry(job, c.Next, c.New)
+			for _, e := range c.Make {
+				e.Job.Revision = f.revision + 1
+				f.batch = append(f.batch, ares.Event{Job: e.Job})
+				f.carry(e.Job, e.Run, true)
+			}
+		}
+		f.flush()
+	}
+}
+
+// carry makes a change of a plan, with what follows from it at once.
+func (f *forward) carry(job *ares.Job, run ares.Run, starts bool) {
+	if starts {
+		run.Last().Fence = ares.Fence(f.revision + 1)
+		f.claim(job, &run)
+		if fate := f.fate(job); fate.Start.IsZero() {
+			fate.Start = f.now
+		}
+		f.await(job, &run)
+	} else if run.Stop != nil && run.Current() != nil {
+		f.finish(job, &run, ares.OutcomeStopped)
+	}
+	f.put(job, run)
+}
+
+func (f *forward) put(job *ares.Job, run ares.Run) {
+	run.Revision = f.revision + 1
+	f.batch = append(f.batch, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
+}
+
+// flush tells the engine what has happened.
+func (f *forward) flush() {
+	if len(f.batch) == 0 {
+		return
+	}
+	f.revision++
+	for i := range f.batch {
+		f.batch[i].Revision = f.revision
+	}
+	f.state.Apply(ares.Batch{Revision: f.revision, Events: f.batch, At: f.now})
+	f.batch = nil
+}
+
+// due is when an attempt ends.
+type due struct {
+	at      time.Time
+	job     ares.JobID
+	attempt int
+}
+
+// dues is a heap of them: by time, then job.
+type dues []due
+
+func (d dues) Len() int { return len(d) }
+func (d dues) Less(i, j int) bool {
+	return cmp.Or(d[i].at.Compare(d[j].at), cmp.Compare(d[i].job, d[j].job)) < 0
+}
+func (d dues) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+func (d *dues) Push(x any)   { *d = append(*d, x.(due)) }
+func (d *dues) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}

@@ -1,0 +1,261 @@
+package sim
+
+import (
+	_ "embed" // the page's template
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// WriteHTML writes one page with the figures and plots of the reports. It needs
+// no other file and no network. Every figure on it carries the path of its value
+// in the JSON of the report, which is on the page too.
+func (r *Reports) WriteHTML(to io.Writer) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	p := page{Title: "Ares simulation", Reports: r, JSON: template.JS(text)} //nolint:gosec // json.Marshal leaves no < in it
+	for i := range r.Runs {
+		p.Runs = append(p.Runs, newView(fmt.Sprintf("runs.%d.", i), &r.Runs[i]))
+	}
+	if len(r.Runs) > 0 {
+		p.Title = r.Runs[0].Source.Trace.Name + " on " + r.Runs[0].Source.Fleet.Name
+	}
+	if err := pageTemplate.Execute(to, p); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+type page struct {
+	Title   string
+	Reports *Reports
+	Runs    []*view
+	JSON    template.JS
+}
+
+// Several says whether there is more than one run.
+func (p page) Several() bool { return len(p.Runs) > 1 }
+
+// view is one run as the page shows it.
+type view struct {
+	*Report
+	Path   string
+	Tiles  []shown
+	Plots  []*plot
+	Heat   *heat
+	Groups []tableOf
+}
+
+// shown is a figure: what people read, and where it is in the report.
+type shown struct {
+	Words string
+	Text  string
+	Note  string
+	Path  string
+	Value string
+}
+
+// tableOf is the spreads of some groups.
+type tableOf struct {
+	Title string
+	Rows  []groupRow
+}
+
+type groupRow struct {
+	Name  string
+	Cells []shown
+}
+
+// Name is what tells a run from the others.
+func (v *view) Name() string { return fmt.Sprintf("%s, seed %d", v.Source.Policy.Name, v.Source.Seed) }
+
+// Tile is a figure by its words.
+func (v *view) Tile(words string) shown {
+	return v.Tiles[slices.IndexFunc(v.Tiles, func(s shown) bool { return s.Words == words })]
+}
+
+func newView(path string, r *Report) *view {
+	v := &view{Report: r, Path: path}
+	v.tiles()
+	v.plots()
+	if r.Occupancy != nil {
+		v.Heat = newHeat(r.Occupancy, r.Virtual)
+	}
+	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, r.Ended, "placed", &r.Wait, &r.Complete)}
+	sizes := tableOf{Title: "By size", Rows: []groupRow{all}}
+	for i := range r.BySize {
+		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeWords(r.BySize[i].Name)))
+	}
+	tenants := tableOf{Title: "By tenant"}
+	for i := range r.ByTenant {
+		tenants.Rows = append(tenants.Rows, v.row("by_tenant", i, &r.ByTenant[i], r.ByTenant[i].Name))
+	}
+	v.Groups = []tableOf{sizes, tenants}
+	return v
+}
+
+func (v *view) row(list string, i int, g *Group, name string) groupRow {
+	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, g.Ended, "jobs", &g.Wait, &g.Complete)}
+}
+
+func (v *view) tile(words, path, text, note string, value float64) {
+	v.Tiles = append(v.Tiles, shown{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
+}
+
+func (v *view) tiles() {
+	r := v.Report
+	percent := func(f float64) string { return fmt.Sprintf("%.1f %%", f) }
+	v.tile("jobs", "jobs", number(float64(r.Jobs)), refusals(r)+fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
+	v.tile("mean wait", "waiting_seconds.mean", lasting(r.Wait.Mean), "p95 "+lasting(r.Wait.P95), r.Wait.Mean)
+	v.tile("mean completion", "completion_seconds.mean", lasting(r.Complete.Mean), "p95 "+lasting(r.Complete.P95), r.Complete.Mean)
+	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "at most "+percent(r.Peak), r.Use)
+	v.tile("GPUs stranded", "stranded_percent", percent(r.Stranded), "free, of no use to such jobs", r.Stranded)
+	if f := r.Fairness; f != nil && f.Tenants > 1 {
+		v.tile("Jain's index", "fairness.jain.mean", fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("least %.3f, %d tenants", f.Jain.Min, f.Tenants), f.Jain.Mean)
+		v.tile("gap to fair shares", "fairness.mean_largest_gap_percent", percent(f.GapMean), "at most "+percent(f.Gap), f.GapMean)
+	}
+	if r.Preempted > 0 {
+		v.tile("preemptions", "preemptions", number(float64(r.Preempted)), number(r.Lost)+" GPU-seconds lost", float64(r.Preempted))
+	}
+	if d := r.Deadline; d.Jobs > 0 {
+		v.tile("deadlines missed", "deadlines.missed", number(float64(d.Missed)), fmt.Sprintf("of %d", d.Jobs), float64(d.Missed))
+	}
+	v.tile("simulated time", "virtual_seconds", lasting(r.Virtual), fmt.Sprintf("%d GPUs on %d nodes", r.GPUs, r.Source.Fleet.Nodes), r.Virtual)
+}
+
+func refusals(r *Report) string {
+	if r.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d too large, ", r.Refused)
+}
+
+func spreads(path string, jobs, ended int, count string, wait, complete *Spread) []shown {
+	out := []shown{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
+	for _, s := range []struct {
+		name string
+		of   *Spread
+		jobs int
+	}{{"waiting_seconds.", wait, jobs}, {"completion_seconds.", complete, ended}} {
+		for _, c := range []struct {
+			name  string
+			value float64
+		}{{"mean", s.of.Mean}, {"p50", s.of.P50}, {"p95", s.of.P95}, {"p99", s.of.P99}, {"max", s.of.Max}} {
+			text := "–"
+			if s.jobs > 0 {
+				text = lasting(c.value)
+			}
+			out = append(out, shown{Text: text, Path: path + s.name + c.name, Value: number(c.value)})
+		}
+	}
+	return out
+}
+
+// number is a value as JSON writes it.
+func number(v float64) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("sim: a report has a number that JSON cannot write: " + err.Error())
+	}
+	return string(text)
+}
+
+// plots draws what was seen over time and over jobs.
+func (v *view) plots() {
+	r := v.Report
+	if s := r.Series; s != nil {
+		v.overTime(s)
+	}
+	shares := make([]float64, len(r.WaitCDF))
+	for i := range shares {
+		shares[i] = float64(i)
+	}
+	longest := max(r.Wait.Max, r.Complete.Max)
+	cdf := newPlot("cdf", "How long jobs took", fmt.Sprintf("Share of jobs that waited, and that were done, within a time. Half waited up to %s and were done within %s.",
+		lasting(r.Wait.P50), lasting(r.Complete.P50)), durations("time since submission, logarithmic", longest), linear("% of jobs", 100, true))
+	cdf.draw(v.Path+"waiting_cdf_seconds", "waiting", "a", false, r.WaitCDF, shares)
+	if len(r.CompleteCDF) > 0 {
+		cdf.draw(v.Path+"completion_cdf_seconds", "completion", "b", false, r.CompleteCDF, shares)
+	}
+	v.Plots = append(v.Plots, cdf)
+	if f := r.Fairness; f != nil && f.Tenants > 1 {
+		v.fairness(f)
+	}
+}
+
+func (v *view) overTime(s *Series) {
+	r := v.Report
+	ideal := slices.Sorted(slices.Values(s.Load))
+	load := newPlot("load", "Allocation over load", "Share of the GPUs that is allocated, against what jobs that have come and not ended ask for. The ideal is as much as is asked for, up to 100 %.",
+		linear("GPUs asked for, % of the fleet", max(slices.Max(s.Load), 100), false), linear("allocated, %", 100, true))
+	load.draw("", "ideal", "ideal", false, []float64{0, 100, max(ideal[len(ideal)-1], 100)}, []float64{0, 100, 100})
+	load.dot(v.Path+"series.allocated_percent", "allocated", "a", s.Load, s.Allocated)
+	over := newPlot("time", "Allocation over time", fmt.Sprintf("Share of the GPUs that is allocated, %.1f %% on average, and that is free but stranded, %.1f %% on average.", r.Use, r.Stranded),
+		timeline(r.Virtual), linear("% of GPUs", 100, true))
+	over.draw(v.Path+"series.allocated_percent", "allocated", "a", true, s.Seconds, s.Allocated)
+	over.draw(v.Path+"series.stranded_percent", "stranded", "c", true, s.Seconds, s.Stranded)
+	most := slices.Max(s.Waiting)
+	queue := newPlot("queue", "Queue over time", fmt.Sprintf("Jobs that wait, up to %d.", most), timeline(r.Virtual), linear("jobs waiting", max(float64(most), 4), true))
+	waiting := make([]float64, len(s.Waiting))
+	for i, n := range s.Waiting {
+		waiting[i] = float64(n)
+	}
+	queue.draw(v.Path+"series.waiting_jobs", "waiting", "a", true, s.Seconds, waiting)
+	v.Plots = append(v.Plots, load, over, queue)
+}
+
+func (v *view) fairness(f *Fairness) {
+	var at, jain, gap []float64
+	for _, p := range f.Series {
+		at, jain, gap = append(at, p.At), append(jain, 100*p.Jain), append(gap, p.Gap)
+	}
+	p := newPlot("fairness", "Fairness over time", fmt.Sprintf("Jain's index of the tenants' weighted shares, %.3f on average, and by how much the tenant that lacks most is below its fair share, in percent of the fleet, at most %.1f %%.",
+		f.Jain.Mean, f.Gap), timeline(v.Virtual), linear("%", 100, true))
+	p.draw(v.Path+"fairness.series.jain", "Jain's index × 100", "a", true, at, jain)
+	p.draw(v.Path+"fairness.series.largest_gap_percent", "largest gap to a fair share", "c", true, at, gap)
+	v.Plots = append(v.Plots, p)
+}
+
+// SizeWords says which jobs a group by size has.
+func SizeWords(name string) string {
+	switch name {
+	case "0":
+		return "no GPUs"
+	case "1":
+		return "1 GPU"
+	case "2":
+		return "2 GPUs"
+	case "more":
+		return "more GPUs"
+	}
+	return "up to " + name + " GPUs"
+}
+
+// Facts are the lines that say what was simulated.
+func (v *view) Facts() [][2]string {
+	src := &v.Source
+	facts := [][2]string{
+		{"Trace", fmt.Sprintf("%s (%s, %d jobs, %d bad rows, SHA-256 %.12s…)", src.Trace.Name, src.Trace.Format, src.Trace.Jobs, src.Trace.Bad, src.Trace.SHA256)},
+		{"Fleet", fmt.Sprintf("%s (%d nodes, %d GPUs, SHA-256 %.12s…)", src.Fleet.Name, src.Fleet.Nodes, src.Fleet.GPUs, src.Fleet.SHA256)},
+		{"Policy", fmt.Sprintf("%s (engine configuration %s)", src.Policy.Name, src.Policy.Engine)},
+		{"Seed", strings.TrimSuffix(fmt.Sprintf("%d, resampled by %s", src.Seed, src.Resample), ", resampled by none")},
+	}
+	if src.Until > 0 {
+		facts = append(facts, [2]string{"Until", lasting(src.Until)})
+	}
+	if src.Halted {
+		facts = append(facts, [2]string{"Interrupted", "at " + lasting(v.Virtual) + " of simulated time"})
+	}
+	return facts
+}

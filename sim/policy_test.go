@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/engine"
+)
+
+func TestBuiltInPoliciesAreSound(t *testing.T) {
+	t.Parallel()
+	for _, name := range PolicyNames() {
+		p, err := PolicyNamed(name)
+		if err != nil || p.Name != name || p.Engine.Check() != nil {
+			t.Errorf("%s: %+v, %v, %v", name, p, err, p.Engine.Check())
+		}
+	}
+	if _, err := PolicyNamed("lifo"); err == nil || !strings.Contains(err.Error(), "use one of ares, bestfit") {
+		t.Error(err)
+	}
+}
+
+func TestReadPolicy(t *testing.T) {
+	t.Parallel()
+	p, err := ReadPolicy(strings.NewReader(`
+name: mine
+base: srtf
+queue_order: attained
+attained_gpu_seconds: 60
+blocked_jobs: skip
+ageing_step_seconds: 7
+usage_half_life_hours: 5
+thermal_threshold: 70.5
+thermal_margin: 3
+model_weights: {h100: 2.5}
+placement: bestfit
+estimate: none
+checkpoint_seconds: 30
+seed: 9
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := p.Engine
+	if p.Name != "mine" || p.Estimate != EstimateNone || p.CheckpointSeconds != 30 || e.Queueing != (engine.Queueing{Order: engine.OrderAttained, Yield: true, Attained: 60}) ||
+		e.AgeingStep != 7*time.Second || e.HalfLife != 5*time.Hour || e.ThermalLimit != 70 || e.ThermalMargin != 3 || e.ModelWeights["h100"] != 2500 || e.Placement != engine.PlaceBestFit || e.Seed != 9 {
+		t.Errorf("%+v", p)
+	}
+	p, err = ReadPolicy(strings.NewReader(""))
+	if err != nil || p.Name != "ares" || p.Engine.Digest() != engine.Default().Digest() {
+		t.Errorf("an empty file: %+v, %v", p, err)
+	}
+}
+
+func TestPolicyMistakesAreNamed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"base: lifo":              `"lifo" is no policy: use one of`,
+		"queue_ordre: fifo":       "line 1: there is no queue_ordre",
+		"queue_order: lifo":       `queue_order: "lifo" is no order: use one of aged, fifo`,
+		"blocked_jobs: jump":      "blocked_jobs: ",
+		"preempt_by_order: true":  "preempt_by_order: needs a queue_order",
+		"placement: worst":        "placement: must be one of",
+		"estimate: guess":         `estimate: "guess" is no estimate: use one of none, oracle`,
+		"estimate_error: -1":      "estimate_error: must be between 0 and 10",
+		"estimate_error: .nan":    "estimate_error: must be between 0 and 10",
+		"checkpoint_seconds: -1":  "checkpoint_seconds: must be between 0 and 86400, got -1",
+		"attained_gpu_seconds: 5": "attained_gpu_seconds: means something with",
+		"thermal_margin: many":    "line 1: cannot unmarshal",
+	} {
+		if _, err := ReadPolicy(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// policyFile is a policy as people write it. What it has in common with the
+// scheduler section of a server's configuration has the same name there. What is
+// left out is as in the policy it starts from.
+type policyFile struct {
+	Name string `yaml:"name"`
+	Base string `yaml:"base"`
+
+	EnableThermalAware *bool              `yaml:"enable_thermal_aware"`
+	ThermalThreshold   *float64           `yaml:"thermal_threshold"`
+	ThermalMargin      *int               `yaml:"thermal_margin"`
+	AgeingStepSeconds  *int               `yaml:"ageing_step_seconds"`
+	UsageHalfLifeHours *int               `yaml:"usage_half_life_hours"`
+	ModelWeights       map[string]float64 `yaml:"model_weights"`
+	Placement          *string            `yaml:"placement"`
+	QueueOrder         *string            `yaml:"queue_order"`
+	BlockedJobs        *string            `yaml:"blocked_jobs"`
+	PreemptByOrder     *bool              `yaml:"preempt_by_order"`
+	AttainedGPUSeconds *int               `yaml:"attained_gpu_seconds"`
+
+	// What only a simulation has.
+	Estimate          *string  `yaml:"estimate"`
+	EstimateError     *float64 `yaml:"estimate_error"`
+	CheckpointSeconds *int     `yaml:"checkpoint_seconds"`
+	Seed              *int64   `yaml:"seed"`
+}
+
+// ReadPolicy reads a policy file: changes to the built-in policy that base
+// names, ares if it names none.
+func ReadPolicy(from io.Reader) (Policy, error) {
+	in := yaml.NewDecoder(from)
+	in.KnownFields(true)
+	var f policyFile
+	if err := in.Decode(&f); err != nil && !errors.Is(err, io.EOF) { // an empty one changes nothing
+		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", plain(err))
+	}
+	p, err := PolicyNamed(cmp.Or(f.Base, "ares"))
+	if err != nil {
+		return Policy{}, fmt.Errorf("base: %w", err)
+	}
+	p.Name = cmp.Or(f.Name, p.Name)
+	f.change(&p)
+	var wrong ares.Problems
+	if bad, ok := errors.AsType[*ares.InvalidRequest](p.Engine.Check()); ok {
+		wrong = append(wrong, bad.Problems...)
+	}
+	if !slices.Contains(Estimates(), cmp.Or(p.Estimate, "none")) {
+		wrong.Add("estimate", "%q is no estimate: use one of %s", p.Estimate, strings.Join(Estimates(), ", "))
+	}
+	if !(p.EstimateError >= 0 && p.EstimateError <= maxEstimateError) {
+		wrong.Add("estimate_error", "must be between 0 and %d, got %v", maxEstimateError, p.EstimateError)
+	}
+	if p.CheckpointSeconds < 0 || p.CheckpointSeconds > maxCheckpoint {
+		wrong.Add("checkpoint_seconds", "must be between 0 and %d, got %d", maxCheckpoint, p.CheckpointSeconds)
+	}
+	return p, wrong.Err()
+}
+
+// Bounds of what only a simulation has.
+const (
+	maxEstimateError = 10
+	maxCheckpoint    = 86_400
+)
+
+// plain is a mistake without the names of Go.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), " in type sim.policyFile", "")
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "yaml: unmarshal errors:\n  "), "\n  ", "; ")
+	return strings.NewReplacer("field ", "there is no ", " not found", "").Replace(text)
+}
+
+// change puts what the file says into a policy.
+func (f *policyFile) change(p *Policy) {
+	e, q := &p.Engine, &p.Engine.Queueing
+	set(&e.ThermalMargin, f.ThermalMargin)
+	set(&p.Estimate, f.Estimate)
+	set(&p.EstimateError, f.EstimateError)
+	set(&p.CheckpointSeconds, f.CheckpointSeconds)
+	set(&e.Seed, f.Seed)
+	set(&q.Yield, f.PreemptByOrder)
+	set(&q.Attained, f.AttainedGPUSeconds)
+	if f.ThermalThreshold != nil {
+		e.ThermalLimit = int(math.Floor(*f.ThermalThreshold))
+	}
+	if f.EnableThermalAware != nil && !*f.EnableThermalAware {
+		e.ThermalLimit = 0
+	}
+	if f.AgeingStepSeconds != nil {
+		e.AgeingStep = time.Duration(*f.AgeingStepSeconds) * time.Second
+	}
+	if f.UsageHalfLifeHours != nil {
+		e.HalfLife = time.Duration(*f.UsageHalfLifeHours) * time.Hour
+	}
+	if f.Placement != nil {
+		e.Placement = engine.Placement(*f.Placement)
+	}
+	order, blocked := string(q.Order), string(q.Blocked)
+	set(&order, f.QueueOrder)
+	set(&blocked, f.BlockedJobs)
+	*q = engine.NewQueueing(order, blocked, q.Yield, q.Attained)
+	if len(f.ModelWeights) > 0 {
+		e.ModelWeights = make(map[string]int, len(f.ModelWeights))
+	}
+	for model, weight := range f.ModelWeights {
+		e.ModelWeights[model] = int(math.Round(weight * 1000))
+	}
+	if p.Estimate == "none" {
+		p.Estimate = EstimateNone
+	}
+}
+
+// set changes a value if another one is given.
+func set[T any](value, given *T) {
+	if given != nil {
+		*value = *given
+	}
+}

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Moment is how a fleet stands after an arrival, in thousandths of GPUs.
+type Moment struct {
+	Arrived int // asked for so far, by every job
+	Held    int // given so far
+}
+
+// Pour lets jobs of the trace arrive in a given order, one at a time: the
+// experiment of Weng and others (USENIX ATC 2023). What is placed stays to the
+// end; what finds no place at once is dropped. Rows count from 0 without the
+// header and may repeat. see hears of every arrival.
+func (w *World) Pour(t *Trace, rows []int, see func(Moment)) error {
+	byRow := make(map[int]*Arrival, len(t.Arrivals))
+	for i := range t.Arrivals {
+		byRow[t.Arrivals[i].Line-2] = &t.Arrivals[i]
+	}
+	w.jobs = make([]record, 0, len(rows))
+	var m Moment
+	for _, row := range rows {
+		a := byRow[row]
+		if a == nil {
+			return ares.Errorf(ares.Invalid, "the trace has no job in row %d", row)
+		}
+		w.now = w.now.Add(time.Second)
+		w.arrive(a)
+		w.flush()
+		placed, err := w.offer()
+		if err != nil {
+			return err
+		}
+		r := &w.jobs[len(w.jobs)-1]
+		m.Arrived += r.gpus
+		if placed {
+			m.Held += r.gpus
+		}
+		see(m)
+	}
+	w.flush()
+	return nil
+}
+
+// offer decides on the one job that waits: it is placed, or it goes. The engine
+// hears of that with the next arrival.
+func (w *World) offer() (placed bool, err error) {
+	r := &w.jobs[len(w.jobs)-1]
+	plan := engine.Decide(w.state, w.now)
+	if len(plan.Place) == 0 {
+		w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
+		return false, nil
+	}
+	run := ares.NewRun(w.now)
+	if err := plan.Place[0].Apply(&run, w.now); err != nil {
+		return false, fmt.Errorf("place %s: %w", r.id, err)
+	}
+	run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
+	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: r.id, Run: run}})
+	r.placed = w.now
+	w.held.to(w.now, r.gpus)
+	return true, nil
+}
+
+// ReadOrder reads the rows of a replay, one a line.
+func ReadOrder(from io.Reader) ([]int, error) {
+	var rows []int
+	in := bufio.NewScanner(from)
+	for in.Scan() {
+		row, err := strconv.Atoi(in.Text())
+		if err != nil || row < 0 {
+			return nil, ares.Errorf(ares.Invalid, "line %d: %q is not the number of a row", len(rows)+1, in.Text())
+		}
+		rows = append(rows, row)
+	}
+	return rows, in.Err()
+}
+
+// GPUs is how many the fleet has.
+func (w *World) GPUs() int { return w.gpus }

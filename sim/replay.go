@@ -1,0 +1,180 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control/recording"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Replayed is what came of deciding a recording again.
+type Replayed struct {
+	Server    string      `json:"server"`
+	Build     string      `json:"build"` // version of Ares that recorded it
+	Began     time.Time   `json:"began"`
+	Until     time.Time   `json:"until"` // of the last decision or batch
+	Revision  int64       `json:"-"`     // the last
+	Batches   int         `json:"batches"`
+	Events    int         `json:"events"`
+	Decisions int         `json:"decisions"`
+	Placed    int         `json:"placed"` // by all of them
+	Different int         `json:"different"`
+	First     *Difference `json:"first_difference,omitzero"`
+	End       string      `json:"end"` // why it ends, "" when it was cut off
+}
+
+// Difference is a decision that came out otherwise. What was recorded of it is
+// its digest; the placings are those that the store had soon after.
+type Difference struct {
+	Recorded recording.Decision `json:"recorded"`
+	Replayed recording.Decision `json:"replayed"`
+	// Of the placings, those that only one of them has, a line each.
+	OnlyRecorded []string `json:"only_recorded"`
+	OnlyReplayed []string `json:"only_replayed"`
+}
+
+// lookAhead is how many batches after a difference are searched for what was
+// placed: a plan is committed in parts.
+const lookAhead = 64
+
+// Replay gives what was recorded to a new state and decides again wherever its
+// server did. tick, if there is one, hears of every decision.
+func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
+	in, err := recording.NewReader(from)
+	if err != nil {
+		return nil, err
+	}
+	h := &in.Header
+	r := &replay{state: engine.NewWith(h.Config), out: &Replayed{Server: h.Server, Build: h.Build, Began: h.Began, Until: h.Began}}
+	for {
+		f, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			r.settle()
+			r.out.End = in.End
+			return r.out, nil
+		}
+		if err != nil {
+			return r.out, err
+		}
+		if f.Batch != nil {
+			r.saw(f.Batch)
+			continue
+		}
+		if err = r.decide(f.Decision); err != nil {
+			return r.out, err
+		}
+		if tick != nil {
+			tick(r.out)
+		}
+	}
+}
+
+// replay is one under way.
+type replay struct {
+	state *engine.State
+	out   *Replayed
+	// Of the first difference: the placings of both, and how many batches are
+	// still searched for the recorded ones.
+	replayed, recorded []string
+	ahead              int
+}
+
+func (r *replay) saw(b *ares.Batch) {
+	r.out.Batches++
+	r.out.Events += len(b.Events)
+	r.out.Revision = b.Revision
+	if b.At.After(r.out.Until) {
+		r.out.Until = b.At
+	}
+	r.state.Apply(*b)
+	if r.ahead == 0 {
+		return
+	}
+	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // as the store keeps it
+	for i := range b.Events {
+		if ev := b.Events[i].Run; ev != nil && ev.Run.Last() != nil && ev.Run.Last().PlacedAt.Equal(at) {
+			r.recorded = append(r.recorded, placedLine(ev.Job, seatsOf(ev.Run.Last())))
+		}
+	}
+	if r.ahead--; r.ahead == 0 {
+		r.settle()
+	}
+}
+
+func (r *replay) decide(d *recording.Decision) error {
+	if got := r.state.Revision(); got != d.Revision {
+		return ares.Errorf(ares.Invalid, "the recording has a decision of revision %d where the state is at %d: a batch is missing", d.Revision, got)
+	}
+	plan := engine.Decide(r.state, d.Now)
+	r.out.Decisions++
+	r.out.Placed += len(plan.Place)
+	if d.Now.After(r.out.Until) {
+		r.out.Until = d.Now
+	}
+	got := recording.DecisionOf(&plan)
+	if got.Digest == d.Digest {
+		return nil
+	}
+	r.out.Different++
+	if r.out.First == nil {
+		r.out.First = &Difference{Recorded: *d, Replayed: got}
+		r.ahead = lookAhead
+		for i := range plan.Place {
+			r.replayed = append(r.replayed, placedLine(plan.Place[i].Job, plan.Place[i].Seats))
+		}
+	}
+	return nil
+}
+
+// settle says what only one of both has placed.
+func (r *replay) settle() {
+	if r.out.First == nil {
+		return
+	}
+	r.ahead = 0
+	r.out.First.OnlyRecorded = without(r.recorded, r.replayed)
+	r.out.First.OnlyReplayed = without(r.replayed, r.recorded)
+}
+
+func without(lines, others []string) []string {
+	var out []string
+	for _, line := range lines {
+		if !slices.Contains(others, line) && !slices.Contains(out, line) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func seatsOf(a *ares.Attempt) []ares.Seat {
+	seats := make([]ares.Seat, len(a.Seats))
+	for i := range a.Seats {
+		seats[i] = a.Seats[i].Seat
+	}
+	return seats
+}
+
+// placedLine says where a job was placed.
+func placedLine(id ares.JobID, seats []ares.Seat) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on", id)
+	for i, s := range seats {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " %s", s.Node)
+		for k, sh := range s.Shares {
+			fmt.Fprintf(&b, "%c%d", map[bool]byte{true: ':', false: '+'}[k == 0], sh.Index)
+			if sh.Milli < 1000 {
+				fmt.Fprintf(&b, "(%d/1000)", sh.Milli)
+			}
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ReportFormat names the form of a report; it changes when a reader of the old
+// one would be misled.
+const ReportFormat = "ares-sim-report/1"
+
+// Reports are the runs of one call, by policy and seed.
+type Reports struct {
+	Format  string   `json:"format"`
+	Version string   `json:"ares_version"`
+	Runs    []Report `json:"runs"`
+}
+
+// Report is what a simulation shows. Times are in seconds, shares in percent.
+type Report struct {
+	Source   Source    `json:"source"`
+	Jobs     int       `json:"jobs"`
+	Refused  int       `json:"refused"` // that can never run on this fleet
+	Placed   int       `json:"placed"`
+	Ended    int       `json:"ended"`
+	Virtual  float64   `json:"virtual_seconds"`
+	GPUs     int       `json:"gpus"`
+	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event
+	Peak     float64   `json:"gpu_use_peak_percent"`
+	Complete Spread    `json:"completion_seconds"` // from submission to end
+	Wait     Spread    `json:"waiting_seconds"`    // from submission to placing
+	Deadline Deadlines `json:"deadlines"`
+	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
+	// that this has cost: devices held while progress was saved.
+	Preempted int     `json:"preemptions"`
+	Lost      float64 `json:"lost_gpu_seconds"`
+	BySize    []Group `json:"by_size"`
+	ByTenant  []Group `json:"by_tenant"`
+	// WaitCDF and CompleteCDF have 101 times: at most so long waited 0 %, 1 %, …
+	// 100 % of those that were placed, and that ended.
+	WaitCDF     []float64 `json:"waiting_cdf_seconds"`
+	CompleteCDF []float64 `json:"completion_cdf_seconds"`
+	// What follows is there when the world was watched.
+	Stranded  float64    `json:"stranded_percent"` // of the fleet's GPUs, mean over time
+	Fairness  *Fairness  `json:"fairness,omitempty"`
+	Series    *Series    `json:"series,omitempty"`
+	Occupancy *Occupancy `json:"occupancy,omitempty"`
+}
+
+// Source is what a report is of. Runs of the same trace, fleet, seed,
+// resampling and until differ by nothing but their policy.
+type Source struct {
+	Trace    TraceSource  `json:"trace"`
+	Fleet    FleetSource  `json:"fleet"`
+	Policy   PolicySource `json:"policy"`
+	Seed     uint64       `json:"seed"`
+	Resample string       `json:"resample"`
+	Until    float64      `json:"until_seconds"` // 0 for the end of the last job
+	Halted   bool         `json:"halted"`        // it was interrupted before
+}
+
+// TraceSource is the trace of a report.
+type TraceSource struct {
+	Name   string `json:"name"`
+	Format string `json:"format"`
+	SHA256 string `json:"sha256"`
+	Jobs   int    `json:"jobs"`
+	Bad    int    `json:"bad_rows"`
+}
+
+// FleetSource is the fleet of a report.
+type FleetSource struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+	Nodes  int    `json:"nodes"`
+	GPUs   int    `json:"gpus"`
+}
+
+// PolicySource is the policy of a report, with the digest of the engine's
+// configuration.
+type PolicySource struct {
+	Name       string  `json:"name"`
+	Engine     string  `json:"engine_config"`
+	Estimate   string  `json:"estimate,omitzero"`
+	Error      float64 `json:"estimate_error,omitzero"`
+	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
+}
+
+// Spread is the shape of a set of times.
+type Spread struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
+}
+
+// Deadlines counts the jobs that should be done by some time.
+type Deadlines struct {
+	Jobs   int `json:"jobs"`
+	Met    int `json:"met"`
+	Missed int `json:"missed"` // ended too late, or not at all and it is too late now
+}
+
+// Group is the jobs of one size or tenant.
+type Group struct {
+	Name     string `json:"name"`
+	Jobs     int    `json:"jobs"`    // that were placed
+	Ended    int    `json:"ended"`   // of these
+	Waiting  int    `json:"waiting"` // that were not placed
+	Complete Spread `json:"completion_seconds"`
+	Wait     Spread `json:"waiting_seconds"`
+}
+
+// Report says how the jobs have fared so far.
+func (w *World) Report() Report {
+	w.held.to(w.now, 0)
+	r := Report{Jobs: len(w.jobs), Virtual: rounded(w.now.Sub(Epoch).Seconds()), GPUs: w.gpus}
+	all := group{}
+	sizes, tenants := map[string]*group{}, map[string]*group{}
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		r.Deadline.count(j, w.now)
+		if j.refused {
+			r.Refused++
+		}
+		wait, complete := time.Duration(-1), time.Duration(-1)
+		if !j.placed.IsZero() {
+			r.Placed++
+			wait = j.placed.Sub(j.accepted)
+		}
+		if !j.ended.IsZero() {
+			r.Ended++
+			complete = j.ended.Sub(j.accepted)
+		}
+		for _, g := range []*group{&all, in(sizes, sizeName(j.gpus)), in(tenants, j.tenant)} {
+			g.add(wait, complete)
+		}
+	}
+	r.Wait, r.Complete = spread(all.waits), spread(all.completes)
+	r.WaitCDF, r.CompleteCDF = cdf(all.waits), cdf(all.completes)
+	r.BySize, r.ByTenant = groups(sizes), groups(tenants)
+	if total := float64(w.gpus) * r.Virtual; total > 0 {
+		r.Use = rounded(100 * w.held.area / 1000 / total)
+		r.Peak = rounded(100 * float64(w.held.peak) / 1000 / float64(w.gpus))
+	}
+	r.Preempted, r.Lost = w.Preemptions()
+	r.Lost = rounded(r.Lost)
+	return r
+}
+
+// fairness is what was measured, nothing where nothing was.
+func (r *Report) fairness() Fairness {
+	if r.Fairness == nil {
+		return Fairness{}
+	}
+	return *r.Fairness
+}
+
+func (d *Deadlines) count(j *record, now time.Time) {
+	due := j.due
+	if due.IsZero() {
+		return
+	}
+	d.Jobs++
+	switch {
+	case !j.ended.IsZero() && !j.ended.After(due):
+		d.Met++
+	case !j.ended.IsZero() || now.After(due):
+		d.Missed++
+	}
+}
+
+// group collects the times of some jobs.
+type group struct {
+	waits, completes []float64
+	waiting          int
+}
+
+func in(groups map[string]*group, name string) *group {
+	if groups[name] == nil {
+		groups[name] = &group{}
+	}
+	return groups[name]
+}
+
+func (g *group) add(wait, complete time.Duration) {
+	if wait < 0 {
+		g.waiting++
+		return
+	}
+	g.waits = append(g.waits, wait.Seconds())
+	if complete >= 0 {
+		g.completes = append(g.completes, complete.Seconds())
+	}
+}
+
+func groups(by map[string]*group) []Group {
+	out := make([]Group, 0, len(by))
+	for name, g := range by {
+		out = append(out, Group{Name: name, Jobs: len(g.waits), Ended: len(g.completes), Waiting: g.waiting, Wait: spread(g.waits), Complete: spread(g.completes)})
+	}
+	slices.SortFunc(out, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// sizeName is the class of a job by its GPUs: 1, 2, 4, 8, more.
+func sizeName(milli int) string {
+	gpus := (milli + 999) / 1000
+	for _, most := range []int{0, 1, 2, 4, 8, 16, 32, 64} {
+		if gpus <= most {
+			return fmt.Sprint(most)
+		}
+	}
+	return "more"
+}

@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// The ways to draw another trace from one trace.
+const (
+	ResampleNone  = "none"  // the trace as it is
+	ResampleOrder = "order" // the same arrival times, and the jobs in another order
+	ResampleDays  = "days"  // as many days, each drawn from those of the trace, with repetition
+)
+
+// Resamples lists the ways to draw another trace from one.
+func Resamples() []string { return []string{ResampleNone, ResampleOrder, ResampleDays} }
+
+const day = 24 * time.Hour
+
+// Resample draws a trace from this one, which stays as it is. The same seed
+// draws the same, whatever the policy: so runs of two policies with one seed are
+// a pair. Jobs that arrive in the same instant come in an order drawn by the
+// seed too; with seed 0 and no resampling all is as it was.
+func (t *Trace) Resample(how string, seed uint64) (*Trace, error) {
+	out := *t
+	out.Arrivals = slices.Clone(t.Arrivals)
+	random := rand.New(rand.NewPCG(seed, 0x5e5a)) //nolint:gosec // a draw that can be had again
+	switch how {
+	case ResampleNone, "":
+		if seed == 0 {
+			return &out, nil
+		}
+	case ResampleOrder:
+		random.Shuffle(len(out.Arrivals), func(i, k int) {
+			a, b := out.Arrivals[i], out.Arrivals[k]
+			out.Arrivals[i], out.Arrivals[k] = b.moved(a.At), a.moved(b.At)
+		})
+	case ResampleDays:
+		out.Arrivals = days(t.Arrivals, random)
+	default:
+		return nil, ares.Errorf(ares.Invalid, "%q is no way to draw a trace: use none, order or days", how).At("resample")
+	}
+	shuffleTies(out.Arrivals, random)
+	return &out, nil
+}
+
+// moved is the arrival at another time, with its deadline as far away as before.
+func (a Arrival) moved(at time.Duration) Arrival {
+	if !a.Spec.Deadline.IsZero() {
+		a.Spec.Deadline = a.Spec.Deadline.Add(at - a.At)
+	}
+	a.At = at
+	return a
+}
+
+// days draws as many days as the arrivals span. Days begin with the first
+// arrival; the hour of each arrival, and who comes with whom, stay.
+func days(from []Arrival, random *rand.Rand) []Arrival {
+	if len(from) == 0 {
+		return nil
+	}
+	zero := from[0].At
+	byDay := make([][]Arrival, int((from[len(from)-1].At-zero)/day)+1)
+	for _, a := range from {
+		n := int((a.At - zero) / day)
+		byDay[n] = append(byDay[n], a)
+	}
+	out := make([]Arrival, 0, len(from))
+	for n := range byDay {
+		drawn := random.IntN(len(byDay))
+		for _, a := range byDay[drawn] {
+			out = append(out, a.moved(a.At+time.Duration(n-drawn)*day))
+		}
+	}
+	return out
+}
+
+// shuffleTies draws the order of those that arrive in the same instant.
+func shuffleTies(all []Arrival, random *rand.Rand) {
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].At == all[0].At {
+			n++
+		}
+		random.Shuffle(n, func(i, k int) { all[i], all[k] = all[k], all[i] })
+		all = all[n:]
+	}
+}

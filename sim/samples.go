@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Series is how the fleet stood over time: at each of Seconds, one value of
+// every other list. Between two of them values may have changed and changed
+// back. Shares are of the fleet's GPUs, in percent.
+type Series struct {
+	Seconds   []float64 `json:"seconds"`
+	Load      []float64 `json:"load_percent"` // asked for by jobs that have come and not ended; more than 100 when some must wait
+	Allocated []float64 `json:"allocated_percent"`
+	Stranded  []float64 `json:"stranded_percent"` // free, and of no use to a job drawn from the trace
+	Waiting   []int     `json:"waiting_jobs"`
+}
+
+// Occupancy is how full the machines were over time.
+type Occupancy struct {
+	Rows    []string  `json:"rows"` // a machine, or several that stand side by side
+	Seconds []float64 `json:"seconds"`
+	Percent [][]int   `json:"allocated_percent"` // of the GPUs of each row, at each of Seconds
+}
+
+// Bounds on what is kept, whatever the length of a run.
+const (
+	maxSamples = 512
+	maxRows    = 64
+	maxColumns = 128
+)
+
+// sample is how the fleet stands at one moment. Devices are in thousandths.
+type sample struct {
+	at                   time.Duration
+	load, held, stranded int
+	waiting              int
+	rows                 []uint8 // percent
+}
+
+// sampler looks at a world at moments of even distance. When it has too many,
+// it forgets every second one and looks half as often.
+type sampler struct {
+	step, next time.Duration
+	samples    []sample
+	kinds      []kind
+	rows       []string
+	rowOf      []int // by node with devices, in the order of Rooms
+	size       []int // thousandths of devices of each row
+}
+
+// watch adds a sampler to a world that will run the trace.
+func watch(w *World, t *Trace, until time.Duration) *sampler {
+	length := until
+	if n := len(t.Arrivals); length == 0 && n > 0 {
+		length = t.Arrivals[n-1].At - t.Arrivals[0].At
+	}
+	s := &sampler{step: max(length/maxSamples, time.Millisecond), kinds: kinds(t)}
+	s.layOut(w)
+	w.probes = append(w.probes, s.look)
+	return s
+}
+
+// layOut gives every machine with devices its row.
+func (s *sampler) layOut(w *World) {
+	var names []string
+	var milli []int
+	for r := range w.state.Rooms() {
+		if len(r.Node.Devices) > 0 {
+			names, milli = append(names, r.Node.ID), append(milli, 1000*len(r.Node.Devices))
+		}
+	}
+	rows := min(len(names), maxRows)
+	s.rows, s.size = make([]string, rows), make([]int, rows)
+	for i, name := range names {
+		row := i * rows / len(names)
+		if s.size[row] == 0 {
+			s.rows[row] = name
+		} else if last := i+1 == len(names) || (i+1)*rows/len(names) != row; last {
+			s.rows[row] += " … " + name
+		}
+		s.size[row] += milli[i]
+		s.rowOf = append(s.rowOf, row)
+	}
+}
+
+// look takes a sample when it is time for one.
+func (s *sampler) look(w *World) {
+	now := w.now.Sub(Epoch)
+	if now < s.next {
+		return
+	}
+	s.take(w)
+	if len(s.samples) >= maxSamples {
+		kept := s.samples[:0]
+		for i := 0; i < len(s.samples); i += 2 {
+			kept = append(kept, s.samples[i])
+		}
+		s.samples = kept
+		s.step *= 2
+	}
+	s.next = now - now%s.step + s.step
+}
+
+func (s *sampler) take(w *World) {
+	p := sample{at: w.now.Sub(Epoch), load: w.load, held: w.held.milli, rows: make([]uint8, len(s.rows))}
+	for _, share := range engine.Fairness(w.state, w.now).Shares {
+		if share.Queue == "" {
+			p.waiting += share.Waiting
+		}
+	}
+	free := make([]int, len(s.rows))
+	node := 0
+	for r := range w.state.Rooms() {
+		if len(r.Node.Devices) == 0 {
+			continue
+		}
+		milli := r.Milli()
+		free[s.rowOf[node]] += milli
+		p.stranded += stranded(s.kinds, r, milli)
+		node++
+	}
+	for row, size := range s.size {
+		p.rows[row] = uint8(100 * (size - free[row]) / max(size, 1))
+	}
+	s.samples = append(s.samples, p)
+}
+
+// last makes sure that the samples end where the world does.
+func (s *sampler) last(w *World) {
+	if n := len(s.samples); n == 0 || s.samples[n-1].at != w.now.Sub(Epoch) {
+		s.take(w)
+	}
+}
+
+// series is what was seen, of a fleet with so many GPUs.
+func (s *sampler) series(gpus int) Series {
+	of := func(milli int) float64 { return rounded(float64(milli) / 10 / float64(max(gpus, 1))) }
+	var out Series
+	for i := range s.samples {
+		p := &s.samples[i]
+		out.Seconds = append(out.Seconds, rounded(p.at.Seconds()))
+		out.Load = append(out.Load, of(p.load))
+		out.Allocated = append(out.Allocated, of(p.held))
+		out.Stranded = append(out.Stranded, of(p.stranded))
+		out.Waiting = append(out.Waiting, p.waiting)
+	}
+	return out
+}
+
+// occupancy is how full each row was seen, at fewer moments.
+func (s *sampler) occupancy() Occupancy {
+	out := Occupancy{Rows: slices.Clone(s.rows), Percent: make([][]int, len(s.rows))}
+	stride := (len(s.samples) + maxColumns - 1) / maxColumns
+	for i := 0; i < len(s.samples); i += stride {
+		out.Seconds = append(out.Seconds, rounded(s.samples[i].at.Seconds()))
+		for row, percent := range s.samples[i].rows {
+			out.Percent[row] = append(out.Percent[row], int(percent))
+		}
+	}
+	return out
+}
+
+// mean is the mean of a value over time, which held until the next one.
+func mean(seconds, values []float64) float64 {
+	area := 0.0
+	for i := 1; i < len(values); i++ {
+		area += values[i-1] * (seconds[i] - seconds[i-1])
+	}
+	if length := seconds[len(seconds)-1] - seconds[0]; length > 0 {
+		return rounded(area / length)
+	}
+	return values[len(values)-1]
+}

@@ -1,0 +1,88 @@
+package sim
+
+// series is the fairness of stretches of time, all of one width. The width
+// doubles when there would be too many of them, so that a simulation of any
+// length is a plot of some hundred points.
+type series struct {
+	width  float64 // seconds
+	points []stretch
+}
+
+// seriesMost is how many stretches there are at most.
+const seriesMost = 512
+
+// tiny is a time that is none, to divide by.
+const tiny = 1e-9
+
+// stretch is what was seen in a stretch of time, by seconds.
+type stretch struct {
+	secs           float64
+	jain, attained float64
+	gaps           float64 // percent by seconds
+	gap            float64 // the largest
+}
+
+func (t *stretch) add(g *glance, secs float64) {
+	t.secs += secs
+	t.jain += g.jain * secs
+	t.attained += g.attained * secs
+	t.gaps += g.gap * secs
+	t.gap = max(t.gap, g.gap)
+}
+
+func (t *stretch) mean() FairPoint {
+	if t.secs < tiny {
+		return FairPoint{Jain: 1, Attained: 1}
+	}
+	return FairPoint{Jain: t.jain / t.secs, Attained: t.attained / t.secs, Gap: t.gap}
+}
+
+// add lets a moment last from a time on, in seconds.
+func (s *series) add(g *glance, from, secs float64) {
+	if s.width == 0 {
+		s.width = 1
+	}
+	for from+secs > s.width*seriesMost {
+		s.widen()
+	}
+	for secs > 0 {
+		at := int(from / s.width)
+		for len(s.points) <= at {
+			s.points = append(s.points, stretch{})
+		}
+		part := min(secs, float64(at+1)*s.width-from)
+		if part <= 0 { // rounding: the rest is nothing
+			return
+		}
+		s.points[at].add(g, part)
+		from, secs = from+part, secs-part
+	}
+}
+
+// widen makes one stretch of every two.
+func (s *series) widen() {
+	s.width *= 2
+	half := s.points[:0]
+	for i := 0; i < len(s.points); i += 2 {
+		t := s.points[i]
+		if i+1 < len(s.points) {
+			u := s.points[i+1]
+			t.secs += u.secs
+			t.jain += u.jain
+			t.attained += u.attained
+			t.gaps += u.gaps
+			t.gap = max(t.gap, u.gap)
+		}
+		half = append(half, t)
+	}
+	s.points = half
+}
+
+func (s *series) report() []FairPoint {
+	out := make([]FairPoint, len(s.points))
+	for i := range s.points {
+		out[i] = s.points[i].mean()
+		out[i].At = float64(i) * s.width
+	}
+	return out
+}

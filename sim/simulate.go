@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Setup is one simulation to run.
+type Setup struct {
+	Trace     *Trace
+	TraceName string
+	Fleet     *Fleet
+	FleetName string
+	Policy    Policy
+	Seed      uint64
+	Resample  string
+	Until     time.Duration
+	// Tick hears how far it is after every moment; false ends the run there.
+	Tick func(Progress) bool
+}
+
+// Progress is how far a simulation is.
+type Progress struct {
+	Now         time.Duration // simulated, since the beginning
+	Done, Total int           // arrivals and endings, those of the whole trace
+	Waiting     int           // jobs
+}
+
+// Outcome is a simulation that has ended.
+type Outcome struct {
+	Report Report
+	world  *World
+}
+
+// Simulate runs a trace on a fleet under a policy, and watches it.
+func Simulate(s Setup) (*Outcome, error) {
+	trace, err := s.Trace.Resample(s.Resample, s.Seed)
+	if err != nil {
+		return nil, err
+	}
+	w := NewWorld(s.Fleet, s.Policy.For(trace, s.Seed))
+	w.MeasureFairness()
+	seen := watch(w, trace, s.Until)
+	total := len(trace.Arrivals)
+	for i := range trace.Arrivals {
+		if trace.Arrivals[i].Runs > 0 {
+			total++
+		}
+	}
+	tick := func(now time.Time, waiting int) {
+		if s.Tick != nil && !s.Tick(Progress{Now: now.Sub(Epoch), Done: len(w.jobs) + w.finished, Total: total, Waiting: waiting}) {
+			w.Halt()
+		}
+	}
+	if err := w.Run(trace, s.Until, tick); err != nil {
+		return nil, err
+	}
+	return &Outcome{Report: s.report(w, seen), world: w}, nil
+}
+
+// report is the world's, with what was simulated and seen.
+func (s *Setup) report(w *World, seen *sampler) Report {
+	seen.last(w)
+	r := w.Report()
+	r.Source = Source{
+		Trace:  TraceSource{Name: s.TraceName, Format: s.Trace.Format, SHA256: s.Trace.Digest, Jobs: len(s.Trace.Arrivals), Bad: s.Trace.Bad},
+		Fleet:  FleetSource{Name: s.FleetName, SHA256: s.Fleet.Digest, GPUs: w.gpus},
+		Policy: s.Policy.source(), Seed: s.Seed,
+		Resample: cmp.Or(s.Resample, ResampleNone), Until: s.Until.Seconds(), Halted: w.halted,
+	}
+	for range s.Fleet.Nodes() {
+		r.Source.Fleet.Nodes++
+	}
+	series, occupancy := seen.series(w.gpus), seen.occupancy()
+	r.Series, r.Occupancy = &series, &occupancy
+	r.Stranded = mean(series.Seconds, series.Stranded)
+	r.Fairness = w.Fairness().rounded()
+	return r
+}
+
+func (p *Policy) source() PolicySource {
+	return PolicySource{Name: p.Name, Engine: p.Engine.Digest(), Estimate: p.Estimate, Error: p.EstimateError, Checkpoint: p.CheckpointSeconds}
+}
+
+// JobColumns are the columns of WriteJobs. Times are seconds since the
+// beginning; what has not happened is empty.
+func JobColumns() []string {
+	return []string{
+		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "preemptions",
+		"lost_gpu_seconds", "deadline", "deadline_met",
+	}
+}
+
+// WriteJobs writes a row for every job that came.
+func (o *Outcome) WriteJobs(to *csv.Writer) error {
+	w, src := o.world, &o.Report.Source
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		row := []string{
+			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
+			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
+			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted),
+			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "",
+		}
+		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
+			row[len(row)-1] = strconv.FormatBool(!j.ended.After(due))
+		}
+		if err := to.Write(row); err != nil {
+			return fmt.Errorf("write the jobs: %w", err)
+		}
+	}
+	to.Flush()
+	return to.Error()
+}
+
+// seconds is how long after a time another is, "" when that is not known.
+func seconds(at, after time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return strconv.FormatFloat(rounded(at.Sub(after).Seconds()), 'f', -1, 64)
+}
+
+// WriteJSON writes reports: the same bytes for the same reports.
+func (r *Reports) WriteJSON(to io.Writer) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	text = numbers.ReplaceAllFunc(text, func(all []byte) []byte { return bytes.Join(bytes.Fields(all), []byte(" ")) })
+	if _, err := to.Write(append(text, '\n')); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// numbers is a list or an object of nothing but numbers over many lines, which
+// reads better on one. No text of JSON has a line break, so nothing else looks
+// like it.
+var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]|\{\n(\s*"[a-z0-9_]+": [-0-9.e+]+,?)+\s*\}`)
+
+// ReadReports reads what WriteJSON wrote.
+func ReadReports(from io.Reader) (*Reports, error) {
+	var r Reports
+	if err := json.NewDecoder(from).Decode(&r); err != nil {
+		return nil, ares.Errorf(ares.Invalid, "this is no report: %s", err)
+	}
+	if r.Format != ReportFormat {
+		return nil, ares.Errorf(ares.Invalid, "this is no report of ares sim run (%s): its format is %q", ReportFormat, r.Format)
+	}
+	return &r, nil
+}

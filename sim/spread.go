@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// rounded keeps three digits: a report is read by people, and the last bits of a
+// sum are noise.
+func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// spread sorts times and reads them off.
+func spread(times []float64) Spread {
+	if len(times) == 0 {
+		return Spread{}
+	}
+	slices.Sort(times)
+	sum := 0.0
+	for _, t := range times {
+		sum += t
+	}
+	at := func(percent int) float64 { return rounded(times[(len(times)-1)*percent/100]) }
+	return Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+}
+
+// cdf is the times that 0 %, 1 %, … 100 % of sorted times do not exceed.
+func cdf(sorted []float64) []float64 {
+	out := []float64{}
+	for percent := 0; percent <= 100 && len(sorted) > 0; percent++ {
+		out = append(out, rounded(sorted[(len(sorted)-1)*percent/100]))
+	}
+	return out
+}
+
+// rounded is the same with three digits.
+func (f *Fairness) rounded() *Fairness {
+	for _, v := range []*float64{&f.Jain.Mean, &f.Jain.Min, &f.Jain.MinAt, &f.Attained.Mean, &f.Attained.Min, &f.Attained.MinAt, &f.Gap, &f.GapAt, &f.GapMean} {
+		*v = rounded(*v)
+	}
+	for i := range f.ByTenant {
+		t := &f.ByTenant[i]
+		t.Seconds, t.Share, t.Fair, t.Gap = rounded(t.Seconds), rounded(t.Share), rounded(t.Fair), rounded(t.Gap)
+	}
+	for i := range f.Series {
+		p := &f.Series[i]
+		p.At, p.Jain, p.Attained, p.Gap = rounded(p.At), rounded(p.Jain), rounded(p.Attained), rounded(p.Gap)
+	}
+	return f
+}
+
+// meter adds up what is held over time.
+type meter struct {
+	milli int // now
+	peak  int
+	area  float64 // thousandths of devices by seconds
+	since time.Time
+}
+
+func (m *meter) to(now time.Time, change int) {
+	m.area += float64(m.milli) * now.Sub(m.since).Seconds()
+	m.since = now
+	m.milli += change
+	m.peak = max(m.peak, m.milli)
+}

@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// run lets a trace of the kind philly happen on one machine of four GPUs.
+func run(t *testing.T, policy, trace string, change func(*Policy)) *World {
+	t.Helper()
+	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 1, gpus: 4, cpus: 8, memory_mb: 1000}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := Read("philly", strings.NewReader("timestamp,duration,num_gpus,cluster\n"+trace))
+	if err != nil || jobs.Bad > 0 {
+		t.Fatal(err, jobs.Problems)
+	}
+	p, err := PolicyNamed(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&p)
+	}
+	w := NewWorld(f, p)
+	if err := w.Run(jobs, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.state.Check(); err != nil {
+		t.Error(err)
+	}
+	if w.held.milli != 0 || w.load != 0 {
+		t.Errorf("at the end %d are held and %d wanted", w.held.milli, w.load)
+	}
+	return w
+}
+
+// times is when jobs were first placed and ended, in seconds.
+func times(w *World) (out [][2]int) {
+	for i := range w.jobs {
+		out = append(out, [2]int{int(w.jobs[i].placed.Sub(Epoch) / time.Second), int(w.jobs[i].ended.Sub(Epoch) / time.Second)})
+	}
+	return out
+}
+
+const three = `2017-10-09 06:00:00,100,3,a
+2017-10-09 06:00:10,50,4,a
+2017-10-09 06:00:20,30,1,a
+`
+
+// TestOrdersByHand: three jobs on four GPUs, of three, four and one of them, under
+// each policy as one can work it out by hand.
+func TestOrdersByHand(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string][][2]int{
+		"fifo":          {{0, 100}, {100, 150}, {150, 180}},
+		"fifo-backfill": {{0, 100}, {100, 150}, {20, 50}},
+		"easy":          {{0, 100}, {100, 150}, {20, 50}}, // it is done before the second can begin
+		"sjf":           {{0, 100}, {100, 150}, {20, 50}}, // the third comes before the second
+		"qssf":          {{0, 100}, {100, 150}, {20, 50}},
+		// The second has less left and stops the first at 10, and the third stops
+		// the second at 20; then there is room for the first beside it, until the
+		// second comes back at 50 for the forty seconds it has left.
+		"srtf": {{0, 150}, {10, 90}, {20, 50}},
+	} {
+		w := run(t, policy, three, nil)
+		got := times(w)
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: %v, want %v", policy, got, want)
+				break
+			}
+		}
+	}
+}
+
+// TestEasyKeepsThePlace: what would still run when the first in the queue could
+// begin waits for it.
+func TestEasyKeepsThePlace(t *testing.T) {
+	t.Parallel()
+	trace := strings.Replace(three, ",30,1", ",300,1", 1)
+	if got := times(run(t, "easy", trace, nil)); got[1] != [2]int{100, 150} || got[2] != [2]int{150, 450} {
+		t.Errorf("%v", got)
+	}
+	if got := times(run(t, "fifo-backfill", trace, nil)); got[1] != [2]int{320, 370} || got[2] != [2]int{20, 320} {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestGivingWayCosts: whoever gives way holds its devices until it has saved its
+// progress, keeps that, and what it cost is counted.
+func TestGivingWayCosts(t *testing.T) {
+	t.Parallel()
+	w := run(t, "srtf", `2017-10-09 06:00:00,100,3,a
+2017-10-09 06:00:10,50,4,a
+`, func(p *Policy) { p.CheckpointSeconds = 5 })
+	if got := times(w); got[0] != [2]int{0, 155} || got[1] != [2]int{15, 65} {
+		t.Errorf("%v", got)
+	}
+	if stops, lost := w.Preemptions(); stops != 1 || lost != 15 || w.jobs[0].stops != 1 {
+		t.Errorf("%d stops, %v GPU-seconds lost", stops, lost)
+	}
+}
+
+// TestTiresiasByHand: the first job has had its share after 20 seconds of four
+// GPUs, which no event tells, and gives way then to one that had nothing. Both
+// are of the second level in the end, and nobody stops anybody.
+func TestTiresiasByHand(t *testing.T) {
+	t.Parallel()
+	w := run(t, "tiresias", `2017-10-09 06:00:00,100,4,a
+2017-10-09 06:00:10,50,4,a
+`, func(p *Policy) { p.Engine.Queueing.Attained = 80 })
+	if got := times(w); got[0] != [2]int{0, 150} || got[1] != [2]int{20, 70} {
+		t.Errorf("%v", got)
+	}
+	if stops, lost := w.Preemptions(); stops != 1 || lost != 0 {
+		t.Errorf("%d stops, %v GPU-seconds lost", stops, lost)
+	}
+}

@@ -1,0 +1,33 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Typical is the kinds of jobs of the trace, the most frequent first, until they
+// make up so many percent of all: what engine.PlaceFGD keeps room for.
+func (t *Trace) Typical(percent int) []engine.Typical {
+	counts := map[engine.Typical]int{}
+	for i := range t.Arrivals {
+		s := &t.Arrivals[i].Spec
+		counts[engine.Typical{GPUs: s.GPUs, Milli: s.GPUMilli, CPUs: s.CPUs, Model: s.GPUModel}]++
+	}
+	all := make([]engine.Typical, 0, len(counts))
+	for kind, count := range counts {
+		kind.Count = count
+		all = append(all, kind)
+	}
+	slices.SortFunc(all, func(a, b engine.Typical) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.CPUs, a.CPUs), cmp.Compare(b.Milli, a.Milli), cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(b.Model, a.Model))
+	})
+	sum := 0
+	for i := range all {
+		if sum += all[i].Count; 100*sum >= percent*len(t.Arrivals) {
+			return all[:i+1]
+		}
+	}
+	return all
+}

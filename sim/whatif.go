@@ -1,0 +1,318 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// WhatIf is what would change for whom. Hours and waiting count from the moment
+// the queue was looked at; what does not happen in time counts as waiting to the
+// end of the time looked at.
+type WhatIf struct {
+	Taken    time.Time     `json:"taken"`
+	Revision int64         `json:"-"`
+	Horizon  float64       `json:"horizon_hours"`
+	Changes  []string      `json:"changes"`
+	Running  int           `json:"running"` // jobs, at the beginning
+	Waiting  int           `json:"waiting"` // jobs and elements of arrays
+	Bases    map[Basis]int `json:"runtimes_by"`
+	Now      Outlook       `json:"now"`
+	Then     Outlook       `json:"then"`
+	Tenants  []TenantShift `json:"tenants"`
+	Jobs     []JobShift    `json:"jobs"` // those that start at another time, the largest change first
+}
+
+// Outlook is how one world goes on.
+type Outlook struct {
+	GPUs     int     `json:"gpus"`
+	Use      float64 `json:"gpu_use_percent"`
+	GPUHours float64 `json:"gpu_hours"`
+	Started  int     `json:"started"` // of those that waited
+	Ended    int     `json:"ended"`
+	Late     int     `json:"late"`  // jobs that miss their deadline
+	Stops    int     `json:"stops"` // times a job had to give way or lost its node
+	Wait     float64 `json:"mean_wait_seconds"`
+}
+
+// TenantShift is what changes for a tenant.
+type TenantShift struct {
+	Tenant  string  `json:"tenant"`
+	Waiting int     `json:"waiting"`
+	Now     Outlook `json:"now"`
+	Then    Outlook `json:"then"`
+	Sooner  int     `json:"sooner"` // jobs
+	Later   int     `json:"later"`
+}
+
+// JobShift is a job that starts at another time.
+type JobShift struct {
+	Job    string     `json:"job_id"`
+	Name   string     `json:"name"`
+	Tenant string     `json:"tenant"`
+	GPUs   float64    `json:"gpus"`
+	Now    *time.Time `json:"starts_now,omitzero"`  // nil: not within the time looked at
+	Then   *time.Time `json:"starts_then,omitzero"` // as above
+	Sooner float64    `json:"sooner_seconds"`       // negative when it starts later; at least, when one of both is nil
+	Lost   bool       `json:"lost_its_place"`       // it ran already and had to give way
+}
+
+// Ask runs a snapshot forward twice, as it is and changed, and compares. assumed
+// is how long jobs run of which nobody knows.
+func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
+	now := newForward(s, s.Config, horizon, assumed)
+	now.begin()
+	cfg := s.Config
+	if e.Config != nil {
+		cfg = under(*e.Config, s.Config)
+	}
+	then := newForward(s, cfg, horizon, assumed)
+	events, said, err := e.draft(then.state)
+	if err != nil {
+		return nil, err
+	}
+	then.begin()
+	then.lose(e.Remove)
+	then.batch = append(then.batch, events...)
+	then.flush()
+	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: said, Bases: map[Basis]int{}}
+	w.Now.GPUs, w.Then.GPUs = gpusOf(now.state), gpusOf(then.state)
+	for _, f := range []*forward{now, then} {
+		if err := f.run(ctx); err != nil {
+			return nil, err
+		}
+	}
+	w.compare(now, then)
+	return w, nil
+}
+
+// under is a policy on a server: what is about its machines and its idea of
+// shares stays the server's where the policy says nothing of its own.
+func under(policy, server engine.Config) engine.Config {
+	usual := engine.Default()
+	keep(&policy.ThermalLimit, usual.ThermalLimit, server.ThermalLimit)
+	keep(&policy.ThermalMargin, usual.ThermalMargin, server.ThermalMargin)
+	keep(&policy.AgeingStep, usual.AgeingStep, server.AgeingStep)
+	keep(&policy.HalfLife, usual.HalfLife, server.HalfLife)
+	if len(policy.ModelWeights) == 0 {
+		policy.ModelWeights = server.ModelWeights
+	}
+	return policy
+}
+
+func keep[T comparable](mine *T, usual, server T) {
+	if *mine == usual {
+		*mine = server
+	}
+}
+
+// lose ends what runs on nodes that go: it is lost there, and starts again
+// elsewhere from its beginning, unless it is an at_most_once job.
+func (f *forward) lose(nodes []string) {
+	if len(nodes) == 0 {
+		return
+	}
+	for job := range f.state.Jobs() {
+		run, _ := f.state.Run(job.ID)
+		attempt, lost := run.Current(), 0
+		for _, node := range nodes {
+			n, err := run.Abandon(job, node, true, f.now)
+			mustMove(err)
+			lost += n
+		}
+		if lost == 0 {
+			continue
+		}
+		if attempt != nil && run.Current() == nil { // its other ranks end too
+			fence := run.Last().Fence
+			for _, h := range append([]ares.Held(nil), run.Last().Seats...) {
+				mustMove(run.Release(fence, h.Rank))
+			}
+			fate := f.fate(job)
+			f.pause(fate)
+			fate.Start = time.Time{}
+			if fate.Stops++; run.Phase.Final() {
+				fate.End = f.now
+			}
+		}
+		f.put(job, run)
+	}
+	f.flush()
+}
+
+// gpusOf counts the devices that are there.
+func gpusOf(s *engine.State) int {
+	n := 0
+	for v := range s.Nodes() {
+		for i := range v.Node.Devices {
+			if v.Session != nil && v.Node.Devices[i].Parent == "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// compare goes over every job that either world knows.
+func (w *WhatIf) compare(now, then *forward) {
+	tenants := map[string]*TenantShift{}
+	for _, id := range union(now.fates, then.fates) {
+		a, b := now.fates[id], then.fates[id]
+		job := cmp.Or(a, b).Job
+		t := shiftOf(tenants, job.Tenant)
+		waited := a == nil || !a.Ran
+		if waited {
+			w.Waiting++
+			t.Waiting++
+		} else {
+			w.Running++
+		}
+		if basis := cmp.Or(basisOf(a), basisOf(b)); basis != "" {
+			w.Bases[basis]++
+		}
+		for _, side := range []struct {
+			f     *forward
+			fate  *Fate
+			whole *Outlook
+			part  *Outlook
+		}{{now, a, &w.Now, &t.Now}, {then, b, &w.Then, &t.Then}} {
+			side.whole.add(side.f, side.fate, job, waited)
+			side.part.add(side.f, side.fate, job, waited)
+		}
+		w.shift(now, then, id, t)
+	}
+	w.unmade(now, then, tenants)
+	for _, o := range []*Outlook{&w.Now, &w.Then} {
+		if o.GPUs > 0 {
+			o.Use = 100 * o.GPUHours / (float64(o.GPUs) * w.Horizon)
+		}
+	}
+	w.Now.mean(w.Waiting)
+	w.Then.mean(w.Waiting)
+	for _, t := range tenants {
+		t.Now.mean(t.Waiting)
+		t.Then.mean(t.Waiting)
+		w.Tenants = append(w.Tenants, *t)
+	}
+	slices.SortFunc(w.Tenants, func(a, b TenantShift) int { return cmp.Compare(a.Tenant, b.Tenant) })
+	slices.SortFunc(w.Jobs, func(a, b JobShift) int {
+		return cmp.Or(cmp.Compare(max(b.Sooner, -b.Sooner), max(a.Sooner, -a.Sooner)), cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(a.Job, b.Job))
+	})
+}
+
+func shiftOf(tenants map[string]*TenantShift, name string) *TenantShift {
+	if tenants[name] == nil {
+		tenants[name] = &TenantShift{Tenant: name}
+	}
+	return tenants[name]
+}
+
+// unmade counts the elements of arrays whose turn comes in neither world.
+func (w *WhatIf) unmade(now, then *forward, tenants map[string]*TenantShift) {
+	for job, run := range now.state.Jobs() {
+		if !job.IsArray() || run != nil && run.Phase.Final() {
+			continue
+		}
+		other, _ := then.state.Run(job.ID)
+		made := other.Next
+		if run != nil {
+			made = max(made, run.Next)
+		}
+		n, t := job.Array.Count-made, shiftOf(tenants, job.Tenant)
+		w.Waiting += n
+		t.Waiting += n
+		for _, o := range []*Outlook{&w.Now, &w.Then, &t.Now, &t.Then} {
+			o.Wait += float64(n) * now.horizon.Seconds()
+		}
+	}
+}
+
+func union(a, b map[ares.JobID]*Fate) []ares.JobID {
+	var out []ares.JobID
+	for id := range a {
+		out = append(out, id)
+	}
+	for id := range b {
+		if a[id] == nil {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func basisOf(f *Fate) Basis {
+	if f == nil {
+		return ""
+	}
+	return f.Basis
+}
+
+// add counts a job; fate is nil for an element that is never made.
+func (o *Outlook) add(f *forward, fate *Fate, job *ares.Job, waited bool) {
+	if fate == nil {
+		fate = &Fate{Job: job}
+	}
+	o.GPUHours += fate.GPUHours
+	o.Stops += fate.Stops
+	if !fate.End.IsZero() {
+		o.Ended++
+	}
+	if due := job.Deadline; !due.IsZero() && due.Before(f.until) && (fate.End.IsZero() || fate.End.After(due)) {
+		o.Late++
+	}
+	if waited {
+		if !fate.Start.IsZero() {
+			o.Started++
+		}
+		o.Wait += f.wait(fate).Seconds()
+	}
+}
+
+// mean turns a sum of waiting into its mean.
+func (o *Outlook) mean(waiting int) {
+	if waiting > 0 {
+		o.Wait /= float64(waiting)
+	}
+}
+
+// wait is how long a job waits from the moment on that was looked at.
+func (f *forward) wait(fate *Fate) time.Duration {
+	began := f.until.Add(-f.horizon)
+	if fate == nil || fate.Start.IsZero() {
+		return f.horizon
+	}
+	return fate.Start.Sub(began)
+}
+
+// shift notes a job that starts at another time, or lost its place.
+func (w *WhatIf) shift(now, then *forward, id ares.JobID, t *TenantShift) {
+	a, b := now.fates[id], then.fates[id]
+	job := cmp.Or(a, b).Job
+	sooner := now.wait(a) - then.wait(b)
+	lost := b != nil && a != nil && b.Stops > a.Stops
+	if sooner == 0 && !lost {
+		return
+	}
+	switch {
+	case sooner > 0:
+		t.Sooner++
+	case sooner < 0, lost:
+		t.Later++
+	}
+	w.Jobs = append(w.Jobs, JobShift{
+		Job: string(id), Name: job.Name, Tenant: job.Tenant, GPUs: float64(job.Members*max(1000*job.GPUs, job.GPUMilli)) / 1000,
+		Now: startOf(a), Then: startOf(b), Sooner: sooner.Seconds(), Lost: lost,
+	})
+}
+
+func startOf(f *Fate) *time.Time {
+	if f == nil || f.Start.IsZero() {
+		return nil
+	}
+	return new(f.Start)
+}

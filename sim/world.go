@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Epoch is when every simulation begins.
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// World is a fleet and the jobs of a trace in virtual time. What a store does
+// for a server, it does for the engine: it applies what plans want, and tells
+// what became of it as batches of events.
+type World struct {
+	state    *engine.State
+	policy   Policy
+	now      time.Time
+	wake     time.Time // when the plan may change without an event, zero for never
+	revision int64
+	jobs     []record
+	ends     ends
+	batch    []ares.Event // of the present moment
+	usage    map[string]ares.Usage
+	known    map[string]bool // tenants
+	gpus     int
+	largest  int           // GPUs of a machine
+	fleet    *engine.Fleet // tells how to split what is larger
+	held     meter
+	load     int // thousandths of devices that jobs ask for which have come and not ended
+	finished int // jobs
+	halted   bool
+	company  bool           // some job wants to be near others
+	probes   []func(*World) // each sees every moment at which something happened
+	ledger   *ledger        // nil when nobody asked for it
+	fair     *scale         // as above
+	judge    *judge         // as above
+	seer     *seer          // nil unless the policy learns how long jobs run
+}
+
+// record is what becomes of one arrival.
+type record struct {
+	id       ares.JobID
+	tenant   string
+	name     string
+	line     int           // of the trace
+	runs     time.Duration // as Arrival.Runs
+	due      time.Time     // zero for none
+	accepted time.Time
+	placed   time.Time // zero while it waits
+	ended    time.Time
+	gpus     int  // thousandths of devices
+	refused  bool // it can never run on this fleet
+
+	left     time.Duration // to run, as of the start of the attempt under way
+	since    time.Time     // when that started
+	attempts int
+	stops    int   // times it gave way
+	lost     int64 // thousandths of GPU-seconds that this has cost
+}
+
+// NewWorld is the fleet, with nothing to do, decided on by a policy.
+func NewWorld(f *Fleet, p Policy) *World {
+	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	if p.Estimate == EstimateForecast {
+		w.seer = newSeer()
+	}
+	for _, t := range f.Tenants() {
+		w.known[t.ID] = true
+		w.batch = append(w.batch, ares.Event{Tenant: t})
+	}
+	for _, q := range f.Queues() {
+		w.batch = append(w.batch, ares.Event{Queue: q})
+	}
+	if f.Topology != nil {
+		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
+	}
+	w.held.since = Epoch
+	for n := range f.Nodes() {
+		w.gpus += len(n.Devices)
+		w.largest = max(w.largest, len(n.Devices))
+		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
+	}
+	w.fleet = engine.NewFleet()
+	w.fleet.Apply(ares.Batch{Revision: 1, Events: w.batch})
+	w.flush()
+	return w
+}
+
+// Run lets the trace happen until its last job has ended, or until a time since
+// the beginning if that is not zero. tick hears of every moment at which
+// something happened.
+func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, waiting int)) error {
+	at := 0
+	w.Expect(len(t.Arrivals))
+	return w.RunStream(func() (*Arrival, bool) {
+		if at == len(t.Arrivals) {
+			return nil, false
+		}
+		at++
+		return &t.Arrivals[at-1], true
+	}, until, tick)
+}
+
+// Expect makes room for so many jobs.
+func (w *World) Expect(jobs int) { w.jobs = make([]record, 0, jobs) }
+
+// RunStream is Run with jobs that are asked for one by one, in the order of
+// their arrival, and not kept: each is good until the next is asked for.
+func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tick func(now time.Time, waiting int)) error {
+	coming, more := next()
+	if !more {
+		return ares.Errorf(ares.Invalid, "the trace has no jobs")
+	}
+	zero, waiting := coming.At, 0
+	for !w.halted && (more || len(w.ends) > 0 || !w.wake.IsZero()) {
+		at := w.soonest(coming, more, zero)
+		if until > 0 && at.After(Epoch.Add(until)) {
+			w.now = Epoch.Add(until)
+			return nil
+		}
+		w.now = at
+		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
+			if waits, err := w.endOf(heap.Pop(&w.ends).(end)); err != nil {
+				return err
+			} else if waits {
+				waiting++
+			}
+		}
+		for more && !Epoch.Add(coming.At-zero).After(at) {
+			if w.arrive(coming) {
+				waiting++
+			}
+			coming, more = next()
+		}
+		w.flush()
+		placed, err := w.decide()
+		if err != nil {
+			return err
+		}
+		waiting -= placed
+		for _, look := range w.probes {
+			look(w)
+		}
+		if tick != nil {
+			tick(w.now, waiting)
+		}
+	}
+	return nil
+}
+
+// Halt ends a run after the present moment.
+func (w *World) Halt() { w.halted = true }
+
+// soonest is when something happens next.
+func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Time {
+	var at time.Time
+	if more {
+		at = Epoch.Add(coming.At - zero)
+	}
+	if len(w.ends) > 0 && (at.IsZero() || w.ends[0].at.Before(at)) {
+		at = w.ends[0].at
+	}
+	if !w.wake.IsZero() && (at.IsZero() || w.wake.Before(at)) {
+		at = w.wake
+	}
+	return at
+}
+
+// arrive accepts a job, and says whether it waits now.
+func (w *World) arrive(a *Arrival) bool {
+	id := jobID(len(w.jobs))
+	said, refused := w.fit(a.Spec)
+	spec := said.WithDefaults()
+	if !spec.Deadline.IsZero() { // traces count from their own beginning
+		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
+	}
+	if !w.known[spec.Tenant] {
+		w.known[spec.Tenant] = true
+		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
+	}
+	w.jobs = append(w.jobs, record{
+		id: id, tenant: spec.Tenant, name: spec.Name, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
+		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs, refused: refused,
+	})
+	if refused {
+		return false
+	}
+	if w.policy.Engine.Queueing.Yield {
+		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
+	}
+	w.load += w.jobs[len(w.jobs)-1].gpus
+	w.company = w.company || len(spec.Placement.Affinity) > 0
+	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
+	w.batch = append(w.batch, ares.Event{Job: job})
+	w.estimate(job, a)
+	return true
+}
+
+// jobID names the n'th job: job-0000042.
+func jobID(n int) ares.JobID {
+	const wide = len("job-0000000")
+	b := strconv.AppendInt([]byte("job-0000000"), int64(n), 10)
+	digits := b[wide:]
+	if len(digits) > 7 {
+		return ares.JobID("job-" + string(digits))
+	}
+	copy(b[wide-len(digits):], digits)
+	return ares.JobID(b[:wide])
+}
+
+// decide decides and carries out until nothing more would change. It answers
+// with how many fewer wait.
+func (w *World) decide() (placed int, err error) {
+	for again := true; again; {
+		plan := engine.Decide(w.state, w.now)
+		if w.wake = plan.Wake; !w.wake.After(w.now) {
+			w.wake = time.Time{}
+		}
+		if plan.Empty() {
+			break
+		}
+		// A plan that was not cut has tried every line, and placings leave no more
+		// room than there was. Only company may make a place for somebody, or those
+		// who give way; and who was just placed may be the next to do so.
+		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
+		if w.judge != nil {
+			w.judge.hold(w.state, &plan)
+		}
+		for i := range plan.Place {
+			p := &plan.Place[i]
+			run, _ := w.state.Run(p.Job)
+			if err := p.Apply(&run, w.now); err != nil {
+				return placed, fmt.Errorf("place %s: %w", p.Job, err)
+			}
+			run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
+			w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
+			w.start(p.Job)
+		}
+		n, err := w.stop(&plan)
+		if err != nil {
+			return placed, err
+		}
+		placed += len(plan.Place) - n
+		w.flush()
+	}
+	return placed, nil
+}
+
+// start notes when a placed job will end.
+func (w *World) start(id ares.JobID) {
+	r := w.record(id)
+	if r.placed.IsZero() {
+		r.placed = w.now
+	}
+	r.since = w.now
+	r.attempts++
+	w.held.to(w.now, r.gpus)
+	w.began(r)
+	if r.runs > 0 {
+		heap.Push(&w.ends, end{w.now.Add(r.left), r.id, r.attempts})
+	}
+}
+
+// finish ends a job. It is archived at once: what it used is kept, as by a
+// server.
+func (w *World) finish(id ares.JobID) {
+	r := w.record(id)
+	r.ended = w.now
+	w.learn(r)
+	w.held.to(w.now, -r.gpus)
+	w.load -= r.gpus
+	w.finished++
+	job, _ := w.state.Job(id)
+	key := ares.QueueID(job.Tenant, job.Queue)
+	before, known := w.usage[key]
+	if !known {
+		before = ares.Usage{Tenant: job.Tenant, Queue: job.Queue}
+	}
+	after := engine.Fold(w.state, id, before, w.now)
+	w.usage[key] = after
+	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}}, ares.Event{Usage: &after})
+}
+
+func (w *World) record(id ares.JobID) *record {
+	n, err := strconv.Atoi(strings.TrimPrefix(string(id), "job-"))
+	if err != nil {
+		panic("sim: no job of this world is called " + string(id))
+	}
+	return &w.jobs[n]
+}
+
+// flush tells the engine what has happened.
+func (w *World) flush() {
+	if len(w.batch) == 0 {
+		return
+	}
+	w.revision++
+	for i := range w.batch {
+		w.batch[i].Revision = w.revision
+	}
+	w.state.Apply(ares.Batch{Revision: w.revision, Events: w.batch, At: w.now})
+	if w.ledger != nil {
+		w.ledger.hear(w.batch, w.now)
+	}
+	w.batch = nil
+}
+
+// end is when a job ends.
+type end struct {
+	at      time.Time
+	job     ares.JobID
+	attempt int // the end of another one means nothing; 0 for the end of a stop
+}
+
+// ends is a heap of them: by time, then job.
+type ends []end
+
+func (e ends) Len() int { return len(e) }
+func (e ends) Less(i, j int) bool {
+	if c := e[i].at.Compare(e[j].at); c != 0 {
+		return c < 0
+	}
+	return e[i].job < e[j].job
+}
+func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)   { *e = append(*e, x.(end)) }
+func (e *ends) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}

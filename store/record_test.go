@@ -1,0 +1,79 @@
+package store
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// TestBatchesAreRecordedWhole writes one event of each kind down and reads them
+// again: what a replay sees is what the engine saw, to the nanosecond.
+func TestBatchesAreRecordedWhole(t *testing.T) {
+	t.Parallel()
+	b := ares.Batch{Revision: 9, Reset: true, At: time.Unix(1_700_000_000, 123_456_789).UTC()}
+	for key, rec := range records() {
+		value, err := marshal(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev, ok, err := decode(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), ModRevision: 8, CreateRevision: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			b.Events = append(b.Events, ev)
+		}
+	}
+	for _, kind := range rooms {
+		b.Events = append(b.Events, ares.Event{Revision: 9, Gone: ares.Gone{Kind: kind, ID: "x/y"}})
+	}
+	b.Events = append(b.Events, ares.Event{Forecast: &ares.RuntimePredicted{Job: "a", P50: time.Second, P90: time.Minute + 1, Basis: "its name"}})
+	if len(b.Events) < 2*len(rooms)+1 {
+		t.Fatalf("only %d events of %d kinds", len(b.Events), len(rooms))
+	}
+	data, err := EncodeBatch(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := DecodeBatch(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.Events {
+		if !reflect.DeepEqual(b.Events[i], again.Events[i]) {
+			t.Errorf("recorded and read, event %d becomes\n%+v\nwas\n%+v", i, again.Events[i], b.Events[i])
+		}
+	}
+	if b.Events, again.Events = nil, nil; !reflect.DeepEqual(b, again) {
+		t.Errorf("recorded and read, a batch becomes %+v, was %+v", again, b)
+	}
+	if _, err := EncodeBatch(ares.Batch{Events: []ares.Event{{}}}); err == nil {
+		t.Error("an event of no kind was recorded")
+	}
+}
+
+// TestEveryKindOfEventIsRecorded fails when somebody adds a kind and forgets
+// recordings.
+func TestEveryKindOfEventIsRecorded(t *testing.T) {
+	t.Parallel()
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[ares.Event]()) {
+		if field.Type.Kind() != reflect.Pointer {
+			continue
+		}
+		var ev ares.Event
+		reflect.ValueOf(&ev).Elem().FieldByIndex(field.Index).Set(reflect.New(field.Type.Elem()))
+		data, err := EncodeBatch(ares.Batch{Events: []ares.Event{ev}})
+		if err != nil {
+			t.Errorf("%s: %v", field.Name, err)
+			continue
+		}
+		b, err := DecodeBatch(data)
+		if err != nil || len(b.Events) != 1 || reflect.ValueOf(b.Events[0]).FieldByIndex(field.Index).IsNil() {
+			t.Errorf("%s is recorded as %+v, %v", field.Name, b.Events, err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/sim/simtest"
+)
+
+// patience is how long a browser may take for a page on a busy machine.
+const patience = 2 * time.Minute
+
+// pages has the real binary write a page and the JSON beside it.
+func pages(t *testing.T) (page string, report []byte) {
+	t.Helper()
+	binary := os.Getenv("ARES_TEST_BIN")
+	if binary == "" {
+		binary = filepath.Join("..", "..", "bin", "ares")
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("this test needs the ares binary: run `make build`, or set ARES_TEST_BIN to one: %s", err)
+	}
+	samples := filepath.Join("..", "..", "docs", "samples", "sim")
+	page = filepath.Join(t.TempDir(), "page.html")
+	out, err := exec.CommandContext(t.Context(), binary, "sim", "run", "--trace", filepath.Join(samples, "jobs.sacct"), "--fleet", filepath.Join(samples, "fleet.yaml"),
+		"--policy", "ares,srtf", "--seeds", "1-2", "--resample", "order", "-o", "json", "--html", page).Output()
+	if err != nil {
+		t.Fatalf("ares sim run: %s", err)
+	}
+	return page, out
+}
+
+// browse has Chromium open a page in a window of a size, and answers with what
+// it made of it.
+func browse(t *testing.T, page string, width, height int) []byte {
+	t.Helper()
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			browser = path
+			break
+		}
+	}
+	if browser == "" {
+		t.Fatal("this test needs Chromium: make test installs it, or your package manager does")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	// No sandbox, because it does not run in one of ours; the page is our own.
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
+		"--host-resolver-rules=MAP * ~NOTFOUND", "--allow-file-access-from-files", fmt.Sprintf("--window-size=%d,%d", width, height), "--dump-dom", "file://"+page)
+	var said strings.Builder
+	cmd.Stderr = &said
+	dom, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %s\n%s", browser, err, said.String())
+	}
+	return dom
+}
+
+// TestBrowserShowsTheReport: what Chromium shows, without a network, are the
+// numbers of the JSON.
+func TestBrowserShowsTheReport(t *testing.T) {
+	page, report := pages(t)
+	if err := simtest.CheckPage(browse(t, page, 1280, 900), report); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPageFitsItsWindow: on a phone and on a desk nothing sticks out to the side,
+// and what was drawn has a size. The page is in a frame, because Chromium has no
+// windows as narrow as a phone.
+func TestPageFitsItsWindow(t *testing.T) {
+	page, _ := pages(t)
+	for _, width := range []int{390, 1280} {
+		frame := filepath.Join(t.TempDir(), "frame.html")
+		text := fmt.Sprintf(`<title>not yet</title><iframe src="file://%s" width="%d" height="900" onload="
+			const page = this.contentDocument, plots = [...page.querySelectorAll('svg[data-plot]')]
+			document.title = [page.documentElement.scrollWidth, this.contentWindow.innerWidth, plots.filter(s => s.getBoundingClientRect().height > 50).length].join(' ')"></iframe>`,
+			page, width)
+		if err := os.WriteFile(frame, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		title := regexp.MustCompile(`<title>(\d+) (\d+) (\d+)</title>`).FindSubmatch(browse(t, frame, 1400, 1000))
+		if title == nil {
+			t.Fatal("the page was not measured")
+		}
+		var n [3]int
+		for i := range n {
+			var err error
+			if n[i], err = strconv.Atoi(string(title[i+1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if wide, window, plots := n[0], n[1], n[2]; wide > window || window > width || plots != 4*6 {
+			t.Errorf("in a window of %d the page is %d wide, and %d of 24 plots have a height", window, wide, plots)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package philly
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/sim"
+)
+
+// The window of the trace.
+var (
+	from = time.Date(2017, 10, 1, 0, 0, 0, 0, time.UTC)
+	to   = time.Date(2017, 12, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// pools is the machines of each virtual cluster before they are scaled.
+var pools = map[string]int{
+	"6214e9": 64, "b436b2": 64, "ee9e8c": 64, "7f04ca": 32, "6c71a0": 32, "0e4a51": 32,
+	"11cb48": 16, "e13805": 16, "2869ce": 16, "ed69ec": 8, "103959": 8,
+}
+
+// scaled is 0.3125 of some machines, rounded up: 64 become 20, and 8 become 3.
+func scaled(machines int) int { return (machines*10 + 31) / 32 }
+
+// line is a policy, and what the independent simulator found for it.
+type line struct {
+	name      string
+	policy    string
+	placement engine.Placement
+	sigma     float64 // error of the estimates
+	saving    int     // seconds that giving way costs
+	published float64 // average completion, s; 0 for none
+}
+
+// published are the lines to be met.
+var published = []line{
+	{name: "FIFO", policy: "fifo", placement: engine.PlaceBestFit, published: 62_920},
+	{name: "EASY backfill, oracle", policy: "easy", placement: engine.PlaceBestFit, published: 30_243},
+	{name: "FIFO + backfill", policy: "fifo-backfill", placement: engine.PlaceBestFit, published: 29_786},
+	{name: "Tiresias-style", policy: "tiresias", placement: engine.PlaceBestFit, published: 26_161},
+	{name: "QSSF, error 2", policy: "qssf", placement: engine.PlaceBestFit, sigma: 2, published: 23_595},
+	{name: "QSSF + backfill, error 2", policy: "qssf-backfill", placement: engine.PlaceBestFit, sigma: 2, published: 21_194},
+	{name: "SJF, oracle", policy: "sjf", placement: engine.PlaceBestFit, published: 19_686},
+	{name: "SRTF, oracle", policy: "srtf", placement: engine.PlaceBestFit, published: 16_946},
+}
+
+// own are lines with Ares's placement.
+var own = []line{
+	{name: "Ares, default", policy: "ares"},
+	{name: "FIFO", policy: "fifo"},
+	{name: "Tiresias-style, 30 s to save", policy: "tiresias", saving: 30},
+	{name: "SRTF, oracle, 30 s to save", policy: "srtf", saving: 30},
+}
+
+// read is the jobs of the window, each bound to the pool of its virtual cluster.
+func read(b *testing.B) *sim.Trace {
+	b.Helper()
+	traces := os.Getenv("ARES_TRACES")
+	if traces == "" {
+		b.Fatal("ARES_TRACES does not say where the traces are: see docs/simulator.md")
+	}
+	file, err := os.Open(filepath.Join(traces, "philly", "philly.csv"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	t, err := sim.Read("philly", file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	t.Arrivals = slices.DeleteFunc(t.Arrivals, func(a sim.Arrival) bool {
+		at := time.Unix(0, 0).Add(a.At)
+		return at.Before(from) || !at.Before(to) || pools[a.Spec.Tenant] == 0
+	})
+	for i := range t.Arrivals {
+		s := &t.Arrivals[i].Spec
+		s.Placement.NodeSelector = map[string]string{"pool": s.Tenant}
+	}
+	return t
+}
+
+// fleet is the pools.
+func fleet() *sim.Fleet {
+	f := &sim.Fleet{}
+	for name, machines := range pools {
+		f.Machines = append(f.Machines, sim.Machine{
+			Name: "vc-" + name, Count: scaled(machines), GPUs: 8, CPUs: 64, MemoryMB: 1 << 20, Labels: map[string]string{"pool": name},
+		})
+	}
+	slices.SortFunc(f.Machines, func(a, b sim.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	return f
+}
+
+// BenchmarkPublished replays the lines to be met.
+func BenchmarkPublished(b *testing.B) {
+	trace := read(b)
+	for range b.N {
+		table(b, trace, "placement bestfit", published)
+	}
+}
+
+// BenchmarkOwn replays lines with Ares's own placement.
+func BenchmarkOwn(b *testing.B) {
+	trace := read(b)
+	for range b.N {
+		table(b, trace, "Ares's own placement", own)
+	}
+}
+
+func table(b *testing.B, trace *sim.Trace, placed string, lines []line) {
+	b.Helper()
+	machines := 0
+	for _, n := range pools {
+		machines += scaled(n)
+	}
+	fmt.Printf("\n%d jobs in %d pools of %d machines × 8 GPUs, %s\n", len(trace.Arrivals), len(pools), machines, placed)
+	fmt.Printf("%-30s %12s %12s %8s %12s %10s %14s %8s\n", "", "completion s", "published s", "", "waiting s", "stops/job", "lost GPU-hours", "took")
+	for _, l := range lines {
+		p, err := sim.PolicyNamed(l.policy)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.Engine.Placement, p.EstimateError, p.CheckpointSeconds = l.placement, l.sigma, l.saving
+		began := time.Now()
+		w := sim.NewWorld(fleet(), p)
+		if err := w.Run(trace, 0, nil); err != nil {
+			b.Fatal(err)
+		}
+		took, r := time.Since(began), w.Report()
+		if r.Ended != r.Jobs {
+			b.Fatalf("%s: %d of %d jobs have ended", l.name, r.Ended, r.Jobs)
+		}
+		known, off := "-", ""
+		if l.published > 0 {
+			known, off = fmt.Sprintf("%.0f", l.published), fmt.Sprintf("%+.1f %%", 100*(r.Complete.Mean/l.published-1))
+		}
+		stops, lost := w.Preemptions()
+		fmt.Printf("%-30s %12.0f %12s %8s %12.0f %10.3f %14.1f %7.1fs\n",
+			l.name, r.Complete.Mean, known, off, r.Wait.Mean, float64(stops)/float64(r.Jobs), lost/3600, took.Seconds())
+	}
+}

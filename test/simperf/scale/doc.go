@@ -1,0 +1,3 @@
+// Package scale prints what a simulation costs, and how that grows with the
+// fleet and with the queue.
+package scale
