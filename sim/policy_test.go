@@ -74,3 +74,31 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatCanNeverRunHoldsNobodyUp: a server refuses a job that no machine could
+// ever hold, and so does the simulator, or a strict queue would wait behind it.
+func TestWhatCanNeverRunHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, err := Read("slurm", strings.NewReader(`JobID|Submit|ElapsedRaw|AllocTRES|
+1|2026-01-01T00:00:00|60|cpu=64,gres/gpu=1|
+2|2026-01-01T00:00:01|60|cpu=1,gres/gpu=1|
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := PolicyNamed("fifo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorld(f, p)
+	if err := w.Run(trace, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.Report(); r.Refused != 1 || r.Ended != 1 {
+		t.Errorf("%d refused, %d ended, want one each", r.Refused, r.Ended)
+	}
+}
