@@ -42,8 +42,8 @@ func (a *app) simWhatIfCommand() *cobra.Command {
 forward twice in virtual time with the server's own engine: as it is, and changed.
 Nothing is changed on the server, and nobody new arrives.
 
-A job runs as long as is predicted, else as long as its limit allows, else for
---runtime; one that has outlived all of these, as long again as it has. It ends
+A job runs as long as is predicted from runs like it, else as long as its limit
+allows, else for --runtime; one that has outlived all of these, as long again as it has. It ends
 well, and is free at once. What runs on a node that is removed is lost and begins
 anew elsewhere.
 
@@ -62,7 +62,7 @@ docs/what-if.md has the rules in full.`,
 	flags.StringVar(&f.policy, "policy", "", "decide by this policy, as in ares sim run")
 	flags.StringVar(&f.recording, "recording", "", "begin where this recording ends instead of with a running server")
 	flags.StringVar(&f.horizon, "horizon", "24h", "how far to look, such as 12h or 7d")
-	flags.StringVar(&f.assume, "runtime", "1h", "how long jobs run that have neither a prediction nor a limit")
+	flags.StringVar(&f.assume, "runtime", "1h", "how long jobs run that have no limit, and no runs like them to predict from")
 	flags.IntVar(&f.jobs, "jobs", 10, "how many jobs to list in the table")
 	f.out.addOutput(c)
 	must(c.MarkFlagFilename("recording"))

@@ -21,10 +21,13 @@ import (
 // gzipMagic begins a recording; the lines of an archive begin with a brace.
 var gzipMagic = []byte{0x1f, 0x8b}
 
+// AssumedRuntime is how long a job runs of which nobody knows.
+const AssumedRuntime = time.Hour
+
 // past collects what became of the jobs of a server.
 type past struct {
 	trace *Trace
-	state *engine.State // of a recording, nil for an archive
+	state *engine.State // of a recording; an archive has only what ended
 	known map[ares.JobID]*life
 	nodes map[string]*ares.Node // that were there at some time
 	ends  time.Time             // of what was seen
@@ -42,8 +45,8 @@ type life struct {
 //
 // A job arrives when it was accepted, or when the last of those had ended that
 // it was to come after. It runs as long as its attempts ran together. One whose
-// end was not seen runs as long as is predicted, else as its limit allows, but
-// no shorter than it has; where neither is known it is left out and counted.
+// end was not seen runs as long as is predicted from runs like it, else as its
+// limit allows, else for AssumedRuntime, but no shorter than it has.
 // Elements of arrays are jobs of their own; those that were never made, and jobs
 // that ended without having run, are nothing to place.
 func readPast(from io.Reader) (*Trace, error) {
@@ -150,12 +153,7 @@ func (p *past) arrivals() {
 			continue
 		}
 		runs, seen := p.ran(l)
-		switch {
-		case runs > 0:
-		case seen: // it never ran
-			continue
-		default:
-			p.trace.Censored++
+		if seen && runs == 0 { // it never ran
 			continue
 		}
 		if !seen {
@@ -183,8 +181,8 @@ func (p *past) eligible(l *life) time.Time {
 	return at
 }
 
-// ran is how long a job runs, 0 when that is not known, and whether its end was
-// seen.
+// ran is how long a job runs, 0 when it ended without having run, and whether
+// its end was seen.
 func (p *past) ran(l *life) (runs time.Duration, seen bool) {
 	for i := range l.run.Attempts {
 		a := &l.run.Attempts[i]
@@ -199,12 +197,11 @@ func (p *past) ran(l *life) (runs time.Duration, seen bool) {
 	if l.run.Phase.Final() {
 		return runs, true
 	}
-	if p.state != nil {
-		if f, ok := p.state.Forecast(l.job.ID); ok {
-			return max(runs, f.P50), false
-		}
+	total, basis := lasts(p.state, l.job, AssumedRuntime, runs)
+	if basis == ByAssumption {
+		p.trace.Assumed++
 	}
-	return max(runs, l.job.MaxRuntime()), false
+	return max(runs, total), false
 }
 
 // fleet is what the recording knows of machines and tenants: every machine that
