@@ -47,8 +47,9 @@ type life struct {
 // it was to come after. It runs as long as its attempts ran together. One whose
 // end was not seen runs as long as is predicted from runs like it, else as its
 // limit allows, else for AssumedRuntime, but no shorter than it has.
-// Elements of arrays are jobs of their own; those that were never made, and jobs
-// that ended without having run, are nothing to place.
+// Elements of arrays are jobs of their own, and those that are yet to be made come
+// with their array. Jobs that ended without having run, and elements that nobody
+// will make, are nothing to place.
 func readPast(from io.Reader) (*Trace, error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16)
@@ -149,21 +150,32 @@ func (p *past) arrivals() {
 		return cmp.Or(cmp.Compare(a.job.Revision, b.job.Revision), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	for _, l := range all {
-		if l.job.IsArray() {
+		if !l.job.IsArray() {
+			p.arrive(l)
 			continue
 		}
-		runs, seen := p.ran(l)
-		if seen && runs == 0 { // it never ran
+		if l.run.Phase.Final() || l.run.Stop != nil {
 			continue
 		}
-		if !seen {
-			p.trace.Unended++
+		for i := l.run.Next; i < l.job.Array.Count; i++ { // those before are jobs of their own
+			p.arrive(&life{job: l.job.Element(i), run: ares.NewRun(l.job.AcceptedAt), line: l.line})
 		}
-		spec := l.job.Spec
-		spec.After = nil
-		p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line})
 	}
 	slices.SortStableFunc(p.trace.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
+}
+
+// arrive makes one of them, unless it ended without having run.
+func (p *past) arrive(l *life) {
+	runs, seen := p.ran(l)
+	if seen && runs == 0 {
+		return
+	}
+	if !seen {
+		p.trace.Unended++
+	}
+	spec := l.job.Spec
+	spec.After = nil
+	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line})
 }
 
 // eligible is when a job could have begun at the earliest.
