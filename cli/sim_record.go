@@ -67,7 +67,7 @@ nothing but what it was told. Exit code 1 when one did not.`,
 			for _, name := range args {
 				r, err := replayFile(name)
 				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+					return err
 				}
 				all = append(all, r)
 				different += r.Different
@@ -90,10 +90,17 @@ nothing but what it was told. Exit code 1 when one did not.`,
 func replayFile(name string) (*sim.Replayed, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, usagef("%s", err)
 	}
 	defer f.Close()
-	return sim.Replay(f, nil)
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, usagef("%s is a directory: name the recordings in it", name)
+	}
+	r, err := sim.Replay(f, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
 }
 
 func writeReplayed(w io.Writer, name string, r *sim.Replayed) {

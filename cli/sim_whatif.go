@@ -87,6 +87,9 @@ func (a *app) whatIf(cmd *cobra.Command, args []string, f *whatIfFlags) error {
 			return err
 		}
 		w, err := sim.Ask(ctx, s, edit, horizon, assume)
+		if ares.CodeOf(err) == ares.NotFound { // a name in a flag, as that of a profile or policy
+			return usagef("%s", err)
+		}
 		if err != nil {
 			return err
 		}
