@@ -78,6 +78,9 @@ func (a *app) whatIf(cmd *cobra.Command, args []string, f *whatIfFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.jobs < 0 {
+		return usagef("--jobs %d: it cannot be less than none", f.jobs)
+	}
 	edit, err := f.edit()
 	if err != nil {
 		return err
@@ -132,14 +135,17 @@ func whatIfSpan(flag, text string) (time.Duration, error) {
 func (f *whatIfFlags) edit() (*sim.Edit, error) {
 	e := &sim.Edit{Remove: f.remove}
 	for _, list := range []struct {
-		flag string
-		from []string
-		to   *[]sim.Amount
-	}{{"--quota", f.quotas, &e.Quotas}, {"--weight", f.weights, &e.Weights}} {
+		flag, write string
+		from        []string
+		to          *[]sim.Amount
+	}{
+		{"--quota", "TENANT=12, TENANT=+8 or TENANT/QUEUE=-4", f.quotas, &e.Quotas},
+		{"--weight", "TENANT=2 or TENANT/QUEUE=0.5, or TENANT=+1 for one more than it has", f.weights, &e.Weights},
+	} {
 		for _, text := range list.from {
 			amount, err := sim.ParseAmount(text)
 			if err != nil {
-				return nil, usagef("%s %s", list.flag, err)
+				return nil, usagef("%s %q: write %s", list.flag, text, list.write)
 			}
 			*list.to = append(*list.to, amount)
 		}
@@ -155,20 +161,23 @@ func (f *whatIfFlags) edit() (*sim.Edit, error) {
 }
 
 // addedNodes makes the machines that are to be added.
-func addedNodes(ctx context.Context, s *sim.Snapshot, asked []string) ([]*ares.Node, error) {
-	var out []*ares.Node
+func addedNodes(ctx context.Context, s *sim.Snapshot, asked []string) ([]sim.Addition, error) {
+	var out []sim.Addition
 	for _, text := range asked {
 		name, figure, _ := strings.Cut(text, "=")
 		count, err := strconv.Atoi(figure)
 		if err != nil || count < 1 || count > maxAdded {
 			return nil, usagef("--add-nodes %s: write PROFILE=COUNT, such as dgx-h100=4, up to %d", text, maxAdded)
 		}
+		if slices.ContainsFunc(out, func(a sim.Addition) bool { return name == a.Profile || name == a.Like }) {
+			return nil, usagef("--add-nodes %s: %s is there twice: write one sum", text, name)
+		}
 		if slices.Contains(gpu.Profiles(), name) {
 			like, err := machineOf(ctx, name)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, sim.NewNodes(like, name, count)...)
+			out = append(out, sim.Addition{Profile: name, Nodes: sim.NewNodes(like, name, count)})
 			continue
 		}
 		made := s.Like(name, count)
@@ -179,7 +188,7 @@ func addedNodes(ctx context.Context, s *sim.Snapshot, asked []string) ([]*ares.N
 			}
 			return nil, usagef("--add-nodes %s: there is neither a profile nor a node %q: the profiles are %s", text, name, strings.Join(gpu.Profiles(), ", "))
 		}
-		out = append(out, made...)
+		out = append(out, sim.Addition{Like: name, Nodes: made})
 	}
 	return out, nil
 }
@@ -210,7 +219,7 @@ func (a *app) writeWhatIf(w io.Writer, r *sim.WhatIf, f *whatIfFlags) {
 		say(w, "\nNo job would start at another time.\n")
 		return
 	}
-	shown := r.Jobs[:min(max(f.jobs, 0), len(r.Jobs))]
+	shown := r.Jobs[:min(f.jobs, len(r.Jobs))]
 	say(w, "\n")
 	t = table{head: []string{"JOB", "NAME", "TENANT", "GPUS", "STARTS NOW", "THEN", "CHANGE"}}
 	for i := range shown {

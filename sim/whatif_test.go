@@ -176,11 +176,14 @@ func TestMoreNodes(t *testing.T) {
 	m.waits("big", "a", 8, 0, func(s *ares.Spec) { s.Members = 2 })
 	m.waits("one", "a", 8, 0)
 	s := m.snapshot()
-	w := m.ask(&Edit{Add: s.Like("n1", 2)})
+	w := m.ask(&Edit{Add: []Addition{{Like: "n1", Nodes: s.Like("n1", 2)}, {Profile: "small", Nodes: NewNodes(&ares.Node{}, "small", 1)}}})
 	// The predicted median has passed, so the job runs for 50 minutes; "one" begins
 	// then in either world.
 	if got := shifts(w); got != "big: never -> 0s" {
 		t.Errorf("what changes is %s", got)
+	}
+	if got := strings.Join(w.Changes, "; "); got != "2 more nodes like n1; 1 more small node" {
+		t.Errorf("it says %q", got)
 	}
 	if w.Now.GPUs != 8 || w.Then.GPUs != 24 || w.Bases[ByPrediction] != 1 {
 		t.Errorf("it says %+v", w)
@@ -236,7 +239,10 @@ func TestFewerNodes(t *testing.T) {
 	m := newMoment(t, "n1", "n2")
 	m.runs("goes", "a", "n2", 8, 60, 30*time.Minute)
 	m.runs("stays", "a", "n1", 8, 60, 30*time.Minute)
-	w := m.ask(&Edit{Remove: []string{"n2"}})
+	w := m.ask(&Edit{Remove: []string{"n2", "n2"}})
+	if got := strings.Join(w.Changes, "; "); got != "without node n2" {
+		t.Errorf("it says %q", got)
+	}
 	if got := shifts(w); got != "goes: 0s -> 30m0s lost" {
 		t.Errorf("what changes is %s", got)
 	}
@@ -385,7 +391,7 @@ func TestWhatIfMistakes(t *testing.T) {
 		`there is no quota of art "h10": did you mean h100?`:   {Quotas: parsed(t, "art:h10=+1")},
 		`science has no quotas by model`:                       {Quotas: parsed(t, "science:h100=+1")},
 		`not a whole number of GPUs`:                           {Quotas: parsed(t, "science=+0.5")},
-		`a weight is between`:                                  {Weights: parsed(t, "science=-3")},
+		`, not -2, which is 1-3`:                               {Weights: parsed(t, "science=-3")},
 		`nothing is to be changed`:                             {},
 	} {
 		if _, err := Ask(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {
