@@ -48,9 +48,9 @@ well, and is free at once. What runs on a node that is removed is lost and begin
 anew elsewhere.
 
 docs/what-if.md has the rules in full.`,
-		Example: `  ares sim what-if --quota science=+8
-  ares sim what-if --add-nodes dgx-h100=4 --weight research=2 --horizon 72h
-  ares sim what-if --recording monday.recording --remove-nodes dgx-3,dgx-4 -o json`,
+		Example: `  ares sim what-if --quota default=4
+  ares sim what-if --add-nodes dgx-h100=4 --weight default=2 --horizon 72h
+  ares sim what-if --recording now.recording --remove-nodes "$(hostname)" -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.whatIf(cmd, args, &f) },
 	}
 	flags := c.Flags()
