@@ -411,10 +411,10 @@ func (a *app) tellTrace(f *simFlags, t *sim.Trace) error {
 		say(a.err, "%s: %s left out because they could not be read%s; %s read\n", f.trace, count(t.Bad, "row"), more, count(len(t.Arrivals), "job"))
 	}
 	if t.Unended > 0 {
-		say(a.err, "%s: the end of %s was not seen: they run as long as is predicted, or as their limit allows, or as they had\n", f.trace, count(t.Unended, "job"))
+		say(a.err, "%s: the end of %s was not seen: they run as long as is predicted from runs like them, else as their limit allows\n", f.trace, count(t.Unended, "job"))
 	}
-	if t.Censored > 0 {
-		say(a.err, "%s: %s left out: they had not begun, and nobody knows how long they run\n", f.trace, count(t.Censored, "job"))
+	if t.Assumed > 0 {
+		say(a.err, "%s: of %s of these neither is known: an hour is assumed, or as long again as they had run\n", f.trace, count(t.Assumed, "job"))
 	}
 	if len(t.Ignored) > 0 {
 		say(a.err, "%s: columns that mean nothing here: %s\n", f.trace, clean(strings.Join(t.Ignored, ", ")))

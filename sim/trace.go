@@ -34,7 +34,7 @@ type Trace struct {
 	Problems []Problem // the first of them
 	Ignored  []string  // columns that mean nothing here
 	Unended  int       // jobs whose end was not seen: how long they run is an estimate
-	Censored int       // such jobs of which nothing is known; left out
+	Assumed  int       // of these, jobs of which nothing is known: they run for AssumedRuntime
 	Fleet    *Fleet    // that the jobs ran on, where the trace says so; else nil
 }
 
