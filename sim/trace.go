@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
@@ -54,7 +55,7 @@ func Formats() []string { return []string{"openb", "philly", "deadlines", "slurm
 
 // format says how to read the rows of one kind of trace.
 type format struct {
-	comma    rune
+	comma    rune // between cells that are never quoted; 0 for CSV
 	required []string
 	ignored  []string // known, and of no use
 	optional []string
@@ -92,10 +93,8 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 		return nil, ares.Errorf(ares.Invalid, "%q is no kind of trace: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
 	}
 	sum := sha256.New()
-	in := csv.NewReader(io.TeeReader(from, sum))
-	in.Comma = cmp.Or(f.comma, ',')
-	in.ReuseRecord, in.FieldsPerRecord, in.LazyQuotes = true, -1, f.comma != 0
-	head, err := in.Read()
+	in := lines{from: bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16), comma: f.comma}
+	head, err := in.next()
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
@@ -105,7 +104,7 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 		return nil, err
 	}
 	for {
-		cells, err := in.Read()
+		cells, err := in.next()
 		var parse *csv.ParseError
 		switch {
 		case errors.Is(err, io.EOF):
@@ -113,20 +112,49 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 			return t, nil
 		case errors.As(err, &parse):
-			t.bad(parse.Line, parse.Err.Error())
+			t.bad(in.line, parse.Err.Error())
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
-		line, _ := in.FieldPos(0)
 		r := &row{columns: columns, cells: cells}
 		a, useful := f.arrival(r)
 		r.within(&a.Spec)
 		if r.why != "" {
-			t.bad(line, r.why)
+			t.bad(in.line, r.why)
 		} else if useful {
-			a.Line = line
+			a.Line = in.line
 			t.Arrivals = append(t.Arrivals, a)
+		}
+	}
+}
+
+// lines reads rows, each from a line of its own: no cell of these formats has a
+// line break, so a quote that is never closed costs one row and not the rest.
+type lines struct {
+	from  *bufio.Reader
+	comma rune // of rows that nobody quotes, 0 for CSV
+	line  int  // of the row read last
+}
+
+// next reads the next row that is not empty. A mistake in a row is a
+// csv.ParseError, and the row after it can be read.
+func (l *lines) next() ([]string, error) {
+	for {
+		text, err := l.from.ReadString('\n')
+		if text == "" && err != nil {
+			return nil, err
+		}
+		l.line++
+		text = strings.TrimRight(text, "\r\n")
+		switch {
+		case text == "":
+		case l.comma != 0:
+			return strings.Split(text, string(l.comma)), nil
+		case !strings.Contains(text, `"`):
+			return strings.Split(text, ","), nil
+		default:
+			return csv.NewReader(strings.NewReader(text)).Read()
 		}
 	}
 }
