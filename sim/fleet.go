@@ -26,11 +26,14 @@ type Fleet struct {
 	Shares   []Tenant       `yaml:"tenants"`
 	Topology *ares.Topology `yaml:"-"`
 	Digest   string         `yaml:"-"` // of the file it was read from, "" for none
+	MilliCPU bool           `yaml:"-"` // CPUs of machines are thousandths of cores
 
 	// As a server recorded them, beside those above.
 	nodes   []*ares.Node
 	tenants []*ares.Tenant
 	queues  []*ares.Queue
+
+	times int // what CPUs of machines are multiplied with; 0 for 1
 }
 
 // Machine is some machines that are alike: those of a profile, or as described.
@@ -81,6 +84,10 @@ type Quota struct {
 // not be told as a mistake.
 const maxNodes = 200_000
 
+// maxFigure is the largest whole number of a trace or a fleet: a thousand times
+// it is still a number.
+const maxFigure = 1 << 31
+
 // ReadFleet reads a fleet file. Where it names profiles, Resolve is next.
 func ReadFleet(from io.Reader) (*Fleet, error) {
 	text, err := io.ReadAll(from)
@@ -123,6 +130,9 @@ func (m *Machine) check(p *ares.Problems, field string) {
 	}
 	if m.Count < 1 || m.Count > maxNodes || min(m.CPUs, m.GPUs, m.MemoryMB, m.GPUMemoryMB, m.LeafSize) < 0 {
 		p.Add(field, "needs a count from 1 to %d, and no negative figures", maxNodes)
+	}
+	if m.CPUs > maxFigure {
+		p.Add(field+".cpus", "at most %d, got %d", maxFigure, m.CPUs)
 	}
 	if m.GPUs > engine.MaxDevices {
 		p.Add(field+".gpus", "at most %d, got %d", engine.MaxDevices, m.GPUs)
@@ -176,7 +186,7 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 	if head := []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}; len(rows) < 2 || !slices.Equal(rows[0], head) {
 		return nil, ares.Errorf(ares.Invalid, "a list of nodes begins with %q and has at least one of them", strings.Join(head, ","))
 	}
-	f := &Fleet{Digest: digest(text)}
+	f := &Fleet{Digest: digest(text), MilliCPU: true}
 	for i, r := range rows[1:] {
 		var figures [3]int
 		for k := range figures {
@@ -257,18 +267,46 @@ func quotas(from []Quota) []ares.Quota {
 func (f *Fleet) Nodes() iter.Seq[*ares.Node] {
 	return func(yield func(*ares.Node) bool) {
 		for _, n := range f.nodes {
-			if !yield(n) {
+			if !yield(f.scaled(n)) {
 				return
 			}
 		}
 		for i := range f.Machines {
 			for k := range f.Machines[i].Count {
-				if !yield(f.Machines[i].node(k)) {
+				if !yield(f.scaled(f.Machines[i].node(k))) {
 					return
 				}
 			}
 		}
 	}
+}
+
+func (f *Fleet) scaled(n *ares.Node) *ares.Node {
+	if f.times <= 1 {
+		return n
+	}
+	out := *n
+	out.CPUs *= f.times
+	return &out
+}
+
+// sameCPUs is a trace and a fleet that count CPUs alike: where only one is in
+// thousandths of cores, so is the other then. Neither loses anything by that.
+func sameCPUs(t *Trace, f *Fleet) (*Trace, *Fleet) {
+	switch {
+	case t.MilliCPU && !f.MilliCPU:
+		fine := *f
+		fine.MilliCPU, fine.times = true, 1000
+		return t, &fine
+	case f.MilliCPU && !t.MilliCPU:
+		fine := *t
+		fine.MilliCPU, fine.Arrivals = true, slices.Clone(t.Arrivals)
+		for i := range fine.Arrivals {
+			fine.Arrivals[i].Spec.CPUs *= 1000
+		}
+		return &fine, f
+	}
+	return t, f
 }
 
 func (m *Machine) node(k int) *ares.Node {

@@ -47,7 +47,8 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := NewWorld(s.Fleet, s.Policy.For(trace, s.Seed))
+	trace, fleet := sameCPUs(trace, s.Fleet)
+	w := NewWorld(fleet, s.Policy.For(trace, s.Seed))
 	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
 	total := len(trace.Arrivals)

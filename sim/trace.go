@@ -37,6 +37,7 @@ type Trace struct {
 	Unended  int       // jobs whose end was not seen: how long they run is an estimate
 	Censored int       // such jobs of which nothing is known; left out
 	Fleet    *Fleet    // that the jobs ran on, where the trace says so; else nil
+	MilliCPU bool      // CPUs are thousandths of cores
 }
 
 // Problem is a row that could not be read.
@@ -59,6 +60,7 @@ type format struct {
 	required []string
 	ignored  []string // known, and of no use
 	optional []string
+	milliCPU bool                         // as in Trace
 	arrival  func(r *row) (Arrival, bool) // false: nothing for the fleet to do
 }
 
@@ -66,7 +68,7 @@ var formats = map[string]format{
 	"openb": {
 		required: []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"},
 		optional: []string{"gpu_spec", "creation_time", "deletion_time"},
-		ignored:  []string{"qos", "pod_phase", "scheduled_time"}, arrival: openb,
+		ignored:  []string{"qos", "pod_phase", "scheduled_time"}, milliCPU: true, arrival: openb,
 	},
 	"philly": {
 		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"}, arrival: philly,
@@ -98,7 +100,7 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	t := &Trace{Format: kind}
+	t := &Trace{Format: kind, MilliCPU: f.milliCPU}
 	columns, err := t.columns(&f, kind, head)
 	if err != nil {
 		return nil, err
@@ -248,7 +250,7 @@ func (r *row) number(name string) int {
 		return 0
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > 1<<31 {
+	if err != nil || n < 0 || n > maxFigure {
 		r.wrong(name, "a whole number")
 	}
 	return n

@@ -3,6 +3,8 @@ package sim
 import (
 	"strings"
 	"testing"
+
+	"github.com/ares-scheduler/ares/engine"
 )
 
 // TestQuotesCostOneRow: sacct quotes nothing, so a quote is part of a name there;
@@ -29,5 +31,43 @@ func TestQuotesCostOneRow(t *testing.T) {
 	}
 	if len(trace.Arrivals) != 2 || trace.Arrivals[0].Spec.Tenant != "c, d" || trace.Arrivals[0].Line != 4 {
 		t.Errorf("read %+v", trace.Arrivals)
+	}
+}
+
+// TestCPUsAreCountedAlike: openb has thousandths of cores, the others cores. Any
+// trace runs on any fleet, and is short of CPUs where it should be.
+func TestCPUsAreCountedAlike(t *testing.T) {
+	t.Parallel()
+	pods, err := Read("openb", strings.NewReader("name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"+
+		"a,4500,10,1,1000,0,100\nb,4000,10,1,1000,0,100\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := Read("slurm", strings.NewReader("JobID|Submit|ElapsedRaw|AllocTRES|\n"+
+		"1|2026-01-01T00:00:00|100|cpu=5,gres/gpu=1|\n2|2026-01-01T00:00:00|100|cpu=4,gres/gpu=1|\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := ReadFleet(strings.NewReader("machines: [{name: m, gpus: 8, cpus: 8, memory_mb: 1000}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := ReadOpenbNodes(strings.NewReader("sn,cpu_milli,memory_mib,gpu,model\nn,8000,1000,8,T4\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, trace := range []*Trace{pods, jobs} {
+		for _, fleet := range []*Fleet{own, listed} {
+			o, err := Simulate(Setup{Trace: trace, Fleet: fleet, Policy: Policy{Engine: engine.Default()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := &o.Report; r.Ended != 2 || r.Wait.Max != 100 {
+				t.Errorf("%s, in thousandths %v, on a fleet in thousandths %v: %d ended, one waited %v", trace.Format, trace.MilliCPU, fleet.MilliCPU, r.Ended, r.Wait.Max)
+			}
+		}
+	}
+	if jobs.Arrivals[0].Spec.CPUs != 5 || own.times != 0 {
+		t.Error("a simulation has changed what it was given")
 	}
 }
