@@ -12,7 +12,7 @@ import (
 
 // openb reads a pod of Alibaba's trace of 2023. CPUs are thousandths of cores
 // there, in pods and nodes alike.
-func openb(r *row) (Arrival, bool) {
+func openb(r *row) (Arrival, use) {
 	a := Arrival{Spec: ares.Spec{
 		Name: r.text("name"), CPUs: r.number("cpu_milli"), MemoryMB: r.number("memory_mib"), GPUModel: r.text("gpu_spec"),
 	}}
@@ -31,21 +31,21 @@ func openb(r *row) (Arrival, bool) {
 	if end := r.text("deletion_time"); end != "" {
 		a.Runs = max(r.seconds("deletion_time")-a.At, 0)
 	}
-	return a, true
+	return a, place
 }
 
 // philly reads a job of Microsoft's trace of 2017. A virtual cluster is a
 // tenant.
-func philly(r *row) (Arrival, bool) {
+func philly(r *row) (Arrival, use) {
 	a := Arrival{
 		At: r.at("timestamp", "2006-01-02 15:04:05"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Tenant: r.text("cluster"), GPUs: r.number("num_gpus")},
 	}
-	return a, a.Spec.GPUs > 0
+	return a, unless(a.Spec.GPUs == 0)
 }
 
 // deadline reads a job with the time it should be done by.
-func deadline(r *row) (Arrival, bool) {
+func deadline(r *row) (Arrival, use) {
 	a := Arrival{
 		At: r.seconds("submit_time"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Name: r.text("job_id"), Tenant: r.text("user"), GPUs: r.number("num_gpu")},
@@ -53,14 +53,14 @@ func deadline(r *row) (Arrival, bool) {
 	if within := r.seconds("expect_time_list"); within > 0 && r.text("best_effort") != "1" {
 		a.Spec.Deadline = time.Unix(0, 0).UTC().Add(a.At + within)
 	}
-	return a, a.Spec.GPUs > 0
+	return a, unless(a.Spec.GPUs == 0)
 }
 
 // slurm reads a line of `sacct -p`. Steps of a job, and jobs that never ran, are
 // nothing to place.
-func slurm(r *row) (Arrival, bool) {
+func slurm(r *row) (Arrival, use) {
 	if strings.Contains(r.text("JobID"), ".") {
-		return Arrival{}, false
+		return Arrival{}, part
 	}
 	a := Arrival{
 		At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
@@ -81,7 +81,7 @@ func slurm(r *row) (Arrival, bool) {
 	if nodes > 1 {
 		a.Spec.Members = nodes
 	}
-	return a, a.Runs > 0
+	return a, unless(a.Runs == 0)
 }
 
 // tres reads what a job of Slurm was given: cpu=8,mem=64G,node=1,gres/gpu=2. Where

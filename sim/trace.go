@@ -33,6 +33,8 @@ type Trace struct {
 	Arrivals []Arrival
 	Bad      int       // rows that were left out
 	Problems []Problem // the first of them
+	Idle     int       // rows with nothing for a fleet to do, left out
+	WhyIdle  string    // such as "ask for no GPUs"
 	Ignored  []string  // columns that mean nothing here
 	Unended  int       // jobs whose end was not seen: how long they run is an estimate
 	Censored int       // such jobs of which nothing is known; left out
@@ -60,8 +62,26 @@ type format struct {
 	required []string
 	ignored  []string // known, and of no use
 	optional []string
-	milliCPU bool                         // as in Trace
-	arrival  func(r *row) (Arrival, bool) // false: nothing for the fleet to do
+	milliCPU bool   // as in Trace
+	idle     string // why rows have nothing for a fleet to do
+	arrival  func(r *row) (Arrival, use)
+}
+
+// use is what a row is good for.
+type use int
+
+const (
+	place use = iota // a job to place
+	idle             // a job with nothing for a fleet to do: counted
+	part             // of a job that has a row of its own
+)
+
+// unless is a job to place, unless there is nothing to do.
+func unless(nothing bool) use {
+	if nothing {
+		return idle
+	}
+	return place
 }
 
 var formats = map[string]format{
@@ -71,16 +91,18 @@ var formats = map[string]format{
 		ignored:  []string{"qos", "pod_phase", "scheduled_time"}, milliCPU: true, arrival: openb,
 	},
 	"philly": {
-		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"}, arrival: philly,
+		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"},
+		idle: "ask for no GPUs", arrival: philly,
 	},
 	"deadlines": {
 		required: []string{"job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list"},
 		optional: []string{"best_effort", "model_name"},
-		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, arrival: deadline,
+		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, idle: "ask for no GPUs", arrival: deadline,
 	},
 	"slurm": {
 		comma: '|', required: []string{"JobID", "Submit", "ElapsedRaw", "AllocTRES"},
-		optional: []string{"JobName", "User", "Account", "Partition", "Priority", "TimelimitRaw", "NNodes", "State"}, arrival: slurm,
+		optional: []string{"JobName", "User", "Account", "Partition", "Priority", "TimelimitRaw", "NNodes", "State"},
+		idle:     "are jobs that never ran", arrival: slurm,
 	},
 }
 
@@ -100,7 +122,7 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	t := &Trace{Format: kind, MilliCPU: f.milliCPU}
+	t := &Trace{Format: kind, MilliCPU: f.milliCPU, WhyIdle: f.idle}
 	columns, err := t.columns(&f, kind, head)
 	if err != nil {
 		return nil, err
@@ -120,11 +142,14 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
 		r := &row{columns: columns, cells: cells}
-		a, useful := f.arrival(r)
+		a, good := f.arrival(r)
 		r.within(&a.Spec)
-		if r.why != "" {
+		switch {
+		case r.why != "":
 			t.bad(in.line, r.why)
-		} else if useful {
+		case good == idle:
+			t.Idle++
+		case good == place:
 			a.Line = in.line
 			t.Arrivals = append(t.Arrivals, a)
 		}

@@ -71,3 +71,27 @@ func TestCPUsAreCountedAlike(t *testing.T) {
 		t.Error("a simulation has changed what it was given")
 	}
 }
+
+// TestIdleRowsAreCounted: rows with nothing to do are no mistakes, and are told.
+func TestIdleRowsAreCounted(t *testing.T) {
+	t.Parallel()
+	for kind, text := range map[string]string{
+		"philly":    "timestamp,duration,num_gpus,cluster\n2017-10-09 06:00:00,5,0,a\n2017-10-09 06:00:01,5,1,b\n",
+		"deadlines": "job_id,user,num_gpu,submit_time,duration,expect_time_list\n1,a,0,1,5,9\n2,a,1,1,5,9\n",
+		"slurm": "JobID|Submit|ElapsedRaw|AllocTRES|\n1|2026-01-01T00:00:00|0||\n" +
+			"2|2026-01-01T00:00:00|5|cpu=1,gres/gpu=1|\n2.batch|2026-01-01T00:00:00|5|cpu=1|\n",
+	} {
+		trace, err := Read(kind, strings.NewReader(text))
+		if err != nil || trace.Bad != 0 || trace.Idle != 1 || trace.WhyIdle == "" || len(trace.Arrivals) != 1 {
+			t.Errorf("%s: %+v, %v", kind, trace, err)
+			continue
+		}
+		o, err := Simulate(Setup{Trace: trace, Fleet: &Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 1, CPUs: 1}}}, Policy: Policy{Engine: engine.Default()}})
+		if err != nil || o.Report.Source.Trace.Idle != 1 {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	if trace, err := Read("openb", strings.NewReader("name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,0,0\n")); err != nil || len(trace.Arrivals) != 1 || trace.Idle != 0 {
+		t.Errorf("%+v, %v", trace, err)
+	}
+}
