@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -39,11 +40,25 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 
 // fit splits a job that asks for more GPUs than a machine has into equal
 // members, as few as will do, as a server does with a gang of which nobody said
-// how many members it has. It says whether that cannot be.
+// how many members it has. It says whether that cannot be, or whether no machine
+// has the model it asks for: a server would not take it.
 func (w *World) fit(said ares.Spec) (ares.Spec, bool) {
+	if said.GPUModel != "" && said.GPUs+said.GPUMilli > 0 && !w.offers(said.GPUModel) {
+		return said, true
+	}
 	if said.GPUs <= w.largest || said.Members > 1 {
 		return said, false
 	}
 	parts, never := w.fleet.Split(said)
 	return parts, never != nil
+}
+
+// offers says whether a machine has a model that was asked for.
+func (w *World) offers(asked string) bool {
+	has, known := w.offered[asked]
+	if !known {
+		has = slices.ContainsFunc(w.models, func(model string) bool { return modelMatches(asked, model) })
+		w.offered[asked] = has
+	}
+	return has
 }

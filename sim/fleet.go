@@ -187,7 +187,12 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 		return nil, ares.Errorf(ares.Invalid, "a list of nodes begins with %q and has at least one of them", strings.Join(head, ","))
 	}
 	f := &Fleet{Digest: digest(text), MilliCPU: true}
+	seen := make(map[string]bool, len(rows))
 	for i, r := range rows[1:] {
+		if seen[r[0]] || r[0] == "" {
+			return nil, ares.Errorf(ares.Invalid, "line %d: a node needs a name of its own, got %q", i+2, r[0])
+		}
+		seen[r[0]] = true
 		var figures [3]int
 		for k := range figures {
 			if figures[k], err = strconv.Atoi(r[k+1]); err != nil || figures[k] < 0 {

@@ -20,6 +20,8 @@ func openb(r *row) (Arrival, use) {
 	switch {
 	case milli > 1000 || gpus > ares.MaxGPUsPerMember:
 		r.wrong("gpu_milli", "a share of a GPU")
+	case gpus > 1 && milli < 1000:
+		r.wrong("gpu_milli", fmt.Sprintf("1000, and num_gpu is %d: only one GPU can be shared", gpus))
 	case gpus == 1 && milli > 0 && milli < 1000:
 		a.Spec.GPUMilli = milli
 	default:
@@ -29,7 +31,9 @@ func openb(r *row) (Arrival, use) {
 		a.At = r.seconds("creation_time")
 	}
 	if end := r.text("deletion_time"); end != "" {
-		a.Runs = max(r.seconds("deletion_time")-a.At, 0)
+		if a.Runs = r.seconds("deletion_time") - a.At; a.Runs < 0 {
+			r.wrong("deletion_time", fmt.Sprintf("after creation_time %q", r.text("creation_time")))
+		}
 	}
 	return a, place
 }
@@ -69,11 +73,17 @@ func slurm(r *row) (Arrival, use) {
 	if limit := r.text("TimelimitRaw"); limit != "" && limit != "UNLIMITED" && limit != "Partition_Limit" {
 		a.Spec.MaxRuntimeMinutes = r.number("TimelimitRaw")
 	}
+	if a.Runs == 0 {
+		return a, idle
+	}
 	nodes := 1
 	if r.text("NNodes") != "" {
-		nodes = max(r.number("NNodes"), 1)
+		if nodes = r.number("NNodes"); nodes < 1 {
+			r.wrong("NNodes", "at least 1, and the job ran")
+			nodes = 1
+		}
 	}
-	gpus, cpus, memory := tres(r)
+	gpus, cpus, memory := tres(r, &a.Spec.GPUModel)
 	if gpus%nodes != 0 {
 		r.wrong("AllocTRES", fmt.Sprintf("evenly spread over %d nodes", nodes))
 	}
@@ -81,20 +91,21 @@ func slurm(r *row) (Arrival, use) {
 	if nodes > 1 {
 		a.Spec.Members = nodes
 	}
-	return a, unless(a.Runs == 0)
+	return a, place
 }
 
 // tres reads what a job of Slurm was given: cpu=8,mem=64G,node=1,gres/gpu=2. Where
-// only GPUs by type are listed, as gres/gpu:a100=2, they are added up.
-func tres(r *row) (gpus, cpus, memory int) {
-	typed := 0
+// only GPUs by type are listed, as gres/gpu:a100=2, they are added up. If all are
+// of one type, that is the model.
+func tres(r *row, model *string) (gpus, cpus, memory int) {
+	typed, types, named := 0, 0, ""
 	for part := range strings.SplitSeq(r.text("AllocTRES"), ",") {
 		name, value, _ := strings.Cut(part, "=")
-		kind, _, _ := strings.Cut(name, ":")
+		kind, of, _ := strings.Cut(name, ":")
 		switch kind {
 		case "cpu", "gres/gpu":
 			n, err := strconv.Atoi(value)
-			if err != nil || n < 0 {
+			if err != nil || n < 0 || n > maxFigure {
 				r.wrong("AllocTRES", "a list such as cpu=8,mem=64G,gres/gpu=2")
 			}
 			switch name {
@@ -103,13 +114,17 @@ func tres(r *row) (gpus, cpus, memory int) {
 			case "gres/gpu":
 				gpus = n
 			default:
-				typed += n
+				typed, types, named = typed+n, types+1, of
 			}
 		case "mem":
 			memory = megabytes(r, value)
 		}
 	}
-	return cmp.Or(gpus, typed), cpus, memory
+	gpus = cmp.Or(gpus, typed)
+	if types == 1 && typed == gpus {
+		*model = named
+	}
+	return gpus, cpus, memory
 }
 
 func megabytes(r *row, value string) int {
@@ -118,7 +133,7 @@ func megabytes(r *row, value string) int {
 	}
 	unit := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1 << 10, 'T': 1 << 20}[value[len(value)-1]]
 	n, err := strconv.ParseFloat(strings.TrimRight(value, "KMGT"), 64)
-	if err != nil || n < 0 || unit == 0 {
+	if err != nil || !(n >= 0 && n*unit <= maxFigure) || unit == 0 {
 		r.wrong("AllocTRES", "a list such as cpu=8,mem=64G,gres/gpu=2")
 	}
 	return int(n * unit)

@@ -123,6 +123,9 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
 	t := &Trace{Format: kind, MilliCPU: f.milliCPU, WhyIdle: f.idle}
+	if last := len(head) - 1; head[last] == "" { // sacct -p ends every line with a bar
+		head = head[:last]
+	}
 	columns, err := t.columns(&f, kind, head)
 	if err != nil {
 		return nil, err
@@ -142,6 +145,10 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
 		r := &row{columns: columns, cells: cells}
+		if n := len(head); len(cells) != n && !(len(cells) == n+1 && cells[n] == "") {
+			t.bad(in.line, fmt.Sprintf("the row has %d cells and the header %d", len(cells), n))
+			continue
+		}
 		a, good := f.arrival(r)
 		r.within(&a.Spec)
 		switch {

@@ -95,3 +95,60 @@ func TestIdleRowsAreCounted(t *testing.T) {
 		t.Errorf("%+v, %v", trace, err)
 	}
 }
+
+// TestRowsThatMakeNoSense are told by their lines, and not guessed at.
+func TestRowsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	const sacct, pods = "JobID|JobName|Submit|ElapsedRaw|AllocTRES|NNodes|\n", "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"
+	for _, c := range []struct{ kind, head, row, why string }{
+		{"slurm", sacct, "1|a|2026-01-01T00:00:00|60", "4 cells"},
+		{"slurm", sacct, "1|a|2026-01-01T00:00:00|60|", "5 cells"},
+		{"slurm", sacct, "1|a|b|2026-01-01T00:00:00|60|cpu=1|1|", "8 cells"},
+		{"slurm", sacct, "1|a|2026-01-01T00:00:00|60|cpu=1|0|", "at least 1"},
+		{"slurm", sacct, "1|a|2026-01-01T00:00:00|60|cpu=9999999999999|1|", "a list such as"},
+		{"slurm", sacct, "1|a|2026-01-01T00:00:00|60|mem=9999999999T|1|", "a list such as"},
+		{"slurm", sacct, "1|a|2026-01-01T00:00:00|60|mem=NaNG|1|", "a list such as"},
+		{"openb", pods, "a,1,1,1,1000,10,5", `"5" is not after`},
+		{"openb", pods, "a,1,1,2,500,0,5", "only one GPU can be shared"},
+	} {
+		trace, err := Read(c.kind, strings.NewReader(c.head+c.row+"\n"))
+		if err != nil || trace.Bad != 1 || trace.Problems[0].Line != 2 || !strings.Contains(trace.Problems[0].Why, c.why) {
+			t.Errorf("%q: %+v, %v, want %s", c.row, trace, err, c.why)
+		}
+	}
+	if _, err := ReadOpenbNodes(strings.NewReader("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,m\nb,1,1,1,m\na,1,1,1,m\n")); err == nil || !strings.Contains(err.Error(), "line 4") {
+		t.Errorf("a node given twice: %v", err)
+	}
+}
+
+// TestTypeOfGPUs: GPUs of one type are a model, and where no machine has it the
+// job is refused and does not hold up others.
+func TestTypeOfGPUs(t *testing.T) {
+	t.Parallel()
+	trace, err := Read("slurm", strings.NewReader(`JobID|Submit|ElapsedRaw|AllocTRES|
+1|2026-01-01T00:00:00|60|gres/gpu:a100=2
+2|2026-01-01T00:00:01|60|gres/gpu=2,gres/gpu:h100=2|
+3|2026-01-01T00:00:02|60|gres/gpu:h100=1,gres/gpu:t4=1|
+4|2026-01-01T00:00:03|60|gres/gpu=2,gres/gpu:t4=1|
+`))
+	if err != nil || len(trace.Arrivals) != 4 {
+		t.Fatalf("%+v, %v", trace, err)
+	}
+	for i, want := range []string{"a100", "h100", "", ""} {
+		if s := trace.Arrivals[i].Spec; s.GPUModel != want || s.GPUs != 2 {
+			t.Errorf("job %d wants %d of %q, not of %q", i+1, s.GPUs, s.GPUModel, want)
+		}
+	}
+	fifo, err := PolicyNamed("fifo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet := &Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 8, Model: "NVIDIA H100"}}}
+	o, err := Simulate(Setup{Trace: trace, Fleet: fleet, Policy: fifo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := &o.Report; r.Refused != 1 || r.Ended != 3 {
+		t.Errorf("%d refused and %d ended", r.Refused, r.Ended)
+	}
+}

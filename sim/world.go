@@ -3,6 +3,7 @@ package sim
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,8 +30,10 @@ type World struct {
 	usage    map[string]ares.Usage
 	known    map[string]bool // tenants
 	gpus     int
-	largest  int           // GPUs of a machine
-	fleet    *engine.Fleet // tells how to split what is larger
+	largest  int             // GPUs of a machine
+	models   []string        // of GPUs that there are
+	offered  map[string]bool // whether a model that was asked for is among them
+	fleet    *engine.Fleet   // tells how to split what is larger
 	held     meter
 	load     int // thousandths of devices that jobs ask for which have come and not ended
 	finished int // jobs
@@ -66,7 +69,7 @@ type record struct {
 
 // NewWorld is the fleet, with nothing to do, decided on by a policy.
 func NewWorld(f *Fleet, p Policy) *World {
-	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}, offered: map[string]bool{}}
 	if p.Estimate == EstimateForecast {
 		w.seer = newSeer()
 	}
@@ -84,6 +87,11 @@ func NewWorld(f *Fleet, p Policy) *World {
 	for n := range f.Nodes() {
 		w.gpus += len(n.Devices)
 		w.largest = max(w.largest, len(n.Devices))
+		for _, d := range n.Devices {
+			if !slices.Contains(w.models, d.Model) {
+				w.models = append(w.models, d.Model)
+			}
+		}
 		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
 	}
 	w.fleet = engine.NewFleet()
