@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -13,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
@@ -94,22 +93,17 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the fleet: %w", err)
 	}
-	in := yaml.NewDecoder(bytes.NewReader(text))
-	in.KnownFields(true)
 	f := Fleet{Digest: digest(text)}
-	if err := in.Decode(&f); err != nil {
-		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", strings.ReplaceAll(err.Error(), "\n", ";"))
+	if err := decode(text, &f); err != nil && !errors.Is(err, io.EOF) { // an empty one has no machines
+		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", err)
 	}
 	var p ares.Problems
-	names, nodes := map[string]bool{}, 0
+	zeros(&p, text)
+	nodes := 0
 	for i := range f.Machines {
 		m := &f.Machines[i]
 		m.Name, m.Count = cmp.Or(m.Name, m.Profile), cmp.Or(m.Count, 1)
 		m.check(&p, fmt.Sprintf("machines[%d]", i))
-		if names[m.Name] {
-			p.Add(fmt.Sprintf("machines[%d].name", i), "%q is given twice", m.Name)
-		}
-		names[m.Name] = true
 		nodes = min(nodes+m.Count, maxNodes+1)
 	}
 	if nodes > maxNodes {
@@ -121,6 +115,7 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 	for i := range f.Shares {
 		f.Shares[i].check(&p, fmt.Sprintf("tenants[%d]", i))
 	}
+	f.twice(&p)
 	return &f, p.Err()
 }
 
@@ -133,6 +128,9 @@ func (m *Machine) check(p *ares.Problems, field string) {
 	}
 	if m.CPUs > maxFigure {
 		p.Add(field+".cpus", "at most %d, got %d", maxFigure, m.CPUs)
+	}
+	if !knownLink.MatchString(m.Links) {
+		p.Add(field+".links", "%q is not known: use NV1 to NV99, PIX, PXB, PHB, NODE or SYS", m.Links)
 	}
 	if m.GPUs > engine.MaxDevices {
 		p.Add(field+".gpus", "at most %d, got %d", engine.MaxDevices, m.GPUs)
@@ -157,7 +155,8 @@ func (t *Tenant) check(p *ares.Problems, field string) {
 	}
 }
 
-// Resolve looks up the machines of every profile that the fleet names.
+// Resolve looks up the machines of every profile that the fleet names. Then all
+// models are known, and quotas of others are a mistake.
 func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 	for i := range f.Machines {
 		m := &f.Machines[i]
@@ -170,7 +169,7 @@ func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 		}
 		m.like, m.GPUs = like, len(like.Devices)
 	}
-	return nil
+	return f.promised()
 }
 
 // ReadOpenbNodes reads the list of nodes of Alibaba's trace of 2023.
@@ -320,7 +319,7 @@ func (m *Machine) node(k int) *ares.Node {
 		n.Labels = map[string]string{}
 	}
 	if m.Count > 1 {
-		n.ID = fmt.Sprintf("%s-%05d", m.Name, k)
+		n.ID = numbered(m.Name, k)
 	}
 	if m.LeafSize > 0 {
 		n.Labels["leaf"] = fmt.Sprintf("%s-leaf-%04d", m.Name, k/m.LeafSize)
