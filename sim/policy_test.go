@@ -67,7 +67,7 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 		"estimate_error: .nan":    "estimate_error: must be between 0 and 10",
 		"checkpoint_seconds: -1":  "checkpoint_seconds: must be between 0 and 86400, got -1",
 		"attained_gpu_seconds: 5": "attained_gpu_seconds: means something with",
-		"thermal_margin: many":    "line 1: cannot unmarshal",
+		"thermal_margin: many":    "line 1: many is not a whole number",
 	} {
 		if _, err := ReadPolicy(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
