@@ -219,24 +219,6 @@ func (a *app) writeRuns(f *simFlags, reports *sim.Reports, jobs string) error {
 	return write(a.out)
 }
 
-// toFile writes a file whole, or leaves what was there.
-func toFile(name string, write func(io.Writer) error) error {
-	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	defer os.Remove(temp.Name()) //nolint:errcheck // gone already when all went well
-	buffer := bufio.NewWriter(temp)
-	err = errors.Join(write(buffer), buffer.Flush(), temp.Chmod(0o644), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), name)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
-}
-
 // parseSeeds reads 3, 1-5 or 1,7,9.
 func parseSeeds(text string) ([]uint64, error) {
 	var out []uint64
