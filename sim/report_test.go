@@ -54,10 +54,10 @@ func TestReportCounts(t *testing.T) {
 	if r.Jobs != 6 || r.Placed != 5 || r.Refused != 1 || r.Ended != 5 || r.Virtual != 200 || r.GPUs != 8 {
 		t.Errorf("counts %+v", r)
 	}
-	if want := (Spread{Mean: 50, P50: 80, P95: 80, P99: 80, Max: 90}); r.Wait != want {
+	if want := (Spread{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); r.Wait != want {
 		t.Errorf("waits %+v, want %+v", r.Wait, want)
 	}
-	if want := (Spread{Mean: 130, P50: 130, P95: 130, P99: 130, Max: 190}); r.Complete != want {
+	if want := (Spread{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); r.Complete != want {
 		t.Errorf("completions %+v, want %+v", r.Complete, want)
 	}
 	if use := 100 * (3*400.0 + 150) / (8 * 200); r.Use != rounded(use) || r.Peak != 100 {
@@ -79,6 +79,28 @@ func TestReportCounts(t *testing.T) {
 	if got := fmt.Sprint(r.Occupancy.Rows, r.Occupancy.Percent); got != "[m-00000 m-00001] [[100 100 100 100 100 100 0] [100 100 100 100 75 0 0]]" &&
 		got != "[m-00000 m-00001] [[100 100 100 100 75 0 0] [100 100 100 100 100 100 0]]" {
 		t.Errorf("occupancy %s", got)
+	}
+}
+
+// TestPercentiles: the smallest value that so many percent do not exceed.
+func TestPercentiles(t *testing.T) {
+	t.Parallel()
+	upTo := func(n int) (out []float64) {
+		for i := range n {
+			out = append(out, float64(i+1))
+		}
+		return out
+	}
+	for _, c := range []struct {
+		n, percent int
+		want       float64
+	}{{1, 0, 1}, {1, 99, 1}, {2, 50, 1}, {2, 51, 2}, {10, 95, 10}, {20, 95, 19}, {100, 99, 99}, {101, 99, 100}, {101, 100, 101}, {200, 0, 1}} {
+		if got := percentile(upTo(c.n), c.percent); got != c.want {
+			t.Errorf("p%d of 1 to %d is %v, want %v", c.percent, c.n, got, c.want)
+		}
+	}
+	if points := cdf(upTo(200)); len(points) != 101 || points[0] != 1 || points[1] != 2 || points[95] != 190 {
+		t.Errorf("points %v", points)
 	}
 }
 

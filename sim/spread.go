@@ -20,15 +20,21 @@ func spread(times []float64) Spread {
 	for _, t := range times {
 		sum += t
 	}
-	at := func(percent int) float64 { return rounded(times[(len(times)-1)*percent/100]) }
+	at := func(percent int) float64 { return rounded(percentile(times, percent)) }
 	return Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+}
+
+// percentile is the smallest of sorted values that at least so many percent of
+// them do not exceed: one of the values, by the nearest rank.
+func percentile(sorted []float64, percent int) float64 {
+	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }
 
 // cdf is the times that 0 %, 1 %, … 100 % of sorted times do not exceed.
 func cdf(sorted []float64) []float64 {
 	out := []float64{}
 	for percent := 0; percent <= 100 && len(sorted) > 0; percent++ {
-		out = append(out, rounded(sorted[(len(sorted)-1)*percent/100]))
+		out = append(out, rounded(percentile(sorted, percent)))
 	}
 	return out
 }
