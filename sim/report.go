@@ -27,7 +27,7 @@ type Report struct {
 	Ended    int       `json:"ended"`
 	Virtual  float64   `json:"virtual_seconds"`
 	GPUs     int       `json:"gpus"`
-	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event
+	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
 	Peak     float64   `json:"gpu_use_peak_percent"`
 	Complete Spread    `json:"completion_seconds"` // from submission to end
 	Wait     Spread    `json:"waiting_seconds"`    // from submission to placing
@@ -142,9 +142,8 @@ func (w *World) Report() Report {
 	r.Wait, r.Complete = spread(all.waits), spread(all.completes)
 	r.WaitCDF, r.CompleteCDF = cdf(all.waits), cdf(all.completes)
 	r.BySize, r.ByTenant = groups(sizes), groups(tenants)
-	if total := float64(w.gpus) * r.Virtual; total > 0 {
-		r.Use = rounded(100 * w.held.area / 1000 / total)
-		r.Peak = rounded(100 * float64(w.held.peak) / 1000 / float64(w.gpus))
+	if w.gpus > 0 {
+		r.Use, r.Peak = w.held.use(w.gpus, r.Virtual)
 	}
 	r.Preempted, r.Lost = w.Preemptions()
 	r.Lost = rounded(r.Lost)

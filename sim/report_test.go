@@ -82,6 +82,25 @@ func TestReportCounts(t *testing.T) {
 	}
 }
 
+// TestNoTimePasses: of jobs that all come at once and do not end, what they
+// hold then is the mean. By weight, a has 4 of 8 GPUs and b the other 4.
+func TestNoTimePasses(t *testing.T) {
+	t.Parallel()
+	s := small(t)
+	s.Trace.Arrivals = s.Trace.Arrivals[:2]
+	for i := range s.Trace.Arrivals {
+		s.Trace.Arrivals[i].Runs = 0
+	}
+	r := simulate(t, s).Report
+	if r.Virtual != 0 || r.Placed != 2 || r.Use != 100 || r.Peak != 100 {
+		t.Errorf("%d placed in %v s: use %v, at most %v", r.Placed, r.Virtual, r.Use, r.Peak)
+	}
+	// Shares by weight are a quarter and a half: (3/4)² / (2 · 5/16).
+	if f := r.Fairness; f.Jain.Mean != 0.9 || f.Jain.Min != 0.9 || f.ByTenant[0].Share != 50 || f.ByTenant[1].Share != 50 {
+		t.Errorf("fairness %+v", r.Fairness)
+	}
+}
+
 // TestPercentiles: the smallest value that so many percent do not exceed.
 func TestPercentiles(t *testing.T) {
 	t.Parallel()

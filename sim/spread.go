@@ -69,3 +69,13 @@ func (m *meter) to(now time.Time, change int) {
 	m.milli += change
 	m.peak = max(m.peak, m.milli)
 }
+
+// use is what share of the devices was held on average, and at most, in percent.
+// Where no time has passed the average is what is held now.
+func (m *meter) use(devices int, secs float64) (mean, peak float64) {
+	milli := float64(m.milli)
+	if secs > 0 {
+		milli = m.area / secs
+	}
+	return rounded(milli / 10 / float64(devices)), rounded(float64(m.peak) / 10 / float64(devices))
+}
