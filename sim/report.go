@@ -29,8 +29,8 @@ type Report struct {
 	GPUs     int       `json:"gpus"`
 	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
 	Peak     float64   `json:"gpu_use_peak_percent"`
-	Complete Spread    `json:"completion_seconds"` // from submission to end
-	Wait     Spread    `json:"waiting_seconds"`    // from submission to placing
+	Complete *Spread   `json:"completion_seconds"` // from submission to end; nil where none has ended
+	Wait     *Spread   `json:"waiting_seconds"`    // from submission to placing; nil where none was placed
 	Deadline Deadlines `json:"deadlines"`
 	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
 	// that this has cost: devices held while progress was saved.
@@ -88,7 +88,7 @@ type PolicySource struct {
 	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
 }
 
-// Spread is the shape of a set of times.
+// Spread is the shape of a set of times. There is none of no times.
 type Spread struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -106,12 +106,12 @@ type Deadlines struct {
 
 // Group is the jobs of one size or tenant.
 type Group struct {
-	Name     string `json:"name"`
-	Jobs     int    `json:"jobs"`    // that were placed
-	Ended    int    `json:"ended"`   // of these
-	Waiting  int    `json:"waiting"` // that were not placed
-	Complete Spread `json:"completion_seconds"`
-	Wait     Spread `json:"waiting_seconds"`
+	Name     string  `json:"name"`
+	Jobs     int     `json:"jobs"`    // that were placed
+	Ended    int     `json:"ended"`   // of these
+	Waiting  int     `json:"waiting"` // that were not placed
+	Complete *Spread `json:"completion_seconds"`
+	Wait     *Spread `json:"waiting_seconds"`
 }
 
 // Report says how the jobs have fared so far.
@@ -150,12 +150,22 @@ func (w *World) Report() Report {
 	return r
 }
 
-// fairness is what was measured, nothing where nothing was.
-func (r *Report) fairness() Fairness {
-	if r.Fairness == nil {
-		return Fairness{}
+// settle takes away the spreads of no times, which older reports have as zeros.
+func (r *Report) settle() {
+	settle(&r.Wait, r.Placed)
+	settle(&r.Complete, r.Ended)
+	for _, list := range [][]Group{r.BySize, r.ByTenant} {
+		for i := range list {
+			settle(&list[i].Wait, list[i].Jobs)
+			settle(&list[i].Complete, list[i].Ended)
+		}
 	}
-	return *r.Fairness
+}
+
+func settle(s **Spread, times int) {
+	if times == 0 {
+		*s = nil
+	}
 }
 
 func (d *Deadlines) count(j *record, now time.Time) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/sim/simtest"
 )
 
 const smallFleet = "machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]\ntenants: [{name: a, weight: 2}]"
@@ -54,10 +55,10 @@ func TestReportCounts(t *testing.T) {
 	if r.Jobs != 6 || r.Placed != 5 || r.Refused != 1 || r.Ended != 5 || r.Virtual != 200 || r.GPUs != 8 {
 		t.Errorf("counts %+v", r)
 	}
-	if want := (Spread{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); r.Wait != want {
+	if want := (Spread{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); *r.Wait != want {
 		t.Errorf("waits %+v, want %+v", r.Wait, want)
 	}
-	if want := (Spread{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); r.Complete != want {
+	if want := (Spread{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); *r.Complete != want {
 		t.Errorf("completions %+v, want %+v", r.Complete, want)
 	}
 	if use := 100 * (3*400.0 + 150) / (8 * 200); r.Use != rounded(use) || r.Peak != 100 {
@@ -177,6 +178,36 @@ func TestReportsAreTheSame(t *testing.T) {
 				t.Fatalf("resampled by %s, two runs differ", how)
 			}
 		}
+	}
+}
+
+// TestNoTimesHaveNoSpread: where nothing was placed or has ended, a report says
+// null and not 0, the page a dash, and zeros of an older report are read so too.
+func TestNoTimesHaveNoSpread(t *testing.T) {
+	t.Parallel()
+	s := small(t)
+	s.Until = time.Second
+	all := Reports{Format: ReportFormat, Runs: []Report{simulate(t, s).Report}}
+	var text, page bytes.Buffer
+	if err := all.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := all.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if r := &all.Runs[0]; r.Wait == nil || r.Complete != nil || r.ByTenant[0].Complete != nil || !strings.Contains(text.String(), `"completion_seconds": null`) {
+		t.Errorf("%+v", r)
+	}
+	if !strings.Contains(page.String(), `<data value="" data-path="runs.0.completion_seconds">–</data>`) {
+		t.Error("the page has no dash")
+	}
+	if err := simtest.CheckPage(page.Bytes(), text.Bytes()); err != nil {
+		t.Error(err)
+	}
+	older := strings.ReplaceAll(text.String(), `"completion_seconds": null`, `"completion_seconds": {"mean": 0, "p50": 0, "p95": 0, "p99": 0, "max": 0}`)
+	read, err := ReadReports(strings.NewReader(older))
+	if err != nil || read.Runs[0].Complete != nil || read.Runs[0].BySize[0].Complete != nil || read.Runs[0].Wait == nil {
+		t.Errorf("%+v, %v", read, err)
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 // sum are noise.
 func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// spread sorts times and reads them off.
-func spread(times []float64) Spread {
+// spread sorts times and reads them off, nil where there are none.
+func spread(times []float64) *Spread {
 	if len(times) == 0 {
-		return Spread{}
+		return nil
 	}
 	slices.Sort(times)
 	sum := 0.0
@@ -21,7 +21,7 @@ func spread(times []float64) Spread {
 		sum += t
 	}
 	at := func(percent int) float64 { return rounded(percentile(times, percent)) }
-	return Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+	return &Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
 }
 
 // percentile is the smallest of sorted values that at least so many percent of
