@@ -76,7 +76,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.StringVar(&f.until, "until", "", "end after this simulated time, such as 72h or 14d (default with the last job)")
 	flags.BoolVar(&f.strict, "strict", false, "end with an error when a row or a column of the trace is not understood")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json, or csv for a row a job")
-	flags.StringVar(&f.out, "out", "", "file to write that to instead of standard output")
+	flags.StringVar(&f.out, "out", "", "file to write that to instead of standard output, which is -")
 	flags.StringVar(&f.html, "html", "", "file to write a page with plots to")
 	for name, values := range map[string][]string{
 		"format": sim.Formats(), "policy": sim.PolicyNames(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
@@ -109,10 +109,8 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	if f.seeds != "" && cmd.Flags().Changed("seed") {
 		return usagef("give --seed or --seeds, not both")
 	}
-	for _, name := range []string{f.out, f.html} {
-		if _, err := os.Stat(filepath.Dir(name)); name != "" && err != nil {
-			return usagef("cannot write %s: %s", name, err)
-		}
+	if err := checkTargets(f); err != nil {
+		return err
 	}
 	seeds, err := parseSeeds(cmp.Or(f.seeds, strconv.FormatUint(f.seed, 10)))
 	if err != nil {
@@ -190,33 +188,39 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 	return a.writeRuns(f, reports, jobs.String())
 }
 
-// writeRuns writes the page, if one is wanted, and the report.
+// writeRuns writes the page, if one is wanted, and the report. What a run found
+// is not lost with a file that cannot be written: then it is printed.
 func (a *app) writeRuns(f *simFlags, reports *sim.Reports, jobs string) error {
+	write := func(w io.Writer) error { return a.writeReports(w, f.output, reports, jobs) }
+	var failed error
 	if f.html != "" {
-		if err := toFile(f.html, reports.WriteHTML); err != nil {
-			return err
-		}
+		failed = toFile(f.html, reports.WriteHTML)
 	}
-	write := func(w io.Writer) error {
-		switch f.output {
-		case "json":
-			return reports.WriteJSON(w)
-		case "csv":
-			_, err := io.WriteString(w, jobs)
-			return err
+	if f.out != "" && f.out != standardOutput {
+		err := toFile(f.out, write)
+		if err == nil {
+			return failed
 		}
-		for i := range reports.Runs {
-			if i > 0 {
-				say(w, "\n")
-			}
-			a.writeSimReport(w, &reports.Runs[i])
+		failed = errors.Join(failed, err)
+	}
+	return errors.Join(failed, throughBuffer(a.out, write))
+}
+
+func (a *app) writeReports(w io.Writer, form string, reports *sim.Reports, jobs string) error {
+	switch form {
+	case "json":
+		return reports.WriteJSON(w)
+	case "csv":
+		_, err := io.WriteString(w, jobs)
+		return err
+	}
+	for i := range reports.Runs {
+		if i > 0 {
+			say(w, "\n")
 		}
-		return nil
+		a.writeSimReport(w, &reports.Runs[i])
 	}
-	if f.out != "" {
-		return toFile(f.out, write)
-	}
-	return write(a.out)
+	return nil
 }
 
 // parseSeeds reads 3, 1-5 or 1,7,9.

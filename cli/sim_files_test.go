@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ares-scheduler/ares/server"
+	"github.com/ares-scheduler/ares/sim"
 )
 
 // TestWhatIsNoFileIsNotReplaced: a pipe stays a pipe and hears what is written,
@@ -68,5 +71,31 @@ func TestWhatIsNoFileIsNotReplaced(t *testing.T) {
 				t.Error("a directory was written to")
 			}
 		})
+	}
+}
+
+// failing takes nothing.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestReportIsNotLost: a report that cannot go where it should is printed, and
+// one that cannot be printed is an error in every form.
+func TestReportIsNotLost(t *testing.T) {
+	t.Parallel()
+	gone := filepath.Join(t.TempDir(), "gone", "file")
+	reports := &sim.Reports{Format: sim.ReportFormat, Runs: []sim.Report{{Jobs: 7}}}
+	for _, form := range simOutputs {
+		for _, f := range []*simFlags{{output: form, out: gone}, {output: form, html: gone}} {
+			var stdout bytes.Buffer
+			a := &app{out: &stdout}
+			if err := a.writeRuns(f, reports, "rows"); err == nil || stdout.Len() == 0 {
+				t.Errorf("%+v: %v, %q", f, err, stdout.String())
+			}
+		}
+		a := &app{out: failing{}}
+		if err := a.writeRuns(&simFlags{output: form}, reports, "rows"); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s on a full disk: %v", form, err)
+		}
 	}
 }
