@@ -106,13 +106,16 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	if !slices.Contains(sim.Resamples(), f.resample) {
 		return usagef("--resample %s: use one of %s", f.resample, strings.Join(sim.Resamples(), ", "))
 	}
-	if f.seeds != "" && cmd.Flags().Changed("seed") {
+	switch several := cmd.Flags().Changed("seeds"); {
+	case several && cmd.Flags().Changed("seed"):
 		return usagef("give --seed or --seeds, not both")
+	case !several:
+		f.seeds = strconv.FormatUint(f.seed, 10)
 	}
 	if err := checkTargets(f); err != nil {
 		return err
 	}
-	seeds, err := parseSeeds(cmp.Or(f.seeds, strconv.FormatUint(f.seed, 10)))
+	seeds, err := parseSeeds(f.seeds)
 	if err != nil {
 		return err
 	}
@@ -175,6 +178,7 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 			reports.Runs = append(reports.Runs, outcome.Report)
 			if f.output == "csv" {
 				must(outcome.WriteJobs(rows))
+				a.tellEnd(&outcome.Report)
 			}
 			if n := len(reports.Runs); ctx.Err() != nil && (outcome.Report.Source.Halted || n < len(policies)*len(seeds)) {
 				rows.Flush()
@@ -186,6 +190,14 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 	}
 	rows.Flush()
 	return a.writeRuns(f, reports, jobs.String())
+}
+
+// tellEnd says beside rows of jobs, which have no place for it, that the run ended
+// before its jobs.
+func (a *app) tellEnd(r *sim.Report) {
+	if src := &r.Source; src.Until > 0 && r.Virtual >= src.Until && !src.Halted {
+		say(a.err, "%s, seed %d: the run was to end after %s of simulated time: what comes later is not in it\n", clean(src.Policy.Name), src.Seed, span(seconds(src.Until)))
+	}
 }
 
 // writeRuns writes the page, if one is wanted, and the report. What a run found
@@ -234,7 +246,7 @@ func parseSeeds(text string) ([]uint64, error) {
 			to, err = strconv.ParseUint(high, 10, 64)
 		}
 		if err != nil || to < from || to-from >= maxSeeds || len(out)+int(to-from) >= maxSeeds {
-			return nil, usagef("--seeds %s: write up to %d of them as 1-5 or 1,7,9", text, maxSeeds)
+			return nil, usagef("--seeds %q: write up to %d of them as 1-5 or 1,7,9", text, maxSeeds)
 		}
 		for s := from; ; s++ {
 			if slices.Contains(out, s) {
@@ -278,6 +290,9 @@ func parseSpan(text string) (time.Duration, error) {
 // of that name.
 func loadPolicies(names []string) ([]sim.Policy, error) {
 	var out []sim.Policy
+	if len(names) == 0 {
+		names = []string{""}
+	}
 	for _, name := range names {
 		p, err := loadPolicy(strings.TrimSpace(name))
 		if err != nil {
@@ -292,6 +307,9 @@ func loadPolicies(names []string) ([]sim.Policy, error) {
 }
 
 func loadPolicy(name string) (sim.Policy, error) {
+	if name == "" {
+		return sim.Policy{}, usagef("--policy: a name is empty: use one of %s, or a file", strings.Join(sim.PolicyNames(), ", "))
+	}
 	if slices.Contains(sim.PolicyNames(), name) {
 		return sim.PolicyNamed(name)
 	}

@@ -25,7 +25,13 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 	say(w, "%s on %s (%s, %s) under %s, seed %d%s\n", clean(src.Trace.Name), clean(src.Fleet.Name), count(src.Fleet.Nodes, "node"), count(r.GPUs, "GPU"),
 		clean(src.Policy.Name), src.Seed, drawn)
-	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
+	ends, waiting := "", "never placed"
+	if src.Halted {
+		ends, waiting = ", where it was interrupted", "not placed by then"
+	} else if src.Until > 0 && r.Virtual >= src.Until {
+		ends, waiting = ", where it was to end", "not placed by then"
+	}
+	say(w, "%s in %s of simulated time%s: %d placed, %d ended, %d %s\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), ends, r.Placed, r.Ended, r.Jobs-r.Placed, waiting)
 	if r.Refused > 0 {
 		say(w, "%s can never run on this fleet\n", count(r.Refused, "job"))
 	}

@@ -48,7 +48,9 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 	in := yaml.NewDecoder(from)
 	in.KnownFields(true)
 	var f policyFile
-	if err := in.Decode(&f); err != nil && !errors.Is(err, io.EOF) { // an empty one changes nothing
+	if err := in.Decode(&f); errors.Is(err, io.EOF) {
+		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: the policy is empty: name a base at least")
+	} else if err != nil {
 		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", plain(err))
 	}
 	p, err := PolicyNamed(cmp.Or(f.Base, "ares"))
