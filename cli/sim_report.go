@@ -25,7 +25,13 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 	say(w, "%s on %s (%s, %s) under %s, seed %d%s\n", clean(src.Trace.Name), clean(src.Fleet.Name), count(src.Fleet.Nodes, "node"), count(r.GPUs, "GPU"),
 		clean(src.Policy.Name), src.Seed, drawn)
-	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
+	ends, waiting := "", "never placed"
+	if src.Halted {
+		ends, waiting = ", where it was interrupted", "not placed by then"
+	} else if src.Until > 0 && r.Virtual >= src.Until {
+		ends, waiting = ", where it was to end", "not placed by then"
+	}
+	say(w, "%s in %s of simulated time%s: %d placed, %d ended, %d %s\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), ends, r.Placed, r.Ended, r.Jobs-r.Placed, waiting)
 	if r.Refused > 0 {
 		say(w, "%s can never run on this fleet\n", count(r.Refused, "job"))
 	}
@@ -62,17 +68,15 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 
 func addSimRow(t *table, name string, g *sim.Group) {
 	cells := []string{name, strconv.Itoa(g.Jobs), strconv.Itoa(g.Waiting)}
-	add := func(jobs int, s *sim.Spread) {
+	for _, s := range []*sim.Spread{g.Wait, g.Complete} {
+		if s == nil {
+			cells = append(cells, "-", "-", "-", "-", "-")
+			continue
+		}
 		for _, v := range []float64{s.Mean, s.P50, s.P95, s.P99, s.Max} {
-			if jobs == 0 {
-				cells = append(cells, "-")
-			} else {
-				cells = append(cells, span(seconds(v)))
-			}
+			cells = append(cells, span(seconds(v)))
 		}
 	}
-	add(g.Jobs, &g.Wait)
-	add(g.Ended, &g.Complete)
 	t.add(cells...)
 }
 
@@ -164,8 +168,12 @@ func (a *app) writeComparison(w io.Writer, c *sim.Comparison) {
 	say(w, "\n* the interval leaves out 0\n")
 }
 
-// figure is a value for people.
-func figure(v float64, unit string) string {
+// figure is a value for people, a dash where there is none.
+func figure(of *float64, unit string) string {
+	if of == nil {
+		return "–"
+	}
+	v := *of
 	switch unit {
 	case "s":
 		if v < 0 {
@@ -181,10 +189,14 @@ func figure(v float64, unit string) string {
 // change is a difference in three cells.
 func change(d *sim.Change, unit string) []string {
 	if d == nil {
-		return []string{"no pairs", "", ""}
+		return []string{"–", "", ""}
 	}
-	mean := fmt.Sprintf("%s (%+.1f %%)", figure(d.Mean, unit), d.Percent)
-	if d.Pairs < 2 {
+	percent := "–"
+	if d.Percent != nil {
+		percent = fmt.Sprintf("%+.1f %%", *d.Percent)
+	}
+	mean := figure(&d.Mean, unit) + " (" + percent + ")"
+	if d.Low == nil || d.High == nil {
 		return []string{mean, "one pair", ""}
 	}
 	verdict := ""

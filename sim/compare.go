@@ -28,51 +28,78 @@ type Figure struct {
 	By    []Beside `json:"by_policy"`
 }
 
-// Beside is the mean of a figure over the seeds of a policy and, but for the
-// first policy, how it differs over the seeds that both were run with.
+// Beside is the mean of a figure over the runs of a policy that have it, nil for
+// none, and, but for the first policy, how it differs over the seeds that both
+// were run with.
 type Beside struct {
-	Policy string  `json:"policy"`
-	Mean   float64 `json:"mean"`
-	Runs   int     `json:"runs"`
-	Change *Change `json:"difference,omitempty"`
+	Policy string   `json:"policy"`
+	Mean   *float64 `json:"mean"`
+	Runs   int      `json:"runs"`
+	Change *Change  `json:"difference,omitempty"`
 }
 
 // Change is the mean of the differences between paired runs, with the
 // interval that holds the true mean in 95 of 100 cases, by Student's t. With one
 // pair there is no interval, and nothing can be called significant.
 type Change struct {
-	Pairs       int     `json:"pairs"`
-	Mean        float64 `json:"mean"`
-	Percent     float64 `json:"percent"` // of the first policy's mean over the same seeds
-	Low         float64 `json:"low"`
-	High        float64 `json:"high"`
-	Significant bool    `json:"significant"` // the interval leaves out 0
-	Better      bool    `json:"better"`
+	Pairs       int      `json:"pairs"`
+	Mean        float64  `json:"mean"`
+	Percent     *float64 `json:"percent"` // of the first policy's mean over the same seeds, nil from 0 to something
+	Low         *float64 `json:"low"`     // nil with one pair, as is High
+	High        *float64 `json:"high"`
+	Significant bool     `json:"significant"` // the interval leaves out 0
+	Better      bool     `json:"better"`
+}
+
+// reading takes a figure out of a report, false where it has none.
+type reading func(*Report) (float64, bool)
+
+func plainly(of func(*Report) float64) reading {
+	return func(r *Report) (float64, bool) { return of(r), true }
+}
+
+func waited(of func(*Spread) float64) reading {
+	return func(r *Report) (float64, bool) { return maybe(r.Wait, of) }
+}
+
+func completed(of func(*Spread) float64) reading {
+	return func(r *Report) (float64, bool) { return maybe(r.Complete, of) }
+}
+
+func fairly(of func(*Fairness) float64) reading {
+	return func(r *Report) (float64, bool) { return maybe(r.Fairness, of) }
+}
+
+func maybe[T any](from *T, of func(*T) float64) (float64, bool) {
+	if from == nil {
+		return 0, false
+	}
+	return of(from), true
 }
 
 // figures are those that are compared.
 var figures = []struct {
 	name, words, unit string
 	more              bool
-	of                func(*Report) float64
+	of                reading
 }{
-	{"waiting_seconds.mean", "waiting, mean", "s", false, func(r *Report) float64 { return r.Wait.Mean }},
-	{"waiting_seconds.p50", "waiting, p50", "s", false, func(r *Report) float64 { return r.Wait.P50 }},
-	{"waiting_seconds.p95", "waiting, p95", "s", false, func(r *Report) float64 { return r.Wait.P95 }},
-	{"waiting_seconds.p99", "waiting, p99", "s", false, func(r *Report) float64 { return r.Wait.P99 }},
-	{"completion_seconds.mean", "completion, mean", "s", false, func(r *Report) float64 { return r.Complete.Mean }},
-	{"completion_seconds.p50", "completion, p50", "s", false, func(r *Report) float64 { return r.Complete.P50 }},
-	{"completion_seconds.p95", "completion, p95", "s", false, func(r *Report) float64 { return r.Complete.P95 }},
-	{"completion_seconds.p99", "completion, p99", "s", false, func(r *Report) float64 { return r.Complete.P99 }},
-	{"placed", "jobs placed", "", true, func(r *Report) float64 { return float64(r.Placed) }},
-	{"ended", "jobs ended", "", true, func(r *Report) float64 { return float64(r.Ended) }},
-	{"gpu_use_percent", "GPUs in use", "%", true, func(r *Report) float64 { return r.Use }},
-	{"stranded_percent", "GPUs stranded", "%", false, func(r *Report) float64 { return r.Stranded }},
-	{"fairness.jain.mean", "Jain's index", "", true, func(r *Report) float64 { return r.fairness().Jain.Mean }},
-	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, func(r *Report) float64 { return r.fairness().GapMean }},
-	{"preemptions", "preemptions", "", false, func(r *Report) float64 { return float64(r.Preempted) }},
-	{"lost_gpu_seconds", "GPU-seconds lost", "", false, func(r *Report) float64 { return r.Lost }},
-	{"deadlines.missed", "deadlines missed", "", false, func(r *Report) float64 { return float64(r.Deadline.Missed) }},
+	{"waiting_seconds.mean", "waiting, mean", "s", false, waited(func(s *Spread) float64 { return s.Mean })},
+	{"waiting_seconds.p50", "waiting, p50", "s", false, waited(func(s *Spread) float64 { return s.P50 })},
+	{"waiting_seconds.p95", "waiting, p95", "s", false, waited(func(s *Spread) float64 { return s.P95 })},
+	{"waiting_seconds.p99", "waiting, p99", "s", false, waited(func(s *Spread) float64 { return s.P99 })},
+	{"completion_seconds.mean", "completion, mean", "s", false, completed(func(s *Spread) float64 { return s.Mean })},
+	{"completion_seconds.p50", "completion, p50", "s", false, completed(func(s *Spread) float64 { return s.P50 })},
+	{"completion_seconds.p95", "completion, p95", "s", false, completed(func(s *Spread) float64 { return s.P95 })},
+	{"completion_seconds.p99", "completion, p99", "s", false, completed(func(s *Spread) float64 { return s.P99 })},
+	{"placed", "jobs placed", "", true, plainly(func(r *Report) float64 { return float64(r.Placed) })},
+	{"ended", "jobs ended", "", true, plainly(func(r *Report) float64 { return float64(r.Ended) })},
+	{"gpu_use_percent", "GPUs in use", "%", true, plainly(func(r *Report) float64 { return r.Use })},
+	{"stranded_percent", "GPUs stranded", "%", false, plainly(func(r *Report) float64 { return r.Stranded })},
+	{"fairness.jain.mean", "Jain's index", "", true, fairly(func(f *Fairness) float64 { return f.Jain.Mean })},
+	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, fairly(func(f *Fairness) float64 { return f.GapMean })},
+	{"preemptions", "preemptions", "", false, plainly(func(r *Report) float64 { return float64(r.Preempted) })},
+	{"lost_gpu_seconds", "GPU-seconds lost", "", false, plainly(func(r *Report) float64 { return r.Lost })},
+	{"deadlines.missed", "deadlines missed", "", false, plainly(func(r *Report) float64 { return float64(r.Deadline.Missed) })},
 }
 
 // Labelled is a report with the name to show it under.
@@ -113,7 +140,8 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	for _, f := range figures {
 		out := Figure{Name: f.name, Words: f.words, Unit: f.unit, More: f.more}
 		for i, label := range labels {
-			b := Beside{Policy: label, Runs: len(byLabel[label]), Mean: rounded(average(byLabel[label], f.of))}
+			b := Beside{Policy: label}
+			b.Mean, b.Runs = average(byLabel[label], f.of)
 			if i > 0 {
 				b.Change = difference(first, byLabel[label], f.of, f.more)
 			}
@@ -141,22 +169,41 @@ func unlike(a, b *Source) string {
 	return ""
 }
 
-func average(runs map[uint64]*Report, of func(*Report) float64) float64 {
-	sum := 0.0
+// average is the mean over the runs that have a figure, and how many these are.
+func average(runs map[uint64]*Report, of reading) (*float64, int) {
+	sum, n := 0.0, 0
 	for _, seed := range slices.Sorted(maps.Keys(runs)) { // sums in any other order have other last digits
-		sum += of(runs[seed])
+		if v, ok := of(runs[seed]); ok {
+			sum += v
+			n++
+		}
 	}
-	return sum / float64(len(runs))
+	if n == 0 {
+		return nil, 0
+	}
+	return exactly(sum / float64(n)), n
 }
 
-// difference pairs the runs of two policies by their seeds.
-func difference(first, other map[uint64]*Report, of func(*Report) float64, more bool) *Change {
+// exactly is a value that is there.
+func exactly(v float64) *float64 {
+	v = rounded(v)
+	return &v
+}
+
+// difference pairs the runs of two policies by their seeds, nil where no pair
+// has the figure.
+func difference(first, other map[uint64]*Report, of reading, more bool) *Change {
 	var changes []float64
 	base := 0.0
 	for _, seed := range slices.Sorted(maps.Keys(first)) {
-		if b := other[seed]; b != nil {
-			changes = append(changes, of(b)-of(first[seed]))
-			base += of(first[seed])
+		if other[seed] == nil {
+			continue
+		}
+		before, known := of(first[seed])
+		after, too := of(other[seed])
+		if known && too {
+			changes = append(changes, after-before)
+			base += before
 		}
 	}
 	if len(changes) == 0 {
@@ -165,10 +212,12 @@ func difference(first, other map[uint64]*Report, of func(*Report) float64, more 
 	mean, half := interval(changes)
 	d := &Change{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
 	if base != 0 {
-		d.Percent = rounded(100 * mean * float64(len(changes)) / base)
+		d.Percent = exactly(100 * mean * float64(len(changes)) / base)
+	} else if mean == 0 {
+		d.Percent = exactly(0)
 	}
-	if d.Low, d.High = rounded(mean), rounded(mean); len(changes) > 1 {
-		d.Low, d.High = rounded(mean-half), rounded(mean+half)
+	if len(changes) > 1 {
+		d.Low, d.High = exactly(mean-half), exactly(mean+half)
 		d.Significant = math.Abs(mean) > half
 	}
 	return d

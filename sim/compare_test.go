@@ -7,7 +7,7 @@ import (
 )
 
 func fake(label, trace string, seed uint64, wait float64) Labelled {
-	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: Spread{Mean: wait}, Placed: 5}}
+	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: &Spread{Mean: wait}, Placed: 5}}
 }
 
 // TestCompareByHand: differences 1, 2, 3, 4, 5 have mean 3 and standard error
@@ -25,7 +25,7 @@ func TestCompareByHand(t *testing.T) {
 	}
 	d := c.Figures[0].By[1].Change
 	half := 2.776 * math.Sqrt(2.5/5)
-	if d.Pairs != 5 || d.Mean != 3 || d.Low != rounded(3-half) || d.High != rounded(3+half) || !d.Significant || d.Better || d.Percent != 1.5 {
+	if d.Pairs != 5 || d.Mean != 3 || *d.Low != rounded(3-half) || *d.High != rounded(3+half) || !d.Significant || d.Better || *d.Percent != 1.5 {
 		t.Errorf("%+v", d)
 	}
 	for _, f := range c.Figures {
@@ -41,8 +41,27 @@ func TestOnePairIsNotSignificant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := c.Figures[0].By[1].Change; d.Pairs != 1 || d.Mean != -5 || d.Significant || !d.Better || d.Percent != -50 {
+	if d := c.Figures[0].By[1].Change; d.Pairs != 1 || d.Mean != -5 || d.Significant || !d.Better || *d.Percent != -50 || d.Low != nil || d.High != nil {
 		t.Errorf("%+v", d)
+	}
+}
+
+// TestWhatIsNotThereIsNotCompared: where nothing ended there is no completion,
+// and from nothing to something there is no percentage.
+func TestWhatIsNotThereIsNotCompared(t *testing.T) {
+	t.Parallel()
+	one, none := fake("a", "x", 1, 0), fake("b", "x", 2, 7)
+	none.Report.Wait = nil
+	c, err := Compare([]Labelled{one, fake("a", "x", 2, 0), fake("b", "x", 1, 7), none}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, done := c.Figures[0].By, c.Figures[4].By
+	if d := wait[1].Change; *wait[0].Mean != 0 || wait[0].Runs != 2 || *wait[1].Mean != 7 || wait[1].Runs != 1 || d.Pairs != 1 || d.Percent != nil {
+		t.Errorf("waiting %+v, %+v", wait, d)
+	}
+	if done[0].Mean != nil || done[1].Mean != nil || done[1].Change != nil {
+		t.Errorf("completion %+v", done)
 	}
 }
 

@@ -47,9 +47,10 @@ seed: 9
 		e.AgeingStep != 7*time.Second || e.HalfLife != 5*time.Hour || e.ThermalLimit != 70 || e.ThermalMargin != 3 || e.ModelWeights["h100"] != 2500 || e.Placement != engine.PlaceBestFit || e.Seed != 9 {
 		t.Errorf("%+v", p)
 	}
-	p, err = ReadPolicy(strings.NewReader(""))
-	if err != nil || p.Name != "ares" || p.Engine.Digest() != engine.Default().Digest() {
-		t.Errorf("an empty file: %+v, %v", p, err)
+	for _, text := range []string{"", "# nothing\n"} {
+		if _, err = ReadPolicy(strings.NewReader(text)); err == nil {
+			t.Errorf("%q is a policy", text)
+		}
 	}
 }
 

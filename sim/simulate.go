@@ -158,5 +158,8 @@ func ReadReports(from io.Reader) (*Reports, error) {
 	if r.Format != ReportFormat {
 		return nil, ares.Errorf(ares.Invalid, "this is no report of ares sim run (%s): its format is %q", ReportFormat, r.Format)
 	}
+	for i := range r.Runs {
+		r.Runs[i].settle()
+	}
 	return &r, nil
 }
