@@ -311,11 +311,16 @@ func (f *forward) put(job *ares.Job, run ares.Run) {
 	f.batch = append(f.batch, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
 }
 
-// flush tells the engine what has happened.
+// flush tells the engine what has happened, if anything has.
 func (f *forward) flush() {
-	if len(f.batch) == 0 {
-		return
+	if len(f.batch) > 0 {
+		f.step()
 	}
+}
+
+// step is flush at a new revision in any case: what is learned depends on the
+// revision, so worlds that are compared go through as many.
+func (f *forward) step() {
 	f.revision++
 	for i := range f.batch {
 		f.batch[i].Revision = f.revision

@@ -68,6 +68,7 @@ type TraceSource struct {
 	SHA256 string `json:"sha256"`
 	Jobs   int    `json:"jobs"`
 	Bad    int    `json:"bad_rows"`
+	Idle   int    `json:"idle_rows"` // with nothing for a fleet to do
 }
 
 // FleetSource is the fleet of a report.

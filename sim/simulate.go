@@ -47,7 +47,8 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := NewWorld(s.Fleet, s.Policy.For(trace, s.Seed))
+	trace, fleet := sameCPUs(trace, s.Fleet)
+	w := NewWorld(fleet, s.Policy.For(trace, s.Seed))
 	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
 	total := len(trace.Arrivals)
@@ -72,7 +73,7 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 	seen.last(w)
 	r := w.Report()
 	r.Source = Source{
-		Trace:  TraceSource{Name: s.TraceName, Format: s.Trace.Format, SHA256: s.Trace.Digest, Jobs: len(s.Trace.Arrivals), Bad: s.Trace.Bad},
+		Trace:  TraceSource{Name: s.TraceName, Format: s.Trace.Format, SHA256: s.Trace.Digest, Jobs: len(s.Trace.Arrivals), Bad: s.Trace.Bad, Idle: s.Trace.Idle},
 		Fleet:  FleetSource{Name: s.FleetName, SHA256: s.Fleet.Digest, GPUs: w.gpus},
 		Policy: s.Policy.source(), Seed: s.Seed,
 		Resample: cmp.Or(s.Resample, ResampleNone), Until: s.Until.Seconds(), Halted: w.halted,

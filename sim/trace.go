@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
@@ -32,10 +33,13 @@ type Trace struct {
 	Arrivals []Arrival
 	Bad      int       // rows that were left out
 	Problems []Problem // the first of them
+	Idle     int       // rows with nothing for a fleet to do, left out
+	WhyIdle  string    // such as "ask for no GPUs"
 	Ignored  []string  // columns that mean nothing here
 	Unended  int       // jobs whose end was not seen: how long they run is an estimate
 	Assumed  int       // of these, jobs of which nothing is known: they run for AssumedRuntime
 	Fleet    *Fleet    // that the jobs ran on, where the trace says so; else nil
+	MilliCPU bool      // CPUs are thousandths of cores
 }
 
 // Problem is a row that could not be read.
@@ -54,30 +58,51 @@ func Formats() []string { return []string{"openb", "philly", "deadlines", "slurm
 
 // format says how to read the rows of one kind of trace.
 type format struct {
-	comma    rune
+	comma    rune // between cells that are never quoted; 0 for CSV
 	required []string
 	ignored  []string // known, and of no use
 	optional []string
-	arrival  func(r *row) (Arrival, bool) // false: nothing for the fleet to do
+	milliCPU bool   // as in Trace
+	idle     string // why rows have nothing for a fleet to do
+	arrival  func(r *row) (Arrival, use)
+}
+
+// use is what a row is good for.
+type use int
+
+const (
+	place use = iota // a job to place
+	idle             // a job with nothing for a fleet to do: counted
+	part             // of a job that has a row of its own
+)
+
+// unless is a job to place, unless there is nothing to do.
+func unless(nothing bool) use {
+	if nothing {
+		return idle
+	}
+	return place
 }
 
 var formats = map[string]format{
 	"openb": {
 		required: []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"},
 		optional: []string{"gpu_spec", "creation_time", "deletion_time"},
-		ignored:  []string{"qos", "pod_phase", "scheduled_time"}, arrival: openb,
+		ignored:  []string{"qos", "pod_phase", "scheduled_time"}, milliCPU: true, arrival: openb,
 	},
 	"philly": {
-		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"}, arrival: philly,
+		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"},
+		idle: "ask for no GPUs", arrival: philly,
 	},
 	"deadlines": {
 		required: []string{"job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list"},
 		optional: []string{"best_effort", "model_name"},
-		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, arrival: deadline,
+		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, idle: "ask for no GPUs", arrival: deadline,
 	},
 	"slurm": {
 		comma: '|', required: []string{"JobID", "Submit", "ElapsedRaw", "AllocTRES"},
-		optional: []string{"JobName", "User", "Account", "Partition", "Priority", "TimelimitRaw", "NNodes", "State"}, arrival: slurm,
+		optional: []string{"JobName", "User", "Account", "Partition", "Priority", "TimelimitRaw", "NNodes", "State"},
+		idle:     "are jobs that never ran", arrival: slurm,
 	},
 }
 
@@ -92,20 +117,21 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 		return nil, ares.Errorf(ares.Invalid, "%q is no kind of trace: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
 	}
 	sum := sha256.New()
-	in := csv.NewReader(io.TeeReader(from, sum))
-	in.Comma = cmp.Or(f.comma, ',')
-	in.ReuseRecord, in.FieldsPerRecord, in.LazyQuotes = true, -1, f.comma != 0
-	head, err := in.Read()
+	in := lines{from: bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16), comma: f.comma}
+	head, err := in.next()
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	t := &Trace{Format: kind}
+	t := &Trace{Format: kind, MilliCPU: f.milliCPU, WhyIdle: f.idle}
+	if last := len(head) - 1; head[last] == "" { // sacct -p ends every line with a bar
+		head = head[:last]
+	}
 	columns, err := t.columns(&f, kind, head)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		cells, err := in.Read()
+		cells, err := in.next()
 		var parse *csv.ParseError
 		switch {
 		case errors.Is(err, io.EOF):
@@ -113,20 +139,56 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 			return t, nil
 		case errors.As(err, &parse):
-			t.bad(parse.Line, parse.Err.Error())
+			t.bad(in.line, parse.Err.Error())
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
-		line, _ := in.FieldPos(0)
 		r := &row{columns: columns, cells: cells}
-		a, useful := f.arrival(r)
+		if n := len(head); len(cells) != n && !(len(cells) == n+1 && cells[n] == "") {
+			t.bad(in.line, fmt.Sprintf("the row has %d cells and the header %d", len(cells), n))
+			continue
+		}
+		a, good := f.arrival(r)
 		r.within(&a.Spec)
-		if r.why != "" {
-			t.bad(line, r.why)
-		} else if useful {
-			a.Line = line
+		switch {
+		case r.why != "":
+			t.bad(in.line, r.why)
+		case good == idle:
+			t.Idle++
+		case good == place:
+			a.Line = in.line
 			t.Arrivals = append(t.Arrivals, a)
+		}
+	}
+}
+
+// lines reads rows, each from a line of its own: no cell of these formats has a
+// line break, so a quote that is never closed costs one row and not the rest.
+type lines struct {
+	from  *bufio.Reader
+	comma rune // of rows that nobody quotes, 0 for CSV
+	line  int  // of the row read last
+}
+
+// next reads the next row that is not empty. A mistake in a row is a
+// csv.ParseError, and the row after it can be read.
+func (l *lines) next() ([]string, error) {
+	for {
+		text, err := l.from.ReadString('\n')
+		if text == "" && err != nil {
+			return nil, err
+		}
+		l.line++
+		text = strings.TrimRight(text, "\r\n")
+		switch {
+		case text == "":
+		case l.comma != 0:
+			return strings.Split(text, string(l.comma)), nil
+		case !strings.Contains(text, `"`):
+			return strings.Split(text, ","), nil
+		default:
+			return csv.NewReader(strings.NewReader(text)).Read()
 		}
 	}
 }
@@ -220,7 +282,7 @@ func (r *row) number(name string) int {
 		return 0
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > 1<<31 {
+	if err != nil || n < 0 || n > maxFigure {
 		r.wrong(name, "a whole number")
 	}
 	return n

@@ -71,6 +71,7 @@ type JobShift struct {
 func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
 	now := newForward(s, s.Config, horizon, assumed)
 	now.begin()
+	now.step()
 	cfg := s.Config
 	if e.Config != nil {
 		cfg = under(*e.Config, s.Config)
@@ -83,7 +84,7 @@ func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Durati
 	then.begin()
 	then.lose(e.Remove)
 	then.batch = append(then.batch, events...)
-	then.flush()
+	then.step()
 	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: said, Bases: map[Basis]int{}}
 	w.Now.GPUs, w.Then.GPUs = gpusOf(now.state), gpusOf(then.state)
 	for _, f := range []*forward{now, then} {

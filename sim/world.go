@@ -30,7 +30,7 @@ type World struct {
 	known    map[string]bool // tenants
 	gpus     int
 	largest  int           // GPUs of a machine
-	fleet    *engine.Fleet // tells how to split what is larger
+	fleet    *engine.Fleet // tells what can never run, and how to split what is larger
 	held     meter
 	load     int // thousandths of devices that jobs ask for which have come and not ended
 	finished int // jobs
