@@ -101,7 +101,7 @@ func replayFile(name string) (*sim.Replayed, error) {
 		return nil, usagef("%s", err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
+	if info, bad := f.Stat(); bad == nil && info.IsDir() {
 		return nil, usagef("%s is a directory: name the recordings in it", name)
 	}
 	r, err := sim.Replay(f, nil)
