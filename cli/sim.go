@@ -309,7 +309,7 @@ func loadPolicy(name string) (sim.Policy, error) {
 	if slices.Contains(sim.PolicyNames(), name) {
 		return sim.PolicyNamed(name)
 	}
-	file, err := os.Open(name)
+	file, err := openFile(name)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "./\\") {
 		_, err = sim.PolicyNamed(name)
 	}
@@ -336,7 +336,7 @@ func (a *app) loadFleet(ctx context.Context, f *simFlags) (*sim.Fleet, error) {
 	if !ok {
 		return nil, usagef("--fleet-format %s: use one of %s", kind, strings.Join(fleetFormats, ", "))
 	}
-	file, err := os.Open(f.fleet)
+	file, err := openFile(f.fleet)
 	if err != nil {
 		return nil, usagef("--fleet: %s", err)
 	}
@@ -371,7 +371,7 @@ func machineOf(ctx context.Context, profile string) (*ares.Node, error) {
 func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 	from := a.in
 	if f.trace != "-" {
-		file, err := os.Open(f.trace)
+		file, err := openFile(f.trace)
 		if err != nil {
 			return nil, usagef("--trace: %s", err)
 		}
@@ -384,6 +384,9 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 		head, _ := in.Peek(1 << 12) // as much as there is
 		line, _, _ := strings.Cut(string(head), "\n")
 		if kind = sim.Guess(line); kind == "" {
+			if near, missing := sim.Nearly(line); len(missing) > 0 {
+				return nil, usagef("--trace %s: it looks like a trace of kind %s and lacks the column %s", f.trace, near, strings.Join(missing, ", "))
+			}
 			return nil, usagef("--trace %s: its beginning fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
 		}
 		say(a.err, "%s: by its beginning this is a trace of kind %s\n", f.trace, kind)

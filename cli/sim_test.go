@@ -92,3 +92,19 @@ func TestSeedsAndSpans(t *testing.T) {
 		}
 	}
 }
+
+// TestMistakenTraces are told in plain words.
+func TestMistakenTraces(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for trace, want := range map[string]string{
+		dir: dir + " is a directory",
+		"-": "looks like a trace of kind slurm and lacks the column AllocTRES",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Main(t.Context(), []string{"sim", "run", "--trace", trace, "--fleet", "none.yaml"}, strings.NewReader("JobID|Submit|ElapsedRaw|\n"), &stdout, &stderr)
+		if code != exitUsage || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit code %d, %s", trace, code, stderr.String())
+		}
+	}
+}
