@@ -143,7 +143,7 @@ func (a *app) simSetup(ctx context.Context, f *simFlags) (sim.Setup, error) {
 		}
 		return sim.Setup{Trace: w.Trace, TraceName: w.Name, Fleet: w.Fleet, FleetName: w.Name}, nil
 	}
-	trace, err := a.loadTrace(f)
+	trace, err := a.loadTrace(ctx, f)
 	if err != nil {
 		return sim.Setup{}, err
 	}
@@ -368,9 +368,11 @@ func machineOf(ctx context.Context, profile string) (*ares.Node, error) {
 }
 
 // loadTrace reads the jobs, and tells what of them could not be read.
-func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
+func (a *app) loadTrace(ctx context.Context, f *simFlags) (*sim.Trace, error) {
 	from := a.in
-	if f.trace != "-" {
+	if f.trace == "-" {
+		from = abandonable(ctx, a.in)
+	} else {
 		file, err := openFile(f.trace)
 		if err != nil {
 			return nil, usagef("--trace: %s", err)
@@ -381,7 +383,10 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 	in := bufio.NewReaderSize(from, 1<<16)
 	kind := f.format
 	if kind == "" {
-		head, _ := in.Peek(1 << 12) // as much as there is
+		head, err := in.Peek(1 << 12) // as much as there is
+		if errors.Is(err, context.Canceled) {
+			return nil, context.Canceled
+		}
 		line, _, _ := strings.Cut(string(head), "\n")
 		if kind = sim.Guess(line); kind == "" {
 			if near, missing := sim.Nearly(line); len(missing) > 0 {
@@ -395,6 +400,9 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 		return nil, usagef("--format %s: use one of %s", kind, strings.Join(sim.Formats(), ", "))
 	}
 	trace, err := sim.Read(kind, in)
+	if errors.Is(err, context.Canceled) {
+		return nil, context.Canceled
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.trace, err)
 	}
