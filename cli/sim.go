@@ -369,7 +369,7 @@ func machineOf(ctx context.Context, profile string) (*ares.Node, error) {
 
 // loadTrace reads the jobs, and tells what of them could not be read.
 func (a *app) loadTrace(ctx context.Context, f *simFlags) (*sim.Trace, error) {
-	from := a.in
+	var from io.Reader
 	if f.trace == "-" {
 		from = abandonable(ctx, a.in)
 	} else {

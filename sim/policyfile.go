@@ -48,7 +48,7 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 		return Policy{}, fmt.Errorf("read the policy: %w", err)
 	}
 	var f policyFile
-	if err := decode(text, &f); err != nil && !errors.Is(err, io.EOF) { // an empty one changes nothing
+	if err = decode(text, &f); err != nil && !errors.Is(err, io.EOF) { // an empty one changes nothing
 		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", err)
 	}
 	p, err := PolicyNamed(cmp.Or(f.Base, "ares"))
