@@ -144,7 +144,7 @@ func (a *app) simSetup(ctx context.Context, f *simFlags) (sim.Setup, error) {
 		}
 		return sim.Setup{Trace: w.Trace, TraceName: w.Name, Fleet: w.Fleet, FleetName: w.Name}, nil
 	}
-	trace, err := a.loadTrace(f)
+	trace, err := a.loadTrace(ctx, f)
 	if err != nil {
 		return sim.Setup{}, err
 	}
@@ -313,7 +313,7 @@ func loadPolicy(name string) (sim.Policy, error) {
 	if slices.Contains(sim.PolicyNames(), name) {
 		return sim.PolicyNamed(name)
 	}
-	file, err := os.Open(name)
+	file, err := openFile(name)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "./\\") {
 		_, err = sim.PolicyNamed(name)
 	}
@@ -340,7 +340,7 @@ func (a *app) loadFleet(ctx context.Context, f *simFlags) (*sim.Fleet, error) {
 	if !ok {
 		return nil, usagef("--fleet-format %s: use one of %s", kind, strings.Join(fleetFormats, ", "))
 	}
-	file, err := os.Open(f.fleet)
+	file, err := openFile(f.fleet)
 	if err != nil {
 		return nil, usagef("--fleet: %s", err)
 	}
@@ -372,10 +372,12 @@ func machineOf(ctx context.Context, profile string) (*ares.Node, error) {
 }
 
 // loadTrace reads the jobs, and tells what of them could not be read.
-func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
-	from := a.in
-	if f.trace != "-" {
-		file, err := os.Open(f.trace)
+func (a *app) loadTrace(ctx context.Context, f *simFlags) (*sim.Trace, error) {
+	var from io.Reader
+	if f.trace == "-" {
+		from = abandonable(ctx, a.in)
+	} else {
+		file, err := openFile(f.trace)
 		if err != nil {
 			return nil, usagef("--trace: %s", err)
 		}
@@ -385,9 +387,15 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 	in := bufio.NewReaderSize(from, 1<<16)
 	kind := f.format
 	if kind == "" {
-		head, _ := in.Peek(1 << 12) // as much as there is
+		head, err := in.Peek(1 << 12) // as much as there is
+		if errors.Is(err, context.Canceled) {
+			return nil, context.Canceled
+		}
 		line, _, _ := strings.Cut(string(head), "\n")
 		if kind = sim.Guess(line); kind == "" {
+			if near, missing := sim.Nearly(line); len(missing) > 0 {
+				return nil, usagef("--trace %s: it looks like a trace of kind %s and lacks the column %s", f.trace, near, strings.Join(missing, ", "))
+			}
 			return nil, usagef("--trace %s: its beginning fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
 		}
 		say(a.err, "%s: by its beginning this is a trace of kind %s\n", f.trace, kind)
@@ -396,6 +404,9 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 		return nil, usagef("--format %s: use one of %s", kind, strings.Join(sim.Formats(), ", "))
 	}
 	trace, err := sim.Read(kind, in)
+	if errors.Is(err, context.Canceled) {
+		return nil, context.Canceled
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.trace, err)
 	}

@@ -194,8 +194,9 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 		seen[r[0]] = true
 		var figures [3]int
 		for k := range figures {
-			if figures[k], err = strconv.Atoi(r[k+1]); err != nil || figures[k] < 0 {
-				return nil, ares.Errorf(ares.Invalid, "line %d: %q is not a number", i+2, r[k+1])
+			figures[k], err = strconv.Atoi(r[k+1])
+			if what := notWhole(figures[k], err); what != "" {
+				return nil, ares.Errorf(ares.Invalid, "line %d: %q %s", i+2, r[k+1], what)
 			}
 		}
 		if figures[2] > engine.MaxDevices {

@@ -36,8 +36,13 @@ var (
 	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 	otherKind  = regexp.MustCompile("cannot unmarshal !!(\\w+) (`[^\n]*` )?into (\\S+)")
 	kindsOf    = []struct{ ofGo, words string }{
-		{"[]", "a list"}, {"map", "keys with values"}, {"sim.", "keys with values"}, {"int", "a whole number"},
-		{"float", "a number"}, {"bool", "true or false"}, {"string", "a text"},
+		{"[]", "a list"},
+		{"map", "keys with values"},
+		{"sim.", "keys with values"},
+		{"int", "a whole number"},
+		{"float", "a number"},
+		{"bool", "true or false"},
+		{"string", "a text"},
 	}
 	kindsIn = map[string]string{"seq": "a list", "map": "keys with values"}
 )

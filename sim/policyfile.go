@@ -48,7 +48,7 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 		return Policy{}, fmt.Errorf("read the policy: %w", err)
 	}
 	var f policyFile
-	if err := decode(text, &f); errors.Is(err, io.EOF) {
+	if err = decode(text, &f); errors.Is(err, io.EOF) {
 		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: it is empty: name a base at least")
 	} else if err != nil {
 		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -205,8 +206,7 @@ func Guess(head string) string {
 		if !ok {
 			continue
 		}
-		names := strings.Split(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), string(cmp.Or(f.comma, ',')))
-		if slices.ContainsFunc(f.required, func(name string) bool { return !slices.Contains(names, name) }) {
+		if len(f.missing(head)) > 0 {
 			continue
 		}
 		if found != "" {
@@ -215,6 +215,34 @@ func Guess(head string) string {
 		found = kind
 	}
 	return found
+}
+
+// missing lists the columns that a trace of this kind needs and a first line lacks.
+func (f *format) missing(head string) []string {
+	names := strings.Split(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), string(cmp.Or(f.comma, ',')))
+	var out []string
+	for _, name := range f.required {
+		if !slices.Contains(names, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Nearly finds the kind of trace of which a first line has most columns, half of
+// them or more, and those it lacks. "" when there is none.
+func Nearly(head string) (kind string, missing []string) {
+	for _, k := range Formats() {
+		f, ok := formats[k]
+		if !ok {
+			continue
+		}
+		lacks := f.missing(head)
+		if 2*len(lacks) <= len(f.required) && (kind == "" || len(lacks) < len(missing)) {
+			kind, missing = k, lacks
+		}
+	}
+	return kind, missing
 }
 
 // columns finds where each column is, and notes those nobody knows.
@@ -259,9 +287,11 @@ func (r *row) text(name string) string {
 	return strings.TrimSpace(r.cells[i])
 }
 
-func (r *row) wrong(name, what string) {
+func (r *row) wrong(name, what string) { r.is(name, "is not "+what) }
+
+func (r *row) is(name, what string) {
 	if r.why == "" {
-		r.why = fmt.Sprintf("%s %q is not %s", name, r.text(name), what)
+		r.why = fmt.Sprintf("%s %q %s", name, r.text(name), what)
 	}
 }
 
@@ -282,20 +312,41 @@ func (r *row) number(name string) int {
 		return 0
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > maxFigure {
-		r.wrong(name, "a whole number")
+	if what := notWhole(n, err); what != "" {
+		r.is(name, what)
+		return 0
 	}
 	return n
 }
 
+// notWhole says what is wrong with a whole number from 0 on, "" for nothing.
+func notWhole(n int, err error) string {
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return "is not a whole number"
+	case n < 0:
+		return "is negative"
+	case n > maxFigure:
+		return fmt.Sprintf("is too large: at most %d", maxFigure)
+	}
+	return ""
+}
+
 // seconds reads a number of seconds from 0 on.
 func (r *row) seconds(name string) time.Duration {
+	const most = 4e9 // two of them together are still a duration
 	v, err := strconv.ParseFloat(r.text(name), 64)
-	if err != nil || !(v >= 0 && v < 1e10) {
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(v):
 		r.wrong(name, "a number of seconds")
-		return 0
+	case v < 0:
+		r.is(name, "is negative")
+	case v > most:
+		r.is(name, "is too large: at most 4000000000 seconds")
+	default:
+		return time.Duration(v * float64(time.Second))
 	}
-	return time.Duration(v * float64(time.Second))
+	return 0
 }
 
 // at reads a time of the given form, since the beginning of 1970.

@@ -152,3 +152,36 @@ func TestTypeOfGPUs(t *testing.T) {
 		t.Errorf("%d refused and %d ended", r.Refused, r.Ended)
 	}
 }
+
+func TestFiguresSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for row, why := range map[string]string{
+		"2017-10-09 06:00:00,5,-5,a":                   `num_gpus "-5" is negative`,
+		"2017-10-09 06:00:00,5,99999999999,a":          "is too large",
+		"2017-10-09 06:00:00,5,99999999999999999999,a": "is too large",
+		"2017-10-09 06:00:00,5,1.5,a":                  "is not a whole number",
+		"2017-10-09 06:00:00,-5,1,a":                   `duration "-5" is negative`,
+		"2017-10-09 06:00:00,5e9,1,a":                  "is too large",
+		"2017-10-09 06:00:00,1e999,1,a":                "is too large",
+		"2017-10-09 06:00:00,NaN,1,a":                  "is not a number of seconds",
+	} {
+		trace, err := Read("philly", strings.NewReader("timestamp,duration,num_gpus,cluster\n"+row+"\n"))
+		if err != nil || trace.Bad != 1 || !strings.Contains(trace.Problems[0].Why, why) {
+			t.Errorf("%s: %+v, %v, want %s", row, trace, err, why)
+		}
+	}
+}
+
+func TestNearly(t *testing.T) {
+	t.Parallel()
+	for head, want := range map[string]string{
+		"JobID|JobName|Submit|ElapsedRaw|State|": "slurm AllocTRES",
+		"timestamp,duration,cluster":             "philly num_gpus",
+		"a,b,c":                                  " ",
+	} {
+		kind, missing := Nearly(head)
+		if got := kind + " " + strings.Join(missing, ","); got != want {
+			t.Errorf("%s is nearly %q, want %q", head, got, want)
+		}
+	}
+}
