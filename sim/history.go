@@ -163,7 +163,7 @@ func (p *past) arrivals() {
 		}
 		spec := l.job.Spec
 		spec.After = nil
-		p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line})
+		p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line, ID: string(l.job.ID)})
 	}
 	slices.SortStableFunc(p.trace.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 }

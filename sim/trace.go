@@ -22,6 +22,7 @@ type Arrival struct {
 	Runs time.Duration // how long it runs once it is placed; 0 means to the end
 	Spec ares.Spec
 	Line int
+	ID   string // the trace's own name for the job, "" for none
 }
 
 // Trace is the jobs of a trace in the order of their arrival, and what could
