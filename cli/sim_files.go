@@ -66,11 +66,11 @@ func writable(name string) error {
 		return err
 	}
 	if was != nil {
-		file, err := os.OpenFile(target, os.O_WRONLY, 0)
-		if err != nil {
+		var file *os.File
+		if file, err = os.OpenFile(target, os.O_WRONLY, 0); err != nil {
 			return err
 		}
-		if err := file.Close(); err != nil {
+		if err = file.Close(); err != nil {
 			return err
 		}
 	}

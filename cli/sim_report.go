@@ -144,9 +144,10 @@ func readRuns(files []string) ([]sim.Labelled, error) {
 			runs, from = append(runs, sim.Labelled{Label: k.policy, Report: r}), append(from, name)
 		}
 	}
+	short := shortNames(files)
 	for i := range runs {
 		if twice[runs[i].Label] {
-			runs[i].Label += " (" + strings.TrimSuffix(filepath.Base(from[i]), ".json") + ")"
+			runs[i].Label += " (" + short[from[i]] + ")"
 		}
 	}
 	if len(runs) == 0 {
@@ -155,10 +156,32 @@ func readRuns(files []string) ([]sim.Labelled, error) {
 	return runs, nil
 }
 
+// shortNames are what files are called by: their last part, or all of it where
+// two have the same.
+func shortNames(files []string) map[string]string {
+	base := func(name string) string { return strings.TrimSuffix(filepath.Base(name), ".json") }
+	having, out := map[string]int{}, map[string]string{}
+	for _, name := range files {
+		if _, again := out[name]; !again {
+			having[base(name)]++
+			out[name] = base(name)
+		}
+	}
+	for name := range out {
+		if having[base(name)] > 1 {
+			out[name] = strings.TrimSuffix(name, ".json")
+		}
+	}
+	return out
+}
+
 func (a *app) writeComparison(w io.Writer, c *sim.Comparison) {
-	say(w, "%s on %s, over %s\n", clean(c.Trace), clean(c.Fleet), count(len(c.Seeds), "seed"))
+	say(w, "%s on %s%s\n", clean(c.Trace), clean(c.Fleet), overWords(c))
 	for i, name := range c.Policies[1:] {
 		say(w, "\n")
+		if pairs, first, other := c.Pairs(i + 1); pairs < max(first, other) {
+			say(w, "over %s of %d and %s\n", count(pairs, "pair"), first, count(other, "seed"))
+		}
 		t := table{head: []string{"FIGURE", clean(c.Policies[0]), clean(name), "DIFFERENCE", "95 % INTERVAL", ""}}
 		for _, f := range c.Figures {
 			t.add(append([]string{f.Words, figure(f.By[0].Mean, f.Unit), figure(f.By[i+1].Mean, f.Unit)}, change(f.By[i+1].Change, f.Unit)...)...)
@@ -166,6 +189,16 @@ func (a *app) writeComparison(w io.Writer, c *sim.Comparison) {
 		t.write(w, a.color)
 	}
 	say(w, "\n* the interval leaves out 0\n")
+}
+
+// overWords says over how many seeds a comparison is, where all have the same.
+func overWords(c *sim.Comparison) string {
+	for i := range c.Policies[1:] {
+		if pairs, first, other := c.Pairs(i + 1); pairs < max(first, other) {
+			return ""
+		}
+	}
+	return ", over " + count(len(c.Seeds), "seed")
 }
 
 // figure is a value for people, a dash where there is none.

@@ -46,6 +46,11 @@ func TestInterruptedSimulation(t *testing.T) {
 	if err != nil || len(r.Runs) != 1 || !r.Runs[0].Source.Halted || r.Runs[0].Jobs == 0 || r.Runs[0].Jobs == 500 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	stdout.Reset()
+	Main(ctx, []string{"sim", "run", "--trace", trace, "--fleet", fleet}, nil, &stdout, &stderr)
+	if text := stdout.String(); !strings.Contains(text, " of simulated time, where it was interrupted: ") || !strings.Contains(text, " not placed by then\n") {
+		t.Errorf("the table does not say that the run was interrupted: %s", text)
+	}
 	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -6,13 +6,14 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
 // Comparison is policies side by side, each against the first.
 type Comparison struct {
-	Trace    string   `json:"trace"`
+	Trace    string   `json:"trace"` // with their digests where there are several
 	Fleet    string   `json:"fleet"`
 	Seeds    []uint64 `json:"seeds"` // of the first policy
 	Policies []string `json:"policies"`
@@ -133,9 +134,16 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 		return nil, ares.Errorf(ares.Invalid, "there is only one policy, %s: nothing to compare", labels[0])
 	}
 	first := byLabel[labels[0]]
+	for _, label := range labels[1:] {
+		if pairs(first, byLabel[label]) == 0 {
+			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: no seed of the one (%s) is one of the other (%s)",
+				labels[0], label, seedWords(first), seedWords(byLabel[label]))
+		}
+	}
 	c := &Comparison{
-		Trace: runs[0].Report.Source.Trace.Name, Fleet: runs[0].Report.Source.Fleet.Name, Policies: labels,
-		Seeds: slices.Sorted(maps.Keys(first)),
+		Trace:    sources(runs, func(s *Source) (string, string) { return s.Trace.Name, s.Trace.SHA256 }),
+		Fleet:    sources(runs, func(s *Source) (string, string) { return s.Fleet.Name, s.Fleet.SHA256 }),
+		Policies: labels, Seeds: slices.Sorted(maps.Keys(first)),
 	}
 	for _, f := range figures {
 		out := Figure{Name: f.name, Words: f.words, Unit: f.unit, More: f.more}
@@ -152,6 +160,54 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	return c, nil
 }
 
+// pairs is how many seeds two policies have in common.
+func pairs(a, b map[uint64]*Report) int {
+	n := 0
+	for seed := range a {
+		if b[seed] != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// seedWords are the first seeds of a policy.
+func seedWords(runs map[uint64]*Report) string {
+	const told = 3
+	seeds := slices.Sorted(maps.Keys(runs))
+	words := strings.Trim(fmt.Sprint(seeds[:min(len(seeds), told)]), "[]")
+	if len(seeds) > told {
+		words += " …"
+	}
+	return strings.ReplaceAll(words, " ", ", ")
+}
+
+// sources names what runs are of: by name alone where it is one.
+func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
+	var names, digests []string
+	for _, run := range runs {
+		name, digest := of(&run.Report.Source)
+		if key := cmp.Or(digest, name); !slices.Contains(digests, key) {
+			names, digests = append(names, name), append(digests, key)
+		}
+	}
+	if len(names) == 1 {
+		return names[0]
+	}
+	for i := range names {
+		names[i] += fmt.Sprintf(" (%.12s)", digests[i])
+	}
+	return strings.Join(names, ", ")
+}
+
+// Pairs says over how many pairs of runs the policy at a position is held
+// against the first, and how many runs each of them has.
+func (c *Comparison) Pairs(at int) (pairs, first, other int) {
+	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // which every run has
+	by := c.Figures[i].By
+	return by[at].Change.Pairs, by[0].Runs, by[at].Runs
+}
+
 // unlike says why two runs say nothing about their policies.
 func unlike(a, b *Source) string {
 	switch {
@@ -162,11 +218,18 @@ func unlike(a, b *Source) string {
 	case a.Resample != b.Resample:
 		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)
 	case a.Until != b.Until:
-		return fmt.Sprintf("one ends after %v s, one after %v s", a.Until, b.Until)
+		return fmt.Sprintf("one ends %s, one %s", untilWords(a.Until), untilWords(b.Until))
 	case a.Halted || b.Halted:
 		return "a run was interrupted"
 	}
 	return ""
+}
+
+func untilWords(secs float64) string {
+	if secs == 0 {
+		return "with the last job"
+	}
+	return fmt.Sprintf("after %v s", secs)
 }
 
 // average is the mean over the runs that have a figure, and how many these are.
@@ -221,68 +284,4 @@ func difference(first, other map[uint64]*Report, of reading, more bool) *Change 
 		d.Significant = math.Abs(mean) > half
 	}
 	return d
-}
-
-// interval is the mean of values and half the width of its 95 % interval.
-func interval(values []float64) (mean, half float64) {
-	n := float64(len(values))
-	for _, v := range values {
-		mean += v
-	}
-	mean /= n
-	if n < 2 {
-		return mean, 0
-	}
-	squares := 0.0
-	for _, v := range values {
-		squares += (v - mean) * (v - mean)
-	}
-	return mean, student(len(values)-1) * math.Sqrt(squares/(n-1)/n)
-}
-
-// student is the 97.5 % quantile of Student's t. Beyond the table the next
-// smaller entry is used, which errs on the wide side.
-func student(freedom int) float64 {
-	table := []struct {
-		freedom int
-		t       float64
-	}{
-		{1, 12.706},
-		{2, 4.303},
-		{3, 3.182},
-		{4, 2.776},
-		{5, 2.571},
-		{6, 2.447},
-		{7, 2.365},
-		{8, 2.306},
-		{9, 2.262},
-		{10, 2.228},
-		{11, 2.201},
-		{12, 2.179},
-		{13, 2.160},
-		{14, 2.145},
-		{15, 2.131},
-		{16, 2.120},
-		{17, 2.110},
-		{18, 2.101},
-		{19, 2.093},
-		{20, 2.086},
-		{25, 2.060},
-		{30, 2.042},
-		{40, 2.021},
-		{60, 2.000},
-		{120, 1.980},
-		{1000, 1.962},
-	}
-	at, found := slices.BinarySearchFunc(table, freedom, func(e struct {
-		freedom int
-		t       float64
-	}, f int,
-	) int {
-		return cmp.Compare(e.freedom, f)
-	})
-	if !found {
-		at--
-	}
-	return table[at].t
 }

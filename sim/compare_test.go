@@ -72,8 +72,9 @@ func TestUnlikeRunsAreRefused(t *testing.T) {
 	fleet := fake("b", "x", 1, 5)
 	fleet.Report.Source.Fleet.SHA256 = "f"
 	for why, other := range map[string]Labelled{
-		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "one by days": drawn, "after 60 s": shorter,
-		"two runs with seed 1": fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
+		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "one by days": drawn, "one ends with the last job, one after 60 s": shorter,
+		"no seed of the one (1) is one of the other (2)": fake("b", "x", 2, 5),
+		"two runs with seed 1":                           fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
 	} {
 		if _, err := Compare([]Labelled{fake("a", "x", 1, 10), other}, false); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
@@ -81,6 +82,14 @@ func TestUnlikeRunsAreRefused(t *testing.T) {
 	}
 	if _, err := Compare([]Labelled{fake("a", "x", 1, 10), halted}, true); err != nil {
 		t.Error(err)
+	}
+	c, err := Compare([]Labelled{fake("a", "x", 1, 10), fake("a", "x", 2, 10), fake("b", "y", 1, 5)}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs, first, other := c.Pairs(1)
+	if c.Trace != "x (x), y (y)" || c.Fleet != "" || pairs != 1 || first != 2 || other != 1 {
+		t.Errorf("%s on %s, %d pairs of %d and %d", c.Trace, c.Fleet, pairs, first, other)
 	}
 }
 

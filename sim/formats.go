@@ -13,7 +13,7 @@ import (
 // openb reads a pod of Alibaba's trace of 2023. CPUs are thousandths of cores
 // there, in pods and nodes alike.
 func openb(r *row) (Arrival, use) {
-	a := Arrival{Spec: ares.Spec{
+	a := Arrival{ID: r.text("name"), Spec: ares.Spec{
 		Name: r.text("name"), CPUs: r.number("cpu_milli"), MemoryMB: r.number("memory_mib"), GPUModel: r.text("gpu_spec"),
 	}}
 	gpus, milli := r.number("num_gpu"), r.number("gpu_milli")
@@ -45,19 +45,19 @@ func philly(r *row) (Arrival, use) {
 		At: r.at("timestamp", "2006-01-02 15:04:05"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Tenant: r.text("cluster"), GPUs: r.number("num_gpus")},
 	}
-	return a, unless(a.Spec.GPUs == 0)
+	return a, unless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
 // deadline reads a job with the time it should be done by.
 func deadline(r *row) (Arrival, use) {
 	a := Arrival{
-		At: r.seconds("submit_time"), Runs: r.seconds("duration"),
+		ID: r.text("job_id"), At: r.seconds("submit_time"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Name: r.text("job_id"), Tenant: r.text("user"), GPUs: r.number("num_gpu")},
 	}
 	if within := r.seconds("expect_time_list"); within > 0 && r.text("best_effort") != "1" {
 		a.Spec.Deadline = time.Unix(0, 0).UTC().Add(a.At + within)
 	}
-	return a, unless(a.Spec.GPUs == 0)
+	return a, unless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
 // slurm reads a line of `sacct -p`. Steps of a job, and jobs that never ran, are
@@ -67,7 +67,7 @@ func slurm(r *row) (Arrival, use) {
 		return Arrival{}, part
 	}
 	a := Arrival{
-		At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
+		ID: r.text("JobID"), At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
 		Spec: ares.Spec{Name: r.text("JobName"), Tenant: r.text("Account"), Queue: r.text("Partition")},
 	}
 	if limit := r.text("TimelimitRaw"); limit != "" && limit != "UNLIMITED" && limit != "Partition_Limit" {

@@ -175,7 +175,7 @@ func (p *past) arrive(l *life) {
 	}
 	spec := l.job.Spec
 	spec.After = nil
-	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line})
+	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line, ID: string(l.job.ID)})
 }
 
 // eligible is when a job could have begun at the earliest.

@@ -49,7 +49,7 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 	}
 	var f policyFile
 	if err = decode(text, &f); errors.Is(err, io.EOF) {
-		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: it is empty: name a base at least")
+		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: the policy is empty: name a base at least")
 	} else if err != nil {
 		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", err)
 	}

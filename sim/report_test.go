@@ -268,6 +268,7 @@ func TestJobRows(t *testing.T) {
 		{5, "started", ""},
 		{5, "waiting", ""},
 		{5, "deadline_met", ""},
+		{2, "trace_job", "3"},
 	} {
 		if got := at(c.row, c.column); got != c.want {
 			t.Errorf("%s of row %d is %q, want %q", c.column, c.row, got, c.want)

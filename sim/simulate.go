@@ -97,7 +97,7 @@ func (p *Policy) source() PolicySource {
 func JobColumns() []string {
 	return []string{
 		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "preemptions",
-		"lost_gpu_seconds", "deadline", "deadline_met",
+		"lost_gpu_seconds", "deadline", "deadline_met", "trace_job",
 	}
 }
 
@@ -110,10 +110,10 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
 			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
 			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted),
-			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "",
+			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "", j.own,
 		}
 		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
-			row[len(row)-1] = strconv.FormatBool(!j.ended.After(due))
+			row[len(row)-2] = strconv.FormatBool(!j.ended.After(due))
 		}
 		if err := to.Write(row); err != nil {
 			return fmt.Errorf("write the jobs: %w", err)

@@ -24,6 +24,7 @@ type Arrival struct {
 	Runs time.Duration // how long it runs once it is placed; 0 means to the end
 	Spec ares.Spec
 	Line int
+	ID   string // the trace's own name for the job, "" for none
 }
 
 // Trace is the jobs of a trace in the order of their arrival, and what could
@@ -93,12 +94,12 @@ var formats = map[string]format{
 	},
 	"philly": {
 		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"},
-		idle: "ask for no GPUs", arrival: philly,
+		idle: "ask for no GPUs, or for no time", arrival: philly,
 	},
 	"deadlines": {
 		required: []string{"job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list"},
 		optional: []string{"best_effort", "model_name"},
-		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, idle: "ask for no GPUs", arrival: deadline,
+		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, idle: "ask for no GPUs, or for no time", arrival: deadline,
 	},
 	"slurm": {
 		comma: '|', required: []string{"JobID", "Submit", "ElapsedRaw", "AllocTRES"},
