@@ -38,6 +38,7 @@ type RuntimePredicted struct {
 	Job      JobID
 	P50, P90 time.Duration // as many end before as after; nine of ten end before
 	Basis    string        // what it was drawn from, for people
+	Samples  int           // runs it rests on; 0 when it is a guess from none
 }
 
 // Kind names what a Gone event is about.

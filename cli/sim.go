@@ -76,7 +76,7 @@ docs/simulator.md describes traces, fleets, policies and reports.`,
 	flags.StringVar(&f.until, "until", "", "end after this simulated time, such as 72h or 14d (default with the last job)")
 	flags.BoolVar(&f.strict, "strict", false, "end with an error when a row or a column of the trace is not understood")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json, or csv for a row a job")
-	flags.StringVar(&f.out, "out", "", "file to write that to instead of standard output")
+	flags.StringVar(&f.out, "out", "", "file to write that to instead of standard output, which is -")
 	flags.StringVar(&f.html, "html", "", "file to write a page with plots to")
 	for name, values := range map[string][]string{
 		"format": sim.Formats(), "policy": sim.PolicyNames(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
@@ -106,15 +106,16 @@ func (a *app) simRun(ctx context.Context, cmd *cobra.Command, f *simFlags) error
 	if !slices.Contains(sim.Resamples(), f.resample) {
 		return usagef("--resample %s: use one of %s", f.resample, strings.Join(sim.Resamples(), ", "))
 	}
-	if f.seeds != "" && cmd.Flags().Changed("seed") {
+	switch several := cmd.Flags().Changed("seeds"); {
+	case several && cmd.Flags().Changed("seed"):
 		return usagef("give --seed or --seeds, not both")
+	case !several:
+		f.seeds = strconv.FormatUint(f.seed, 10)
 	}
-	for _, name := range []string{f.out, f.html} {
-		if _, err := os.Stat(filepath.Dir(name)); name != "" && err != nil {
-			return usagef("cannot write %s: %s", name, err)
-		}
+	if err := checkTargets(f); err != nil {
+		return err
 	}
-	seeds, err := parseSeeds(cmp.Or(f.seeds, strconv.FormatUint(f.seed, 10)))
+	seeds, err := parseSeeds(f.seeds)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (a *app) simSetup(ctx context.Context, f *simFlags) (sim.Setup, error) {
 		}
 		return sim.Setup{Trace: w.Trace, TraceName: w.Name, Fleet: w.Fleet, FleetName: w.Name}, nil
 	}
-	trace, err := a.loadTrace(f)
+	trace, err := a.loadTrace(ctx, f)
 	if err != nil {
 		return sim.Setup{}, err
 	}
@@ -177,6 +178,7 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 			reports.Runs = append(reports.Runs, outcome.Report)
 			if f.output == "csv" {
 				must(outcome.WriteJobs(rows))
+				a.tellEnd(&outcome.Report)
 			}
 			if n := len(reports.Runs); ctx.Err() != nil && (outcome.Report.Source.Halted || n < len(policies)*len(seeds)) {
 				rows.Flush()
@@ -190,49 +192,45 @@ func (a *app) simulate(ctx context.Context, f *simFlags, setup sim.Setup, polici
 	return a.writeRuns(f, reports, jobs.String())
 }
 
-// writeRuns writes the page, if one is wanted, and the report.
-func (a *app) writeRuns(f *simFlags, reports *sim.Reports, jobs string) error {
-	if f.html != "" {
-		if err := toFile(f.html, reports.WriteHTML); err != nil {
-			return err
-		}
+// tellEnd says beside rows of jobs, which have no place for it, that the run ended
+// before its jobs.
+func (a *app) tellEnd(r *sim.Report) {
+	if src := &r.Source; src.Until > 0 && r.Virtual >= src.Until && !src.Halted {
+		say(a.err, "%s, seed %d: the run was to end after %s of simulated time: what comes later is not in it\n", clean(src.Policy.Name), src.Seed, span(seconds(src.Until)))
 	}
-	write := func(w io.Writer) error {
-		switch f.output {
-		case "json":
-			return reports.WriteJSON(w)
-		case "csv":
-			_, err := io.WriteString(w, jobs)
-			return err
-		}
-		for i := range reports.Runs {
-			if i > 0 {
-				say(w, "\n")
-			}
-			a.writeSimReport(w, &reports.Runs[i])
-		}
-		return nil
-	}
-	if f.out != "" {
-		return toFile(f.out, write)
-	}
-	return write(a.out)
 }
 
-// toFile writes a file whole, or leaves what was there.
-func toFile(name string, write func(io.Writer) error) error {
-	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+// writeRuns writes the page, if one is wanted, and the report. What a run found
+// is not lost with a file that cannot be written: then it is printed.
+func (a *app) writeRuns(f *simFlags, reports *sim.Reports, jobs string) error {
+	write := func(w io.Writer) error { return a.writeReports(w, f.output, reports, jobs) }
+	var failed error
+	if f.html != "" {
+		failed = toFile(f.html, reports.WriteHTML)
 	}
-	defer os.Remove(temp.Name()) //nolint:errcheck // gone already when all went well
-	buffer := bufio.NewWriter(temp)
-	err = errors.Join(write(buffer), buffer.Flush(), temp.Chmod(0o644), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), name)
+	if f.out != "" && f.out != standardOutput {
+		err := toFile(f.out, write)
+		if err == nil {
+			return failed
+		}
+		failed = errors.Join(failed, err)
 	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	return errors.Join(failed, throughBuffer(a.out, write))
+}
+
+func (a *app) writeReports(w io.Writer, form string, reports *sim.Reports, jobs string) error {
+	switch form {
+	case "json":
+		return reports.WriteJSON(w)
+	case "csv":
+		_, err := io.WriteString(w, jobs)
+		return err
+	}
+	for i := range reports.Runs {
+		if i > 0 {
+			say(w, "\n")
+		}
+		a.writeSimReport(w, &reports.Runs[i])
 	}
 	return nil
 }
@@ -248,7 +246,7 @@ func parseSeeds(text string) ([]uint64, error) {
 			to, err = strconv.ParseUint(high, 10, 64)
 		}
 		if err != nil || to < from || to-from >= maxSeeds || len(out)+int(to-from) >= maxSeeds {
-			return nil, usagef("--seeds %s: write up to %d of them as 1-5 or 1,7,9", text, maxSeeds)
+			return nil, usagef("--seeds %q: write up to %d of them as 1-5 or 1,7,9", text, maxSeeds)
 		}
 		for s := from; ; s++ {
 			if slices.Contains(out, s) {
@@ -292,6 +290,9 @@ func parseSpan(text string) (time.Duration, error) {
 // of that name.
 func loadPolicies(names []string) ([]sim.Policy, error) {
 	var out []sim.Policy
+	if len(names) == 0 {
+		names = []string{""}
+	}
 	for _, name := range names {
 		p, err := loadPolicy(strings.TrimSpace(name))
 		if err != nil {
@@ -306,10 +307,13 @@ func loadPolicies(names []string) ([]sim.Policy, error) {
 }
 
 func loadPolicy(name string) (sim.Policy, error) {
+	if name == "" {
+		return sim.Policy{}, usagef("--policy: a name is empty: use one of %s, or a file", strings.Join(sim.PolicyNames(), ", "))
+	}
 	if slices.Contains(sim.PolicyNames(), name) {
 		return sim.PolicyNamed(name)
 	}
-	file, err := os.Open(name)
+	file, err := openFile(name)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "./\\") {
 		_, err = sim.PolicyNamed(name)
 	}
@@ -336,7 +340,7 @@ func (a *app) loadFleet(ctx context.Context, f *simFlags) (*sim.Fleet, error) {
 	if !ok {
 		return nil, usagef("--fleet-format %s: use one of %s", kind, strings.Join(fleetFormats, ", "))
 	}
-	file, err := os.Open(f.fleet)
+	file, err := openFile(f.fleet)
 	if err != nil {
 		return nil, usagef("--fleet: %s", err)
 	}
@@ -368,10 +372,12 @@ func machineOf(ctx context.Context, profile string) (*ares.Node, error) {
 }
 
 // loadTrace reads the jobs, and tells what of them could not be read.
-func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
-	from := a.in
-	if f.trace != "-" {
-		file, err := os.Open(f.trace)
+func (a *app) loadTrace(ctx context.Context, f *simFlags) (*sim.Trace, error) {
+	var from io.Reader
+	if f.trace == "-" {
+		from = abandonable(ctx, a.in)
+	} else {
+		file, err := openFile(f.trace)
 		if err != nil {
 			return nil, usagef("--trace: %s", err)
 		}
@@ -381,9 +387,15 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 	in := bufio.NewReaderSize(from, 1<<16)
 	kind := f.format
 	if kind == "" {
-		head, _ := in.Peek(1 << 12) // as much as there is
+		head, err := in.Peek(1 << 12) // as much as there is
+		if errors.Is(err, context.Canceled) {
+			return nil, context.Canceled
+		}
 		line, _, _ := strings.Cut(string(head), "\n")
 		if kind = sim.Guess(line); kind == "" {
+			if near, missing := sim.Nearly(line); len(missing) > 0 {
+				return nil, usagef("--trace %s: it looks like a trace of kind %s and lacks the column %s", f.trace, near, strings.Join(missing, ", "))
+			}
 			return nil, usagef("--trace %s: its beginning fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
 		}
 		say(a.err, "%s: by its beginning this is a trace of kind %s\n", f.trace, kind)
@@ -392,6 +404,9 @@ func (a *app) loadTrace(f *simFlags) (*sim.Trace, error) {
 		return nil, usagef("--format %s: use one of %s", kind, strings.Join(sim.Formats(), ", "))
 	}
 	trace, err := sim.Read(kind, in)
+	if errors.Is(err, context.Canceled) {
+		return nil, context.Canceled
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.trace, err)
 	}
@@ -410,11 +425,14 @@ func (a *app) tellTrace(f *simFlags, t *sim.Trace) error {
 		}
 		say(a.err, "%s: %s left out because they could not be read%s; %s read\n", f.trace, count(t.Bad, "row"), more, count(len(t.Arrivals), "job"))
 	}
-	if t.Unended > 0 {
-		say(a.err, "%s: the end of %s was not seen: they run as long as is predicted, or as their limit allows, or as they had\n", f.trace, count(t.Unended, "job"))
+	if t.Idle > 0 {
+		say(a.err, "%s: %s left out: they %s\n", f.trace, count(t.Idle, "row"), t.WhyIdle)
 	}
-	if t.Censored > 0 {
-		say(a.err, "%s: %s left out: they had not begun, and nobody knows how long they run\n", f.trace, count(t.Censored, "job"))
+	if t.Unended > 0 {
+		say(a.err, "%s: the end of %s was not seen: they run as long as is predicted from runs like them, else as their limit allows\n", f.trace, count(t.Unended, "job"))
+	}
+	if t.Assumed > 0 {
+		say(a.err, "%s: of %s of these neither is known: an hour is assumed, or as long again as they had run\n", f.trace, count(t.Assumed, "job"))
 	}
 	if len(t.Ignored) > 0 {
 		say(a.err, "%s: columns that mean nothing here: %s\n", f.trace, clean(strings.Join(t.Ignored, ", ")))

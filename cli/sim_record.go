@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,28 +60,35 @@ func (a *app) simReplayCommand() *cobra.Command {
 		Use: "replay FILE...", Short: "Decide again what a server has recorded, and compare", Args: atLeastOne("FILE"),
 		Long: `Gives what a server recorded (--record DIR) to a new engine and decides again
 wherever the server did. Every plan must come out the same: the engine depends on
-nothing but what it was told. Exit code 1 when one did not.`,
+nothing but what it was told. Exit code 1 when one did not, or when there was none
+to compare.`,
 		Example: "  ares sim replay /var/lib/ares/recordings/*.recording",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var all []*sim.Replayed
-			different := 0
+			different, decisions := 0, 0
 			for _, name := range args {
 				r, err := replayFile(name)
 				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+					return err
 				}
 				all = append(all, r)
 				different += r.Different
+				decisions += r.Decisions
 			}
 			err := a.printValue(o.output, all, func(w io.Writer) {
 				for i, r := range all {
 					writeReplayed(w, args[i], r)
 				}
 			})
-			if err == nil && different > 0 {
+			switch {
+			case err != nil:
+				return err
+			case decisions == 0:
+				return errors.New("there is nothing to compare: no decision was recorded")
+			case different > 0:
 				return &exitError{exitFailed}
 			}
-			return err
+			return nil
 		},
 	}
 	o.addOutput(c)
@@ -90,10 +98,17 @@ nothing but what it was told. Exit code 1 when one did not.`,
 func replayFile(name string) (*sim.Replayed, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, usagef("%s", err)
 	}
 	defer f.Close()
-	return sim.Replay(f, nil)
+	if info, bad := f.Stat(); bad == nil && info.IsDir() {
+		return nil, usagef("%s is a directory: name the recordings in it", name)
+	}
+	r, err := sim.Replay(f, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
 }
 
 func writeReplayed(w io.Writer, name string, r *sim.Replayed) {
@@ -103,6 +118,10 @@ func writeReplayed(w io.Writer, name string, r *sim.Replayed) {
 	s.line("From", r.Began.Format(time.RFC3339)+" for "+r.Until.Sub(r.Began).Round(time.Second).String())
 	s.line("Ends", firstOf(r.End, "without a mark: the server was killed, or still writes it"))
 	s.line("Holds", fmt.Sprintf("%d batches of %d events, %d decisions", r.Batches, r.Events, r.Decisions))
+	if r.Decisions == 0 {
+		s.line("Replay", "nothing to compare: it holds no decision")
+		return
+	}
 	if r.Different == 0 {
 		s.line("Replay", fmt.Sprintf("all %d decisions are the same; %d placings", r.Decisions, r.Placed))
 		return

@@ -25,7 +25,13 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	}
 	say(w, "%s on %s (%s, %s) under %s, seed %d%s\n", clean(src.Trace.Name), clean(src.Fleet.Name), count(src.Fleet.Nodes, "node"), count(r.GPUs, "GPU"),
 		clean(src.Policy.Name), src.Seed, drawn)
-	say(w, "%s in %s of simulated time: %d placed, %d ended, %d never placed\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), r.Placed, r.Ended, r.Jobs-r.Placed)
+	ends, waiting := "", "never placed"
+	if src.Halted {
+		ends, waiting = ", where it was interrupted", "not placed by then"
+	} else if src.Until > 0 && r.Virtual >= src.Until {
+		ends, waiting = ", where it was to end", "not placed by then"
+	}
+	say(w, "%s in %s of simulated time%s: %d placed, %d ended, %d %s\n", count(r.Jobs, "job"), span(seconds(r.Virtual)), ends, r.Placed, r.Ended, r.Jobs-r.Placed, waiting)
 	if r.Refused > 0 {
 		say(w, "%s can never run on this fleet\n", count(r.Refused, "job"))
 	}
@@ -62,17 +68,15 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 
 func addSimRow(t *table, name string, g *sim.Group) {
 	cells := []string{name, strconv.Itoa(g.Jobs), strconv.Itoa(g.Waiting)}
-	add := func(jobs int, s *sim.Spread) {
+	for _, s := range []*sim.Spread{g.Wait, g.Complete} {
+		if s == nil {
+			cells = append(cells, "-", "-", "-", "-", "-")
+			continue
+		}
 		for _, v := range []float64{s.Mean, s.P50, s.P95, s.P99, s.Max} {
-			if jobs == 0 {
-				cells = append(cells, "-")
-			} else {
-				cells = append(cells, span(seconds(v)))
-			}
+			cells = append(cells, span(seconds(v)))
 		}
 	}
-	add(g.Jobs, &g.Wait)
-	add(g.Ended, &g.Complete)
 	t.add(cells...)
 }
 
@@ -140,9 +144,10 @@ func readRuns(files []string) ([]sim.Labelled, error) {
 			runs, from = append(runs, sim.Labelled{Label: k.policy, Report: r}), append(from, name)
 		}
 	}
+	short := shortNames(files)
 	for i := range runs {
 		if twice[runs[i].Label] {
-			runs[i].Label += " (" + strings.TrimSuffix(filepath.Base(from[i]), ".json") + ")"
+			runs[i].Label += " (" + short[from[i]] + ")"
 		}
 	}
 	if len(runs) == 0 {
@@ -151,10 +156,32 @@ func readRuns(files []string) ([]sim.Labelled, error) {
 	return runs, nil
 }
 
+// shortNames are what files are called by: their last part, or all of it where
+// two have the same.
+func shortNames(files []string) map[string]string {
+	base := func(name string) string { return strings.TrimSuffix(filepath.Base(name), ".json") }
+	having, out := map[string]int{}, map[string]string{}
+	for _, name := range files {
+		if _, again := out[name]; !again {
+			having[base(name)]++
+			out[name] = base(name)
+		}
+	}
+	for name := range out {
+		if having[base(name)] > 1 {
+			out[name] = strings.TrimSuffix(name, ".json")
+		}
+	}
+	return out
+}
+
 func (a *app) writeComparison(w io.Writer, c *sim.Comparison) {
-	say(w, "%s on %s, over %s\n", clean(c.Trace), clean(c.Fleet), count(len(c.Seeds), "seed"))
+	say(w, "%s on %s%s\n", clean(c.Trace), clean(c.Fleet), overWords(c))
 	for i, name := range c.Policies[1:] {
 		say(w, "\n")
+		if pairs, first, other := c.Pairs(i + 1); pairs < max(first, other) {
+			say(w, "over %s of %d and %s\n", count(pairs, "pair"), first, count(other, "seed"))
+		}
 		t := table{head: []string{"FIGURE", clean(c.Policies[0]), clean(name), "DIFFERENCE", "95 % INTERVAL", ""}}
 		for _, f := range c.Figures {
 			t.add(append([]string{f.Words, figure(f.By[0].Mean, f.Unit), figure(f.By[i+1].Mean, f.Unit)}, change(f.By[i+1].Change, f.Unit)...)...)
@@ -164,8 +191,22 @@ func (a *app) writeComparison(w io.Writer, c *sim.Comparison) {
 	say(w, "\n* the interval leaves out 0\n")
 }
 
-// figure is a value for people.
-func figure(v float64, unit string) string {
+// overWords says over how many seeds a comparison is, where all have the same.
+func overWords(c *sim.Comparison) string {
+	for i := range c.Policies[1:] {
+		if pairs, first, other := c.Pairs(i + 1); pairs < max(first, other) {
+			return ""
+		}
+	}
+	return ", over " + count(len(c.Seeds), "seed")
+}
+
+// figure is a value for people, a dash where there is none.
+func figure(of *float64, unit string) string {
+	if of == nil {
+		return "–"
+	}
+	v := *of
 	switch unit {
 	case "s":
 		if v < 0 {
@@ -181,10 +222,14 @@ func figure(v float64, unit string) string {
 // change is a difference in three cells.
 func change(d *sim.Change, unit string) []string {
 	if d == nil {
-		return []string{"no pairs", "", ""}
+		return []string{"–", "", ""}
 	}
-	mean := fmt.Sprintf("%s (%+.1f %%)", figure(d.Mean, unit), d.Percent)
-	if d.Pairs < 2 {
+	percent := "–"
+	if d.Percent != nil {
+		percent = fmt.Sprintf("%+.1f %%", *d.Percent)
+	}
+	mean := figure(&d.Mean, unit) + " (" + percent + ")"
+	if d.Low == nil || d.High == nil {
 		return []string{mean, "one pair", ""}
 	}
 	verdict := ""

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,11 @@ func TestInterruptedSimulation(t *testing.T) {
 	r, err := sim.ReadReports(file)
 	if err != nil || len(r.Runs) != 1 || !r.Runs[0].Source.Halted || r.Runs[0].Jobs == 0 || r.Runs[0].Jobs == 500 {
 		t.Errorf("%+v, %v", r, err)
+	}
+	stdout.Reset()
+	Main(ctx, []string{"sim", "run", "--trace", trace, "--fleet", fleet}, nil, &stdout, &stderr)
+	if text := stdout.String(); !strings.Contains(text, " of simulated time, where it was interrupted: ") || !strings.Contains(text, " not placed by then\n") {
+		t.Errorf("the table does not say that the run was interrupted: %s", text)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -89,6 +95,41 @@ func TestSeedsAndSpans(t *testing.T) {
 	for _, text := range []string{"soon", "-1h", "0", "d", "-3d", "nand", "infd", "1e300d"} {
 		if got, err := parseSpan(text); err == nil {
 			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+// TestMistakenTraces are told in plain words.
+func TestMistakenTraces(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for trace, want := range map[string]string{
+		dir: dir + " is a directory",
+		"-": "looks like a trace of kind slurm and lacks the column AllocTRES",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Main(t.Context(), []string{"sim", "run", "--trace", trace, "--fleet", "none.yaml"}, strings.NewReader("JobID|Submit|ElapsedRaw|\n"), &stdout, &stderr)
+		if code != exitUsage || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit code %d, %s", trace, code, stderr.String())
+		}
+	}
+}
+
+// TestInterruptedInput: standard input that says no more does not hold up the end.
+func TestInterruptedInput(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{"", "timestamp,duration,num_gpus,cluster\n" + strings.Repeat("2017-10-09 06:00:00,60,1,a\n", 1000)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		from, to := io.Pipe()
+		t.Cleanup(func() { _ = to.Close() })
+		go func() {
+			_, _ = io.WriteString(to, said)
+			cancel()
+		}()
+		var stdout, stderr bytes.Buffer
+		code := Main(ctx, []string{"sim", "run", "--trace", "-", "--fleet", "none.yaml"}, from, &stdout, &stderr)
+		if code == exitUsage || code == 0 || !strings.Contains(stderr.String(), "interrupted") {
+			t.Errorf("exit code %d, %s", code, stderr.String())
 		}
 	}
 }

@@ -42,15 +42,15 @@ func (a *app) simWhatIfCommand() *cobra.Command {
 forward twice in virtual time with the server's own engine: as it is, and changed.
 Nothing is changed on the server, and nobody new arrives.
 
-A job runs as long as is predicted, else as long as its limit allows, else for
---runtime; one that has outlived all of these, as long again as it has. It ends
+A job runs as long as is predicted from runs like it, else as long as its limit
+allows, else for --runtime; one that has outlived all of these, as long again as it has. It ends
 well, and is free at once. What runs on a node that is removed is lost and begins
 anew elsewhere.
 
 docs/what-if.md has the rules in full.`,
-		Example: `  ares sim what-if --quota science=+8
-  ares sim what-if --add-nodes dgx-h100=4 --weight research=2 --horizon 72h
-  ares sim what-if --recording monday.recording --remove-nodes dgx-3,dgx-4 -o json`,
+		Example: `  ares sim what-if --quota default=4
+  ares sim what-if --add-nodes dgx-h100=4 --weight default=2 --horizon 72h
+  ares sim what-if --recording now.recording --remove-nodes "$(hostname)" -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.whatIf(cmd, args, &f) },
 	}
 	flags := c.Flags()
@@ -62,7 +62,7 @@ docs/what-if.md has the rules in full.`,
 	flags.StringVar(&f.policy, "policy", "", "decide by this policy, as in ares sim run")
 	flags.StringVar(&f.recording, "recording", "", "begin where this recording ends instead of with a running server")
 	flags.StringVar(&f.horizon, "horizon", "24h", "how far to look, such as 12h or 7d")
-	flags.StringVar(&f.assume, "runtime", "1h", "how long jobs run that have neither a prediction nor a limit")
+	flags.StringVar(&f.assume, "runtime", "1h", "how long jobs run that have no limit, and no runs like them to predict from")
 	flags.IntVar(&f.jobs, "jobs", 10, "how many jobs to list in the table")
 	f.out.addOutput(c)
 	must(c.MarkFlagFilename("recording"))
@@ -78,6 +78,9 @@ func (a *app) whatIf(cmd *cobra.Command, args []string, f *whatIfFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.jobs < 0 {
+		return usagef("--jobs %d: it cannot be less than none", f.jobs)
+	}
 	edit, err := f.edit()
 	if err != nil {
 		return err
@@ -87,6 +90,9 @@ func (a *app) whatIf(cmd *cobra.Command, args []string, f *whatIfFlags) error {
 			return err
 		}
 		w, err := sim.Ask(ctx, s, edit, horizon, assume)
+		if ares.CodeOf(err) == ares.NotFound { // a name in a flag, as that of a profile or policy
+			return usagef("%s", err)
+		}
 		if err != nil {
 			return err
 		}
@@ -129,14 +135,17 @@ func whatIfSpan(flag, text string) (time.Duration, error) {
 func (f *whatIfFlags) edit() (*sim.Edit, error) {
 	e := &sim.Edit{Remove: f.remove}
 	for _, list := range []struct {
-		flag string
-		from []string
-		to   *[]sim.Amount
-	}{{"--quota", f.quotas, &e.Quotas}, {"--weight", f.weights, &e.Weights}} {
+		flag, write string
+		from        []string
+		to          *[]sim.Amount
+	}{
+		{"--quota", "TENANT=12, TENANT=+8 or TENANT/QUEUE=-4", f.quotas, &e.Quotas},
+		{"--weight", "TENANT=2 or TENANT/QUEUE=0.5, or TENANT=+1 for one more than it has", f.weights, &e.Weights},
+	} {
 		for _, text := range list.from {
 			amount, err := sim.ParseAmount(text)
 			if err != nil {
-				return nil, usagef("%s %s", list.flag, err)
+				return nil, usagef("%s %q: write %s", list.flag, text, list.write)
 			}
 			*list.to = append(*list.to, amount)
 		}
@@ -152,20 +161,23 @@ func (f *whatIfFlags) edit() (*sim.Edit, error) {
 }
 
 // addedNodes makes the machines that are to be added.
-func addedNodes(ctx context.Context, s *sim.Snapshot, asked []string) ([]*ares.Node, error) {
-	var out []*ares.Node
+func addedNodes(ctx context.Context, s *sim.Snapshot, asked []string) ([]sim.Addition, error) {
+	var out []sim.Addition
 	for _, text := range asked {
 		name, figure, _ := strings.Cut(text, "=")
 		count, err := strconv.Atoi(figure)
 		if err != nil || count < 1 || count > maxAdded {
 			return nil, usagef("--add-nodes %s: write PROFILE=COUNT, such as dgx-h100=4, up to %d", text, maxAdded)
 		}
+		if slices.ContainsFunc(out, func(a sim.Addition) bool { return name == a.Profile || name == a.Like }) {
+			return nil, usagef("--add-nodes %s: %s is there twice: write one sum", text, name)
+		}
 		if slices.Contains(gpu.Profiles(), name) {
 			like, err := machineOf(ctx, name)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, sim.NewNodes(like, name, count)...)
+			out = append(out, sim.Addition{Profile: name, Nodes: sim.NewNodes(like, name, count)})
 			continue
 		}
 		made := s.Like(name, count)
@@ -176,7 +188,7 @@ func addedNodes(ctx context.Context, s *sim.Snapshot, asked []string) ([]*ares.N
 			}
 			return nil, usagef("--add-nodes %s: there is neither a profile nor a node %q: the profiles are %s", text, name, strings.Join(gpu.Profiles(), ", "))
 		}
-		out = append(out, made...)
+		out = append(out, sim.Addition{Like: name, Nodes: made})
 	}
 	return out, nil
 }
@@ -207,7 +219,7 @@ func (a *app) writeWhatIf(w io.Writer, r *sim.WhatIf, f *whatIfFlags) {
 		say(w, "\nNo job would start at another time.\n")
 		return
 	}
-	shown := r.Jobs[:min(max(f.jobs, 0), len(r.Jobs))]
+	shown := r.Jobs[:min(f.jobs, len(r.Jobs))]
 	say(w, "\n")
 	t = table{head: []string{"JOB", "NAME", "TENANT", "GPUS", "STARTS NOW", "THEN", "CHANGE"}}
 	for i := range shown {

@@ -260,7 +260,7 @@ func (e *Estimator) Predict(j *ares.Job) ares.RuntimePredicted {
 
 func (e *Estimator) predict(j *ares.Job) ares.RuntimePredicted {
 	f := e.mind.Predict(forecast.AskOf(j))
-	return ares.RuntimePredicted{Job: j.ID, P50: f.P50, P90: f.P90, Basis: f.Basis}
+	return ares.RuntimePredicted{Job: j.ID, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples}
 }
 
 // Accuracy says how many runs were held against what was told of them, how many

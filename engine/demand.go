@@ -16,6 +16,8 @@ import (
 type demand struct {
 	until  int64    // the last revision of jobs that count
 	later  []*entry // jobs that do not count yet
+	window int64    // the revision that this window of revisions began with
+	recent int      // jobs of this window
 	kinds  map[askKind]*asked
 	shares [wholeMilli + 1]int // asks for a part of a device, and at the end for one whole
 	stale  bool                // the prospect is no longer what the counts say
@@ -92,6 +94,7 @@ func horizon(revision int64, jobs int) int64 {
 
 // learn counts the entry's asks, or remembers to when they come to count.
 func (s *State) learn(e *entry) {
+	s.demand.enter(e)
 	if e.job == nil || !e.shape.want.devices() || e.shape.want.milli > wholeMilli {
 		return
 	}
@@ -123,6 +126,7 @@ func (d *demand) kind(w *want) *asked {
 
 // unlearn takes the entry's asks out of the counts.
 func (s *State) unlearn(e *entry) {
+	s.demand.leave(e)
 	if e.asks == nil {
 		return
 	}
@@ -134,11 +138,39 @@ func (s *State) unlearn(e *entry) {
 	e.asks = nil
 }
 
+// windowLength is how many revisions the size of the state is taken to be the
+// same for, but for jobs that go. Else the horizon would move to and fro with
+// every job that comes and goes where its span changes.
+const windowLength = 1024
+
+// begin begins the window of a revision, if it is another one: no job that is
+// there already is of it.
+func (d *demand) begin(revision int64) {
+	if window := revision / windowLength * windowLength; window != d.window {
+		d.window, d.recent = window, 0
+	}
+}
+
+// enter counts the job among the recent ones, if it is one.
+func (d *demand) enter(e *entry) {
+	if e.job != nil && e.job.Revision > d.window && e.window != d.window+1 {
+		e.window = d.window + 1
+		d.recent++
+	}
+}
+
+func (d *demand) leave(e *entry) {
+	if e.window == d.window+1 {
+		e.window = 0
+		d.recent--
+	}
+}
+
 // advance moves the horizon to where it is at the state's revision.
 func (s *State) advance() {
 	d := &s.demand
 	before := d.until
-	d.until = horizon(s.revision, len(s.jobs))
+	d.until = horizon(s.revision, len(s.jobs)-d.recent)
 	switch {
 	case d.until < before:
 		s.recount()

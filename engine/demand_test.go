@@ -233,3 +233,34 @@ func TestRoomIsKeptForWhoAsks(t *testing.T) {
 		t.Errorf("a job of 24 cores went beside %d devices of %s, where cores are scarce", len(n.Devices), n.ID)
 	}
 }
+
+// TestTheHorizonDoesNotFlap: one job that comes and goes where the span changes
+// does not make the state learn everything anew each time.
+func TestTheHorizonDoesNotFlap(t *testing.T) {
+	s := New()
+	job := func(i int, revision int64) ares.Event {
+		return ares.Event{Job: &ares.Job{Spec: ares.Spec{GPUs: 1 + i%8}.WithDefaults(), ID: ares.JobID(fmt.Sprint("j", i)), Revision: revision}}
+	}
+	var events []ares.Event
+	for i := range 1024 {
+		events = append(events, job(i, int64(i+1)))
+	}
+	s.Apply(ares.Batch{Revision: 50_000, Reset: true, Events: events})
+	moves, last := 0, s.demand.until
+	for r := int64(50_001); r <= 51_000; r++ {
+		ev := job(1024, r)
+		if r%2 == 0 {
+			ev = ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: "j1024"}}
+		}
+		s.Apply(ares.Batch{Revision: r, Events: []ares.Event{ev}})
+		if s.demand.until != last {
+			moves, last = moves+1, s.demand.until
+		}
+	}
+	if moves > 20 {
+		t.Errorf("the horizon moved %d times in 1000 revisions", moves)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -23,6 +23,7 @@ type entry struct {
 	due   time.Time // in the delayed queue: the end of the delay
 	held  holdings  // as it was put into the accounts
 
+	window int64  // of demand, and one more, while it counts as recent there
 	asks   *asked // as it was counted in the demand, nil where it does not count
 	askers int
 	share  int

@@ -242,6 +242,15 @@ func (c *count) checkDevices(n *node) (held int, err error) {
 func (s *State) checkBoards() error {
 	if d := &s.demand; len(s.cfg.Mix) == 0 {
 		kinds, shares := d.kinds, d.shares
+		recent := 0
+		for _, e := range s.jobs { // order-free: a count
+			if e.job != nil && e.job.Revision > d.window {
+				recent++
+			}
+		}
+		if recent != d.recent {
+			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.recent)
+		}
 		s.recount()
 		same := len(kinds) == len(d.kinds) && shares == d.shares
 		for key, k := range kinds { // order-free: all of them

@@ -11,13 +11,16 @@ import (
 type Fleet struct {
 	state    *State
 	verdicts map[string]*ares.Refusal // by shape, until a node changes
+	plain    map[brief]*ares.Refusal  // of jobs without lists of wishes: found sooner
 }
 
 // maxVerdicts bounds what a fleet remembers.
 const maxVerdicts = 10_000
 
 // NewFleet returns a fleet without nodes.
-func NewFleet() *Fleet { return &Fleet{state: New(), verdicts: map[string]*ares.Refusal{}} }
+func NewFleet() *Fleet {
+	return &Fleet{state: New(), verdicts: map[string]*ares.Refusal{}, plain: map[brief]*ares.Refusal{}}
+}
 
 // Apply takes what a batch says of nodes. It is as Apply of a State in all else.
 func (f *Fleet) Apply(b ares.Batch) {
@@ -33,6 +36,7 @@ func (f *Fleet) Apply(b ares.Batch) {
 		return // nothing of nodes
 	}
 	clear(f.verdicts)
+	clear(f.plain)
 	f.state.Apply(b)
 }
 
@@ -65,6 +69,23 @@ func (f *Fleet) Never(spec ares.Spec) *ares.Refusal {
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
 	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // whom they speak of comes and goes
+	b, plain := briefOf(&ares.Job{Spec: spec})
+	b.queue = "" // it is nothing to the nodes
+	if verdict, known := f.plain[b]; plain && known {
+		return verdict
+	}
+	verdict := f.judge(spec)
+	if plain {
+		if len(f.plain) >= maxVerdicts {
+			clear(f.plain)
+		}
+		f.plain[b] = verdict
+	}
+	return verdict
+}
+
+// judge is Never of a job that is like none before, or has lists of wishes.
+func (f *Fleet) judge(spec ares.Spec) *ares.Refusal {
 	job := &ares.Job{Spec: spec}
 	key := f.state.shapeOf(job).key
 	verdict, known := f.verdicts[key]

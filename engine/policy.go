@@ -117,8 +117,8 @@ func (q Queueing) check(p *ares.Problems) {
 	if _, err := ParseBlocked(string(q.Blocked)); err != nil {
 		p.Add("blocked_jobs", "%s", err)
 	}
-	if q.Yield && q.Order == OrderAged {
-		p.Add("preempt_by_order", "needs a queue_order other than aged: aged priority gives no right to stop others")
+	if q.Yield && (q.Order == OrderAged || q.Order == OrderFIFO) {
+		p.Add("preempt_by_order", "needs a queue_order other than aged and fifo: neither gives a right to stop others")
 	}
 	if q.Yield && q.Blocked == BlockedReserve {
 		p.Add("preempt_by_order", "does not go with blocked_jobs reserve: who gives way could be put right back, before the one it gave way to")

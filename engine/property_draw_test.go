@@ -30,7 +30,7 @@ func drawConfig(t *rapid.T) engine.Config {
 		q := &cfg.Queueing
 		q.Order = pick(t, "order", engine.OrderAged, engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained)
 		q.Blocked = pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve)
-		q.Yield = q.Order != engine.OrderAged && q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		q.Yield = q.Order != engine.OrderAged && q.Order != engine.OrderFIFO && q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
 		if q.Order == engine.OrderAttained {
 			q.Attained = pick(t, "attained", 0, 1, 60)
 		}

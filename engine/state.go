@@ -124,6 +124,7 @@ func (s *State) Apply(b ares.Batch) {
 		return
 	}
 	s.revision, s.at = b.Revision, b.At
+	s.demand.begin(b.Revision)
 	s.absorb(b.Events)
 	s.advance()
 }

@@ -34,11 +34,15 @@ func (t *try) yield(plan *ares.Plan, blocked []*entry) {
 			continue
 		}
 		worse := t.state.behind(e, now, plan)
-		for _, v := range t.victims(e, worse, members, ban) {
-			if len(plan.Stop) == MaxPlacings {
+		leave := t.victims(e, worse, members, ban)
+		if len(plan.Stop)+len(leave) > MaxPlacings { // those of one job leave together, or others have their seats first
+			if len(plan.Stop) > 0 {
 				plan.Wake = now
 				return
 			}
+			continue
+		}
+		for _, v := range leave {
 			plan.Stop = append(plan.Stop, ares.Stopping{Job: v.entry.id, Stop: ares.Stop{
 				Why: ares.StopPreempt, By: "job " + string(e.id), At: now,
 			}})

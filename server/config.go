@@ -106,11 +106,6 @@ type SchedulerConfig struct {
 	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
 	// start if it is not delayed, as far as predictions tell). Default skip.
 	BlockedJobs string `yaml:"blocked_jobs"`
-	// PreemptByOrder stops running jobs that save their progress for waiting
-	// ones that come before them in the order of their queue. It needs a
-	// queue_order other than aged, and does not go with blocked_jobs reserve.
-	// Default false.
-	PreemptByOrder bool `yaml:"preempt_by_order"`
 	// AttainedGPUSeconds is up to what service jobs come first with the order
 	// attained. Default 0, which is 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`

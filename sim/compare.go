@@ -6,13 +6,14 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
 // Comparison is policies side by side, each against the first.
 type Comparison struct {
-	Trace    string   `json:"trace"`
+	Trace    string   `json:"trace"` // with their digests where there are several
 	Fleet    string   `json:"fleet"`
 	Seeds    []uint64 `json:"seeds"` // of the first policy
 	Policies []string `json:"policies"`
@@ -28,51 +29,78 @@ type Figure struct {
 	By    []Beside `json:"by_policy"`
 }
 
-// Beside is the mean of a figure over the seeds of a policy and, but for the
-// first policy, how it differs over the seeds that both were run with.
+// Beside is the mean of a figure over the runs of a policy that have it, nil for
+// none, and, but for the first policy, how it differs over the seeds that both
+// were run with.
 type Beside struct {
-	Policy string  `json:"policy"`
-	Mean   float64 `json:"mean"`
-	Runs   int     `json:"runs"`
-	Change *Change `json:"difference,omitempty"`
+	Policy string   `json:"policy"`
+	Mean   *float64 `json:"mean"`
+	Runs   int      `json:"runs"`
+	Change *Change  `json:"difference,omitempty"`
 }
 
 // Change is the mean of the differences between paired runs, with the
 // interval that holds the true mean in 95 of 100 cases, by Student's t. With one
 // pair there is no interval, and nothing can be called significant.
 type Change struct {
-	Pairs       int     `json:"pairs"`
-	Mean        float64 `json:"mean"`
-	Percent     float64 `json:"percent"` // of the first policy's mean over the same seeds
-	Low         float64 `json:"low"`
-	High        float64 `json:"high"`
-	Significant bool    `json:"significant"` // the interval leaves out 0
-	Better      bool    `json:"better"`
+	Pairs       int      `json:"pairs"`
+	Mean        float64  `json:"mean"`
+	Percent     *float64 `json:"percent"` // of the first policy's mean over the same seeds, nil from 0 to something
+	Low         *float64 `json:"low"`     // nil with one pair, as is High
+	High        *float64 `json:"high"`
+	Significant bool     `json:"significant"` // the interval leaves out 0
+	Better      bool     `json:"better"`
+}
+
+// reading takes a figure out of a report, false where it has none.
+type reading func(*Report) (float64, bool)
+
+func plainly(of func(*Report) float64) reading {
+	return func(r *Report) (float64, bool) { return of(r), true }
+}
+
+func waited(of func(*Spread) float64) reading {
+	return func(r *Report) (float64, bool) { return maybe(r.Wait, of) }
+}
+
+func completed(of func(*Spread) float64) reading {
+	return func(r *Report) (float64, bool) { return maybe(r.Complete, of) }
+}
+
+func fairly(of func(*Fairness) float64) reading {
+	return func(r *Report) (float64, bool) { return maybe(r.Fairness, of) }
+}
+
+func maybe[T any](from *T, of func(*T) float64) (float64, bool) {
+	if from == nil {
+		return 0, false
+	}
+	return of(from), true
 }
 
 // figures are those that are compared.
 var figures = []struct {
 	name, words, unit string
 	more              bool
-	of                func(*Report) float64
+	of                reading
 }{
-	{"waiting_seconds.mean", "waiting, mean", "s", false, func(r *Report) float64 { return r.Wait.Mean }},
-	{"waiting_seconds.p50", "waiting, p50", "s", false, func(r *Report) float64 { return r.Wait.P50 }},
-	{"waiting_seconds.p95", "waiting, p95", "s", false, func(r *Report) float64 { return r.Wait.P95 }},
-	{"waiting_seconds.p99", "waiting, p99", "s", false, func(r *Report) float64 { return r.Wait.P99 }},
-	{"completion_seconds.mean", "completion, mean", "s", false, func(r *Report) float64 { return r.Complete.Mean }},
-	{"completion_seconds.p50", "completion, p50", "s", false, func(r *Report) float64 { return r.Complete.P50 }},
-	{"completion_seconds.p95", "completion, p95", "s", false, func(r *Report) float64 { return r.Complete.P95 }},
-	{"completion_seconds.p99", "completion, p99", "s", false, func(r *Report) float64 { return r.Complete.P99 }},
-	{"placed", "jobs placed", "", true, func(r *Report) float64 { return float64(r.Placed) }},
-	{"ended", "jobs ended", "", true, func(r *Report) float64 { return float64(r.Ended) }},
-	{"gpu_use_percent", "GPUs in use", "%", true, func(r *Report) float64 { return r.Use }},
-	{"stranded_percent", "GPUs stranded", "%", false, func(r *Report) float64 { return r.Stranded }},
-	{"fairness.jain.mean", "Jain's index", "", true, func(r *Report) float64 { return r.fairness().Jain.Mean }},
-	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, func(r *Report) float64 { return r.fairness().GapMean }},
-	{"preemptions", "preemptions", "", false, func(r *Report) float64 { return float64(r.Preempted) }},
-	{"lost_gpu_seconds", "GPU-seconds lost", "", false, func(r *Report) float64 { return r.Lost }},
-	{"deadlines.missed", "deadlines missed", "", false, func(r *Report) float64 { return float64(r.Deadline.Missed) }},
+	{"waiting_seconds.mean", "waiting, mean", "s", false, waited(func(s *Spread) float64 { return s.Mean })},
+	{"waiting_seconds.p50", "waiting, p50", "s", false, waited(func(s *Spread) float64 { return s.P50 })},
+	{"waiting_seconds.p95", "waiting, p95", "s", false, waited(func(s *Spread) float64 { return s.P95 })},
+	{"waiting_seconds.p99", "waiting, p99", "s", false, waited(func(s *Spread) float64 { return s.P99 })},
+	{"completion_seconds.mean", "completion, mean", "s", false, completed(func(s *Spread) float64 { return s.Mean })},
+	{"completion_seconds.p50", "completion, p50", "s", false, completed(func(s *Spread) float64 { return s.P50 })},
+	{"completion_seconds.p95", "completion, p95", "s", false, completed(func(s *Spread) float64 { return s.P95 })},
+	{"completion_seconds.p99", "completion, p99", "s", false, completed(func(s *Spread) float64 { return s.P99 })},
+	{"placed", "jobs placed", "", true, plainly(func(r *Report) float64 { return float64(r.Placed) })},
+	{"ended", "jobs ended", "", true, plainly(func(r *Report) float64 { return float64(r.Ended) })},
+	{"gpu_use_percent", "GPUs in use", "%", true, plainly(func(r *Report) float64 { return r.Use })},
+	{"stranded_percent", "GPUs stranded", "%", false, plainly(func(r *Report) float64 { return r.Stranded })},
+	{"fairness.jain.mean", "Jain's index", "", true, fairly(func(f *Fairness) float64 { return f.Jain.Mean })},
+	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, fairly(func(f *Fairness) float64 { return f.GapMean })},
+	{"preemptions", "preemptions", "", false, plainly(func(r *Report) float64 { return float64(r.Preempted) })},
+	{"lost_gpu_seconds", "GPU-seconds lost", "", false, plainly(func(r *Report) float64 { return r.Lost })},
+	{"deadlines.missed", "deadlines missed", "", false, plainly(func(r *Report) float64 { return float64(r.Deadline.Missed) })},
 }
 
 // Labelled is a report with the name to show it under.
@@ -106,14 +134,22 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 		return nil, ares.Errorf(ares.Invalid, "there is only one policy, %s: nothing to compare", labels[0])
 	}
 	first := byLabel[labels[0]]
+	for _, label := range labels[1:] {
+		if pairs(first, byLabel[label]) == 0 {
+			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: no seed of the one (%s) is one of the other (%s)",
+				labels[0], label, seedWords(first), seedWords(byLabel[label]))
+		}
+	}
 	c := &Comparison{
-		Trace: runs[0].Report.Source.Trace.Name, Fleet: runs[0].Report.Source.Fleet.Name, Policies: labels,
-		Seeds: slices.Sorted(maps.Keys(first)),
+		Trace:    sources(runs, func(s *Source) (string, string) { return s.Trace.Name, s.Trace.SHA256 }),
+		Fleet:    sources(runs, func(s *Source) (string, string) { return s.Fleet.Name, s.Fleet.SHA256 }),
+		Policies: labels, Seeds: slices.Sorted(maps.Keys(first)),
 	}
 	for _, f := range figures {
 		out := Figure{Name: f.name, Words: f.words, Unit: f.unit, More: f.more}
 		for i, label := range labels {
-			b := Beside{Policy: label, Runs: len(byLabel[label]), Mean: rounded(average(byLabel[label], f.of))}
+			b := Beside{Policy: label}
+			b.Mean, b.Runs = average(byLabel[label], f.of)
 			if i > 0 {
 				b.Change = difference(first, byLabel[label], f.of, f.more)
 			}
@@ -122,6 +158,54 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 		c.Figures = append(c.Figures, out)
 	}
 	return c, nil
+}
+
+// pairs is how many seeds two policies have in common.
+func pairs(a, b map[uint64]*Report) int {
+	n := 0
+	for seed := range a {
+		if b[seed] != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// seedWords are the first seeds of a policy.
+func seedWords(runs map[uint64]*Report) string {
+	const told = 3
+	seeds := slices.Sorted(maps.Keys(runs))
+	words := strings.Trim(fmt.Sprint(seeds[:min(len(seeds), told)]), "[]")
+	if len(seeds) > told {
+		words += " …"
+	}
+	return strings.ReplaceAll(words, " ", ", ")
+}
+
+// sources names what runs are of: by name alone where it is one.
+func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
+	var names, digests []string
+	for _, run := range runs {
+		name, digest := of(&run.Report.Source)
+		if key := cmp.Or(digest, name); !slices.Contains(digests, key) {
+			names, digests = append(names, name), append(digests, key)
+		}
+	}
+	if len(names) == 1 {
+		return names[0]
+	}
+	for i := range names {
+		names[i] += fmt.Sprintf(" (%.12s)", digests[i])
+	}
+	return strings.Join(names, ", ")
+}
+
+// Pairs says over how many pairs of runs the policy at a position is held
+// against the first, and how many runs each of them has.
+func (c *Comparison) Pairs(at int) (pairs, first, other int) {
+	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // which every run has
+	by := c.Figures[i].By
+	return by[at].Change.Pairs, by[0].Runs, by[at].Runs
 }
 
 // unlike says why two runs say nothing about their policies.
@@ -134,29 +218,55 @@ func unlike(a, b *Source) string {
 	case a.Resample != b.Resample:
 		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)
 	case a.Until != b.Until:
-		return fmt.Sprintf("one ends after %v s, one after %v s", a.Until, b.Until)
+		return fmt.Sprintf("one ends %s, one %s", untilWords(a.Until), untilWords(b.Until))
 	case a.Halted || b.Halted:
 		return "a run was interrupted"
 	}
 	return ""
 }
 
-func average(runs map[uint64]*Report, of func(*Report) float64) float64 {
-	sum := 0.0
-	for _, seed := range slices.Sorted(maps.Keys(runs)) { // sums in any other order have other last digits
-		sum += of(runs[seed])
+func untilWords(secs float64) string {
+	if secs == 0 {
+		return "with the last job"
 	}
-	return sum / float64(len(runs))
+	return fmt.Sprintf("after %v s", secs)
 }
 
-// difference pairs the runs of two policies by their seeds.
-func difference(first, other map[uint64]*Report, of func(*Report) float64, more bool) *Change {
+// average is the mean over the runs that have a figure, and how many these are.
+func average(runs map[uint64]*Report, of reading) (*float64, int) {
+	sum, n := 0.0, 0
+	for _, seed := range slices.Sorted(maps.Keys(runs)) { // sums in any other order have other last digits
+		if v, ok := of(runs[seed]); ok {
+			sum += v
+			n++
+		}
+	}
+	if n == 0 {
+		return nil, 0
+	}
+	return exactly(sum / float64(n)), n
+}
+
+// exactly is a value that is there.
+func exactly(v float64) *float64 {
+	v = rounded(v)
+	return &v
+}
+
+// difference pairs the runs of two policies by their seeds, nil where no pair
+// has the figure.
+func difference(first, other map[uint64]*Report, of reading, more bool) *Change {
 	var changes []float64
 	base := 0.0
 	for _, seed := range slices.Sorted(maps.Keys(first)) {
-		if b := other[seed]; b != nil {
-			changes = append(changes, of(b)-of(first[seed]))
-			base += of(first[seed])
+		if other[seed] == nil {
+			continue
+		}
+		before, known := of(first[seed])
+		after, too := of(other[seed])
+		if known && too {
+			changes = append(changes, after-before)
+			base += before
 		}
 	}
 	if len(changes) == 0 {
@@ -165,75 +275,13 @@ func difference(first, other map[uint64]*Report, of func(*Report) float64, more 
 	mean, half := interval(changes)
 	d := &Change{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
 	if base != 0 {
-		d.Percent = rounded(100 * mean * float64(len(changes)) / base)
+		d.Percent = exactly(100 * mean * float64(len(changes)) / base)
+	} else if mean == 0 {
+		d.Percent = exactly(0)
 	}
-	if d.Low, d.High = rounded(mean), rounded(mean); len(changes) > 1 {
-		d.Low, d.High = rounded(mean-half), rounded(mean+half)
+	if len(changes) > 1 {
+		d.Low, d.High = exactly(mean-half), exactly(mean+half)
 		d.Significant = math.Abs(mean) > half
 	}
 	return d
-}
-
-// interval is the mean of values and half the width of its 95 % interval.
-func interval(values []float64) (mean, half float64) {
-	n := float64(len(values))
-	for _, v := range values {
-		mean += v
-	}
-	mean /= n
-	if n < 2 {
-		return mean, 0
-	}
-	squares := 0.0
-	for _, v := range values {
-		squares += (v - mean) * (v - mean)
-	}
-	return mean, student(len(values)-1) * math.Sqrt(squares/(n-1)/n)
-}
-
-// student is the 97.5 % quantile of Student's t. Beyond the table the next
-// smaller entry is used, which errs on the wide side.
-func student(freedom int) float64 {
-	table := []struct {
-		freedom int
-		t       float64
-	}{
-		{1, 12.706},
-		{2, 4.303},
-		{3, 3.182},
-		{4, 2.776},
-		{5, 2.571},
-		{6, 2.447},
-		{7, 2.365},
-		{8, 2.306},
-		{9, 2.262},
-		{10, 2.228},
-		{11, 2.201},
-		{12, 2.179},
-		{13, 2.160},
-		{14, 2.145},
-		{15, 2.131},
-		{16, 2.120},
-		{17, 2.110},
-		{18, 2.101},
-		{19, 2.093},
-		{20, 2.086},
-		{25, 2.060},
-		{30, 2.042},
-		{40, 2.021},
-		{60, 2.000},
-		{120, 1.980},
-		{1000, 1.962},
-	}
-	at, found := slices.BinarySearchFunc(table, freedom, func(e struct {
-		freedom int
-		t       float64
-	}, f int,
-	) int {
-		return cmp.Compare(e.freedom, f)
-	})
-	if !found {
-		at--
-	}
-	return table[at].t
 }

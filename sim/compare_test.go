@@ -7,7 +7,7 @@ import (
 )
 
 func fake(label, trace string, seed uint64, wait float64) Labelled {
-	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: Spread{Mean: wait}, Placed: 5}}
+	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: &Spread{Mean: wait}, Placed: 5}}
 }
 
 // TestCompareByHand: differences 1, 2, 3, 4, 5 have mean 3 and standard error
@@ -25,7 +25,7 @@ func TestCompareByHand(t *testing.T) {
 	}
 	d := c.Figures[0].By[1].Change
 	half := 2.776 * math.Sqrt(2.5/5)
-	if d.Pairs != 5 || d.Mean != 3 || d.Low != rounded(3-half) || d.High != rounded(3+half) || !d.Significant || d.Better || d.Percent != 1.5 {
+	if d.Pairs != 5 || d.Mean != 3 || *d.Low != rounded(3-half) || *d.High != rounded(3+half) || !d.Significant || d.Better || *d.Percent != 1.5 {
 		t.Errorf("%+v", d)
 	}
 	for _, f := range c.Figures {
@@ -41,8 +41,27 @@ func TestOnePairIsNotSignificant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := c.Figures[0].By[1].Change; d.Pairs != 1 || d.Mean != -5 || d.Significant || !d.Better || d.Percent != -50 {
+	if d := c.Figures[0].By[1].Change; d.Pairs != 1 || d.Mean != -5 || d.Significant || !d.Better || *d.Percent != -50 || d.Low != nil || d.High != nil {
 		t.Errorf("%+v", d)
+	}
+}
+
+// TestWhatIsNotThereIsNotCompared: where nothing ended there is no completion,
+// and from nothing to something there is no percentage.
+func TestWhatIsNotThereIsNotCompared(t *testing.T) {
+	t.Parallel()
+	one, none := fake("a", "x", 1, 0), fake("b", "x", 2, 7)
+	none.Report.Wait = nil
+	c, err := Compare([]Labelled{one, fake("a", "x", 2, 0), fake("b", "x", 1, 7), none}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, done := c.Figures[0].By, c.Figures[4].By
+	if d := wait[1].Change; *wait[0].Mean != 0 || wait[0].Runs != 2 || *wait[1].Mean != 7 || wait[1].Runs != 1 || d.Pairs != 1 || d.Percent != nil {
+		t.Errorf("waiting %+v, %+v", wait, d)
+	}
+	if done[0].Mean != nil || done[1].Mean != nil || done[1].Change != nil {
+		t.Errorf("completion %+v", done)
 	}
 }
 
@@ -53,8 +72,9 @@ func TestUnlikeRunsAreRefused(t *testing.T) {
 	fleet := fake("b", "x", 1, 5)
 	fleet.Report.Source.Fleet.SHA256 = "f"
 	for why, other := range map[string]Labelled{
-		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "one by days": drawn, "after 60 s": shorter,
-		"two runs with seed 1": fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
+		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "one by days": drawn, "one ends with the last job, one after 60 s": shorter,
+		"no seed of the one (1) is one of the other (2)": fake("b", "x", 2, 5),
+		"two runs with seed 1":                           fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
 	} {
 		if _, err := Compare([]Labelled{fake("a", "x", 1, 10), other}, false); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
@@ -62,6 +82,14 @@ func TestUnlikeRunsAreRefused(t *testing.T) {
 	}
 	if _, err := Compare([]Labelled{fake("a", "x", 1, 10), halted}, true); err != nil {
 		t.Error(err)
+	}
+	c, err := Compare([]Labelled{fake("a", "x", 1, 10), fake("a", "x", 2, 10), fake("b", "y", 1, 5)}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs, first, other := c.Pairs(1)
+	if c.Trace != "x (x), y (y)" || c.Fleet != "" || pairs != 1 || first != 2 || other != 1 {
+		t.Errorf("%s on %s, %d pairs of %d and %d", c.Trace, c.Fleet, pairs, first, other)
 	}
 }
 

@@ -17,10 +17,28 @@ import (
 type Edit struct {
 	Quotas  []Amount // GPUs
 	Weights []Amount
-	Add     []*ares.Node
+	Add     []Addition
 	Remove  []string       // nodes
 	Policy  string         // name of the one that decides, for people
 	Config  *engine.Config // of that policy; nil for the server's own
+}
+
+// Addition is machines that are added: of a profile, or like a node.
+type Addition struct {
+	Profile string
+	Like    string // a node, where there is no profile
+	Nodes   []*ares.Node
+}
+
+func (a *Addition) String() string {
+	nodes := "nodes"
+	if len(a.Nodes) == 1 {
+		nodes = "node"
+	}
+	if a.Profile != "" {
+		return fmt.Sprintf("%d more %s %s", len(a.Nodes), a.Profile, nodes)
+	}
+	return fmt.Sprintf("%d more %s like %s", len(a.Nodes), nodes, a.Like)
 }
 
 // Amount is a figure of a tenant or of one of its queues: set, or more, or less.
@@ -195,7 +213,11 @@ func (d *drafter) weigh(a Amount) error {
 	_, _, weight := sh.parts()
 	was := cmp.Or(*weight, 1)
 	if *weight = a.of(was); !ares.ValidWeight(*weight) {
-		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v", a.Whom, ares.MinWeight, ares.MaxWeight, *weight)
+		sum := ""
+		if a.Relative { // somebody may have meant a weight below zero
+			sum = fmt.Sprintf(", which is %v%+v", was, a.By)
+		}
+		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v%s", a.Whom, ares.MinWeight, ares.MaxWeight, *weight, sum)
 	}
 	d.said = append(d.said, fmt.Sprintf("weight of %s %v → %v", a.Whom, was, *weight))
 	return nil
@@ -206,20 +228,19 @@ func (d *drafter) nodes(e *Edit) error {
 	for n := range d.state.Nodes() {
 		names = append(names, n.Node.ID)
 	}
-	for _, n := range e.Add {
-		if slices.Contains(names, n.ID) {
-			return ares.Errorf(ares.Conflict, "there is a node %s already", n.ID)
+	for i := range e.Add {
+		for _, n := range e.Add[i].Nodes {
+			if slices.Contains(names, n.ID) {
+				return ares.Errorf(ares.Conflict, "there is a node %s already", n.ID)
+			}
+			d.events = append(d.events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "what if"}})
 		}
-		d.events = append(d.events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "what if"}})
+		d.said = append(d.said, e.Add[i].String())
 	}
-	switch len(e.Add) {
-	case 0:
-	case 1:
-		d.said = append(d.said, "1 more node")
-	default:
-		d.said = append(d.said, fmt.Sprintf("%d more nodes", len(e.Add)))
-	}
-	for _, id := range e.Remove {
+	for i, id := range e.Remove {
+		if slices.Contains(e.Remove[:i], id) { // once is enough
+			continue
+		}
 		if !slices.Contains(names, id) {
 			return unknown("node", id, names)
 		}

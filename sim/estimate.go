@@ -39,10 +39,11 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 
 // fit splits a job that asks for more GPUs than a machine has into equal
 // members, as few as will do, as a server does with a gang of which nobody said
-// how many members it has. It says whether that cannot be.
+// how many members it has. It says whether the job can never run here, as a
+// server would when it is submitted.
 func (w *World) fit(said ares.Spec) (ares.Spec, bool) {
 	if said.GPUs <= w.largest || said.Members > 1 {
-		return said, false
+		return said, w.fleet.Never(said.WithDefaults()) != nil
 	}
 	parts, never := w.fleet.Split(said)
 	return parts, never != nil

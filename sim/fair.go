@@ -184,7 +184,9 @@ func (s *scale) report(now time.Time) *Fairness {
 	s.last.at = now
 	out := s.out
 	out.Tenants, out.Moments = len(s.byName), s.moments
-	if mean := s.whole.mean(); s.any {
+	if s.whole.secs < tiny && s.last.several { // no time has passed: what stands now is the mean
+		out.Jain.Mean, out.Attained.Mean, out.GapMean = s.last.jain, s.last.attained, s.last.gap
+	} else if mean := s.whole.mean(); s.any {
 		out.Jain.Mean, out.Attained.Mean = mean.Jain, mean.Attained
 		out.GapMean = s.whole.gaps / max(s.whole.secs, tiny)
 	} else {
@@ -192,12 +194,24 @@ func (s *scale) report(now time.Time) *Fairness {
 	}
 	for _, p := range s.ledger.parties {
 		if f := s.byName[p.name]; f != nil {
-			secs := max(f.secs, tiny)
-			out.ByTenant = append(out.ByTenant, FairTenant{
-				Name: p.name, Weight: p.weight, Seconds: f.secs, Share: f.share / secs, Fair: f.fair / secs, Gap: f.gap,
-			})
+			share, fair := s.means(f)
+			out.ByTenant = append(out.ByTenant, FairTenant{Name: p.name, Weight: p.weight, Seconds: f.secs, Share: share, Fair: fair, Gap: f.gap})
 		}
 	}
 	out.Series = s.series.report()
 	return &out
+}
+
+// means are a tenant's shares over the time in which it wanted something, or
+// those of now where that was no time.
+func (s *scale) means(f *fared) (share, fair float64) {
+	if f.secs >= tiny {
+		return f.share / f.secs, f.fair / f.secs
+	}
+	for _, now := range s.last.fares {
+		if now.of == f {
+			return now.share, now.fair
+		}
+	}
+	return 0, 0
 }

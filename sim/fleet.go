@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -13,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
@@ -26,11 +25,14 @@ type Fleet struct {
 	Shares   []Tenant       `yaml:"tenants"`
 	Topology *ares.Topology `yaml:"-"`
 	Digest   string         `yaml:"-"` // of the file it was read from, "" for none
+	MilliCPU bool           `yaml:"-"` // CPUs of machines are thousandths of cores
 
 	// As a server recorded them, beside those above.
 	nodes   []*ares.Node
 	tenants []*ares.Tenant
 	queues  []*ares.Queue
+
+	times int // what CPUs of machines are multiplied with; 0 for 1
 }
 
 // Machine is some machines that are alike: those of a profile, or as described.
@@ -81,28 +83,27 @@ type Quota struct {
 // not be told as a mistake.
 const maxNodes = 200_000
 
+// maxFigure is the largest whole number of a trace or a fleet: a thousand times
+// it is still a number.
+const maxFigure = 1 << 31
+
 // ReadFleet reads a fleet file. Where it names profiles, Resolve is next.
 func ReadFleet(from io.Reader) (*Fleet, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
 		return nil, fmt.Errorf("read the fleet: %w", err)
 	}
-	in := yaml.NewDecoder(bytes.NewReader(text))
-	in.KnownFields(true)
 	f := Fleet{Digest: digest(text)}
-	if err := in.Decode(&f); err != nil {
-		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", strings.ReplaceAll(err.Error(), "\n", ";"))
+	if err := decode(text, &f); err != nil && !errors.Is(err, io.EOF) { // an empty one has no machines
+		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", err)
 	}
 	var p ares.Problems
-	names, nodes := map[string]bool{}, 0
+	zeros(&p, text)
+	nodes := 0
 	for i := range f.Machines {
 		m := &f.Machines[i]
 		m.Name, m.Count = cmp.Or(m.Name, m.Profile), cmp.Or(m.Count, 1)
 		m.check(&p, fmt.Sprintf("machines[%d]", i))
-		if names[m.Name] {
-			p.Add(fmt.Sprintf("machines[%d].name", i), "%q is given twice", m.Name)
-		}
-		names[m.Name] = true
 		nodes = min(nodes+m.Count, maxNodes+1)
 	}
 	if nodes > maxNodes {
@@ -114,6 +115,7 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 	for i := range f.Shares {
 		f.Shares[i].check(&p, fmt.Sprintf("tenants[%d]", i))
 	}
+	f.twice(&p)
 	return &f, p.Err()
 }
 
@@ -123,6 +125,12 @@ func (m *Machine) check(p *ares.Problems, field string) {
 	}
 	if m.Count < 1 || m.Count > maxNodes || min(m.CPUs, m.GPUs, m.MemoryMB, m.GPUMemoryMB, m.LeafSize) < 0 {
 		p.Add(field, "needs a count from 1 to %d, and no negative figures", maxNodes)
+	}
+	if m.CPUs > maxFigure {
+		p.Add(field+".cpus", "at most %d, got %d", maxFigure, m.CPUs)
+	}
+	if !knownLink.MatchString(m.Links) {
+		p.Add(field+".links", "%q is not known: use NV1 to NV99, PIX, PXB, PHB, NODE or SYS", m.Links)
 	}
 	if m.GPUs > engine.MaxDevices {
 		p.Add(field+".gpus", "at most %d, got %d", engine.MaxDevices, m.GPUs)
@@ -147,7 +155,8 @@ func (t *Tenant) check(p *ares.Problems, field string) {
 	}
 }
 
-// Resolve looks up the machines of every profile that the fleet names.
+// Resolve looks up the machines of every profile that the fleet names. Then all
+// models are known, and quotas of others are a mistake.
 func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 	for i := range f.Machines {
 		m := &f.Machines[i]
@@ -160,7 +169,7 @@ func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 		}
 		m.like, m.GPUs = like, len(like.Devices)
 	}
-	return nil
+	return f.promised()
 }
 
 // ReadOpenbNodes reads the list of nodes of Alibaba's trace of 2023.
@@ -176,12 +185,18 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 	if head := []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}; len(rows) < 2 || !slices.Equal(rows[0], head) {
 		return nil, ares.Errorf(ares.Invalid, "a list of nodes begins with %q and has at least one of them", strings.Join(head, ","))
 	}
-	f := &Fleet{Digest: digest(text)}
+	f := &Fleet{Digest: digest(text), MilliCPU: true}
+	seen := make(map[string]bool, len(rows))
 	for i, r := range rows[1:] {
+		if seen[r[0]] || r[0] == "" {
+			return nil, ares.Errorf(ares.Invalid, "line %d: a node needs a name of its own, got %q", i+2, r[0])
+		}
+		seen[r[0]] = true
 		var figures [3]int
 		for k := range figures {
-			if figures[k], err = strconv.Atoi(r[k+1]); err != nil || figures[k] < 0 {
-				return nil, ares.Errorf(ares.Invalid, "line %d: %q is not a number", i+2, r[k+1])
+			figures[k], err = strconv.Atoi(r[k+1])
+			if what := notWhole(figures[k], err); what != "" {
+				return nil, ares.Errorf(ares.Invalid, "line %d: %q %s", i+2, r[k+1], what)
 			}
 		}
 		if figures[2] > engine.MaxDevices {
@@ -257,18 +272,46 @@ func quotas(from []Quota) []ares.Quota {
 func (f *Fleet) Nodes() iter.Seq[*ares.Node] {
 	return func(yield func(*ares.Node) bool) {
 		for _, n := range f.nodes {
-			if !yield(n) {
+			if !yield(f.scaled(n)) {
 				return
 			}
 		}
 		for i := range f.Machines {
 			for k := range f.Machines[i].Count {
-				if !yield(f.Machines[i].node(k)) {
+				if !yield(f.scaled(f.Machines[i].node(k))) {
 					return
 				}
 			}
 		}
 	}
+}
+
+func (f *Fleet) scaled(n *ares.Node) *ares.Node {
+	if f.times <= 1 {
+		return n
+	}
+	out := *n
+	out.CPUs *= f.times
+	return &out
+}
+
+// sameCPUs is a trace and a fleet that count CPUs alike: where only one is in
+// thousandths of cores, so is the other then. Neither loses anything by that.
+func sameCPUs(t *Trace, f *Fleet) (*Trace, *Fleet) {
+	switch {
+	case t.MilliCPU && !f.MilliCPU:
+		fine := *f
+		fine.MilliCPU, fine.times = true, 1000
+		return t, &fine
+	case f.MilliCPU && !t.MilliCPU:
+		fine := *t
+		fine.MilliCPU, fine.Arrivals = true, slices.Clone(t.Arrivals)
+		for i := range fine.Arrivals {
+			fine.Arrivals[i].Spec.CPUs *= 1000
+		}
+		return &fine, f
+	}
+	return t, f
 }
 
 func (m *Machine) node(k int) *ares.Node {
@@ -277,7 +320,7 @@ func (m *Machine) node(k int) *ares.Node {
 		n.Labels = map[string]string{}
 	}
 	if m.Count > 1 {
-		n.ID = fmt.Sprintf("%s-%05d", m.Name, k)
+		n.ID = numbered(m.Name, k)
 	}
 	if m.LeafSize > 0 {
 		n.Labels["leaf"] = fmt.Sprintf("%s-leaf-%04d", m.Name, k/m.LeafSize)

@@ -12,14 +12,16 @@ import (
 
 // openb reads a pod of Alibaba's trace of 2023. CPUs are thousandths of cores
 // there, in pods and nodes alike.
-func openb(r *row) (Arrival, bool) {
-	a := Arrival{Spec: ares.Spec{
+func openb(r *row) (Arrival, use) {
+	a := Arrival{ID: r.text("name"), Spec: ares.Spec{
 		Name: r.text("name"), CPUs: r.number("cpu_milli"), MemoryMB: r.number("memory_mib"), GPUModel: r.text("gpu_spec"),
 	}}
 	gpus, milli := r.number("num_gpu"), r.number("gpu_milli")
 	switch {
 	case milli > 1000 || gpus > ares.MaxGPUsPerMember:
 		r.wrong("gpu_milli", "a share of a GPU")
+	case gpus > 1 && milli < 1000:
+		r.wrong("gpu_milli", fmt.Sprintf("1000, and num_gpu is %d: only one GPU can be shared", gpus))
 	case gpus == 1 && milli > 0 && milli < 1000:
 		a.Spec.GPUMilli = milli
 	default:
@@ -29,51 +31,59 @@ func openb(r *row) (Arrival, bool) {
 		a.At = r.seconds("creation_time")
 	}
 	if end := r.text("deletion_time"); end != "" {
-		a.Runs = max(r.seconds("deletion_time")-a.At, 0)
+		if a.Runs = r.seconds("deletion_time") - a.At; a.Runs < 0 {
+			r.wrong("deletion_time", fmt.Sprintf("after creation_time %q", r.text("creation_time")))
+		}
 	}
-	return a, true
+	return a, place
 }
 
 // philly reads a job of Microsoft's trace of 2017. A virtual cluster is a
 // tenant.
-func philly(r *row) (Arrival, bool) {
+func philly(r *row) (Arrival, use) {
 	a := Arrival{
 		At: r.at("timestamp", "2006-01-02 15:04:05"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Tenant: r.text("cluster"), GPUs: r.number("num_gpus")},
 	}
-	return a, a.Spec.GPUs > 0
+	return a, unless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
 // deadline reads a job with the time it should be done by.
-func deadline(r *row) (Arrival, bool) {
+func deadline(r *row) (Arrival, use) {
 	a := Arrival{
-		At: r.seconds("submit_time"), Runs: r.seconds("duration"),
+		ID: r.text("job_id"), At: r.seconds("submit_time"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Name: r.text("job_id"), Tenant: r.text("user"), GPUs: r.number("num_gpu")},
 	}
 	if within := r.seconds("expect_time_list"); within > 0 && r.text("best_effort") != "1" {
 		a.Spec.Deadline = time.Unix(0, 0).UTC().Add(a.At + within)
 	}
-	return a, a.Spec.GPUs > 0
+	return a, unless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
 // slurm reads a line of `sacct -p`. Steps of a job, and jobs that never ran, are
 // nothing to place.
-func slurm(r *row) (Arrival, bool) {
+func slurm(r *row) (Arrival, use) {
 	if strings.Contains(r.text("JobID"), ".") {
-		return Arrival{}, false
+		return Arrival{}, part
 	}
 	a := Arrival{
-		At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
+		ID: r.text("JobID"), At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
 		Spec: ares.Spec{Name: r.text("JobName"), Tenant: r.text("Account"), Queue: r.text("Partition")},
 	}
 	if limit := r.text("TimelimitRaw"); limit != "" && limit != "UNLIMITED" && limit != "Partition_Limit" {
 		a.Spec.MaxRuntimeMinutes = r.number("TimelimitRaw")
 	}
+	if a.Runs == 0 {
+		return a, idle
+	}
 	nodes := 1
 	if r.text("NNodes") != "" {
-		nodes = max(r.number("NNodes"), 1)
+		if nodes = r.number("NNodes"); nodes < 1 {
+			r.wrong("NNodes", "at least 1, and the job ran")
+			nodes = 1
+		}
 	}
-	gpus, cpus, memory := tres(r)
+	gpus, cpus, memory := tres(r, &a.Spec.GPUModel)
 	if gpus%nodes != 0 {
 		r.wrong("AllocTRES", fmt.Sprintf("evenly spread over %d nodes", nodes))
 	}
@@ -81,20 +91,21 @@ func slurm(r *row) (Arrival, bool) {
 	if nodes > 1 {
 		a.Spec.Members = nodes
 	}
-	return a, a.Runs > 0
+	return a, place
 }
 
 // tres reads what a job of Slurm was given: cpu=8,mem=64G,node=1,gres/gpu=2. Where
-// only GPUs by type are listed, as gres/gpu:a100=2, they are added up.
-func tres(r *row) (gpus, cpus, memory int) {
-	typed := 0
+// only GPUs by type are listed, as gres/gpu:a100=2, they are added up. If all are
+// of one type, that is the model.
+func tres(r *row, model *string) (gpus, cpus, memory int) {
+	typed, types, named := 0, 0, ""
 	for part := range strings.SplitSeq(r.text("AllocTRES"), ",") {
 		name, value, _ := strings.Cut(part, "=")
-		kind, _, _ := strings.Cut(name, ":")
+		kind, of, _ := strings.Cut(name, ":")
 		switch kind {
 		case "cpu", "gres/gpu":
 			n, err := strconv.Atoi(value)
-			if err != nil || n < 0 {
+			if err != nil || n < 0 || n > maxFigure {
 				r.wrong("AllocTRES", "a list such as cpu=8,mem=64G,gres/gpu=2")
 			}
 			switch name {
@@ -103,13 +114,17 @@ func tres(r *row) (gpus, cpus, memory int) {
 			case "gres/gpu":
 				gpus = n
 			default:
-				typed += n
+				typed, types, named = typed+n, types+1, of
 			}
 		case "mem":
 			memory = megabytes(r, value)
 		}
 	}
-	return cmp.Or(gpus, typed), cpus, memory
+	gpus = cmp.Or(gpus, typed)
+	if types == 1 && typed == gpus {
+		*model = named
+	}
+	return gpus, cpus, memory
 }
 
 func megabytes(r *row, value string) int {
@@ -118,7 +133,7 @@ func megabytes(r *row, value string) int {
 	}
 	unit := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1 << 10, 'T': 1 << 20}[value[len(value)-1]]
 	n, err := strconv.ParseFloat(strings.TrimRight(value, "KMGT"), 64)
-	if err != nil || n < 0 || unit == 0 {
+	if err != nil || !(n >= 0 && n*unit <= maxFigure) || unit == 0 {
 		r.wrong("AllocTRES", "a list such as cpu=8,mem=64G,gres/gpu=2")
 	}
 	return int(n * unit)

@@ -199,10 +199,16 @@ func carried(job *ares.Job, run *ares.Run) (done time.Duration) {
 	return done
 }
 
-// lasts is how long a job that has run for some time runs altogether: what
-// was predicted, or else its limit, or else what is assumed. One that has
-// outlived all of these runs as long again as it has.
+// lasts is how long a job that has run for some time runs altogether.
 func (f *forward) lasts(job *ares.Job, elapsed time.Duration) (time.Duration, Basis) {
+	return lasts(f.state, job, f.assumed, elapsed)
+}
+
+// lasts is how long a job that has run for some time runs altogether: what was
+// predicted from runs like it, or else its limit, or else what is assumed. One
+// that has outlived all of these runs as long again as it has. A guess from no
+// runs is no prediction: the limit, or what the asker assumes, is known better.
+func lasts(s *engine.State, job *ares.Job, assumed, elapsed time.Duration) (time.Duration, Basis) {
 	limit := job.MaxRuntime()
 	within := func(d time.Duration) time.Duration {
 		if limit > 0 {
@@ -210,7 +216,11 @@ func (f *forward) lasts(job *ares.Job, elapsed time.Duration) (time.Duration, Ba
 		}
 		return d
 	}
-	if p, ok := f.state.Forecast(job.ID); ok {
+	p, _ := s.Forecast(job.ID)
+	if p.Samples == 0 && job.ArrayOf != "" { // of an element that is not yet made its array knows
+		p, _ = s.Forecast(job.ArrayOf)
+	}
+	if p.Samples > 0 {
 		for _, d := range []time.Duration{p.P50, p.P90} {
 			if d > elapsed {
 				return within(d), ByPrediction
@@ -220,8 +230,8 @@ func (f *forward) lasts(job *ares.Job, elapsed time.Duration) (time.Duration, Ba
 	switch {
 	case limit > elapsed:
 		return limit, ByLimit
-	case f.assumed > elapsed:
-		return f.assumed, ByAssumption
+	case assumed > elapsed:
+		return assumed, ByAssumption
 	}
 	return 2 * elapsed, ByAssumption
 }
@@ -301,11 +311,16 @@ func (f *forward) put(job *ares.Job, run ares.Run) {
 	f.batch = append(f.batch, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
 }
 
-// flush tells the engine what has happened.
+// flush tells the engine what has happened, if anything has.
 func (f *forward) flush() {
-	if len(f.batch) == 0 {
-		return
+	if len(f.batch) > 0 {
+		f.step()
 	}
+}
+
+// step is flush at a new revision in any case: what is learned depends on the
+// revision, so worlds that are compared go through as many.
+func (f *forward) step() {
 	f.revision++
 	for i := range f.batch {
 		f.batch[i].Revision = f.revision

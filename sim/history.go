@@ -21,10 +21,13 @@ import (
 // gzipMagic begins a recording; the lines of an archive begin with a brace.
 var gzipMagic = []byte{0x1f, 0x8b}
 
+// AssumedRuntime is how long a job runs of which nobody knows.
+const AssumedRuntime = time.Hour
+
 // past collects what became of the jobs of a server.
 type past struct {
 	trace *Trace
-	state *engine.State // of a recording, nil for an archive
+	state *engine.State // of a recording; an archive has only what ended
 	known map[ares.JobID]*life
 	nodes map[string]*ares.Node // that were there at some time
 	ends  time.Time             // of what was seen
@@ -42,10 +45,11 @@ type life struct {
 //
 // A job arrives when it was accepted, or when the last of those had ended that
 // it was to come after. It runs as long as its attempts ran together. One whose
-// end was not seen runs as long as is predicted, else as its limit allows, but
-// no shorter than it has; where neither is known it is left out and counted.
-// Elements of arrays are jobs of their own; those that were never made, and jobs
-// that ended without having run, are nothing to place.
+// end was not seen runs as long as is predicted from runs like it, else as its
+// limit allows, else for AssumedRuntime, but no shorter than it has.
+// Elements of arrays are jobs of their own, and those that are yet to be made come
+// with their array. Jobs that ended without having run, and elements that nobody
+// will make, are nothing to place.
 func readPast(from io.Reader) (*Trace, error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16)
@@ -146,26 +150,32 @@ func (p *past) arrivals() {
 		return cmp.Or(cmp.Compare(a.job.Revision, b.job.Revision), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	for _, l := range all {
-		if l.job.IsArray() {
+		if !l.job.IsArray() {
+			p.arrive(l)
 			continue
 		}
-		runs, seen := p.ran(l)
-		switch {
-		case runs > 0:
-		case seen: // it never ran
-			continue
-		default:
-			p.trace.Censored++
+		if l.run.Phase.Final() || l.run.Stop != nil {
 			continue
 		}
-		if !seen {
-			p.trace.Unended++
+		for i := l.run.Next; i < l.job.Array.Count; i++ { // those before are jobs of their own
+			p.arrive(&life{job: l.job.Element(i), run: ares.NewRun(l.job.AcceptedAt), line: l.line})
 		}
-		spec := l.job.Spec
-		spec.After = nil
-		p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line})
 	}
 	slices.SortStableFunc(p.trace.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
+}
+
+// arrive makes one of them, unless it ended without having run.
+func (p *past) arrive(l *life) {
+	runs, seen := p.ran(l)
+	if seen && runs == 0 {
+		return
+	}
+	if !seen {
+		p.trace.Unended++
+	}
+	spec := l.job.Spec
+	spec.After = nil
+	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line, ID: string(l.job.ID)})
 }
 
 // eligible is when a job could have begun at the earliest.
@@ -183,8 +193,8 @@ func (p *past) eligible(l *life) time.Time {
 	return at
 }
 
-// ran is how long a job runs, 0 when that is not known, and whether its end was
-// seen.
+// ran is how long a job runs, 0 when it ended without having run, and whether
+// its end was seen.
 func (p *past) ran(l *life) (runs time.Duration, seen bool) {
 	for i := range l.run.Attempts {
 		a := &l.run.Attempts[i]
@@ -199,12 +209,11 @@ func (p *past) ran(l *life) (runs time.Duration, seen bool) {
 	if l.run.Phase.Final() {
 		return runs, true
 	}
-	if p.state != nil {
-		if f, ok := p.state.Forecast(l.job.ID); ok {
-			return max(runs, f.P50), false
-		}
+	total, basis := lasts(p.state, l.job, AssumedRuntime, runs)
+	if basis == ByAssumption {
+		p.trace.Assumed++
 	}
-	return max(runs, l.job.MaxRuntime()), false
+	return max(runs, total), false
 }
 
 // fleet is what the recording knows of machines and tenants: every machine that

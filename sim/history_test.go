@@ -42,12 +42,20 @@ func recordedPast(t *testing.T) []byte {
 	m := newMoment(t, "n1")
 	m.tenant("b", 4)
 	first := m.waits("first", "b", 4, 0)
-	m.waits("second", "b", 2, 0, func(s *ares.Spec) { s.After = []string{string(first.ID)} })
+	second := m.waits("second", "b", 2, 0, func(s *ares.Spec) { s.After = []string{string(first.ID)} })
 	running := m.waits("running", "a", 1, 600)
 	m.waits("waiting", "a", 1, 30)
 	m.waits("unknown", "a", 1, 0)
 	cancelled := m.waits("cancelled", "a", 8, 0)
 	array := m.waits("array", "a", 1, 0, func(s *ares.Spec) { s.Array = ares.Array{Count: 3} })
+	for _, e := range m.events {
+		if e.Job != nil && (e.Job.Name == "waiting" || e.Job.Name == "unknown") { // a guess from no runs
+			m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: e.Job.ID, P50: 12 * time.Hour, P90: 22 * time.Hour}})
+		}
+	}
+	stoppedArray := m.waits("stopped", "a", 1, 0, func(s *ares.Spec) { s.Array = ares.Array{Count: 3} })
+	made := ares.NewRun(noon)
+	made.Next = 1
 	element := array.Element(0)
 	element.Revision = 100
 	var out bytes.Buffer
@@ -63,8 +71,8 @@ func recordedPast(t *testing.T) []byte {
 	for i, b := range []ares.Batch{
 		{Reset: true, Events: m.events},
 		{Events: []ares.Event{put(first.ID, ended(t, first, 10, 30)), put(running.ID, ended(t, running, 5, 0)), put(cancelled.ID, stopped)}},
-		{Events: []ares.Event{{Job: element}, put(element.ID, ended(t, element, 1, 4))}},
-		{Events: []ares.Event{put(m.events[len(m.events)-6].Job.ID, ended(t, m.events[len(m.events)-6].Job, 40, 45))}},
+		{Events: []ares.Event{{Job: element}, put(array.ID, made), put(stoppedArray.ID, stopped), put(element.ID, ended(t, element, 1, 4))}},
+		{Events: []ares.Event{put(second.ID, ended(t, second, 40, 45))}},
 		{Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(first.ID)}}}},
 	} {
 		b.Revision, b.At = int64(i+1), noon.Add(time.Hour)
@@ -94,18 +102,18 @@ func TestTheOwnPastIsATrace(t *testing.T) {
 	for _, a := range trace.Arrivals {
 		got = append(got, fmt.Sprintf("%s %s %s", a.Spec.Name, time.Unix(0, 0).Add(a.At).Sub(noon), a.Runs))
 	}
-	want := "first -1h0m0s 20m0s|running -1h0m0s 10h0m0s|waiting -1h0m0s 30m0s|array[0] -1h0m0s 3m0s|second 30m0s 5m0s"
+	want := "first -1h0m0s 20m0s|running -1h0m0s 10h0m0s|waiting -1h0m0s 30m0s|unknown -1h0m0s 1h0m0s|array[1] -1h0m0s 1h0m0s|array[2] -1h0m0s 1h0m0s|array[0] -1h0m0s 3m0s|second 30m0s 5m0s"
 	if s := strings.Join(got, "|"); s != want {
 		t.Errorf("read\n%s\nwant\n%s", s, want)
 	}
-	if trace.Unended != 2 || trace.Censored != 1 || trace.Bad != 0 || len(trace.Digest) != 64 {
-		t.Errorf("%d not ended, %d left out, %d bad", trace.Unended, trace.Censored, trace.Bad)
+	if trace.Unended != 5 || trace.Assumed != 3 || trace.Bad != 0 || len(trace.Digest) != 64 {
+		t.Errorf("%d not ended, %d assumed, %d bad", trace.Unended, trace.Assumed, trace.Bad)
 	}
 	o, err := Simulate(Setup{Trace: trace, Fleet: trace.Fleet, Policy: Policy{Name: "ares", Engine: engine.Default()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := o.Report; r.Ended != 5 || r.GPUs != 8 || r.Source.Fleet.Nodes != 1 {
+	if r := o.Report; r.Ended != 8 || r.GPUs != 8 || r.Source.Fleet.Nodes != 1 {
 		t.Errorf("ended %d on %d GPUs of %d nodes", r.Ended, r.GPUs, r.Source.Fleet.Nodes)
 	}
 }

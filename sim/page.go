@@ -92,7 +92,7 @@ func newView(path string, r *Report) *view {
 	if r.Occupancy != nil {
 		v.Heat = newHeat(r.Occupancy, r.Virtual)
 	}
-	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, r.Ended, "placed", &r.Wait, &r.Complete)}
+	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, "placed", r.Wait, r.Complete)}
 	sizes := tableOf{Title: "By size", Rows: []groupRow{all}}
 	for i := range r.BySize {
 		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeWords(r.BySize[i].Name)))
@@ -106,19 +106,32 @@ func newView(path string, r *Report) *view {
 }
 
 func (v *view) row(list string, i int, g *Group, name string) groupRow {
-	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, g.Ended, "jobs", &g.Wait, &g.Complete)}
+	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, g.Complete)}
 }
 
 func (v *view) tile(words, path, text, note string, value float64) {
 	v.Tiles = append(v.Tiles, shown{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
 }
 
+// times is a tile of the mean of some times, which carries no value where there
+// are none.
+func (v *view) times(words, path string, s *Spread) {
+	if s == nil {
+		v.Tiles = append(v.Tiles, shown{Words: words, Text: none, Path: v.Path + path})
+		return
+	}
+	v.tile(words, path+".mean", lasting(s.Mean), "p95 "+lasting(s.P95), s.Mean)
+}
+
+// none stands where there is no value.
+const none = "–"
+
 func (v *view) tiles() {
 	r := v.Report
 	percent := func(f float64) string { return fmt.Sprintf("%.1f %%", f) }
 	v.tile("jobs", "jobs", number(float64(r.Jobs)), refusals(r)+fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
-	v.tile("mean wait", "waiting_seconds.mean", lasting(r.Wait.Mean), "p95 "+lasting(r.Wait.P95), r.Wait.Mean)
-	v.tile("mean completion", "completion_seconds.mean", lasting(r.Complete.Mean), "p95 "+lasting(r.Complete.P95), r.Complete.Mean)
+	v.times("mean wait", "waiting_seconds", r.Wait)
+	v.times("mean completion", "completion_seconds", r.Complete)
 	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "at most "+percent(r.Peak), r.Use)
 	v.tile("GPUs stranded", "stranded_percent", percent(r.Stranded), "free, of no use to such jobs", r.Stranded)
 	if f := r.Fairness; f != nil && f.Tenants > 1 {
@@ -141,22 +154,23 @@ func refusals(r *Report) string {
 	return fmt.Sprintf("%d too large, ", r.Refused)
 }
 
-func spreads(path string, jobs, ended int, count string, wait, complete *Spread) []shown {
+func spreads(path string, jobs int, count string, wait, complete *Spread) []shown {
 	out := []shown{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
 	for _, s := range []struct {
 		name string
 		of   *Spread
-		jobs int
-	}{{"waiting_seconds.", wait, jobs}, {"completion_seconds.", complete, ended}} {
+	}{{"waiting_seconds", wait}, {"completion_seconds", complete}} {
+		if s.of == nil {
+			for range 5 {
+				out = append(out, shown{Text: none, Path: path + s.name})
+			}
+			continue
+		}
 		for _, c := range []struct {
 			name  string
 			value float64
 		}{{"mean", s.of.Mean}, {"p50", s.of.P50}, {"p95", s.of.P95}, {"p99", s.of.P99}, {"max", s.of.Max}} {
-			text := "–"
-			if s.jobs > 0 {
-				text = lasting(c.value)
-			}
-			out = append(out, shown{Text: text, Path: path + s.name + c.name, Value: number(c.value)})
+			out = append(out, shown{Text: lasting(c.value), Path: path + s.name + "." + c.name, Value: number(c.value)})
 		}
 	}
 	return out
@@ -181,9 +195,16 @@ func (v *view) plots() {
 	for i := range shares {
 		shares[i] = float64(i)
 	}
-	longest := max(r.Wait.Max, r.Complete.Max)
-	cdf := newPlot("cdf", "How long jobs took", fmt.Sprintf("Share of jobs that waited, and that were done, within a time. Half waited up to %s and were done within %s.",
-		lasting(r.Wait.P50), lasting(r.Complete.P50)), durations("time since submission, logarithmic", longest), linear("% of jobs", 100, true))
+	longest, says := 0.0, "Share of jobs that waited, and that were done, within a time."
+	if r.Wait != nil {
+		longest = r.Wait.Max
+		says += " Half of those that were placed waited up to " + lasting(r.Wait.P50) + "."
+	}
+	if r.Complete != nil {
+		longest = max(longest, r.Complete.Max)
+		says += " Half of those that ended were done within " + lasting(r.Complete.P50) + "."
+	}
+	cdf := newPlot("cdf", "How long jobs took", says, durations("time since submission, logarithmic", longest), linear("% of jobs", 100, true))
 	cdf.draw(v.Path+"waiting_cdf_seconds", "waiting", "a", false, r.WaitCDF, shares)
 	if len(r.CompleteCDF) > 0 {
 		cdf.draw(v.Path+"completion_cdf_seconds", "completion", "b", false, r.CompleteCDF, shares)

@@ -47,9 +47,10 @@ seed: 9
 		e.AgeingStep != 7*time.Second || e.HalfLife != 5*time.Hour || e.ThermalLimit != 70 || e.ThermalMargin != 3 || e.ModelWeights["h100"] != 2500 || e.Placement != engine.PlaceBestFit || e.Seed != 9 {
 		t.Errorf("%+v", p)
 	}
-	p, err = ReadPolicy(strings.NewReader(""))
-	if err != nil || p.Name != "ares" || p.Engine.Digest() != engine.Default().Digest() {
-		t.Errorf("an empty file: %+v, %v", p, err)
+	for _, text := range []string{"", "# nothing\n"} {
+		if _, err = ReadPolicy(strings.NewReader(text)); err == nil {
+			t.Errorf("%q is a policy", text)
+		}
 	}
 }
 
@@ -67,10 +68,38 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 		"estimate_error: .nan":    "estimate_error: must be between 0 and 10",
 		"checkpoint_seconds: -1":  "checkpoint_seconds: must be between 0 and 86400, got -1",
 		"attained_gpu_seconds: 5": "attained_gpu_seconds: means something with",
-		"thermal_margin: many":    "line 1: cannot unmarshal",
+		"thermal_margin: many":    "line 1: many is not a whole number",
 	} {
 		if _, err := ReadPolicy(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestWhatCanNeverRunHoldsNobodyUp: a server refuses a job that no machine could
+// ever hold, and so does the simulator, or a strict queue would wait behind it.
+func TestWhatCanNeverRunHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, err := Read("slurm", strings.NewReader(`JobID|Submit|ElapsedRaw|AllocTRES|
+1|2026-01-01T00:00:00|60|cpu=64,gres/gpu=1|
+2|2026-01-01T00:00:01|60|cpu=1,gres/gpu=1|
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := PolicyNamed("fifo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorld(f, p)
+	if err := w.Run(trace, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.Report(); r.Refused != 1 || r.Ended != 1 {
+		t.Errorf("%d refused, %d ended, want one each", r.Refused, r.Ended)
 	}
 }

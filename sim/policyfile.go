@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -45,11 +43,15 @@ type policyFile struct {
 // ReadPolicy reads a policy file: changes to the built-in policy that base
 // names, ares if it names none.
 func ReadPolicy(from io.Reader) (Policy, error) {
-	in := yaml.NewDecoder(from)
-	in.KnownFields(true)
+	text, err := io.ReadAll(from)
+	if err != nil {
+		return Policy{}, fmt.Errorf("read the policy: %w", err)
+	}
 	var f policyFile
-	if err := in.Decode(&f); err != nil && !errors.Is(err, io.EOF) { // an empty one changes nothing
-		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", plain(err))
+	if err = decode(text, &f); errors.Is(err, io.EOF) {
+		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: the policy is empty: name a base at least")
+	} else if err != nil {
+		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", err)
 	}
 	p, err := PolicyNamed(cmp.Or(f.Base, "ares"))
 	if err != nil {
@@ -78,13 +80,6 @@ const (
 	maxEstimateError = 10
 	maxCheckpoint    = 86_400
 )
-
-// plain is a mistake without the names of Go.
-func plain(err error) string {
-	text := strings.ReplaceAll(err.Error(), " in type sim.policyFile", "")
-	text = strings.ReplaceAll(strings.TrimPrefix(text, "yaml: unmarshal errors:\n  "), "\n  ", "; ")
-	return strings.NewReplacer("field ", "there is no ", " not found", "").Replace(text)
-}
 
 // change puts what the file says into a policy.
 func (f *policyFile) change(p *Policy) {

@@ -27,10 +27,10 @@ type Report struct {
 	Ended    int       `json:"ended"`
 	Virtual  float64   `json:"virtual_seconds"`
 	GPUs     int       `json:"gpus"`
-	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event
+	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
 	Peak     float64   `json:"gpu_use_peak_percent"`
-	Complete Spread    `json:"completion_seconds"` // from submission to end
-	Wait     Spread    `json:"waiting_seconds"`    // from submission to placing
+	Complete *Spread   `json:"completion_seconds"` // from submission to end; nil where none has ended
+	Wait     *Spread   `json:"waiting_seconds"`    // from submission to placing; nil where none was placed
 	Deadline Deadlines `json:"deadlines"`
 	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
 	// that this has cost: devices held while progress was saved.
@@ -68,6 +68,7 @@ type TraceSource struct {
 	SHA256 string `json:"sha256"`
 	Jobs   int    `json:"jobs"`
 	Bad    int    `json:"bad_rows"`
+	Idle   int    `json:"idle_rows"` // with nothing for a fleet to do
 }
 
 // FleetSource is the fleet of a report.
@@ -88,7 +89,7 @@ type PolicySource struct {
 	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
 }
 
-// Spread is the shape of a set of times.
+// Spread is the shape of a set of times. There is none of no times.
 type Spread struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -106,12 +107,12 @@ type Deadlines struct {
 
 // Group is the jobs of one size or tenant.
 type Group struct {
-	Name     string `json:"name"`
-	Jobs     int    `json:"jobs"`    // that were placed
-	Ended    int    `json:"ended"`   // of these
-	Waiting  int    `json:"waiting"` // that were not placed
-	Complete Spread `json:"completion_seconds"`
-	Wait     Spread `json:"waiting_seconds"`
+	Name     string  `json:"name"`
+	Jobs     int     `json:"jobs"`    // that were placed
+	Ended    int     `json:"ended"`   // of these
+	Waiting  int     `json:"waiting"` // that were not placed
+	Complete *Spread `json:"completion_seconds"`
+	Wait     *Spread `json:"waiting_seconds"`
 }
 
 // Report says how the jobs have fared so far.
@@ -142,21 +143,30 @@ func (w *World) Report() Report {
 	r.Wait, r.Complete = spread(all.waits), spread(all.completes)
 	r.WaitCDF, r.CompleteCDF = cdf(all.waits), cdf(all.completes)
 	r.BySize, r.ByTenant = groups(sizes), groups(tenants)
-	if total := float64(w.gpus) * r.Virtual; total > 0 {
-		r.Use = rounded(100 * w.held.area / 1000 / total)
-		r.Peak = rounded(100 * float64(w.held.peak) / 1000 / float64(w.gpus))
+	if w.gpus > 0 {
+		r.Use, r.Peak = w.held.use(w.gpus, r.Virtual)
 	}
 	r.Preempted, r.Lost = w.Preemptions()
 	r.Lost = rounded(r.Lost)
 	return r
 }
 
-// fairness is what was measured, nothing where nothing was.
-func (r *Report) fairness() Fairness {
-	if r.Fairness == nil {
-		return Fairness{}
+// settle takes away the spreads of no times, which older reports have as zeros.
+func (r *Report) settle() {
+	settle(&r.Wait, r.Placed)
+	settle(&r.Complete, r.Ended)
+	for _, list := range [][]Group{r.BySize, r.ByTenant} {
+		for i := range list {
+			settle(&list[i].Wait, list[i].Jobs)
+			settle(&list[i].Complete, list[i].Ended)
+		}
 	}
-	return *r.Fairness
+}
+
+func settle(s **Spread, times int) {
+	if times == 0 {
+		*s = nil
+	}
 }
 
 func (d *Deadlines) count(j *record, now time.Time) {

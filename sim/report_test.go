@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/sim/simtest"
 )
 
 const smallFleet = "machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]\ntenants: [{name: a, weight: 2}]"
@@ -54,10 +55,10 @@ func TestReportCounts(t *testing.T) {
 	if r.Jobs != 6 || r.Placed != 5 || r.Refused != 1 || r.Ended != 5 || r.Virtual != 200 || r.GPUs != 8 {
 		t.Errorf("counts %+v", r)
 	}
-	if want := (Spread{Mean: 50, P50: 80, P95: 80, P99: 80, Max: 90}); r.Wait != want {
+	if want := (Spread{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); *r.Wait != want {
 		t.Errorf("waits %+v, want %+v", r.Wait, want)
 	}
-	if want := (Spread{Mean: 130, P50: 130, P95: 130, P99: 130, Max: 190}); r.Complete != want {
+	if want := (Spread{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); *r.Complete != want {
 		t.Errorf("completions %+v, want %+v", r.Complete, want)
 	}
 	if use := 100 * (3*400.0 + 150) / (8 * 200); r.Use != rounded(use) || r.Peak != 100 {
@@ -79,6 +80,47 @@ func TestReportCounts(t *testing.T) {
 	if got := fmt.Sprint(r.Occupancy.Rows, r.Occupancy.Percent); got != "[m-00000 m-00001] [[100 100 100 100 100 100 0] [100 100 100 100 75 0 0]]" &&
 		got != "[m-00000 m-00001] [[100 100 100 100 75 0 0] [100 100 100 100 100 100 0]]" {
 		t.Errorf("occupancy %s", got)
+	}
+}
+
+// TestNoTimePasses: of jobs that all come at once and do not end, what they
+// hold then is the mean. By weight, a has 4 of 8 GPUs and b the other 4.
+func TestNoTimePasses(t *testing.T) {
+	t.Parallel()
+	s := small(t)
+	s.Trace.Arrivals = s.Trace.Arrivals[:2]
+	for i := range s.Trace.Arrivals {
+		s.Trace.Arrivals[i].Runs = 0
+	}
+	r := simulate(t, s).Report
+	if r.Virtual != 0 || r.Placed != 2 || r.Use != 100 || r.Peak != 100 {
+		t.Errorf("%d placed in %v s: use %v, at most %v", r.Placed, r.Virtual, r.Use, r.Peak)
+	}
+	// Shares by weight are a quarter and a half: (3/4)² / (2 · 5/16).
+	if f := r.Fairness; f.Jain.Mean != 0.9 || f.Jain.Min != 0.9 || f.ByTenant[0].Share != 50 || f.ByTenant[1].Share != 50 {
+		t.Errorf("fairness %+v", r.Fairness)
+	}
+}
+
+// TestPercentiles: the smallest value that so many percent do not exceed.
+func TestPercentiles(t *testing.T) {
+	t.Parallel()
+	upTo := func(n int) (out []float64) {
+		for i := range n {
+			out = append(out, float64(i+1))
+		}
+		return out
+	}
+	for _, c := range []struct {
+		n, percent int
+		want       float64
+	}{{1, 0, 1}, {1, 99, 1}, {2, 50, 1}, {2, 51, 2}, {10, 95, 10}, {20, 95, 19}, {100, 99, 99}, {101, 99, 100}, {101, 100, 101}, {200, 0, 1}} {
+		if got := percentile(upTo(c.n), c.percent); got != c.want {
+			t.Errorf("p%d of 1 to %d is %v, want %v", c.percent, c.n, got, c.want)
+		}
+	}
+	if points := cdf(upTo(200)); len(points) != 101 || points[0] != 1 || points[1] != 2 || points[95] != 190 {
+		t.Errorf("points %v", points)
 	}
 }
 
@@ -139,6 +181,36 @@ func TestReportsAreTheSame(t *testing.T) {
 	}
 }
 
+// TestNoTimesHaveNoSpread: where nothing was placed or has ended, a report says
+// null and not 0, the page a dash, and zeros of an older report are read so too.
+func TestNoTimesHaveNoSpread(t *testing.T) {
+	t.Parallel()
+	s := small(t)
+	s.Until = time.Second
+	all := Reports{Format: ReportFormat, Runs: []Report{simulate(t, s).Report}}
+	var text, page bytes.Buffer
+	if err := all.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := all.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if r := &all.Runs[0]; r.Wait == nil || r.Complete != nil || r.ByTenant[0].Complete != nil || !strings.Contains(text.String(), `"completion_seconds": null`) {
+		t.Errorf("%+v", r)
+	}
+	if !strings.Contains(page.String(), `<data value="" data-path="runs.0.completion_seconds">–</data>`) {
+		t.Error("the page has no dash")
+	}
+	if err := simtest.CheckPage(page.Bytes(), text.Bytes()); err != nil {
+		t.Error(err)
+	}
+	older := strings.ReplaceAll(text.String(), `"completion_seconds": null`, `"completion_seconds": {"mean": 0, "p50": 0, "p95": 0, "p99": 0, "max": 0}`)
+	read, err := ReadReports(strings.NewReader(older))
+	if err != nil || read.Runs[0].Complete != nil || read.Runs[0].BySize[0].Complete != nil || read.Runs[0].Wait == nil {
+		t.Errorf("%+v, %v", read, err)
+	}
+}
+
 func TestJSONGoesThereAndBack(t *testing.T) {
 	t.Parallel()
 	all := Reports{Format: ReportFormat, Version: "v", Runs: []Report{simulate(t, small(t)).Report}}
@@ -196,6 +268,7 @@ func TestJobRows(t *testing.T) {
 		{5, "started", ""},
 		{5, "waiting", ""},
 		{5, "deadline_met", ""},
+		{2, "trace_job", "3"},
 	} {
 		if got := at(c.row, c.column); got != c.want {
 			t.Errorf("%s of row %d is %q, want %q", c.column, c.row, got, c.want)

@@ -107,7 +107,7 @@ tenants:
 	asked := ""
 	err = f.Resolve(func(name string) (*ares.Node, error) {
 		asked = name
-		return &ares.Node{CPUs: 7, MemoryMB: 9, Devices: []ares.Device{{ID: "x", Model: "m", Healthy: true}}}, nil
+		return &ares.Node{CPUs: 7, MemoryMB: 9, Devices: []ares.Device{{ID: "x", Model: "H100", Healthy: true}}}, nil
 	})
 	if err != nil || asked != "box" {
 		t.Fatal(asked, err)
@@ -134,7 +134,7 @@ func TestFleetMistakes(t *testing.T) {
 	t.Parallel()
 	for text, why := range map[string]string{
 		"machines: []":                                                                "there are none",
-		"machines: [{name: a, gpu: 8}]":                                               "field gpu not found",
+		"machines: [{name: a, gpu: 8}]":                                               "there is no gpu",
 		"machines: [{name: a/b}]":                                                     "is not a name",
 		"machines: [{name: a}, {name: a}]":                                            "given twice",
 		"machines: [{name: a, count: -1}]":                                            "a count from 1",

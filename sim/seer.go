@@ -31,7 +31,7 @@ func (w *World) predict(job *ares.Job) *ares.RuntimePredicted {
 	w.catchUp()
 	p := prediction{ask: forecast.AskOf(job)}
 	f := w.seer.mind.Predict(p.ask)
-	p.said = ares.RuntimePredicted{Job: job.ID, P50: f.P50, P90: f.P90, Basis: f.Basis}
+	p.said = ares.RuntimePredicted{Job: job.ID, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples}
 	w.seer.told[job.ID] = p
 	return &p.said
 }

@@ -47,7 +47,8 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := NewWorld(s.Fleet, s.Policy.For(trace, s.Seed))
+	trace, fleet := sameCPUs(trace, s.Fleet)
+	w := NewWorld(fleet, s.Policy.For(trace, s.Seed))
 	w.MeasureFairness()
 	seen := watch(w, trace, s.Until)
 	total := len(trace.Arrivals)
@@ -72,7 +73,7 @@ func (s *Setup) report(w *World, seen *sampler) Report {
 	seen.last(w)
 	r := w.Report()
 	r.Source = Source{
-		Trace:  TraceSource{Name: s.TraceName, Format: s.Trace.Format, SHA256: s.Trace.Digest, Jobs: len(s.Trace.Arrivals), Bad: s.Trace.Bad},
+		Trace:  TraceSource{Name: s.TraceName, Format: s.Trace.Format, SHA256: s.Trace.Digest, Jobs: len(s.Trace.Arrivals), Bad: s.Trace.Bad, Idle: s.Trace.Idle},
 		Fleet:  FleetSource{Name: s.FleetName, SHA256: s.Fleet.Digest, GPUs: w.gpus},
 		Policy: s.Policy.source(), Seed: s.Seed,
 		Resample: cmp.Or(s.Resample, ResampleNone), Until: s.Until.Seconds(), Halted: w.halted,
@@ -96,7 +97,7 @@ func (p *Policy) source() PolicySource {
 func JobColumns() []string {
 	return []string{
 		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "preemptions",
-		"lost_gpu_seconds", "deadline", "deadline_met",
+		"lost_gpu_seconds", "deadline", "deadline_met", "trace_job",
 	}
 }
 
@@ -109,10 +110,10 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
 			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
 			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted),
-			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "",
+			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "", j.own,
 		}
 		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
-			row[len(row)-1] = strconv.FormatBool(!j.ended.After(due))
+			row[len(row)-2] = strconv.FormatBool(!j.ended.After(due))
 		}
 		if err := to.Write(row); err != nil {
 			return fmt.Errorf("write the jobs: %w", err)
@@ -156,6 +157,9 @@ func ReadReports(from io.Reader) (*Reports, error) {
 	}
 	if r.Format != ReportFormat {
 		return nil, ares.Errorf(ares.Invalid, "this is no report of ares sim run (%s): its format is %q", ReportFormat, r.Format)
+	}
+	for i := range r.Runs {
+		r.Runs[i].settle()
 	}
 	return &r, nil
 }

@@ -10,25 +10,31 @@ import (
 // sum are noise.
 func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// spread sorts times and reads them off.
-func spread(times []float64) Spread {
+// spread sorts times and reads them off, nil where there are none.
+func spread(times []float64) *Spread {
 	if len(times) == 0 {
-		return Spread{}
+		return nil
 	}
 	slices.Sort(times)
 	sum := 0.0
 	for _, t := range times {
 		sum += t
 	}
-	at := func(percent int) float64 { return rounded(times[(len(times)-1)*percent/100]) }
-	return Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+	at := func(percent int) float64 { return rounded(percentile(times, percent)) }
+	return &Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+}
+
+// percentile is the smallest of sorted values that at least so many percent of
+// them do not exceed: one of the values, by the nearest rank.
+func percentile(sorted []float64, percent int) float64 {
+	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }
 
 // cdf is the times that 0 %, 1 %, … 100 % of sorted times do not exceed.
 func cdf(sorted []float64) []float64 {
 	out := []float64{}
 	for percent := 0; percent <= 100 && len(sorted) > 0; percent++ {
-		out = append(out, rounded(sorted[(len(sorted)-1)*percent/100]))
+		out = append(out, rounded(percentile(sorted, percent)))
 	}
 	return out
 }
@@ -62,4 +68,14 @@ func (m *meter) to(now time.Time, change int) {
 	m.since = now
 	m.milli += change
 	m.peak = max(m.peak, m.milli)
+}
+
+// use is what share of the devices was held on average, and at most, in percent.
+// Where no time has passed the average is what is held now.
+func (m *meter) use(devices int, secs float64) (mean, peak float64) {
+	milli := float64(m.milli)
+	if secs > 0 {
+		milli = m.area / secs
+	}
+	return rounded(milli / 10 / float64(devices)), rounded(float64(m.peak) / 10 / float64(devices))
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,7 @@ type Arrival struct {
 	Runs time.Duration // how long it runs once it is placed; 0 means to the end
 	Spec ares.Spec
 	Line int
+	ID   string // the trace's own name for the job, "" for none
 }
 
 // Trace is the jobs of a trace in the order of their arrival, and what could
@@ -32,10 +35,13 @@ type Trace struct {
 	Arrivals []Arrival
 	Bad      int       // rows that were left out
 	Problems []Problem // the first of them
+	Idle     int       // rows with nothing for a fleet to do, left out
+	WhyIdle  string    // such as "ask for no GPUs"
 	Ignored  []string  // columns that mean nothing here
 	Unended  int       // jobs whose end was not seen: how long they run is an estimate
-	Censored int       // such jobs of which nothing is known; left out
+	Assumed  int       // of these, jobs of which nothing is known: they run for AssumedRuntime
 	Fleet    *Fleet    // that the jobs ran on, where the trace says so; else nil
+	MilliCPU bool      // CPUs are thousandths of cores
 }
 
 // Problem is a row that could not be read.
@@ -54,30 +60,51 @@ func Formats() []string { return []string{"openb", "philly", "deadlines", "slurm
 
 // format says how to read the rows of one kind of trace.
 type format struct {
-	comma    rune
+	comma    rune // between cells that are never quoted; 0 for CSV
 	required []string
 	ignored  []string // known, and of no use
 	optional []string
-	arrival  func(r *row) (Arrival, bool) // false: nothing for the fleet to do
+	milliCPU bool   // as in Trace
+	idle     string // why rows have nothing for a fleet to do
+	arrival  func(r *row) (Arrival, use)
+}
+
+// use is what a row is good for.
+type use int
+
+const (
+	place use = iota // a job to place
+	idle             // a job with nothing for a fleet to do: counted
+	part             // of a job that has a row of its own
+)
+
+// unless is a job to place, unless there is nothing to do.
+func unless(nothing bool) use {
+	if nothing {
+		return idle
+	}
+	return place
 }
 
 var formats = map[string]format{
 	"openb": {
 		required: []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"},
 		optional: []string{"gpu_spec", "creation_time", "deletion_time"},
-		ignored:  []string{"qos", "pod_phase", "scheduled_time"}, arrival: openb,
+		ignored:  []string{"qos", "pod_phase", "scheduled_time"}, milliCPU: true, arrival: openb,
 	},
 	"philly": {
-		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"}, arrival: philly,
+		required: []string{"timestamp", "duration", "num_gpus", "cluster"}, ignored: []string{"gpu_time"},
+		idle: "ask for no GPUs, or for no time", arrival: philly,
 	},
 	"deadlines": {
 		required: []string{"job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list"},
 		optional: []string{"best_effort", "model_name"},
-		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, arrival: deadline,
+		ignored:  []string{"iterations", "interval", "expect_value_list", "job_type"}, idle: "ask for no GPUs, or for no time", arrival: deadline,
 	},
 	"slurm": {
 		comma: '|', required: []string{"JobID", "Submit", "ElapsedRaw", "AllocTRES"},
-		optional: []string{"JobName", "User", "Account", "Partition", "Priority", "TimelimitRaw", "NNodes", "State"}, arrival: slurm,
+		optional: []string{"JobName", "User", "Account", "Partition", "Priority", "TimelimitRaw", "NNodes", "State"},
+		idle:     "are jobs that never ran", arrival: slurm,
 	},
 }
 
@@ -92,20 +119,21 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 		return nil, ares.Errorf(ares.Invalid, "%q is no kind of trace: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
 	}
 	sum := sha256.New()
-	in := csv.NewReader(io.TeeReader(from, sum))
-	in.Comma = cmp.Or(f.comma, ',')
-	in.ReuseRecord, in.FieldsPerRecord, in.LazyQuotes = true, -1, f.comma != 0
-	head, err := in.Read()
+	in := lines{from: bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16), comma: f.comma}
+	head, err := in.next()
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	t := &Trace{Format: kind}
+	t := &Trace{Format: kind, MilliCPU: f.milliCPU, WhyIdle: f.idle}
+	if last := len(head) - 1; head[last] == "" { // sacct -p ends every line with a bar
+		head = head[:last]
+	}
 	columns, err := t.columns(&f, kind, head)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		cells, err := in.Read()
+		cells, err := in.next()
 		var parse *csv.ParseError
 		switch {
 		case errors.Is(err, io.EOF):
@@ -113,20 +141,56 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 			return t, nil
 		case errors.As(err, &parse):
-			t.bad(parse.Line, parse.Err.Error())
+			t.bad(in.line, parse.Err.Error())
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
-		line, _ := in.FieldPos(0)
 		r := &row{columns: columns, cells: cells}
-		a, useful := f.arrival(r)
+		if n := len(head); len(cells) != n && !(len(cells) == n+1 && cells[n] == "") {
+			t.bad(in.line, fmt.Sprintf("the row has %d cells and the header %d", len(cells), n))
+			continue
+		}
+		a, good := f.arrival(r)
 		r.within(&a.Spec)
-		if r.why != "" {
-			t.bad(line, r.why)
-		} else if useful {
-			a.Line = line
+		switch {
+		case r.why != "":
+			t.bad(in.line, r.why)
+		case good == idle:
+			t.Idle++
+		case good == place:
+			a.Line = in.line
 			t.Arrivals = append(t.Arrivals, a)
+		}
+	}
+}
+
+// lines reads rows, each from a line of its own: no cell of these formats has a
+// line break, so a quote that is never closed costs one row and not the rest.
+type lines struct {
+	from  *bufio.Reader
+	comma rune // of rows that nobody quotes, 0 for CSV
+	line  int  // of the row read last
+}
+
+// next reads the next row that is not empty. A mistake in a row is a
+// csv.ParseError, and the row after it can be read.
+func (l *lines) next() ([]string, error) {
+	for {
+		text, err := l.from.ReadString('\n')
+		if text == "" && err != nil {
+			return nil, err
+		}
+		l.line++
+		text = strings.TrimRight(text, "\r\n")
+		switch {
+		case text == "":
+		case l.comma != 0:
+			return strings.Split(text, string(l.comma)), nil
+		case !strings.Contains(text, `"`):
+			return strings.Split(text, ","), nil
+		default:
+			return csv.NewReader(strings.NewReader(text)).Read()
 		}
 	}
 }
@@ -143,8 +207,7 @@ func Guess(head string) string {
 		if !ok {
 			continue
 		}
-		names := strings.Split(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), string(cmp.Or(f.comma, ',')))
-		if slices.ContainsFunc(f.required, func(name string) bool { return !slices.Contains(names, name) }) {
+		if len(f.missing(head)) > 0 {
 			continue
 		}
 		if found != "" {
@@ -153,6 +216,34 @@ func Guess(head string) string {
 		found = kind
 	}
 	return found
+}
+
+// missing lists the columns that a trace of this kind needs and a first line lacks.
+func (f *format) missing(head string) []string {
+	names := strings.Split(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), string(cmp.Or(f.comma, ',')))
+	var out []string
+	for _, name := range f.required {
+		if !slices.Contains(names, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Nearly finds the kind of trace of which a first line has most columns, half of
+// them or more, and those it lacks. "" when there is none.
+func Nearly(head string) (kind string, missing []string) {
+	for _, k := range Formats() {
+		f, ok := formats[k]
+		if !ok {
+			continue
+		}
+		lacks := f.missing(head)
+		if 2*len(lacks) <= len(f.required) && (kind == "" || len(lacks) < len(missing)) {
+			kind, missing = k, lacks
+		}
+	}
+	return kind, missing
 }
 
 // columns finds where each column is, and notes those nobody knows.
@@ -197,9 +288,11 @@ func (r *row) text(name string) string {
 	return strings.TrimSpace(r.cells[i])
 }
 
-func (r *row) wrong(name, what string) {
+func (r *row) wrong(name, what string) { r.is(name, "is not "+what) }
+
+func (r *row) is(name, what string) {
 	if r.why == "" {
-		r.why = fmt.Sprintf("%s %q is not %s", name, r.text(name), what)
+		r.why = fmt.Sprintf("%s %q %s", name, r.text(name), what)
 	}
 }
 
@@ -220,20 +313,41 @@ func (r *row) number(name string) int {
 		return 0
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > 1<<31 {
-		r.wrong(name, "a whole number")
+	if what := notWhole(n, err); what != "" {
+		r.is(name, what)
+		return 0
 	}
 	return n
 }
 
+// notWhole says what is wrong with a whole number from 0 on, "" for nothing.
+func notWhole(n int, err error) string {
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return "is not a whole number"
+	case n < 0:
+		return "is negative"
+	case n > maxFigure:
+		return fmt.Sprintf("is too large: at most %d", maxFigure)
+	}
+	return ""
+}
+
 // seconds reads a number of seconds from 0 on.
 func (r *row) seconds(name string) time.Duration {
+	const most = 4e9 // two of them together are still a duration
 	v, err := strconv.ParseFloat(r.text(name), 64)
-	if err != nil || !(v >= 0 && v < 1e10) {
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(v):
 		r.wrong(name, "a number of seconds")
-		return 0
+	case v < 0:
+		r.is(name, "is negative")
+	case v > most:
+		r.is(name, "is too large: at most 4000000000 seconds")
+	default:
+		return time.Duration(v * float64(time.Second))
 	}
-	return time.Duration(v * float64(time.Second))
+	return 0
 }
 
 // at reads a time of the given form, since the beginning of 1970.

@@ -21,20 +21,25 @@ type WhatIf struct {
 	Running  int           `json:"running"` // jobs, at the beginning
 	Waiting  int           `json:"waiting"` // jobs and elements of arrays
 	Bases    map[Basis]int `json:"runtimes_by"`
-	Now      Outlook       `json:"now"`
-	Then     Outlook       `json:"then"`
+	Now      FleetOutlook  `json:"now"`
+	Then     FleetOutlook  `json:"then"`
 	Tenants  []TenantShift `json:"tenants"`
 	Jobs     []JobShift    `json:"jobs"` // those that start at another time, the largest change first
 }
 
-// Outlook is how one world goes on.
+// FleetOutlook is how one world goes on, for all.
+type FleetOutlook struct {
+	GPUs int     `json:"gpus"`
+	Use  float64 `json:"gpu_use_percent"`
+	Outlook
+}
+
+// Outlook is how one world goes on, for all or for a tenant.
 type Outlook struct {
-	GPUs     int     `json:"gpus"`
-	Use      float64 `json:"gpu_use_percent"`
 	GPUHours float64 `json:"gpu_hours"`
 	Started  int     `json:"started"` // of those that waited
 	Ended    int     `json:"ended"`
-	Late     int     `json:"late"`  // jobs that miss their deadline
+	Late     int     `json:"late"`  // jobs with a deadline within the time looked at that they miss
 	Stops    int     `json:"stops"` // times a job had to give way or lost its node
 	Wait     float64 `json:"mean_wait_seconds"`
 }
@@ -66,6 +71,7 @@ type JobShift struct {
 func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
 	now := newForward(s, s.Config, horizon, assumed)
 	now.begin()
+	now.step()
 	cfg := s.Config
 	if e.Config != nil {
 		cfg = under(*e.Config, s.Config)
@@ -78,7 +84,7 @@ func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Durati
 	then.begin()
 	then.lose(e.Remove)
 	then.batch = append(then.batch, events...)
-	then.flush()
+	then.step()
 	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: said, Bases: map[Basis]int{}}
 	w.Now.GPUs, w.Then.GPUs = gpusOf(now.state), gpusOf(then.state)
 	for _, f := range []*forward{now, then} {
@@ -179,14 +185,14 @@ func (w *WhatIf) compare(now, then *forward) {
 			fate  *Fate
 			whole *Outlook
 			part  *Outlook
-		}{{now, a, &w.Now, &t.Now}, {then, b, &w.Then, &t.Then}} {
+		}{{now, a, &w.Now.Outlook, &t.Now}, {then, b, &w.Then.Outlook, &t.Then}} {
 			side.whole.add(side.f, side.fate, job, waited)
 			side.part.add(side.f, side.fate, job, waited)
 		}
 		w.shift(now, then, id, t)
 	}
 	w.unmade(now, then, tenants)
-	for _, o := range []*Outlook{&w.Now, &w.Then} {
+	for _, o := range []*FleetOutlook{&w.Now, &w.Then} {
 		if o.GPUs > 0 {
 			o.Use = 100 * o.GPUHours / (float64(o.GPUs) * w.Horizon)
 		}
@@ -225,7 +231,7 @@ func (w *WhatIf) unmade(now, then *forward, tenants map[string]*TenantShift) {
 		n, t := job.Array.Count-made, shiftOf(tenants, job.Tenant)
 		w.Waiting += n
 		t.Waiting += n
-		for _, o := range []*Outlook{&w.Now, &w.Then, &t.Now, &t.Then} {
+		for _, o := range []*Outlook{&w.Now.Outlook, &w.Then.Outlook, &t.Now, &t.Then} {
 			o.Wait += float64(n) * now.horizon.Seconds()
 		}
 	}

@@ -172,18 +172,63 @@ func TestMoreNodes(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
 	old := m.runs("old", "a", "n1", 8, 600, 30*time.Minute)
-	m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: old.ID, P50: 20 * time.Minute, P90: 50 * time.Minute}})
+	m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: old.ID, P50: 20 * time.Minute, P90: 50 * time.Minute, Samples: 3}})
 	m.waits("big", "a", 8, 0, func(s *ares.Spec) { s.Members = 2 })
 	m.waits("one", "a", 8, 0)
 	s := m.snapshot()
-	w := m.ask(&Edit{Add: s.Like("n1", 2)})
+	w := m.ask(&Edit{Add: []Addition{{Like: "n1", Nodes: s.Like("n1", 2)}, {Profile: "small", Nodes: NewNodes(&ares.Node{}, "small", 1)}}})
 	// The predicted median has passed, so the job runs for 50 minutes; "one" begins
 	// then in either world.
 	if got := shifts(w); got != "big: never -> 0s" {
 		t.Errorf("what changes is %s", got)
 	}
+	if got := strings.Join(w.Changes, "; "); got != "2 more nodes like n1; 1 more small node" {
+		t.Errorf("it says %q", got)
+	}
 	if w.Now.GPUs != 8 || w.Then.GPUs != 24 || w.Bases[ByPrediction] != 1 {
 		t.Errorf("it says %+v", w)
+	}
+}
+
+// TestAGuessIsNoPrediction: what rests on no runs gives way to the limit and to
+// what is assumed; elements that are not made yet run as their array is said to.
+func TestAGuessIsNoPrediction(t *testing.T) {
+	t.Parallel()
+	sweep := func(s *ares.Spec) { s.Array = ares.Array{Count: 2} }
+	for _, c := range []struct {
+		name           string
+		minutes, known int
+		array          bool
+		want           time.Duration
+		basis          Basis
+	}{
+		{"nothing", 0, 0, false, 90 * time.Minute, ByAssumption},
+		{"a limit", 20, 0, false, 20 * time.Minute, ByLimit},
+		{"runs", 20, 3, false, 12 * time.Minute, ByPrediction},
+		{"an array of nothing", 0, 0, true, 90 * time.Minute, ByAssumption},
+		{"an array with a limit", 20, 0, true, 20 * time.Minute, ByLimit},
+		{"an array like runs", 0, 3, true, 12 * time.Minute, ByPrediction},
+	} {
+		m := newMoment(t, "n1")
+		edit := []func(*ares.Spec){}
+		if c.array {
+			edit = append(edit, sweep)
+		}
+		job := m.waits("job", "a", 8, c.minutes, edit...)
+		m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: 12 * time.Minute, P90: 12 * time.Hour, Samples: c.known}})
+		f := newForward(m.snapshot(), engine.Default(), 24*time.Hour, 90*time.Minute)
+		f.begin()
+		if err := f.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.fates) == 0 {
+			t.Errorf("%s: nothing ran", c.name)
+		}
+		for _, fate := range f.fates {
+			if got := fate.End.Sub(fate.Start); got != c.want || fate.Basis != c.basis {
+				t.Errorf("%s: %s runs for %s by %s, want %s by %s", c.name, fate.Job.Name, got, fate.Basis, c.want, c.basis)
+			}
+		}
 	}
 }
 
@@ -194,7 +239,10 @@ func TestFewerNodes(t *testing.T) {
 	m := newMoment(t, "n1", "n2")
 	m.runs("goes", "a", "n2", 8, 60, 30*time.Minute)
 	m.runs("stays", "a", "n1", 8, 60, 30*time.Minute)
-	w := m.ask(&Edit{Remove: []string{"n2"}})
+	w := m.ask(&Edit{Remove: []string{"n2", "n2"}})
+	if got := strings.Join(w.Changes, "; "); got != "without node n2" {
+		t.Errorf("it says %q", got)
+	}
 	if got := shifts(w); got != "goes: 0s -> 30m0s lost" {
 		t.Errorf("what changes is %s", got)
 	}
@@ -245,7 +293,7 @@ func TestAnotherPolicy(t *testing.T) {
 	long := m.runs("long", "a", "n1", 8, 600, time.Hour, func(s *ares.Spec) { s.Checkpoint.Enabled = true })
 	short := m.waits("short", "a", 8, 10)
 	for job, d := range map[*ares.Job]time.Duration{long: 5 * time.Hour, short: 10 * time.Minute} {
-		m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: d, P90: d}})
+		m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: d, P90: d, Samples: 3}})
 	}
 	p, err := PolicyNamed("srtf")
 	if err != nil {
@@ -343,7 +391,7 @@ func TestWhatIfMistakes(t *testing.T) {
 		`there is no quota of art "h10": did you mean h100?`:   {Quotas: parsed(t, "art:h10=+1")},
 		`science has no quotas by model`:                       {Quotas: parsed(t, "science:h100=+1")},
 		`not a whole number of GPUs`:                           {Quotas: parsed(t, "science=+0.5")},
-		`a weight is between`:                                  {Weights: parsed(t, "science=-3")},
+		`, not -2, which is 1-3`:                               {Weights: parsed(t, "science=-3")},
 		`nothing is to be changed`:                             {},
 	} {
 		if _, err := Ask(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {

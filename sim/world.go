@@ -30,7 +30,7 @@ type World struct {
 	known    map[string]bool // tenants
 	gpus     int
 	largest  int           // GPUs of a machine
-	fleet    *engine.Fleet // tells how to split what is larger
+	fleet    *engine.Fleet // tells what can never run, and how to split what is larger
 	held     meter
 	load     int // thousandths of devices that jobs ask for which have come and not ended
 	finished int // jobs
@@ -48,6 +48,7 @@ type record struct {
 	id       ares.JobID
 	tenant   string
 	name     string
+	own      string        // the trace's name for it
 	line     int           // of the trace
 	runs     time.Duration // as Arrival.Runs
 	due      time.Time     // zero for none
@@ -185,7 +186,7 @@ func (w *World) arrive(a *Arrival) bool {
 		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
 	}
 	w.jobs = append(w.jobs, record{
-		id: id, tenant: spec.Tenant, name: spec.Name, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
+		id: id, tenant: spec.Tenant, name: spec.Name, own: a.ID, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
 		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs, refused: refused,
 	})
 	if refused {

@@ -51,11 +51,11 @@ func (s *Store) Predict(ctx context.Context, lead *Leadership, told []Prediction
 }
 
 func forecastRecord(p *ares.RuntimePredicted) *storepb.Record {
-	return &storepb.Record{Body: &storepb.Record_Forecast{Forecast: &storepb.Forecast{P50: int64(p.P50), P90: int64(p.P90), Basis: p.Basis}}}
+	return &storepb.Record{Body: &storepb.Record_Forecast{Forecast: &storepb.Forecast{P50: int64(p.P50), P90: int64(p.P90), Basis: p.Basis, Samples: int64(p.Samples)}}}
 }
 
 func forecastRead(m *storepb.Forecast, job ares.JobID) *ares.RuntimePredicted {
-	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: m.GetBasis()}
+	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: m.GetBasis(), Samples: int(m.GetSamples())}
 }
 
 // MaxMemory is how much a forecaster may remember, in bytes: a request to the

@@ -2776,6 +2776,7 @@ type Forecast struct {
 	P50           int64                  `protobuf:"varint,1,opt,name=p50,proto3" json:"p50,omitempty"` // nanoseconds
 	P90           int64                  `protobuf:"varint,2,opt,name=p90,proto3" json:"p90,omitempty"`
 	Basis         string                 `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
+	Samples       int64                  `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"` // runs it rests on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2829,6 +2830,13 @@ func (x *Forecast) GetBasis() string {
 		return x.Basis
 	}
 	return ""
+}
+
+func (x *Forecast) GetSamples() int64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
 }
 
 // Forecaster is what the forecaster remembers of runs that ended, until a time.
@@ -3122,11 +3130,12 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\fR\x05value\"D\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\"^\n" +
 	"\bForecast\x12\x10\n" +
 	"\x03p50\x18\x01 \x01(\x03R\x03p50\x12\x10\n" +
 	"\x03p90\x18\x02 \x01(\x03R\x03p90\x12\x14\n" +
-	"\x05basis\x18\x03 \x01(\tR\x05basis\"4\n" +
+	"\x05basis\x18\x03 \x01(\tR\x05basis\x12\x18\n" +
+	"\asamples\x18\x04 \x01(\x03R\asamples\"4\n" +
 	"\n" +
 	"Forecaster\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +

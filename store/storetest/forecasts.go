@@ -17,7 +17,7 @@ var forecastLaws = []law{
 
 func predictionOf(job *ares.Job) store.Prediction {
 	return store.Prediction{Accepted: job.Revision, RuntimePredicted: ares.RuntimePredicted{
-		Job: job.ID, P50: 90 * time.Second, P90: time.Hour, Basis: "3 runs",
+		Job: job.ID, P50: 90 * time.Second, P90: time.Hour, Basis: "3 runs", Samples: 3,
 	}}
 }
 
