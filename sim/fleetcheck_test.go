@@ -52,7 +52,7 @@ func TestPolicyFileHasOneDocument(t *testing.T) {
 	t.Parallel()
 	for text, why := range map[string]string{
 		"name: a\n---\nname: b\n": "a second document",
-		"seed: soon\n":            "line 1: soon is not a whole number",
+		"thermal_margin: soon\n":  "line 1: soon is not a whole number",
 		"mood: good\n":            "line 1: there is no mood",
 	} {
 		if _, err := ReadPolicy(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), why) {

@@ -37,7 +37,6 @@ type policyFile struct {
 	Estimate          *string  `yaml:"estimate"`
 	EstimateError     *float64 `yaml:"estimate_error"`
 	CheckpointSeconds *int     `yaml:"checkpoint_seconds"`
-	Seed              *int64   `yaml:"seed"`
 }
 
 // ReadPolicy reads a policy file: changes to the built-in policy that base
@@ -88,7 +87,6 @@ func (f *policyFile) change(p *Policy) {
 	set(&p.Estimate, f.Estimate)
 	set(&p.EstimateError, f.EstimateError)
 	set(&p.CheckpointSeconds, f.CheckpointSeconds)
-	set(&e.Seed, f.Seed)
 	set(&q.Yield, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
 	if f.ThermalThreshold != nil {
