@@ -23,6 +23,7 @@ func (r *Run) conclude(j *Job, now time.Time) error {
 		return r.lost(j, worst.Reason, now) // stopped, but nobody of ours asked: the node did
 	case stop != nil && stop.Why == StopPreempt:
 		r.NotBefore = now
+		r.Yields, a.Yield = r.Yields+1, stop.Yield
 		return r.move(Preempted, now, "gave way to "+stop.By)
 	case stop != nil && stop.Why == StopDrain && a.wasStopped(worst.Outcome):
 		return r.drained(j, a, stop.By, now)

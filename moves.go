@@ -23,7 +23,7 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 		a.Seats = append(a.Seats, Held{Seat: s, State: SeatPlaced})
 	}
 	r.Attempts = append(r.Attempts, a)
-	r.NotBefore = time.Time{}
+	r.NotBefore, r.Nominated = time.Time{}, nil
 	// A seat that never comes free stays; the free attempts behind it go.
 	for i := 0; (len(r.Attempts) > MaxAttemptsKept || r.pastSeats() > MaxSeatsKept) && i < len(r.Attempts)-1; {
 		if r.Attempts[i].Free() {
@@ -259,6 +259,14 @@ func (r *Run) stopOthers(res RankResult, rank int, now time.Time) error {
 	r.Stop = &Stop{Why: why, By: fmt.Sprintf("rank %d", rank), At: now}
 	r.note(now, fmt.Sprintf("rank %d %s: stopping the other ranks", rank, res.Outcome))
 	return nil
+}
+
+func nominatedMessage(n *Nomination) string {
+	jobs := "1 job gives way"
+	if len(n.Victims) != 1 {
+		jobs = fmt.Sprintf("%d jobs give way", len(n.Victims))
+	}
+	return fmt.Sprintf("%d seats are kept for it: %s (%s)", len(n.Seats), jobs, n.Why)
 }
 
 func placedMessage(seats []Seat) string {

@@ -15,6 +15,8 @@ type Run struct {
 	Ran         time.Duration // of attempts no longer kept
 	NotBefore   time.Time     // while retrying: earliest next placement
 	Stop        *Stop
+	Nominated   *Nomination // while it waits: seats that are kept for it
+	Yields      int         // times it gave way to another job
 	Transitions []Transition
 	Dropped     int    // transitions no longer kept
 	Reason      string // of the present phase, for people
@@ -37,6 +39,7 @@ type Stop struct {
 	By    string
 	At    time.Time
 	Grace time.Duration
+	Yield *Yield // of a preemption: for whom, and what it costs
 }
 
 // StopWhy is the reason of a stop intent.
@@ -151,7 +154,7 @@ func (r *Run) move(to Phase, now time.Time, message string) error {
 	}
 	r.Phase, r.Reason = to, message
 	if to.Final() {
-		r.FinishedAt = now
+		r.FinishedAt, r.Nominated = now, nil
 	}
 	r.note(now, message)
 	return nil
@@ -178,6 +181,9 @@ func (r *Run) Clone() Run {
 	c.Transitions = append([]Transition(nil), r.Transitions...)
 	if r.Stop != nil {
 		c.Stop = new(*r.Stop)
+	}
+	if r.Nominated != nil {
+		c.Nominated = new(*r.Nominated)
 	}
 	return c
 }
