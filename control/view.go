@@ -61,11 +61,14 @@ type View struct {
 	use      map[string]ares.Use    // by tenant, and by the ID of a queue
 	waiting  map[string]int         // by tenant, and by the ID of a queue
 	queued   int                    // that wait, over all tenants
-	counts   map[countKey]int
-	arrays   map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
-	awaited  map[ares.JobID]int            // jobs that have not ended and are to come after this one
-	events   ring
-	sinks    []func(ares.Batch)
+	// nominated counts jobs that seats are kept for.
+	nominated int
+	counts    map[countKey]int
+	arrays    map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
+	awaited   map[ares.JobID]int            // jobs that have not ended and are to come after this one
+	yields    map[ares.JobID]bool           // jobs that give way to others, or gave way
+	events    ring
+	sinks     []func(ares.Batch)
 }
 
 // countKey is what jobs are counted by.
@@ -91,10 +94,11 @@ func (v *View) reset() {
 	v.topology = nil
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
-	v.queued = 0
+	v.queued, v.nominated = 0, 0
 	v.counts = map[countKey]int{}
 	v.arrays = map[ares.JobID]*ares.Elements{}
 	v.awaited = map[ares.JobID]int{}
+	v.yields = map[ares.JobID]bool{}
 }
 
 // Feed has every batch also handed to sink, in order. Call it before Run.
