@@ -26,6 +26,10 @@ type Event struct {
 type RunEvent struct {
 	Job JobID
 	Run Run
+	// Seen is, in a snapshot of a state, when that had learned of a delay that
+	// a clock ahead of its own wrote; zero elsewhere. Who goes on from the
+	// snapshot counts the delay from then too.
+	Seen time.Time
 }
 
 // ProgressEvent is what a running job last said of itself.

@@ -144,6 +144,19 @@ func (s *State) overBudget(t *tenant, now time.Time) bool {
 	return t.record != nil && t.record.GPUHours > 0 && s.spent(t, now) >= int64(t.record.GPUHours)*3600
 }
 
+// renewal wakes the plan when the month ends, if the tenant of a job that is
+// refused has used up its budget: no event tells that it has another.
+func (s *State) renewal(plan *ares.Plan, t *tenant) {
+	if !s.overBudget(t, plan.Now) {
+		return
+	}
+	now := plan.Now.UTC()
+	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	if plan.Wake.IsZero() || next.Before(plan.Wake) {
+		plan.Wake = next
+	}
+}
+
 // spent is the GPU-seconds the tenant's jobs have used in the month of now.
 func (s *State) spent(t *tenant, now time.Time) int64 {
 	now = now.UTC()

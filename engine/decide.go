@@ -52,6 +52,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 				return false
 			}
 		case len(plan.Refuse) < MaxRefusals:
+			s.renewal(&plan, e.shape.tenant)
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
 			}

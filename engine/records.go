@@ -96,7 +96,7 @@ func (s *State) Snapshot() ares.Batch {
 			add(ares.Event{Revision: e.job.Revision, Job: e.job})
 		}
 		if e.run != nil {
-			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run}})
+			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run, Seen: e.seenAt()}})
 		}
 		if e.forecast != nil {
 			add(ares.Event{Revision: b.Revision, Forecast: e.forecast})

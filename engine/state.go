@@ -55,15 +55,16 @@ type State struct {
 	moves    int          // counts the changes of nodes
 	granted  []order.Part // scratch of grantOf
 
-	moved     []*entry // changed by the batch under way
-	touched   []*node  // changed since the index was last brought up to date
-	reindex   bool     // nodes came, went or moved since then
-	remeasure bool     // what the fleet has changed since then
-	try       try      // scratch of one decision, empty between them
-	decision  int      // counts them
-	refusals  int      // of the last one, for the room of the next
-	wants     int      // counts those that were ever made
-	prospects int      // and these
+	moved     []*entry             // changed by the batch under way
+	seen      map[*entry]time.Time // of the snapshot under way: when their delays were learned of
+	touched   []*node              // changed since the index was last brought up to date
+	reindex   bool                 // nodes came, went or moved since then
+	remeasure bool                 // what the fleet has changed since then
+	try       try                  // scratch of one decision, empty between them
+	decision  int                  // counts them
+	refusals  int                  // of the last one, for the room of the next
+	wants     int                  // counts those that were ever made
+	prospects int                  // and these
 }
 
 // The order of the engine's jobs.
@@ -154,6 +155,12 @@ func (s *State) apply(ev *ares.Event) {
 	case ev.Run != nil:
 		e := s.entry(ev.Run.Job)
 		s.change(e, func() { e.run = &ev.Run.Run })
+		if !ev.Run.Seen.IsZero() {
+			if s.seen == nil {
+				s.seen = map[*entry]time.Time{}
+			}
+			s.seen[e] = ev.Run.Seen
+		}
 	case ev.Node != nil:
 		n := s.node(ev.Node.ID)
 		s.describe(n, ev.Node)

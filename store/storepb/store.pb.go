@@ -2978,6 +2978,7 @@ type Change struct {
 	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Created       int64                  `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"` // of a job: the revision of its acceptance
 	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`      // a Record; empty when it was deleted
+	Seen          int64                  `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`       // of a run in a snapshot: Unix nanoseconds, when its delay was learned of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3038,6 +3039,13 @@ func (x *Change) GetValue() []byte {
 		return x.Value
 	}
 	return nil
+}
+
+func (x *Change) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
 }
 
 // Forecast is how long a job is thought to run.
@@ -3421,12 +3429,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12/\n" +
-	"\achanges\x18\x04 \x03(\v2\x15.ares.store.v1.ChangeR\achanges\"f\n" +
+	"\achanges\x18\x04 \x03(\v2\x15.ares.store.v1.ChangeR\achanges\"z\n" +
 	"\x06Change\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\fR\x05value\"^\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x12\n" +
+	"\x04seen\x18\x05 \x01(\x03R\x04seen\"^\n" +
 	"\bForecast\x12\x10\n" +
 	"\x03p50\x18\x01 \x01(\x03R\x03p50\x12\x10\n" +
 	"\x03p90\x18\x02 \x01(\x03R\x03p90\x12\x14\n" +
