@@ -70,5 +70,5 @@ func (p Preemption) Compare(o Preemption) int {
 func (v *View) Nominations() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.nominated
+	return v.kept
 }

@@ -6,7 +6,7 @@ import ares "github.com/ares-scheduler/ares"
 // that is to come after some, one that gives way, or is given way to.
 func (v *View) relate(e *Entry, sign int) {
 	if e.Run.Nominated != nil {
-		v.nominated += sign
+		v.kept += sign
 	}
 	if yielded(&e.Run) {
 		if sign > 0 {

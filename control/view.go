@@ -58,17 +58,17 @@ type View struct {
 	tenants  map[string]*ares.Tenant
 	queues   map[string]*ares.Queue // by their IDs
 	topology *ares.Topology         // nil before the first
-	use      map[string]ares.Use    // by tenant, and by the ID of a queue
-	waiting  map[string]int         // by tenant, and by the ID of a queue
-	queued   int                    // that wait, over all tenants
-	// nominated counts jobs that seats are kept for.
-	nominated int
-	counts    map[countKey]int
-	arrays    map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
-	awaited   map[ares.JobID]int            // jobs that have not ended and are to come after this one
-	yields    map[ares.JobID]bool           // jobs that give way to others, or gave way
-	events    ring
-	sinks     []func(ares.Batch)
+	windows  map[string]*ares.Reservation
+	use      map[string]ares.Use // by tenant, and by the ID of a queue
+	waiting  map[string]int      // by tenant, and by the ID of a queue
+	queued   int                 // that wait, over all tenants
+	counts   map[countKey]int
+	arrays   map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
+	awaited  map[ares.JobID]int            // jobs that have not ended and are to come after this one
+	yields   map[ares.JobID]bool           // jobs that give way to others, or gave way
+	kept     int                           // jobs that seats are kept for
+	events   ring
+	sinks    []func(ares.Batch)
 }
 
 // countKey is what jobs are counted by.
@@ -92,9 +92,10 @@ func (v *View) reset() {
 	v.tenants = map[string]*ares.Tenant{}
 	v.queues = map[string]*ares.Queue{}
 	v.topology = nil
+	v.windows = map[string]*ares.Reservation{}
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
-	v.queued, v.nominated = 0, 0
+	v.queued, v.kept = 0, 0
 	v.counts = map[countKey]int{}
 	v.arrays = map[ares.JobID]*ares.Elements{}
 	v.awaited = map[ares.JobID]int{}
@@ -196,6 +197,8 @@ func (v *View) apply(e *ares.Event, live bool) {
 		v.queues[e.Queue.ID()] = e.Queue
 	case e.Topology != nil:
 		v.topology = e.Topology
+	case e.Reservation != nil:
+		v.windows[e.Reservation.Name] = e.Reservation
 	case e.Progress != nil:
 		if was := v.jobs[e.Progress.Job]; was != nil {
 			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast}
@@ -228,6 +231,8 @@ func (v *View) gone(e *ares.Event, live bool) {
 		delete(v.queues, e.Gone.ID)
 	case ares.KindTopology:
 		v.topology = nil
+	case ares.KindReservation:
+		delete(v.windows, e.Gone.ID)
 	case ares.KindProgress:
 		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
 			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run, Forecast: was.Forecast}
