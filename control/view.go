@@ -65,6 +65,8 @@ type View struct {
 	counts   map[countKey]int
 	arrays   map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
 	awaited  map[ares.JobID]int            // jobs that have not ended and are to come after this one
+	yields   map[ares.JobID]bool           // jobs that give way to others, or gave way
+	kept     int                           // jobs that seats are kept for
 	events   ring
 	sinks    []func(ares.Batch)
 }
@@ -93,10 +95,11 @@ func (v *View) reset() {
 	v.windows = map[string]*ares.Reservation{}
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
-	v.queued = 0
+	v.queued, v.kept = 0, 0
 	v.counts = map[countKey]int{}
 	v.arrays = map[ares.JobID]*ares.Elements{}
 	v.awaited = map[ares.JobID]int{}
+	v.yields = map[ares.JobID]bool{}
 }
 
 // Feed has every batch also handed to sink, in order. Call it before Run.
