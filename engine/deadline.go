@@ -66,8 +66,8 @@ func (e *entry) need() time.Duration {
 	return min(late, e.job.Deadline.Sub(e.job.AcceptedAt)/2)
 }
 
-// dated says whether a deadline decides where the job waits.
-func (s *State) dated(e *entry) bool {
+// hasDeadline says whether a deadline decides where the job waits.
+func (s *State) hasDeadline(e *entry) bool {
 	return !e.job.Deadline.IsZero() && s.cfg.Queueing.Order == OrderAged
 }
 
