@@ -25,6 +25,7 @@ type Report struct {
 	Refused  int       `json:"refused"` // that can never run on this fleet
 	Placed   int       `json:"placed"`
 	Ended    int       `json:"ended"`
+	Quit     int       `json:"quit,omitzero"` // that had waited for as long as they would (max_queue_minutes)
 	Virtual  float64   `json:"virtual_seconds"`
 	GPUs     int       `json:"gpus"`
 	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
@@ -126,6 +127,9 @@ func (w *World) Report() Report {
 		r.Deadline.count(j, w.now)
 		if j.refused {
 			r.Refused++
+		}
+		if !j.quit.IsZero() {
+			r.Quit++
 		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {
