@@ -91,14 +91,3 @@ func (w *World) endOf(e end) (waits bool, err error) {
 	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: e.job, Run: run}})
 	return true, nil
 }
-
-// Preemptions is how often jobs gave way, and how many GPU-seconds that has
-// cost: devices that were held while progress was saved.
-func (w *World) Preemptions() (times int, lostGPUSeconds float64) {
-	var lost int64
-	for i := range w.jobs {
-		times += w.jobs[i].stops
-		lost += w.jobs[i].lost
-	}
-	return times, float64(lost) / 1000
-}
