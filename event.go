@@ -17,6 +17,7 @@ type Event struct {
 	Usage    *Usage
 	Progress *ProgressEvent
 	Forecast *RuntimePredicted
+	Score    *NodeScore
 	Gone     Gone
 }
 
@@ -57,6 +58,7 @@ const (
 	KindQueue    Kind = "queue" // its ID is tenant/name
 	KindTopology Kind = "topology"
 	KindUsage    Kind = "usage" // its ID is tenant/queue
+	KindScore    Kind = "score" // of a node
 )
 
 // Gone names a deleted record.
