@@ -45,7 +45,8 @@ type State struct {
 	grown    changes // nodes that may have more room than before
 	lost     []*want // of shapes that found no place
 	capacity order.Use
-	models   []int        // that some node has, by name, as the order numbers them
+	models   []int // that some node has, by name, as the order numbers them
+	calendar calendar
 	reached  set          // scratch of reach
 	welcomed set          // scratch of welcome
 	fresh    []fresh      // scratch of weighAll, by profile
@@ -54,15 +55,16 @@ type State struct {
 	moves    int          // counts the changes of nodes
 	granted  []order.Part // scratch of grantOf
 
-	moved     []*entry // changed by the batch under way
-	touched   []*node  // changed since the index was last brought up to date
-	reindex   bool     // nodes came, went or moved since then
-	remeasure bool     // what the fleet has changed since then
-	try       try      // scratch of one decision, empty between them
-	decision  int      // counts them
-	refusals  int      // of the last one, for the room of the next
-	wants     int      // counts those that were ever made
-	prospects int      // and these
+	moved     []*entry             // changed by the batch under way
+	seen      map[*entry]time.Time // of the snapshot under way: when their delays were learned of
+	touched   []*node              // changed since the index was last brought up to date
+	reindex   bool                 // nodes came, went or moved since then
+	remeasure bool                 // what the fleet has changed since then
+	try       try                  // scratch of one decision, empty between them
+	decision  int                  // counts them
+	refusals  int                  // of the last one, for the room of the next
+	wants     int                  // counts those that were ever made
+	prospects int                  // and these
 }
 
 // The order of the engine's jobs.
@@ -153,6 +155,12 @@ func (s *State) apply(ev *ares.Event) {
 	case ev.Run != nil:
 		e := s.entry(ev.Run.Job)
 		s.change(e, func() { e.run = &ev.Run.Run })
+		if !ev.Run.Seen.IsZero() {
+			if s.seen == nil {
+				s.seen = map[*entry]time.Time{}
+			}
+			s.seen[e] = ev.Run.Seen
+		}
 	case ev.Node != nil:
 		n := s.node(ev.Node.ID)
 		s.describe(n, ev.Node)
@@ -172,6 +180,8 @@ func (s *State) apply(ev *ares.Event) {
 		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
 		s.order.Queue(ev.Queue)
+	case ev.Reservation != nil:
+		s.reserved(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
 		s.remember(*ev.Usage)
 	case ev.Topology != nil:
@@ -205,6 +215,8 @@ func (s *State) forget(g ares.Gone) {
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		s.order.DropQueue(tenant, name)
+	case ares.KindReservation:
+		s.reserved(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		s.remember(ares.Usage{Tenant: tenant, Queue: name})

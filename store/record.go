@@ -75,7 +75,11 @@ func decodeEvent(c *storepb.Change) (ares.Event, bool, error) {
 	if len(c.GetValue()) == 0 {
 		e.Type = clientv3.EventTypeDelete
 	}
-	return change(e)
+	ev, ok, err := change(e)
+	if ev.Run != nil && c.GetSeen() != 0 {
+		ev.Run.Seen = time.Unix(0, c.GetSeen()).UTC()
+	}
+	return ev, ok, err
 }
 
 func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
@@ -94,6 +98,9 @@ func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 	}
 	if ev.Job != nil {
 		c.Created = ev.Job.Revision
+	}
+	if ev.Run != nil && !ev.Run.Seen.IsZero() {
+		c.Seen = ev.Run.Seen.UnixNano()
 	}
 	value, err := marshal(rec)
 	c.Key, c.Value = strings.TrimPrefix(key, prefix), []byte(value)

@@ -51,7 +51,11 @@ func devices(n *ares.Node, in *words) {
 	sick := in.list("unhealthy")
 	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("memory", 81_559)
 	gpus, parts, hot := in.number("gpus", 0), in.number("numa", 0), in.number("celsius", 0)
+	models := in.list("models") // instead of one for all, each for as many
 	for i := range gpus {
+		if len(models) > 0 {
+			model = models[i*len(models)/gpus]
+		}
 		d := ares.Device{
 			ID: fmt.Sprintf("%s-%d", n.ID, i), Index: i, Type: kind, Model: model, MemoryMB: memory,
 			Healthy: !slices.Contains(sick, strconv.Itoa(i)), Celsius: hot,

@@ -949,9 +949,10 @@ type Yield struct {
 	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
 	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
-	Milli         int64                  `protobuf:"varint,4,opt,name=milli,proto3" json:"milli,omitempty"`                             // thousandths of devices
-	LostMilli     int64                  `protobuf:"varint,5,opt,name=lost_milli,json=lostMilli,proto3" json:"lost_milli,omitempty"`    // thousandths of GPU-seconds
-	AskedMilli    int64                  `protobuf:"varint,6,opt,name=asked_milli,json=askedMilli,proto3" json:"asked_milli,omitempty"` // thousandths of devices
+	Milli         int64                  `protobuf:"varint,4,opt,name=milli,proto3" json:"milli,omitempty"`                                   // thousandths of devices
+	LostMilli     int64                  `protobuf:"varint,5,opt,name=lost_milli,json=lostMilli,proto3" json:"lost_milli,omitempty"`          // thousandths of GPU-seconds
+	AskedMilli    int64                  `protobuf:"varint,6,opt,name=asked_milli,json=askedMilli,proto3" json:"asked_milli,omitempty"`       // thousandths of devices
+	RestartMilli  int64                  `protobuf:"varint,7,opt,name=restart_milli,json=restartMilli,proto3" json:"restart_milli,omitempty"` // of lost_milli: the restart
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1024,6 +1025,13 @@ func (x *Yield) GetLostMilli() int64 {
 func (x *Yield) GetAskedMilli() int64 {
 	if x != nil {
 		return x.AskedMilli
+	}
+	return 0
+}
+
+func (x *Yield) GetRestartMilli() int64 {
+	if x != nil {
+		return x.RestartMilli
 	}
 	return 0
 }
@@ -2986,6 +2994,7 @@ type Change struct {
 	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Created       int64                  `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"` // of a job: the revision of its acceptance
 	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`      // a Record; empty when it was deleted
+	Seen          int64                  `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`       // of a run in a snapshot: Unix nanoseconds, when its delay was learned of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3046,6 +3055,13 @@ func (x *Change) GetValue() []byte {
 		return x.Value
 	}
 	return nil
+}
+
+func (x *Change) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
 }
 
 // Forecast is how long a job is thought to run.
@@ -3393,7 +3409,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06Victim\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12*\n" +
-	"\x05yield\x18\x03 \x01(\v2\x14.ares.store.v1.YieldR\x05yield\"\x97\x01\n" +
+	"\x05yield\x18\x03 \x01(\v2\x14.ares.store.v1.YieldR\x05yield\"\xbc\x01\n" +
 	"\x05Yield\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -3402,7 +3418,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"lost_milli\x18\x05 \x01(\x03R\tlostMilli\x12\x1f\n" +
 	"\vasked_milli\x18\x06 \x01(\x03R\n" +
-	"askedMilli\"\x9f\x03\n" +
+	"askedMilli\x12#\n" +
+	"\rrestart_milli\x18\a \x01(\x03R\frestartMilli\"\x9f\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +
@@ -3570,12 +3587,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12/\n" +
-	"\achanges\x18\x04 \x03(\v2\x15.ares.store.v1.ChangeR\achanges\"f\n" +
+	"\achanges\x18\x04 \x03(\v2\x15.ares.store.v1.ChangeR\achanges\"z\n" +
 	"\x06Change\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\fR\x05value\"^\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x12\n" +
+	"\x04seen\x18\x05 \x01(\x03R\x04seen\"^\n" +
 	"\bForecast\x12\x10\n" +
 	"\x03p50\x18\x01 \x01(\x03R\x03p50\x12\x10\n" +
 	"\x03p90\x18\x02 \x01(\x03R\x03p90\x12\x14\n" +
