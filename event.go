@@ -18,6 +18,8 @@ type Event struct {
 	Progress *ProgressEvent
 	Forecast *RuntimePredicted
 	Gone     Gone
+
+	Reservation *Reservation
 }
 
 // RunEvent is the new state of a job's run.
@@ -61,6 +63,8 @@ const (
 	KindQueue    Kind = "queue" // its ID is tenant/name
 	KindTopology Kind = "topology"
 	KindUsage    Kind = "usage" // its ID is tenant/queue
+
+	KindReservation Kind = "reservation"
 )
 
 // Gone names a deleted record.

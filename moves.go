@@ -230,7 +230,7 @@ func (r *Run) RequestStop(s Stop) error {
 		return nil
 	}
 	r.Stop = &s
-	r.note(s.At, fmt.Sprintf("stop asked: %s by %s", s.Why, s.By))
+	r.note(s.At, fmt.Sprintf("stop asked: %s by %s", s.Why, s.Asker("")))
 	return nil
 }
 

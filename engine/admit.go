@@ -19,6 +19,7 @@ const (
 	kindArray      = "array"
 	kindNear       = "affinity"
 	kindOrder      = "order"
+	kindReserved   = "reservation"
 )
 
 // allowed is how many members of the shape may be placed if there is room, and

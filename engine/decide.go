@@ -23,12 +23,14 @@ const (
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
 	s.ready()
+	s.dated(now)
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
 	// 1. Settle: arrays that are over, delays that are over, and the next one
 	// that will be.
 	s.settle(&plan, now)
 	s.finish(&plan)
+	s.evict(&plan)
 
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
 	var blocked []*entry
@@ -62,6 +64,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 		// give way. By default nobody does.
 		t.yield(&plan, blocked)
 	})
+	s.chime(&plan)
 	s.refusals = len(plan.Refuse)
 	return plan
 }
@@ -119,11 +122,14 @@ func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry,
 // attempt admits one job, and places it by the offer.
 func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
-	t.keptOff = false
+	t.keptOff, t.shut = false, false
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {
 		return members > 0, false
+	}
+	if t.outlasts(e) {
+		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
 	s.drawFor(e.id, e.next()+e.made)
@@ -133,7 +139,7 @@ func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 		t.offer, ok = t.place(e.shape, members, ban, e)
 	}
 	if !ok {
-		if !t.keptOff && !t.supposing {
+		if !t.keptOff && !t.shutOut(e, members, ban) && !t.supposing {
 			s.note(e.shape, ban)
 		}
 		return true, false
@@ -149,6 +155,9 @@ func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
 	if !admitted {
 		return s.admit(sh, now)
+	}
+	if s.try.shut {
+		return shutOff
 	}
 	if s.try.keptOff {
 		return keptOff

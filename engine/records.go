@@ -87,6 +87,9 @@ func (s *State) Snapshot() ares.Batch {
 	for q := range s.Queues() {
 		add(ares.Event{Revision: q.Revision, Queue: q})
 	}
+	for r := range s.Reservations() {
+		add(ares.Event{Revision: r.Revision, Reservation: r})
+	}
 	add(ares.Event{Revision: s.topology.Revision, Topology: s.topology})
 	for id, e := range s.jobs { // order-free: as above
 		if e.job != nil {

@@ -45,7 +45,8 @@ type State struct {
 	grown    changes // nodes that may have more room than before
 	lost     []*want // of shapes that found no place
 	capacity order.Use
-	models   []int        // that some node has, by name, as the order numbers them
+	models   []int // that some node has, by name, as the order numbers them
+	calendar calendar
 	reached  set          // scratch of reach
 	welcomed set          // scratch of welcome
 	fresh    []fresh      // scratch of weighAll, by profile
@@ -177,6 +178,8 @@ func (s *State) apply(ev *ares.Event) {
 		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
 		s.order.Queue(ev.Queue)
+	case ev.Reservation != nil:
+		s.reserved(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
 		s.remember(*ev.Usage)
 	case ev.Topology != nil:
@@ -210,6 +213,8 @@ func (s *State) forget(g ares.Gone) {
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		s.order.DropQueue(tenant, name)
+	case ares.KindReservation:
+		s.reserved(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		s.remember(ares.Usage{Tenant: tenant, Queue: name})

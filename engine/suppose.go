@@ -212,7 +212,7 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 func (s *State) planned(e *entry, now time.Time) bool {
 	places, found := 0, false
 	s.cycle(now, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && s.cfg.Queueing.Blocked != BlockedReserve {
+		if o == e || o.shape == e.shape && placing == nil && s.cfg.Queueing.Blocked != BlockedReserve && !s.try.keptOff {
 			found = placing != nil
 			return false
 		}
@@ -236,10 +236,10 @@ func (s *State) fits(e *entry, now time.Time) bool {
 	}
 	t := s.begin()
 	_, ok := t.place(e.shape, members, ban, e)
-	t.backTo(0)
-	if !ok {
+	if !ok && !t.shutOut(e, members, ban) {
 		s.note(e.shape, ban)
 	}
+	t.backTo(0)
 	return ok
 }
 

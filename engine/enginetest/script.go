@@ -63,7 +63,7 @@ var commands map[string]func(*World, *words) (string, error)
 
 func init() { // not a literal: the commands use execute
 	commands = map[string]func(*World, *words) (string, error){
-		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon,
+		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon, "reservation": doReservation,
 		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
 		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick,
 		"job": doJob, "predict": doPredict, "whatif": doWhatIf, "merit": doMerit,

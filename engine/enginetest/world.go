@@ -309,6 +309,8 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 		return "tenant/" + ev.Tenant.ID, false
 	case ev.Queue != nil:
 		return "queue/" + ev.Queue.ID(), false
+	case ev.Reservation != nil:
+		return "reservation/" + ev.Reservation.Name, false
 	case ev.Topology != nil:
 		return "topology/", false
 	case ev.Forecast != nil:

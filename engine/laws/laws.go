@@ -33,6 +33,7 @@ func Laws() []Law {
 		{Name: "limits", Text: "no limit of a tenant or queue is passed by a placing", placing: limits},
 		{Name: "quotas", Text: "no quota is passed by a placing, and what one borrows is what others lend", placing: quotas},
 		{Name: "budgets", Text: "nobody is placed whose tenant has used up its GPU-hours", placing: budgets},
+		{Name: "windows", Text: "nobody is placed where others have a reservation that is open or that he is thought to run into, and only such are drained", plan: evictions, placing: windows},
 		{Name: "turns", Text: "nobody is placed before a job of a higher class, of a poorer tenant or queue in the same class, or earlier in its queue, that is placed later", ahead: turns},
 		{Name: "strict", Text: "where queues are strict, nobody is placed before an earlier one of his queue", ahead: strict},
 		{Name: "yields", Text: "only a running job that keeps its progress gives way, to an earlier one of its queue and class", plan: yields},

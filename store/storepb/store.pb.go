@@ -933,9 +933,10 @@ type Yield struct {
 	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
 	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
-	Milli         int64                  `protobuf:"varint,4,opt,name=milli,proto3" json:"milli,omitempty"`                             // thousandths of devices
-	LostMilli     int64                  `protobuf:"varint,5,opt,name=lost_milli,json=lostMilli,proto3" json:"lost_milli,omitempty"`    // thousandths of GPU-seconds
-	AskedMilli    int64                  `protobuf:"varint,6,opt,name=asked_milli,json=askedMilli,proto3" json:"asked_milli,omitempty"` // thousandths of devices
+	Milli         int64                  `protobuf:"varint,4,opt,name=milli,proto3" json:"milli,omitempty"`                                   // thousandths of devices
+	LostMilli     int64                  `protobuf:"varint,5,opt,name=lost_milli,json=lostMilli,proto3" json:"lost_milli,omitempty"`          // thousandths of GPU-seconds
+	AskedMilli    int64                  `protobuf:"varint,6,opt,name=asked_milli,json=askedMilli,proto3" json:"asked_milli,omitempty"`       // thousandths of devices
+	RestartMilli  int64                  `protobuf:"varint,7,opt,name=restart_milli,json=restartMilli,proto3" json:"restart_milli,omitempty"` // of lost_milli: the restart
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1008,6 +1009,13 @@ func (x *Yield) GetLostMilli() int64 {
 func (x *Yield) GetAskedMilli() int64 {
 	if x != nil {
 		return x.AskedMilli
+	}
+	return 0
+}
+
+func (x *Yield) GetRestartMilli() int64 {
+	if x != nil {
+		return x.RestartMilli
 	}
 	return 0
 }
@@ -3243,7 +3251,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06Victim\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12*\n" +
-	"\x05yield\x18\x03 \x01(\v2\x14.ares.store.v1.YieldR\x05yield\"\x97\x01\n" +
+	"\x05yield\x18\x03 \x01(\v2\x14.ares.store.v1.YieldR\x05yield\"\xbc\x01\n" +
 	"\x05Yield\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -3252,7 +3260,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"lost_milli\x18\x05 \x01(\x03R\tlostMilli\x12\x1f\n" +
 	"\vasked_milli\x18\x06 \x01(\x03R\n" +
-	"askedMilli\"\x9f\x03\n" +
+	"askedMilli\x12#\n" +
+	"\rrestart_milli\x18\a \x01(\x03R\frestartMilli\"\x9f\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Void", voidLaws},
 		{"Sessions", sessionLaws},
 		{"Drain", drainLaws},
+		{"Yields", yieldLaws},
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
 		{"Forecasts", forecastLaws},
