@@ -105,7 +105,9 @@ func TestPlantedYields(t *testing.T) {
 		}, "rights"},
 		{"one that runs at most once", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce }, "rights"},
 		{"another attempt", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Fence = 6 }, "nominations"},
-		{"a wrong reckoning", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Yield.Milli = 1000 }, "nominations"},
+		{"a wrong reckoning", func(c *court) {
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Yield.Milli = 1000
+		}, "nominations"},
 		{"nobody named", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims = nil }, "nominations"},
 		{"no seats", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Seats = nil }, "nominations"},
 		{"nothing to give up", func(c *court) { c.plan.Withdraw = []ares.Withdrawing{{Job: "urgent"}} }, "nominations"},
