@@ -64,6 +64,11 @@ var access = map[string]grant{
 	apipb.TopologyService_GetTopology_FullMethodName:   admins,
 	apipb.TopologyService_ApplyTopology_FullMethodName: admins,
 
+	apipb.ReservationService_CreateReservation_FullMethodName: admins,
+	apipb.ReservationService_GetReservation_FullMethodName:    admins,
+	apipb.ReservationService_ListReservations_FullMethodName:  admins,
+	apipb.ReservationService_DeleteReservation_FullMethodName: admins,
+
 	apipb.TenantService_CreateTenant_FullMethodName: admins,
 	apipb.TenantService_GetTenant_FullMethodName:    admins,
 	apipb.TenantService_ListTenants_FullMethodName:  admins,

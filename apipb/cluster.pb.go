@@ -877,7 +877,10 @@ type Node struct {
 	Drain *NodeDrain `protobuf:"bytes,22,opt,name=drain,proto3" json:"drain,omitempty"`
 	// links[i].to[j] is how devices[i] reaches devices[j]: NV4, PIX, SYS, …; only
 	// of a single node, lists leave it out.
-	Links         []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
+	Links []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
+	// Those that are not over, by their beginning; only of a single node, and
+	// without what runs there.
+	Reservations  []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1069,6 +1072,13 @@ func (x *Node) GetDrain() *NodeDrain {
 func (x *Node) GetLinks() []*LinkRow {
 	if x != nil {
 		return x.Links
+	}
+	return nil
+}
+
+func (x *Node) GetReservations() []*Reservation {
+	if x != nil {
+		return x.Reservations
 	}
 	return nil
 }
@@ -3164,7 +3174,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3236,7 +3246,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xdc\x06\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\x96\a\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3264,7 +3274,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x04numa\x18\x14 \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
 	"\x06taints\x18\x15 \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12(\n" +
 	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
-	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x1a9\n" +
+	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x128\n" +
+	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
@@ -3511,6 +3522,7 @@ var file_apipb_cluster_proto_goTypes = []any{
 	nil,                              // 48: ares.v1.Node.LabelsEntry
 	nil,                              // 49: ares.v1.GetClusterStatusResponse.JobsEntry
 	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
+	(*Reservation)(nil),              // 51: ares.v1.Reservation
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
 	50, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
@@ -3529,59 +3541,60 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	16, // 13: ares.v1.Node.taints:type_name -> ares.v1.Taint
 	14, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
 	17, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
-	50, // 16: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	13, // 17: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	13, // 18: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	13, // 19: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 20: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 21: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
-	49, // 22: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	50, // 23: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	35, // 24: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	50, // 25: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	3,  // 26: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	5,  // 27: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	7,  // 28: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	9,  // 29: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	11, // 30: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	19, // 31: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	21, // 32: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	23, // 33: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	25, // 34: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	27, // 35: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
-	29, // 36: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	31, // 37: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	33, // 38: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	36, // 39: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	38, // 40: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	40, // 41: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	42, // 42: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	43, // 43: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	45, // 44: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
-	4,  // 45: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	6,  // 46: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	8,  // 47: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	10, // 48: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	12, // 49: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	20, // 50: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	22, // 51: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	24, // 52: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	26, // 53: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	28, // 54: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
-	30, // 55: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	32, // 56: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	34, // 57: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	37, // 58: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	39, // 59: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	41, // 60: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	47, // 61: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	44, // 62: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	46, // 63: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
-	45, // [45:64] is the sub-list for method output_type
-	26, // [26:45] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	51, // 16: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
+	50, // 17: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	13, // 18: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	13, // 19: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	13, // 20: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 21: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 22: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	49, // 23: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	50, // 24: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	35, // 25: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	50, // 26: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	3,  // 27: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	5,  // 28: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	7,  // 29: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	9,  // 30: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	11, // 31: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	19, // 32: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	21, // 33: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	23, // 34: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	25, // 35: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	27, // 36: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	29, // 37: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	31, // 38: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	33, // 39: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	36, // 40: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	38, // 41: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	40, // 42: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	42, // 43: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	43, // 44: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	45, // 45: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
+	4,  // 46: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	6,  // 47: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	8,  // 48: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	10, // 49: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	12, // 50: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	20, // 51: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	22, // 52: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	24, // 53: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	26, // 54: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	28, // 55: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	30, // 56: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	32, // 57: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	34, // 58: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	37, // 59: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	39, // 60: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	41, // 61: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	47, // 62: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	44, // 63: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	46, // 64: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
+	46, // [46:65] is the sub-list for method output_type
+	27, // [27:46] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -3589,6 +3602,7 @@ func file_apipb_cluster_proto_init() {
 	if File_apipb_cluster_proto != nil {
 		return
 	}
+	file_apipb_reservation_proto_init()
 	file_apipb_cluster_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_cluster_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}

@@ -23,6 +23,7 @@ const (
 	tokensKey   = prefix + "tokens/"
 	queuesKey   = prefix + "queues/"
 	usageKey    = prefix + "usage/"
+	windowsKey  = prefix + "reservations/"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -42,6 +43,7 @@ func sessionKey(node string) string   { return sessionsKey + node }
 func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func windowKey(name string) string    { return windowsKey + name }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string    { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {

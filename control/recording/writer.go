@@ -123,7 +123,10 @@ func rank(e *ares.Event) (kind int, id string) {
 	case e.Progress != nil:
 		return 10, string(e.Progress.Job)
 	}
-	return 11, string(e.Gone.Kind) + "/" + e.Gone.ID
+	if e.Reservation != nil {
+		return 11, e.Reservation.Name
+	}
+	return 12, string(e.Gone.Kind) + "/" + e.Gone.ID
 }
 
 // counter counts what goes through it.
