@@ -24,7 +24,7 @@ func rights(t *trial) error {
 			if !known {
 				return fmt.Errorf("there is no job %s", v.Job)
 			}
-			if err := t.right(job, victim, &n.Nomination, v.Yield.Why, gone); err != nil {
+			if err := t.entitled(job, victim, &n.Nomination, v.Yield.Why, gone); err != nil {
 				return fmt.Errorf("%s gives way to %s (%s): %w", v.Job, n.Job, v.Yield.Why, err)
 			}
 			gone = append(gone, victim)
@@ -33,8 +33,8 @@ func rights(t *trial) error {
 	return nil
 }
 
-// right judges one victim, when those before it are gone.
-func (t *trial) right(job, victim *ares.Job, n *ares.Nomination, why ares.YieldWhy, gone []*ares.Job) error {
+// entitled judges one victim, when those before it are gone.
+func (t *trial) entitled(job, victim *ares.Job, n *ares.Nomination, why ares.YieldWhy, gone []*ares.Job) error {
 	run, _ := t.state.Run(victim.ID)
 	mine, its := ares.ClassOf(job.PriorityValue()).Rank(), ares.ClassOf(victim.PriorityValue()).Rank()
 	switch tenant := t.tenants[job.Tenant]; {
@@ -51,14 +51,14 @@ func (t *trial) right(job, victim *ares.Job, n *ares.Nomination, why ares.YieldW
 	case why == ares.YieldClass:
 		return nil
 	case why == ares.YieldQuota:
-		return t.reclaim(job, victim, n, gone)
+		return t.takesBack(job, victim, n, gone)
 	}
 	return fmt.Errorf("by no right")
 }
 
-// reclaim wants a quota to promise the job what it asks for, all of it, and one
+// takesBack wants a quota to promise the job what it asks for, all of it, and one
 // on the victim's side only to be exceeded as long as it is there.
-func (t *trial) reclaim(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
+func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
 	now := newTrial(t.state, t.plan)
 	for other, run := range t.state.Jobs() {
 		if run != nil && run.Stop != nil {
@@ -76,7 +76,7 @@ func (t *trial) reclaim(job, victim *ares.Job, n *ares.Nomination, gone []*ares.
 	for _, pattern := range now.accounts.patterns() {
 		for a := now.accounts.leaf(victim); a != nil && !mine[a]; a = a.parent {
 			q := a.quota(pattern)
-			if q != nil && now.accounts.demand(a, pattern) > 1000*int64(q.Nominal) && t.promises(job, n, pattern) {
+			if q != nil && now.accounts.demand(a, pattern) > 1000*int64(q.Nominal) && t.promisedTo(job, n, pattern) {
 				return nil
 			}
 		}
@@ -84,10 +84,10 @@ func (t *trial) reclaim(job, victim *ares.Job, n *ares.Nomination, gone []*ares.
 	return fmt.Errorf("it has borrowed nothing that quotas promise %s", job.Tenant)
 }
 
-// promises says whether a job stays within every quota above it for a pattern of
+// promisedTo says whether a job stays within every quota above it for a pattern of
 // models, without borrowing, when it has its seats and so have the others for
 // which seats are kept.
-func (t *trial) promises(job *ares.Job, n *ares.Nomination, pattern string) bool {
+func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bool {
 	with := newTrial(t.state, t.plan)
 	for k := range n.Seats {
 		with.sit(job, &n.Seats[k], true)

@@ -8,10 +8,10 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// nominations wants each of them whole: for a job that waits, of as many seats as
+// reckonings wants each of them whole: for a job that waits, of as many seats as
 // it takes, with the attempts that sit there named as they are, and nobody stopped
 // for a job for which no seats are kept.
-func nominations(t *trial) error {
+func reckonings(t *trial) error {
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
 		if err := t.nomination(n); err != nil {
@@ -62,7 +62,7 @@ func (t *trial) nomination(n *ares.Nominating) error {
 	if k := len(n.Nomination.Seats); k == 0 || k > max(job.Members, 1) || k < job.MinMembers {
 		return fmt.Errorf("%d seats for %d to %d members", k, job.MinMembers, job.Members)
 	}
-	asked := milliOf(n.Nomination.Seats)
+	asked := milliIn(n.Nomination.Seats)
 	for i := range n.Nomination.Victims {
 		v := &n.Nomination.Victims[i]
 		victim, known := t.state.Run(v.Job)
@@ -72,8 +72,8 @@ func (t *trial) nomination(n *ares.Nominating) error {
 			return fmt.Errorf("%s does not run, or not under fence %d", v.Job, v.Fence)
 		case v.Yield.To != n.Job || v.Yield.Tenant != job.Tenant:
 			return fmt.Errorf("%s gives way to %s of %s", v.Job, v.Yield.To, v.Yield.Tenant)
-		case v.Yield.Asked != asked || v.Yield.Milli != held(a):
-			return fmt.Errorf("%s gives up %d/1000 for %d/1000, it says %d for %d", v.Job, held(a), asked, v.Yield.Milli, v.Yield.Asked)
+		case v.Yield.Asked != asked || v.Yield.Milli != heldBy(a):
+			return fmt.Errorf("%s gives up %d/1000 for %d/1000, it says %d for %d", v.Job, heldBy(a), asked, v.Yield.Milli, v.Yield.Asked)
 		case v.Yield.Lost < 0:
 			return fmt.Errorf("%s gains %d by giving way", v.Job, -v.Yield.Lost)
 		}
@@ -81,7 +81,7 @@ func (t *trial) nomination(n *ares.Nominating) error {
 	return nil
 }
 
-func milliOf(seats []ares.Seat) (sum int64) {
+func milliIn(seats []ares.Seat) (sum int64) {
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
 			sum += int64(sh.Milli)
@@ -90,20 +90,20 @@ func milliOf(seats []ares.Seat) (sum int64) {
 	return sum
 }
 
-// held is what an attempt holds, in thousandths of devices.
-func held(a *ares.Attempt) (sum int64) {
+// heldBy is what an attempt holds, in thousandths of devices.
+func heldBy(a *ares.Attempt) (sum int64) {
 	for i := range a.Seats {
 		if !a.Seats[i].State.Free() {
-			sum += milliOf([]ares.Seat{a.Seats[i].Seat})
+			sum += milliIn([]ares.Seat{a.Seats[i].Seat})
 		}
 	}
 	return sum
 }
 
-// kept wants what is free of the seats that are kept for somebody to stay so,
+// keptSeats wants what is free of the seats that are kept for somebody to stay so,
 // unless he is placed: of each device, and of each node's cores and memory, the
 // placings of the plan have no more than what is left besides.
-func kept(t *trial) error {
+func keptSeats(t *trial) error {
 	placed := map[ares.JobID]bool{}
 	for i := range t.plan.Place {
 		placed[t.plan.Place[i].Job] = true

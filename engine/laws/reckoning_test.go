@@ -104,18 +104,18 @@ func TestPlantedYields(t *testing.T) {
 			c.nominate("owed", ares.YieldQuota, "lent", 2, 3).jobs["lent"].Placement.LatencySensitive = true
 		}, "rights"},
 		{"one that runs at most once", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce }, "rights"},
-		{"another attempt", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Fence = 6 }, "nominations"},
+		{"another attempt", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Fence = 6 }, "reckonings"},
 		{"a wrong reckoning", func(c *court) {
 			c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Yield.Milli = 1000
-		}, "nominations"},
-		{"nobody named", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims = nil }, "nominations"},
-		{"no seats", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Seats = nil }, "nominations"},
-		{"nothing to give up", func(c *court) { c.plan.Withdraw = []ares.Withdrawing{{Job: "urgent"}} }, "nominations"},
+		}, "reckonings"},
+		{"nobody named", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims = nil }, "reckonings"},
+		{"no seats", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Seats = nil }, "reckonings"},
+		{"nothing to give up", func(c *court) { c.plan.Withdraw = []ares.Withdrawing{{Job: "urgent"}} }, "reckonings"},
 		{"a kept seat given away", func(c *court) {
 			c.keeps(t)
 			delete(c.runs, "low") // it is gone
 			c.plan.Place = []ares.Placing{{Job: "calm", Seats: []ares.Seat{seat("a", 0, 0)}}}
-		}, "kept"},
+		}, "kept seats"},
 		{"its own kept seat", func(c *court) {
 			c.keeps(t)
 			delete(c.runs, "low")
