@@ -2,6 +2,7 @@ package laws
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
@@ -57,18 +58,13 @@ func (t *trial) entitled(job, victim *ares.Job, n *ares.Nomination, why ares.Yie
 }
 
 // takesBack wants a quota to promise the job what it asks for, all of it, and one
-// on the victim's side only to be exceeded as long as it is there.
+// on the victim's side only to be exceeded as long as it is there. Who is being
+// stopped already is about to give back what he has borrowed, and what this plan
+// gives others, or keeps for them, counts.
 func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
 	now := newTrial(t.state, t.plan)
-	for other, run := range t.state.Jobs() {
-		if run != nil && run.Stop != nil {
-			now.vacate(other, run) // is about to give back what it has borrowed
-		}
-	}
-	for _, other := range gone {
-		run, _ := t.state.Run(other.ID)
-		now.vacate(other, &run)
-	}
+	now.clearOut(gone)
+	now.settle(job.ID)
 	mine := map[*account]bool{}
 	for a := now.accounts.leaf(job); a != nil; a = a.parent {
 		mine[a] = true
@@ -85,10 +81,17 @@ func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*are
 }
 
 // promisedTo says whether a job stays within every quota above it for a pattern of
-// models, without borrowing, when it has its seats and so have the others for
-// which seats are kept.
+// models, without borrowing, when it has its seats and those are gone who give way
+// to it.
 func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bool {
 	with := newTrial(t.state, t.plan)
+	var gone []*ares.Job
+	for i := range n.Victims {
+		if victim, ok := t.state.Job(n.Victims[i].Job); ok {
+			gone = append(gone, victim)
+		}
+	}
+	with.clearOut(gone)
 	for k := range n.Seats {
 		with.sit(job, &n.Seats[k], true)
 	}
@@ -104,6 +107,31 @@ func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bo
 		}
 	}
 	return some && matches(with, n, pattern)
+}
+
+// clearOut has those gone who are being stopped, and some besides.
+func (t *trial) clearOut(gone []*ares.Job) {
+	for other, run := range t.state.Jobs() {
+		if run != nil && (run.Stop != nil || slices.Contains(gone, other)) {
+			t.vacate(other, run)
+		}
+	}
+}
+
+// settle has everybody else on the seats that the plan gives him, or that are kept.
+func (t *trial) settle(but ares.JobID) {
+	for i := range t.plan.Place {
+		if pl, err := t.next(i); err == nil {
+			t.place(pl)
+		}
+	}
+	for job := range t.state.Jobs() {
+		if n := t.nominated(job.ID); n != nil && job.ID != but {
+			for k := range n.Seats {
+				t.sit(job, &n.Seats[k], true)
+			}
+		}
+	}
 }
 
 // matches says whether every device of a nomination is of a model of the pattern.
