@@ -31,6 +31,10 @@ type entry struct {
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
+	yard   uint8  // the list of the yard it is in
+	yardAt int32  // and where
+	rival  *rival // of one decision: what speaks for and against its giving way
+
 	made, madeIn int // of an array: elements made by a decision, and by which
 }
 

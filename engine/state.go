@@ -25,6 +25,7 @@ type State struct {
 	shapes   shapes
 	delayed  []*entry // retrying or preempted, by the end of the delay
 	arrays   []*array // by ID
+	yard     yard
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
@@ -82,6 +83,7 @@ type tenant struct {
 	active   map[*entry]struct{}   // hold something
 	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
 	archived map[string]ares.Usage // by queue: of jobs that are no longer live
+	stops    []time.Time           // when live jobs were stopped by class for its own, in order
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.

@@ -35,7 +35,10 @@ func Laws() []Law {
 		{Name: "budgets", Text: "nobody is placed whose tenant has used up its GPU-hours", placing: budgets},
 		{Name: "turns", Text: "nobody is placed before a job of a higher class, of a poorer tenant or queue in the same class, or earlier in its queue, that is placed later", ahead: turns},
 		{Name: "strict", Text: "where queues are strict, nobody is placed before an earlier one of his queue", ahead: strict},
-		{Name: "yields", Text: "only a running job that keeps its progress gives way, to an earlier one of its queue and class", plan: yields},
+		{Name: "yields", Text: "only a running job that nothing protects gives way: to one that is two classes above it, that takes back what it lent, or that comes before it in a configured order", plan: yields},
+		{Name: "ceiling", Text: "no more is stopped for a job than the ceiling allows for what it asks", plan: ceiling},
+		{Name: "nominations", Text: "who gives way is who sits on the seats that are kept, and nobody else is given those", plan: nominations},
+		{Name: "circles", Text: "nobody gives way to a job that gave way to it, by however many others", plan: circles},
 	}
 }
 
