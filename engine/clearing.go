@@ -216,11 +216,15 @@ func (h *hunt) recount(in scope, total int, p price) int {
 	return total
 }
 
-// bound is what clearing a ground for one more member costs at least. It is
-// false when nobody is left there.
+// part is what somebody has on a ground, and its price.
+type part struct{ price, milli int64 }
+
+// bound is what clearing a ground for one more member costs at least: of whole
+// devices as many as lack, from those where they cost the least, as if jobs could
+// go in parts. It is false when nobody is left there.
 func (h *hunt) bound(g *ground, p price) (int64, bool) {
 	n, w := g.node, h.want
-	least, density := int64(1<<62), int64(1<<62)
+	parts, least := h.parts[:0], int64(1<<62)
 	for i := g.from; i < g.to; i++ {
 		sp := &h.spots[i]
 		if sp.rival.gone || !h.owing(sp.rival) {
@@ -228,20 +232,31 @@ func (h *hunt) bound(g *ground, p price) (int64, bool) {
 		}
 		price := p.of(sp.rival, sp.milli)
 		least = min(least, price)
-		if sp.milli > 0 {
-			density = min(density, price<<8/sp.milli)
+		parts = append(parts, part{price, sp.milli})
+	}
+	h.parts = parts
+	if len(parts) == 0 || w.gpus == 0 {
+		return least, len(parts) > 0
+	}
+	free := bits.OnesCount64(w.mask(n.profile) & n.free)
+	lack := int64(w.gpus-free%w.gpus) * wholeMilli
+	if free/w.gpus > n.slots(w.cpus, w.memory) {
+		return least, true // it is not devices that lack
+	}
+	slices.SortFunc(parts, func(a, b part) int {
+		return cmp.Compare(a.price<<8/max(a.milli, 1), b.price<<8/max(b.milli, 1))
+	})
+	sum := int64(0)
+	for _, part := range parts {
+		switch {
+		case part.milli == 0:
+		case part.milli < lack:
+			sum, lack = sum+part.price, lack-part.milli
+		default:
+			return max(least, sum+part.price/part.milli*lack), true
 		}
 	}
-	if least == 1<<62 {
-		return 0, false
-	}
-	if w.gpus > 0 && density < 1<<62 {
-		free := bits.OnesCount64(w.mask(n.profile) & n.free)
-		if lack := w.gpus - free%w.gpus; free/w.gpus <= n.slots(w.cpus, w.memory) {
-			least = max(least, density*int64(lack)*wholeMilli>>8)
-		}
-	}
-	return least, true
+	return 0, false // not even all of them are enough
 }
 
 // mostGuests is how many who could leave a node are looked at, the cheapest.

@@ -42,6 +42,7 @@ type hunt struct {
 	rooms   []int32 // by position of a node: members that fit
 	left    []int32 // of these, as a set is put together
 	queue   []ticket
+	parts   []part   // scratch of bound
 	gone    []*rival // of the set that is being put together
 	fresh   int      // from here on they are gone since the last count
 
@@ -483,6 +484,9 @@ func (h *hunt) sooner() (choice, bool) {
 	var going []*entry
 	for rank := range s.yard.running {
 		for _, e := range s.yard.running[rank] {
+			if _, all := e.runtime(); all == never {
+				continue
+			}
 			if _, late := e.left(h.now); late <= takes && !h.barred[e] && !slices.Contains(t.leaving, e) {
 				going = append(going, e)
 				c.within = max(c.within, late)
