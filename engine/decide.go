@@ -73,6 +73,7 @@ func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing
 	defer t.backTo(0)
 	s.siftGains()
 	defer t.letGo()
+	defer t.giveUp(plan)
 	if !t.uphold(plan, nil, tell) {
 		return
 	}
@@ -125,13 +126,10 @@ func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entr
 func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.keepingOf(e)
 	switch {
-	case k == nil:
+	case k == nil || k.spoilt != "":
 		return false, true
-	case k.placed:
-		pass.Skip()
-		return true, true
 	case k.over:
-		t.passBy(pass, e)
+		pass.Skip()
 		return true, true
 	case t.elsewhere(pass, k, now):
 		pass.Take(t.state.grantOf(e.shape, t.offer.Seats))
@@ -209,7 +207,7 @@ func (s *State) short(e *entry, admitted bool, now time.Time) []ares.Blocker {
 		return keptOff
 	}
 	if words := s.try.words; len(words) > 0 {
-		if s.try.keepingOf(e) != nil {
+		if s.try.keeps(e) {
 			return words // it has its place, and waits for it
 		}
 		return slices.Concat(out, words)

@@ -18,11 +18,12 @@ type keeping struct {
 	free   int         // seats of which all is held
 	grant  order.Grant // counts for limits and quotas meanwhile, and for no share
 	over   bool        // it has its place, or was given up: nothing is held
-	placed bool        // it has its place
+	spoilt string      // why it was given up
 }
 
 // uphold looks after every nomination before anybody has his turn. Who finds
-// his seats free is placed there. Who cannot have them any more gives them up.
+// his seats free is placed there. Who cannot have them any more gives them up,
+// and has his turn as any other.
 // For the others what is free is held, and those who are still to give way are
 // stopped. One job may be left out. What it counts for leaves is taken back by letGo.
 func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
@@ -43,9 +44,9 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 		}
 		switch {
 		case why != "":
-			plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: e.id, Why: why})
+			k.spoilt = why
 		case free:
-			k.placed, k.grant = true, s.grantTo(e.shape, n.Seats)
+			k.grant = s.grantTo(e.shape, n.Seats)
 			e.shape.leaf.Charge(k.grant, 1)
 			t.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: s.score(n.Seats), Merit: s.meritOf(n.Seats)}
 			t.placed = append(t.placed, placed{e, n.Seats})
@@ -84,12 +85,25 @@ func (t *try) letGo() {
 
 // keepingOf is the nomination of a job in this decision, nil for none.
 func (t *try) keepingOf(e *entry) *keeping {
-	for i := range t.kept {
+	for i := len(t.kept) - 1; i >= 0; i-- { // one that was spoilt may have another by now
 		if t.kept[i].entry == e {
 			return &t.kept[i]
 		}
 	}
 	return nil
+}
+
+// giveUp writes down which nominations are over without their jobs having a
+// place, or other seats.
+func (t *try) giveUp(plan *ares.Plan) {
+	for i := range t.kept[:t.upheld] {
+		k := &t.kept[i]
+		if k.spoilt == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.id }) ||
+			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.entry.id }) {
+			continue
+		}
+		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.entry.id, Why: k.spoilt})
+	}
 }
 
 // spoilt says why a nomination has to be given up, "" when it has not.
@@ -293,4 +307,10 @@ func (s *State) meritOf(seats []ares.Seat) ares.Merit {
 // waits says how far the seats that are kept for a job are free.
 func (k *keeping) waits() ares.Blocker {
 	return ares.Blocker{Kind: kindYield, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.free, len(k.seats))}
+}
+
+// keeps says whether seats are kept for the job in this decision.
+func (t *try) keeps(e *entry) bool {
+	k := t.keepingOf(e)
+	return k != nil && !k.over
 }
