@@ -57,6 +57,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 		}
 		return true
 	}, func(t *try) {
+		t.promises()
 		// 6. Yield: by configuration, those later in the order of their queue
 		// give way. By default nobody does.
 		t.yield(&plan, blocked)
@@ -94,9 +95,8 @@ func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry,
 		}
 		var admitted bool
 		if admitted, ok = t.attempt(e, now); !ok {
-			// 7. Refuse, once for each shape. By configuration, 5. reserve for
-			// the first that was, and backfill behind it. By default a job that
-			// does not fit holds nobody up.
+			// 7. Refuse, once for each shape, and 5. reserve for the first that
+			// were: others get a place behind them where that delays nobody.
 			if t.refuse(pass, e, admitted, now) && !tell(e, nil, admitted) {
 				return
 			}

@@ -45,24 +45,28 @@ type State struct {
 	grown    changes // nodes that may have more room than before
 	lost     []*want // of shapes that found no place
 	capacity order.Use
-	models   []int        // that some node has, by name, as the order numbers them
-	reached  set          // scratch of reach
-	welcomed set          // scratch of welcome
-	fresh    []fresh      // scratch of weighAll, by profile
-	peak     peak         // of any node
-	lot      uint64       // of the job under way, where lots are drawn
-	moves    int          // counts the changes of nodes
-	granted  []order.Part // scratch of grantOf
+	models   []int           // that some node has, by name, as the order numbers them
+	reached  set             // scratch of reach
+	welcomed set             // scratch of welcome
+	fresh    []fresh         // scratch of weighAll, by profile
+	peak     peak            // of any node
+	lot      uint64          // of the job under way, where lots are drawn
+	moves    int             // counts the changes of nodes
+	granted  []order.Part    // scratch of grantOf
+	foreseen [lenses][]*want // that have openings, oldest first
+	firsts   []int64         // scratch of enough
+	steps    []widening      // scratch of enough
 
-	moved     []*entry // changed by the batch under way
-	touched   []*node  // changed since the index was last brought up to date
-	reindex   bool     // nodes came, went or moved since then
-	remeasure bool     // what the fleet has changed since then
-	try       try      // scratch of one decision, empty between them
-	decision  int      // counts them
-	refusals  int      // of the last one, for the room of the next
-	wants     int      // counts those that were ever made
-	prospects int      // and these
+	moved     []*entry       // changed by the batch under way
+	touched   []*node        // changed since the index was last brought up to date
+	reindex   bool           // nodes came, went or moved since then
+	remeasure bool           // what the fleet has changed since then
+	try       try            // scratch of one decision, empty between them
+	decision  int            // counts them
+	refusals  int            // of the last one, for the room of the next
+	promised  []ares.Promise // by the last one
+	wants     int            // counts those that were ever made
+	prospects int            // and these
 }
 
 // The order of the engine's jobs.

@@ -212,7 +212,7 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 func (s *State) planned(e *entry, now time.Time) bool {
 	places, found := 0, false
 	s.cycle(now, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && s.cfg.Queueing.Blocked != BlockedReserve {
+		if o == e || o.shape == e.shape && placing == nil && s.reserving().First == 0 {
 			found = placing != nil
 			return false
 		}

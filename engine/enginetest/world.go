@@ -29,6 +29,7 @@ type World struct {
 	revision int64
 	log      []ares.Batch
 	plans    []ares.Plan
+	promised []ares.Promise // by the last plan
 }
 
 // NewWorld returns a world with no nodes and no jobs.
@@ -88,6 +89,7 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 // it: a decision leaves no trace.
 func (w *World) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
+	w.promised = slices.Clone(w.State.Promises())
 	w.plans = append(w.plans, plan)
 	if err := same(plan, engine.Decide(w.State, w.Now)); err != nil {
 		return plan, fmt.Errorf("decided twice: %w", err)
