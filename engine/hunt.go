@@ -162,6 +162,9 @@ func (t *try) withinRate(e *entry, c *choice, plan *ares.Plan) (until time.Time,
 		return until, true
 	}
 	stops, until := e.shape.tenant.lately(plan.Now)
+	if until.IsZero() {
+		until = plan.Now.Add(rateOver)
+	}
 	for i := range plan.Stop {
 		if y := plan.Stop[i].Stop.Yield; y != nil && y.Why == ares.YieldClass && y.Tenant == e.job.Tenant {
 			stops++

@@ -268,12 +268,15 @@ type debtKey struct {
 	model int
 }
 
-// debtOf is what a leaf owes the waiting job's, worked out once.
+// debtOf is what a leaf owes the waiting job's, worked out once: nothing, if the
+// job asks for more than it was promised.
 func (h *hunt) debtOf(l *leaf, model int) (order.Debt, bool) {
 	key := debtKey{l, model}
 	d, known := h.owed[key]
 	if !known {
-		d, _ = l.Debt(h.sh.leaf, model)
+		if room, ok := h.sh.leaf.Promised(model, l); ok && room >= h.sh.leastMilli() {
+			d, _ = l.Debt(h.sh.leaf, model)
+		}
 		h.owed[key] = d
 	}
 	return d, d.Over > 0

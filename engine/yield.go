@@ -154,13 +154,19 @@ func (s *State) promised(sh *shape, admitted bool, now time.Time) (models uint64
 			return 0
 		}
 	}
-	asked := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+	asked := sh.leastMilli()
 	for m := range s.suiting(sh.want) {
-		if room, ok := sh.leaf.Promised(m); ok && room >= asked {
+		if room, ok := sh.leaf.Promised(m, nil); ok && room >= asked {
 			models |= modelBit(m)
 		}
 	}
 	return models
+}
+
+// leastMilli is the devices that the least asks for that the job can start with,
+// in thousandths.
+func (sh *shape) leastMilli() int64 {
+	return int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
 }
 
 // vain is who is known to find no victims in this decision.

@@ -2,6 +2,7 @@ package laws
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ func later(a, b time.Time) time.Time {
 func (t *trial) reclaims(job, to *ares.Job) error {
 	promised, owes := false, false
 	for _, pattern := range t.accounts.patterns() {
-		if t.promises(to, pattern) {
+		if t.promises(to, job, pattern) {
 			promised = true
 			owes = owes || t.borrows(job, to, pattern)
 		}
@@ -35,15 +36,16 @@ func (t *trial) reclaims(job, to *ares.Job) error {
 	return nil
 }
 
-// promises says whether the quotas above a job hold what it asks for beside what
-// is used, without borrowing. What quotas below keep for it is not seen above.
-func (t *trial) promises(job *ares.Job, pattern string) bool {
+// promises says whether the quotas above a job, and not above the other, hold
+// what it asks for beside what is used, without borrowing. What quotas below keep
+// for it is not seen above.
+func (t *trial) promises(job, from *ares.Job, pattern string) bool {
 	asked := int64(max(job.MinMembers, 1)) * int64(max(1000*job.GPUs, job.GPUMilli))
 	if job.MinMembers == 0 {
 		asked = int64(max(job.Members, 1)) * int64(max(1000*job.GPUs, job.GPUMilli))
 	}
-	seen := false
-	for a := t.accounts.leaf(job); a != nil; a = a.parent {
+	seen, above := false, path(t.accounts.leaf(from))
+	for a := t.accounts.leaf(job); a != nil && !slices.Contains(above, a); a = a.parent {
 		q := a.quota(pattern)
 		if q == nil {
 			continue
@@ -70,12 +72,9 @@ func (t *trial) slackBelow(job *ares.Job, up *account, pattern string) (slack in
 // borrows says whether the side of one job holds more than it was promised, as
 // the other sees it: by the highest quota that is not above both.
 func (t *trial) borrows(job, other *ares.Job, pattern string) bool {
-	above := map[*account]bool{}
-	for a := t.accounts.leaf(other); a != nil; a = a.parent {
-		above[a] = true
-	}
+	above := path(t.accounts.leaf(other))
 	var top *account
-	for a := t.accounts.leaf(job); a != nil && !above[a]; a = a.parent {
+	for a := t.accounts.leaf(job); a != nil && !slices.Contains(above, a); a = a.parent {
 		if a.quota(pattern) != nil {
 			top = a
 		}
