@@ -23,8 +23,8 @@ func (r *Run) conclude(j *Job, now time.Time) error {
 		return r.lost(j, worst.Reason, now) // stopped, but nobody of ours asked: the node did
 	case stop != nil && stop.Why == StopPreempt:
 		r.NotBefore = now
-		r.Yields, a.Yield = r.Yields+1, stop.Yield
-		return r.move(Preempted, now, "gave way to "+stop.By)
+		r.Yields, a.Yield = r.Yields+1, a.reckoned(stop.Yield, now)
+		return r.move(Preempted, now, "gave way to "+stop.Asker(j.Tenant))
 	case stop != nil && stop.Why == StopDrain && a.wasStopped(worst.Outcome):
 		return r.drained(j, a, stop.By, now)
 	default:

@@ -154,7 +154,7 @@ type Refusal struct {
 
 // Blocker is one reason a job waits.
 type Blocker struct {
-	Kind   string // quota, budget, nodes, capacity, affinity, delay, dependency, array, order
+	Kind   string // quota, budget, nodes, capacity, affinity, delay, dependency, array, order, reservation
 	Count  int    // nodes it rules out, 0 when it is not about nodes
 	Of     int
 	Detail string

@@ -38,6 +38,8 @@ type census struct {
 	groups   []group
 	last     int       // of groups: the one that was noted last
 	outlooks []outlook // by profile
+	windows  []*window // that keep the shape's jobs off
+	reserved []int     // nodes that each of these rules out first
 }
 
 // group is the nodes with the same hurdles.
@@ -57,6 +59,10 @@ func (s *State) look(sh *shape, ban uint64) *census {
 	c.reach, _ = s.reach(sh, c.want)
 	if c.reach == &s.reached { // scratch, which the next one to ask overwrites
 		c.reach = new(s.reached.clone())
+	}
+	if len(s.calendar.windows) > 0 {
+		c.windows = slices.Clone(s.bars(sh, &c.want.taste.filter.nodes))
+		c.reserved = make([]int, len(c.windows))
 	}
 	w := c.want
 	need := max(w.gpus, 1)
@@ -112,7 +118,7 @@ func (c *census) count(n *node) {
 	v := c.outlook(n.profile)
 	m := n.hurdles(c.want, v)
 	if m>>otherLabels&(1<<(otherKind-otherLabels)-1) == 0 && !c.reach.has(n.at) && !m.has(otherKind) && (!c.want.devices() || v.fit != 0) {
-		m |= badCompany.bit() // it suits, and is left out all the same
+		m |= c.leftOut(n)
 	}
 	if m == 0 {
 		room := n.room(c.want)
@@ -124,10 +130,26 @@ func (c *census) count(n *node) {
 	c.note(n.at, m, bits.OnesCount64(v.fit&n.free))
 }
 
+// leftOut is why a node is left out that suits.
+func (c *census) leftOut(n *node) hurdleSet {
+	if c.windowOf(n.at) >= 0 {
+		return isReserved.bit()
+	}
+	return badCompany.bit()
+}
+
+// windowOf is the first window that rules a node out, -1 for none.
+func (c *census) windowOf(at int) int {
+	return slices.IndexFunc(c.windows, func(v *window) bool { return v.nodes.has(at) })
+}
+
 // note counts a node with its hurdles and the devices it has free.
 func (c *census) note(at int, m hurdleSet, free int) {
 	first := m.first()
 	c.counts[first]++
+	if first == isReserved {
+		c.reserved[c.windowOf(at)]++
+	}
 	if first == busyDevices {
 		c.best = max(c.best, free)
 	}
@@ -171,6 +193,14 @@ func (s *State) crowding(c *census, model string) []ares.Blocker {
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {
+		if hurdle(h) == isReserved {
+			for i, n := range c.reserved {
+				if n > 0 {
+					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.of, Detail: s.calendar.words(c.windows[i])})
+				}
+			}
+			continue
+		}
 		if count > 0 && hurdle(h) != allClear {
 			out = append(out, ares.Blocker{Kind: hurdle(h).kind(), Count: count, Of: c.of, Detail: c.words(hurdle(h), model)})
 		}

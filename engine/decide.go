@@ -24,12 +24,14 @@ const (
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
 	s.ready()
+	s.dated(now)
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
 	// 1. Settle: arrays that are over, delays that are over, and the next one
 	// that will be.
 	s.settle(&plan, now)
 	s.finish(&plan)
+	s.evict(&plan)
 
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
 	var blocked []*entry
@@ -52,6 +54,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 			blocked = append(blocked, e)
 		}
 		if len(plan.Refuse) < MaxRefusals {
+			s.renewal(&plan, e.shape.tenant)
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
 			}
@@ -60,6 +63,10 @@ func Decide(s *State, now time.Time) ares.Plan {
 		return true
 	})
 	s.falling(blocked, &plan)
+	// And those that have waited for as long as they would are let go.
+	s.giveUp(&plan)
+	plan.Wake = sooner(plan.Wake, s.shuffled())
+	s.chime(&plan)
 	s.refusals = len(plan.Refuse)
 	return plan
 }
@@ -72,6 +79,7 @@ func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing
 	t := s.begin()
 	defer t.backTo(0)
 	s.siftGains()
+	s.atClock(plan.Now)
 	defer t.letGo()
 	defer t.giveUp(plan)
 	if !t.uphold(plan, nil, tell) {
@@ -125,6 +133,7 @@ func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entr
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
 func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.keepingOf(e)
+	t.keptOff, t.shut = false, false
 	switch {
 	case k == nil || k.spoilt != "":
 		return false, true
@@ -167,11 +176,14 @@ func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admit
 // attempt admits one job, and places it by the offer.
 func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
-	t.keptOff = false
+	t.keptOff, t.shut = false, false
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {
 		return members > 0, false
+	}
+	if t.outlasts(e) {
+		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
 	s.drawFor(e.id, e.next()+e.made)
@@ -181,7 +193,7 @@ func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 		t.offer, ok = t.place(e.shape, members, ban, e)
 	}
 	if !ok {
-		if !t.keptOff && !t.supposing {
+		if !t.keptOff && !t.shutOut(e, members, ban) && !t.supposing {
 			s.note(e.shape, ban)
 		}
 		return true, false
@@ -203,6 +215,8 @@ func (s *State) short(e *entry, admitted bool, now time.Time) []ares.Blocker {
 	switch {
 	case !admitted:
 		out = s.admit(sh, now)
+	case s.try.shut:
+		return shutOff
 	case s.try.keptOff:
 		return keptOff
 	}

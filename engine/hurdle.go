@@ -23,6 +23,7 @@ const (
 	overQuota
 	unhealthy
 	tooSmall
+	isReserved
 	busyDevices
 	busyCPUs
 	busyMemory
@@ -56,6 +57,8 @@ func (h hurdle) kind() string {
 	switch {
 	case h == badCompany:
 		return kindNear
+	case h == isReserved:
+		return kindReserved
 	case h == overQuota:
 		return kindQuota
 	case h >= busyDevices:

@@ -87,6 +87,9 @@ func (s *State) Snapshot() ares.Batch {
 		if n.cordon != nil {
 			add(ares.Event{Revision: n.cordon.Revision, Cordon: n.cordon})
 		}
+		if n.past != nil {
+			add(ares.Event{Revision: n.past.Revision, Score: n.past})
+		}
 	}
 	for _, t := range s.tenants { // order-free: as above
 		if t.record != nil {
@@ -99,13 +102,16 @@ func (s *State) Snapshot() ares.Batch {
 	for q := range s.Queues() {
 		add(ares.Event{Revision: q.Revision, Queue: q})
 	}
+	for r := range s.Reservations() {
+		add(ares.Event{Revision: r.Revision, Reservation: r})
+	}
 	add(ares.Event{Revision: s.topology.Revision, Topology: s.topology})
 	for id, e := range s.jobs { // order-free: as above
 		if e.job != nil {
 			add(ares.Event{Revision: e.job.Revision, Job: e.job})
 		}
 		if e.run != nil {
-			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run}})
+			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run, Seen: e.seenAt()}})
 		}
 		if e.forecast != nil {
 			add(ares.Event{Revision: b.Revision, Forecast: e.forecast})

@@ -30,7 +30,7 @@ var keptOff = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahe
 func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
 	s := t.state
 	switch blocked := s.cfg.Queueing.Blocked; {
-	case t.keptOff:
+	case t.keptOff && blocked != BlockedHold:
 		// Only it: others of its shape may be done sooner.
 		news := e.shape.kept != s.decision
 		e.shape.kept = s.decision

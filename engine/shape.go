@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -31,6 +32,9 @@ type shape struct {
 	lost   refused        // what is known of its finding no place
 	noRoom []ares.Blocker // the words for it, once they were needed
 	kept   int            // the last decision in which a reservation kept a job of it off
+
+	shut    int           // the last decision in which a window kept a job of it off for its length
+	shutFor time.Duration // and that
 }
 
 // wish says where a job's members want to be.

@@ -18,6 +18,7 @@ type try struct {
 	reserved  []reservation
 	noted     bool // a shape was noted as refused
 	keptOff   bool // the job whose turn it was would fit, and delay one ahead of it
+	shut      bool // reservations alone keep off the job whose turn it was
 	supposing bool // what is taken is not as it is: nothing is noted for the rest of the decision
 
 	kept     []keeping      // the nominations

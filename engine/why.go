@@ -18,6 +18,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		return out
 	}
 	s.ready()
+	s.dated(now)
 	out.Queue = e.job.Queue
 	first := s.stand(e, now, &out)
 	var c *census
@@ -37,6 +38,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		return out // its delay is over: the next plan makes it ready
 	}
 	if c == nil {
+		s.stays(e)
 		c = s.look(e.shape, 0)
 	}
 	out.Holders = c.holders(e)
@@ -49,6 +51,7 @@ func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := s.jobs[id]; e != nil && e.waits() {
 		s.ready()
+		s.dated(now)
 		out.Blockers, _ = s.blockers(e, e.shape, e.job.GPUModel, now)
 	}
 	return out

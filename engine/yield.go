@@ -57,7 +57,7 @@ func (t *try) yield(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admitte
 func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice, ok bool) {
 	s, sh := t.state, e.shape
 	t.words = nil
-	if t.keptOff || e.isArray() || len(sh.near)+len(sh.apart) > 0 { // of these those who leave may be what it wants to be near
+	if t.keptOff || t.shut || e.isArray() || len(sh.near)+len(sh.apart) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
 	}
 	r, promised := s.rightsOf(e, admitted, plan.Now)
@@ -73,6 +73,7 @@ func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice,
 	}
 	base := mark(len(t.taken))
 	t.supposing = true
+	s.stays(e)
 	t.foresee()
 	switch found, ok = t.onTheWay(e, r.word(), plan.Now); {
 	case ok:
@@ -256,7 +257,7 @@ const stopMargin = time.Minute
 func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *choice) {
 	s, now := t.state, plan.Now
 	milli := milliOf(c.seats)
-	slices.SortFunc(c.victims, func(a, b *rival) int { return cmp.Compare(a.entry.id, b.entry.id) })
+	slices.SortFunc(c.victims, bySize)
 	n := ares.Nomination{Seats: c.seats, Why: c.why, At: now}
 	for _, v := range c.victims {
 		c.within = max(c.within, patience(v.entry))

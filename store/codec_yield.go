@@ -12,6 +12,7 @@ func yieldRecord(y *ares.Yield) *storepb.Yield {
 	}
 	return &storepb.Yield{
 		To: string(y.To), Tenant: y.Tenant, Why: string(y.Why), Milli: y.Milli, LostMilli: y.Lost, AskedMilli: y.Asked,
+		RestartMilli: y.Restart,
 	}
 }
 
@@ -21,6 +22,7 @@ func yieldOf(m *storepb.Yield) *ares.Yield {
 	}
 	return &ares.Yield{
 		To: ares.JobID(m.To), Tenant: m.Tenant, Why: ares.YieldWhy(m.Why), Milli: m.Milli, Lost: m.LostMilli, Asked: m.AskedMilli,
+		Restart: m.RestartMilli,
 	}
 }
 

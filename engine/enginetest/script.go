@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
 )
 
 // Run runs one script: commands, a line each, then ---- and what they say. A
@@ -25,6 +27,9 @@ func Run(t *testing.T, path string) {
 		var out strings.Builder
 		run := func(name string, args []datadriven.CmdArg) {
 			said, err := execute(w, name, args)
+			if missed, broken := (unmet{}), (laws.Violation{}); errors.As(err, &missed) || errors.As(err, &broken) {
+				d.Fatalf(t, "%s: %v", name, err)
+			}
 			if err != nil {
 				said = fmt.Sprintf("%s: error: %v\n", name, err)
 			}
@@ -58,13 +63,14 @@ var commands map[string]func(*World, *words) (string, error)
 
 func init() { // not a literal: the commands use execute
 	commands = map[string]func(*World, *words) (string, error){
-		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon,
+		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon, "reservation": doReservation,
 		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
-		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick,
+		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick, "score": doScore,
 		"job": doJob, "predict": doPredict, "whatif": doWhatIf, "merit": doMerit,
 		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid, "checkpoint": doCheckpoint,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,
 		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
+		"live": doLive, "stream": doStream, "expect": doExpect, "stops": doStops, "restart": doRestart,
 	}
 }
 
@@ -228,19 +234,45 @@ func specOf(in *words) ares.Spec {
 		s.GraceSeconds = &g
 	}
 	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("minutes", 0), in.has("checkpoint")
-	s.Retry.InitialBackoffSeconds = float64(in.number("backoff", 10))
+	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff", 10)), in.number("patience", 0)
 	return s
+}
+
+// due gives a job its deadline, so much after now.
+func due(w *World, in *words, s *ares.Spec) error {
+	text := in.text("deadline", "")
+	if text == "" {
+		return nil
+	}
+	within, err := time.ParseDuration(text)
+	s.Deadline = w.Now.Add(within)
+	return err
 }
 
 // doJob submits a job, or with count=N that many alike, named NAME000 and on.
 func doJob(w *World, in *words) (string, error) {
 	count := in.number("count", 0)
-	spec := specOf(in)
-	if count == 0 {
-		w.Submit(ares.JobID(in.name()), spec)
+	spec, runs := specOf(in), in.text("runs", "")
+	if err := due(w, in, &spec); err != nil {
+		return "", err
+	}
+	ids := []ares.JobID{ares.JobID(in.name())}
+	if count > 0 {
+		ids = ids[:0]
 	}
 	for i := range count {
-		w.Submit(ares.JobID(fmt.Sprintf("%s%03d", in.name(), i)), spec)
+		ids = append(ids, ares.JobID(fmt.Sprintf("%s%03d", in.name(), i)))
+	}
+	for _, id := range ids {
+		w.Submit(id, spec)
+		if runs == "" {
+			continue
+		}
+		d, err := time.ParseDuration(runs)
+		if err != nil {
+			return "", err
+		}
+		w.Need(id, d)
 	}
 	return "", nil
 }

@@ -12,6 +12,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
 )
 
 // mostTurns is up to how many placings a plan is gone through turn by turn.
@@ -29,6 +30,9 @@ type World struct {
 	revision int64
 	log      []ares.Batch
 	plans    []ares.Plan
+	life     life
+	witness  laws.Witness
+	hurry    bool // not every decision is looked at from all sides
 }
 
 // NewWorld returns a world with no nodes and no jobs.
@@ -109,8 +113,12 @@ func (w *World) Decide() (ares.Plan, error) {
 // Plans are the decisions made so far.
 func (w *World) Plans() []ares.Plan { return w.plans }
 
-// Commit writes a plan, and checks the laws on the state after it.
+// Commit writes a plan, and checks the laws on the run so far and on the state
+// after it.
 func (w *World) Commit(plan ares.Plan) error {
+	if err := w.witness.See(w.State, &plan); err != nil {
+		return err
+	}
 	if err := w.Write(plan); err != nil {
 		return err
 	}
@@ -323,10 +331,14 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 		return "tenant/" + ev.Tenant.ID, false
 	case ev.Queue != nil:
 		return "queue/" + ev.Queue.ID(), false
+	case ev.Reservation != nil:
+		return "reservation/" + ev.Reservation.Name, false
 	case ev.Topology != nil:
 		return "topology/", false
 	case ev.Forecast != nil:
 		return "forecast/" + string(ev.Forecast.Job), false
+	case ev.Score != nil:
+		return "score/" + ev.Score.Node, false
 	case ev.Usage != nil:
 		return "usage/" + ares.QueueID(ev.Usage.Tenant, ev.Usage.Queue), false
 	default:
