@@ -40,7 +40,7 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 		free := why == "" && more && t.sitDown(n.Seats)
 		if free && !s.mayHave(e.shape, n.Seats, plan.Now) {
 			t.undo(m)
-			why = "a limit or a quota leaves no room for it any more"
+			free = false // those who leave still count for a quota, or a limit is lower now: it has until its time is up
 		}
 		switch {
 		case why != "":
