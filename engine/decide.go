@@ -135,6 +135,7 @@ func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entr
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
 func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.keepingOf(e)
+	t.keptOff, t.shut = false, false
 	switch {
 	case k == nil || k.spoilt != "":
 		return false, true

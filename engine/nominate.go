@@ -40,7 +40,7 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 		free := why == "" && more && t.sitDown(n.Seats)
 		if free && !s.mayHave(e.shape, n.Seats, plan.Now) {
 			t.undo(m)
-			why = "a limit or a quota leaves no room for it any more"
+			free = false // those who leave still count for a quota, or a limit is lower now: it has until its time is up
 		}
 		switch {
 		case why != "":
@@ -115,7 +115,9 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 	case s.topology.Revision > e.run.Revision:
 		return "the topology has changed"
 	}
+	s.stays(e)
 	f := s.sift(e.shape.want)
+	barred := s.bars(e.shape, &f.nodes)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
 		at := s.byID[seat.Node]
@@ -124,6 +126,9 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 		}
 		if !f.nodes.has(at.at) {
 			return "node " + seat.Node + " is not what it asks for any more"
+		}
+		if slices.ContainsFunc(barred, func(v *window) bool { return v.nodes.has(at.at) }) {
+			return "node " + seat.Node + " is reserved for others"
 		}
 		for k := range seat.Shares {
 			if d := at.spot(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {

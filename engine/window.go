@@ -169,7 +169,7 @@ func (t *try) shutOut(e *entry, members int, ban uint64) bool {
 	fits := func() bool {
 		m := mark(len(t.taken))
 		_, ok := t.seat(e.shape, members, ban, e)
-		t.backTo(m)
+		t.undo(m)
 		return ok
 	}
 	c.off = true
