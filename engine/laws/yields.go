@@ -72,7 +72,7 @@ func (t *trial) right(job *ares.Job, run *ares.Run, to *ares.Job, y *ares.Yield)
 	if job.Placement.LatencySensitive && mine != ares.Critical {
 		return fmt.Errorf("%s gives way to %s of class %s, and is latency sensitive", job.ID, to.ID, mine)
 	}
-	if cfg.MaxYields > 0 && run.Yields >= cfg.MaxYields && mine != ares.Critical {
+	if cfg.MaxYields > 0 && run.Yields >= cfg.MaxYields {
 		return fmt.Errorf("%s gives way to %s, and has given way %d times", job.ID, to.ID, run.Yields)
 	}
 	a := run.Current()
