@@ -61,6 +61,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 		}
 		return true
 	})
+	s.try.promises()
 	s.falling(blocked, &plan)
 	// Who is where others have a reservation leaves, if he does not already.
 	s.evict(&plan)
@@ -167,9 +168,8 @@ func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admit
 		t.words = []ares.Blocker{t.keepingOf(e).waits()}
 		return tell(e, nil, admitted)
 	}
-	// 7. Refuse, once for each shape. By configuration, 5. reserve for the first
-	// that was, and backfill behind it. By default a job that does not fit holds
-	// nobody up.
+	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
+	// others get a place behind them where that delays nobody.
 	return !t.refuse(pass, e, admitted, plan.Now) || tell(e, nil, admitted)
 }
 
