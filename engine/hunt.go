@@ -105,8 +105,7 @@ func (h *hunt) verdict(r rights, plan *ares.Plan) (choice, bool) {
 			return soon, true
 		}
 		if until, ok := t.withinRate(h.entry, c, plan); !ok {
-			t.say("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, s.cfg.Yielding.PerTenant, until.UTC().Format(time.RFC3339))
-			wakeBy(plan, until)
+			h.tooMany(c, until, plan)
 			return choice{}, false
 		}
 		return *c, true
@@ -125,6 +124,19 @@ func (h *hunt) verdict(r rights, plan *ares.Plan) (choice, bool) {
 		t.vain = append(t.vain, vain{h.sh.want, h.sh, r, h.rank})
 	}
 	return choice{}, false
+}
+
+// tooMany says that the tenant's jobs would have too many stopped within an hour,
+// and wakes the plan when that may have changed. It will not where this one needs
+// more than that at once.
+func (h *hunt) tooMany(c *choice, until time.Time, plan *ares.Plan) {
+	most := h.try.state.cfg.Yielding.PerTenant
+	if until.IsZero() {
+		h.try.say("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.tenant.id, most)
+		return
+	}
+	h.try.say("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, most, until.UTC().Format(time.RFC3339))
+	wakeBy(plan, until)
 }
 
 // gpusOf writes thousandths of devices.

@@ -39,8 +39,10 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 		m := mark(len(t.taken))
 		free := why == "" && more && t.sitDown(n.Seats)
 		if free && !s.mayHave(e.shape, n.Seats, plan.Now) {
+			// Those who are on their way out may hold what it lacks elsewhere. Were
+			// the seats given up, it or another would have them kept again at once.
 			t.undo(m)
-			free = false // those who leave still count for a quota, or a limit is lower now: it has until its time is up
+			free = false
 		}
 		switch {
 		case why != "":
@@ -115,9 +117,9 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 	case s.topology.Revision > e.run.Revision:
 		return "the topology has changed"
 	}
+	s.dated(now)
 	s.stays(e)
 	f := s.sift(e.shape.want)
-	barred := s.bars(e.shape, &f.nodes)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
 		at := s.byID[seat.Node]
@@ -127,8 +129,8 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 		if !f.nodes.has(at.at) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
-		if slices.ContainsFunc(barred, func(v *window) bool { return v.nodes.has(at.at) }) {
-			return "node " + seat.Node + " is reserved for others"
+		if v := s.barredBy(e.shape, at); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, s.calendar.words(v))
 		}
 		for k := range seat.Shares {
 			if d := at.spot(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {

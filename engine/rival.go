@@ -40,7 +40,7 @@ const (
 	byOnce           // it runs at most once, and has begun
 	byLatency        // it is latency sensitive: only critical ones stop it
 	byCooldown       // it gave way, and has run again for a short time only
-	byYields         // it gave way often enough: only critical ones stop it
+	byYields         // it gave way often enough
 	byKept           // seats are kept for another where it sits, or its array is to end
 )
 
@@ -104,17 +104,17 @@ func (s *State) guarding(e *entry, now time.Time) (guard, time.Time) {
 		}
 	}
 	switch {
-	case e.job.Placement.LatencySensitive:
-		return byLatency, time.Time{}
 	case y.MaxYields > 0 && run.Yields >= y.MaxYields:
 		return byYields, time.Time{}
+	case e.job.Placement.LatencySensitive:
+		return byLatency, time.Time{}
 	}
 	return unguarded, time.Time{}
 }
 
 // yieldsTo says whether a job's protection lets one of a class stop it.
 func (r *rival) yieldsTo(rank int) bool {
-	return r.guard == unguarded || rank == classes-1 && (r.guard == byLatency || r.guard == byYields)
+	return r.guard == unguarded || rank == classes-1 && r.guard == byLatency
 }
 
 // guards says in words how many are protected, by what.

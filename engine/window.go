@@ -135,6 +135,18 @@ func (s *State) bars(sh *shape, of *set) []*window {
 	return c.barred
 }
 
+// barredBy is a window that keeps the job whose turn it is off a node, nil for
+// none.
+func (s *State) barredBy(sh *shape, n *node) *window {
+	c := &s.calendar
+	for _, v := range c.windows {
+		if v.Bars(c.at, c.lasts) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.sited(v).has(n.at) {
+			return v
+		}
+	}
+	return nil
+}
+
 // ownNodes is the allowed nodes that are reserved for the shape's jobs now, and
 // for nobody else: what is set aside for them is used first. It is false where
 // there are none, or all are.

@@ -1,6 +1,7 @@
 package laws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +20,12 @@ func rights(t *trial) error {
 			return fmt.Errorf("there is no job %s", n.Job)
 		}
 		var gone []*ares.Job
-		for k := range n.Nomination.Victims {
-			v := &n.Nomination.Victims[k]
+		// Of those that were borrowed in part the largest may be the last.
+		victims := slices.SortedStableFunc(slices.Values(n.Nomination.Victims), func(a, b ares.Victim) int {
+			return cmp.Compare(a.Yield.Milli, b.Yield.Milli)
+		})
+		for k := range victims {
+			v := &victims[k]
 			victim, known := t.state.Job(v.Job)
 			if !known {
 				return fmt.Errorf("there is no job %s", v.Job)
