@@ -46,7 +46,7 @@ func (w *World) Judge(every int) {
 		return
 	}
 	w.judge = &judge{
-		every: every, ledger: w.keepLedger(), cfg: w.state.Config(), floor: floor{byID: map[string]*standing{}},
+		every: every, state: w.state, ledger: w.keepLedger(), cfg: w.state.Config(), floor: floor{byID: map[string]*standing{}},
 		byWant: map[rivalry]*rivals{}, lines: map[*party][]*rivals{}, stops: map[ares.JobID]int{},
 	}
 	w.ledger.watch = w.judge
@@ -67,6 +67,7 @@ func (w *World) Verdict() *Verdict {
 // and what every machine has left.
 type judge struct {
 	every  int
+	state  *engine.State
 	ledger *ledger
 	cfg    engine.Config
 	floor  floor
@@ -153,8 +154,20 @@ func (j *judge) hold(s *engine.State, plan *ares.Plan) {
 			j.broken(plan.Now, v.Error())
 		}
 	}
+	kept := j.keep(s, plan)
 	for i := range plan.Place {
-		j.turn(&plan.Place[i], plan.Now)
+		p := &plan.Place[i]
+		if run, ok := s.Run(p.Job); ok && run.Nominated != nil {
+			j.seat(p, plan.Now) // it is not its turn that gives it what was kept for it
+			continue
+		}
+		j.turn(p, plan.Now)
+	}
+	for _, seat := range kept {
+		j.floor.take(seat, -1)
+	}
+	if len(kept) > 0 {
+		j.full = nil
 	}
 }
 
@@ -194,12 +207,21 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			if its < class || its == class && most >= least {
 				continue
 			}
-			if j.fits(line.want) {
+			if j.fits(line.want) && !j.delays(rival.job.ID, now) {
 				j.broken(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.of.name, least, rival.job.ID, of.name, most))
 				continue
 			}
 			j.out.Rivals++
 		}
+	}
+	j.seat(p, now)
+}
+
+// seat counts a placing.
+func (j *judge) seat(p *ares.Placing, now time.Time) {
+	c := j.ledger.jobs[p.Job]
+	if c == nil {
+		return
 	}
 	seats := make([]*ares.Seat, len(p.Seats))
 	for i := range p.Seats {
@@ -207,6 +229,43 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 	}
 	j.ledger.sit(c, seats, now)
 	j.ledger.wait(c, false)
+}
+
+// keep takes the seats that are kept for jobs, by this plan or before: nobody
+// fits there.
+func (j *judge) keep(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
+	placed := map[ares.JobID]bool{}
+	for i := range plan.Place {
+		placed[plan.Place[i].Job] = true
+	}
+	for i := range plan.Withdraw {
+		placed[plan.Withdraw[i].Job] = true
+	}
+	for id, n := range s.Nominations() {
+		for i := range n.Seats {
+			if !placed[id] {
+				kept = append(kept, &n.Seats[i])
+			}
+		}
+	}
+	for i := range plan.Nominate {
+		for k := range plan.Nominate[i].Nomination.Seats {
+			kept = append(kept, &plan.Nominate[i].Nomination.Seats[k])
+		}
+	}
+	for _, seat := range kept {
+		j.floor.take(seat, 1)
+	}
+	return kept
+}
+
+// delays says whether the job could delay one for which the plan keeps a place:
+// it may wait though it fits.
+func (j *judge) delays(id ares.JobID, now time.Time) bool {
+	ends, known := j.state.Ends(id, now)
+	return slices.ContainsFunc(j.state.Promises(), func(p ares.Promise) bool {
+		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
+	})
 }
 
 // step is how long a job waits for a point of priority, 0 where nobody ages.
