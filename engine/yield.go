@@ -263,6 +263,7 @@ func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *c
 		c.within = max(c.within, patience(v.entry))
 		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.id, Fence: v.entry.run.Fence(), Yield: ares.Yield{
 			To: e.id, Tenant: e.job.Tenant, Why: v.why, Milli: v.milli, Lost: v.lost, Asked: milli,
+			Restart: v.milli * int64(s.cfg.Yielding.Restart/time.Second),
 		}})
 	}
 	n.Until = now.Add(c.within + stopMargin)

@@ -76,6 +76,24 @@ type SchedulerConfig struct {
 	MaxQueueSize int `yaml:"max_queue_size"`
 	// EnableGangScheduling allows jobs of several members. Default true.
 	EnableGangScheduling bool `yaml:"enable_gang_scheduling"`
+	// EnablePreemption lets running jobs be stopped for waiting ones: by a class
+	// that is higher by two or more, or to take back lent quota. Default true.
+	EnablePreemption bool `yaml:"enable_preemption"`
+	// PreemptionCeiling is how many GPUs may be stopped for each one that a job
+	// asks for. Default 4; 0 for no ceiling.
+	PreemptionCeiling float64 `yaml:"preemption_ceiling"`
+	// MaxPreemptions is how often one job gives way before only critical jobs stop
+	// it. Default 3; 0 for no bound.
+	MaxPreemptions int `yaml:"max_preemptions"`
+	// PreemptionCooldownSeconds is how long a job that gave way is left alone once
+	// it runs again. Default 300, 0 to 86400.
+	PreemptionCooldownSeconds int `yaml:"preemption_cooldown_seconds"`
+	// RestartSeconds is what starting again is reckoned to cost each GPU of a job
+	// that gives way, beside the work it loses. Default 60, 0 to 3600.
+	RestartSeconds int `yaml:"restart_seconds"`
+	// MaxPreemptionsPerHour is how many jobs those of one tenant may stop by class
+	// in an hour. Default 100; 0 for no bound.
+	MaxPreemptionsPerHour int `yaml:"max_preemptions_per_hour"`
 	// EnableThermalAware keeps new work off hot devices. Default true.
 	EnableThermalAware bool `yaml:"enable_thermal_aware"`
 	// ThermalThreshold is the temperature in °C above which a device is given no
