@@ -25,10 +25,15 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 			return waiting, fmt.Errorf("stop %s: %w", s.Job, err)
 		}
 		r.stops++
-		r.left -= w.now.Sub(r.since)
 		r.attempts++ // the end it was to come to is none now
 		saving := time.Duration(w.policy.CheckpointSeconds) * time.Second
-		r.lost += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
+		if job, _ := w.state.Job(s.Job); job.Checkpoint.Enabled {
+			r.left -= w.now.Sub(r.since)
+		} else { // drained: it begins anew
+			r.lost += int64(r.gpus) * int64(w.now.Sub(r.since)/time.Second)
+			saving = 0
+		}
+		r.lost += int64(r.gpus) * int64(saving/time.Second)
 		if saving == 0 {
 			if err := w.giveUp(s.Job, &run); err != nil {
 				return waiting, err
