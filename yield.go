@@ -140,3 +140,19 @@ func (a *Attempt) Kept() time.Time {
 	}
 	return a.StartedAt
 }
+
+// Saved is how much of an ended attempt's work the next one goes on from, in a
+// job that keeps its progress: up to its last checkpoint. One that never spoke of
+// any has saved everything if it was asked to stop, and nothing if it failed or
+// was lost.
+func (a *Attempt) Saved() time.Duration {
+	switch {
+	case a.StartedAt.IsZero():
+		return 0
+	case a.CheckpointedAt.After(a.StartedAt):
+		return a.Kept().Sub(a.StartedAt)
+	case a.Outcome == OutcomeStopped:
+		return a.lasted(a.EndedAt)
+	}
+	return 0
+}
