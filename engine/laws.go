@@ -181,6 +181,9 @@ func (c *count) checkNodes(s *State) error {
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}
+		if got := s.places.History(i); got != n.history() {
+			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.id, n.history(), got)
+		}
 		if n.at != i {
 			return fmt.Errorf("the index of node %s is stale", n.id)
 		}

@@ -86,7 +86,7 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.passing {
-		m.Stranded = stranding(s.cost(w, n))
+		m.Stranded = stranding(s.cost(w, n) - n.blame)
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
@@ -153,7 +153,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += view.board.costs[p.Node] * int64(p.Members)
+		cost += (view.board.costs[p.Node] - s.nodes[p.Node].blame) * int64(p.Members)
 	}
 	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)

@@ -75,6 +75,9 @@ func (s *State) Snapshot() ares.Batch {
 		if n.cordon != nil {
 			add(ares.Event{Revision: n.cordon.Revision, Cordon: n.cordon})
 		}
+		if n.past != nil {
+			add(ares.Event{Revision: n.past.Revision, Score: n.past})
+		}
 	}
 	for _, t := range s.tenants { // order-free: as above
 		if t.record != nil {

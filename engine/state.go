@@ -176,6 +176,8 @@ func (s *State) apply(ev *ares.Event) {
 		n := s.node(ev.Cordon.Node)
 		n.cordon = ev.Cordon
 		s.touch(n)
+	case ev.Score != nil:
+		s.judge(s.node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
 		s.tenant(ev.Tenant.ID).record = ev.Tenant
 		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
@@ -206,7 +208,7 @@ func (s *State) forget(g ares.Gone) {
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
 			s.change(e, func() { e.run = nil })
 		}
-	case ares.KindNode, ares.KindSession, ares.KindCordon:
+	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
 		s.forgetNode(g)
 	case ares.KindTenant:
 		if t := s.tenants[g.ID]; t != nil {
@@ -239,6 +241,8 @@ func (s *State) forgetNode(g ares.Gone) {
 		s.describe(n, nil)
 	case ares.KindSession:
 		n.session, s.remeasure = nil, true
+	case ares.KindScore:
+		s.judge(n, nil)
 	default:
 		n.cordon, n.grew = nil, true
 	}
@@ -489,8 +493,8 @@ func (s *State) entries() []*entry {
 	return all
 }
 
-// Nodes yields every node with a record by ID, with its session and cordon,
-// nil where it has none. They must not be changed.
+// Nodes yields every node with a record by ID, with its session, cordon
+// and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
 		all := make([]*node, 0, len(s.byID))
@@ -499,7 +503,7 @@ func (s *State) Nodes() iter.Seq[NodeView] {
 		}
 		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 		for _, n := range all {
-			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon}) {
+			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon, n.past}) {
 				return
 			}
 		}
@@ -511,6 +515,7 @@ type NodeView struct {
 	Node    *ares.Node
 	Session *ares.Session
 	Cordon  *ares.Cordon
+	Score   *ares.NodeScore
 }
 
 // Tenant finds a tenant and what its jobs hold now: every seat that is not

@@ -133,7 +133,7 @@ type fleet struct {
 	entered map[ares.Phase]int // jobs that came into a phase, as far as this server saw
 	phase   map[ares.JobID]ares.Phase
 
-	jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes *prometheus.Desc
+	jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes, scores *prometheus.Desc
 }
 
 func newFleet(view *control.View) *fleet {
@@ -145,6 +145,7 @@ func newFleet(view *control.View) *fleet {
 		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for a place.", nil, nil),
 		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is given to jobs, 0 to 1.", []string{"node"}, nil),
 		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that gave way to others, as seen by this server since its start.", nil, nil),
+		scores:      prometheus.NewDesc("ares_node_score", "How a node has done so far, 0 to 1000; 1000 when nothing speaks against it.", []string{"node"}, nil),
 		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
 	}
 	view.Feed(f.count)
@@ -178,7 +179,7 @@ func (f *fleet) enter(id ares.JobID, p ares.Phase) {
 
 // Describe is part of prometheus.Collector.
 func (f *fleet) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes} {
+	for _, d := range []*prometheus.Desc{f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes, f.scores} {
 		ch <- d
 	}
 }
@@ -206,6 +207,7 @@ func (f *fleet) Collect(ch chan<- prometheus.Metric) {
 	for _, n := range nodes {
 		states[n.State(f.view.Now())]++
 		ch <- prometheus.MustNewConstMetric(f.gpus, prometheus.GaugeValue, f.used(n), n.Node.ID)
+		ch <- prometheus.MustNewConstMetric(f.scores, prometheus.GaugeValue, float64(n.HistoricalScore()), n.Node.ID)
 	}
 	for _, s := range []ares.NodeState{ares.Online, ares.Suspect, ares.Offline, ares.Cordoned} {
 		ch <- prometheus.MustNewConstMetric(f.nodes, prometheus.GaugeValue, float64(states[s]), string(s))

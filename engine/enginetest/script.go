@@ -65,7 +65,7 @@ func init() { // not a literal: the commands use execute
 	commands = map[string]func(*World, *words) (string, error){
 		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon, "reservation": doReservation,
 		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
-		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick,
+		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick, "score": doScore,
 		"job": doJob, "predict": doPredict, "whatif": doWhatIf, "merit": doMerit,
 		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,

@@ -315,6 +315,8 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 		return "topology/", false
 	case ev.Forecast != nil:
 		return "forecast/" + string(ev.Forecast.Job), false
+	case ev.Score != nil:
+		return "score/" + ev.Score.Node, false
 	case ev.Usage != nil:
 		return "usage/" + ares.QueueID(ev.Usage.Tenant, ev.Usage.Queue), false
 	default:
