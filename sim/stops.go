@@ -20,6 +20,7 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 	}
 	for _, s := range plan.Stop {
 		r := w.record(s.Job)
+		job, _ := w.state.Job(s.Job)
 		run, _ := w.state.Run(s.Job)
 		if err := run.RequestStop(s.Stop); err != nil {
 			return waiting, fmt.Errorf("stop %s: %w", s.Job, err)
@@ -30,15 +31,14 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 			continue
 		}
 		r.stops++
+		if ran := w.now.Sub(r.since); job.Checkpoint.Enabled {
+			r.left -= ran
+		} else {
+			r.lost += int64(r.gpus) * int64(ran/time.Second) // it begins anew
+		}
 		r.attempts++ // the end it was to come to is none now
 		saving := time.Duration(w.policy.CheckpointSeconds) * time.Second
-		if job, _ := w.state.Job(s.Job); job.Checkpoint.Enabled {
-			r.left -= w.now.Sub(r.since)
-		} else { // drained: it begins anew
-			r.lost += int64(r.gpus) * int64(w.now.Sub(r.since)/time.Second)
-			saving = 0
-		}
-		r.lost += int64(r.gpus) * int64(saving/time.Second)
+		r.lost += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
 		if saving == 0 {
 			if err := w.giveUp(s.Job, &run); err != nil {
 				return waiting, err
