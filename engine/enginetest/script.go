@@ -279,7 +279,7 @@ func doJob(w *World, in *words) (string, error) {
 
 // doPredict says how long a job is thought to run.
 func doPredict(w *World, in *words) (string, error) {
-	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script"}
+	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
 	var err error
 	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
 		return "", err
