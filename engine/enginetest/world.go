@@ -154,6 +154,14 @@ func (w *World) Write(plan ares.Plan) error {
 		}
 		put(stop.Job, run)
 	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		run, _ := w.State.Run(n.Job)
+		if err := run.NoteLateness(n, plan.Now); err != nil {
+			return fmt.Errorf("note %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
+	}
 	for _, p := range plan.Place {
 		run, _ := w.State.Run(p.Job)
 		if p.ArrayOf != "" {
