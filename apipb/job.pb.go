@@ -769,9 +769,11 @@ type Job struct {
 	ArrayOf    string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
 	ArrayIndex int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	// How long it is thought to run; absent while nothing was said.
-	Forecast      *RuntimeForecast `protobuf:"bytes,42,opt,name=forecast,proto3" json:"forecast,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Forecast *RuntimeForecast `protobuf:"bytes,42,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	// How it stands to its deadline; absent without one, and once it has ended.
+	DeadlineOutlook *DeadlineOutlook `protobuf:"bytes,60,opt,name=deadline_outlook,json=deadlineOutlook,proto3" json:"deadline_outlook,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1073,6 +1075,13 @@ func (x *Job) GetArrayIndex() int32 {
 func (x *Job) GetForecast() *RuntimeForecast {
 	if x != nil {
 		return x.Forecast
+	}
+	return nil
+}
+
+func (x *Job) GetDeadlineOutlook() *DeadlineOutlook {
+	if x != nil {
+		return x.DeadlineOutlook
 	}
 	return nil
 }
@@ -1728,7 +1737,9 @@ type SubmitJobResponse struct {
 	Status  string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Where the job stands; pending for a new one.
-	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// What speaks against it, although it was accepted.
+	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1789,6 +1800,13 @@ func (x *SubmitJobResponse) GetState() string {
 		return x.State
 	}
 	return ""
+}
+
+func (x *SubmitJobResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type SubmitJobsRequest struct {
@@ -1908,9 +1926,11 @@ type SubmitResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	// submitted, duplicate or refused.
-	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Code          string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Error  string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Code   string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// What speaks against it, although it was accepted.
+	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,6 +1991,13 @@ func (x *SubmitResult) GetCode() string {
 		return x.Code
 	}
 	return ""
+}
+
+func (x *SubmitResult) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type GetJobRequest struct {
@@ -2693,7 +2720,9 @@ type PlanJobResponse struct {
 	Score  int32      `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
 	Merit  *Merit     `protobuf:"bytes,4,opt,name=merit,proto3" json:"merit,omitempty"`
 	// Why it would wait, when it would.
-	Explanation   *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	Explanation *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// How it would stand to its deadline, if it has one and started now.
+	Deadline      *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2759,6 +2788,13 @@ func (x *PlanJobResponse) GetMerit() *Merit {
 func (x *PlanJobResponse) GetExplanation() *Explanation {
 	if x != nil {
 		return x.Explanation
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetDeadline() *DeadlineOutlook {
+	if x != nil {
+		return x.Deadline
 	}
 	return nil
 }
@@ -3145,8 +3181,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xcc\n" +
-	"\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x91\v\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3193,7 +3228,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
 	"\varray_index\x18$ \x01(\x05R\n" +
 	"arrayIndex\x124\n" +
-	"\bforecast\x18* \x01(\v2\x18.ares.v1.RuntimeForecastR\bforecast\"\xd3\x01\n" +
+	"\bforecast\x18* \x01(\v2\x18.ares.v1.RuntimeForecastR\bforecast\x12C\n" +
+	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\"\xd3\x01\n" +
 	"\x0fRuntimeForecast\x12\x1f\n" +
 	"\vp50_seconds\x18\x01 \x01(\x01R\n" +
 	"p50Seconds\x12\x1f\n" +
@@ -3248,12 +3284,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\texit_code\x18\a \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\">\n" +
 	"\x10SubmitJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"r\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\x8e\x01\n" +
 	"\x11SubmitJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\tR\x05state\"F\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"F\n" +
 	"\x11SubmitJobsRequest\x121\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.ares.v1.JobSpecB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04jobs\"\x9b\x01\n" +
 	"\x12SubmitJobsResponse\x12/\n" +
@@ -3262,12 +3299,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18\x03 \x01(\x05R\n" +
 	"duplicates\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\x05R\arefused\"g\n" +
+	"\arefused\x18\x04 \x01(\x05R\arefused\"\x83\x01\n" +
 	"\fSubmitResult\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x04 \x01(\tR\x04code\"&\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"&\n" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
@@ -3312,13 +3350,14 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x126\n" +
 	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
 	"\x0ePlanJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xc5\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xfb\x01\n" +
 	"\x0fPlanJobResponse\x12\x16\n" +
 	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
 	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
 	"\x05score\x18\x03 \x01(\x05R\x05score\x12$\n" +
 	"\x05merit\x18\x04 \x01(\v2\x0e.ares.v1.MeritR\x05merit\x126\n" +
-	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"-\n" +
+	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x124\n" +
+	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x15ListJobEventsResponse\x12)\n" +
@@ -3412,7 +3451,8 @@ var file_apipb_job_proto_goTypes = []any{
 	nil,                           // 39: ares.v1.Placement.NodeSelectorEntry
 	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
 	(*Explanation)(nil),           // 41: ares.v1.Explanation
-	(*Merit)(nil),                 // 42: ares.v1.Merit
+	(*DeadlineOutlook)(nil),       // 42: ares.v1.DeadlineOutlook
+	(*Merit)(nil),                 // 43: ares.v1.Merit
 }
 var file_apipb_job_proto_depIdxs = []int32{
 	37, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
@@ -3435,56 +3475,58 @@ var file_apipb_job_proto_depIdxs = []int32{
 	41, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	7,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	6,  // 19: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	40, // 20: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	40, // 21: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	40, // 22: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	40, // 23: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	12, // 24: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	40, // 25: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	40, // 26: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	40, // 27: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	42, // 28: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
-	0,  // 29: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 30: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	17, // 31: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 32: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 33: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 34: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	6,  // 35: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	41, // 36: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 37: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	12, // 38: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	42, // 39: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
-	41, // 40: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	34, // 41: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	40, // 42: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	13, // 43: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	15, // 44: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	18, // 45: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	20, // 46: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	22, // 47: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	24, // 48: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	32, // 49: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	28, // 50: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	30, // 51: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	26, // 52: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	35, // 53: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	14, // 54: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	16, // 55: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	19, // 56: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	21, // 57: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	23, // 58: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	25, // 59: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	33, // 60: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	29, // 61: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	31, // 62: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	27, // 63: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	36, // 64: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	54, // [54:65] is the sub-list for method output_type
-	43, // [43:54] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	42, // 20: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	40, // 21: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	40, // 22: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	40, // 23: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	40, // 24: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	12, // 25: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	40, // 26: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	40, // 27: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	40, // 28: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	43, // 29: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	0,  // 30: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 31: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	17, // 32: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 33: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	5,  // 34: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 35: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	6,  // 36: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	41, // 37: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 38: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	12, // 39: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	43, // 40: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	41, // 41: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	42, // 42: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	34, // 43: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	40, // 44: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	13, // 45: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	15, // 46: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	18, // 47: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	20, // 48: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	22, // 49: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	24, // 50: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	32, // 51: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	28, // 52: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	30, // 53: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	26, // 54: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	35, // 55: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	14, // 56: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	16, // 57: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	19, // 58: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	21, // 59: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	23, // 60: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	25, // 61: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	33, // 62: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	29, // 63: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	31, // 64: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	27, // 65: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	36, // 66: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	56, // [56:67] is the sub-list for method output_type
+	45, // [45:56] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }

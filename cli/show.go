@@ -68,6 +68,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 		s.line("Progress", fmt.Sprintf("%s (%s ago)", progress(p), a.age(p.GetAt())))
 	}
 	a.writeForecast(s, j.GetForecast())
+	writeOutlook(s, j.GetDeadlineOutlook())
 	if r := j.GetResult(); r != nil {
 		s.line("Result", strings.TrimSuffix(r.GetOutcome()+": "+because(r.GetExitCode(), r.GetReason()), ": "))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/engine"
 )
 
@@ -17,7 +18,7 @@ func defaultScheduler() SchedulerConfig {
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
-		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0],
+		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
 	}
 }
 
@@ -45,6 +46,9 @@ func (s *SchedulerConfig) check(p *ares.Problems) {
 	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= engine.MaxCelsius) { // so a NaN is wrong too
 		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", engine.MaxCelsius, s.ThermalThreshold)
 		return
+	}
+	if _, err := control.ParseInfeasible(s.InfeasibleDeadlines); err != nil {
+		p.Add("scheduler.infeasible_deadlines", "%s", err)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.ModelWeights)) {
 		if w := s.ModelWeights[model]; !(w >= 0.001 && w <= engine.MaxModelWeight/1000) {
