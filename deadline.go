@@ -43,6 +43,10 @@ func (r *Run) MetDeadline(j *Job) (met, asked bool) {
 	return r.Phase == Succeeded && intime, r.Phase != Cancelled || !intime
 }
 
+// EnoughRuns is from how many runs on the p90 of jobs like them rests on these runs
+// alone. With fewer it is partly a guess, and a long one.
+const EnoughRuns = 28
+
 // Outlook is how a job that has not ended stands to its deadline.
 type Outlook struct {
 	Deadline time.Time
@@ -50,7 +54,6 @@ type Outlook struct {
 	// starts now or goes on running. Both are zero where nobody knows.
 	P50, P90 time.Time
 	Runtime  time.Duration // that nine of ten like it do not exceed
-	Samples  int           // runs that this was learned from
 }
 
 // Outlook tells it from a prediction.
@@ -60,8 +63,8 @@ func (j *Job) Outlook(r *Run, p RuntimePredicted, now time.Time) Outlook {
 		done = r.Done(j, now)
 	}
 	half, late := p.P50, max(p.P50, p.P90)
-	out := Outlook{Deadline: j.Deadline, Runtime: late, Samples: p.Samples}
-	if late <= 0 {
+	out := Outlook{Deadline: j.Deadline, Runtime: late}
+	if p.Samples < EnoughRuns {
 		return out
 	}
 	if j.IsArray() { // each wave of elements as long as usual, and the last one long
@@ -88,8 +91,8 @@ func (o *Outlook) String() string {
 	at := o.Deadline.UTC().Format(time.RFC3339)
 	switch late := o.Late(); {
 	case o.P90.IsZero():
-		return fmt.Sprintf("how long it runs is not known, so nothing is known of its deadline %s", at)
-	case late.Abs() < time.Minute:
+		return fmt.Sprintf("deadline %s: too few runs like it are known to say whether it will be met", at)
+	case late.Abs() <= o.Runtime/20:
 		return fmt.Sprintf("deadline %s: p90 of its runtime is %s, so it has to start now", at, briefly(o.Runtime))
 	case late > 0:
 		return fmt.Sprintf("deadline %s: p90 of its runtime is %s, so it would end %s late", at, briefly(o.Runtime), briefly(late))

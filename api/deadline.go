@@ -20,9 +20,6 @@ func (d *Doors) outlook(j *ares.Job, r *ares.Run) *apipb.DeadlineOutlook {
 	} else if d.cfg.Predict != nil {
 		p = d.cfg.Predict(j)
 	}
-	if p.Samples == 0 {
-		p = ares.RuntimePredicted{} // a guess from no runs is worse than none
-	}
 	o := j.Outlook(r, p, time.Now())
 	m := &apipb.DeadlineOutlook{Deadline: apipb.Timestamp(o.Deadline), Text: o.String()}
 	if !o.P90.IsZero() {

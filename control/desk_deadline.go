@@ -33,10 +33,6 @@ func ParseInfeasible(text string) (Infeasible, error) {
 	return Infeasible(text), nil
 }
 
-// enoughRuns is from how many runs on nine of ten can be spoken of so surely that
-// a job is refused by it. With fewer there is a warning.
-const enoughRuns = 10
-
 // feasible judges the deadline of a job that is to be accepted, by its own runtime
 // alone: how long it waits is for the queue to say. A deadline that is past is
 // refused in any case. Who repeats a request that was accepted has that job.
@@ -55,10 +51,10 @@ func (d *Desk) feasible(j *ares.Job) (warning string, err error) {
 	full.Spec = j.WithDefaults()
 	p := d.Predict(&full)
 	o := full.Outlook(nil, p, now)
-	if o.Samples == 0 || o.Late() <= 0 {
+	if o.Late() <= 0 {
 		return "", nil
 	}
-	if d.Infeasible == InfeasibleRefuse && o.Samples >= enoughRuns {
+	if d.Infeasible == InfeasibleRefuse {
 		return "", ares.Errorf(ares.Refused, "deadline: cannot be met: %s (%s); set it to %s or later, make the job shorter, or leave deadline out",
 			&o, p.Basis, o.P90.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)).At("deadline")
 	}

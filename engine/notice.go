@@ -24,7 +24,7 @@ func (s *State) notice(e *entry) {
 // have started; of one that runs, since it does. It is zero for never, and when that
 // was noted already or is not known from runs like it.
 func (e *entry) riskAt() time.Time {
-	if e.forecast == nil || e.forecast.Samples == 0 || e.run != nil && e.run.Lateness != ares.LatenessNone {
+	if e.forecast == nil || e.run != nil && e.run.Lateness != ares.LatenessNone {
 		return time.Time{}
 	}
 	start := e.job.AcceptedAt
@@ -35,6 +35,8 @@ func (e *entry) riskAt() time.Time {
 	}
 	o := e.job.Outlook(e.run, *e.forecast, start)
 	switch {
+	case o.P90.IsZero():
+		return time.Time{}
 	case start != e.job.AcceptedAt && o.Late() > 0:
 		return start
 	case start != e.job.AcceptedAt:

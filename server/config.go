@@ -111,8 +111,8 @@ type SchedulerConfig struct {
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
 	// InfeasibleDeadlines is what becomes of a job that will hardly meet its
 	// deadline, by the time that nine of ten jobs like it took: accept, warn (it is
-	// accepted, and the answer says so) or refuse (once ten runs are known). A
-	// deadline that is past is refused in any case. Default warn.
+	// accepted, and the answer says so) or refuse. Nothing is said before 28 runs
+	// are known, and a deadline that is past is refused in any case. Default warn.
 	InfeasibleDeadlines string `yaml:"infeasible_deadlines"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
