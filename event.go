@@ -17,6 +17,7 @@ type Event struct {
 	Usage    *Usage
 	Progress *ProgressEvent
 	Forecast *RuntimePredicted
+	Score    *NodeScore
 	Gone     Gone
 
 	Reservation *Reservation
@@ -63,6 +64,7 @@ const (
 	KindQueue    Kind = "queue" // its ID is tenant/name
 	KindTopology Kind = "topology"
 	KindUsage    Kind = "usage" // its ID is tenant/queue
+	KindScore    Kind = "score" // of a node
 
 	KindReservation Kind = "reservation"
 )

@@ -95,12 +95,12 @@ func (r *Run) Checkpointed(f Fence, at time.Time) error {
 	if a == nil || f == 0 || a.Fence != f {
 		return Errorf(Fenced, "fence %d is not current (it is %d, the job is %s)", f, r.Fence(), r.Phase)
 	}
-	if !at.After(a.CheckpointedAt) {
-		return nil
+	if !at.After(a.CheckpointedAt) || at.Before(a.PlacedAt) {
+		return nil // told before, or a file that is older than the attempt
 	}
 	a.CheckpointedAt = at
 	if n := len(r.Transitions); n > 0 && r.Transitions[n-1].Message == checkpointed && r.Transitions[n-1].Attempt == r.Placed {
-		r.Transitions = r.Transitions[:n-1]
+		r.Transitions, r.Dropped = r.Transitions[:n-1], r.Dropped+1
 	}
 	r.note(at, checkpointed)
 	return nil

@@ -28,7 +28,7 @@ func (d *reservationDoor) CreateReservation(ctx context.Context, req *apipb.Crea
 		return nil, err
 	}
 	if m.GetFrom() == nil { // a repeated request for "from now" means the window that began then
-		if there, err := d.cfg.Store.Reservation(ctx, r.Name); err == nil {
+		if there, unread := d.cfg.Store.Reservation(ctx, r.Name); unread == nil {
 			r.From = there.From
 		}
 	}
@@ -62,9 +62,15 @@ func (d *reservationDoor) reservationOf(ctx context.Context, m *apipb.Reservatio
 		name  string
 		given bool
 	}{
-		{"created_by", m.GetCreatedBy() != ""}, {"created_at", m.GetCreatedAt() != nil}, {"state", m.GetState() != ""},
-		{"node_count", m.GetNodeCount() != 0}, {"reserved_nodes", len(m.GetReservedNodes()) > 0}, {"job_count", m.GetJobCount() != 0},
-		{"jobs", len(m.GetJobs()) > 0}, {"left_running", len(m.GetLeftRunning()) > 0}, {"warnings", len(m.GetWarnings()) > 0},
+		{"created_by", m.GetCreatedBy() != ""},
+		{"created_at", m.GetCreatedAt() != nil},
+		{"state", m.GetState() != ""},
+		{"node_count", m.GetNodeCount() != 0},
+		{"reserved_nodes", len(m.GetReservedNodes()) > 0},
+		{"job_count", m.GetJobCount() != 0},
+		{"jobs", len(m.GetJobs()) > 0},
+		{"left_running", len(m.GetLeftRunning()) > 0},
+		{"warnings", len(m.GetWarnings()) > 0},
 	} {
 		if f.given {
 			p.Add(f.name, "is not part of a request: remove it")

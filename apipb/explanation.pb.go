@@ -38,8 +38,14 @@ type Explanation struct {
 	Of      int32     `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"`
 	Ahead   []*Ahead  `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"`
 	Holders []*Holder `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
+	// Where the job stands, as in Job; "" for one that is only planned.
+	State string `protobuf:"bytes,20,opt,name=state,proto3" json:"state,omitempty"`
+	// Its attempts that gave way to other jobs, or are asked to, oldest first.
+	GaveWay []*Preemption `protobuf:"bytes,21,rep,name=gave_way,json=gaveWay,proto3" json:"gave_way,omitempty"`
+	// Seats that are kept for it while others give way.
+	Nomination *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
 	// How it stands to its deadline, if it has one.
-	Deadline      *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline      *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,6 +132,27 @@ func (x *Explanation) GetAhead() []*Ahead {
 func (x *Explanation) GetHolders() []*Holder {
 	if x != nil {
 		return x.Holders
+	}
+	return nil
+}
+
+func (x *Explanation) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Explanation) GetGaveWay() []*Preemption {
+	if x != nil {
+		return x.GaveWay
+	}
+	return nil
+}
+
+func (x *Explanation) GetNomination() *Nomination {
+	if x != nil {
+		return x.Nomination
 	}
 	return nil
 }
@@ -698,7 +725,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x02\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x03\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -707,8 +734,13 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\x04rank\x18\x05 \x01(\x05R\x04rank\x12\x0e\n" +
 	"\x02of\x18\x06 \x01(\x05R\x02of\x12$\n" +
 	"\x05ahead\x18\a \x03(\v2\x0e.ares.v1.AheadR\x05ahead\x12)\n" +
-	"\aholders\x18\b \x03(\v2\x0f.ares.v1.HolderR\aholders\x124\n" +
-	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"\x82\x02\n" +
+	"\aholders\x18\b \x03(\v2\x0f.ares.v1.HolderR\aholders\x12\x14\n" +
+	"\x05state\x18\x14 \x01(\tR\x05state\x12.\n" +
+	"\bgave_way\x18\x15 \x03(\v2\x13.ares.v1.PreemptionR\agaveWay\x123\n" +
+	"\n" +
+	"nomination\x18\x16 \x01(\v2\x13.ares.v1.NominationR\n" +
+	"nomination\x124\n" +
+	"\bdeadline\x18( \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"\x82\x02\n" +
 	"\x0fDeadlineOutlook\x126\n" +
 	"\bdeadline\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x123\n" +
 	"\ap50_end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06p50End\x123\n" +
@@ -774,23 +806,27 @@ var file_apipb_explanation_proto_goTypes = []any{
 	(*Ahead)(nil),                 // 5: ares.v1.Ahead
 	(*Holder)(nil),                // 6: ares.v1.Holder
 	(*Merit)(nil),                 // 7: ares.v1.Merit
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*Preemption)(nil),            // 8: ares.v1.Preemption
+	(*Nomination)(nil),            // 9: ares.v1.Nomination
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_apipb_explanation_proto_depIdxs = []int32{
-	2, // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
-	3, // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
-	5, // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
-	6, // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
-	1, // 4: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
-	8, // 5: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
-	8, // 6: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
-	8, // 7: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
-	4, // 8: ares.v1.Remedy.steps:type_name -> ares.v1.Step
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	2,  // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
+	3,  // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
+	5,  // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
+	6,  // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
+	8,  // 4: ares.v1.Explanation.gave_way:type_name -> ares.v1.Preemption
+	9,  // 5: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
+	1,  // 6: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
+	10, // 7: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
+	10, // 8: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
+	10, // 9: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
+	4,  // 10: ares.v1.Remedy.steps:type_name -> ares.v1.Step
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_apipb_explanation_proto_init() }
@@ -798,6 +834,7 @@ func file_apipb_explanation_proto_init() {
 	if File_apipb_explanation_proto != nil {
 		return
 	}
+	file_apipb_preemption_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -260,7 +261,7 @@ func (a *app) writeReservation(w io.Writer, r *apipb.Reservation) {
 	s.line("Drain", drainWord(r))
 	jobs := r.GetJobs()
 	if more := int(r.GetJobCount()) - len(jobs); more > 0 {
-		jobs = append(jobs[:len(jobs):len(jobs)], fmt.Sprintf("and %d more", more))
+		jobs = append(slices.Clip(jobs), fmt.Sprintf("and %d more", more))
 	}
 	s.list("Others' jobs", jobs)
 	if r.GetDrain() && !r.GetForce() {

@@ -114,7 +114,7 @@ func (s *State) costOf(w *want, n *node) int64 {
 		return s.cost(w, n)
 	}
 	like := &s.fresh[n.profile.id]
-	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.shelf != n.shelf {
+	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.blame != n.blame || o.shelf != n.shelf {
 		*like = fresh{n, s.cost(w, n)}
 	}
 	return like.cost
@@ -190,6 +190,7 @@ func (s *State) move(n *node) {
 	s.shifts.note(n.at)
 	s.shifted[n.at] = s.shifts.count - 1
 	s.crests[n.at/64].stale = true
+	s.places.Remember(n.at, n.history())
 	if !n.open() {
 		s.places.Set(n.at, -1, 0)
 		s.gists[n.at], s.spare[n.at] = gist{}, spare{-1, -1}

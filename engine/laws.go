@@ -15,7 +15,7 @@ import (
 func (s *State) Check() error {
 	s.ready()
 	c := count{pins: map[string]map[int]pin{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.try.taken)+len(s.try.placed)+len(s.moved)+len(s.touched) > 0 {
+	if len(s.try.taken)+len(s.try.placed)+len(s.try.kept)+len(s.try.leaving)+len(s.try.rivals)+len(s.moved)+len(s.touched) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
 	pending, delayed := 0, 0
@@ -39,6 +39,9 @@ func (s *State) Check() error {
 		return fmt.Errorf("a queue is out of order")
 	}
 	if err := s.checkArrays(); err != nil {
+		return err
+	}
+	if err := s.yard.check(s.entries()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(s); err != nil {
@@ -180,6 +183,9 @@ func (c *count) checkNodes(s *State) error {
 		}
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
+		}
+		if got := s.places.History(i); got != n.history() {
+			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.id, n.history(), got)
 		}
 		if n.at != i {
 			return fmt.Errorf("the index of node %s is stale", n.id)

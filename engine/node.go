@@ -17,13 +17,15 @@ const MaxSeats = 512
 const wholeMilli = 1000
 
 // node is a machine with the account of what is taken there. It exists as soon
-// as a record, session, cordon or seat speaks of it.
+// as a record, session, cordon, score or seat speaks of it.
 type node struct {
 	id      string
 	at      int // in State.nodes
 	record  *ares.Node
 	session *ares.Session
 	cordon  *ares.Cordon
+	past    *ares.NodeScore // nil: nothing is known of how it did
+	blame   int64           // what that adds to every cost
 	place   topo.Place
 	profile *profile // of the record
 	devices []device // in the order of the profile
@@ -224,7 +226,7 @@ func (n *node) survey() {
 
 // forgotten says whether nothing speaks of the node any more.
 func (n *node) forgotten() bool {
-	return n.record == nil && n.session == nil && n.cordon == nil && n.seats == 0
+	return n.record == nil && n.session == nil && n.cordon == nil && n.past == nil && n.seats == 0
 }
 
 // open says whether anything may be placed here.

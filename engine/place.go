@@ -18,9 +18,14 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
+		t.uphold(&ares.Plan{Now: now}, e, nil)
 		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
-		pl, ok := t.place(sh, members, ban, e)
+		pl, ok := ares.Placing{}, false
+		if members > 0 {
+			pl, ok = t.place(sh, members, ban, e)
+		}
+		t.letGo()
 		t.backTo(0)
 		if ok {
 			pl.Job = job.ID
@@ -86,7 +91,7 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.passing {
-		m.Stranded = stranding(s.cost(w, n))
+		m.Stranded = stranding(s.cost(w, n) - n.blame)
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
@@ -153,7 +158,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += view.board.costs[p.Node] * int64(p.Members)
+		cost += (view.board.costs[p.Node] - s.nodes[p.Node].blame) * int64(p.Members)
 	}
 	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)

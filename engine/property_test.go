@@ -211,6 +211,16 @@ func (m *machine) Predict(t *rapid.T) {
 	m.w.Put(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3))}})
 }
 
+// Score says how a node has done so far.
+func (m *machine) Score(t *rapid.T) {
+	id := m.node(t)
+	if rapid.IntRange(0, 3).Draw(t, "forget") == 0 {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindScore, ID: id}})
+		return
+	}
+	m.w.Put(ares.Event{Score: &ares.NodeScore{Node: id, Score: pick(t, "score", 0, 350, 980, 1000), At: m.w.Now}})
+}
+
 func (m *machine) Void(t *rapid.T) {
 	if err := m.w.Void(m.node(t)); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ type State struct {
 	dates    alarms    // of those with deadlines that wait
 	notices  alarms    // of those with deadlines that have not ended
 	patience alarms    // of those that wait for their first place, and not for ever
+	yard     yard
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
@@ -88,6 +89,7 @@ type tenant struct {
 	active   map[*entry]struct{}   // hold something
 	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
 	archived map[string]ares.Usage // by queue: of jobs that are no longer live
+	stops    []time.Time           // when live jobs were stopped by class for its own, in order
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.
@@ -177,6 +179,8 @@ func (s *State) apply(ev *ares.Event) {
 		n := s.node(ev.Cordon.Node)
 		n.cordon = ev.Cordon
 		s.touch(n)
+	case ev.Score != nil:
+		s.judge(s.node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
 		s.tenant(ev.Tenant.ID).record = ev.Tenant
 		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
@@ -207,7 +211,7 @@ func (s *State) forget(g ares.Gone) {
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
 			s.change(e, func() { e.run = nil })
 		}
-	case ares.KindNode, ares.KindSession, ares.KindCordon:
+	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
 		s.forgetNode(g)
 	case ares.KindTenant:
 		if t := s.tenants[g.ID]; t != nil {
@@ -240,6 +244,8 @@ func (s *State) forgetNode(g ares.Gone) {
 		s.describe(n, nil)
 	case ares.KindSession:
 		n.session, s.remeasure = nil, true
+	case ares.KindScore:
+		s.judge(n, nil)
 	default:
 		n.cordon, n.grew = nil, true
 	}
@@ -490,8 +496,8 @@ func (s *State) entries() []*entry {
 	return all
 }
 
-// Nodes yields every node with a record by ID, with its session and cordon,
-// nil where it has none. They must not be changed.
+// Nodes yields every node with a record by ID, with its session, cordon
+// and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
 		all := make([]*node, 0, len(s.byID))
@@ -500,7 +506,7 @@ func (s *State) Nodes() iter.Seq[NodeView] {
 		}
 		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 		for _, n := range all {
-			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon}) {
+			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon, n.past}) {
 				return
 			}
 		}
@@ -512,6 +518,7 @@ type NodeView struct {
 	Node    *ares.Node
 	Session *ares.Session
 	Cordon  *ares.Cordon
+	Score   *ares.NodeScore
 }
 
 // Tenant finds a tenant and what its jobs hold now: every seat that is not

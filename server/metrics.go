@@ -60,7 +60,7 @@ func newMetrics(view *control.View) *metrics {
 			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
 		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view), newYields(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -136,7 +136,7 @@ type fleet struct {
 	met     int                      // of those that ended
 	missed  int
 
-	deadlines, jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes *prometheus.Desc
+	deadlines, jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes, scores *prometheus.Desc
 }
 
 func newFleet(view *control.View) *fleet {
@@ -149,6 +149,7 @@ func newFleet(view *control.View) *fleet {
 		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for a place.", nil, nil),
 		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is given to jobs, 0 to 1.", []string{"node"}, nil),
 		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that gave way to others, as seen by this server since its start.", nil, nil),
+		scores:      prometheus.NewDesc("ares_node_score", "How a node has done so far, 0 to 1000; 1000 when nothing speaks against it.", []string{"node"}, nil),
 		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
 	}
 	view.Feed(f.count)
@@ -202,7 +203,7 @@ func (f *fleet) enter(id ares.JobID, p ares.Phase) {
 
 // Describe is part of prometheus.Collector.
 func (f *fleet) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes} {
+	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes, f.scores} {
 		ch <- d
 	}
 }
@@ -232,6 +233,7 @@ func (f *fleet) Collect(ch chan<- prometheus.Metric) {
 	for _, n := range nodes {
 		states[n.State(f.view.Now())]++
 		ch <- prometheus.MustNewConstMetric(f.gpus, prometheus.GaugeValue, f.used(n), n.Node.ID)
+		ch <- prometheus.MustNewConstMetric(f.scores, prometheus.GaugeValue, float64(n.HistoricalScore()), n.Node.ID)
 	}
 	for _, s := range []ares.NodeState{ares.Online, ares.Suspect, ares.Offline, ares.Cordoned} {
 		ch <- prometheus.MustNewConstMetric(f.nodes, prometheus.GaugeValue, float64(states[s]), string(s))

@@ -21,6 +21,7 @@ var rooms = map[string]ares.Kind{
 	"predicted": ares.KindForecast,
 	"queues":    ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
 	"reservations": ares.KindReservation,
+	"scores":       ares.KindScore,
 }
 
 // EncodeBatch writes a batch down as a recording keeps it: each record as the
@@ -134,6 +135,8 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 		return usageOf(ev.Usage.Tenant) + ev.Usage.Queue, usageRecord(ev.Usage)
 	case ev.Forecast != nil:
 		return forecastOf(ev.Forecast.Job), forecastRecord(ev.Forecast)
+	case ev.Score != nil:
+		return scoreKey(ev.Score.Node), scoreRecord(ev.Score)
 	case ev.Progress != nil:
 		p := ev.Progress.Progress
 		return progressOf(ev.Progress.Job), &storepb.Record{Body: &storepb.Record_Progress{

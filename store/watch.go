@@ -230,6 +230,8 @@ func decodeShares(ev *ares.Event, rec *storepb.Record, room, name string) bool {
 		ev.Topology = topologyOf(rec.GetTopology(), ev.Revision)
 	case "usage":
 		ev.Usage = usageRead(rec.GetUsage(), tenant, queue, ev.Revision)
+	case "scores":
+		ev.Score = scoreOf(rec.GetScore(), name, ev.Revision)
 	default:
 		return false
 	}

@@ -146,6 +146,21 @@ func doSick(w *World, in *words) (string, error) {
 	})
 }
 
+// doScore tells how nodes have done so far: score N 300.
+func doScore(w *World, in *words) (string, error) {
+	score := &ares.NodeScore{Node: in.name(), Samples: 1000, At: w.Now, Why: "script"}
+	if len(in.plain) != 2 {
+		return "", fmt.Errorf("a node and its score are wanted")
+	}
+	n, err := strconv.Atoi(in.plain[1])
+	if err != nil || n < 0 || n > ares.FullScore {
+		return "", fmt.Errorf("%q is no score", in.plain[1])
+	}
+	score.Score = n
+	w.Put(ares.Event{Score: score})
+	return "", nil
+}
+
 // redescribe writes a changed record of a node.
 func (w *World) redescribe(id string, change func(*ares.Node) error) error {
 	for v := range w.State.Nodes() {
@@ -194,6 +209,7 @@ func (w *World) chart(change func(*ares.Topology)) error {
 	t := *w.State.Topology()
 	t.Domains, t.Switches = slices.Clone(t.Domains), slices.Clone(t.Switches)
 	change(&t)
+	t.Revision = w.revision + 1
 	w.Put(ares.Event{Topology: &t})
 	return t.Check()
 }

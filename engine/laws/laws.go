@@ -36,7 +36,13 @@ func Laws() []Law {
 		{Name: "windows", Text: "nobody is placed where others have a reservation that is open or that he is thought to run into, and only such are drained", plan: evictions, placing: windows},
 		{Name: "turns", Text: "nobody is placed before a job of a higher class, of a poorer tenant or queue in the same class, or earlier in its queue, that is placed later", ahead: turns},
 		{Name: "strict", Text: "where queues are strict, nobody is placed before an earlier one of his queue", ahead: strict},
-		{Name: "yields", Text: "only a running job that keeps its progress gives way, to an earlier one of its queue and class", plan: yields},
+		{Name: "yields", Text: "only a running job that nothing protects gives way: to one that is two classes above it, that takes back what it lent, or that comes before it in a configured order", plan: yields},
+		{Name: "ceiling", Text: "no more is stopped for a job than the ceiling allows for what it asks", plan: ceiling},
+		{Name: "nominations", Text: "who gives way is who sits on the seats that are kept, and nobody else is given those", plan: nominations},
+		{Name: "circles", Text: "nobody gives way to a job that gave way to it, by however many others", plan: circles},
+		{Name: "reckonings", Text: "seats are kept for a job that waits, with the reckoning of each attempt that gives way, and nobody is stopped otherwise", plan: reckonings},
+		{Name: "kept seats", Text: "what is free of the seats that are kept for somebody is given to nobody else", plan: keptSeats},
+		{Name: "rights", Text: "who gives way does so to a class two above his, or by quotas that promise what he borrowed", plan: rights},
 	}
 }
 

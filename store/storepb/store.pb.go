@@ -51,6 +51,7 @@ type Record struct {
 	//	*Record_Forecast
 	//	*Record_Forecaster
 	//	*Record_Reservation
+	//	*Record_Score
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -298,6 +299,15 @@ func (x *Record) GetReservation() *Reservation {
 	return nil
 }
 
+func (x *Record) GetScore() *Score {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Score); ok {
+			return x.Score
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -390,6 +400,10 @@ type Record_Reservation struct {
 	Reservation *Reservation `protobuf:"bytes,23,opt,name=reservation,proto3,oneof"`
 }
 
+type Record_Score struct {
+	Score *Score `protobuf:"bytes,24,opt,name=score,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -433,6 +447,8 @@ func (*Record_Forecast) isRecord_Body() {}
 func (*Record_Forecaster) isRecord_Body() {}
 
 func (*Record_Reservation) isRecord_Body() {}
+
+func (*Record_Score) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
@@ -3330,11 +3346,152 @@ func (x *Forecaster) GetMemory() []byte {
 	return nil
 }
 
+// Score is how a node has done so far. Sums are in thousandths as of at.
+type Score struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Score         int64                  `protobuf:"varint,1,opt,name=score,proto3" json:"score,omitempty"`
+	Samples       int64                  `protobuf:"varint,2,opt,name=samples,proto3" json:"samples,omitempty"`
+	Failures      int64                  `protobuf:"varint,3,opt,name=failures,proto3" json:"failures,omitempty"`
+	Own           int64                  `protobuf:"varint,4,opt,name=own,proto3" json:"own,omitempty"`
+	Slowdown      int64                  `protobuf:"varint,5,opt,name=slowdown,proto3" json:"slowdown,omitempty"`
+	Timed         int64                  `protobuf:"varint,6,opt,name=timed,proto3" json:"timed,omitempty"`
+	Logs          int64                  `protobuf:"varint,7,opt,name=logs,proto3" json:"logs,omitempty"`
+	Stragglers    int64                  `protobuf:"varint,8,opt,name=stragglers,proto3" json:"stragglers,omitempty"`
+	Gangs         int64                  `protobuf:"varint,9,opt,name=gangs,proto3" json:"gangs,omitempty"`
+	At            int64                  `protobuf:"varint,10,opt,name=at,proto3" json:"at,omitempty"`
+	Until         int64                  `protobuf:"varint,11,opt,name=until,proto3" json:"until,omitempty"`
+	Families      []uint64               `protobuf:"fixed64,12,rep,packed,name=families,proto3" json:"families,omitempty"`
+	Why           string                 `protobuf:"bytes,13,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Score) Reset() {
+	*x = Score{}
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Score) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Score) ProtoMessage() {}
+
+func (x *Score) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Score.ProtoReflect.Descriptor instead.
+func (*Score) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Score) GetScore() int64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *Score) GetSamples() int64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *Score) GetFailures() int64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Score) GetOwn() int64 {
+	if x != nil {
+		return x.Own
+	}
+	return 0
+}
+
+func (x *Score) GetSlowdown() int64 {
+	if x != nil {
+		return x.Slowdown
+	}
+	return 0
+}
+
+func (x *Score) GetTimed() int64 {
+	if x != nil {
+		return x.Timed
+	}
+	return 0
+}
+
+func (x *Score) GetLogs() int64 {
+	if x != nil {
+		return x.Logs
+	}
+	return 0
+}
+
+func (x *Score) GetStragglers() int64 {
+	if x != nil {
+		return x.Stragglers
+	}
+	return 0
+}
+
+func (x *Score) GetGangs() int64 {
+	if x != nil {
+		return x.Gangs
+	}
+	return 0
+}
+
+func (x *Score) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Score) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Score) GetFamilies() []uint64 {
+	if x != nil {
+		return x.Families
+	}
+	return nil
+}
+
+func (x *Score) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x82\t\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xb0\t\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -3362,7 +3519,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"forecaster\x18\x16 \x01(\v2\x19.ares.store.v1.ForecasterH\x00R\n" +
 	"forecaster\x12>\n" +
-	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservationB\x06\n" +
+	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservation\x12,\n" +
+	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05scoreB\x06\n" +
 	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -3624,7 +3782,24 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"Forecaster\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06memory\x18\x02 \x01(\fR\x06memoryB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x06memory\x18\x02 \x01(\fR\x06memory\"\xb5\x02\n" +
+	"\x05Score\x12\x14\n" +
+	"\x05score\x18\x01 \x01(\x03R\x05score\x12\x18\n" +
+	"\asamples\x18\x02 \x01(\x03R\asamples\x12\x1a\n" +
+	"\bfailures\x18\x03 \x01(\x03R\bfailures\x12\x10\n" +
+	"\x03own\x18\x04 \x01(\x03R\x03own\x12\x1a\n" +
+	"\bslowdown\x18\x05 \x01(\x03R\bslowdown\x12\x14\n" +
+	"\x05timed\x18\x06 \x01(\x03R\x05timed\x12\x12\n" +
+	"\x04logs\x18\a \x01(\x03R\x04logs\x12\x1e\n" +
+	"\n" +
+	"stragglers\x18\b \x01(\x03R\n" +
+	"stragglers\x12\x14\n" +
+	"\x05gangs\x18\t \x01(\x03R\x05gangs\x12\x0e\n" +
+	"\x02at\x18\n" +
+	" \x01(\x03R\x02at\x12\x14\n" +
+	"\x05until\x18\v \x01(\x03R\x05until\x12\x1a\n" +
+	"\bfamilies\x18\f \x03(\x06R\bfamilies\x12\x10\n" +
+	"\x03why\x18\r \x01(\tR\x03whyB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -3638,7 +3813,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -3677,10 +3852,11 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Change)(nil),            // 34: ares.store.v1.Change
 	(*Forecast)(nil),          // 35: ares.store.v1.Forecast
 	(*Forecaster)(nil),        // 36: ares.store.v1.Forecaster
-	nil,                       // 37: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 38: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 39: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 40: ares.v1.DeviceShare
+	(*Score)(nil),             // 37: ares.store.v1.Score
+	nil,                       // 38: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 39: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 40: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 41: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -3689,7 +3865,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	14, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	15, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	16, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	38, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	39, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	17, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	18, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	27, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -3705,32 +3881,33 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	35, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
 	36, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
 	21, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	39, // 22: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	8,  // 23: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	12, // 24: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	13, // 25: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	5,  // 26: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	10, // 27: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	6,  // 28: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	7,  // 29: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	10, // 30: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	9,  // 31: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	7,  // 32: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	40, // 33: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	11, // 34: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	7,  // 35: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	19, // 36: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	19, // 37: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	37, // 38: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	23, // 39: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	24, // 40: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	25, // 41: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	34, // 42: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	37, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	40, // 23: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	8,  // 24: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	12, // 25: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	13, // 26: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	5,  // 27: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	10, // 28: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	6,  // 29: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	7,  // 30: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	10, // 31: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	9,  // 32: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	7,  // 33: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	41, // 34: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	11, // 35: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	7,  // 36: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	19, // 37: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	19, // 38: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	38, // 39: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	23, // 40: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	24, // 41: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	25, // 42: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	34, // 43: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -3761,6 +3938,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Forecast)(nil),
 		(*Record_Forecaster)(nil),
 		(*Record_Reservation)(nil),
+		(*Record_Score)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3768,7 +3946,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -33,12 +33,13 @@ func reservationRules(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	want.Revision = made.Revision
-	if got, err := s.Reservation(t.Context(), "fans"); err != nil || !reflect.DeepEqual(got, want) {
+	got, err := s.Reservation(t.Context(), "fans")
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v, %v, want %+v", got, err, want)
 	}
 	again := window("fans", "")
 	again.By, again.CreatedAt = "bob", Noon.Add(time.Minute)
-	if got, err := s.CreateReservation(t.Context(), again); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err = s.CreateReservation(t.Context(), again); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the same again gave %+v, %v", got, err)
 	}
 	again.Until = again.Until.Add(time.Hour)
@@ -46,7 +47,8 @@ func reservationRules(t *testing.T, s *store.Store) {
 	refused(t, err, ares.Conflict, "fans")
 	_, err = s.DeleteReservation(t.Context(), "fans", made.Revision-1)
 	refused(t, err, ares.Conflict)
-	if gone, err := s.DeleteReservation(t.Context(), "fans", made.Revision); err != nil || gone <= made.Revision {
+	gone, err := s.DeleteReservation(t.Context(), "fans", made.Revision)
+	if err != nil || gone <= made.Revision {
 		t.Fatalf("gone at %d, %v", gone, err)
 	}
 	_, err = s.DeleteReservation(t.Context(), "fans", made.Revision)
