@@ -67,6 +67,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.evict(&plan)
 	// And those that have waited for as long as they would are let go.
 	s.giveUp(&plan)
+	s.remark(&plan)
 	plan.Wake = sooner(plan.Wake, s.shuffled())
 	s.chime(&plan)
 	s.refusals = len(plan.Refuse)

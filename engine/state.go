@@ -27,6 +27,7 @@ type State struct {
 	arrays   []*array  // by ID
 	clock    time.Time // as of which those with deadlines are in order
 	dates    alarms    // of those with deadlines that wait
+	notices  alarms    // of those with deadlines that have not ended
 	patience alarms    // of those that wait for their first place, and not for ever
 	yard     yard
 

@@ -117,8 +117,8 @@ type SchedulerConfig struct {
 	// least stranded capacity.
 	Placement string `yaml:"placement"`
 	// QueueOrder is what orders the jobs of a queue: aged (priority that grows
-	// with waiting), fifo, shortest, shortest-remaining, least-service or
-	// attained. Default aged.
+	// with waiting, and deadlines), fifo, shortest, shortest-remaining,
+	// least-service, attained or edf. Default aged.
 	QueueOrder string `yaml:"queue_order"`
 	// BlockedJobs is what becomes of those behind a job that finds no place:
 	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
@@ -127,6 +127,11 @@ type SchedulerConfig struct {
 	// AttainedGPUSeconds is up to what service jobs come first with the order
 	// attained. Default 0, which is 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
+	// InfeasibleDeadlines is what becomes of a job that will hardly meet its
+	// deadline, by the time that nine of ten jobs like it took: accept, warn (it is
+	// accepted, and the answer says so) or refuse. Nothing is said before 28 runs
+	// are known, and a deadline that is past is refused in any case. Default warn.
+	InfeasibleDeadlines string `yaml:"infeasible_deadlines"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then

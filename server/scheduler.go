@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/engine"
 )
 
@@ -20,7 +21,7 @@ func defaultScheduler() SchedulerConfig {
 		EnablePreemption: d.Yielding.Enabled, PreemptionCeiling: float64(d.Yielding.Ceiling) / 1000, MaxPreemptions: d.Yielding.MaxYields,
 		PreemptionCooldownSeconds: int(d.Yielding.Cooldown / time.Second), RestartSeconds: int(d.Yielding.Restart / time.Second),
 		MaxPreemptionsPerHour: d.Yielding.PerTenant,
-		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.Blockings()[0],
+		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.Blockings()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
 	}
 }
 
@@ -57,6 +58,9 @@ func (s *SchedulerConfig) check(p *ares.Problems) {
 	if !(s.PreemptionCeiling >= 0 && s.PreemptionCeiling <= engine.MaxCeiling/1000) {
 		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v", engine.MaxCeiling/1000, s.PreemptionCeiling)
 		return
+	}
+	if _, err := control.ParseInfeasible(s.InfeasibleDeadlines); err != nil {
+		p.Add("scheduler.infeasible_deadlines", "%s", err)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.ModelWeights)) {
 		if w := s.ModelWeights[model]; !(w >= 0.001 && w <= engine.MaxModelWeight/1000) {

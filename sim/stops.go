@@ -18,6 +18,14 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 		}
 		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		run, _ := w.state.Run(n.Job)
+		if err := run.NoteLateness(n, w.now); err != nil {
+			return waiting, fmt.Errorf("note %s: %w", n.Job, err)
+		}
+		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
 	if err := w.nominate(plan); err != nil {
 		return waiting, err
 	}

@@ -412,6 +412,9 @@ func describe(w *World, p ares.Plan) string {
 		}
 		fmt.Fprintf(&b, "%s on %s, score %d\n", name, places(pl.Seats), pl.Score)
 	}
+	for _, n := range p.Note {
+		fmt.Fprintf(&b, "of %s is noted: %s\n", w.label(n.Job), n.Text)
+	}
 	for _, r := range p.Refuse {
 		fmt.Fprintf(&b, "%s waits: %s\n", w.label(r.Job), r)
 	}
