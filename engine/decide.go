@@ -65,6 +65,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 		t.yield(&plan, blocked)
 	})
 	s.chime(&plan)
+	s.lapse(&plan, now)
 	s.refusals = len(plan.Refuse)
 	return plan
 }
@@ -76,6 +77,7 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 	t := s.begin()
 	defer t.backTo(0)
 	s.siftGains()
+	t.keep(now, nil)
 	pass := s.order.Begin(now)
 	defer pass.End()
 	t.turns(pass, now, tell)
@@ -123,6 +125,7 @@ func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry,
 func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
 	t.keptOff, t.shut = false, false
+	t.handOver(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {

@@ -18,6 +18,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
+		t.keep(now, e)
 		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
 		pl, ok := t.place(sh, members, ban, e)
@@ -125,7 +126,8 @@ func (s *State) single(sh *shape, w *want, allowed *set) *node {
 }
 
 // gang takes seats for several members: the domain is chosen by the topology,
-// the devices by their links. Ranks follow the order of the nodes.
+// the devices by their links. Ranks follow the order of the nodes, but for those
+// that can stay where they were.
 func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
 	if w.board.costs == nil && s.nowhere(w) {
@@ -162,6 +164,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 		seats = t.sitAll(n, w, p.Members, seats)
 		s.move(n)
 	}
+	e.rejoin(seats)
 	m.Bandwidth = s.bandwidth(seats)
 	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
 }

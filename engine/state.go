@@ -25,6 +25,8 @@ type State struct {
 	shapes   shapes
 	delayed  []*entry // retrying or preempted, by the end of the delay
 	arrays   []*array // by ID
+	// regrouping are the waiting gangs that lost a node, by ID.
+	regrouping []*entry
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout

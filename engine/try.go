@@ -15,6 +15,7 @@ type try struct {
 	placed []placed     // whole jobs
 	offer  ares.Placing // of the job whose turn it is
 
+	kept      []keeping // seats for gangs whose turn has not come
 	reserved  []reservation
 	noted     bool // a shape was noted as refused
 	keptOff   bool // the job whose turn it was would fit, and delay one ahead of it
@@ -56,6 +57,8 @@ func (s *State) begin() *try {
 	s.decision++
 	clear(s.try.reserved)
 	s.try.reserved = s.try.reserved[:0]
+	clear(s.try.kept)
+	s.try.kept = s.try.kept[:0]
 	return &s.try
 }
 
