@@ -217,6 +217,9 @@ func (r *Run) RequestStop(s Stop) error {
 	if r.Phase.Final() {
 		return Errorf(Conflict, "the job is already %s", r.Phase)
 	}
+	if s.Why == StopQueue {
+		return r.giveUp(s)
+	}
 	if !r.Phase.Active() {
 		if s.Why != StopCancel {
 			return Errorf(Conflict, "the job is %s: there is nothing to stop", r.Phase)
@@ -231,6 +234,23 @@ func (r *Run) RequestStop(s Stop) error {
 	}
 	r.Stop = &s
 	r.note(s.At, fmt.Sprintf("stop asked: %s by %s", s.Why, s.Asker("")))
+	return nil
+}
+
+// giveUp ends a job that has waited for its first place for as long as it would.
+// An array gives up the elements that were not made.
+func (r *Run) giveUp(s Stop) error {
+	switch {
+	case r.Placed > 0 || r.Nominated != nil:
+		return Errorf(Conflict, "the job has a place, or seats are kept for it")
+	case r.Phase == Pending:
+		return r.move(Cancelled, s.At, s.By)
+	case r.Phase != Running:
+		return Errorf(Conflict, "the job is %s: it does not wait for its first place", r.Phase)
+	case r.Stop == nil:
+		r.Stop = &s
+		r.note(s.At, s.By+": what has not started yet is given up")
+	}
 	return nil
 }
 

@@ -52,6 +52,7 @@ const (
 	StopDrain   StopWhy = "drain"   // the node is to be emptied
 	StopMember  StopWhy = "member"  // another rank of the gang failed
 	StopLost    StopWhy = "lost"    // another rank of the gang was lost
+	StopQueue   StopWhy = "queue"   // it has waited for its first place as long as it would; By says how long
 )
 
 // Transition is one step of a job's life as people read it.
@@ -118,6 +119,25 @@ func (r *Run) RanFor(now time.Time) time.Duration {
 	sum := r.Ran
 	for i := range r.Attempts {
 		sum += r.Attempts[i].lasted(now)
+	}
+	return sum
+}
+
+// Done is how much of its work a job has behind it by now: what its present
+// attempt has run, and, if it keeps its progress, what earlier ones have saved.
+// Attempts that are no longer kept are taken to have saved all they ran.
+func (r *Run) Done(j *Job, now time.Time) time.Duration {
+	sum := time.Duration(0)
+	if j.Checkpoint.Enabled {
+		sum = r.Ran
+	}
+	for i := range r.Attempts {
+		switch a := &r.Attempts[i]; {
+		case !a.Ended():
+			sum += a.lasted(now)
+		case j.Checkpoint.Enabled:
+			sum += a.Saved()
+		}
 	}
 	return sum
 }

@@ -95,12 +95,12 @@ func (r *Run) Checkpointed(f Fence, at time.Time) error {
 	if a == nil || f == 0 || a.Fence != f {
 		return Errorf(Fenced, "fence %d is not current (it is %d, the job is %s)", f, r.Fence(), r.Phase)
 	}
-	if !at.After(a.CheckpointedAt) {
-		return nil
+	if !at.After(a.CheckpointedAt) || at.Before(a.PlacedAt) {
+		return nil // told before, or a file that is older than the attempt
 	}
 	a.CheckpointedAt = at
 	if n := len(r.Transitions); n > 0 && r.Transitions[n-1].Message == checkpointed && r.Transitions[n-1].Attempt == r.Placed {
-		r.Transitions = r.Transitions[:n-1]
+		r.Transitions, r.Dropped = r.Transitions[:n-1], r.Dropped+1
 	}
 	r.note(at, checkpointed)
 	return nil
@@ -139,4 +139,20 @@ func (a *Attempt) Kept() time.Time {
 		return a.CheckpointedAt
 	}
 	return a.StartedAt
+}
+
+// Saved is how much of an ended attempt's work the next one goes on from, in a
+// job that keeps its progress: up to its last checkpoint. One that never spoke of
+// any has saved everything if it was asked to stop, and nothing if it failed or
+// was lost.
+func (a *Attempt) Saved() time.Duration {
+	switch {
+	case a.StartedAt.IsZero():
+		return 0
+	case a.CheckpointedAt.After(a.StartedAt):
+		return a.Kept().Sub(a.StartedAt)
+	case a.Outcome == OutcomeStopped:
+		return a.lasted(a.EndedAt)
+	}
+	return 0
 }

@@ -22,6 +22,7 @@ func TestGivesWay(t *testing.T) {
 	}
 	yield := ares.Yield{To: "urgent", Tenant: "b", Why: ares.YieldClass, Milli: 1000, Lost: 60_000, Asked: 1000}
 	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Yield: &yield}))
+	l.now = saved.Add(time.Minute) // it still ran for a minute
 	l.ok(l.finish(f, 0, ares.OutcomeStopped))
 	l.is(ares.Preempted)
 	if a := l.run.Last(); a.Yield == nil || *a.Yield != yield || l.run.Yields != 1 || l.run.Retries != 0 {

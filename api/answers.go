@@ -6,6 +6,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
 )
 
 // Engine answers questions by the state that decisions are made from.
@@ -33,10 +34,15 @@ func (d *jobDoor) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) 
 	}
 	// A running array waits too, with the elements that are to come.
 	waits := snap.Run.Phase.Waiting() || snap.Run.Phase == ares.Running && snap.Job.IsArray() && snap.Run.Next < snap.Job.Array.Count
-	if p := snap.Run.Phase; !waits {
-		return nil, ares.Errorf(ares.Conflict, "job %s is %s: only a waiting job has something to explain", req.GetJobId(), p)
+	gave := control.PreemptionsOf(snap.Job, &snap.Run)
+	if p := snap.Run.Phase; !waits && len(gave) == 0 {
+		return nil, ares.Errorf(ares.Conflict, "job %s is %s: only a job that waits, or gave way to another, has something to explain", req.GetJobId(), p)
 	}
-	return &apipb.ExplainJobResponse{Explanation: d.explained(snap.Job)}, nil
+	if !waits {
+		e := &ares.Explanation{Refusal: ares.Refusal{Job: snap.Job.ID}, Queue: snap.Job.Queue}
+		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, snap.Job.Tenant), snap.Job, &snap.Run)}, nil
+	}
+	return &apipb.ExplainJobResponse{Explanation: d.explained(snap.Job, &snap.Run)}, nil
 }
 
 // PlanJob implements apipb.JobServiceServer.
@@ -58,9 +64,18 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 }
 
 // explained is everything that can be said of why a job waits.
-func (d *Doors) explained(job *ares.Job) *apipb.Explanation {
+func (d *Doors) explained(job *ares.Job, run *ares.Run) *apipb.Explanation {
 	e := d.cfg.Engine.Explain(job.ID)
-	return d.newExplanation(&e, job.Tenant)
+	return d.withYields(d.newExplanation(&e, job.Tenant), job, run)
+}
+
+// withYields adds what a job was stopped for, and what is kept for it.
+func (d *Doors) withYields(m *apipb.Explanation, job *ares.Job, run *ares.Run) *apipb.Explanation {
+	m.State, m.Nomination = string(run.Phase), d.newNomination(job, run.Nominated)
+	for _, p := range control.PreemptionsOf(job, run) {
+		m.GaveWay = append(m.GaveWay, d.newPreemption(p, job.Tenant))
+	}
+	return m
 }
 
 // newExplanation is an explanation in its public form. Whatever the engine

@@ -35,6 +35,11 @@ func (d *clusterDoor) GetNode(_ context.Context, req *apipb.GetNodeRequest) (*ap
 	}
 	m := d.node(n)
 	m.Links = apipb.NewLinks(n.Node.Links)
+	for _, r := range d.cfg.View.ReservedOn(req.GetNodeId()) {
+		if r.StateAt(d.cfg.Now()) != ares.ReservationOver {
+			m.Reservations = append(m.Reservations, d.record(r))
+		}
+	}
 	return &apipb.GetNodeResponse{Node: m}, nil
 }
 

@@ -88,6 +88,14 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
 	job.Forecast = d.forecast(snap.Job, &snap.Run)
+	job.Nomination = d.newNomination(snap.Job, snap.Run.Nominated)
+	for _, p := range control.PreemptionsOf(snap.Job, &snap.Run) {
+		for _, a := range job.Attempts {
+			if a.Number == int32(p.Attempt.Number) {
+				a.Preemption = d.newPreemption(p, snap.Job.Tenant)
+			}
+		}
+	}
 	if snap.Job.IsArray() {
 		// The counts are this server's: they are to be no older than the run.
 		wait, cancel := context.WithTimeout(ctx, maxListWait)
@@ -98,7 +106,7 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 		job.Elements = newElements(d.cfg.View, snap.Job)
 	}
 	if waits(snap.Job, &snap.Run) {
-		job.Explanation = d.explained(snap.Job)
+		job.Explanation = d.explained(snap.Job, &snap.Run)
 		for _, b := range job.Explanation.GetBlockers() {
 			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
 		}

@@ -879,7 +879,10 @@ type Node struct {
 	// of a single node, lists leave it out.
 	Links []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
 	// How it has done so far; unset while nothing is known of it.
-	Score         *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
+	Score *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
+	// Those that are not over, by their beginning; only of a single node, and
+	// without what runs there.
+	Reservations  []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1078,6 +1081,13 @@ func (x *Node) GetLinks() []*LinkRow {
 func (x *Node) GetScore() *NodeScore {
 	if x != nil {
 		return x.Score
+	}
+	return nil
+}
+
+func (x *Node) GetReservations() []*Reservation {
+	if x != nil {
+		return x.Reservations
 	}
 	return nil
 }
@@ -3299,7 +3309,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3371,7 +3381,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\x86\a\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xc0\a\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3400,7 +3410,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x06taints\x18\x15 \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12(\n" +
 	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
 	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x12(\n" +
-	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x1a9\n" +
+	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x128\n" +
+	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
@@ -3663,6 +3674,7 @@ var file_apipb_cluster_proto_goTypes = []any{
 	nil,                              // 49: ares.v1.Node.LabelsEntry
 	nil,                              // 50: ares.v1.GetClusterStatusResponse.JobsEntry
 	(*timestamppb.Timestamp)(nil),    // 51: google.protobuf.Timestamp
+	(*Reservation)(nil),              // 52: ares.v1.Reservation
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
 	51, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
@@ -3682,60 +3694,61 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	15, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
 	18, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
 	14, // 16: ares.v1.Node.score:type_name -> ares.v1.NodeScore
-	51, // 17: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
-	51, // 18: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	13, // 19: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	13, // 20: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	13, // 21: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 22: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 23: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
-	50, // 24: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	51, // 25: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	36, // 26: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	51, // 27: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	3,  // 28: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	5,  // 29: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	7,  // 30: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	9,  // 31: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	11, // 32: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	20, // 33: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	22, // 34: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	24, // 35: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	26, // 36: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	28, // 37: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
-	30, // 38: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	32, // 39: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	34, // 40: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	37, // 41: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	39, // 42: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	41, // 43: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	43, // 44: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	44, // 45: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	46, // 46: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
-	4,  // 47: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	6,  // 48: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	8,  // 49: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	10, // 50: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	12, // 51: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	21, // 52: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	23, // 53: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	25, // 54: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	27, // 55: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	29, // 56: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
-	31, // 57: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	33, // 58: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	35, // 59: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	38, // 60: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	40, // 61: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	42, // 62: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	48, // 63: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	45, // 64: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	47, // 65: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
-	47, // [47:66] is the sub-list for method output_type
-	28, // [28:47] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	52, // 17: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
+	51, // 18: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
+	51, // 19: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	13, // 20: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	13, // 21: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	13, // 22: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 23: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 24: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	50, // 25: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	51, // 26: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	36, // 27: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	51, // 28: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	3,  // 29: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	5,  // 30: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	7,  // 31: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	9,  // 32: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	11, // 33: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	20, // 34: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	22, // 35: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	24, // 36: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	26, // 37: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	28, // 38: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	30, // 39: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	32, // 40: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	34, // 41: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	37, // 42: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	39, // 43: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	41, // 44: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	43, // 45: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	44, // 46: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	46, // 47: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
+	4,  // 48: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	6,  // 49: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	8,  // 50: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	10, // 51: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	12, // 52: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	21, // 53: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	23, // 54: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	25, // 55: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	27, // 56: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	29, // 57: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	31, // 58: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	33, // 59: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	35, // 60: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	38, // 61: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	40, // 62: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	42, // 63: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	48, // 64: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	45, // 65: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	47, // 66: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
+	48, // [48:67] is the sub-list for method output_type
+	29, // [29:48] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -3743,6 +3756,7 @@ func file_apipb_cluster_proto_init() {
 	if File_apipb_cluster_proto != nil {
 		return
 	}
+	file_apipb_reservation_proto_init()
 	file_apipb_cluster_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_cluster_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}

@@ -32,11 +32,17 @@ type Explanation struct {
 	Remedies []*Remedy `protobuf:"bytes,3,rep,name=remedies,proto3" json:"remedies,omitempty"`
 	// Where it waits, its place there from 1 (0 when it is not in line), and how
 	// many are in line.
-	Queue         string    `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	Rank          int32     `protobuf:"varint,5,opt,name=rank,proto3" json:"rank,omitempty"`
-	Of            int32     `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"`
-	Ahead         []*Ahead  `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"`
-	Holders       []*Holder `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
+	Queue   string    `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	Rank    int32     `protobuf:"varint,5,opt,name=rank,proto3" json:"rank,omitempty"`
+	Of      int32     `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"`
+	Ahead   []*Ahead  `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"`
+	Holders []*Holder `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
+	// Where the job stands, as in Job; "" for one that is only planned.
+	State string `protobuf:"bytes,20,opt,name=state,proto3" json:"state,omitempty"`
+	// Its attempts that gave way to other jobs, or are asked to, oldest first.
+	GaveWay []*Preemption `protobuf:"bytes,21,rep,name=gave_way,json=gaveWay,proto3" json:"gave_way,omitempty"`
+	// Seats that are kept for it while others give way.
+	Nomination    *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,6 +129,27 @@ func (x *Explanation) GetAhead() []*Ahead {
 func (x *Explanation) GetHolders() []*Holder {
 	if x != nil {
 		return x.Holders
+	}
+	return nil
+}
+
+func (x *Explanation) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Explanation) GetGaveWay() []*Preemption {
+	if x != nil {
+		return x.GaveWay
+	}
+	return nil
+}
+
+func (x *Explanation) GetNomination() *Nomination {
+	if x != nil {
+		return x.Nomination
 	}
 	return nil
 }
@@ -598,7 +625,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\"\x8a\x02\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\"\x85\x03\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -607,7 +634,12 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\x04rank\x18\x05 \x01(\x05R\x04rank\x12\x0e\n" +
 	"\x02of\x18\x06 \x01(\x05R\x02of\x12$\n" +
 	"\x05ahead\x18\a \x03(\v2\x0e.ares.v1.AheadR\x05ahead\x12)\n" +
-	"\aholders\x18\b \x03(\v2\x0f.ares.v1.HolderR\aholders\"[\n" +
+	"\aholders\x18\b \x03(\v2\x0f.ares.v1.HolderR\aholders\x12\x14\n" +
+	"\x05state\x18\x14 \x01(\tR\x05state\x12.\n" +
+	"\bgave_way\x18\x15 \x03(\v2\x13.ares.v1.PreemptionR\agaveWay\x123\n" +
+	"\n" +
+	"nomination\x18\x16 \x01(\v2\x13.ares.v1.NominationR\n" +
+	"nomination\"[\n" +
 	"\aBlocker\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x0e\n" +
@@ -665,18 +697,22 @@ var file_apipb_explanation_proto_goTypes = []any{
 	(*Ahead)(nil),       // 4: ares.v1.Ahead
 	(*Holder)(nil),      // 5: ares.v1.Holder
 	(*Merit)(nil),       // 6: ares.v1.Merit
+	(*Preemption)(nil),  // 7: ares.v1.Preemption
+	(*Nomination)(nil),  // 8: ares.v1.Nomination
 }
 var file_apipb_explanation_proto_depIdxs = []int32{
 	1, // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
 	2, // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
 	4, // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
 	5, // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
-	3, // 4: ares.v1.Remedy.steps:type_name -> ares.v1.Step
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	7, // 4: ares.v1.Explanation.gave_way:type_name -> ares.v1.Preemption
+	8, // 5: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
+	3, // 6: ares.v1.Remedy.steps:type_name -> ares.v1.Step
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_apipb_explanation_proto_init() }
@@ -684,6 +720,7 @@ func file_apipb_explanation_proto_init() {
 	if File_apipb_explanation_proto != nil {
 		return
 	}
+	file_apipb_preemption_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -93,11 +93,15 @@ func writeExplanation(w io.Writer, e *apipb.Explanation) {
 	s.line("Job", e.GetJobId())
 	s.line("Queue", e.GetQueue())
 	s.line("In line", inLine(e))
+	waits := e.GetState() == "" || ares.Phase(e.GetState()).Waiting() || len(e.GetBlockers()) > 0
 	if blockers := blockerWords(e); len(blockers) > 0 {
 		s.list("Waits for", blockers)
-	} else {
+	} else if waits && e.GetNomination() == nil {
 		s.line("Waits for", "nothing: it may be in the next plan")
+	} else if !waits {
+		s.line("Waits for", "nothing: it is "+e.GetState())
 	}
+	s.writeYields(e.GetGaveWay(), e.GetNomination())
 	var helps []string
 	for _, r := range e.GetRemedies() {
 		helps = append(helps, remedyWords(r))

@@ -109,6 +109,7 @@ func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 	s.line("NUMA nodes", numaNodes(n))
 	s.line("Version", n.GetVersion())
 	s.list("Jobs", n.GetJobs())
+	s.list("Reserved", reservationWords(n.GetReservations()))
 	s.list("Left running", n.GetDrain().GetLeftRunning())
 	if len(n.GetDevices()) == 0 {
 		return

@@ -118,6 +118,14 @@ func (c *Client) AllJobs(ctx context.Context, req *apipb.ListJobsRequest) iter.S
 	}
 }
 
+// Preemptions reads one page of who gave way to whom, newest first. The answer's
+// next_page_token, put into req, reads the next.
+func (c *Client) Preemptions(ctx context.Context, req *apipb.ListPreemptionsRequest) (*apipb.ListPreemptionsResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListPreemptionsResponse, error) {
+		return apipb.NewJobServiceClient(conn).ListPreemptions(ctx, req)
+	})
+}
+
 // Cancel ends a job in whatever phase it is. Its devices stay taken until its
 // processes are dead.
 func (c *Client) Cancel(ctx context.Context, id string) (*apipb.CancelJobResponse, error) {

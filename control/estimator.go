@@ -172,7 +172,7 @@ func (s *subject) follow(r *ares.Run) []overRun {
 		}
 		took := s.carried + a.EndedAt.Sub(a.StartedAt)
 		if how == forecast.Cut && s.job.Checkpoint.Enabled && (a != r.Last() || !r.Phase.Final()) {
-			s.carried = took // the next attempt goes on from there: both are one run
+			s.carried += a.Saved() // the next attempt goes on from there: both are one run
 			continue
 		}
 		out = append(out, overRun{forecast.Run{

@@ -62,12 +62,15 @@ type View struct {
 	tenants  map[string]*ares.Tenant
 	queues   map[string]*ares.Queue // by their IDs
 	topology *ares.Topology         // nil before the first
-	use      map[string]ares.Use    // by tenant, and by the ID of a queue
-	waiting  map[string]int         // by tenant, and by the ID of a queue
-	queued   int                    // that wait, over all tenants
+	windows  map[string]*ares.Reservation
+	use      map[string]ares.Use // by tenant, and by the ID of a queue
+	waiting  map[string]int      // by tenant, and by the ID of a queue
+	queued   int                 // that wait, over all tenants
 	counts   map[countKey]int
 	arrays   map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
 	awaited  map[ares.JobID]int            // jobs that have not ended and are to come after this one
+	yields   map[ares.JobID]bool           // jobs that give way to others, or gave way
+	kept     int                           // jobs that seats are kept for
 	events   ring
 	sinks    []func(ares.Batch)
 }
@@ -93,12 +96,14 @@ func (v *View) reset() {
 	v.tenants = map[string]*ares.Tenant{}
 	v.queues = map[string]*ares.Queue{}
 	v.topology = nil
+	v.windows = map[string]*ares.Reservation{}
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
-	v.queued = 0
+	v.queued, v.kept = 0, 0
 	v.counts = map[countKey]int{}
 	v.arrays = map[ares.JobID]*ares.Elements{}
 	v.awaited = map[ares.JobID]int{}
+	v.yields = map[ares.JobID]bool{}
 }
 
 // Feed has every batch also handed to sink, in order. Call it before Run.
@@ -198,6 +203,8 @@ func (v *View) apply(e *ares.Event, live bool) {
 		v.queues[e.Queue.ID()] = e.Queue
 	case e.Topology != nil:
 		v.topology = e.Topology
+	case e.Reservation != nil:
+		v.windows[e.Reservation.Name] = e.Reservation
 	case e.Progress != nil:
 		if was := v.jobs[e.Progress.Job]; was != nil {
 			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast}
@@ -234,6 +241,8 @@ func (v *View) gone(e *ares.Event, live bool) {
 		delete(v.queues, e.Gone.ID)
 	case ares.KindTopology:
 		v.topology = nil
+	case ares.KindReservation:
+		delete(v.windows, e.Gone.ID)
 	case ares.KindProgress:
 		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
 			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run, Forecast: was.Forecast}

@@ -64,6 +64,9 @@ func Decide(s *State, now time.Time) ares.Plan {
 		// give way. By default nobody does.
 		t.yield(&plan, blocked)
 	})
+	// And those that have waited for as long as they would are let go.
+	s.giveUp(&plan)
+	plan.Wake = sooner(plan.Wake, s.shuffled())
 	s.chime(&plan)
 	s.lapse(&plan, now)
 	s.refusals = len(plan.Refuse)
@@ -77,6 +80,7 @@ func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, 
 	t := s.begin()
 	defer t.backTo(0)
 	s.siftGains()
+	s.atClock(now)
 	t.keep(now, nil)
 	pass := s.order.Begin(now)
 	defer pass.End()

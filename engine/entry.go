@@ -31,6 +31,9 @@ type entry struct {
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
+	turns alarm // of one with a deadline that waits: when its place in the order changes
+	quits alarm // of one that waits for its first place: when it has waited for as long as it would
+
 	made, madeIn int // of an array: elements made by a decision, and by which
 }
 
@@ -115,6 +118,9 @@ func (s *State) requeue() {
 // outranked says whether a pending job waits under a rank that is not its own any
 // more.
 func (s *State) outranked(e *entry) bool {
+	if e.queue == inPending && s.hasDeadline(e) {
+		return s.pressed(e)
+	}
 	return s.cfg.Queueing.Order != OrderAged && e.queue == inPending && e.item.Rank != s.ranks(e)
 }
 
@@ -128,7 +134,10 @@ func (s *State) enqueue(e *entry, to queue) {
 		}
 		if s.cfg.Queueing.Order != OrderAged {
 			e.item.Rank = s.ranks(e)
+		} else if s.hasDeadline(e) {
+			s.press(e)
 		}
+		s.patient(e)
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:
 		s.delay(e, s.due(e))
@@ -148,6 +157,8 @@ func (s *State) dequeue(e *entry) {
 	switch e.queue {
 	case inPending:
 		s.order.Remove(&e.item)
+		s.dates.drop(&e.turns)
+		s.patience.drop(&e.quits)
 	case inDelayed:
 		at, found := slices.BinarySearchFunc(s.delayed, e, byDue)
 		if !found {

@@ -37,11 +37,12 @@ const (
 	OrderRemaining    Order = "shortest-remaining" // by what is left of it (SRTF)
 	OrderLeastService Order = "least-service"      // by predicted runtime times GPUs (QSSF)
 	OrderAttained     Order = "attained"           // those that had little GPU time so far before the others (Tiresias)
+	OrderDeadline     Order = "edf"                // by deadline, those without one last (EDF)
 )
 
 // Orders lists what may be written for an order.
 func Orders() []string {
-	return []string{"aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained)}
+	return []string{"aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained), string(OrderDeadline)}
 }
 
 // ParseOrder reads an order as people write it.
@@ -117,8 +118,8 @@ func (q Queueing) check(p *ares.Problems) {
 	if _, err := ParseBlocked(string(q.Blocked)); err != nil {
 		p.Add("blocked_jobs", "%s", err)
 	}
-	if q.Yield && (q.Order == OrderAged || q.Order == OrderFIFO) {
-		p.Add("preempt_by_order", "needs a queue_order other than aged and fifo: neither gives a right to stop others")
+	if q.Yield && (q.Order == OrderAged || q.Order == OrderFIFO || q.Order == OrderDeadline) {
+		p.Add("preempt_by_order", "needs a queue_order other than aged, fifo and edf: none of these gives a right to stop others")
 	}
 	if q.Yield && q.Blocked == BlockedReserve {
 		p.Add("preempt_by_order", "does not go with blocked_jobs reserve: who gives way could be put right back, before the one it gave way to")

@@ -140,6 +140,9 @@ func (m *machine) Submit(t *rapid.T) {
 	if m.jobs > 0 && once(t, 5, "after") {
 		s.After = []string{fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "which"))}
 	}
+	if within := pick(t, "deadline", 0, 0, 20*time.Second, 10*time.Minute, time.Hour, 5*time.Hour, -time.Minute); within != 0 {
+		s.Deadline = m.w.Now.Add(within)
+	}
 	s.Command = []string{"true"}
 	after := s.After
 	if s.After = nil; s.Check() != nil { // the names of these jobs are not job IDs

@@ -122,15 +122,3 @@ func (s *set) subtract(o *set) {
 		return false
 	})
 }
-
-// intersect removes what another set does not have.
-func (s *set) intersect(o *set) {
-	s.count = 0
-	clear(s.summary)
-	for w := range s.words {
-		if s.words[w] &= o.words[w]; s.words[w] != 0 {
-			s.summary[w/64] |= 1 << (w % 64)
-			s.count += bits.OnesCount64(s.words[w])
-		}
-	}
-}

@@ -23,8 +23,11 @@ type State struct {
 	tenants  map[string]*tenant
 	order    *tree
 	shapes   shapes
-	delayed  []*entry // retrying or preempted, by the end of the delay
-	arrays   []*array // by ID
+	delayed  []*entry  // retrying or preempted, by the end of the delay
+	arrays   []*array  // by ID
+	clock    time.Time // as of which those with deadlines are in order
+	dates    alarms    // of those with deadlines that wait
+	patience alarms    // of those that wait for their first place, and not for ever
 	// regrouping are the waiting gangs that lost a node, by ID.
 	regrouping []*entry
 

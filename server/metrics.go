@@ -60,7 +60,7 @@ func newMetrics(view *control.View) *metrics {
 			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
 		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view), newYields(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

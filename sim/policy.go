@@ -38,6 +38,8 @@ var policies = map[string]func() Policy{
 	// Orders of a queue. What an oracle says is told by the trace.
 	"fifo":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
 	"fifo-backfill": queueing(engine.Queueing{Order: engine.OrderFIFO}, ""),
+	"edf":           queueing(engine.Queueing{Order: engine.OrderDeadline, Blocked: engine.BlockedHold}, ""),
+	"edf-backfill":  queueing(engine.Queueing{Order: engine.OrderDeadline}, ""),
 	"easy":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateOracle),
 	"sjf":           queueing(engine.Queueing{Order: engine.OrderShortest, Blocked: engine.BlockedHold}, EstimateOracle),
 	"srtf":          queueing(engine.Queueing{Order: engine.OrderRemaining, Yield: true}, EstimateOracle),

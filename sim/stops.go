@@ -24,6 +24,11 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 		if err := run.RequestStop(s.Stop); err != nil {
 			return waiting, fmt.Errorf("stop %s: %w", s.Job, err)
 		}
+		if s.Stop.Why == ares.StopQueue {
+			w.quit(r)
+			waiting--
+			continue
+		}
 		r.stops++
 		r.left -= w.now.Sub(r.since)
 		r.attempts++ // the end it was to come to is none now
@@ -40,6 +45,17 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: s.Job, Run: run}})
 	}
 	return waiting, nil
+}
+
+// quit lets a job go that has waited for as long as it would.
+func (w *World) quit(r *record) {
+	r.quit = w.now
+	w.load -= r.gpus
+	w.finished++
+	if w.seer != nil {
+		delete(w.seer.told, r.id)
+	}
+	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
 }
 
 // giveUp ends an attempt that was asked to stop, and frees its seats.
@@ -74,15 +90,4 @@ func (w *World) endOf(e end) (waits bool, err error) {
 	}
 	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: e.job, Run: run}})
 	return true, nil
-}
-
-// Preemptions is how often jobs gave way, and how many GPU-seconds that has
-// cost: devices that were held while progress was saved.
-func (w *World) Preemptions() (times int, lostGPUSeconds float64) {
-	var lost int64
-	for i := range w.jobs {
-		times += w.jobs[i].stops
-		lost += w.jobs[i].lost
-	}
-	return times, float64(lost) / 1000
 }

@@ -55,8 +55,9 @@ type record struct {
 	accepted time.Time
 	placed   time.Time // zero while it waits
 	ended    time.Time
-	gpus     int  // thousandths of devices
-	refused  bool // it can never run on this fleet
+	gpus     int       // thousandths of devices
+	refused  bool      // it can never run on this fleet
+	quit     time.Time // it had waited for as long as it would, and ended
 
 	left     time.Duration // to run, as of the start of the attempt under way
 	since    time.Time     // when that started

@@ -24,6 +24,7 @@ const (
 	queuesKey   = prefix + "queues/"
 	usageKey    = prefix + "usage/"
 	scoresKey   = prefix + "scores/"
+	windowsKey  = prefix + "reservations/"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -44,6 +45,7 @@ func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
 func scoreKey(node string) string     { return scoresKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func windowKey(name string) string    { return windowsKey + name }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string    { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {

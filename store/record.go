@@ -20,7 +20,8 @@ var rooms = map[string]ares.Kind{
 	"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
 	"predicted": ares.KindForecast,
 	"queues":    ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
-	"scores": ares.KindScore,
+	"scores":       ares.KindScore,
+	"reservations": ares.KindReservation,
 }
 
 // EncodeBatch writes a batch down as a recording keeps it: each record as the
@@ -126,6 +127,8 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 		return tenantKey(ev.Tenant.ID), tenantRecord(ev.Tenant)
 	case ev.Queue != nil:
 		return queueKey(ev.Queue.Tenant, ev.Queue.Name), queueRecord(ev.Queue)
+	case ev.Reservation != nil:
+		return windowKey(ev.Reservation.Name), reservationRecord(ev.Reservation)
 	case ev.Topology != nil:
 		return topologyKey, topologyRecord(ev.Topology)
 	case ev.Usage != nil:

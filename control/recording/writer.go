@@ -125,7 +125,10 @@ func rank(e *ares.Event) (kind int, id string) {
 	case e.Progress != nil:
 		return 10, string(e.Progress.Job)
 	}
-	return 12, string(e.Gone.Kind) + "/" + e.Gone.ID
+	if e.Reservation != nil {
+		return 12, e.Reservation.Name
+	}
+	return 13, string(e.Gone.Kind) + "/" + e.Gone.ID
 }
 
 // counter counts what goes through it.

@@ -231,14 +231,28 @@ func specOf(in *words) ares.Spec {
 		s.Retry.MaxRetries = &r
 	}
 	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("minutes", 0), in.has("checkpoint")
-	s.Retry.InitialBackoffSeconds = float64(in.number("backoff", 10))
+	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff", 10)), in.number("patience", 0)
 	return s
+}
+
+// due gives a job its deadline, so much after now.
+func due(w *World, in *words, s *ares.Spec) error {
+	text := in.text("deadline", "")
+	if text == "" {
+		return nil
+	}
+	within, err := time.ParseDuration(text)
+	s.Deadline = w.Now.Add(within)
+	return err
 }
 
 // doJob submits a job, or with count=N that many alike, named NAME000 and on.
 func doJob(w *World, in *words) (string, error) {
 	count := in.number("count", 0)
 	spec, runs := specOf(in), in.text("runs", "")
+	if err := due(w, in, &spec); err != nil {
+		return "", err
+	}
 	ids := []ares.JobID{ares.JobID(in.name())}
 	if count > 0 {
 		ids = ids[:0]

@@ -37,16 +37,16 @@ func (t *trial) measure(job *ares.Job) int64 {
 			return 1
 		}
 	case engine.OrderRemaining:
-		if job.Checkpoint.Enabled && !endless {
-			runtime = max(runtime-run.RanFor(t.plan.Now), 0)
-		} else if a := run.Current(); a != nil && !a.StartedAt.IsZero() && !endless {
-			runtime = max(runtime-t.plan.Now.Sub(a.StartedAt), 0)
+		if !endless {
+			runtime = max(runtime-run.Done(job, t.plan.Now), 0)
 		}
 		return last(runtime.Milliseconds(), endless)
 	case engine.OrderShortest:
 		return last(runtime.Milliseconds(), endless)
 	case engine.OrderLeastService:
 		return last(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // nobody lives so long
+	case engine.OrderDeadline:
+		return last(job.Deadline.UnixMilli(), job.Deadline.IsZero())
 	case engine.OrderAged, engine.OrderFIFO:
 	}
 	return 0

@@ -50,6 +50,7 @@ type Record struct {
 	//	*Record_Awaited
 	//	*Record_Forecast
 	//	*Record_Forecaster
+	//	*Record_Reservation
 	//	*Record_Score
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -289,6 +290,15 @@ func (x *Record) GetForecaster() *Forecaster {
 	return nil
 }
 
+func (x *Record) GetReservation() *Reservation {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Reservation); ok {
+			return x.Reservation
+		}
+	}
+	return nil
+}
+
 func (x *Record) GetScore() *Score {
 	if x != nil {
 		if x, ok := x.Body.(*Record_Score); ok {
@@ -386,6 +396,10 @@ type Record_Forecaster struct {
 	Forecaster *Forecaster `protobuf:"bytes,22,opt,name=forecaster,proto3,oneof"`
 }
 
+type Record_Reservation struct {
+	Reservation *Reservation `protobuf:"bytes,23,opt,name=reservation,proto3,oneof"`
+}
+
 type Record_Score struct {
 	Score *Score `protobuf:"bytes,24,opt,name=score,proto3,oneof"`
 }
@@ -431,6 +445,8 @@ func (*Record_Awaited) isRecord_Body() {}
 func (*Record_Forecast) isRecord_Body() {}
 
 func (*Record_Forecaster) isRecord_Body() {}
+
+func (*Record_Reservation) isRecord_Body() {}
 
 func (*Record_Score) isRecord_Body() {}
 
@@ -2191,6 +2207,142 @@ func (x *Queue) GetCreatedAt() int64 {
 	return 0
 }
 
+// Reservation is a window in which nodes are for one tenant, or for nobody; its
+// key names it.
+type Reservation struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Tenant   string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Queue    string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	From     int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`
+	Until    int64                  `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`
+	Nodes    []string               `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Selector map[string]string      `protobuf:"bytes,6,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Domain   string                 `protobuf:"bytes,7,opt,name=domain,proto3" json:"domain,omitempty"`
+	// What runs there and is not entitled is moved away; with force also
+	// at_most_once jobs.
+	Drain         bool   `protobuf:"varint,8,opt,name=drain,proto3" json:"drain,omitempty"`
+	Force         bool   `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
+	By            string `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`
+	Why           string `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
+	CreatedAt     int64  `protobuf:"varint,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_store_storepb_store_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Reservation) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Reservation) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Reservation) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Reservation) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Reservation) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Reservation) GetSelector() map[string]string {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *Reservation) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Reservation) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *Reservation) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Reservation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Reservation) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Reservation) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
 // Topology is what the labels of nodes do not say. There is one.
 type Topology struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2205,7 +2357,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2369,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2382,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -2282,7 +2434,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2446,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2459,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Domain) GetName() string {
@@ -2363,7 +2515,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2527,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2540,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Switch) GetName() string {
@@ -2425,7 +2577,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2589,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2602,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -2497,7 +2649,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2661,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2674,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -2578,7 +2730,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2742,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2755,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -2629,7 +2781,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2793,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2806,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Leader) GetServer() string {
@@ -2676,7 +2828,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2840,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2853,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -2744,7 +2896,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2908,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2921,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Token) GetHash() []byte {
@@ -2805,7 +2957,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2969,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2982,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Identity) GetStore() string {
@@ -2861,7 +3013,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +3025,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +3038,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Restored) GetRestore() string {
@@ -2931,7 +3083,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3095,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3108,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -3001,7 +3153,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3165,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3178,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Change) GetKey() string {
@@ -3077,7 +3229,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3241,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3254,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -3144,7 +3296,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3308,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3321,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -3208,7 +3360,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3372,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3385,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Score) GetScore() int64 {
@@ -3331,7 +3483,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xf0\b\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xb0\t\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -3358,7 +3510,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bforecast\x18\x15 \x01(\v2\x17.ares.store.v1.ForecastH\x00R\bforecast\x12;\n" +
 	"\n" +
 	"forecaster\x18\x16 \x01(\v2\x19.ares.store.v1.ForecasterH\x00R\n" +
-	"forecaster\x12,\n" +
+	"forecaster\x12>\n" +
+	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservation\x12,\n" +
 	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05scoreB\x06\n" +
 	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
@@ -3527,7 +3680,25 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06quotas\x18\t \x03(\v2\x14.ares.store.v1.QuotaR\x06quotas\x12\x1d\n" +
 	"\n" +
 	"created_at\x18\n" +
-	" \x01(\x03R\tcreatedAt\"\xf8\x01\n" +
+	" \x01(\x03R\tcreatedAt\"\x83\x03\n" +
+	"\vReservation\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x14\n" +
+	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x14\n" +
+	"\x05nodes\x18\x05 \x03(\tR\x05nodes\x12D\n" +
+	"\bselector\x18\x06 \x03(\v2(.ares.store.v1.Reservation.SelectorEntryR\bselector\x12\x16\n" +
+	"\x06domain\x18\a \x01(\tR\x06domain\x12\x14\n" +
+	"\x05drain\x18\b \x01(\bR\x05drain\x12\x14\n" +
+	"\x05force\x18\t \x01(\bR\x05force\x12\x0e\n" +
+	"\x02by\x18\n" +
+	" \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\v \x01(\tR\x03why\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\f \x01(\x03R\tcreatedAt\x1a;\n" +
+	"\rSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x01\n" +
 	"\bTopology\x12/\n" +
 	"\adomains\x18\x01 \x03(\v2\x15.ares.store.v1.DomainR\adomains\x121\n" +
 	"\bswitches\x18\x02 \x03(\v2\x15.ares.store.v1.SwitchR\bswitches\x120\n" +
@@ -3633,7 +3804,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -3656,25 +3827,27 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Tenant)(nil),            // 18: ares.store.v1.Tenant
 	(*Quota)(nil),             // 19: ares.store.v1.Quota
 	(*Queue)(nil),             // 20: ares.store.v1.Queue
-	(*Topology)(nil),          // 21: ares.store.v1.Topology
-	(*Domain)(nil),            // 22: ares.store.v1.Domain
-	(*Switch)(nil),            // 23: ares.store.v1.Switch
-	(*Weights)(nil),           // 24: ares.store.v1.Weights
-	(*Usage)(nil),             // 25: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 26: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 27: ares.store.v1.Leader
-	(*Progress)(nil),          // 28: ares.store.v1.Progress
-	(*Token)(nil),             // 29: ares.store.v1.Token
-	(*Identity)(nil),          // 30: ares.store.v1.Identity
-	(*Restored)(nil),          // 31: ares.store.v1.Restored
-	(*Batch)(nil),             // 32: ares.store.v1.Batch
-	(*Change)(nil),            // 33: ares.store.v1.Change
-	(*Forecast)(nil),          // 34: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 35: ares.store.v1.Forecaster
-	(*Score)(nil),             // 36: ares.store.v1.Score
-	(*apipb.NodeInfo)(nil),    // 37: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 38: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 39: ares.v1.DeviceShare
+	(*Reservation)(nil),       // 21: ares.store.v1.Reservation
+	(*Topology)(nil),          // 22: ares.store.v1.Topology
+	(*Domain)(nil),            // 23: ares.store.v1.Domain
+	(*Switch)(nil),            // 24: ares.store.v1.Switch
+	(*Weights)(nil),           // 25: ares.store.v1.Weights
+	(*Usage)(nil),             // 26: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 27: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 28: ares.store.v1.Leader
+	(*Progress)(nil),          // 29: ares.store.v1.Progress
+	(*Token)(nil),             // 30: ares.store.v1.Token
+	(*Identity)(nil),          // 31: ares.store.v1.Identity
+	(*Restored)(nil),          // 32: ares.store.v1.Restored
+	(*Batch)(nil),             // 33: ares.store.v1.Batch
+	(*Change)(nil),            // 34: ares.store.v1.Change
+	(*Forecast)(nil),          // 35: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 36: ares.store.v1.Forecaster
+	(*Score)(nil),             // 37: ares.store.v1.Score
+	nil,                       // 38: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 39: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 40: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 41: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -3683,47 +3856,49 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	14, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	15, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	16, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	37, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	39, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	17, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	18, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	26, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	27, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	28, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	29, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	30, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	31, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	27, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	28, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	29, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	30, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	31, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	32, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
 	20, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	21, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	25, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	22, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	26, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	2,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	34, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	35, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	36, // 21: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	38, // 22: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	8,  // 23: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	12, // 24: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	13, // 25: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	5,  // 26: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	10, // 27: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	6,  // 28: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	7,  // 29: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	10, // 30: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	9,  // 31: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	7,  // 32: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	39, // 33: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	11, // 34: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	7,  // 35: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	19, // 36: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	19, // 37: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	22, // 38: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	23, // 39: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	24, // 40: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	33, // 41: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	35, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	36, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	21, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	37, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	40, // 23: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	8,  // 24: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	12, // 25: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	13, // 26: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	5,  // 27: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	10, // 28: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	6,  // 29: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	7,  // 30: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	10, // 31: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	9,  // 32: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	7,  // 33: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	41, // 34: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	11, // 35: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	7,  // 36: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	19, // 37: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	19, // 38: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	38, // 39: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	23, // 40: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	24, // 41: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	25, // 42: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	34, // 43: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -3753,6 +3928,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Awaited)(nil),
 		(*Record_Forecast)(nil),
 		(*Record_Forecaster)(nil),
+		(*Record_Reservation)(nil),
 		(*Record_Score)(nil),
 	}
 	type x struct{}
@@ -3761,7 +3937,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -140,7 +140,7 @@ func table(b *testing.B, trace *sim.Trace, placed string, lines []line) {
 		if l.published > 0 {
 			known, off = fmt.Sprintf("%.0f", l.published), fmt.Sprintf("%+.1f %%", 100*(r.Complete.Mean/l.published-1))
 		}
-		stops, lost := w.Preemptions()
+		stops, lost := r.Preempted, r.Lost
 		fmt.Printf("%-30s %12.0f %12s %8s %12.0f %10.3f %14.1f %7.1fs\n",
 			l.name, r.Complete.Mean, known, off, r.Wait.Mean, float64(stops)/float64(r.Jobs), lost/3600, took.Seconds())
 	}
