@@ -27,14 +27,18 @@ func (e *entry) keeps(a *ares.Attempt, h *ares.Held) bool {
 // regroups says whether an attempt of a gang ends or ended because of its nodes,
 // and some of its seats are not settled yet.
 func (e *entry) regroups(a *ares.Attempt) bool {
-	if len(a.Seats) < 2 || a != e.run.Last() || e.run.Settled() {
+	if len(a.Seats) < 2 || a != e.run.Last() {
 		return false
 	}
-	if !a.Ended() {
-		return e.run.Stop != nil && (e.run.Stop.Why == ares.StopLost || e.run.Stop.Why == ares.StopDrain)
-	}
+	stop := e.run.Stop
 	again := e.run.Phase == ares.Pending || e.run.Phase == ares.Retrying
-	return again && (a.Outcome == ares.OutcomeLost || a.Outcome == ares.OutcomeStopped)
+	switch {
+	case !a.Ended() && stop != nil && (stop.Why == ares.StopLost || stop.Why == ares.StopDrain):
+	case a.Ended() && again && (a.Outcome == ares.OutcomeLost || a.Outcome == ares.OutcomeStopped):
+	default:
+		return false
+	}
+	return !e.run.Settled()
 }
 
 // rejoin lets every rank that can stay on its node of the last attempt; the others

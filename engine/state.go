@@ -366,6 +366,7 @@ func (s *State) ready() {
 			s.grown.note(n.at)
 		}
 		if s.byID[n.id] == n {
+			s.places.Remember(n.at, n.history())
 			s.move(n)
 		}
 		n.touched, n.altered, n.grew = false, false, false
@@ -411,6 +412,7 @@ func (s *State) relayout() {
 	s.crests = make([]crest, (len(s.nodes)+63)/64)
 	s.rack.clear()
 	for _, n := range s.nodes {
+		s.places.Remember(n.at, n.history())
 		s.move(n)
 	}
 }
