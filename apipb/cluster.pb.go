@@ -878,11 +878,11 @@ type Node struct {
 	// links[i].to[j] is how devices[i] reaches devices[j]: NV4, PIX, SYS, …; only
 	// of a single node, lists leave it out.
 	Links []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
-	// How it has done so far; unset while nothing is known of it.
-	Score *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
 	// Those that are not over, by their beginning; only of a single node, and
 	// without what runs there.
-	Reservations  []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	Reservations []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	// How it has done so far; unset while nothing is known of it.
+	Score         *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1078,16 +1078,16 @@ func (x *Node) GetLinks() []*LinkRow {
 	return nil
 }
 
-func (x *Node) GetScore() *NodeScore {
+func (x *Node) GetReservations() []*Reservation {
 	if x != nil {
-		return x.Score
+		return x.Reservations
 	}
 	return nil
 }
 
-func (x *Node) GetReservations() []*Reservation {
+func (x *Node) GetScore() *NodeScore {
 	if x != nil {
-		return x.Reservations
+		return x.Score
 	}
 	return nil
 }
@@ -3409,9 +3409,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x04numa\x18\x14 \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
 	"\x06taints\x18\x15 \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12(\n" +
 	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
-	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x12(\n" +
-	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x128\n" +
-	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x1a9\n" +
+	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x128\n" +
+	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x12(\n" +
+	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
@@ -3693,8 +3693,8 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	17, // 13: ares.v1.Node.taints:type_name -> ares.v1.Taint
 	15, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
 	18, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
-	14, // 16: ares.v1.Node.score:type_name -> ares.v1.NodeScore
-	52, // 17: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
+	52, // 16: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
+	14, // 17: ares.v1.Node.score:type_name -> ares.v1.NodeScore
 	51, // 18: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
 	51, // 19: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
 	13, // 20: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node

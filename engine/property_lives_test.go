@@ -148,28 +148,19 @@ func runDry(w *enginetest.World) error {
 
 // alone says whether a job that waits would be placed if nobody else waited.
 func alone(w *enginetest.World, id ares.JobID) (bool, string) {
-	f := w.Fork()
+	others := map[ares.JobID]bool{}
 	for job, run := range w.State.Jobs() {
-		if job.ID != id && (run == nil || !run.Phase.Final()) {
-			_ = f.Do("cancel " + string(job.ID))
-		}
+		others[job.ID] = job.ID != id && (run == nil || !run.Phase.Final())
 	}
-	why := engine.Explain(w.State, id, w.Now).Refusal.String()
-	for range 3 {
-		plan, err := f.Decide()
-		if err != nil {
-			return true, err.Error()
-		}
-		for i := range plan.Place {
-			if plan.Place[i].Job == id {
-				return true, why
-			}
-		}
-		if err := f.Commit(plan); err != nil {
-			return true, err.Error()
-		}
-	}
-	return false, why
+	b := w.State.Snapshot()
+	b.Events = slices.DeleteFunc(b.Events, func(ev ares.Event) bool {
+		return ev.Job != nil && others[ev.Job.ID] || ev.Run != nil && others[ev.Run.Job] || ev.Forecast != nil && others[ev.Forecast.Job]
+	})
+	s := engine.NewWith(w.State.Config())
+	s.Apply(b)
+	plan := engine.Decide(s, w.Now)
+	placed := slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == id })
+	return placed || slices.Contains(plan.Ready, id), engine.Explain(w.State, id, w.Now).Refusal.String()
 }
 
 // shrink leaves out what is not needed to break a law: halves, then quarters, and
@@ -305,7 +296,10 @@ func (d *dice) step() {
 	case k < 96:
 		d.node(n)
 	case k < 97:
-		d.say("forget queue %s/%s", d.of(lifeTenants...), d.of("q1", "q2"))
+		d.say("reservation w%d in=%s for=%s nodes=(%s)%s%s%s", d.IntN(3), d.of("1h", "0s", "20m", "10h"), d.of("1h", "10m", "20h"), n,
+			d.maybe(2, "tenant=%s", d.of(lifeTenants...)), d.maybe(2, "drain"), d.maybe(3, "force"))
+	case k < 98:
+		d.say("forget %s", d.of("reservation w0", "reservation w1", "queue ann/q1", "queue bob/q2"))
 	default:
 		d.say("restart")
 	}

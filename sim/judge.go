@@ -18,12 +18,17 @@ import (
 // class, waits that would fit at that moment. Poorer is who has a smaller
 // dominant share by weight, of what is held and of decayed past use together,
 // by more than rounding could have decided.
+//
+// The laws of the run as a whole are judged at every decision too: nobody stops a
+// job that had stopped it, by itself or by others, while both live.
 type Verdict struct {
-	Decisions  int      `json:"decisions"` // that placed something
+	Decisions  int      `json:"decisions"` // that placed or stopped somebody
 	Placings   int      `json:"placings"`
 	Rivals     int      `json:"rivals"`     // waiting lines that preceded a placing, and did not fit
 	Unjudged   int      `json:"unjudged"`   // jobs with wishes about where they run: not seen as rivals
 	AllLaws    int      `json:"all_laws"`   // decisions that were held against every law
+	Stopped    int      `json:"stopped"`    // jobs that gave way to others, each time
+	MostStops  int      `json:"most_stops"` // of one job
 	Violations int      `json:"violations"` // of any law
 	First      []string `json:"first_violations,omitempty"`
 }
@@ -42,7 +47,7 @@ func (w *World) Judge(every int) {
 	}
 	w.judge = &judge{
 		every: every, ledger: w.keepLedger(), cfg: w.state.Config(), floor: floor{byID: map[string]*standing{}},
-		byWant: map[rivalry]*rivals{}, lines: map[*party][]*rivals{},
+		byWant: map[rivalry]*rivals{}, lines: map[*party][]*rivals{}, stops: map[ares.JobID]int{},
 	}
 	w.ledger.watch = w.judge
 	for n := range w.state.Nodes() {
@@ -68,6 +73,8 @@ type judge struct {
 	byWant map[rivalry]*rivals
 	lines  map[*party][]*rivals
 	full   map[want]bool // found no place since there was last more room
+	run    laws.Witness
+	stops  map[ares.JobID]int
 	out    Verdict
 }
 
@@ -135,7 +142,8 @@ func (j *judge) sits(c *claim, seats []*ares.Seat) {
 // hold a plan against the laws before it is carried out. The state is as it was
 // when the plan was made.
 func (j *judge) hold(s *engine.State, plan *ares.Plan) {
-	if len(plan.Place) == 0 {
+	j.giveWay(s, plan)
+	if len(plan.Place)+len(plan.Stop)+len(plan.Nominate) == 0 {
 		return
 	}
 	j.out.Decisions++
@@ -147,6 +155,19 @@ func (j *judge) hold(s *engine.State, plan *ares.Plan) {
 	}
 	for i := range plan.Place {
 		j.turn(&plan.Place[i], plan.Now)
+	}
+}
+
+// giveWay holds who is stopped against the laws of the whole run.
+func (j *judge) giveWay(s *engine.State, plan *ares.Plan) {
+	before := len(j.run.Stopped)
+	if err := j.run.See(s, plan); err != nil {
+		j.broken(plan.Now, err.Error())
+	}
+	for _, gone := range j.run.Stopped[before:] {
+		j.stops[gone.Job]++
+		j.out.Stopped++
+		j.out.MostStops = max(j.out.MostStops, j.stops[gone.Job])
 	}
 }
 

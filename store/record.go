@@ -20,8 +20,8 @@ var rooms = map[string]ares.Kind{
 	"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
 	"predicted": ares.KindForecast,
 	"queues":    ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
-	"scores":       ares.KindScore,
 	"reservations": ares.KindReservation,
+	"scores":       ares.KindScore,
 }
 
 // EncodeBatch writes a batch down as a recording keeps it: each record as the

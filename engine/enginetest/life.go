@@ -53,12 +53,13 @@ func (w *World) Ticks() int { return w.life.ticks }
 // happens.
 func (w *World) Live(d time.Duration, told func(string)) error {
 	end := w.Now.Add(d)
+	var last ares.Plan
 	for at, still := w.Now, 0; ; still++ {
 		if w.Now.After(at) {
 			at, still = w.Now, 0
 		}
 		if still > instantly {
-			return fmt.Errorf("a thousand decisions have not settled it, and no time has passed")
+			return fmt.Errorf("a thousand decisions have not settled it, and no time has passed; the last one:\n%s", describe(w, last))
 		}
 		if err := w.act(told); err != nil {
 			return err
@@ -68,6 +69,7 @@ func (w *World) Live(d time.Duration, told func(string)) error {
 		if err != nil {
 			return err
 		}
+		last = plan
 		w.tell(plan, told)
 		if err := w.commit(plan); err != nil {
 			return err

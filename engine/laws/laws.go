@@ -37,6 +37,9 @@ func Laws() []Law {
 		{Name: "turns", Text: "nobody is placed before a job of a higher class, of a poorer tenant or queue in the same class, or earlier in its queue, that is placed later", ahead: turns},
 		{Name: "strict", Text: "where queues are strict, nobody is placed before an earlier one of his queue", ahead: strict},
 		{Name: "yields", Text: "only a running job that keeps its progress gives way, to an earlier one of its queue and class", plan: yields},
+		{Name: "reckonings", Text: "seats are kept for a job that waits, with the reckoning of each attempt that gives way, and nobody is stopped otherwise", plan: reckonings},
+		{Name: "kept seats", Text: "what is free of the seats that are kept for somebody is given to nobody else", plan: keptSeats},
+		{Name: "rights", Text: "who gives way does so to a class two above his, or by quotas that promise what he borrowed", plan: rights},
 	}
 }
 

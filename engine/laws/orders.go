@@ -95,7 +95,7 @@ func (t *trial) depends(job *ares.Job) bool {
 func yields(t *trial) error {
 	for _, stop := range t.plan.Stop {
 		by, ok := strings.CutPrefix(stop.Stop.By, "job ")
-		if stop.Stop.Why != ares.StopPreempt || !ok {
+		if stop.Stop.Why != ares.StopPreempt || !ok || stop.Stop.Yield != nil && stop.Stop.Yield.Why != ares.YieldOrder {
 			continue
 		}
 		job, known := t.state.Job(stop.Job)
