@@ -15,6 +15,8 @@ func (s *State) charge(e *entry, sign int) {
 	if sign > 0 {
 		e.held = s.holdings(e)
 	}
+	s.yardOf(e, sign)
+	s.noteStops(e, sign)
 	if e.run != nil {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {

@@ -15,7 +15,7 @@ import (
 func (s *State) Check() error {
 	s.ready()
 	c := count{pins: map[string]map[int]pin{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.try.taken)+len(s.try.placed)+len(s.moved)+len(s.touched) > 0 {
+	if len(s.try.taken)+len(s.try.placed)+len(s.try.kept)+len(s.try.leaving)+len(s.try.rivals)+len(s.moved)+len(s.touched) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
 	pending, delayed := 0, 0
@@ -43,6 +43,9 @@ func (s *State) Check() error {
 		return fmt.Errorf("a queue is out of order")
 	}
 	if err := s.checkArrays(); err != nil {
+		return err
+	}
+	if err := s.yard.check(s.entries()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(s); err != nil {

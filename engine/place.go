@@ -18,10 +18,15 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
-		t.keep(now, e)
+		t.uphold(&ares.Plan{Now: now}, e, nil)
+		t.keepTogether(now, e)
 		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
-		pl, ok := t.place(sh, members, ban, e)
+		pl, ok := ares.Placing{}, false
+		if members > 0 {
+			pl, ok = t.place(sh, members, ban, e)
+		}
+		t.letGo()
 		t.backTo(0)
 		if ok {
 			pl.Job = job.ID

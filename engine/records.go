@@ -15,6 +15,18 @@ func (s *State) Config() Config { return s.cfg }
 // must not be changed.
 func (s *State) Topology() *ares.Topology { return s.topology }
 
+// Nominations yields the seats that are kept for waiting jobs, the oldest first.
+// They must not be changed.
+func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
+	return func(yield func(ares.JobID, *ares.Nomination) bool) {
+		for _, e := range s.yard.nominated {
+			if !yield(e.id, e.run.Nominated) {
+				return
+			}
+		}
+	}
+}
+
 // Tenants yields the record of every tenant, by ID. They must not be changed.
 func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	var all []*ares.Tenant

@@ -101,29 +101,29 @@ func (e *entry) keptUntil(now time.Time) (time.Time, bool) {
 	return ended.Add(keepFor), now.Sub(ended).Abs() < keepFor
 }
 
-// keeping is what is kept in a decision for a gang.
-type keeping struct {
+// gathering is what is kept in a decision for a gang that lost a node.
+type gathering struct {
 	entry *entry
 	seats []*ares.Seat
 	given bool // its turn has come
 }
 
-// keep takes the seats that are kept for gangs, but for one of them.
-func (t *try) keep(now time.Time, but *entry) {
+// keepTogether takes the seats that are kept for gangs, but for one of them.
+func (t *try) keepTogether(now time.Time, but *entry) {
 	for _, e := range t.state.regrouping {
-		if _, due := e.keptUntil(now); !due || e == but || !t.couldGoOn(e, now) {
+		if _, due := e.keptUntil(now); !due || e == but || e.run.Nominated != nil || !t.couldGoOn(e, now) {
 			continue
 		}
-		k := keeping{entry: e}
+		g := gathering{entry: e}
 		last := e.run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
-			if n := t.state.byID[seat.Node]; n != nil && n.open() && n.vacant(seat) {
-				t.fill(n, seat)
-				k.seats = append(k.seats, seat)
+			if t.state.byID[seat.Node].takes(seat) {
+				t.occupy([]ares.Seat{*seat})
+				g.seats = append(g.seats, seat)
 			}
 		}
-		t.kept = append(t.kept, k)
+		t.gangs = append(t.gangs, g)
 	}
 }
 
@@ -135,38 +135,18 @@ func (t *try) couldGoOn(e *entry, now time.Time) bool {
 	}
 	m := mark(len(t.taken))
 	_, ok := t.place(e.shape, members, ban, e)
-	t.backTo(m)
+	t.undo(m)
 	return ok
-}
-
-// vacant says whether what a seat had is free.
-func (n *node) vacant(seat *ares.Seat) bool {
-	for i := range seat.Shares {
-		at := n.spot(&seat.Shares[i])
-		if at < 0 || n.usable>>at&1 == 0 || n.devices[at].taken+seat.Shares[i].Milli > wholeMilli {
-			return false
-		}
-	}
-	return n.seats < MaxSeats && n.cpus+seat.CPUs <= n.profile.cpus && n.memory+seat.Memory <= n.record.MemoryMB
-}
-
-// fill takes what a seat had.
-func (t *try) fill(n *node, seat *ares.Seat) {
-	for i := range seat.Shares {
-		t.take(taking{node: n, device: n.spot(&seat.Shares[i]), milli: seat.Shares[i].Milli})
-	}
-	t.take(taking{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: seatKind(seat)})
-	t.state.move(n)
 }
 
 // handOver gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
 func (t *try) handOver(e *entry) {
-	at := slices.IndexFunc(t.kept, func(k keeping) bool { return k.entry == e && !k.given })
+	at := slices.IndexFunc(t.gangs, func(g gathering) bool { return g.entry == e && !g.given })
 	if at < 0 {
 		return
 	}
-	for _, seat := range t.kept[at].seats {
+	for _, seat := range t.gangs[at].seats {
 		n := t.state.byID[seat.Node]
 		for i := range seat.Shares {
 			t.take(taking{node: n, device: n.spot(&seat.Shares[i]), milli: -seat.Shares[i].Milli})
@@ -174,7 +154,7 @@ func (t *try) handOver(e *entry) {
 		t.take(taking{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: seatKind(seat)})
 		t.state.move(n)
 	}
-	t.kept[at].given = true
+	t.gangs[at].given = true
 	t.state.decision++ // what asked in vain so far may find room now
 }
 
@@ -184,10 +164,10 @@ func (s *State) lapse(plan *ares.Plan, now time.Time) {
 	if len(plan.Refuse) == 0 {
 		return
 	}
-	for _, k := range s.try.kept {
-		placed := slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.id })
-		if until, _ := k.entry.keptUntil(now); !placed && (plan.Wake.IsZero() || until.Before(plan.Wake)) {
-			plan.Wake = until
+	for i := range s.try.gangs {
+		e := s.try.gangs[i].entry
+		if until, _ := e.keptUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id }) {
+			wakeBy(plan, until)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type State struct {
 	clock    time.Time // as of which those with deadlines are in order
 	dates    alarms    // of those with deadlines that wait
 	patience alarms    // of those that wait for their first place, and not for ever
+	yard     yard
 	// regrouping are the waiting gangs that lost a node, by ID.
 	regrouping []*entry
 
@@ -89,6 +90,7 @@ type tenant struct {
 	active   map[*entry]struct{}   // hold something
 	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
 	archived map[string]ares.Usage // by queue: of jobs that are no longer live
+	stops    []time.Time           // when live jobs were stopped by class for its own, in order
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.

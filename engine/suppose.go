@@ -211,8 +211,8 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 // of it: the cycle itself, until it comes to the job.
 func (s *State) planned(e *entry, now time.Time) bool {
 	places, found := 0, false
-	s.cycle(now, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && s.cfg.Queueing.Blocked != BlockedReserve && !s.try.keptOff {
+	s.cycle(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
+		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.cfg.Queueing.Blocked != BlockedReserve && !s.try.keptOff {
 			found = placing != nil
 			return false
 		}
@@ -220,7 +220,7 @@ func (s *State) planned(e *entry, now time.Time) bool {
 			places++
 		}
 		return places < MaxPlacings
-	}, nil)
+	})
 	return found
 }
 
@@ -235,20 +235,24 @@ func (s *State) fits(e *entry, now time.Time) bool {
 		return false
 	}
 	t := s.begin()
+	t.uphold(&ares.Plan{Now: now}, e, nil)
+	kept := len(t.kept)
 	_, ok := t.place(e.shape, members, ban, e)
-	if !ok && !t.shutOut(e, members, ban) {
+	shut := !ok && t.shutOut(e, members, ban)
+	t.letGo()
+	t.backTo(0)
+	if !ok && kept == 0 && !shut {
 		s.note(e.shape, ban)
 	}
-	t.backTo(0)
 	return ok
 }
 
 // quiet says whether the next plan places nothing.
 func (s *State) quiet(now time.Time) bool {
 	quiet := true
-	s.cycle(now, func(_ *entry, placing *ares.Placing, _ bool) bool {
+	s.cycle(&ares.Plan{Now: now}, func(_ *entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
-	}, nil)
+	})
 	return quiet
 }

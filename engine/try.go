@@ -15,12 +15,22 @@ type try struct {
 	placed []placed     // whole jobs
 	offer  ares.Placing // of the job whose turn it is
 
-	kept      []keeping // seats for gangs whose turn has not come
+	gangs     []gathering // that lost a node, with what is kept for them
 	reserved  []reservation
 	noted     bool // a shape was noted as refused
 	keptOff   bool // the job whose turn it was would fit, and delay one ahead of it
 	shut      bool // reservations alone keep off the job whose turn it was
 	supposing bool // what is taken is not as it is: nothing is noted for the rest of the decision
+
+	kept     []keeping      // the nominations
+	upheld   int            // of these, those that were there before the decision
+	leaving  []*entry       // are stopped by this plan, to give way
+	rivals   []*entry       // of whom it was worked out what their giving way costs
+	mustered uint8          // the classes of these
+	hunts    int            // counts the searches for victims
+	searches int            // the shapes for which that was done
+	vain     []vain         // those that found none
+	words    []ares.Blocker // why nobody gives way to the job whose turn it is
 }
 
 // placed is a job the decision under way has placed.
@@ -57,16 +67,32 @@ func (s *State) begin() *try {
 	s.decision++
 	clear(s.try.reserved)
 	s.try.reserved = s.try.reserved[:0]
-	clear(s.try.kept)
-	s.try.kept = s.try.kept[:0]
+	clear(s.try.gangs)
+	s.try.gangs = s.try.gangs[:0]
+	s.try.searches, s.try.words = 0, nil
 	return &s.try
 }
 
-// backTo gives back everything taken since the mark.
+// backTo gives back everything taken since the mark; back to 0 it ends the
+// decision.
 func (t *try) backTo(m mark) {
 	if m == 0 {
 		t.regain()
 	}
+	t.undo(m)
+	if m == 0 {
+		clear(t.placed)
+		t.placed = t.placed[:0]
+		t.offer = ares.Placing{}
+		t.disperse()
+		clear(t.leaving)
+		clear(t.vain)
+		t.leaving, t.vain = t.leaving[:0], t.vain[:0]
+	}
+}
+
+// undo is backTo within a decision.
+func (t *try) undo(m mark) {
 	for i := len(t.taken) - 1; i >= int(m); i-- {
 		t.taken[i].apply(-1)
 	}
@@ -77,11 +103,6 @@ func (t *try) backTo(m mark) {
 	}
 	clear(t.taken[m:])
 	t.taken = t.taken[:m]
-	if m == 0 {
-		clear(t.placed)
-		t.placed = t.placed[:0]
-		t.offer = ares.Placing{}
-	}
 }
 
 func (k *taking) apply(sign int) {

@@ -153,8 +153,20 @@ func (j *judge) hold(s *engine.State, plan *ares.Plan) {
 			j.broken(plan.Now, v.Error())
 		}
 	}
+	kept := j.keep(s, plan)
 	for i := range plan.Place {
-		j.turn(&plan.Place[i], plan.Now)
+		p := &plan.Place[i]
+		if run, ok := s.Run(p.Job); ok && run.Nominated != nil {
+			j.seat(p, plan.Now) // it is not its turn that gives it what was kept for it
+			continue
+		}
+		j.turn(p, plan.Now)
+	}
+	for _, seat := range kept {
+		j.floor.take(seat, -1)
+	}
+	if len(kept) > 0 {
+		j.full = nil
 	}
 }
 
@@ -201,12 +213,49 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			j.out.Rivals++
 		}
 	}
+	j.seat(p, now)
+}
+
+// seat counts a placing.
+func (j *judge) seat(p *ares.Placing, now time.Time) {
+	c := j.ledger.jobs[p.Job]
+	if c == nil {
+		return
+	}
 	seats := make([]*ares.Seat, len(p.Seats))
 	for i := range p.Seats {
 		seats[i] = &p.Seats[i]
 	}
 	j.ledger.sit(c, seats, now)
 	j.ledger.wait(c, false)
+}
+
+// keep takes the seats that are kept for jobs, by this plan or before: nobody
+// fits there.
+func (j *judge) keep(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
+	placed := map[ares.JobID]bool{}
+	for i := range plan.Place {
+		placed[plan.Place[i].Job] = true
+	}
+	for i := range plan.Withdraw {
+		placed[plan.Withdraw[i].Job] = true
+	}
+	for id, n := range s.Nominations() {
+		for i := range n.Seats {
+			if !placed[id] {
+				kept = append(kept, &n.Seats[i])
+			}
+		}
+	}
+	for i := range plan.Nominate {
+		for k := range plan.Nominate[i].Nomination.Seats {
+			kept = append(kept, &plan.Nominate[i].Nomination.Seats[k])
+		}
+	}
+	for _, seat := range kept {
+		j.floor.take(seat, 1)
+	}
+	return kept
 }
 
 // step is how long a job waits for a point of priority, 0 where nobody ages.

@@ -77,6 +77,9 @@ func queueing(q engine.Queueing, estimate string) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default(), Estimate: estimate}
 		p.Engine.Queueing = q
+		if q.Yield {
+			p.Engine.Yielding = engine.Yielding{} // their authors know no bounds
+		}
 		return p
 	}
 }

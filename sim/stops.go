@@ -18,8 +18,12 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 		}
 		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
+	if err := w.nominate(plan); err != nil {
+		return waiting, err
+	}
 	for _, s := range plan.Stop {
 		r := w.record(s.Job)
+		job, _ := w.state.Job(s.Job)
 		run, _ := w.state.Run(s.Job)
 		if err := run.RequestStop(s.Stop); err != nil {
 			return waiting, fmt.Errorf("stop %s: %w", s.Job, err)
@@ -30,7 +34,11 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 			continue
 		}
 		r.stops++
-		r.left -= w.now.Sub(r.since)
+		if ran := w.now.Sub(r.since); job.Checkpoint.Enabled {
+			r.left -= ran
+		} else {
+			r.lost += int64(r.gpus) * int64(ran/time.Second) // it begins anew
+		}
 		r.attempts++ // the end it was to come to is none now
 		saving := time.Duration(w.policy.CheckpointSeconds) * time.Second
 		r.lost += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
@@ -56,6 +64,28 @@ func (w *World) quit(r *record) {
 		delete(w.seer.told, r.id)
 	}
 	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
+}
+
+// nominate keeps the seats that a plan keeps for jobs, and gives up those that it
+// gives up.
+func (w *World) nominate(plan *ares.Plan) error {
+	for i := range plan.Nominate {
+		n := &plan.Nominate[i]
+		run, _ := w.state.Run(n.Job)
+		if err := run.Nominate(n.Nomination); err != nil {
+			return fmt.Errorf("nominate %s: %w", n.Job, err)
+		}
+		run.Revision = w.revision + 1
+		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
+	for _, n := range plan.Withdraw {
+		run, _ := w.state.Run(n.Job)
+		if err := run.Withdraw(n.Why, w.now); err != nil {
+			return fmt.Errorf("withdraw %s: %w", n.Job, err)
+		}
+		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
+	return nil
 }
 
 // giveUp ends an attempt that was asked to stop, and frees its seats.

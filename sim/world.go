@@ -196,6 +196,7 @@ func (w *World) arrive(a *Arrival) bool {
 	if w.policy.Engine.Queueing.Yield {
 		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
 	}
+	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // that is how long it takes here
 	w.load += w.jobs[len(w.jobs)-1].gpus
 	w.company = w.company || len(spec.Placement.Affinity) > 0
 	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
@@ -230,7 +231,7 @@ func (w *World) decide() (placed int, err error) {
 		// A plan that was not cut has tried every line, and placings leave no more
 		// room than there was. Only company may make a place for somebody, or those
 		// who give way; and who was just placed may be the next to do so.
-		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
+		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}

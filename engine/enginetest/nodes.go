@@ -209,6 +209,7 @@ func (w *World) chart(change func(*ares.Topology)) error {
 	t := *w.State.Topology()
 	t.Domains, t.Switches = slices.Clone(t.Domains), slices.Clone(t.Switches)
 	change(&t)
+	t.Revision = w.revision + 1
 	w.Put(ares.Event{Topology: &t})
 	return t.Check()
 }

@@ -67,7 +67,7 @@ func init() { // not a literal: the commands use execute
 		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
 		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick, "score": doScore,
 		"job": doJob, "predict": doPredict, "whatif": doWhatIf, "merit": doMerit,
-		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid,
+		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid, "checkpoint": doCheckpoint,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,
 		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
 		"live": doLive, "stream": doStream, "expect": doExpect, "stops": doStops, "restart": doRestart,
@@ -229,6 +229,9 @@ func specOf(in *words) ares.Spec {
 	}
 	if r := in.number("retries", -1); r >= 0 {
 		s.Retry.MaxRetries = &r
+	}
+	if g := in.number("grace", -1); g >= 0 {
+		s.GraceSeconds = &g
 	}
 	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("minutes", 0), in.has("checkpoint")
 	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff", 10)), in.number("patience", 0)
@@ -392,6 +395,12 @@ func describe(w *World, p ares.Plan) string {
 	for _, stop := range p.Stop {
 		fmt.Fprintf(&b, "%s is to stop: %s by %s\n", w.label(stop.Job), stop.Stop.Why, stop.Stop.By)
 	}
+	for _, n := range p.Nominate {
+		fmt.Fprintf(&b, "%s is kept %s\n", n.Job, reckoning(w, &n.Nomination))
+	}
+	for _, n := range p.Withdraw {
+		fmt.Fprintf(&b, "%s has no seats kept any more: %s\n", n.Job, n.Why)
+	}
 	for i, pl := range p.Place {
 		if i == 10 {
 			fmt.Fprintf(&b, "and %d more\n", len(p.Place)-i)
@@ -410,6 +419,18 @@ func describe(w *World, p ares.Plan) string {
 		fmt.Fprintf(&b, "wake in %s\n", p.Wake.Sub(p.Now).Round(time.Millisecond))
 	}
 	return cmp.Or(b.String(), "nothing to do\n")
+}
+
+// reckoning prints what is kept for a job, and what that costs whom.
+func reckoning(w *World, n *ares.Nomination) string {
+	out := fmt.Sprintf("%s by %s", places(n.Seats), n.Why)
+	for i, v := range n.Victims {
+		if i == 10 {
+			return out + fmt.Sprintf(" and %d more", len(n.Victims)-i)
+		}
+		out += fmt.Sprintf(", %s gives %d/1000 and loses %.0f GPU-seconds (%s)", w.label(v.Job), v.Yield.Milli, v.Yield.GPUSeconds(), v.Yield.Why)
+	}
+	return out
 }
 
 func blockers(r ares.Refusal) string {

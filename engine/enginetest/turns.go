@@ -19,6 +19,9 @@ func (w *World) Turns(plan ares.Plan) error {
 		return err
 	}
 	passed := laws.Passed(w.State, &plan)
+	if err := w.rehearseNominations(s, &plan); err != nil {
+		return err
+	}
 	for i := range plan.Place {
 		for _, id := range passed[i] {
 			job, _ := s.Job(id)
@@ -36,6 +39,25 @@ func (w *World) Turns(plan ares.Plan) error {
 // lateCompany says whether others' places decide whether the job fits: it may
 // fit after it was refused.
 func lateCompany(job *ares.Job) bool { return len(job.Placement.Affinity) > 0 }
+
+// rehearseNominations commits the seats that the plan keeps for jobs: who comes
+// after one of these in the order cannot have them.
+func (w *World) rehearseNominations(s *engine.State, plan *ares.Plan) error {
+	rev := s.Revision() + 1
+	var events []ares.Event
+	for _, n := range plan.Nominate {
+		run, _ := s.Run(n.Job)
+		if err := run.Nominate(n.Nomination); err != nil {
+			return err
+		}
+		run.Revision = rev
+		events = append(events, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
+	if len(events) > 0 {
+		s.Apply(ares.Batch{Revision: rev, Events: events})
+	}
+	return nil
+}
 
 // rehearse commits one placing to a state.
 func (w *World) rehearse(s *engine.State, plan *ares.Plan, i int) error {

@@ -154,6 +154,9 @@ func (w *World) Write(plan ares.Plan) error {
 		}
 		put(stop.Job, run)
 	}
+	if err := w.nominate(&plan, put); err != nil {
+		return err
+	}
 	for _, p := range plan.Place {
 		run, _ := w.State.Run(p.Job)
 		if p.ArrayOf != "" {
@@ -171,6 +174,25 @@ func (w *World) Write(plan ares.Plan) error {
 	}
 	if len(events) > 0 {
 		w.Put(events...)
+	}
+	return nil
+}
+
+// nominate writes the seats that a plan keeps for jobs, and those it gives up.
+func (w *World) nominate(plan *ares.Plan, put func(ares.JobID, ares.Run)) error {
+	for _, n := range plan.Nominate {
+		run, _ := w.State.Run(n.Job)
+		if err := run.Nominate(n.Nomination); err != nil {
+			return fmt.Errorf("nominate %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
+	}
+	for _, n := range plan.Withdraw {
+		run, _ := w.State.Run(n.Job)
+		if err := run.Withdraw(n.Why, plan.Now); err != nil {
+			return fmt.Errorf("withdraw %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
 	}
 	return nil
 }
@@ -328,10 +350,22 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 }
 
 func same(want, got ares.Plan) error {
-	if a, b := fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", got); a != b || want.Digest() != got.Digest() {
+	if a, b := spell(want), spell(got); a != b || want.Digest() != got.Digest() {
 		return fmt.Errorf("the same events gave another plan at revision %d:\n%s\n%s", want.Revision, a, b)
 	}
 	return nil
+}
+
+// spell writes a plan out whole, what it points to included.
+func spell(p ares.Plan) string {
+	var yields []ares.Yield
+	p.Stop = slices.Clone(p.Stop)
+	for i := range p.Stop {
+		if y := p.Stop[i].Stop.Yield; y != nil {
+			yields, p.Stop[i].Stop.Yield = append(yields, *y), nil
+		}
+	}
+	return fmt.Sprintf("%#v %#v", p, yields)
 }
 
 // Fork is a world with the same history, which then goes its own way.

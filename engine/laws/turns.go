@@ -14,6 +14,9 @@ import (
 // later. Who precedes him and is not placed at all must have found no place:
 // that takes another look at the state, and World.Turns takes it.
 func turns(t *trial, p *placed) error {
+	if p.kept() {
+		return nil
+	}
 	for i := p.index + 1; i < len(t.plan.Place); i++ {
 		later := &t.plan.Place[i]
 		id := later.Job
