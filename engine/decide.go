@@ -31,7 +31,6 @@ func Decide(s *State, now time.Time) ares.Plan {
 	// that will be.
 	s.settle(&plan, now)
 	s.finish(&plan)
-	s.evict(&plan)
 
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
 	var blocked []*entry
@@ -53,8 +52,8 @@ func Decide(s *State, now time.Time) ares.Plan {
 		case admitted && s.cfg.Queueing.Yield:
 			blocked = append(blocked, e)
 		}
+		s.renewal(&plan, e.shape.tenant)
 		if len(plan.Refuse) < MaxRefusals {
-			s.renewal(&plan, e.shape.tenant)
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
 			}
@@ -62,7 +61,10 @@ func Decide(s *State, now time.Time) ares.Plan {
 		}
 		return true
 	})
+	s.try.promises()
 	s.falling(blocked, &plan)
+	// Who is where others have a reservation leaves, if he does not already.
+	s.evict(&plan)
 	// And those that have waited for as long as they would are let go.
 	s.giveUp(&plan)
 	plan.Wake = sooner(plan.Wake, s.shuffled())
@@ -167,9 +169,8 @@ func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admit
 		t.words = []ares.Blocker{t.keepingOf(e).waits()}
 		return tell(e, nil, admitted)
 	}
-	// 7. Refuse, once for each shape. By configuration, 5. reserve for the first
-	// that was, and backfill behind it. By default a job that does not fit holds
-	// nobody up.
+	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
+	// others get a place behind them where that delays nobody.
 	return !t.refuse(pass, e, admitted, plan.Now) || tell(e, nil, admitted)
 }
 

@@ -31,11 +31,11 @@ type entry struct {
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
+	turns  alarm  // of one with a deadline that waits: when its place in the order changes
+	quits  alarm  // of one that waits for its first place: when it has waited for as long as it would
 	yard   uint8  // the list of the yard it is in
 	yardAt int32  // and where
 	rival  *rival // of one decision: what speaks for and against its giving way
-	turns  alarm  // of one with a deadline that waits: when its place in the order changes
-	quits  alarm  // of one that waits for its first place: when it has waited for as long as it would
 
 	made, madeIn int // of an array: elements made by a decision, and by which
 }

@@ -300,7 +300,7 @@ func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) == 0 {
 			t.Fatalf("%s is refused (%v) and explained by nothing", job.ID, refused)
 		}
-		if _, refusal := engine.Place(m.w.State, job, m.w.Now); refusal == nil && m.w.State.Config().Queueing.Blocked != engine.BlockedReserve {
+		if _, refusal := engine.Place(m.w.State, job, m.w.Now); refusal == nil && refused.Blockers[0].Kind != "order" {
 			t.Fatalf("%s is refused (%v) and Place finds seats", job.ID, refused)
 		}
 	}

@@ -212,7 +212,7 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 func (s *State) planned(e *entry, now time.Time) bool {
 	places, found := 0, false
 	s.cycle(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.cfg.Queueing.Blocked != BlockedReserve && !s.try.keptOff {
+		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.reserving().First == 0 && !s.try.keptOff {
 			found = placing != nil
 			return false
 		}

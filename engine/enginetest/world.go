@@ -32,7 +32,8 @@ type World struct {
 	plans    []ares.Plan
 	life     life
 	witness  laws.Witness
-	hurry    bool // not every decision is looked at from all sides
+	hurry    bool           // not every decision is looked at from all sides
+	promised []ares.Promise // by the last plan
 }
 
 // NewWorld returns a world with no nodes and no jobs.
@@ -92,6 +93,7 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 // it: a decision leaves no trace.
 func (w *World) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
+	w.promised = slices.Clone(w.State.Promises())
 	w.plans = append(w.plans, plan)
 	if err := same(plan, engine.Decide(w.State, w.Now)); err != nil {
 		return plan, fmt.Errorf("decided twice: %w", err)
