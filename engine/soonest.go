@@ -131,12 +131,8 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 		entry: e, leaf: e.shape.leaf, at: max(sp.at, now.UnixNano()), ends: endless,
 		seats: p.Seats, merit: p.Merit, hold: t.lacking(p.Seats, t.taken[from:given]),
 	}
-	half, late := e.runtime()
-	if t.by == byLate {
-		half = late
-	}
-	if half != never {
-		r.ends = r.at + int64(max(half-e.done(now), 0))
+	if runs := e.runs(t.by); runs != never {
+		r.ends = r.at + int64(max(runs-e.done(now), 0))
 	}
 	t.limit(&r, sp.at, now)
 	return r, true

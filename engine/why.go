@@ -30,7 +30,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		case s.doomed(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.cfg.Queueing.ahead()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.ahead()})
 		}
 	}
 	if len(out.Blockers) == 0 {
@@ -39,6 +39,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 	if c == nil {
 		c = s.look(e.shape, 0)
 	}
+	out.ETA = s.eta(e, now)
 	out.Holders = c.holders(e)
 	out.Remedies = s.remedies(e, c, first, now)
 	return out

@@ -18,6 +18,10 @@ func defaultScheduler() SchedulerConfig {
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
 		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0],
+		Reservations: ReservationsConfig{
+			First: d.Reserving.First, AfterSeconds: int(d.Reserving.After / time.Second), HoldAfterSeconds: int(d.Reserving.Hold / time.Second),
+			SlackPercent: d.Reserving.SlackPercent, SlackSeconds: int(d.Reserving.SlackLeast / time.Second),
+		},
 	}
 }
 
@@ -30,6 +34,7 @@ func (c *Config) engine() engine.Config {
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
 	cfg.Placement = engine.Placement(s.Placement)
 	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, false, s.AttainedGPUSeconds)
+	cfg.Reserving = s.Reservations.engine()
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))
@@ -38,6 +43,13 @@ func (c *Config) engine() engine.Config {
 		cfg.ModelWeights[model] = int(math.Round(weight * 1000))
 	}
 	return cfg
+}
+
+func (r *ReservationsConfig) engine() engine.Reserving {
+	return engine.Reserving{
+		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, Hold: time.Duration(r.HoldAfterSeconds) * time.Second,
+		SlackPercent: r.SlackPercent, SlackLeast: time.Duration(r.SlackSeconds) * time.Second,
+	}
 }
 
 // check reports what is wrong with the keys that become the engine's.
