@@ -145,7 +145,7 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 func (t *try) limit(r *reservation, at int64, now time.Time) {
 	e := r.entry
 	qualified := now.Add(t.reserving.After - e.waited(now)).UnixNano()
-	could := now.UnixNano()
+	could := int64(anyMoment)
 	var last *node
 	for i := range r.seats {
 		n := t.state.byID[r.seats[i].Node]
@@ -168,7 +168,7 @@ func (t *try) limit(r *reservation, at int64, now time.Time) {
 		}
 	}
 	r.limit = r.at
-	if t.reserving.SlackPercent > 0 || t.reserving.SlackLeast > 0 {
+	if could != anyMoment && (t.reserving.SlackPercent > 0 || t.reserving.SlackLeast > 0) {
 		wait := time.Duration(could-now.UnixNano()) + e.waited(now)
 		r.limit = max(r.at, could+int64(t.reserving.slack(wait)))
 	}
