@@ -106,6 +106,9 @@ func (d *Doors) newExplanation(e *ares.Explanation, tenant string) *apipb.Explan
 		}
 		m.Holders = append(m.Holders, holder)
 	}
+	if t := e.ETA; t.Basis != "" {
+		m.Eta = &apipb.Eta{Earliest: apipb.Timestamp(t.Earliest), Latest: apipb.Timestamp(t.Latest), Reserved: t.Reserved, Basis: t.Basis}
+	}
 	return m
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -20,9 +21,38 @@ func (a *app) jobExplainCommand() *cobra.Command {
 		Use: "explain JOB", Short: "Say why a job waits, what would help, and who is before it", Args: exactly("JOB"),
 		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Explain(ctx, args[0]) },
-				func(w io.Writer, m proto.Message) { writeExplanation(w, m.(*apipb.Explanation)) })
+				func(w io.Writer, m proto.Message) { a.writeExplanation(w, m.(*apipb.Explanation)) })
 		}),
 	})
+}
+
+// startsWords says when a waiting job is thought to start, "" when nothing was
+// worked out.
+func (a *app) startsWords(e *apipb.Eta) string {
+	at := func(t *timestamppb.Timestamp) string {
+		return t.AsTime().In(a.now().Location()).Format("2006-01-02 15:04")
+	}
+	text := ""
+	switch early, late := e.GetEarliest(), e.GetLatest(); {
+	case early != nil && late != nil && at(early) == at(late):
+		text = "about " + at(late)
+	case early != nil && late != nil:
+		text = "between " + at(early) + " and " + at(late)
+	case early != nil:
+		text = "not before " + at(early)
+	case late != nil:
+		text = "by " + at(late)
+	default:
+		return e.GetBasis()
+	}
+	basis := e.GetBasis()
+	if e.GetReserved() {
+		basis = strings.TrimSuffix("a place is kept; "+basis, "; ")
+	}
+	if basis != "" {
+		text += " (" + basis + ")"
+	}
+	return text
 }
 
 func (a *app) jobPlanCommand() *cobra.Command {
@@ -75,7 +105,7 @@ func (s *submission) plan(ctx context.Context, c *client.Client, specs []*apipb.
 func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	if !p.GetPlaced() {
 		say(w, "It would wait.\n")
-		writeExplanation(w, p.GetExplanation())
+		a.writeExplanation(w, p.GetExplanation())
 		writeOutlook(sheet{w}, p.GetDeadline())
 		return
 	}
@@ -90,12 +120,13 @@ func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	t.write(w, a.color)
 }
 
-func writeExplanation(w io.Writer, e *apipb.Explanation) {
+func (a *app) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	s := sheet{w}
 	s.line("Job", e.GetJobId())
 	s.line("Queue", e.GetQueue())
 	s.line("In line", inLine(e))
 	waits := e.GetState() == "" || ares.Phase(e.GetState()).Waiting() || len(e.GetBlockers()) > 0
+	s.line("Starts", a.startsWords(e.GetEta()))
 	if blockers := blockerWords(e); len(blockers) > 0 {
 		s.list("Waits for", blockers)
 	} else if waits && e.GetNomination() == nil {

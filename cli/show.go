@@ -55,6 +55,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	}
 	s.list("Waits for", j.GetWaitingFor())
 	s.line("In line", inLine(j.GetExplanation()))
+	s.line("Starts", a.startsWords(j.GetExplanation().GetEta()))
 	if r := j.GetExplanation().GetRemedies(); len(r) > 0 {
 		s.line("Would help", remedyWords(r[0]))
 	}

@@ -167,7 +167,7 @@ func (t *try) passBy(pass *order.Pass[*entry], e *entry) {
 // blocked is what becomes of a job that found no place.
 func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
 	// 6. Yield: others give way to it, and the seats are kept for it.
-	if t.yield(pass, plan, e, admitted) {
+	if !t.everybody && t.yield(pass, plan, e, admitted) {
 		t.passBy(pass, e)
 		t.words = []ares.Blocker{t.keepingOf(e).waits()}
 		return tell(e, nil, admitted)

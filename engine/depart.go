@@ -40,6 +40,9 @@ func (e *entry) ends(a *ares.Attempt, now time.Time, by lens) int64 {
 	if !e.job.Checkpoint.Enabled {
 		done = max(now.Sub(from), 0)
 	}
+	if half == never {
+		return endless
+	}
 	var left time.Duration
 	switch by {
 	case byEarly:
@@ -50,9 +53,6 @@ func (e *entry) ends(a *ares.Attempt, now time.Time, by lens) int64 {
 		left = outlived(late, late, done)
 	case byHalf, lenses:
 		left = outlived(half, late, done)
-	}
-	if left == never || half == never {
-		return endless
 	}
 	return now.Add(left).UnixNano()
 }
@@ -70,6 +70,21 @@ func (e *entry) early() time.Duration {
 		return 0
 	}
 	return time.Duration(half*half/late) * time.Second
+}
+
+// runs is how long a job runs that has not started, by a lens.
+func (e *entry) runs(by lens) time.Duration {
+	half, late := e.runtime()
+	switch by {
+	case byLate:
+		return late
+	case byEarly:
+		if half != never {
+			return e.early()
+		}
+	case byHalf, lenses:
+	}
+	return half
 }
 
 // departure is the end of a seat, and what the node has left then: of all who

@@ -26,7 +26,9 @@ type flood struct {
 }
 
 func newFlood(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *flood {
-	f := &flood{t: t, w: enginetest.NewWorld(), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
+	cfg := engine.Default()
+	cfg.Reserving.Hold = 30 * time.Minute
+	f := &flood{t: t, w: enginetest.NewWorldWith(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
 	for i := range nodes {
 		n := machineOf(fmt.Sprintf("n%02d", i), 8)
 		n.Labels = map[string]string{"leaf": fmt.Sprintf("l%d", i/4)}

@@ -100,13 +100,12 @@ const (
 )
 
 // ahead says how those ahead of a job that would fit can keep it waiting.
-func (q Queueing) ahead() string {
-	switch q.Blocked {
-	case BlockedHold:
+func (s *State) ahead() string {
+	switch {
+	case s.cfg.Queueing.Blocked == BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
-	case BlockedReserve:
+	case s.reserving().First > 0:
 		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
-	case BlockedSkip:
 	}
 	return "jobs ahead of it take the room there is, or fill the next plan"
 }

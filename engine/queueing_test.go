@@ -41,6 +41,15 @@ func newCrowd(t *rapid.T, q engine.Queueing) *crowd {
 	return c
 }
 
+// become gives the crowd another configuration: nobody has come yet.
+func (c *crowd) become(cfg engine.Config) {
+	old := c.w
+	c.w = enginetest.NewWorldWith(cfg)
+	for v := range old.State.Nodes() {
+		c.w.Join(*v.Node)
+	}
+}
+
 // submit lets a job come that fits into the empty fleet; its runtime is predicted if known.
 func (c *crowd) submit(t *rapid.T, known bool) {
 	id := ares.JobID(fmt.Sprintf("j%03d", len(c.order)))

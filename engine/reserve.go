@@ -33,6 +33,15 @@ var keptOff = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahe
 func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
 	s := t.state
 	switch {
+	case t.everybody:
+		if admitted && t.mayReserve(e, now) {
+			t.reserve(e, now)
+		}
+		if s.cfg.Queueing.Blocked == BlockedHold && s.independent(e) {
+			pass.Hold()
+		} else {
+			pass.Skip()
+		}
 	case t.keptOff && s.cfg.Queueing.Blocked != BlockedHold:
 		// Only it: others of its shape may be done sooner.
 		news := e.shape.told != s.decision
@@ -41,12 +50,10 @@ func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time
 		return news
 	case s.cfg.Queueing.Blocked == BlockedHold && s.independent(e):
 		pass.Hold()
-	case admitted && t.mayReserve(e, now) && t.reserve(e, now) && t.everybody:
-		news := e.shape.told != s.decision // each of a shape has its own
-		e.shape.told = s.decision
-		pass.Skip()
-		return news
 	default:
+		if admitted && t.mayReserve(e, now) {
+			t.reserve(e, now)
+		}
 		pass.Refuse()
 	}
 	return true
@@ -281,16 +288,16 @@ func (t *try) reserve(e *entry, now time.Time) bool {
 	return ok
 }
 
-// mayHold says whether what comes free is kept for the job whatever is foreseen:
-// for one that has waited for long, and for longer than it has to wait yet. That
-// is so if predictions keep failing it, too. It costs idle devices, so there is
-// one such at a time.
+// mayHold says whether what comes free is kept for the job and nobody else, however
+// soon he ends: for one that has waited for long, if nothing is foreseen or if it has
+// waited for longer than it has to yet: then predictions may be failing it again and
+// again. It costs idle devices, so there is one such at a time.
 func (t *try) mayHold(e *entry, r *reservation, foreseen bool, now time.Time) bool {
-	waited := e.waited(now)
-	if t.everybody || t.reserving.Hold == 0 || waited < t.reserving.Hold || slices.ContainsFunc(t.reserved, func(r reservation) bool { return r.hard }) {
+	waited, hold := e.waited(now), t.reserving.Hold
+	if t.everybody || hold == 0 || slices.ContainsFunc(t.reserved, func(r reservation) bool { return r.hard }) {
 		return false
 	}
-	return !foreseen || r.at-now.UnixNano() < int64(waited)
+	return waited >= hold && (!foreseen || r.at-now.UnixNano() < int64(waited))
 }
 
 // visit takes the seats of all reservations, and foresees their ends.

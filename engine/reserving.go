@@ -17,7 +17,8 @@ type Reserving struct {
 	// is over sooner costs the others nothing.
 	After time.Duration
 	// Hold is how long a job has waited before what comes free is kept for it
-	// though nobody knows when the rest will.
+	// alone though nobody knows when the rest will, or though predictions fail
+	// it: of one job at a time, because that costs idle devices. 0 is never.
 	Hold time.Duration
 	// SlackPercent is how much later than promised a start may become by those
 	// who start before it, in hundredths of its wait, and SlackLeast what it may
@@ -29,13 +30,13 @@ type Reserving struct {
 // Limits on it.
 const (
 	MaxReserved     = 64
-	MaxReserveAfter = 7 * 24 * time.Hour
+	MaxReserveAfter = 60 * 24 * time.Hour
 	MaxSlackPercent = 100
 )
 
 // defaultReserving is measured: see docs/backfill.md.
 func defaultReserving() Reserving {
-	return Reserving{First: 8, After: 5 * time.Minute, Hold: 30 * time.Minute, SlackPercent: 10, SlackLeast: time.Minute}
+	return Reserving{First: 2, After: 5 * time.Minute, Hold: 7 * 24 * time.Hour, SlackPercent: 10, SlackLeast: time.Minute}
 }
 
 func (r Reserving) check(p *ares.Problems) {
@@ -50,7 +51,7 @@ func (r Reserving) check(p *ares.Problems) {
 	within("after_seconds", r.After, MaxReserveAfter)
 	within("hold_after_seconds", r.Hold, MaxReserveAfter)
 	within("slack_seconds", r.SlackLeast, MaxReserveAfter)
-	if r.Hold < r.After {
+	if r.Hold != 0 && r.Hold < r.After {
 		p.Add("reservations.hold_after_seconds", "must not be less than after_seconds (%d), got %d", r.After/time.Second, r.Hold/time.Second)
 	}
 	if r.SlackPercent < 0 || r.SlackPercent > MaxSlackPercent {

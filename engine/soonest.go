@@ -123,7 +123,13 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 		s.move(n)
 	}
 	given := len(t.taken)
+	today := s.calendar
+	if len(today.windows) > 0 { // which nodes administrators keep, by then
+		s.dated(time.Unix(0, max(sp.at, now.UnixNano())))
+		s.stays(e)
+	}
 	p, ok := t.place(e.shape, members, ban, e)
+	s.calendar = today
 	if !ok {
 		return reservation{}, false
 	}
@@ -131,12 +137,8 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 		entry: e, leaf: e.shape.leaf, at: max(sp.at, now.UnixNano()), ends: endless,
 		seats: p.Seats, merit: p.Merit, hold: t.lacking(p.Seats, t.taken[from:given]),
 	}
-	half, late := e.runtime()
-	if t.by == byLate {
-		half = late
-	}
-	if half != never {
-		r.ends = r.at + int64(max(half-e.done(now), 0))
+	if runs := e.runs(t.by); runs != never {
+		r.ends = r.at + int64(max(runs-e.done(now), 0))
 	}
 	t.limit(&r, sp.at, now)
 	return r, true
@@ -149,7 +151,7 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 func (t *try) limit(r *reservation, at int64, now time.Time) {
 	e := r.entry
 	qualified := now.Add(t.reserving.After - e.waited(now)).UnixNano()
-	could := now.UnixNano()
+	could := int64(anyMoment)
 	var last *node
 	for i := range r.seats {
 		n := t.state.byID[r.seats[i].Node]
@@ -172,7 +174,7 @@ func (t *try) limit(r *reservation, at int64, now time.Time) {
 		}
 	}
 	r.limit = r.at
-	if t.reserving.SlackPercent > 0 || t.reserving.SlackLeast > 0 {
+	if could != anyMoment && (t.reserving.SlackPercent > 0 || t.reserving.SlackLeast > 0) {
 		wait := time.Duration(could-now.UnixNano()) + e.waited(now)
 		r.limit = max(r.at, could+int64(t.reserving.slack(wait)))
 	}

@@ -33,7 +33,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		case len(out.Blockers) == 0 && s.keepsSeats(now):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.cfg.Queueing.ahead()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.ahead()})
 		}
 	}
 	if len(out.Blockers) == 0 {
@@ -43,6 +43,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		s.stays(e)
 		c = s.look(e.shape, 0)
 	}
+	out.ETA = s.eta(e, now)
 	out.Holders = c.holders(e)
 	out.Remedies = s.remedies(e, c, first, now)
 	return out

@@ -132,6 +132,8 @@ type SchedulerConfig struct {
 	// accepted, and the answer says so) or refuse. Nothing is said before 28 runs
 	// are known, and a deadline that is past is refused in any case. Default warn.
 	InfeasibleDeadlines string `yaml:"infeasible_deadlines"`
+	// Reservations keep places for jobs that find none.
+	Reservations ReservationsConfig `yaml:"reservations"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then
@@ -139,6 +141,26 @@ type SchedulerConfig struct {
 	CheckLaws bool `yaml:"check_laws"`
 	// LeaderTTLSeconds is how long a silent leader keeps its place. Default 5, 1 to 60.
 	LeaderTTLSeconds int `yaml:"leader_ttl_seconds"`
+}
+
+// ReservationsConfig is for which jobs that find no place one is kept, and what
+// that may cost the others. It counts with blocked_jobs skip.
+type ReservationsConfig struct {
+	// First is for how many of them, in the order of all queues together; of
+	// jobs alike in one queue for the first. Default 2, up to 64; 0 for none:
+	// then a large job may wait for ever.
+	First int `yaml:"first"`
+	// AfterSeconds is how long a job has waited before. Default 300.
+	AfterSeconds int `yaml:"after_seconds"`
+	// HoldAfterSeconds is how long a job has waited before what comes free is
+	// kept for it alone though nobody knows when the rest will, or though
+	// predictions fail it; one job at a time. Default 604800; 0 for never.
+	HoldAfterSeconds int `yaml:"hold_after_seconds"`
+	// SlackPercent is how much later its start may become by jobs that start
+	// before it, in hundredths of its wait, and SlackSeconds how much in any
+	// case. Default 10 and 60.
+	SlackPercent int `yaml:"slack_percent"`
+	SlackSeconds int `yaml:"slack_seconds"`
 }
 
 // SessionsConfig is about nodes that fall silent.

@@ -22,6 +22,10 @@ func defaultScheduler() SchedulerConfig {
 		PreemptionCooldownSeconds: int(d.Yielding.Cooldown / time.Second), RestartSeconds: int(d.Yielding.Restart / time.Second),
 		MaxPreemptionsPerHour: d.Yielding.PerTenant,
 		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.Blockings()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
+		Reservations: ReservationsConfig{
+			First: d.Reserving.First, AfterSeconds: int(d.Reserving.After / time.Second), HoldAfterSeconds: int(d.Reserving.Hold / time.Second),
+			SlackPercent: d.Reserving.SlackPercent, SlackSeconds: int(d.Reserving.SlackLeast / time.Second),
+		},
 	}
 }
 
@@ -39,6 +43,7 @@ func (c *Config) engine() engine.Config {
 		Cooldown: time.Duration(s.PreemptionCooldownSeconds) * time.Second, Restart: time.Duration(s.RestartSeconds) * time.Second,
 		PerTenant: s.MaxPreemptionsPerHour,
 	}
+	cfg.Reserving = s.Reservations.engine()
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))
@@ -47,6 +52,13 @@ func (c *Config) engine() engine.Config {
 		cfg.ModelWeights[model] = int(math.Round(weight * 1000))
 	}
 	return cfg
+}
+
+func (r *ReservationsConfig) engine() engine.Reserving {
+	return engine.Reserving{
+		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, Hold: time.Duration(r.HoldAfterSeconds) * time.Second,
+		SlackPercent: r.SlackPercent, SlackLeast: time.Duration(r.SlackSeconds) * time.Second,
+	}
 }
 
 // check reports what is wrong with the keys that become the engine's.

@@ -32,11 +32,31 @@ type policyFile struct {
 	BlockedJobs        *string            `yaml:"blocked_jobs"`
 	PreemptByOrder     *bool              `yaml:"preempt_by_order"`
 	AttainedGPUSeconds *int               `yaml:"attained_gpu_seconds"`
+	Reservations       reservationsFile   `yaml:"reservations"`
 
 	// What only a simulation has.
 	Estimate          *string  `yaml:"estimate"`
 	EstimateError     *float64 `yaml:"estimate_error"`
 	CheckpointSeconds *int     `yaml:"checkpoint_seconds"`
+}
+
+// reservationsFile is which jobs that find no place have one kept for them.
+type reservationsFile struct {
+	First            *int `yaml:"first"`
+	AfterSeconds     *int `yaml:"after_seconds"`
+	HoldAfterSeconds *int `yaml:"hold_after_seconds"`
+	SlackPercent     *int `yaml:"slack_percent"`
+	SlackSeconds     *int `yaml:"slack_seconds"`
+}
+
+func (f *reservationsFile) change(r *engine.Reserving) {
+	set(&r.First, f.First)
+	set(&r.SlackPercent, f.SlackPercent)
+	for of, given := range map[*time.Duration]*int{&r.After: f.AfterSeconds, &r.Hold: f.HoldAfterSeconds, &r.SlackLeast: f.SlackSeconds} {
+		if given != nil {
+			*of = time.Duration(*given) * time.Second
+		}
+	}
 }
 
 // ReadPolicy reads a policy file: changes to the built-in policy that base
@@ -89,6 +109,7 @@ func (f *policyFile) change(p *Policy) {
 	set(&p.CheckpointSeconds, f.CheckpointSeconds)
 	set(&q.Yield, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
+	f.Reservations.change(&e.Reserving)
 	if f.ThermalThreshold != nil {
 		e.ThermalLimit = int(math.Floor(*f.ThermalThreshold))
 	}

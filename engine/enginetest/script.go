@@ -328,7 +328,7 @@ func doExplain(w *World, in *words) (string, error) {
 	if len(e.Blockers) == 0 {
 		return in.name() + " has no blockers\n", nil
 	}
-	return in.name() + " waits:\n" + blockers(e.Refusal) + helps(&e) + standing(&e), nil
+	return in.name() + " waits:\n" + blockers(e.Refusal) + helps(&e) + w.standing(&e), nil
 }
 
 // helps prints the remedies of an explanation.
@@ -345,7 +345,7 @@ func helps(e *ares.Explanation) string {
 }
 
 // standing prints where the job is in line, and who holds what it needs.
-func standing(e *ares.Explanation) string {
+func (w *World) standing(e *ares.Explanation) string {
 	var b strings.Builder
 	if e.Rank > 0 {
 		fmt.Fprintf(&b, "  in line: %d of %d in queue %s", e.Rank, e.Of, e.Queue)
@@ -358,10 +358,28 @@ func standing(e *ares.Explanation) string {
 		}
 		b.WriteString("\n")
 	}
+	if e.ETA.Known() {
+		fmt.Fprintf(&b, "  starts: %s\n", w.starts(e.ETA))
+	}
 	for _, h := range e.Holders {
 		fmt.Fprintf(&b, "  held: %d GPUs on %d nodes by %s\n", h.GPUs, h.Nodes, cmp.Or(string(h.Job), "other tenants"))
 	}
 	return b.String()
+}
+
+// starts prints when a job is thought to start.
+func (w *World) starts(e ares.ETA) string {
+	in := func(at time.Time) string {
+		if at.IsZero() {
+			return "?"
+		}
+		return at.Sub(w.Now).Round(time.Second).String()
+	}
+	kept := ""
+	if e.Reserved {
+		kept = "kept, "
+	}
+	return fmt.Sprintf("in %s to %s (%s%s)", in(e.Earliest), in(e.Latest), kept, e.Basis)
 }
 
 func doUse(w *World, in *words) (string, error) {

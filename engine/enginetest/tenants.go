@@ -22,7 +22,10 @@ func doConfig(w *World, in *words) (string, error) {
 	for _, d := range []struct {
 		key string
 		of  *time.Duration
-	}{{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}, {"cooldown", &y.Cooldown}, {"restart", &y.Restart}} {
+	}{
+		{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}, {"cooldown", &y.Cooldown}, {"restart", &y.Restart},
+		{"after", &cfg.Reserving.After}, {"hold", &cfg.Reserving.Hold}, {"slack", &cfg.Reserving.SlackLeast},
+	} {
 		if text := in.text(d.key, ""); text != "" {
 			v, err := time.ParseDuration(text)
 			if err != nil {
@@ -31,6 +34,8 @@ func doConfig(w *World, in *words) (string, error) {
 			*d.of = v
 		}
 	}
+	cfg.Reserving.First = in.number("reserve", cfg.Reserving.First)
+	cfg.Reserving.SlackPercent = in.number("slack-percent", cfg.Reserving.SlackPercent)
 	var err error
 	if cfg.Queueing.Order, err = engine.ParseOrder(in.text("order", "")); err != nil {
 		return "", err

@@ -70,7 +70,7 @@
 // Admissible is a job that its tenant's and queues' limits, quotas and budget
 // let start, whose dependencies are met, and for which the room is enough that
 // one job of the stream leaves behind. A turn is not a reservation: a job that
-// asks for more than comes free at once is passed by smaller ones, and nothing
-// bounds its wait as long as these keep coming. Only critical jobs, which
+// asks for more than comes free at once is passed by smaller ones, until the
+// engine keeps a place for it (engine.Reserving). Only critical jobs, which
 // nobody ages into, may keep the others waiting for ever.
 package order
