@@ -67,8 +67,10 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.evict(&plan)
 	// And those that have waited for as long as they would are let go.
 	s.giveUp(&plan)
+	s.remark(&plan)
 	plan.Wake = sooner(plan.Wake, s.shuffled())
 	s.chime(&plan)
+	s.lapse(&plan, now)
 	s.refusals = len(plan.Refuse)
 	return plan
 }
@@ -87,6 +89,7 @@ func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing
 	if !t.uphold(plan, nil, tell) {
 		return
 	}
+	t.keepTogether(plan.Now, nil)
 	pass := s.order.Begin(plan.Now)
 	defer pass.End()
 	t.turns(pass, plan, tell)
@@ -135,6 +138,7 @@ func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entr
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
 func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.keepingOf(e)
+	t.keptOff, t.shut = false, false
 	switch {
 	case k == nil || k.spoilt != "":
 		return false, true
@@ -177,6 +181,7 @@ func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admit
 func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
 	t.keptOff, t.shut = false, false
+	t.handOver(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -80,7 +79,7 @@ func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choi
 			continue
 		}
 		leaveOut := ban
-		if members == 0 || by == byQuota {
+		if members == 0 || by&byQuota != 0 {
 			leaveOut = h.unpromised()
 		}
 		for _, h.partly = range [2]bool{false, true} {
@@ -174,6 +173,9 @@ func (t *try) withinRate(e *entry, c *choice, plan *ares.Plan) (until time.Time,
 		return until, true
 	}
 	stops, until := e.shape.tenant.lately(plan.Now)
+	if until.IsZero() {
+		until = plan.Now.Add(rateOver)
+	}
 	for i := range plan.Stop {
 		if y := plan.Stop[i].Stop.Yield; y != nil && y.Why == ares.YieldClass && y.Tenant == e.job.Tenant {
 			stops++
@@ -409,7 +411,7 @@ func (h *hunt) affords(victims []*rival) bool {
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Over
 	}
-	victims = slices.SortedFunc(slices.Values(victims), func(a, b *rival) int { return cmp.Or(cmp.Compare(a.milli, b.milli), byLoss(a, b)) })
+	victims = slices.SortedFunc(slices.Values(victims), bySize)
 	for _, v := range victims {
 		if v.why == ares.YieldQuota && !h.collect(v) {
 			return false

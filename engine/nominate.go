@@ -140,7 +140,7 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 	}
 	for i := range n.Victims {
 		if v := t.pending(&n.Victims[i]); v != nil && v.run.Endures(v.job) {
-			return fmt.Sprintf("job %s, which was to give way, has begun and must not be stopped", v.id)
+			return "one that was to give way has begun and must not be stopped" // it may be another tenant's
 		}
 	}
 	return ""

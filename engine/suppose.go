@@ -238,12 +238,11 @@ func (s *State) fits(e *entry, now time.Time) bool {
 	t.uphold(&ares.Plan{Now: now}, e, nil)
 	kept := len(t.kept)
 	_, ok := t.place(e.shape, members, ban, e)
-	shut := !ok && t.shutOut(e, members, ban)
-	t.letGo()
-	t.backTo(0)
-	if !ok && kept == 0 && !shut {
+	if !ok && kept == 0 && !t.shutOut(e, members, ban) {
 		s.note(e.shape, ban)
 	}
+	t.letGo()
+	t.backTo(0)
 	return ok
 }
 

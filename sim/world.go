@@ -79,6 +79,9 @@ func NewWorld(f *Fleet, p Policy) *World {
 	for _, q := range f.Queues() {
 		w.batch = append(w.batch, ares.Event{Queue: q})
 	}
+	for _, r := range f.Reservations() {
+		w.batch = append(w.batch, ares.Event{Reservation: r})
+	}
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
 	}

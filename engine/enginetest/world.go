@@ -156,6 +156,14 @@ func (w *World) Write(plan ares.Plan) error {
 		}
 		put(stop.Job, run)
 	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		run, _ := w.State.Run(n.Job)
+		if err := run.NoteLateness(n, plan.Now); err != nil {
+			return fmt.Errorf("note %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
+	}
 	if err := w.nominate(&plan, put); err != nil {
 		return err
 	}

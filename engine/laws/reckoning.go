@@ -117,6 +117,9 @@ func keptSeats(t *trial) error {
 		}
 		for i := range n.Seats {
 			seat := &n.Seats[i]
+			if t.keepsNow(job.ID) {
+				seat = wholly(seat)
+			}
 			if keep[seat.Node] == nil {
 				keep[seat.Node] = t.empty(seat.Node)
 			}
@@ -145,6 +148,24 @@ func keptSeats(t *trial) error {
 		}
 	}
 	return nil
+}
+
+// keepsNow says whether it is this plan that keeps seats for a job.
+func (t *trial) keepsNow(id ares.JobID) bool {
+	return slices.ContainsFunc(t.plan.Nominate, func(n ares.Nominating) bool { return n.Job == id })
+}
+
+// wholly is what of a seat nobody else can have a part of. Of the rest of what is
+// kept by this very plan, others may have had theirs before, and those who give
+// way leave enough.
+func wholly(seat *ares.Seat) *ares.Seat {
+	out := &ares.Seat{Node: seat.Node, Rank: seat.Rank, NUMA: -1}
+	for _, sh := range seat.Shares {
+		if sh.Milli == 1000 {
+			out.Shares = append(out.Shares, sh)
+		}
+	}
+	return out
 }
 
 // own says whether a seat is one of those that were kept for who is given it.

@@ -107,11 +107,20 @@ func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bo
 			continue
 		}
 		some = true
-		if with.accounts.demand(a, pattern) > 1000*int64(q.Nominal) {
+		// Where the ways of both meet, it only takes the place of who goes.
+		if after := with.accounts.demand(a, pattern); after > 1000*int64(q.Nominal) && after > t.demandOf(a.name, pattern) {
 			return false
 		}
 	}
 	return some && matches(with, n, pattern)
+}
+
+// demandOf is what counts against a quota of the account of that name as it is.
+func (t *trial) demandOf(name, pattern string) int64 {
+	if a := t.accounts.accounts[name]; a != nil {
+		return t.accounts.demand(a, pattern)
+	}
+	return 0
 }
 
 // clearOut has those gone who are being stopped, and some besides.
