@@ -127,7 +127,7 @@ func runDry(w *enginetest.World) error {
 	if err := enginetest.Check(w.State); err != nil {
 		return err
 	}
-	if err := w.Resume(); err != nil {
+	if err := w.Do("restart"); err != nil {
 		return fmt.Errorf("at the end: %w", err)
 	}
 	for job, run := range w.State.Jobs() {
@@ -297,8 +297,6 @@ func (d *dice) step() {
 		d.say("predict %s p50=%s", j, d.of("10m", "1m", "1h", "5h", "30h"))
 	case k < 95:
 		d.say("queue %s/%s parent=%s quota=(all:%d:any)", d.of(lifeTenants...), d.of("q1", "q2"), d.of("", "q2", "q1"), d.IntN(4))
-	case k < 96:
-		d.node(n)
 	case k < 97:
 		d.say("reservation w%d in=%s for=%s nodes=(%s)%s%s%s", d.IntN(3), d.of("1h", "0s", "20m", "10h"), d.of("1h", "10m", "20h"), n,
 			d.maybe(2, "tenant=%s", d.of(lifeTenants...)), d.maybe(2, "drain"), d.maybe(3, "force"))

@@ -37,7 +37,8 @@ func (c *Config) engine() engine.Config {
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
 	cfg.Placement = engine.Placement(s.Placement)
-	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, false, s.AttainedGPUSeconds)
+	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
+	cfg.Queueing.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
 	cfg.Yielding = engine.Yielding{
 		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxYields: s.MaxPreemptions,
 		Cooldown: time.Duration(s.PreemptionCooldownSeconds) * time.Second, Restart: time.Duration(s.RestartSeconds) * time.Second,

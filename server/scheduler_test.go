@@ -47,6 +47,8 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 
 func TestSchedulerMistakesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
+		"preempt_by_order: true": "scheduler.preempt_by_order: needs a queue_order other than aged, fifo and edf",
+		"preempt_peers_after_hours: 5": "scheduler.preempt_peers_after_hours: means something with queue_order attained and preempt_by_order only",
 		"thermal_threshold: 0":              "scheduler.thermal_threshold: must be between 1 and 150 °C, got 0",
 		"thermal_threshold: .nan":           "scheduler.thermal_threshold: must be between",
 		"thermal_margin: -1":                "scheduler.thermal_margin: must be between 0 and 150 °C, got -1",

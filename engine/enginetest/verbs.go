@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
@@ -166,15 +167,33 @@ func (w *World) stops() string {
 	return b.String()
 }
 
+// doPromises prints for whom a place is kept, and when, as of the last decision.
+func doPromises(w *World, _ *words) (string, error) {
+	var b strings.Builder
+	for _, p := range w.State.Promises() {
+		fmt.Fprintf(&b, "%s starts in %s, at the latest in %s, on %s\n", w.label(p.Job), p.At.Sub(w.Now), p.Latest.Sub(w.Now), places(p.Seats))
+	}
+	if b.Len() == 0 {
+		return "nothing is promised\n", nil
+	}
+	return b.String(), nil
+}
+
 // doRestart goes on with a new state that has only the present records, as after
 // a change of the leader, and wants it to decide alike.
 func doRestart(w *World, _ *words) (string, error) {
-	if err := w.Resume(); err != nil {
+	s, err := w.Fresh()
+	if err != nil {
 		return "", unmet{err}
 	}
-	s, err := w.Fresh()
-	if err == nil {
-		w.State = s
+	if w.hurry { // what it does counts, not in which words it refuses
+		was, is := engine.Decide(w.State, w.Now), engine.Decide(s, w.Now)
+		if was.Digest() != is.Digest() || !was.Wake.Equal(is.Wake) {
+			return "", unmet{fmt.Errorf("after a restart it decides\n%s\nand not\n%s", describe(w, is), describe(w, was))}
+		}
+	} else if err := w.Resume(); err != nil {
+		return "", unmet{err}
 	}
-	return "", err
+	w.State = s
+	return "", nil
 }

@@ -37,10 +37,7 @@ func (t *trial) stays(p *placed) time.Duration {
 		return limit
 	}
 	lasts := max(f.P50, f.P90)
-	var done time.Duration
-	if p.job.Checkpoint.Enabled {
-		done = p.run.RanFor(t.plan.Now)
-	}
+	done := p.run.Done(p.job, t.plan.Now)
 	if lasts <= done { // it takes longer than was thought: twice as long, and again
 		lasts = max(lasts, time.Second)
 	}

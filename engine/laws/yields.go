@@ -83,7 +83,7 @@ func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
 		return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, to.ID)
 	case !job.Checkpoint.Enabled || job.Placement.LatencySensitive:
 		return fmt.Errorf("%s gives way to %s, which it must not", job.ID, to.ID)
-	case t.measure(to) >= t.measure(job):
+	case !t.outranks(to, job):
 		return fmt.Errorf("%s gives way to %s, which does not come before it", job.ID, to.ID)
 	}
 	return nil
