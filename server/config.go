@@ -109,6 +109,18 @@ type SchedulerConfig struct {
 	// AttainedGPUSeconds is up to what service jobs come first with the order
 	// attained. Default 0, which is 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
+	// PreemptByOrder lets a waiting job stop running ones of its own queue and
+	// class that come later in queue_order, if these keep their progress
+	// (checkpoint.enabled) and it then fits. It needs a queue_order other than
+	// aged and fifo. Default false.
+	PreemptByOrder bool `yaml:"preempt_by_order"`
+	// PreemptPeersAfterHours is how long a job waits, with the order attained and
+	// preempt_by_order, until it also stops those that had as much as it and were
+	// submitted after it. Default 0: never. Up to 8784.
+	PreemptPeersAfterHours int `yaml:"preempt_peers_after_hours"`
+	// MaxPreemptions is how often one job gives way before it is left alone by
+	// all but critical ones. Default 3, up to 1000; 0 for no bound.
+	MaxPreemptions int `yaml:"max_preemptions"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then

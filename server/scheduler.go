@@ -17,7 +17,7 @@ func defaultScheduler() SchedulerConfig {
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
-		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0],
+		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0], MaxPreemptions: d.Yielding.MaxYields,
 	}
 }
 
@@ -29,7 +29,9 @@ func (c *Config) engine() engine.Config {
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
 	cfg.Placement = engine.Placement(s.Placement)
-	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, false, s.AttainedGPUSeconds)
+	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
+	cfg.Yielding.MaxYields = s.MaxPreemptions
+	cfg.Queueing.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))

@@ -32,6 +32,8 @@ type policyFile struct {
 	BlockedJobs        *string            `yaml:"blocked_jobs"`
 	PreemptByOrder     *bool              `yaml:"preempt_by_order"`
 	AttainedGPUSeconds *int               `yaml:"attained_gpu_seconds"`
+	PreemptPeersAfter  *int               `yaml:"preempt_peers_after_hours"`
+	MaxPreemptions     *int               `yaml:"max_preemptions"`
 
 	// What only a simulation has.
 	Estimate          *string  `yaml:"estimate"`
@@ -89,6 +91,10 @@ func (f *policyFile) change(p *Policy) {
 	set(&p.CheckpointSeconds, f.CheckpointSeconds)
 	set(&q.Yield, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
+	set(&e.Yielding.MaxYields, f.MaxPreemptions)
+	if f.PreemptPeersAfter != nil {
+		q.PeersAfter = time.Duration(*f.PreemptPeersAfter) * time.Hour
+	}
 	if f.ThermalThreshold != nil {
 		e.ThermalLimit = int(math.Floor(*f.ThermalThreshold))
 	}
@@ -107,7 +113,9 @@ func (f *policyFile) change(p *Policy) {
 	order, blocked := string(q.Order), string(q.Blocked)
 	set(&order, f.QueueOrder)
 	set(&blocked, f.BlockedJobs)
+	peers := q.PeersAfter
 	*q = engine.NewQueueing(order, blocked, q.Yield, q.Attained)
+	q.PeersAfter = peers
 	if len(f.ModelWeights) > 0 {
 		e.ModelWeights = make(map[string]int, len(f.ModelWeights))
 	}

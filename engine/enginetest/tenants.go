@@ -22,7 +22,7 @@ func doConfig(w *World, in *words) (string, error) {
 	for _, d := range []struct {
 		key string
 		of  *time.Duration
-	}{{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}, {"cooldown", &y.Cooldown}, {"restart", &y.Restart}} {
+	}{{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}, {"peers-after", &cfg.Queueing.PeersAfter}, {"cooldown", &y.Cooldown}, {"restart", &y.Restart}} {
 		if text := in.text(d.key, ""); text != "" {
 			v, err := time.ParseDuration(text)
 			if err != nil {

@@ -95,13 +95,27 @@ func (t *trial) right(job *ares.Job, run *ares.Run, to *ares.Job, y *ares.Yield)
 			return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, to.ID)
 		case !job.Checkpoint.Enabled:
 			return fmt.Errorf("%s gives way to %s, and keeps no progress", job.ID, to.ID)
-		case t.measure(to) >= t.measure(job):
+		case !t.outranks(to, job):
 			return fmt.Errorf("%s gives way to %s, which does not come before it", job.ID, to.ID)
 		}
 	default:
 		return fmt.Errorf("%s gives way to %s by %q", job.ID, to.ID, y.Why)
 	}
 	return nil
+}
+
+// outranks says whether a waiting job comes before a running one by the
+// configured order, or has waited for long enough beside it.
+func (t *trial) outranks(to, job *ares.Job) bool {
+	mine, its := t.measure(to), t.measure(job)
+	if patience := t.cfg.Queueing.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
+		since := to.AcceptedAt
+		if run, ok := t.state.Run(to.ID); ok && run.Last() != nil {
+			since = later(since, run.Last().EndedAt)
+		}
+		return t.plan.Now.Sub(since) >= patience
+	}
+	return mine < its
 }
 
 // ceiling judges how much is stopped for what is asked.
