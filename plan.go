@@ -22,6 +22,7 @@ type Plan struct {
 	// Stop too, and all of it is written together or not at all.
 	Nominate []Nominating
 	Withdraw []Withdrawing // seats that are no longer kept
+	Note     []Noting      // how jobs stand to their deadlines
 	Refuse   []Refusal     // one for each shape that found no place
 	Wake     time.Time     // when the plan could change without an event, zero for never
 }
@@ -83,7 +84,7 @@ func (p *Placing) Apply(r *Run, now time.Time) error {
 // Empty says whether the plan changes nothing.
 func (p *Plan) Empty() bool {
 	return len(p.Ready) == 0 && len(p.Place) == 0 && len(p.Arrays) == 0 && len(p.Stop) == 0 &&
-		len(p.Nominate) == 0 && len(p.Withdraw) == 0
+		len(p.Nominate) == 0 && len(p.Withdraw) == 0 && len(p.Note) == 0
 }
 
 // Digest identifies what the plan changes, so that a replay can be compared.
@@ -141,6 +142,13 @@ func (p *Plan) Digest() string {
 		num(len(p.Withdraw))
 		for _, w := range p.Withdraw {
 			str(string(w.Job))
+		}
+	}
+	if len(p.Note) > 0 { // as above
+		num(len(p.Note))
+		for i := range p.Note {
+			str(string(p.Note[i].Job))
+			str(string(p.Note[i].Lateness))
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

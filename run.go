@@ -17,6 +17,7 @@ type Run struct {
 	Stop        *Stop
 	Nominated   *Nomination // while it waits: seats that are kept for it
 	Yields      int         // times it gave way to another job
+	Lateness    Lateness    // what was noted of its deadline
 	Transitions []Transition
 	Dropped     int    // transitions no longer kept
 	Reason      string // of the present phase, for people

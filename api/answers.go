@@ -42,7 +42,9 @@ func (d *jobDoor) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) 
 		e := &ares.Explanation{Refusal: ares.Refusal{Job: snap.Job.ID}, Queue: snap.Job.Queue}
 		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, snap.Job.Tenant), snap.Job, &snap.Run)}, nil
 	}
-	return &apipb.ExplainJobResponse{Explanation: d.explained(snap.Job, &snap.Run)}, nil
+	e := d.explained(snap.Job, &snap.Run)
+	e.Deadline = d.outlook(snap.Job, &snap.Run)
+	return &apipb.ExplainJobResponse{Explanation: e}, nil
 }
 
 // PlanJob implements apipb.JobServiceServer.
@@ -54,9 +56,9 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 	placing, why := d.cfg.Engine.Plan(job)
 	if why != nil {
 		why.Job = "" // nobody can ask for it
-		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant)}, nil
+		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil)}, nil
 	}
-	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit)}
+	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil)}
 	for i := range placing.Seats {
 		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
 	}

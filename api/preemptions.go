@@ -194,8 +194,10 @@ func (d *Doors) newNomination(j *ares.Job, n *ares.Nomination) *apipb.Nomination
 	if more := len(nodes) - most; more > 0 {
 		where += fmt.Sprintf(" and %d more", more)
 	}
-	m.Text = fmt.Sprintf("%s kept on %s until %s, while %d of %s still to give way", are(len(n.Seats), "seat"), where,
-		n.Until.UTC().Format(time.RFC3339), left, are(len(n.Victims), "job"))
+	m.Text = fmt.Sprintf("%s kept on %s until %s", are(len(n.Seats), "seat"), where, n.Until.UTC().Format(time.RFC3339))
+	if len(n.Victims) > 0 {
+		m.Text += fmt.Sprintf(", while %d of %s still to give way", left, are(len(n.Victims), "job"))
+	}
 	return m
 }
 

@@ -9,6 +9,7 @@ package apipb
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -42,7 +43,9 @@ type Explanation struct {
 	// Its attempts that gave way to other jobs, or are asked to, oldest first.
 	GaveWay []*Preemption `protobuf:"bytes,21,rep,name=gave_way,json=gaveWay,proto3" json:"gave_way,omitempty"`
 	// Seats that are kept for it while others give way.
-	Nomination    *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
+	Nomination *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
+	// How it stands to its deadline, if it has one.
+	Deadline      *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +157,103 @@ func (x *Explanation) GetNomination() *Nomination {
 	return nil
 }
 
+func (x *Explanation) GetDeadline() *DeadlineOutlook {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+// DeadlineOutlook is how a job stands to its deadline.
+type DeadlineOutlook struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// When half of the jobs like it would have ended, and nine of ten, if it starts
+	// now or goes on running; absent when nobody knows.
+	P50End *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=p50_end,json=p50End,proto3" json:"p50_end,omitempty"`
+	P90End *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=p90_end,json=p90End,proto3" json:"p90_end,omitempty"`
+	// What p90_end leaves to the deadline; negative when it is late.
+	SlackSeconds float64 `protobuf:"fixed64,4,opt,name=slack_seconds,json=slackSeconds,proto3" json:"slack_seconds,omitempty"`
+	// at_risk or missed once that was noted in the events of the job.
+	Noted string `protobuf:"bytes,5,opt,name=noted,proto3" json:"noted,omitempty"`
+	// The same for people.
+	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadlineOutlook) Reset() {
+	*x = DeadlineOutlook{}
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadlineOutlook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadlineOutlook) ProtoMessage() {}
+
+func (x *DeadlineOutlook) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadlineOutlook.ProtoReflect.Descriptor instead.
+func (*DeadlineOutlook) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DeadlineOutlook) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *DeadlineOutlook) GetP50End() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P50End
+	}
+	return nil
+}
+
+func (x *DeadlineOutlook) GetP90End() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P90End
+	}
+	return nil
+}
+
+func (x *DeadlineOutlook) GetSlackSeconds() float64 {
+	if x != nil {
+		return x.SlackSeconds
+	}
+	return 0
+}
+
+func (x *DeadlineOutlook) GetNoted() string {
+	if x != nil {
+		return x.Noted
+	}
+	return ""
+}
+
+func (x *DeadlineOutlook) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Blocker is one reason a job waits.
 type Blocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -169,7 +269,7 @@ type Blocker struct {
 
 func (x *Blocker) Reset() {
 	*x = Blocker{}
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -181,7 +281,7 @@ func (x *Blocker) String() string {
 func (*Blocker) ProtoMessage() {}
 
 func (x *Blocker) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -194,7 +294,7 @@ func (x *Blocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blocker.ProtoReflect.Descriptor instead.
 func (*Blocker) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Blocker) GetKind() string {
@@ -235,7 +335,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +347,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +360,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Remedy) GetSteps() []*Step {
@@ -293,7 +393,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -305,7 +405,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -318,7 +418,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Step) GetKind() string {
@@ -378,7 +478,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +490,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +503,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Ahead) GetTenantId() string {
@@ -442,7 +542,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +554,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +567,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Holder) GetTenantId() string {
@@ -523,7 +623,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +635,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +648,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Merit) GetLevel() string {
@@ -625,7 +725,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\"\x85\x03\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x03\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -639,7 +739,15 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\bgave_way\x18\x15 \x03(\v2\x13.ares.v1.PreemptionR\agaveWay\x123\n" +
 	"\n" +
 	"nomination\x18\x16 \x01(\v2\x13.ares.v1.NominationR\n" +
-	"nomination\"[\n" +
+	"nomination\x124\n" +
+	"\bdeadline\x18( \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"\x82\x02\n" +
+	"\x0fDeadlineOutlook\x126\n" +
+	"\bdeadline\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x123\n" +
+	"\ap50_end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06p50End\x123\n" +
+	"\ap90_end\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06p90End\x12#\n" +
+	"\rslack_seconds\x18\x04 \x01(\x01R\fslackSeconds\x12\x14\n" +
+	"\x05noted\x18\x05 \x01(\tR\x05noted\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"[\n" +
 	"\aBlocker\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x0e\n" +
@@ -688,31 +796,37 @@ func file_apipb_explanation_proto_rawDescGZIP() []byte {
 	return file_apipb_explanation_proto_rawDescData
 }
 
-var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_apipb_explanation_proto_goTypes = []any{
-	(*Explanation)(nil), // 0: ares.v1.Explanation
-	(*Blocker)(nil),     // 1: ares.v1.Blocker
-	(*Remedy)(nil),      // 2: ares.v1.Remedy
-	(*Step)(nil),        // 3: ares.v1.Step
-	(*Ahead)(nil),       // 4: ares.v1.Ahead
-	(*Holder)(nil),      // 5: ares.v1.Holder
-	(*Merit)(nil),       // 6: ares.v1.Merit
-	(*Preemption)(nil),  // 7: ares.v1.Preemption
-	(*Nomination)(nil),  // 8: ares.v1.Nomination
+	(*Explanation)(nil),           // 0: ares.v1.Explanation
+	(*DeadlineOutlook)(nil),       // 1: ares.v1.DeadlineOutlook
+	(*Blocker)(nil),               // 2: ares.v1.Blocker
+	(*Remedy)(nil),                // 3: ares.v1.Remedy
+	(*Step)(nil),                  // 4: ares.v1.Step
+	(*Ahead)(nil),                 // 5: ares.v1.Ahead
+	(*Holder)(nil),                // 6: ares.v1.Holder
+	(*Merit)(nil),                 // 7: ares.v1.Merit
+	(*Preemption)(nil),            // 8: ares.v1.Preemption
+	(*Nomination)(nil),            // 9: ares.v1.Nomination
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_apipb_explanation_proto_depIdxs = []int32{
-	1, // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
-	2, // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
-	4, // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
-	5, // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
-	7, // 4: ares.v1.Explanation.gave_way:type_name -> ares.v1.Preemption
-	8, // 5: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
-	3, // 6: ares.v1.Remedy.steps:type_name -> ares.v1.Step
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2,  // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
+	3,  // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
+	5,  // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
+	6,  // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
+	8,  // 4: ares.v1.Explanation.gave_way:type_name -> ares.v1.Preemption
+	9,  // 5: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
+	1,  // 6: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
+	10, // 7: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
+	10, // 8: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
+	10, // 9: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
+	4,  // 10: ares.v1.Remedy.steps:type_name -> ares.v1.Step
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_apipb_explanation_proto_init() }
@@ -727,7 +841,7 @@ func file_apipb_explanation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_explanation_proto_rawDesc), len(file_apipb_explanation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

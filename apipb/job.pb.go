@@ -773,9 +773,11 @@ type Job struct {
 	// Seats that are kept for it while others give way.
 	Nomination *Nomination `protobuf:"bytes,50,opt,name=nomination,proto3" json:"nomination,omitempty"`
 	// Times it gave way to another job.
-	Preemptions   int32 `protobuf:"varint,51,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Preemptions int32 `protobuf:"varint,51,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
+	// How it stands to its deadline; absent without one, and once it has ended.
+	DeadlineOutlook *DeadlineOutlook `protobuf:"bytes,60,opt,name=deadline_outlook,json=deadlineOutlook,proto3" json:"deadline_outlook,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1093,6 +1095,13 @@ func (x *Job) GetPreemptions() int32 {
 		return x.Preemptions
 	}
 	return 0
+}
+
+func (x *Job) GetDeadlineOutlook() *DeadlineOutlook {
+	if x != nil {
+		return x.DeadlineOutlook
+	}
+	return nil
 }
 
 // RuntimeForecast is how long a run is thought to last.
@@ -1764,7 +1773,9 @@ type SubmitJobResponse struct {
 	Status  string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Where the job stands; pending for a new one.
-	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// What speaks against it, although it was accepted.
+	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1825,6 +1836,13 @@ func (x *SubmitJobResponse) GetState() string {
 		return x.State
 	}
 	return ""
+}
+
+func (x *SubmitJobResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type SubmitJobsRequest struct {
@@ -1944,9 +1962,11 @@ type SubmitResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	// submitted, duplicate or refused.
-	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Code          string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Error  string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Code   string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// What speaks against it, although it was accepted.
+	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2007,6 +2027,13 @@ func (x *SubmitResult) GetCode() string {
 		return x.Code
 	}
 	return ""
+}
+
+func (x *SubmitResult) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type GetJobRequest struct {
@@ -2729,7 +2756,9 @@ type PlanJobResponse struct {
 	Score  int32      `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
 	Merit  *Merit     `protobuf:"bytes,4,opt,name=merit,proto3" json:"merit,omitempty"`
 	// Why it would wait, when it would.
-	Explanation   *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	Explanation *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// How it would stand to its deadline, if it has one and started now.
+	Deadline      *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2795,6 +2824,13 @@ func (x *PlanJobResponse) GetMerit() *Merit {
 func (x *PlanJobResponse) GetExplanation() *Explanation {
 	if x != nil {
 		return x.Explanation
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetDeadline() *DeadlineOutlook {
+	if x != nil {
+		return x.Deadline
 	}
 	return nil
 }
@@ -3181,7 +3217,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xa3\v\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xe8\v\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3232,7 +3268,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"nomination\x182 \x01(\v2\x13.ares.v1.NominationR\n" +
 	"nomination\x12 \n" +
-	"\vpreemptions\x183 \x01(\x05R\vpreemptions\"\xd3\x01\n" +
+	"\vpreemptions\x183 \x01(\x05R\vpreemptions\x12C\n" +
+	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\"\xd3\x01\n" +
 	"\x0fRuntimeForecast\x12\x1f\n" +
 	"\vp50_seconds\x18\x01 \x01(\x01R\n" +
 	"p50Seconds\x12\x1f\n" +
@@ -3291,12 +3328,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\texit_code\x18\a \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\">\n" +
 	"\x10SubmitJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"r\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\x8e\x01\n" +
 	"\x11SubmitJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\tR\x05state\"F\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"F\n" +
 	"\x11SubmitJobsRequest\x121\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.ares.v1.JobSpecB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04jobs\"\x9b\x01\n" +
 	"\x12SubmitJobsResponse\x12/\n" +
@@ -3305,12 +3343,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18\x03 \x01(\x05R\n" +
 	"duplicates\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\x05R\arefused\"g\n" +
+	"\arefused\x18\x04 \x01(\x05R\arefused\"\x83\x01\n" +
 	"\fSubmitResult\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x04 \x01(\tR\x04code\"&\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"&\n" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
@@ -3355,13 +3394,14 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x126\n" +
 	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
 	"\x0ePlanJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xc5\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xfb\x01\n" +
 	"\x0fPlanJobResponse\x12\x16\n" +
 	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
 	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
 	"\x05score\x18\x03 \x01(\x05R\x05score\x12$\n" +
 	"\x05merit\x18\x04 \x01(\v2\x0e.ares.v1.MeritR\x05merit\x126\n" +
-	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"-\n" +
+	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x124\n" +
+	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x15ListJobEventsResponse\x12)\n" +
@@ -3457,10 +3497,11 @@ var file_apipb_job_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
 	(*Explanation)(nil),             // 41: ares.v1.Explanation
 	(*Nomination)(nil),              // 42: ares.v1.Nomination
-	(*Merit)(nil),                   // 43: ares.v1.Merit
-	(*Preemption)(nil),              // 44: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),  // 45: ares.v1.ListPreemptionsRequest
-	(*ListPreemptionsResponse)(nil), // 46: ares.v1.ListPreemptionsResponse
+	(*DeadlineOutlook)(nil),         // 43: ares.v1.DeadlineOutlook
+	(*Merit)(nil),                   // 44: ares.v1.Merit
+	(*Preemption)(nil),              // 45: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),  // 46: ares.v1.ListPreemptionsRequest
+	(*ListPreemptionsResponse)(nil), // 47: ares.v1.ListPreemptionsResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
 	37, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
@@ -3484,60 +3525,62 @@ var file_apipb_job_proto_depIdxs = []int32{
 	7,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	6,  // 19: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
 	42, // 20: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	40, // 21: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	40, // 22: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	40, // 23: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	40, // 24: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	12, // 25: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	40, // 26: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	40, // 27: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	40, // 28: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	43, // 29: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
-	40, // 30: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	44, // 31: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 32: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 33: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	17, // 34: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 35: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 36: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 37: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	6,  // 38: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	41, // 39: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 40: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	12, // 41: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	43, // 42: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
-	41, // 43: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	34, // 44: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	40, // 45: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	13, // 46: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	15, // 47: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	18, // 48: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	20, // 49: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	22, // 50: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	24, // 51: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	32, // 52: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	28, // 53: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	30, // 54: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	26, // 55: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	45, // 56: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	35, // 57: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	14, // 58: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	16, // 59: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	19, // 60: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	21, // 61: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	23, // 62: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	25, // 63: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	33, // 64: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	29, // 65: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	31, // 66: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	27, // 67: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	46, // 68: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	36, // 69: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	58, // [58:70] is the sub-list for method output_type
-	46, // [46:58] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	43, // 21: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	40, // 22: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	40, // 23: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	40, // 24: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	40, // 25: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	12, // 26: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	40, // 27: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	40, // 28: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	40, // 29: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	44, // 30: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	40, // 31: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	45, // 32: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 33: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 34: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	17, // 35: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 36: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	5,  // 37: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 38: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	6,  // 39: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	41, // 40: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 41: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	12, // 42: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	44, // 43: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	41, // 44: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	43, // 45: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	34, // 46: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	40, // 47: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	13, // 48: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	15, // 49: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	18, // 50: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	20, // 51: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	22, // 52: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	24, // 53: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	32, // 54: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	28, // 55: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	30, // 56: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	26, // 57: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	46, // 58: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	35, // 59: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	14, // 60: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	16, // 61: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	19, // 62: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	21, // 63: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	23, // 64: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	25, // 65: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	33, // 66: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	29, // 67: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	31, // 68: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	27, // 69: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	47, // 70: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	36, // 71: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	60, // [60:72] is the sub-list for method output_type
+	48, // [48:60] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }

@@ -76,9 +76,11 @@ func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	if !p.GetPlaced() {
 		say(w, "It would wait.\n")
 		writeExplanation(w, p.GetExplanation())
+		writeOutlook(sheet{w}, p.GetDeadline())
 		return
 	}
 	say(w, "It would be placed now.\n")
+	writeOutlook(sheet{w}, p.GetDeadline())
 	writeMerit(sheet{w}, p.GetScore(), p.GetMerit())
 	t := table{head: []string{"RANK", "NODE", "GPUS"}}
 	for _, seat := range p.GetSeats() {
@@ -124,6 +126,18 @@ func writeExplanation(w io.Writer, e *apipb.Explanation) {
 		held = append(held, fmt.Sprintf("%s on %s by %s", count(h.GetGpus(), "GPU"), count(h.GetNodes(), "node"), firstOf(h.GetJobId(), firstOf(h.GetTenantId(), "other tenants"))))
 	}
 	s.list("Held", held)
+	writeOutlook(s, e.GetDeadline())
+}
+
+// writeOutlook shows how a job stands to its deadline.
+func writeOutlook(s sheet, o *apipb.DeadlineOutlook) {
+	if o == nil {
+		return
+	}
+	s.line("Deadline", strings.TrimPrefix(o.GetText(), "deadline "))
+	if o.GetNoted() == string(ares.LatenessMissed) {
+		s.line("", "it is past")
+	}
 }
 
 func count[N int | int32](n N, thing string) string {

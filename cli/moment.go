@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"strconv"
 	"strings"
 	"time"
 )
@@ -44,12 +43,7 @@ func readMoment(flag, text string, base, now time.Time) (time.Time, error) {
 
 // readSpan reads 90m, 4h, 1h30m or 2d.
 func readSpan(flag, text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 10_000 {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+	if d, err := parseSpan(text); err == nil && d > 0 {
 		return d, nil
 	}
 	return 0, usagef("--%s %q is not a length of time: write 90m, 4h, 1h30m or 2d", flag, text)

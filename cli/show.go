@@ -72,6 +72,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 		s.line("Checkpoint", a.age(at[len(at)-1].GetCheckpointedAt())+" ago")
 	}
 	a.writeForecast(s, j.GetForecast())
+	writeOutlook(s, j.GetDeadlineOutlook())
 	if r := j.GetResult(); r != nil {
 		s.line("Result", strings.TrimSuffix(r.GetOutcome()+": "+because(r.GetExitCode(), r.GetReason()), ": "))
 	}

@@ -9,7 +9,7 @@ import (
 // Changes are what a plan made from this state writes. The engine knows the
 // moves a run may make, so one that is refused is a bug in it.
 func Changes(s *engine.State, plan *ares.Plan) []store.Change {
-	c := changes{state: s, list: make([]store.Change, 0, len(plan.Ready)+len(plan.Place)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw))}
+	c := changes{state: s, list: make([]store.Change, 0, len(plan.Ready)+len(plan.Place)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw)+len(plan.Note))}
 	for _, id := range plan.Ready {
 		c.add(id, "readied", func(r *ares.Run) error { return r.Ready(plan.Now) })
 	}
@@ -22,6 +22,10 @@ func Changes(s *engine.State, plan *ares.Plan) []store.Change {
 		if p.ArrayOf == "" {
 			c.add(p.Job, "placed", func(r *ares.Run) error { return p.Apply(r, plan.Now) }).New = true
 		}
+	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		c.add(n.Job, "noted something of", func(r *ares.Run) error { return r.NoteLateness(n, plan.Now) })
 	}
 	return c.list
 }

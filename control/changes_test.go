@@ -60,9 +60,13 @@ func TestChangesOfAPreemptionAreGroups(t *testing.T) {
 	want := []struct {
 		job, group ares.JobID
 	}{
-		{v4, ""}, {drained, ""},
-		{small, small}, {v2, small},
-		{big, big}, {v1, big}, {v3, big},
+		{v4, ""},
+		{drained, ""},
+		{small, small},
+		{v2, small},
+		{big, big},
+		{v1, big},
+		{v3, big},
 		{moves, moves},
 		{early, ""},
 	}

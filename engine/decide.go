@@ -61,11 +61,13 @@ func Decide(s *State, now time.Time) ares.Plan {
 		}
 		return true
 	})
+	s.try.promises()
 	s.falling(blocked, &plan)
 	// Who is where others have a reservation leaves, if he does not already.
 	s.evict(&plan)
 	// And those that have waited for as long as they would are let go.
 	s.giveUp(&plan)
+	s.remark(&plan)
 	plan.Wake = sooner(plan.Wake, s.shuffled())
 	s.chime(&plan)
 	s.refusals = len(plan.Refuse)
@@ -134,6 +136,7 @@ func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entr
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
 func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.keepingOf(e)
+	t.keptOff, t.shut = false, false
 	switch {
 	case k == nil || k.spoilt != "":
 		return false, true
@@ -167,9 +170,8 @@ func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admit
 		t.words = []ares.Blocker{t.keepingOf(e).waits()}
 		return tell(e, nil, admitted)
 	}
-	// 7. Refuse, once for each shape. By configuration, 5. reserve for the first
-	// that was, and backfill behind it. By default a job that does not fit holds
-	// nobody up.
+	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
+	// others get a place behind them where that delays nobody.
 	return !t.refuse(pass, e, admitted, plan.Now) || tell(e, nil, admitted)
 }
 

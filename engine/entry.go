@@ -32,6 +32,7 @@ type entry struct {
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
 	turns  alarm  // of one with a deadline that waits: when its place in the order changes
+	notes  alarm  // of one with a deadline that has not ended: when something is to be noted of it
 	quits  alarm  // of one that waits for its first place: when it has waited for as long as it would
 	yard   uint8  // the list of the yard it is in
 	yardAt int32  // and where
@@ -105,6 +106,9 @@ func (e *entry) wants() queue {
 func (s *State) requeue() {
 	for _, e := range s.moved {
 		e.moved = false
+		if e.notes.place > 0 || e.job != nil && !e.job.Deadline.IsZero() {
+			s.notice(e)
+		}
 		if to := e.wants(); to != e.queue || to == inDelayed || s.outranked(e) {
 			s.dequeue(e)
 			s.enqueue(e, to)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -80,7 +79,7 @@ func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choi
 			continue
 		}
 		leaveOut := ban
-		if members == 0 || by == byQuota {
+		if members == 0 || by&byQuota != 0 {
 			leaveOut = h.unpromised()
 		}
 		for _, h.partly = range [2]bool{false, true} {
@@ -106,8 +105,7 @@ func (h *hunt) verdict(r rights, plan *ares.Plan) (choice, bool) {
 			return soon, true
 		}
 		if until, ok := t.withinRate(h.entry, c, plan); !ok {
-			t.say("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, s.cfg.Yielding.PerTenant, until.UTC().Format(time.RFC3339))
-			wakeBy(plan, until)
+			h.tooMany(c, until, plan)
 			return choice{}, false
 		}
 		return *c, true
@@ -126,6 +124,19 @@ func (h *hunt) verdict(r rights, plan *ares.Plan) (choice, bool) {
 		t.vain = append(t.vain, vain{h.sh.want, h.sh, r, h.rank})
 	}
 	return choice{}, false
+}
+
+// tooMany says that the tenant's jobs would have too many stopped within an hour,
+// and wakes the plan when that may have changed. It will not where this one needs
+// more than that at once.
+func (h *hunt) tooMany(c *choice, until time.Time, plan *ares.Plan) {
+	most := h.try.state.cfg.Yielding.PerTenant
+	if until.IsZero() {
+		h.try.say("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.tenant.id, most)
+		return
+	}
+	h.try.say("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, most, until.UTC().Format(time.RFC3339))
+	wakeBy(plan, until)
 }
 
 // gpusOf writes thousandths of devices.
@@ -162,6 +173,9 @@ func (t *try) withinRate(e *entry, c *choice, plan *ares.Plan) (until time.Time,
 		return until, true
 	}
 	stops, until := e.shape.tenant.lately(plan.Now)
+	if until.IsZero() {
+		until = plan.Now.Add(rateOver)
+	}
 	for i := range plan.Stop {
 		if y := plan.Stop[i].Stop.Yield; y != nil && y.Why == ares.YieldClass && y.Tenant == e.job.Tenant {
 			stops++
@@ -397,7 +411,7 @@ func (h *hunt) affords(victims []*rival) bool {
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Over
 	}
-	victims = slices.SortedFunc(slices.Values(victims), func(a, b *rival) int { return cmp.Or(cmp.Compare(a.milli, b.milli), byLoss(a, b)) })
+	victims = slices.SortedFunc(slices.Values(victims), bySize)
 	for _, v := range victims {
 		if v.why == ares.YieldQuota && !h.collect(v) {
 			return false

@@ -40,6 +40,10 @@ type node struct {
 	lot     uint64   // where lots are drawn
 	moves   int      // State.moves at its last change
 
+	departs  [lenses]departures // of its sitters
+	visitors []visitor          // while a reservation is sought
+	heldIn   int                // the last decision in which a reservation held something of it
+
 	usable uint64 // healthy, neither cut into slices nor too hot
 	warm   uint64 // near the limit of heat
 	free   uint64 // usable, and nobody holds a part of it
@@ -285,7 +289,7 @@ func (n *node) slots(cpus, memory int) int {
 func (n *node) parts(mask uint64, milli int) int {
 	parts := 0
 	for m := mask & n.usable; m != 0; m &= m - 1 {
-		parts += (wholeMilli - n.devices[bits.TrailingZeros64(m)].taken) / milli
+		parts += max(wholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0) / milli
 	}
 	return parts
 }

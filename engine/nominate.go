@@ -39,8 +39,10 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 		m := mark(len(t.taken))
 		free := why == "" && more && t.sitDown(n.Seats)
 		if free && !s.mayHave(e.shape, n.Seats, plan.Now) {
+			// Those who are on their way out may hold what it lacks elsewhere. Were
+			// the seats given up, it or another would have them kept again at once.
 			t.undo(m)
-			why = "a limit or a quota leaves no room for it any more"
+			free = false
 		}
 		switch {
 		case why != "":
@@ -115,6 +117,8 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 	case s.topology.Revision > e.run.Revision:
 		return "the topology has changed"
 	}
+	s.dated(now)
+	s.stays(e)
 	f := s.sift(e.shape.want)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
@@ -125,6 +129,9 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 		if !f.nodes.has(at.at) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
+		if v := s.barredBy(e.shape, at); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, s.calendar.words(v))
+		}
 		for k := range seat.Shares {
 			if d := at.spot(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {
 				return fmt.Sprintf("device %s of node %s cannot be used any more", seat.Shares[k].Device, seat.Node)
@@ -133,7 +140,7 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 	}
 	for i := range n.Victims {
 		if v := t.pending(&n.Victims[i]); v != nil && v.run.Endures(v.job) {
-			return fmt.Sprintf("job %s, which was to give way, has begun and must not be stopped", v.id)
+			return "one that was to give way has begun and must not be stopped" // it may be another tenant's
 		}
 	}
 	return ""

@@ -13,6 +13,15 @@ import (
 func (s *State) predict(job ares.JobID, p *ares.RuntimePredicted) {
 	e := s.entry(job)
 	e.forecast = p
+	if e.run != nil { // when it ends is foreseen for its nodes
+		for i := range e.run.Attempts {
+			for k := range e.run.Attempts[i].Seats {
+				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
+					s.touch(s.node(h.Node))
+				}
+			}
+		}
+	}
 	if !e.moved {
 		e.moved = true
 		s.moved = append(s.moved, e)

@@ -222,7 +222,9 @@ func (d *dice) maybe(in int, format string, args ...any) string {
 }
 
 func (d *dice) config() {
-	d.say("config%s%s", d.maybe(4, "step=%s", d.of("1s", "1m")), d.maybe(4, "half-life=%s", d.of("1h", "100h")))
+	d.say("config%s%s%s%s%s%s%s", d.maybe(4, "step=%s", d.of("1s", "1m")), d.maybe(4, "half-life=%s", d.of("1h", "100h")),
+		d.maybe(3, "ceiling=%s", d.of("1000", "2000", "8000", "0")), d.maybe(3, "yields=%s", d.of("1", "2", "10", "0")), d.maybe(3, "cooldown=%s", d.of("0s", "1m", "1h")),
+		d.maybe(4, "rate=%s", d.of("1", "3", "0")), d.maybe(4, "restart=%s", d.of("0s", "10m")))
 }
 
 func (d *dice) node(id string) {
@@ -237,7 +239,7 @@ func (d *dice) tenant(id string) {
 			quota = fmt.Sprintf(" quota=(H100:%d:any,A100:%d:%s)", d.IntN(5), d.IntN(5), d.of("any", "0"))
 		}
 	}
-	d.say("tenant %s weight=%s%s%s%s", id, d.of("1", "2"), quota, d.maybe(6, "gpus=%d", 2+d.IntN(8)), d.maybe(12, "hours=%d", 20+d.IntN(100)))
+	d.say("tenant %s weight=%s%s%s%s%s", id, d.of("1", "2"), d.maybe(2, "preempt"), quota, d.maybe(6, "gpus=%d", 2+d.IntN(8)), d.maybe(12, "hours=%d", 20+d.IntN(100)))
 }
 
 func (d *dice) job() {
@@ -266,10 +268,10 @@ func (d *dice) job() {
 func (d *dice) step() {
 	j, n := fmt.Sprintf("j%d", d.IntN(max(d.jobs, 1))), lifeNodes[d.IntN(len(lifeNodes))]
 	switch k := d.IntN(100); {
-	case k < 35:
+	case k < 45:
 		d.job()
 	case k < 70:
-		d.say("live %s quiet grace=%s", d.of("10m", "5s", "1s", "1m", "1h", "6h"), d.of("10s", "1s", "5m"))
+		d.say("live %s quiet grace=%s", d.of("10m", "5s", "1s", "1m", "10m", "1h", "3h"), d.of("10s", "1s", "30s", "10s", "1s", "5m"))
 	case k < 74:
 		d.say("cancel %s", j)
 	case k < 76:
@@ -289,6 +291,8 @@ func (d *dice) step() {
 		d.tenant(d.of(lifeTenants...))
 	case k < 92:
 		d.say("sick %s%s", n, d.maybe(2, "%d", d.IntN(4)))
+	case k < 93:
+		d.say("checkpoint %s", j)
 	case k < 94:
 		d.say("predict %s p50=%s", j, d.of("10m", "1m", "1h", "5h", "30h"))
 	case k < 95:

@@ -40,7 +40,7 @@ const (
 	byOnce           // it runs at most once, and has begun
 	byLatency        // it is latency sensitive: only critical ones stop it
 	byCooldown       // it gave way, and has run again for a short time only
-	byYields         // it gave way often enough: only critical ones stop it
+	byYields         // it gave way often enough
 	byKept           // seats are kept for another where it sits, or its array is to end
 )
 
@@ -104,17 +104,17 @@ func (s *State) guarding(e *entry, now time.Time) (guard, time.Time) {
 		}
 	}
 	switch {
-	case e.job.Placement.LatencySensitive:
-		return byLatency, time.Time{}
 	case y.MaxYields > 0 && run.Yields >= y.MaxYields:
 		return byYields, time.Time{}
+	case e.job.Placement.LatencySensitive:
+		return byLatency, time.Time{}
 	}
 	return unguarded, time.Time{}
 }
 
 // yieldsTo says whether a job's protection lets one of a class stop it.
 func (r *rival) yieldsTo(rank int) bool {
-	return r.guard == unguarded || rank == classes-1 && (r.guard == byLatency || r.guard == byYields)
+	return r.guard == unguarded || rank == classes-1 && r.guard == byLatency
 }
 
 // guards says in words how many are protected, by what.
@@ -230,20 +230,17 @@ func (h *hunt) eligible(r rights) bool {
 	return h.found > 0
 }
 
-// owes says whether a job holds what others were promised, of a model that the
-// waiting one may have, and notes by which accounts. One that could stop the
+// owes says whether all a job holds is borrowed from others, of models that the
+// waiting one is promised, and notes by which accounts. One that could stop the
 // waiting one by its class in turn is left alone: the two would take turns.
 func (h *hunt) owes(v *rival) bool {
 	if v.rank >= h.rank+2 || v.entry.shape.leaf == h.sh.leaf {
 		return false
 	}
 	for _, part := range v.entry.held.grant.GPUs {
-		if h.promised&modelBit(part.Model) == 0 {
-			continue
-		}
 		d, ok := h.debtOf(v.entry.shape.leaf, part.Model)
-		if !ok {
-			continue
+		if !ok || h.promised&modelBit(part.Model) == 0 {
+			return false // a part of it is its own
 		}
 		at := slices.IndexFunc(h.debts, func(o debt) bool { return o.Debt == d })
 		if at < 0 {
@@ -268,16 +265,23 @@ type debtKey struct {
 	model int
 }
 
-// debtOf is what a leaf owes the waiting job's, worked out once.
+// debtOf is what a leaf owes the waiting job's, worked out once: nothing, if the
+// job asks for more than it was promised.
 func (h *hunt) debtOf(l *leaf, model int) (order.Debt, bool) {
 	key := debtKey{l, model}
 	d, known := h.owed[key]
 	if !known {
-		d, _ = l.Debt(h.sh.leaf, model)
+		if room, ok := h.sh.leaf.Promised(model, l); ok && room >= h.sh.leastMilli() {
+			d, _ = l.Debt(h.sh.leaf, model)
+		}
 		h.owed[key] = d
 	}
 	return d, d.Over > 0
 }
+
+// bySize is the order in which victims are written down, the smallest first: of who
+// is borrowed in part only the last takes more than was lent.
+func bySize(a, b *rival) int { return cmp.Or(cmp.Compare(a.milli, b.milli), byLoss(a, b)) }
 
 // byLoss is the order of victims, those that lose the least first; of equals
 // the one that started last.

@@ -27,6 +27,7 @@ type State struct {
 	arrays   []*array  // by ID
 	clock    time.Time // as of which those with deadlines are in order
 	dates    alarms    // of those with deadlines that wait
+	notices  alarms    // of those with deadlines that have not ended
 	patience alarms    // of those that wait for their first place, and not for ever
 	yard     yard
 
@@ -51,13 +52,16 @@ type State struct {
 	capacity order.Use
 	models   []int // that some node has, by name, as the order numbers them
 	calendar calendar
-	reached  set          // scratch of reach
-	welcomed set          // scratch of welcome
-	fresh    []fresh      // scratch of weighAll, by profile
-	peak     peak         // of any node
-	lot      uint64       // of the job under way, where lots are drawn
-	moves    int          // counts the changes of nodes
-	granted  []order.Part // scratch of grantOf
+	reached  set             // scratch of reach
+	welcomed set             // scratch of welcome
+	fresh    []fresh         // scratch of weighAll, by profile
+	peak     peak            // of any node
+	lot      uint64          // of the job under way, where lots are drawn
+	moves    int             // counts the changes of nodes
+	granted  []order.Part    // scratch of grantOf
+	foreseen [lenses][]*want // that have openings, oldest first
+	firsts   []int64         // scratch of enough
+	steps    []widening      // scratch of enough
 
 	moved     []*entry             // changed by the batch under way
 	seen      map[*entry]time.Time // of the snapshot under way: when their delays were learned of
@@ -67,6 +71,7 @@ type State struct {
 	try       try                  // scratch of one decision, empty between them
 	decision  int                  // counts them
 	refusals  int                  // of the last one, for the room of the next
+	promises  []ares.Promise       // by the last one
 	wants     int                  // counts those that were ever made
 	prospects int                  // and these
 }

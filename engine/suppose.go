@@ -212,7 +212,7 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 func (s *State) planned(e *entry, now time.Time) bool {
 	places, found := 0, false
 	s.cycle(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.cfg.Queueing.Blocked != BlockedReserve && !s.try.keptOff {
+		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.reserving().First == 0 && !s.try.keptOff {
 			found = placing != nil
 			return false
 		}
@@ -238,12 +238,11 @@ func (s *State) fits(e *entry, now time.Time) bool {
 	t.uphold(&ares.Plan{Now: now}, e, nil)
 	kept := len(t.kept)
 	_, ok := t.place(e.shape, members, ban, e)
-	shut := !ok && t.shutOut(e, members, ban)
-	t.letGo()
-	t.backTo(0)
-	if !ok && kept == 0 && !shut {
+	if !ok && kept == 0 && !t.shutOut(e, members, ban) {
 		s.note(e.shape, ban)
 	}
+	t.letGo()
+	t.backTo(0)
 	return ok
 }
 

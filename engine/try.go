@@ -15,11 +15,17 @@ type try struct {
 	placed []placed     // whole jobs
 	offer  ares.Placing // of the job whose turn it is
 
+	reserving Reserving // as of this decision
 	reserved  []reservation
-	noted     bool // a shape was noted as refused
-	keptOff   bool // the job whose turn it was would fit, and delay one ahead of it
-	shut      bool // reservations alone keep off the job whose turn it was
-	supposing bool // what is taken is not as it is: nothing is noted for the rest of the decision
+	holding   uint64 // which of them hold what they have
+	sought    int    // times one was looked for
+	probes    int    // times somebody was seen to be kept off
+	everybody bool   // each has its own, whether alike or not: to foresee who is behind
+	by        lens   // ends are foreseen by
+	noted     bool   // a shape was noted as refused
+	keptOff   bool   // the job whose turn it was would fit, and delay one ahead of it
+	shut      bool   // reservations alone keep off the job whose turn it was
+	supposing bool   // what is taken is not as it is: nothing is noted for the rest of the decision
 
 	kept     []keeping      // the nominations
 	upheld   int            // of these, those that were there before the decision
@@ -64,10 +70,15 @@ type mark int
 func (s *State) begin() *try {
 	s.try.state = s
 	s.decision++
-	clear(s.try.reserved)
-	s.try.reserved = s.try.reserved[:0]
-	s.try.searches, s.try.words = 0, nil
-	return &s.try
+	t := &s.try
+	clear(t.reserved)
+	t.reserving, t.reserved = s.reserving(), t.reserved[:0]
+	t.holding, t.sought, t.probes, t.everybody, t.by = 0, 0, 0, false, byLate
+	if s.cfg.Queueing.Blocked == BlockedReserve { // as it was published
+		t.by = byHalf
+	}
+	t.searches, t.words = 0, nil
+	return t
 }
 
 // backTo gives back everything taken since the mark; back to 0 it ends the

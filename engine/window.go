@@ -100,15 +100,32 @@ func (s *State) dated(at time.Time) { s.calendar.at, s.calendar.off = at, false 
 // stays has windows held against how long a job is thought to stay.
 func (s *State) stays(e *entry) {
 	if len(s.calendar.windows) > 0 && e != nil && e.job != nil {
-		_, late := e.left(s.calendar.at)
-		s.calendar.stay(late)
+		s.calendar.stay(e.stay(s.calendar.at))
 	}
 }
 
 // staysNew is stays of a job that the state does not know.
 func (s *State) staysNew(j *ares.Job) {
-	_, late := (&entry{job: j}).runtime()
-	s.calendar.stay(late)
+	s.calendar.stay((&entry{job: j}).stay(s.calendar.at))
+}
+
+// stay is how long the job may hold its place, of ten like it nine; never when
+// nobody knows. Its limit ends every attempt. A guess from no runs is no
+// knowledge: people plan by windows.
+func (e *entry) stay(now time.Time) time.Duration {
+	limit := e.job.MaxRuntime()
+	f := e.forecast
+	switch {
+	case f != nil && f.Samples > 0:
+		late := max(f.P50, f.P90)
+		if late = outlived(late, late, e.done(now)); limit > 0 {
+			late = min(late, limit)
+		}
+		return late
+	case limit > 0:
+		return limit
+	}
+	return never
 }
 
 // stay is how long a job is taken to run: of unknown length so long as a
@@ -133,6 +150,18 @@ func (s *State) bars(sh *shape, of *set) []*window {
 		}
 	}
 	return c.barred
+}
+
+// barredBy is a window that keeps the job whose turn it is off a node, nil for
+// none.
+func (s *State) barredBy(sh *shape, n *node) *window {
+	c := &s.calendar
+	for _, v := range c.windows {
+		if v.Bars(c.at, c.lasts) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.sited(v).has(n.at) {
+			return v
+		}
+	}
+	return nil
 }
 
 // ownNodes is the allowed nodes that are reserved for the shape's jobs now, and
@@ -169,7 +198,7 @@ func (t *try) shutOut(e *entry, members int, ban uint64) bool {
 	fits := func() bool {
 		m := mark(len(t.taken))
 		_, ok := t.seat(e.shape, members, ban, e)
-		t.backTo(m)
+		t.undo(m)
 		return ok
 	}
 	c.off = true
@@ -252,6 +281,9 @@ func (s *State) intruders(v *window) []*entry {
 
 // chime wakes the plan when the next window opens or closes.
 func (s *State) chime(plan *ares.Plan) {
+	if len(s.jobs) == 0 {
+		return // nobody to wake for
+	}
 	for _, v := range s.calendar.windows {
 		for _, at := range [2]time.Time{v.From, v.Until} {
 			if at.After(plan.Now) && (plan.Wake.IsZero() || at.Before(plan.Wake)) {

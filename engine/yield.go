@@ -57,7 +57,7 @@ func (t *try) yield(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admitte
 func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice, ok bool) {
 	s, sh := t.state, e.shape
 	t.words = nil
-	if t.keptOff || e.isArray() || len(sh.near)+len(sh.apart) > 0 { // of these those who leave may be what it wants to be near
+	if t.keptOff || t.shut || e.isArray() || len(sh.near)+len(sh.apart) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
 	}
 	r, promised := s.rightsOf(e, admitted, plan.Now)
@@ -73,6 +73,7 @@ func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice,
 	}
 	base := mark(len(t.taken))
 	t.supposing = true
+	s.stays(e)
 	t.foresee()
 	switch found, ok = t.onTheWay(e, r.word(), plan.Now); {
 	case ok:
@@ -154,13 +155,19 @@ func (s *State) promised(sh *shape, admitted bool, now time.Time) (models uint64
 			return 0
 		}
 	}
-	asked := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+	asked := sh.leastMilli()
 	for m := range s.suiting(sh.want) {
-		if room, ok := sh.leaf.Promised(m); ok && room >= asked {
+		if room, ok := sh.leaf.Promised(m, nil); ok && room >= asked {
 			models |= modelBit(m)
 		}
 	}
 	return models
+}
+
+// leastMilli is the devices that the least asks for that the job can start with,
+// in thousandths.
+func (sh *shape) leastMilli() int64 {
+	return int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
 }
 
 // vain is who is known to find no victims in this decision.
@@ -250,12 +257,13 @@ const stopMargin = time.Minute
 func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *choice) {
 	s, now := t.state, plan.Now
 	milli := milliOf(c.seats)
-	slices.SortFunc(c.victims, func(a, b *rival) int { return cmp.Compare(a.entry.id, b.entry.id) })
+	slices.SortFunc(c.victims, bySize)
 	n := ares.Nomination{Seats: c.seats, Why: c.why, At: now}
 	for _, v := range c.victims {
 		c.within = max(c.within, patience(v.entry))
 		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.id, Fence: v.entry.run.Fence(), Yield: ares.Yield{
 			To: e.id, Tenant: e.job.Tenant, Why: v.why, Milli: v.milli, Lost: v.lost, Asked: milli,
+			Restart: v.milli * int64(s.cfg.Yielding.Restart/time.Second),
 		}})
 	}
 	n.Until = now.Add(c.within + stopMargin)

@@ -17,8 +17,7 @@ type Yielding struct {
 	// Ceiling is how much may be stopped for a job, in thousandths of what it
 	// asks for: 4000 is four GPUs for each one asked. 0 for no ceiling.
 	Ceiling int
-	// MaxYields is how often one job gives way before it is left alone by all but
-	// critical ones; 0 for no bound.
+	// MaxYields is how often one job gives way at most, to whomever; 0 for no bound.
 	MaxYields int
 	// Cooldown is how long a job that gave way is left alone once it runs again:
 	// long enough to save something, or it would only ever restart.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/engine"
 )
 
@@ -17,7 +18,10 @@ func defaultScheduler() SchedulerConfig {
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
-		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0], MaxPreemptions: d.Yielding.MaxYields,
+		EnablePreemption: d.Yielding.Enabled, PreemptionCeiling: float64(d.Yielding.Ceiling) / 1000, MaxPreemptions: d.Yielding.MaxYields,
+		PreemptionCooldownSeconds: int(d.Yielding.Cooldown / time.Second), RestartSeconds: int(d.Yielding.Restart / time.Second),
+		MaxPreemptionsPerHour: d.Yielding.PerTenant,
+		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.Blockings()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
 	}
 }
 
@@ -30,8 +34,12 @@ func (c *Config) engine() engine.Config {
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
 	cfg.Placement = engine.Placement(s.Placement)
 	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
-	cfg.Yielding.MaxYields = s.MaxPreemptions
 	cfg.Queueing.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
+	cfg.Yielding = engine.Yielding{
+		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxYields: s.MaxPreemptions,
+		Cooldown: time.Duration(s.PreemptionCooldownSeconds) * time.Second, Restart: time.Duration(s.RestartSeconds) * time.Second,
+		PerTenant: s.MaxPreemptionsPerHour,
+	}
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))
@@ -47,6 +55,13 @@ func (s *SchedulerConfig) check(p *ares.Problems) {
 	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= engine.MaxCelsius) { // so a NaN is wrong too
 		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", engine.MaxCelsius, s.ThermalThreshold)
 		return
+	}
+	if !(s.PreemptionCeiling >= 0 && s.PreemptionCeiling <= engine.MaxCeiling/1000) {
+		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v", engine.MaxCeiling/1000, s.PreemptionCeiling)
+		return
+	}
+	if _, err := control.ParseInfeasible(s.InfeasibleDeadlines); err != nil {
+		p.Add("scheduler.infeasible_deadlines", "%s", err)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.ModelWeights)) {
 		if w := s.ModelWeights[model]; !(w >= 0.001 && w <= engine.MaxModelWeight/1000) {

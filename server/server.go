@@ -120,8 +120,10 @@ func (s *Server) start(ctx, run context.Context) error {
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
 		Fleet:    control.NewFleet(s.View),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
+		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
 	s.startEstimator(ctx, run, m)
+	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
 	if err = s.openDoors(m, alert); err != nil {
 		listeners.close()

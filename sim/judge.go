@@ -46,7 +46,7 @@ func (w *World) Judge(every int) {
 		return
 	}
 	w.judge = &judge{
-		every: every, ledger: w.keepLedger(), cfg: w.state.Config(), floor: floor{byID: map[string]*standing{}},
+		every: every, state: w.state, ledger: w.keepLedger(), cfg: w.state.Config(), floor: floor{byID: map[string]*standing{}},
 		byWant: map[rivalry]*rivals{}, lines: map[*party][]*rivals{}, stops: map[ares.JobID]int{},
 	}
 	w.ledger.watch = w.judge
@@ -67,6 +67,7 @@ func (w *World) Verdict() *Verdict {
 // and what every machine has left.
 type judge struct {
 	every  int
+	state  *engine.State
 	ledger *ledger
 	cfg    engine.Config
 	floor  floor
@@ -206,7 +207,7 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			if its < class || its == class && most >= least {
 				continue
 			}
-			if j.fits(line.want) {
+			if j.fits(line.want) && !j.delays(rival.job.ID, now) {
 				j.broken(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.of.name, least, rival.job.ID, of.name, most))
 				continue
 			}
@@ -256,6 +257,15 @@ func (j *judge) keep(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
 		j.floor.take(seat, 1)
 	}
 	return kept
+}
+
+// delays says whether the job could delay one for which the plan keeps a place:
+// it may wait though it fits.
+func (j *judge) delays(id ares.JobID, now time.Time) bool {
+	ends, known := j.state.Ends(id, now)
+	return slices.ContainsFunc(j.state.Promises(), func(p ares.Promise) bool {
+		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
+	})
 }
 
 // step is how long a job waits for a point of priority, 0 where nobody ages.

@@ -55,7 +55,7 @@ var policies = map[string]func() Policy{
 func placing(rule engine.Placement) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default()}
-		p.Engine.Placement = rule
+		p.Engine.Placement, p.Engine.Reserving = rule, engine.Reserving{} // only which node is compared
 		return p
 	}
 }
@@ -77,7 +77,7 @@ func (p Policy) For(t *Trace, seed uint64) Policy {
 func queueing(q engine.Queueing, estimate string) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default(), Estimate: estimate}
-		p.Engine.Queueing = q
+		p.Engine.Queueing, p.Engine.Reserving = q, engine.Reserving{}
 		if q.Yield {
 			p.Engine.Yielding = engine.Yielding{} // their authors know no bounds
 		}

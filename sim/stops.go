@@ -18,6 +18,14 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 		}
 		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		run, _ := w.state.Run(n.Job)
+		if err := run.NoteLateness(n, w.now); err != nil {
+			return waiting, fmt.Errorf("note %s: %w", n.Job, err)
+		}
+		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
 	if err := w.nominate(plan); err != nil {
 		return waiting, err
 	}
@@ -55,17 +63,6 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 	return waiting, nil
 }
 
-// quit lets a job go that has waited for as long as it would.
-func (w *World) quit(r *record) {
-	r.quit = w.now
-	w.load -= r.gpus
-	w.finished++
-	if w.seer != nil {
-		delete(w.seer.told, r.id)
-	}
-	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
-}
-
 // nominate keeps the seats that a plan keeps for jobs, and gives up those that it
 // gives up.
 func (w *World) nominate(plan *ares.Plan) error {
@@ -86,6 +83,17 @@ func (w *World) nominate(plan *ares.Plan) error {
 		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
 	}
 	return nil
+}
+
+// quit lets a job go that has waited for as long as it would.
+func (w *World) quit(r *record) {
+	r.quit = w.now
+	w.load -= r.gpus
+	w.finished++
+	if w.seer != nil {
+		delete(w.seer.told, r.id)
+	}
+	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
 }
 
 // giveUp ends an attempt that was asked to stop, and frees its seats.

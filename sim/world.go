@@ -79,6 +79,9 @@ func NewWorld(f *Fleet, p Policy) *World {
 	for _, q := range f.Queues() {
 		w.batch = append(w.batch, ares.Event{Queue: q})
 	}
+	for _, r := range f.Reservations() {
+		w.batch = append(w.batch, ares.Event{Reservation: r})
+	}
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
 	}
@@ -230,8 +233,10 @@ func (w *World) decide() (placed int, err error) {
 		}
 		// A plan that was not cut has tried every line, and placings leave no more
 		// room than there was. Only company may make a place for somebody, or those
-		// who give way; and who was just placed may be the next to do so.
-		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
+		// who give way; and who was just placed may be the next to do so. When that
+		// one ends counts for the places that are kept, and so for those behind.
+		again = w.company || len(w.state.Promises()) > 0 || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
+			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}

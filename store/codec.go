@@ -66,7 +66,7 @@ func runRecord(r *ares.Run) *storepb.Record {
 	m := &storepb.Run{
 		Phase: string(r.Phase), Placed: int32(r.Placed), Retries: int32(r.Retries), Losses: int32(r.Losses),
 		NotBefore: micros(r.NotBefore), Dropped: int32(r.Dropped), Reason: r.Reason, FinishedAt: micros(r.FinishedAt),
-		Next: int32(r.Next), RanMicros: r.Ran.Microseconds(), Nominated: nominationRecord(r.Nominated), Yields: int32(r.Yields),
+		Next: int32(r.Next), RanMicros: r.Ran.Microseconds(), Nominated: nominationRecord(r.Nominated), Yields: int32(r.Yields), Lateness: string(r.Lateness),
 	}
 	for i := range r.Attempts {
 		m.Attempts = append(m.Attempts, attemptRecord(&r.Attempts[i]))
@@ -111,7 +111,7 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 		Phase: ares.Phase(m.GetPhase()), Placed: int(m.GetPlaced()), Retries: int(m.GetRetries()), Losses: int(m.GetLosses()),
 		NotBefore: fromMicros(m.GetNotBefore()), Dropped: int(m.GetDropped()), Reason: m.GetReason(),
 		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec), Next: int(m.GetNext()),
-		Ran: time.Duration(m.GetRanMicros()) * time.Microsecond, Nominated: nominationOf(m.GetNominated()), Yields: int(m.GetYields()),
+		Ran: time.Duration(m.GetRanMicros()) * time.Microsecond, Nominated: nominationOf(m.GetNominated()), Yields: int(m.GetYields()), Lateness: ares.Lateness(m.GetLateness()),
 	}
 	for _, a := range m.GetAttempts() {
 		r.Attempts = append(r.Attempts, attemptOf(a, revision))

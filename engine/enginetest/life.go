@@ -99,7 +99,7 @@ func (w *World) decide() (ares.Plan, error) {
 		return plan, nil
 	}
 	if err := CheckPlan(w.State, plan); err != nil {
-		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
+		return plan, fmt.Errorf("plan at revision %d: %w\n%s", plan.Revision, err, describe(w, plan))
 	}
 	return plan, nil
 }
@@ -236,7 +236,7 @@ func (w *World) due(j *ares.Job, r *ares.Run) (ends, stops time.Time) {
 	if j.Checkpoint.Enabled {
 		need -= r.RanFor(w.Now) - max(w.Now.Sub(a.StartedAt), 0)
 	}
-	return a.StartedAt.Add(max(need, 0)), stops
+	return a.StartedAt.Add(max(need, time.Second)), stops
 }
 
 func (w *World) connected(node string) bool {

@@ -279,7 +279,7 @@ func doJob(w *World, in *words) (string, error) {
 
 // doPredict says how long a job is thought to run.
 func doPredict(w *World, in *words) (string, error) {
-	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script"}
+	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
 	var err error
 	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
 		return "", err
@@ -411,6 +411,9 @@ func describe(w *World, p ares.Plan) string {
 			name = fmt.Sprintf("%s[%d]", pl.ArrayOf, pl.Index)
 		}
 		fmt.Fprintf(&b, "%s on %s, score %d\n", name, places(pl.Seats), pl.Score)
+	}
+	for _, n := range p.Note {
+		fmt.Fprintf(&b, "of %s is noted: %s\n", w.label(n.Job), n.Text)
 	}
 	for _, r := range p.Refuse {
 		fmt.Fprintf(&b, "%s waits: %s\n", w.label(r.Job), r)

@@ -32,7 +32,8 @@ type World struct {
 	plans    []ares.Plan
 	life     life
 	witness  laws.Witness
-	hurry    bool // not every decision is looked at from all sides
+	hurry    bool           // not every decision is looked at from all sides
+	promised []ares.Promise // by the last plan
 }
 
 // NewWorld returns a world with no nodes and no jobs.
@@ -92,6 +93,7 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 // it: a decision leaves no trace.
 func (w *World) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
+	w.promised = slices.Clone(w.State.Promises())
 	w.plans = append(w.plans, plan)
 	if err := same(plan, engine.Decide(w.State, w.Now)); err != nil {
 		return plan, fmt.Errorf("decided twice: %w", err)
@@ -153,6 +155,14 @@ func (w *World) Write(plan ares.Plan) error {
 			return fmt.Errorf("stop %s: %w", stop.Job, err)
 		}
 		put(stop.Job, run)
+	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		run, _ := w.State.Run(n.Job)
+		if err := run.NoteLateness(n, plan.Now); err != nil {
+			return fmt.Errorf("note %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
 	}
 	if err := w.nominate(&plan, put); err != nil {
 		return err

@@ -102,20 +102,24 @@ func heldBy(a *ares.Attempt) (sum int64) {
 
 // keptSeats wants what is free of the seats that are kept for somebody to stay so,
 // unless he is placed: of each device, and of each node's cores and memory, the
-// placings of the plan have no more than what is left besides.
+// placings of the plan have no more than what is left besides. Seats that the plan
+// itself keeps come after placings whose turn was earlier, and are not judged.
 func keptSeats(t *trial) error {
 	placed := map[ares.JobID]bool{}
 	for i := range t.plan.Place {
 		placed[t.plan.Place[i].Job] = true
 	}
 	keep := map[string]*machine{} // what is kept on each node
-	for job := range t.state.Jobs() {
+	for job, run := range t.state.Jobs() {
 		n := t.nominated(job.ID)
-		if n == nil || placed[job.ID] {
+		if n == nil || placed[job.ID] || run == nil || run.Nominated == nil {
 			continue
 		}
 		for i := range n.Seats {
 			seat := &n.Seats[i]
+			if t.keepsNow(job.ID) {
+				seat = wholly(seat)
+			}
 			if keep[seat.Node] == nil {
 				keep[seat.Node] = t.empty(seat.Node)
 			}
@@ -124,8 +128,12 @@ func keptSeats(t *trial) error {
 	}
 	given := map[string]*machine{} // what the plan gives there
 	for i := range t.plan.Place {
+		run, _ := t.state.Run(t.plan.Place[i].Job)
 		for k := range t.plan.Place[i].Seats {
 			seat := &t.plan.Place[i].Seats[k]
+			if own(run.Nominated, seat) {
+				continue
+			}
 			if given[seat.Node] == nil {
 				given[seat.Node] = t.empty(seat.Node)
 			}
@@ -140,6 +148,31 @@ func keptSeats(t *trial) error {
 		}
 	}
 	return nil
+}
+
+// keepsNow says whether it is this plan that keeps seats for a job.
+func (t *trial) keepsNow(id ares.JobID) bool {
+	return slices.ContainsFunc(t.plan.Nominate, func(n ares.Nominating) bool { return n.Job == id })
+}
+
+// wholly is what of a seat nobody else can have a part of. Of the rest of what is
+// kept by this very plan, others may have had theirs before, and those who give
+// way leave enough.
+func wholly(seat *ares.Seat) *ares.Seat {
+	out := &ares.Seat{Node: seat.Node, Rank: seat.Rank, NUMA: -1}
+	for _, sh := range seat.Shares {
+		if sh.Milli == 1000 {
+			out.Shares = append(out.Shares, sh)
+		}
+	}
+	return out
+}
+
+// own says whether a seat is one of those that were kept for who is given it.
+func own(n *ares.Nomination, seat *ares.Seat) bool {
+	return n != nil && slices.ContainsFunc(n.Seats, func(k ares.Seat) bool {
+		return k.Node == seat.Node && k.Rank == seat.Rank && slices.Equal(k.Shares, seat.Shares)
+	})
 }
 
 // empty is a node on which nothing is counted yet.

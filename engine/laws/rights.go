@@ -1,6 +1,7 @@
 package laws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +20,12 @@ func rights(t *trial) error {
 			return fmt.Errorf("there is no job %s", n.Job)
 		}
 		var gone []*ares.Job
-		for k := range n.Nomination.Victims {
-			v := &n.Nomination.Victims[k]
+		// Of those that were borrowed in part the largest may be the last.
+		victims := slices.SortedStableFunc(slices.Values(n.Nomination.Victims), func(a, b ares.Victim) int {
+			return cmp.Compare(a.Yield.Milli, b.Yield.Milli)
+		})
+		for k := range victims {
+			v := &victims[k]
 			victim, known := t.state.Job(v.Job)
 			if !known {
 				return fmt.Errorf("there is no job %s", v.Job)
@@ -102,11 +107,20 @@ func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bo
 			continue
 		}
 		some = true
-		if with.accounts.demand(a, pattern) > 1000*int64(q.Nominal) {
+		// Where the ways of both meet, it only takes the place of who goes.
+		if after := with.accounts.demand(a, pattern); after > 1000*int64(q.Nominal) && after > t.demandOf(a.name, pattern) {
 			return false
 		}
 	}
 	return some && matches(with, n, pattern)
+}
+
+// demandOf is what counts against a quota of the account of that name as it is.
+func (t *trial) demandOf(name, pattern string) int64 {
+	if a := t.accounts.accounts[name]; a != nil {
+		return t.accounts.demand(a, pattern)
+	}
+	return 0
 }
 
 // clearOut has those gone who are being stopped, and some besides.

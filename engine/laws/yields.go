@@ -17,7 +17,8 @@ func (p *placed) kept() bool {
 	})
 }
 
-// yields judges who is asked to give way, and by what right.
+// yields judges who is asked to give way, but for the right to it: that is
+// judged by the law of rights.
 func yields(t *trial) error {
 	for i := range t.plan.Stop {
 		stop := &t.plan.Stop[i]
@@ -25,8 +26,8 @@ func yields(t *trial) error {
 			continue
 		}
 		y := stop.Stop.Yield
-		if y == nil || stop.Stop.By != "job "+string(y.To) || !t.listed(stop.Job, y) {
-			return fmt.Errorf("%s gives way, and no nomination says why", stop.Job)
+		if y == nil || stop.Stop.By != "job "+string(y.To) {
+			return fmt.Errorf("%s gives way to %q without a reckoning", stop.Job, stop.Stop.By)
 		}
 		job, known := t.state.Job(stop.Job)
 		to, waits := t.state.Job(y.To)
@@ -42,64 +43,48 @@ func yields(t *trial) error {
 			return fmt.Errorf("%s gives way, and runs at most once", job.ID)
 		}
 		if waiting.Nominated != nil {
-			continue // its right was judged when it was nominated
+			continue // all else was judged when that was decided
 		}
-		if err := t.right(job, &run, to, y); err != nil {
+		if err := t.unguarded(job, &run, to); err != nil {
+			return err
+		}
+		if err := t.ordered(job, to, y.Why); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// listed says whether a nomination has the job as a victim with this reckoning.
-func (t *trial) listed(id ares.JobID, y *ares.Yield) bool {
-	in := func(n *ares.Nomination) bool {
-		return slices.ContainsFunc(n.Victims, func(v ares.Victim) bool { return v.Job == id && v.Yield == *y })
-	}
-	for i := range t.plan.Nominate {
-		if n := &t.plan.Nominate[i]; n.Job == y.To && in(&n.Nomination) {
-			return true
-		}
-	}
-	run, ok := t.state.Run(y.To)
-	return ok && run.Nominated != nil && in(run.Nominated)
-}
-
-// right judges by what right one job stops another.
-func (t *trial) right(job *ares.Job, run *ares.Run, to *ares.Job, y *ares.Yield) error {
-	cfg := t.cfg.Yielding
-	mine, its := ares.ClassOf(to.PriorityValue()), ares.ClassOf(job.PriorityValue())
-	if job.Placement.LatencySensitive && mine != ares.Critical {
-		return fmt.Errorf("%s gives way to %s of class %s, and is latency sensitive", job.ID, to.ID, mine)
-	}
-	if cfg.MaxYields > 0 && run.Yields >= cfg.MaxYields && mine != ares.Critical {
+// unguarded wants nothing to protect a job from another.
+func (t *trial) unguarded(job *ares.Job, run *ares.Run, to *ares.Job) error {
+	cfg, a := t.cfg.Yielding, run.Current()
+	critical := ares.ClassOf(to.PriorityValue()) == ares.Critical
+	if cfg.MaxYields > 0 && run.Yields >= cfg.MaxYields && !critical {
 		return fmt.Errorf("%s gives way to %s, and has given way %d times", job.ID, to.ID, run.Yields)
 	}
-	a := run.Current()
-	if since := later(a.PlacedAt, a.StartedAt); run.Yields > 0 && t.plan.Now.Before(since.Add(cfg.Cooldown)) {
+	since := a.PlacedAt
+	if a.StartedAt.After(since) {
+		since = a.StartedAt
+	}
+	if run.Yields > 0 && t.plan.Now.Before(since.Add(cfg.Cooldown)) {
 		return fmt.Errorf("%s gives way to %s, and runs again since %s only", job.ID, to.ID, since)
 	}
-	switch y.Why {
-	case ares.YieldClass:
-		if record := t.tenants[to.Tenant]; !cfg.Enabled || record == nil || !record.MayPreempt || mine.Rank() < its.Rank()+2 {
-			return fmt.Errorf("%s of class %s gives way to %s of class %s", job.ID, its, to.ID, mine)
-		}
-	case ares.YieldQuota:
-		if !cfg.Enabled {
-			return fmt.Errorf("%s gives way to %s, and nobody should", job.ID, to.ID)
-		}
-		return t.reclaims(job, to)
-	case ares.YieldOrder:
-		switch {
-		case !t.cfg.Queueing.Yield || job.Tenant != to.Tenant || job.Queue != to.Queue || mine != its:
-			return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, to.ID)
-		case !job.Checkpoint.Enabled:
-			return fmt.Errorf("%s gives way to %s, and keeps no progress", job.ID, to.ID)
-		case !t.outranks(to, job):
-			return fmt.Errorf("%s gives way to %s, which does not come before it", job.ID, to.ID)
-		}
-	default:
-		return fmt.Errorf("%s gives way to %s by %q", job.ID, to.ID, y.Why)
+	return nil
+}
+
+// ordered judges who gives way by the configured order, and wants that of nobody
+// where there is none.
+func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
+	switch {
+	case why != ares.YieldOrder && !t.cfg.Yielding.Enabled, why == ares.YieldOrder && !t.cfg.Queueing.Yield:
+		return fmt.Errorf("%s gives way to %s, and nobody should (%s)", job.ID, to.ID, why)
+	case why != ares.YieldOrder:
+	case job.Tenant != to.Tenant || job.Queue != to.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(to.PriorityValue()):
+		return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, to.ID)
+	case !job.Checkpoint.Enabled || job.Placement.LatencySensitive:
+		return fmt.Errorf("%s gives way to %s, which it must not", job.ID, to.ID)
+	case !t.outranks(to, job):
+		return fmt.Errorf("%s gives way to %s, which does not come before it", job.ID, to.ID)
 	}
 	return nil
 }
@@ -111,7 +96,7 @@ func (t *trial) outranks(to, job *ares.Job) bool {
 	if patience := t.cfg.Queueing.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
 		since := to.AcceptedAt
 		if run, ok := t.state.Run(to.ID); ok && run.Last() != nil {
-			since = later(since, run.Last().EndedAt)
+			since = run.Last().EndedAt
 		}
 		return t.plan.Now.Sub(since) >= patience
 	}
@@ -120,102 +105,48 @@ func (t *trial) outranks(to, job *ares.Job) bool {
 
 // ceiling judges how much is stopped for what is asked.
 func ceiling(t *trial) error {
+	most := int64(t.cfg.Yielding.Ceiling)
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
-		asked, stopped := int64(0), int64(0)
-		for k := range n.Nomination.Seats {
-			asked += milliOf(&n.Nomination.Seats[k])
-		}
+		asked, stopped := milliIn(n.Nomination.Seats), int64(0)
 		for _, v := range n.Nomination.Victims {
-			run, _ := t.state.Run(v.Job)
-			held := int64(0)
-			if a := run.Current(); a != nil {
-				for k := range a.Seats {
-					if !a.Seats[k].State.Settled() {
-						held += milliOf(&a.Seats[k].Seat)
-					}
-				}
+			if run, _ := t.state.Run(v.Job); run.Current() != nil {
+				stopped += heldBy(run.Current())
 			}
-			if v.Yield.Milli != held || v.Yield.Asked != asked {
-				return fmt.Errorf("%s gives up %d/1000 for %d/1000, the reckoning says %d/1000 for %d/1000", v.Job, held, asked, v.Yield.Milli, v.Yield.Asked)
-			}
-			stopped += held
 		}
-		if most := t.cfg.Yielding.Ceiling; most > 0 && stopped*1000 > int64(most)*asked {
+		if most > 0 && stopped*1000 > most*asked {
 			return fmt.Errorf("for %s, which asks for %d/1000, %d/1000 are stopped", n.Job, asked, stopped)
 		}
 	}
 	return nil
 }
 
-func milliOf(s *ares.Seat) (milli int64) {
-	for _, sh := range s.Shares {
-		milli += int64(sh.Milli)
-	}
-	return milli
-}
-
 // seatKey is a device of a node.
 type seatKey struct{ node, device string }
 
-// nominations judges the seats that are kept.
-func nominations(t *trial) error {
-	given := map[seatKey]int{}
-	for i := range t.plan.Place {
-		for k := range t.plan.Place[i].Seats {
-			seat := &t.plan.Place[i].Seats[k]
-			for _, sh := range seat.Shares {
-				given[seatKey{seat.Node, sh.Device}] += sh.Milli
-			}
-		}
-	}
-	live := 0
-	for id, n := range t.live() { // order-free: any broken law will do
-		live++
-		for k := range n.Seats {
-			for _, sh := range n.Seats[k].Shares {
-				key := seatKey{n.Seats[k].Node, sh.Device}
-				if given[key] > 0 && given[key]+sh.Milli > 1000 {
-					return fmt.Errorf("device %s of node %s is kept for %s and given to another", sh.Device, key.node, id)
-				}
-			}
+// sitters wants the victims of each nomination to be those who sit there, and no
+// more nominations at once than there may be.
+func sitters(t *trial) error {
+	live := len(t.plan.Nominate)
+	for job, run := range t.state.Jobs() {
+		if run != nil && run.Nominated != nil && t.nominated(job.ID) != nil && !t.keepsNow(job.ID) {
+			live++
 		}
 	}
 	if len(t.plan.Nominate) > 0 && live > engine.MaxNominations {
 		return fmt.Errorf("seats are kept for %d jobs at once", live)
 	}
 	for i := range t.plan.Nominate {
-		if err := t.sitters(&t.plan.Nominate[i]); err != nil {
+		if err := t.seated(&t.plan.Nominate[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// live are the nominations that stand after the plan, but for those whose seats
-// it gives.
-func (t *trial) live() map[ares.JobID]*ares.Nomination {
-	out := map[ares.JobID]*ares.Nomination{}
-	for job, run := range t.state.Jobs() {
-		if run != nil && run.Nominated != nil && t.waits(job, run) {
-			out[job.ID] = run.Nominated
-		}
-	}
-	for i := range t.plan.Nominate {
-		out[t.plan.Nominate[i].Job] = &t.plan.Nominate[i].Nomination
-	}
-	for i := range t.plan.Withdraw {
-		delete(out, t.plan.Withdraw[i].Job)
-	}
-	for i := range t.plan.Place {
-		delete(out, t.plan.Place[i].Job)
-	}
-	return out
-}
-
-// sitters wants the victims of a nomination to be those who sit where it keeps
+// seated wants the victims of a nomination to be those who sit where it keeps
 // seats, and whom nobody stops yet.
-func (t *trial) sitters(n *ares.Nominating) error {
+func (t *trial) seated(n *ares.Nominating) error {
 	nodes, devices := map[string]bool{}, map[seatKey]bool{}
 	for k := range n.Nomination.Seats {
 		seat := &n.Nomination.Seats[k]

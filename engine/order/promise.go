@@ -1,15 +1,17 @@
 package order
 
 // Promised is how many thousandths of devices of a model the leaf may still have
-// of what its quotas promise it: without borrowing, at any level. It is false
-// where no quota promises it anything.
-func (l *Leaf[J]) Promised(model int) (room int64, ok bool) {
+// of what quotas promise it without borrowing from another leaf: by those on its
+// way that are not on the other's too. Where the two meet, and above, what one
+// takes from the other changes nothing. Without another leaf it is by the nearest
+// quota alone. It is false where none promises it anything.
+func (l *Leaf[J]) Promised(model int, from *Leaf[J]) (room int64, ok bool) {
 	t := l.tree
 	t.settle()
 	room = boundless
 	for _, p := range t.matches[model] {
 		slack := int64(0) // what may grow below without being seen above
-		for n := l.node; n != nil; n = n.parent {
+		for n := l.node; n != nil && (from == nil || !from.under(n)); n = n.parent {
 			if len(n.accounts) == 0 || !n.accounts[p].has {
 				continue
 			}
@@ -17,6 +19,9 @@ func (l *Leaf[J]) Promised(model int) (room int64, ok bool) {
 			ok = true
 			room = min(room, slack+a.nominal-a.demand)
 			slack += max(a.kept-a.demand, 0)
+			if from == nil {
+				break
+			}
 		}
 	}
 	return max(room, 0), ok

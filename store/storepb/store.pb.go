@@ -682,7 +682,8 @@ type Run struct {
 	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                            // of an array: elements made so far
 	RanMicros     int64                  `protobuf:"varint,13,opt,name=ran_micros,json=ranMicros,proto3" json:"ran_micros,omitempty"` // of attempts no longer kept
 	Nominated     *Nomination            `protobuf:"bytes,14,opt,name=nominated,proto3" json:"nominated,omitempty"`
-	Yields        int32                  `protobuf:"varint,15,opt,name=yields,proto3" json:"yields,omitempty"` // times it gave way
+	Yields        int32                  `protobuf:"varint,15,opt,name=yields,proto3" json:"yields,omitempty"`    // times it gave way
+	Lateness      string                 `protobuf:"bytes,16,opt,name=lateness,proto3" json:"lateness,omitempty"` // what was noted of its deadline
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -820,6 +821,13 @@ func (x *Run) GetYields() int32 {
 		return x.Yields
 	}
 	return 0
+}
+
+func (x *Run) GetLateness() string {
+	if x != nil {
+		return x.Lateness
+	}
+	return ""
 }
 
 // Nomination is seats that are kept for a waiting job while others give way.
@@ -3531,7 +3539,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\xf5\x03\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x91\x04\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -3551,7 +3559,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"ran_micros\x18\r \x01(\x03R\tranMicros\x127\n" +
 	"\tnominated\x18\x0e \x01(\v2\x19.ares.store.v1.NominationR\tnominated\x12\x16\n" +
-	"\x06yields\x18\x0f \x01(\x05R\x06yields\"\xa0\x01\n" +
+	"\x06yields\x18\x0f \x01(\x05R\x06yields\x12\x1a\n" +
+	"\blateness\x18\x10 \x01(\tR\blateness\"\xa0\x01\n" +
 	"\n" +
 	"Nomination\x12)\n" +
 	"\x05seats\x18\x01 \x03(\v2\x13.ares.store.v1.SeatR\x05seats\x12\x10\n" +

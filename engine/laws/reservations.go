@@ -23,17 +23,20 @@ func windows(t *trial, p *placed) error {
 	return nil
 }
 
-// stays is how long the job is thought to run: what nine of ten of its like
-// take, or the limit its user gave it, less what it has kept of earlier
-// attempts. Without either it is taken to run as long as a window is thought of
-// ahead.
+// stays is how long an attempt of the job is taken to run: what nine of ten of
+// its like take, less what it has kept of earlier attempts, and no longer than
+// its limit. Without runs like it, and without a limit, it is so long as a window
+// is thought of ahead.
 func (t *trial) stays(p *placed) time.Duration {
-	lasts := time.Duration(p.job.MaxRuntimeMinutes) * time.Minute
-	if f, ok := t.state.Forecast(p.job.ID); ok {
-		lasts = max(f.P50, f.P90)
-	} else if lasts == 0 {
+	limit := time.Duration(p.job.MaxRuntimeMinutes) * time.Minute
+	f, _ := t.state.Forecast(p.job.ID)
+	switch {
+	case f.Samples == 0 && limit == 0:
 		return ares.ReservationLead
+	case f.Samples == 0:
+		return limit
 	}
+	lasts := max(f.P50, f.P90)
 	var done time.Duration
 	if p.job.Checkpoint.Enabled {
 		done = p.run.RanFor(t.plan.Now)
@@ -44,7 +47,10 @@ func (t *trial) stays(p *placed) time.Duration {
 	for lasts <= done {
 		lasts *= 2
 	}
-	return lasts - done
+	if lasts -= done; limit > 0 {
+		lasts = min(lasts, limit)
+	}
+	return lasts
 }
 
 // reservedBy says whether a reservation is of the machine.
