@@ -74,7 +74,7 @@ func TestRetriedDeadline(t *testing.T) {
 		t.Errorf("the same request when more is known: %+v, %v", got, err)
 	}
 	now = noon.Add(2 * time.Hour)
-	if _, err := d.Cancel(t.Context(), first.ID, "me"); err != nil {
+	if _, err = d.Cancel(t.Context(), first.ID, "me"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err = d.Retry(t.Context(), first.ID, "", "me"); err != nil || got.ID == first.ID {

@@ -190,7 +190,6 @@ func (s *State) move(n *node) {
 	s.shifts.note(n.at)
 	s.shifted[n.at] = s.shifts.count - 1
 	s.crests[n.at/64].stale = true
-	s.places.Remember(n.at, n.history())
 	if !n.open() {
 		s.places.Set(n.at, -1, 0)
 		s.gists[n.at], s.spare[n.at] = gist{}, spare{-1, -1}

@@ -21,6 +21,7 @@ func TestConfigCheckNamesEveryMistake(t *testing.T) {
 	err := Config{
 		ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5},
 		Placement: "worstfit", Typical: []Typical{{GPUs: 1, Count: 1}, {Milli: 500}},
+		Yielding:  Yielding{Ceiling: 999, MaxYields: -1, Cooldown: 48 * time.Hour, Restart: -time.Second, PerTenant: MaxPerTenant + 1},
 		Queueing:  Queueing{Order: "lifo", Blocked: "jump", Attained: -1},
 		Reserving: Reserving{First: 65, After: time.Hour, Hold: -1, SlackPercent: 101, SlackLeast: MaxReserveAfter + 1},
 	}.Check()
@@ -30,6 +31,7 @@ func TestConfigCheckNamesEveryMistake(t *testing.T) {
 	for _, field := range []string{
 		"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
 		`queue_order: "lifo" is no order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
+		"preemption_ceiling: must be 0 for none", "max_preemptions: must be", "preemption_cooldown_seconds: must be", "restart_seconds: must be", "max_preemptions_per_hour: must be",
 		"reservations.first: must", "reservations.hold_after_seconds: must be", "reservations.hold_after_seconds: must not", "reservations.slack_percent", "reservations.slack_seconds",
 	} {
 		if !strings.Contains(err.Error(), field) {
@@ -62,6 +64,13 @@ func TestConfigDigest(t *testing.T) {
 		func(c *Config) { c.Reserving.SlackPercent = 11 },
 		func(c *Config) { c.Reserving.SlackLeast = time.Hour },
 		func(c *Config) { c.Typical = []Typical{{GPUs: 1, Count: 1}} },
+		func(c *Config) { c.Yielding = Yielding{} },
+		func(c *Config) { c.Yielding.Enabled = false },
+		func(c *Config) { c.Yielding.Ceiling++ },
+		func(c *Config) { c.Yielding.MaxYields++ },
+		func(c *Config) { c.Yielding.Cooldown++ },
+		func(c *Config) { c.Yielding.Restart++ },
+		func(c *Config) { c.Yielding.PerTenant++ },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2001} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000, "a100": 1500} },

@@ -70,6 +70,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.remark(&plan)
 	plan.Wake = sooner(plan.Wake, s.shuffled())
 	s.chime(&plan)
+	s.lapse(&plan, now)
 	s.refusals = len(plan.Refuse)
 	return plan
 }
@@ -88,6 +89,7 @@ func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing
 	if !t.uphold(plan, nil, tell) {
 		return
 	}
+	t.keepTogether(plan.Now, nil)
 	pass := s.order.Begin(plan.Now)
 	defer pass.End()
 	t.turns(pass, plan, tell)
@@ -179,6 +181,7 @@ func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admit
 func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
 	t.keptOff, t.shut = false, false
+	t.handOver(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {

@@ -113,6 +113,7 @@ func (s *State) requeue() {
 			s.dequeue(e)
 			s.enqueue(e, to)
 		}
+		s.regroup(e)
 		if e.job == nil && e.run == nil {
 			delete(s.jobs, e.id)
 		}

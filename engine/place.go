@@ -19,6 +19,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
 		t.uphold(&ares.Plan{Now: now}, e, nil)
+		t.keepTogether(now, e)
 		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
 		pl, ok := ares.Placing{}, false
@@ -130,7 +131,8 @@ func (s *State) single(sh *shape, w *want, allowed *set) *node {
 }
 
 // gang takes seats for several members: the domain is chosen by the topology,
-// the devices by their links. Ranks follow the order of the nodes.
+// the devices by their links. Ranks follow the order of the nodes, but for those
+// that can stay where they were.
 func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
 	if w.board.costs == nil && s.nowhere(w) {
@@ -167,6 +169,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 		seats = t.sitAll(n, w, p.Members, seats)
 		s.move(n)
 	}
+	e.rejoin(seats)
 	m.Bandwidth = s.bandwidth(seats)
 	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
 }

@@ -30,6 +30,8 @@ type State struct {
 	notices  alarms    // of those with deadlines that have not ended
 	patience alarms    // of those that wait for their first place, and not for ever
 	yard     yard
+	// regrouping are the waiting gangs that lost a node, by ID.
+	regrouping []*entry
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
@@ -371,6 +373,7 @@ func (s *State) ready() {
 			s.grown.note(n.at)
 		}
 		if s.byID[n.id] == n {
+			s.places.Remember(n.at, n.history())
 			s.move(n)
 		}
 		n.touched, n.altered, n.grew = false, false, false
@@ -416,6 +419,7 @@ func (s *State) relayout() {
 	s.crests = make([]crest, (len(s.nodes)+63)/64)
 	s.rack.clear()
 	for _, n := range s.nodes {
+		s.places.Remember(n.at, n.history())
 		s.move(n)
 	}
 }

@@ -15,7 +15,8 @@ type try struct {
 	placed []placed     // whole jobs
 	offer  ares.Placing // of the job whose turn it is
 
-	reserving Reserving // as of this decision
+	reserving Reserving   // as of this decision
+	gangs     []gathering // that lost a node, with what is kept for them
 	reserved  []reservation
 	holding   uint64 // which of them hold what they have
 	sought    int    // times one was looked for
@@ -77,6 +78,8 @@ func (s *State) begin() *try {
 	if s.cfg.Queueing.Blocked == BlockedReserve { // as it was published
 		t.by = byHalf
 	}
+	clear(t.gangs)
+	t.gangs = t.gangs[:0]
 	t.searches, t.words = 0, nil
 	return t
 }

@@ -30,6 +30,8 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 			return out
 		case s.doomed(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
+		case len(out.Blockers) == 0 && s.keepsSeats(now):
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.cfg.Queueing.ahead()})
 		}

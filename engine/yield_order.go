@@ -103,7 +103,7 @@ func (t *try) leave(e *entry, from []*rival, c *choice, members int, ban uint64)
 	out = slices.DeleteFunc(out, func(v *rival) bool { return !v.entry.shares(p.Seats) })
 	for i := len(out) - 1; i >= 0 && len(out) > 1; i-- {
 		rest := slices.Delete(slices.Clone(out), i, i+1)
-		if _, ok := t.fitsWithout(m, rest, e, members, ban); ok {
+		if _, fits = t.fitsWithout(m, rest, e, members, ban); fits {
 			out = rest
 		}
 	}

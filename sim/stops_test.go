@@ -125,3 +125,33 @@ func TestTiresiasByHand(t *testing.T) {
 		t.Errorf("%d stops, %v GPU-seconds lost", r.Preempted, r.Lost)
 	}
 }
+
+// TestFreedSeatsAreKept: what the first of two gives up is not given to another
+// while the second still saves its progress, and one short job stops one job, not
+// one for each that waits.
+func TestFreedSeatsAreKept(t *testing.T) {
+	t.Parallel()
+	w := run(t, "srtf", `2017-10-09 06:00:00,1000,2,a
+2017-10-09 06:00:00,1000,2,a
+2017-10-09 06:00:10,100,4,a
+2017-10-09 06:00:11,900,2,a
+`, func(p *Policy) { p.CheckpointSeconds = 5 })
+	if got := times(w); got[2] != [2]int{15, 115} {
+		t.Errorf("the short one: %v", got)
+	}
+	trace := ""
+	for range 12 {
+		trace += "2017-10-09 06:00:00,10000,1,a\n"
+	}
+	w = run(t, "srtf", trace+"2017-10-09 06:00:10,100,1,a\n", func(p *Policy) { p.CheckpointSeconds = 5 })
+	stops := 0
+	for i := range w.jobs {
+		stops += w.jobs[i].stops
+	}
+	if stops != 1 {
+		t.Errorf("%d stops for one short job", stops)
+	}
+	if got := times(w); got[12] != [2]int{15, 115} {
+		t.Errorf("the short one: %v", got[12])
+	}
+}

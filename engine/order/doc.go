@@ -23,6 +23,11 @@
 // of their submission, then by ID. Ageing lifts through the classes up to high.
 // Only what was submitted as critical is ever critical.
 //
+// An item that is due at some time (Due, Roof) stands where it would had it waited
+// for so long that it comes to the end of its class then, unless it has waited for
+// longer. So it moves within its class alone, and never back. Its owner changes
+// that when the time or the class is past; between two changes the order is fixed.
+//
 // A tree that is Ranked has another order in its leaves: the classes as they were
 // submitted, then the rank that the owner gave each item, then revision and ID.
 // Nobody ages there, so what follows on waiting does not hold of it.

@@ -34,6 +34,8 @@ type sets struct {
 	chosen []int32
 	sorted []int32
 	edges  [][]int32 // leaves next to the chosen ones, by how many are chosen
+	near   []int32   // leaves in a connected set with one of before
+	ring   []int32   // the same, as they were met
 	starts []int
 	split  []int // members of each leaf
 	splits []step
