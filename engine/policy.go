@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -23,6 +24,11 @@ type Queueing struct {
 	// Attained is up to how many GPU-seconds a job is of the first of the two
 	// levels of OrderAttained.
 	Attained int
+	// PeersAfter is how long a job waits, since it was submitted or last gave way,
+	// until it may stop those of its own level of OrderAttained that were
+	// submitted after it: else one that asks for much could wait for as long as
+	// smaller ones come that fit beside each other. 0 for never. It needs Yield.
+	PeersAfter time.Duration
 }
 
 // Order is what orders the jobs of a queue.
@@ -99,6 +105,9 @@ const (
 	MaxAttained     = 1_000_000_000
 )
 
+// MaxPeersAfter bounds Queueing.PeersAfter.
+const MaxPeersAfter = 366 * 24 * time.Hour
+
 // ahead says how those ahead of a job that would fit can keep it waiting.
 func (s *State) ahead() string {
 	switch {
@@ -129,6 +138,12 @@ func (q Queueing) check(p *ares.Problems) {
 	if q.Attained != 0 && q.Order != OrderAttained {
 		p.Add("attained_gpu_seconds", "means something with queue_order attained only")
 	}
+	if q.PeersAfter < 0 || q.PeersAfter > MaxPeersAfter {
+		p.Add("preempt_peers_after_hours", "must be between 0 and %d, got %d", MaxPeersAfter/time.Hour, q.PeersAfter/time.Hour)
+	}
+	if q.PeersAfter != 0 && (q.Order != OrderAttained || !q.Yield) {
+		p.Add("preempt_peers_after_hours", "means something with queue_order attained and preempt_by_order only")
+	}
 }
 
 // level is the bound between the two levels of OrderAttained, in GPU-seconds.
@@ -145,5 +160,9 @@ func (q Queueing) digest() string {
 	if q == (Queueing{}) {
 		return ""
 	}
-	return fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Yield, q.Attained)
+	text := fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Yield, q.Attained)
+	if q.PeersAfter != 0 { // else as it ever was
+		text += fmt.Sprintf(" %d", q.PeersAfter)
+	}
+	return text
 }

@@ -181,6 +181,9 @@ func TestQueueing(t *testing.T) {
 		q.Yield = q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
 		if q.Order == engine.OrderAttained {
 			q.Attained = pick(t, "attained", 1, 300, 3000)
+			if q.Yield {
+				q.PeersAfter = pick(t, "peers after", 0, time.Minute, 10*time.Minute)
+			}
 		}
 		c := newCrowd(t, q)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {

@@ -14,7 +14,8 @@ import (
 //
 // Nobody takes turns: a waiting job keeps its standing, and a running one comes
 // earlier with OrderRemaining, and with OrderAttained later, but never later
-// than whom it stopped.
+// than whom it stopped. One that waited for PeersAfter stops those of its own level
+// too that were submitted after it.
 func (t *try) victimsByOrder(e *entry, plan *ares.Plan) (choice, bool) {
 	members, ban := t.state.allowed(e.shape, plan.Now)
 	if members == 0 {
@@ -38,6 +39,8 @@ func (t *try) victimsByOrder(e *entry, plan *ares.Plan) (choice, bool) {
 func (t *try) behind(e *entry, now time.Time) []*rival {
 	s := t.state
 	mine, rank := s.standing(e, now), e.rank()
+	until, bounded := s.stopsPeers(e)
+	waited := bounded && !now.Before(until)
 	forebears, barred := s.forebears(e), t.barred()
 	standing := map[*entry]uint64{}
 	var out []*rival
@@ -46,7 +49,8 @@ func (t *try) behind(e *entry, now time.Time) []*rival {
 			continue
 		}
 		at := s.standing(v, now)
-		if at <= mine || forebears[v.id] || barred[v] || slices.Contains(t.leaving, v) {
+		after := at > mine || waited && at == mine && v.job.Revision > e.job.Revision
+		if !after || forebears[v.id] || barred[v] || slices.Contains(t.leaving, v) {
 			continue
 		}
 		if guard, _ := s.guarding(v, now); guard != unguarded {
@@ -134,14 +138,31 @@ func (e *entry) shares(seats []ares.Seat) bool {
 	})
 }
 
+// stopsPeers is when a waiting job begins to stop those of its own level that were
+// submitted after it, false for never.
+func (s *State) stopsPeers(e *entry) (time.Time, bool) {
+	wait := s.cfg.Queueing.PeersAfter
+	if wait == 0 {
+		return time.Time{}, false
+	}
+	since := e.job.AcceptedAt
+	if e.run != nil && e.run.Last() != nil {
+		since = later(since, e.run.Last().EndedAt)
+	}
+	return since.Add(wait), true
+}
+
 // falling wakes the plan when the next running job comes behind one that waits
-// in its queue, which no event tells.
+// in its queue, or when one may stop its peers, which no event tells.
 func (s *State) falling(blocked []*entry, plan *ares.Plan) {
 	if s.cfg.Queueing.Order != OrderAttained {
 		return
 	}
 	level := int64(s.cfg.Queueing.level()) * wholeMilli
 	for _, e := range blocked {
+		if until, ok := s.stopsPeers(e); ok && plan.Now.Before(until) {
+			wakeBy(plan, until)
+		}
 		if s.standing(e, plan.Now) > 0 {
 			continue
 		}
@@ -153,10 +174,7 @@ func (s *State) falling(blocked []*entry, plan *ares.Plan) {
 			if lacks <= 0 || rate == 0 {
 				continue
 			}
-			at := plan.Now.Add(time.Duration((lacks*1000+rate-1)/rate) * time.Millisecond)
-			if plan.Wake.IsZero() || at.Before(plan.Wake) {
-				plan.Wake = at
-			}
+			wakeBy(plan, plan.Now.Add(time.Duration((lacks*1000+rate-1)/rate)*time.Millisecond))
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestTheDefaultIsTheEnginesOwn(t *testing.T) {
 // Every key of the file reaches the engine.
 func TestSchedulerKeysReachTheEngine(t *testing.T) {
 	cfg := Default()
-	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}, placement: bestfit, queue_order: attained, blocked_jobs: hold, attained_gpu_seconds: 60}")); err != nil {
+	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}, placement: bestfit, queue_order: attained, blocked_jobs: hold, attained_gpu_seconds: 60, preempt_by_order: true, preempt_peers_after_hours: 96, max_preemptions: 10}")); err != nil {
 		t.Fatal(err)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_THERMAL_MARGIN=4", "ARES_SCHEDULER_MODEL_WEIGHTS=h100=2.5, a100=1"})
@@ -29,7 +29,7 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.Placement != engine.PlaceBestFit || got.ModelWeights["h100"] != 2500 || got.ModelWeights["a100"] != 1000 {
 		t.Errorf("%+v", got)
 	}
-	if want := (engine.Queueing{Order: engine.OrderAttained, Blocked: engine.BlockedHold, Attained: 60}); got.Queueing != want {
+	if want := (engine.Queueing{Order: engine.OrderAttained, Blocked: engine.BlockedHold, Attained: 60, Yield: true, PeersAfter: 96 * time.Hour}); got.Queueing != want || got.Yielding.MaxYields != 10 {
 		t.Errorf("%+v, want %+v", got.Queueing, want)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_PREEMPTION=false", "ARES_SCHEDULER_PREEMPTION_CEILING=2.5"})
@@ -47,8 +47,8 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 
 func TestSchedulerMistakesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
-		"preempt_by_order: true": "scheduler.preempt_by_order: needs a queue_order other than aged, fifo and edf",
-		"preempt_peers_after_hours: 5": "scheduler.preempt_peers_after_hours: means something with queue_order attained and preempt_by_order only",
+		"preempt_by_order: true":            "scheduler.preempt_by_order: needs a queue_order other than aged, fifo and edf",
+		"preempt_peers_after_hours: 5":      "scheduler.preempt_peers_after_hours: means something with queue_order attained and preempt_by_order only",
 		"thermal_threshold: 0":              "scheduler.thermal_threshold: must be between 1 and 150 °C, got 0",
 		"thermal_threshold: .nan":           "scheduler.thermal_threshold: must be between",
 		"thermal_margin: -1":                "scheduler.thermal_margin: must be between 0 and 150 °C, got -1",

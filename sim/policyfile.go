@@ -33,6 +33,8 @@ type policyFile struct {
 	PreemptByOrder     *bool              `yaml:"preempt_by_order"`
 	AttainedGPUSeconds *int               `yaml:"attained_gpu_seconds"`
 	Reservations       reservationsFile   `yaml:"reservations"`
+	PreemptPeersAfter  *int               `yaml:"preempt_peers_after_hours"`
+	MaxPreemptions     *int               `yaml:"max_preemptions"`
 
 	// What only a simulation has.
 	Estimate          *string  `yaml:"estimate"`
@@ -110,6 +112,10 @@ func (f *policyFile) change(p *Policy) {
 	set(&q.Yield, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
 	f.Reservations.change(&e.Reserving)
+	set(&e.Yielding.MaxYields, f.MaxPreemptions)
+	if f.PreemptPeersAfter != nil {
+		q.PeersAfter = time.Duration(*f.PreemptPeersAfter) * time.Hour
+	}
 	if f.ThermalThreshold != nil {
 		e.ThermalLimit = int(math.Floor(*f.ThermalThreshold))
 	}
@@ -128,7 +134,9 @@ func (f *policyFile) change(p *Policy) {
 	order, blocked := string(q.Order), string(q.Blocked)
 	set(&order, f.QueueOrder)
 	set(&blocked, f.BlockedJobs)
+	peers := q.PeersAfter
 	*q = engine.NewQueueing(order, blocked, q.Yield, q.Attained)
+	q.PeersAfter = peers
 	if len(f.ModelWeights) > 0 {
 		e.ModelWeights = make(map[string]int, len(f.ModelWeights))
 	}

@@ -25,6 +25,7 @@ func doConfig(w *World, in *words) (string, error) {
 	}{
 		{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}, {"cooldown", &y.Cooldown}, {"restart", &y.Restart},
 		{"after", &cfg.Reserving.After}, {"hold", &cfg.Reserving.Hold}, {"slack", &cfg.Reserving.SlackLeast},
+		{"peers-after", &cfg.Queueing.PeersAfter},
 	} {
 		if text := in.text(d.key, ""); text != "" {
 			v, err := time.ParseDuration(text)

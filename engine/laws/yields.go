@@ -89,6 +89,20 @@ func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
 	return nil
 }
 
+// outranks says whether a waiting job comes before a running one by the
+// configured order, or has waited for long enough beside it.
+func (t *trial) outranks(to, job *ares.Job) bool {
+	mine, its := t.measure(to), t.measure(job)
+	if patience := t.cfg.Queueing.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
+		since := to.AcceptedAt
+		if run, ok := t.state.Run(to.ID); ok && run.Last() != nil {
+			since = run.Last().EndedAt
+		}
+		return t.plan.Now.Sub(since) >= patience
+	}
+	return mine < its
+}
+
 // ceiling judges how much is stopped for what is asked.
 func ceiling(t *trial) error {
 	most := int64(t.cfg.Yielding.Ceiling)
