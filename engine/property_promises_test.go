@@ -10,10 +10,10 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestPromisesAreKept: where every run is as long as foreseen and no node goes, the
+// TestTheFirstInLineIsNotPutOff: where every run is as long as foreseen and no node goes, the
 // first job in line starts no later than it was promised when it became the first,
 // with its slack. Of the others each may still be delayed by those ahead of it.
-func TestPromisesAreKept(t *testing.T) {
+func TestTheFirstInLineIsNotPutOff(t *testing.T) {
 	promised, kept := 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		dice := rand.New(rand.NewPCG(seed, 3))
