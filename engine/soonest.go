@@ -108,10 +108,8 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 	from := len(t.taken)
 	reach := s.reachAgain(e.shape, w)
 	o := w.opens[t.by]
-	for at := reach.next(sp.lo); at >= 0 && at < sp.hi; at = reach.next(at + 1) {
-		if o.first[at] > sp.at {
-			continue
-		}
+	bound := sp.at + 1
+	for at := range o.before(&bound, reach, sp.lo, sp.hi) {
 		n := s.nodes[at]
 		list := s.departing(n, now, t.by).list
 		for i := range list {
