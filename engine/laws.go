@@ -39,6 +39,10 @@ func (s *State) Check() error {
 	if !slices.Equal(lost, s.regrouping) {
 		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.regrouping))
 	}
+	back := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.returns() })
+	if !slices.Equal(back, s.returning) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.returning))
+	}
 	if !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
