@@ -72,7 +72,7 @@ func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choi
 	s := t.state
 	h := &hunt{
 		try: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: mark(len(t.taken)),
-		forebears: s.forebears(e), barred: t.barred(), owed: map[debtKey]order.Debt{}, promised: promised,
+		forebears: s.forebears(e, plan), barred: t.barred(), owed: map[debtKey]order.Debt{}, promised: promised,
 	}
 	members, ban := s.allowed(e.shape, plan.Now)
 	for _, by := range [3]rights{byQuota, byClass, byQuota | byClass} {

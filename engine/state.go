@@ -65,6 +65,7 @@ type State struct {
 	granted  []order.Part    // scratch of grantOf
 	foreseen [lenses][]*want // that have openings, oldest first
 	firsts   []int64         // scratch of enough
+	lacks    []lack          // scratch of nearest
 	steps    []widening      // scratch of enough
 
 	moved     []*entry             // changed by the batch under way
