@@ -43,6 +43,10 @@ func (s *State) Check() error {
 	if foretold != s.foretold {
 		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.foretold)
 	}
+	back := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.returns() })
+	if !slices.Equal(back, s.returning) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.returning))
+	}
 	if !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}

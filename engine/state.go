@@ -32,6 +32,8 @@ type State struct {
 	yard     yard
 	// regrouping are the waiting gangs that lost a node, by ID.
 	regrouping []*entry
+	// returning are the jobs that are being moved, by ID.
+	returning []*entry
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
