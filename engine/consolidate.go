@@ -169,7 +169,7 @@ func (t *try) movers(e *entry, ban uint64, plan *ares.Plan) (choice, bool) {
 	}
 	h := &hunt{
 		try: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: mark(len(t.taken)),
-		forebears: s.forebears(e), barred: t.barred(), stuck: map[*entry]bool{},
+		forebears: s.forebears(e, plan), barred: t.barred(), stuck: map[*entry]bool{},
 	}
 	for range maxResettlings {
 		stuck := len(h.stuck)
