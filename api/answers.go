@@ -18,6 +18,9 @@ type Engine interface {
 	// Plan says where a job would go now, or else why it would wait.
 	Plan(job *ares.Job) (ares.Placing, *ares.Explanation)
 	Fairness() ares.Fairness
+	// Consolidate says what would be moved now, whether that is done, and how many
+	// times what it costs it must gain, in thousandths.
+	Consolidate() (would []ares.Consolidation, done bool, gain int)
 	// Snapshot writes what decisions are made from as a recording, by a build of
 	// that version.
 	Snapshot(w io.Writer, build string) error

@@ -3128,7 +3128,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -3420,7 +3420,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xff\t\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xfa\n" +
+	"\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -3436,7 +3437,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\aPlanJob\x12\x17.ares.v1.PlanJobRequest\x1a\x18.ares.v1.PlanJobResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x03job\"\x11/api/v1/jobs:plan\x12\x9e\x01\n" +
 	"\n" +
 	"PredictJob\x12\x1a.ares.v1.PredictJobRequest\x1a\x1b.ares.v1.PredictJobResponse\"W\x82\xd3\xe4\x93\x02Q:\x03jobZ*b\bforecast\x12\x1e/api/v1/jobs/{job_id}/forecastb\bforecast\"\x14/api/v1/jobs:predict\x12q\n" +
-	"\x0fListPreemptions\x12\x1f.ares.v1.ListPreemptionsRequest\x1a .ares.v1.ListPreemptionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/preemptions\x12G\n" +
+	"\x0fListPreemptions\x12\x1f.ares.v1.ListPreemptionsRequest\x1a .ares.v1.ListPreemptionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/preemptions\x12y\n" +
+	"\x11PlanConsolidation\x12!.ares.v1.PlanConsolidationRequest\x1a\".ares.v1.PlanConsolidationResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v1/consolidation\x12G\n" +
 	"\n" +
 	"StreamLogs\x12\x1a.ares.v1.StreamLogsRequest\x1a\x1b.ares.v1.StreamLogsResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -3454,54 +3456,56 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 
 var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_apipb_job_proto_goTypes = []any{
-	(*JobSpec)(nil),                 // 0: ares.v1.JobSpec
-	(*Placement)(nil),               // 1: ares.v1.Placement
-	(*RetryPolicy)(nil),             // 2: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),              // 3: ares.v1.Checkpoint
-	(*Array)(nil),                   // 4: ares.v1.Array
-	(*Job)(nil),                     // 5: ares.v1.Job
-	(*RuntimeForecast)(nil),         // 6: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),           // 7: ares.v1.ArrayElements
-	(*StopIntent)(nil),              // 8: ares.v1.StopIntent
-	(*JobProgress)(nil),             // 9: ares.v1.JobProgress
-	(*JobResult)(nil),               // 10: ares.v1.JobResult
-	(*Attempt)(nil),                 // 11: ares.v1.Attempt
-	(*JobSeat)(nil),                 // 12: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),        // 13: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),       // 14: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),       // 15: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),      // 16: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),            // 17: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),           // 18: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 19: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 20: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 21: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),        // 22: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),       // 23: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),         // 24: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),        // 25: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),       // 26: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),      // 27: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),       // 28: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),      // 29: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),          // 30: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),         // 31: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),    // 32: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),   // 33: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                // 34: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),       // 35: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 36: ares.v1.StreamLogsResponse
-	nil,                             // 37: ares.v1.JobSpec.EnvironmentEntry
-	nil,                             // 38: ares.v1.JobSpec.LabelsEntry
-	nil,                             // 39: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
-	(*Explanation)(nil),             // 41: ares.v1.Explanation
-	(*Nomination)(nil),              // 42: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),         // 43: ares.v1.DeadlineOutlook
-	(*Merit)(nil),                   // 44: ares.v1.Merit
-	(*Preemption)(nil),              // 45: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),  // 46: ares.v1.ListPreemptionsRequest
-	(*ListPreemptionsResponse)(nil), // 47: ares.v1.ListPreemptionsResponse
+	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
+	(*Placement)(nil),                 // 1: ares.v1.Placement
+	(*RetryPolicy)(nil),               // 2: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 3: ares.v1.Checkpoint
+	(*Array)(nil),                     // 4: ares.v1.Array
+	(*Job)(nil),                       // 5: ares.v1.Job
+	(*RuntimeForecast)(nil),           // 6: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 7: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 8: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 9: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 10: ares.v1.JobResult
+	(*Attempt)(nil),                   // 11: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 12: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 13: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 14: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 15: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 16: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 17: ares.v1.SubmitResult
+	(*GetJobRequest)(nil),             // 18: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 19: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 20: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 21: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),          // 22: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 23: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),           // 24: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 25: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 26: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 27: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 28: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 29: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 30: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 31: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 32: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 33: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 34: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 35: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 36: ares.v1.StreamLogsResponse
+	nil,                               // 37: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 38: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 39: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 40: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 41: ares.v1.Explanation
+	(*Nomination)(nil),                // 42: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 43: ares.v1.DeadlineOutlook
+	(*Merit)(nil),                     // 44: ares.v1.Merit
+	(*Preemption)(nil),                // 45: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 46: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 47: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 48: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 49: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
 	37, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
@@ -3563,21 +3567,23 @@ var file_apipb_job_proto_depIdxs = []int32{
 	30, // 56: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
 	26, // 57: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
 	46, // 58: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	35, // 59: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	14, // 60: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	16, // 61: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	19, // 62: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	21, // 63: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	23, // 64: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	25, // 65: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	33, // 66: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	29, // 67: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	31, // 68: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	27, // 69: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	47, // 70: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	36, // 71: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	60, // [60:72] is the sub-list for method output_type
-	48, // [48:60] is the sub-list for method input_type
+	47, // 59: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	35, // 60: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	14, // 61: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	16, // 62: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	19, // 63: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	21, // 64: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	23, // 65: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	25, // 66: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	33, // 67: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	29, // 68: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	31, // 69: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	27, // 70: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	48, // 71: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	49, // 72: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	36, // 73: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	61, // [61:74] is the sub-list for method output_type
+	48, // [48:61] is the sub-list for method input_type
 	48, // [48:48] is the sub-list for extension type_name
 	48, // [48:48] is the sub-list for extension extendee
 	0,  // [0:48] is the sub-list for field type_name
@@ -3588,6 +3594,7 @@ func file_apipb_job_proto_init() {
 	if File_apipb_job_proto != nil {
 		return
 	}
+	file_apipb_consolidation_proto_init()
 	file_apipb_explanation_proto_init()
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}

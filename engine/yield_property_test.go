@@ -21,12 +21,13 @@ type melee struct {
 	by    map[ares.YieldWhy]int // victims so far, those that were waited for under ""
 }
 
-func newMelee(t *rapid.T) *melee {
+func newMelee(t *rapid.T, moving bool) *melee {
 	cfg := engine.Default()
 	y := &cfg.Yielding
 	y.Ceiling, y.MaxYields = pick(t, "ceiling", 4000, 1000, 2000, 0), pick(t, "yields", 3, 0, 1)
 	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)
 	y.PerTenant = pick(t, "rate", 100, 0, 2)
+	y.Moving, y.MoveGain = moving, pick(t, "gain", 1000, 2000)
 	m := &melee{w: enginetest.NewWorldWith(cfg), by: map[ares.YieldWhy]int{}}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		n := machineOf(fmt.Sprintf("n%d", i), pick(t, "gpus", 2, 4, 8))
@@ -187,7 +188,7 @@ func TestYielding(t *testing.T) {
 	t.Parallel()
 	by := map[ares.YieldWhy]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMelee(t)
+		m := newMelee(t, false)
 		for range rapid.IntRange(5, 40).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "come") {
 				m.submit(t)

@@ -94,6 +94,8 @@ type SchedulerConfig struct {
 	// MaxPreemptionsPerHour is how many jobs those of one tenant may stop by class
 	// in an hour. Default 100; 0 for no bound.
 	MaxPreemptionsPerHour int `yaml:"max_preemptions_per_hour"`
+	// Consolidation moves jobs to make room for others.
+	Consolidation ConsolidationConfig `yaml:"consolidation"`
 	// EnableThermalAware keeps new work off hot devices. Default true.
 	EnableThermalAware bool `yaml:"enable_thermal_aware"`
 	// ThermalThreshold is the temperature in °C above which a device is given no
@@ -150,6 +152,16 @@ type SchedulerConfig struct {
 	CheckLaws bool `yaml:"check_laws"`
 	// LeaderTTLSeconds is how long a silent leader keeps its place. Default 5, 1 to 60.
 	LeaderTTLSeconds int `yaml:"leader_ttl_seconds"`
+}
+
+// ConsolidationConfig is when running jobs that keep their progress
+// (checkpoint.enabled) are moved to make room for one that waits.
+type ConsolidationConfig struct {
+	// Enabled lets them be moved. Default false. What would be is shown in any
+	// case by ares consolidate --dry-run.
+	Enabled bool `yaml:"enabled"`
+	// Gain is how many times what it costs a move must gain. Default 2, 1 to 100.
+	Gain float64 `yaml:"gain"`
 }
 
 // ReservationsConfig is for which jobs that find no place one is kept, and what

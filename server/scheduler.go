@@ -21,6 +21,7 @@ func defaultScheduler() SchedulerConfig {
 		EnablePreemption: d.Yielding.Enabled, PreemptionCeiling: float64(d.Yielding.Ceiling) / 1000, MaxPreemptions: d.Yielding.MaxYields,
 		PreemptionCooldownSeconds: int(d.Yielding.Cooldown / time.Second), RestartSeconds: int(d.Yielding.Restart / time.Second),
 		MaxPreemptionsPerHour: d.Yielding.PerTenant,
+		Consolidation:         ConsolidationConfig{Enabled: d.Yielding.Moving, Gain: float64(d.Yielding.MoveGain) / 1000},
 		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.Blockings()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
 		Reservations: ReservationsConfig{
 			First: d.Reserving.First, AfterSeconds: int(d.Reserving.After / time.Second), HoldAfterSeconds: int(d.Reserving.Hold / time.Second),
@@ -42,7 +43,7 @@ func (c *Config) engine() engine.Config {
 	cfg.Yielding = engine.Yielding{
 		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxYields: s.MaxPreemptions,
 		Cooldown: time.Duration(s.PreemptionCooldownSeconds) * time.Second, Restart: time.Duration(s.RestartSeconds) * time.Second,
-		PerTenant: s.MaxPreemptionsPerHour,
+		PerTenant: s.MaxPreemptionsPerHour, Moving: s.Consolidation.Enabled, MoveGain: int(math.Round(s.Consolidation.Gain * 1000)),
 	}
 	cfg.Reserving = s.Reservations.engine()
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
@@ -70,6 +71,10 @@ func (s *SchedulerConfig) check(p *ares.Problems) {
 	}
 	if !(s.PreemptionCeiling >= 0 && s.PreemptionCeiling <= engine.MaxCeiling/1000) {
 		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v", engine.MaxCeiling/1000, s.PreemptionCeiling)
+		return
+	}
+	if !(s.Consolidation.Gain >= 1 && s.Consolidation.Gain <= engine.MaxMoveGain/1000) {
+		p.Add("scheduler.consolidation.gain", "must be between 1 and %d, got %v: with less than 1 more would be lost than gained", engine.MaxMoveGain/1000, s.Consolidation.Gain)
 		return
 	}
 	if _, err := control.ParseInfeasible(s.InfeasibleDeadlines); err != nil {

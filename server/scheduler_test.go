@@ -36,7 +36,7 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 	if err := cfg.parse([]byte("scheduler: {max_preemptions: 1, preemption_cooldown_seconds: 2, restart_seconds: 3, max_preemptions_per_hour: 4}")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cfg.engine().Yielding, (engine.Yielding{Ceiling: 2500, MaxYields: 1, Cooldown: 2 * time.Second, Restart: 3 * time.Second, PerTenant: 4}); got != want {
+	if got, want := cfg.engine().Yielding, (engine.Yielding{Ceiling: 2500, MaxYields: 1, Cooldown: 2 * time.Second, Restart: 3 * time.Second, PerTenant: 4, MoveGain: 2000}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_THERMAL_AWARE=false"})

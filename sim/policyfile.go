@@ -35,6 +35,7 @@ type policyFile struct {
 	Reservations       reservationsFile   `yaml:"reservations"`
 	PreemptPeersAfter  *int               `yaml:"preempt_peers_after_hours"`
 	MaxPreemptions     *int               `yaml:"max_preemptions"`
+	Consolidation      consolidationFile  `yaml:"consolidation"`
 
 	// What only a simulation has.
 	Estimate          *string  `yaml:"estimate"`
@@ -49,6 +50,19 @@ type reservationsFile struct {
 	HoldAfterSeconds *int `yaml:"hold_after_seconds"`
 	SlackPercent     *int `yaml:"slack_percent"`
 	SlackSeconds     *int `yaml:"slack_seconds"`
+}
+
+// consolidationFile is when jobs are moved to make room for others.
+type consolidationFile struct {
+	Enabled *bool    `yaml:"enabled"`
+	Gain    *float64 `yaml:"gain"`
+}
+
+func (f *consolidationFile) change(y *engine.Yielding) {
+	set(&y.Moving, f.Enabled)
+	if f.Gain != nil {
+		y.MoveGain = int(math.Round(min(max(*f.Gain, 0), 1<<20) * 1000))
+	}
 }
 
 func (f *reservationsFile) change(r *engine.Reserving) {
@@ -112,6 +126,7 @@ func (f *policyFile) change(p *Policy) {
 	set(&q.Yield, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
 	f.Reservations.change(&e.Reserving)
+	f.Consolidation.change(&e.Yielding)
 	set(&e.Yielding.MaxYields, f.MaxPreemptions)
 	if f.PreemptPeersAfter != nil {
 		q.PeersAfter = time.Duration(*f.PreemptPeersAfter) * time.Hour

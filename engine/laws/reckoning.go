@@ -137,7 +137,7 @@ func keptSeats(t *trial) error {
 			if given[seat.Node] == nil {
 				given[seat.Node] = t.empty(seat.Node)
 			}
-			given[seat.Node].sit(seat)
+			given[seat.Node].sit(besides(run.Nominated, seat))
 		}
 	}
 	for id, g := range given { // order-free: any broken law will do
@@ -166,6 +166,21 @@ func wholly(seat *ares.Seat) *ares.Seat {
 		}
 	}
 	return out
+}
+
+// besides is what a seat takes of a node's cores and memory beyond what was kept
+// there for who is given it.
+func besides(n *ares.Nomination, seat *ares.Seat) *ares.Seat {
+	out := *seat
+	if n == nil {
+		return &out
+	}
+	for i := range n.Seats {
+		if k := &n.Seats[i]; k.Node == seat.Node && k.Rank == seat.Rank {
+			out.CPUs, out.Memory = max(out.CPUs-k.CPUs, 0), max(out.Memory-k.Memory, 0)
+		}
+	}
+	return &out
 }
 
 // own says whether a seat is one of those that were kept for who is given it.
