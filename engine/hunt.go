@@ -29,7 +29,8 @@ type hunt struct {
 	promised  uint64          // models that quotas promise it
 	owed      map[debtKey]order.Debt
 	debts     []debt
-	partly    bool // who is borrowed in part may go too
+	partly    bool            // who is borrowed in part may go too
+	stuck     map[*entry]bool // who has no other place; nil unless they are to be moved
 	guards    guards
 	id, found int
 
@@ -258,7 +259,7 @@ func (h *hunt) run(ban uint64) {
 			}
 		}
 	}
-	if !landed {
+	if !landed && h.stuck == nil {
 		h.everybody()
 	}
 }
@@ -312,7 +313,7 @@ func (h *hunt) land() bool {
 		if h.over == nil || c.smaller(h.over) {
 			h.over = &c
 		}
-	} else if h.best == nil || c.cheaper(h.best) {
+	} else if (h.best == nil || c.cheaper(h.best)) && (h.stuck == nil || h.resettle(&c)) {
 		h.best = &c
 	}
 	return true

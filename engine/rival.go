@@ -203,7 +203,7 @@ func (h *hunt) eligible(r rights) bool {
 	if r&byClass != 0 {
 		most = max(h.rank-1, 0)
 	}
-	if r&byQuota != 0 {
+	if r&(byQuota|byMove) != 0 {
 		most = classes
 	}
 	for rank := range most {
@@ -215,6 +215,8 @@ func (h *hunt) eligible(r rights) bool {
 				v.why = ares.YieldQuota
 			case r&byClass != 0 && rank <= h.rank-2:
 				v.why = ares.YieldClass
+			case r&byMove != 0 && h.movable(v):
+				v.why = ares.YieldMove
 			default:
 				continue
 			}

@@ -23,6 +23,9 @@ const (
 // foreseen to. What is taken of it stays taken.
 func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reservation, bool) {
 	s, sh := t.state, e.shape
+	if s.foretold+len(s.yard.stopping) == 0 {
+		return reservation{}, false // nobody's end is foreseen
+	}
 	w := s.without(sh.want, ban)
 	reach, ok := s.reach(sh, w)
 	if !ok || s.overLeaf(w) {
