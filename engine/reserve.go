@@ -271,6 +271,7 @@ func (t *try) reserve(e *entry, now time.Time) bool {
 	}
 	m := mark(len(t.taken))
 	t.supposing = true
+	s.stays(e) // nobody may have asked for it yet whether it has room
 	t.visit()
 	r, ok := t.soonest(e, members, ban, now)
 	t.backTo(m)

@@ -111,6 +111,11 @@ func (w *World) commit(plan ares.Plan) error {
 	if err := w.witness.See(w.State, &plan); err != nil {
 		return err
 	}
+	if len(plan.Nominate) > 0 && w.small() {
+		if err := w.Needed(plan); err != nil {
+			return err
+		}
+	}
 	return w.Write(plan)
 }
 

@@ -71,3 +71,17 @@ func (w *World) without(plan ares.Plan, but *ares.Nominating, stays ares.JobID) 
 	}
 	return nil
 }
+
+// smallWorld is how many jobs a world has at most in which every plan is asked
+// whether its victims are needed: each of them costs a world of its own.
+const smallWorld = 40
+
+func (w *World) small() bool {
+	jobs := 0
+	for range w.State.Jobs() {
+		if jobs++; jobs > smallWorld {
+			return false
+		}
+	}
+	return true
+}

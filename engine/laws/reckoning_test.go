@@ -121,6 +121,41 @@ func TestPlantedYields(t *testing.T) {
 			delete(c.runs, "low")
 			c.plan.Place = []ares.Placing{{Job: "urgent", Seats: []ares.Seat{seat("a", 0, 0, 1)}}}
 		}, ""},
+		{"five for one", func(c *court) {
+			c.nominate("urgent", ares.YieldClass, "low", 0).first().Seats[0].Shares[0].Milli = 400
+		}, "ceiling"},
+		{"who sits elsewhere", func(c *court) {
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Seats[0].Node = "b"
+		}, "sitters"},
+		{"who sits there stays", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 2) }, "sitters"},
+		{"for too many at once", func(c *court) {
+			for range engine.MaxNominations + 1 {
+				c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+			}
+		}, "sitters"},
+		{"to one that gave way to it", func(c *court) {
+			c.stopped("urgent", "low", c.now)
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+		}, "circles"},
+		{"to one that gave way to it, by others", func(c *court) {
+			c.stopped("urgent", "lent", c.now)
+			c.stopped("calm", "low", c.now)
+			c.runs["lent"].Attempts[0].Yield = &ares.Yield{To: "calm", Why: ares.YieldClass}
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+		}, "circles"},
+		{"too many in an hour", func(c *court) {
+			for range 100 {
+				c.stopped("calm", "owed", c.now)
+			}
+			c.runs["calm"].Attempts[0].Yield.Tenant = "ops"
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+		}, "rates"},
+		{"so many, but not in an hour", func(c *court) {
+			for range 100 {
+				c.stopped("calm", "owed", c.now.Add(-time.Hour))
+			}
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			court := newCourt(t)
@@ -128,6 +163,20 @@ func TestPlantedYields(t *testing.T) {
 			expect(t, court.judge(), c.law)
 		})
 	}
+}
+
+// stopped has a waiting job have given way to another once more.
+func (c *court) stopped(id, to ares.JobID, at time.Time) {
+	run := c.runs[id]
+	if run == nil {
+		run = new(ares.NewRun(epoch))
+		c.runs[id] = run
+	}
+	run.Attempts = append(run.Attempts, ares.Attempt{
+		Number: len(run.Attempts) + 1, PlacedAt: epoch, EndedAt: at, Outcome: ares.OutcomeStopped,
+		Yield: &ares.Yield{To: to, Tenant: "ops", Why: ares.YieldClass},
+	})
+	run.Placed = len(run.Attempts)
 }
 
 // keeps has seats kept for urgent by an earlier plan.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
@@ -183,4 +184,41 @@ func (t *trial) vacate(job *ares.Job, run *ares.Run) {
 			}
 		}
 	}
+}
+
+// rates wants no plan to decide that more give way to a tenant by class than may
+// in an hour, with those who did within the hour before.
+func rates(t *trial) error {
+	most := t.cfg.Yielding.PerTenant
+	if most == 0 || len(t.plan.Nominate) == 0 {
+		return nil
+	}
+	stops := map[string]int{}
+	note := func(y *ares.Yield, at time.Time) {
+		if y != nil && y.Why == ares.YieldClass && at.After(t.plan.Now.Add(-time.Hour)) {
+			stops[y.Tenant]++
+		}
+	}
+	for _, run := range t.state.Jobs() {
+		if run == nil {
+			continue
+		}
+		for i := range run.Attempts {
+			note(run.Attempts[i].Yield, run.Attempts[i].EndedAt)
+		}
+		if run.Stop != nil {
+			note(run.Stop.Yield, run.Stop.At)
+		}
+	}
+	for i := range t.plan.Stop {
+		note(t.plan.Stop[i].Stop.Yield, t.plan.Now)
+	}
+	for i := range t.plan.Nominate {
+		for _, v := range t.plan.Nominate[i].Nomination.Victims {
+			if n := stops[v.Yield.Tenant]; v.Yield.Why == ares.YieldClass && n > most {
+				return fmt.Errorf("%d have given way to jobs of %s within an hour, and %d may", n, v.Yield.Tenant, most)
+			}
+		}
+	}
+	return nil
 }
