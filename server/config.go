@@ -82,8 +82,8 @@ type SchedulerConfig struct {
 	// PreemptionCeiling is how many GPUs may be stopped for each one that a job
 	// asks for. Default 4; 0 for no ceiling.
 	PreemptionCeiling float64 `yaml:"preemption_ceiling"`
-	// MaxPreemptions is how often one job gives way before only critical jobs stop
-	// it. Default 3; 0 for no bound.
+	// MaxPreemptions is how often one job gives way at most, to whomever. Default 3;
+	// 0 for no bound.
 	MaxPreemptions int `yaml:"max_preemptions"`
 	// PreemptionCooldownSeconds is how long a job that gave way is left alone once
 	// it runs again. Default 300, 0 to 86400.
