@@ -286,7 +286,11 @@ func nominatedMessage(n *Nomination) string {
 	if len(n.Victims) != 1 {
 		jobs = fmt.Sprintf("%d jobs give way", len(n.Victims))
 	}
-	return fmt.Sprintf("%d seats are kept for it: %s (%s)", len(n.Seats), jobs, n.Why)
+	seats := "1 seat is"
+	if len(n.Seats) != 1 {
+		seats = fmt.Sprintf("%d seats are", len(n.Seats))
+	}
+	return fmt.Sprintf("%s kept for it: %s (%s)", seats, jobs, n.Why)
 }
 
 func placedMessage(seats []Seat) string {

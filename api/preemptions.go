@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,9 +40,11 @@ func (d *jobDoor) ListPreemptions(_ context.Context, req *apipb.ListPreemptionsR
 	}
 	all, revision := d.cfg.View.Preemptions(f)
 	resp := &apipb.ListPreemptionsResponse{Total: int32(len(all)), Revision: strconv.FormatInt(revision, 10)}
+	lost := int64(0) // thousandths: sums of fractions show what nobody lost
 	for _, p := range all {
-		resp.GpuSecondsLost += p.Yield.GPUSeconds()
+		lost += p.Yield.Lost
 	}
+	resp.GpuSecondsLost = gpus(lost)
 	if t := req.GetPageToken(); t != "" {
 		after, err := readPreemptionToken(t)
 		if err != nil {
@@ -131,7 +134,7 @@ func preemptionText(m *apipb.Preemption, a *ares.Attempt) string {
 		fmt.Fprintf(words, "job %s of tenant %s", m.ByJobId, m.ByTenantId)
 	}
 	fmt.Fprintf(words, " (%s)", rightOf(m))
-	fmt.Fprintf(words, ": %s GPUs, %s GPU-seconds", number(m.Gpus), number(max(m.GpuSecondsLost-m.RestartGpuSeconds, 0)))
+	fmt.Fprintf(words, ": %s, %s GPU-seconds", gpuWords(m.Gpus), number(max(m.GpuSecondsLost-m.RestartGpuSeconds, 0)))
 	switch {
 	case m.CheckpointedAt != nil:
 		fmt.Fprintf(words, " since its last checkpoint at %s", a.CheckpointedAt.UTC().Format(time.RFC3339))
@@ -144,6 +147,14 @@ func preemptionText(m *apipb.Preemption, a *ares.Attempt) string {
 		fmt.Fprintf(words, ", and %s for the restart", number(m.RestartGpuSeconds))
 	}
 	return words.String()
+}
+
+// gpuWords is so many GPUs in words.
+func gpuWords(n float64) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return number(n) + " GPUs"
 }
 
 // rightOf says by what right one job makes another give way.
@@ -164,8 +175,9 @@ func rightOf(m *apipb.Preemption) string {
 	return m.Why
 }
 
-// number writes a number as people do: without a fraction that says nothing.
-func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+// number writes a number as people do: to a thousandth, and without a fraction
+// that says nothing.
+func number(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
 
 // newNomination is a nomination in its public form, nil for none.
 func (d *Doors) newNomination(j *ares.Job, n *ares.Nomination) *apipb.Nomination {

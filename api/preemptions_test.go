@@ -77,7 +77,7 @@ func TestPreemptionsAreListedWithTheirReckoning(t *testing.T) {
 		"by_job_id": string(c.to.ID), "by_tenant_id": "default", "by_priority_class": "critical", "why": "class",
 		"gpus": 1.0, "asked_gpus": 2.0, "gpu_seconds_lost": 62.0, "restart_gpu_seconds": 60.0,
 		"at": "2030-01-02T12:00:12Z", "checkpointed_at": "2030-01-02T12:00:10Z",
-		"text": "gave way to job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPUs, 2 GPU-seconds since its last checkpoint at 2030-01-02T12:00:10Z, and 60 for the restart",
+		"text": "gave way to job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPU, 2 GPU-seconds since its last checkpoint at 2030-01-02T12:00:10Z, and 60 for the restart",
 	} {
 		if first[key] != want {
 			t.Errorf("%s is %v, want %v", key, first[key], want)
@@ -153,7 +153,7 @@ func TestExplainSaysWhoGaveWayAndWhatIsKept(t *testing.T) {
 		t.Errorf("seats %v", seats)
 	}
 	a = h.do("GET", "/api/v1/jobs/"+string(c.own.Job)+"/explain", nil)
-	want := "gives way to job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPUs, 7140 GPU-seconds since its start at 2030-01-02T12:00:00Z, and 60 for the restart"
+	want := "gives way to job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPU, 7140 GPU-seconds since its start at 2030-01-02T12:00:00Z, and 60 for the restart"
 	if a.code != 200 || a.json["state"] != "running" || texts(a.json["gave_way"]) != want {
 		t.Errorf("the victim's: %s", a.body)
 	}

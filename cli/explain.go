@@ -30,7 +30,7 @@ func (a *app) jobExplainCommand() *cobra.Command {
 // worked out.
 func (a *app) startsWords(e *apipb.Eta) string {
 	at := func(t *timestamppb.Timestamp) string {
-		return t.AsTime().In(a.now().Location()).Format("2006-01-02 15:04")
+		return t.AsTime().In(a.now().Location()).Format("2006-01-02 15:04 MST")
 	}
 	text := ""
 	switch early, late := e.GetEarliest(), e.GetLatest(); {

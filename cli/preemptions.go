@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func rightWords(p *apipb.Preemption) string {
 }
 
 // amount writes a number without a fraction that says nothing.
-func amount(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+func amount(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
 
 // writeYields shows what a job was stopped for, and what is kept for it.
 func (s sheet) writeYields(gave []*apipb.Preemption, kept *apipb.Nomination) {

@@ -169,7 +169,7 @@ func (a *app) reservationCreateCommand() *cobra.Command {
 			return err
 		}
 		return a.print(&o, made, func(w io.Writer, _ proto.Message) {
-			say(w, "%s %s: %d nodes %s from %s until %s\n", clean(made.GetName()), clean(made.GetState()), made.GetNodeCount(),
+			say(w, "%s %s: %s %s from %s until %s\n", clean(made.GetName()), clean(made.GetState()), count(made.GetNodeCount(), "node"),
 				clean(purpose(made)), moment(made.GetFrom()), moment(made.GetUntil()))
 			for _, warning := range made.GetWarnings() {
 				say(a.err, "ares: warning: %s\n", clean(warning))

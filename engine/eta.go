@@ -41,12 +41,16 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		return out
 	}
 	if members, _ := s.allowed(e.shape, now); members == 0 {
-		out.Basis = "unknown: not room on nodes is what it waits for"
+		out.Basis = "unknown: it waits for something else than room on nodes"
 		return out
 	}
 	if e.run != nil && e.run.Nominated != nil {
 		out.Earliest, out.Latest, out.Reserved = now, later(now, e.run.Nominated.Until), true
 		out.Basis = "seats are kept for it while those who have them give way"
+		return out
+	}
+	if v := s.firstToEnd(e); v != nil {
+		out.Earliest, out.Basis = later(now, v.Until), s.calendar.words(v)
 		return out
 	}
 	late, early := s.walk(e, now, byLate), s.walk(e, now, byEarly)
@@ -127,12 +131,30 @@ func (s *State) basis(e *entry, late, early walked, now time.Time) string {
 		parts = append(parts, "behind "+jobs(late.ahead)+" in line")
 	}
 	if ends := late.said + late.bound; ends > 0 {
-		parts = append(parts, fmt.Sprintf("when %d there have ended: %d by forecasts, %d by their limits", ends, late.said, late.bound))
+		parts = append(parts, "when "+seatsFree(ends)+" there: "+foreseenBy(late.said, late.bound))
 	}
 	if late.blind > 0 {
 		parts = append(parts, "not counting "+jobs(late.blind)+" ahead of which nobody knows when they start")
 	}
 	return strings.Join(parts, "; ")
+}
+
+func seatsFree(n int) string {
+	if n == 1 {
+		return "1 seat comes free"
+	}
+	return fmt.Sprintf("%d seats come free", n)
+}
+
+// foreseenBy says what ends were foreseen by.
+func foreseenBy(said, bound int) string {
+	switch {
+	case bound == 0:
+		return "by forecasts"
+	case said == 0:
+		return "by their limits"
+	}
+	return fmt.Sprintf("%d by forecasts, %d by their limits", said, bound)
 }
 
 func jobs(n int) string {

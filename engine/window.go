@@ -152,6 +152,20 @@ func (s *State) bars(sh *shape, of *set) []*window {
 	return c.barred
 }
 
+// firstToEnd is the window that ends first, of those that keep a job off every
+// node it could use; nil where they leave it one.
+func (s *State) firstToEnd(e *entry) *window {
+	s.stays(e)
+	if _, some := s.reach(e.shape, e.shape.want); some {
+		return nil
+	}
+	barred := s.bars(e.shape, &s.sift(e.shape.want).nodes)
+	if len(barred) == 0 {
+		return nil
+	}
+	return slices.MinFunc(barred, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
+}
+
 // barredBy is a window that keeps the job whose turn it is off a node, nil for
 // none.
 func (s *State) barredBy(sh *shape, n *node) *window {

@@ -69,6 +69,9 @@ func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice,
 		}
 	}
 	r, promised := s.rightsOf(e, admitted, plan.Now)
+	if r == 0 && admitted {
+		t.withheld(e)
+	}
 	if r == 0 || r&byOrder == 0 && t.askedInVain(sh, r, e.rank()) {
 		return found, false
 	}
@@ -153,6 +156,24 @@ func (s *State) rightsOf(e *entry, admitted bool, now time.Time) (out rights, pr
 		}
 	}
 	return out, promised
+}
+
+// withheld says so where others would give way to a job by its class, but nobody
+// may: people ask why an urgent job waits.
+func (t *try) withheld(e *entry) {
+	s, record := t.state, e.shape.tenant.record
+	off := !s.cfg.Yielding.Enabled
+	if record == nil || !off && record.MayPreempt || e.rank() < 2 {
+		return
+	}
+	below := s.yard.running[:e.rank()-1]
+	switch below := slices.ContainsFunc(below, func(list []*entry) bool { return len(list) > 0 }); {
+	case !below:
+	case off:
+		t.say("nobody gives way to it: preemption is switched off (enable_preemption)")
+	default:
+		t.say("nobody gives way to it: jobs of its tenant stop no others (allow_preemption)")
+	}
 }
 
 // promised is the models of which quotas promise the shape as much as it asks

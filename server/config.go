@@ -82,8 +82,8 @@ type SchedulerConfig struct {
 	// PreemptionCeiling is how many GPUs may be stopped for each one that a job
 	// asks for. Default 4; 0 for no ceiling.
 	PreemptionCeiling float64 `yaml:"preemption_ceiling"`
-	// MaxPreemptions is how often one job gives way before only critical jobs stop
-	// it. Default 3; 0 for no bound.
+	// MaxPreemptions is how often one job gives way at most, to whomever. Default 3;
+	// 0 for no bound.
 	MaxPreemptions int `yaml:"max_preemptions"`
 	// PreemptionCooldownSeconds is how long a job that gave way is left alone once
 	// it runs again. Default 300, 0 to 86400.
@@ -129,6 +129,15 @@ type SchedulerConfig struct {
 	// AttainedGPUSeconds is up to what service jobs come first with the order
 	// attained. Default 0, which is 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
+	// PreemptByOrder lets a waiting job stop running ones of its own queue and
+	// class that come later in queue_order, if these keep their progress
+	// (checkpoint.enabled) and it then fits. It needs a queue_order that gives a
+	// right to that: not aged, fifo or edf. Default false.
+	PreemptByOrder bool `yaml:"preempt_by_order"`
+	// PreemptPeersAfterHours is how long a job waits, with the order attained and
+	// preempt_by_order, until it also stops those that had as much as it and were
+	// submitted after it. Default 0: never. Up to 8784.
+	PreemptPeersAfterHours int `yaml:"preempt_peers_after_hours"`
 	// PreemptByOrder lets a waiting job stop running ones of its own queue and
 	// class that come later in queue_order, if these keep their progress
 	// (checkpoint.enabled) and it then fits. It needs a queue_order that gives a

@@ -69,9 +69,10 @@ func (s *SchedulerConfig) check(p *ares.Problems) {
 		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", engine.MaxCelsius, s.ThermalThreshold)
 		return
 	}
-	if !(s.PreemptionCeiling >= 0 && s.PreemptionCeiling <= engine.MaxCeiling/1000) {
-		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v", engine.MaxCeiling/1000, s.PreemptionCeiling)
-		return
+	if !(s.PreemptionCeiling == 0 || s.PreemptionCeiling >= 1 && s.PreemptionCeiling <= engine.MaxCeiling/1000) { // a NaN is wrong too
+		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v: with less than 1 nothing could give way to a job of its own size", engine.MaxCeiling/1000, s.PreemptionCeiling)
+		right := *s
+		s, right.PreemptionCeiling = &right, 0 // the rest is still to be looked at
 	}
 	if !(s.Consolidation.Gain >= 1 && s.Consolidation.Gain <= engine.MaxMoveGain/1000) {
 		p.Add("scheduler.consolidation.gain", "must be between 1 and %d, got %v: with less than 1 more would be lost than gained", engine.MaxMoveGain/1000, s.Consolidation.Gain)
