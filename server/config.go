@@ -138,15 +138,6 @@ type SchedulerConfig struct {
 	// preempt_by_order, until it also stops those that had as much as it and were
 	// submitted after it. Default 0: never. Up to 8784.
 	PreemptPeersAfterHours int `yaml:"preempt_peers_after_hours"`
-	// PreemptByOrder lets a waiting job stop running ones of its own queue and
-	// class that come later in queue_order, if these keep their progress
-	// (checkpoint.enabled) and it then fits. It needs a queue_order that gives a
-	// right to that: not aged, fifo or edf. Default false.
-	PreemptByOrder bool `yaml:"preempt_by_order"`
-	// PreemptPeersAfterHours is how long a job waits, with the order attained and
-	// preempt_by_order, until it also stops those that had as much as it and were
-	// submitted after it. Default 0: never. Up to 8784.
-	PreemptPeersAfterHours int `yaml:"preempt_peers_after_hours"`
 	// InfeasibleDeadlines is what becomes of a job that will hardly meet its
 	// deadline, by the time that nine of ten jobs like it took: accept, warn (it is
 	// accepted, and the answer says so) or refuse. Nothing is said before 28 runs
