@@ -24,8 +24,13 @@ func doConfig(w *World, in *words) (string, error) {
 		key string
 		of  *time.Duration
 	}{
-		{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}, {"cooldown", &y.Cooldown}, {"restart", &y.Restart},
-		{"after", &cfg.Reserving.After}, {"hold", &cfg.Reserving.Hold}, {"slack", &cfg.Reserving.SlackLeast},
+		{"step", &cfg.AgeingStep},
+		{"half-life", &cfg.HalfLife},
+		{"cooldown", &y.Cooldown},
+		{"restart", &y.Restart},
+		{"after", &cfg.Reserving.After},
+		{"hold", &cfg.Reserving.Hold},
+		{"slack", &cfg.Reserving.SlackLeast},
 		{"peers-after", &cfg.Queueing.PeersAfter},
 	} {
 		if text := in.text(d.key, ""); text != "" {
