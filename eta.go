@@ -8,7 +8,8 @@ type ETA struct {
 	// Earliest and Latest are the ends of an interval in which it starts in most
 	// cases. Either is zero when nobody can say.
 	Earliest, Latest time.Time
-	// Reserved says that a place is kept for it already.
+	// Reserved says that a place is kept for it already which nobody ahead of it
+	// can take: it is the first in line.
 	Reserved bool
 	Basis    string // what it was drawn from, for people
 }

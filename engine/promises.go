@@ -25,7 +25,9 @@ func (t *try) promises() {
 	clear(s.promises)
 	s.promises = s.promises[:0]
 	for i := range t.reserved {
-		s.promises = append(s.promises, t.reserved[i].promise())
+		p := t.reserved[i].promise()
+		p.Firm = i == 0 && !p.At.IsZero()
+		s.promises = append(s.promises, p)
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestTheFirstInLineIsNotPutOff: where every run is as long as foreseen and no node goes, the
-// first job in line starts no later than it was promised when it became the first,
-// with its slack. Of the others each may still be delayed by those ahead of it.
-func TestTheFirstInLineIsNotPutOff(t *testing.T) {
+// TestFirmPromisesAreKept: where every run is as long as foreseen and no node goes,
+// a job starts no later than it was firmly promised first, with its slack. It is the
+// first in line who is; the others may still be delayed by those ahead of them.
+func TestFirmPromisesAreKept(t *testing.T) {
 	promised, kept := 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		dice := rand.New(rand.NewPCG(seed, 3))
@@ -34,9 +34,8 @@ func TestTheFirstInLineIsNotPutOff(t *testing.T) {
 				jobs++
 			}
 			do("live 1m quiet")
-			promises := w.State.Promises()
-			for _, p := range promises[:min(1, len(promises))] {
-				if _, ok := first[p.Job]; !ok && !p.Latest.IsZero() {
+			for _, p := range w.State.Promises() {
+				if _, ok := first[p.Job]; !ok && p.Firm {
 					first[p.Job] = p.Latest
 				}
 			}

@@ -141,7 +141,7 @@ func (s *State) ended(id ares.JobID, as ares.Phase, now time.Time) []ares.Event 
 			a.Seats[i].State = ares.SeatReleased
 		}
 	}
-	run.Phase, run.Stop, run.FinishedAt = as, nil, now
+	run.Phase, run.Stop, run.Nominated, run.FinishedAt = as, nil, nil, now
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
 		if element := s.jobs[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
