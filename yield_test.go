@@ -31,6 +31,21 @@ func TestGivesWay(t *testing.T) {
 	l.unchanged(ares.Fenced, func() error { return l.run.Checkpointed(f, saved) })
 }
 
+// TestLostWhileGivingWay: who is lost before it has stopped gave way all the same,
+// and it is known to whom.
+func TestLostWhileGivingWay(t *testing.T) {
+	l := live(t, ares.Spec{})
+	f := l.place()
+	l.claim(f)
+	yield := ares.Yield{To: "urgent", Tenant: "b", Why: ares.YieldClass, Milli: 1000, Asked: 1000}
+	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Yield: &yield}))
+	l.ok(l.finish(f, 0, ares.OutcomeLost))
+	l.is(ares.Pending)
+	if a := l.run.Last(); a.Yield == nil || a.Yield.To != "urgent" || l.run.Yields != 1 || l.run.Losses != 1 {
+		t.Errorf("after it was lost: %+v, %d yields, %d losses", a.Yield, l.run.Yields, l.run.Losses)
+	}
+}
+
 // TestNominated: seats are kept for a waiting job alone, and no longer than it
 // waits.
 func TestNominated(t *testing.T) {

@@ -115,11 +115,7 @@ func (c *census) count(n *node) {
 		return
 	}
 	c.of++
-	v := c.outlook(n.profile)
-	m := n.hurdles(c.want, v)
-	if m>>otherLabels&(1<<(otherKind-otherLabels)-1) == 0 && !c.reach.has(n.at) && !m.has(otherKind) && (!c.want.devices() || v.fit != 0) {
-		m |= c.leftOut(n)
-	}
+	m := c.hurdlesOf(n)
 	if m == 0 {
 		room := n.room(c.want)
 		if c.shape.repelsItself() {
@@ -127,7 +123,56 @@ func (c *census) count(n *node) {
 		}
 		c.fitted += room
 	}
-	c.note(n.at, m, bits.OnesCount64(v.fit&n.free))
+	c.note(n.at, m, c.freeOn(n))
+}
+
+// freeOn is how many devices of a node are free that suit.
+func (c *census) freeOn(n *node) int { return bits.OnesCount64(c.outlook(n.profile).fit & n.free) }
+
+// hurdlesOf is all that rules a node out.
+func (c *census) hurdlesOf(n *node) hurdleSet {
+	v := c.outlook(n.profile)
+	m := n.hurdles(c.want, v)
+	if m>>otherLabels&(1<<(otherKind-otherLabels)-1) == 0 && !c.reach.has(n.at) && !m.has(otherKind) && (!c.want.devices() || v.fit != 0) {
+		m |= c.leftOut(n)
+	}
+	return m
+}
+
+// keptFor tells what is kept for others from what is taken. A node is counted by
+// what would rule it out were nothing kept, and where nothing would as kept: who
+// looks at it sees what is free.
+func (c *census) keptFor(kept []taking) {
+	var seen []*node
+	for i := range kept {
+		n := kept[i].node
+		if slices.Contains(seen, n) {
+			continue
+		}
+		seen = append(seen, n)
+		apply := func(sign int) {
+			for k := i; k < len(kept); k++ {
+				if kept[k].node == n {
+					kept[k].apply(sign)
+				}
+			}
+		}
+		as := c.hurdlesOf(n).first()
+		apply(-1)
+		is, free := c.hurdlesOf(n).first(), c.freeOn(n)
+		apply(+1)
+		if as == allClear {
+			continue
+		}
+		if is == busyDevices {
+			c.best = max(c.best, free)
+		}
+		if is == allClear {
+			is = isKept
+		}
+		c.counts[as]--
+		c.counts[is]++
+	}
 }
 
 // leftOut is why a node is left out that suits.

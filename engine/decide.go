@@ -80,7 +80,12 @@ func Decide(s *State, now time.Time) ares.Plan {
 // its whole shape. tell hears of it, and ends the cycle by false; the placing it
 // is shown is good until it returns. What it does to the plan is all but that.
 func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
-	t := s.begin()
+	s.begin().cycle(plan, tell)
+}
+
+// cycle is the state's, in a decision that has begun.
+func (t *try) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	s := t.state
 	defer t.backTo(0)
 	s.siftGains()
 	s.atClock(plan.Now)
@@ -90,6 +95,7 @@ func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing
 		return
 	}
 	t.keepTogether(plan.Now, nil)
+	t.keepPlaces(plan.Now, nil)
 	pass := s.order.Begin(plan.Now)
 	defer pass.End()
 	t.turns(pass, plan, tell)

@@ -32,13 +32,9 @@ func (e *entry) ends(a *ares.Attempt, now time.Time, by lens) int64 {
 		return anyMoment
 	}
 	half, late := e.runtime()
-	done, from := e.run.RanFor(now), a.StartedAt
-	if from.IsZero() { // on its way
-		from = a.PlacedAt
-		done += max(now.Sub(from), 0)
-	}
-	if !e.job.Checkpoint.Enabled {
-		done = max(now.Sub(from), 0)
+	done := e.done(now)
+	if a.StartedAt.IsZero() { // on its way
+		done += max(now.Sub(a.PlacedAt), 0)
 	}
 	if half == never {
 		return endless

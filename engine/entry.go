@@ -114,6 +114,7 @@ func (s *State) requeue() {
 			s.enqueue(e, to)
 		}
 		s.regroup(e)
+		s.noteReturn(e)
 		if e.job == nil && e.run == nil {
 			delete(s.jobs, e.id)
 		}

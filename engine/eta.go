@@ -10,7 +10,15 @@ import (
 
 // maxWalked is how many jobs ahead of one get a place in time, to say when it
 // has its own: what comes after as many is not foreseen, only that it is later.
-const maxWalked = MaxReserved
+// On large fleets it is fewer, since who asks holds up the next decision.
+func (s *State) maxWalked() int {
+	return min(MaxReserved, max(leastWalked, walkedNodes/max(len(s.nodes), 1)))
+}
+
+const (
+	leastWalked = 4
+	walkedNodes = 100_000 // times jobs
+)
 
 // walked is what a walk down the order found of a job.
 type walked struct {
@@ -61,10 +69,10 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 // walk goes down the order until it comes to a job, and finds it a place in time
 // behind those ahead of it.
 func (s *State) walk(e *entry, now time.Time, by lens) walked {
-	out := walked{at: endless}
+	out, most := walked{at: endless}, s.maxWalked()
 	t := s.begin()
 	defer t.backTo(0)
-	t.by, t.everybody, t.reserving = by, true, Reserving{First: maxWalked, After: -1 << 62}
+	t.by, t.everybody, t.reserving = by, true, Reserving{First: most, After: -1 << 62}
 	s.siftGains()
 	s.atClock(now)
 	defer t.letGo()
@@ -88,7 +96,7 @@ func (s *State) walk(e *entry, now time.Time, by lens) walked {
 		if !out.reached && placing == nil {
 			out.ahead++
 		}
-		return !out.reached && len(t.reserved) < maxWalked && t.sought < 2*maxWalked
+		return !out.reached && len(t.reserved) < most && t.sought < 2*most
 	})
 	if out.reached || by == byEarly {
 		return out // of the rest of the line it is not before the last that was walked

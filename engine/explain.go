@@ -28,6 +28,7 @@ func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) ([]ar
 	}
 	t.undo(m)
 	c := s.look(sh, ban)
+	c.keptFor(t.taken)
 	out = append(out, s.crowding(c, model)...)
 	return append(out, t.yielding(e, now)...), c
 }
@@ -197,6 +198,8 @@ func (c *census) words(h hurdle, model string) string {
 		return fmt.Sprintf("too little free memory: %d MB needed", w.memory)
 	case noNUMA:
 		return "no NUMA node has it all free (" + w.each() + ")"
+	case isKept:
+		return "what is free is kept for another job"
 	default:
 		return "room"
 	}

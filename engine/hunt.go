@@ -29,7 +29,8 @@ type hunt struct {
 	promised  uint64          // models that quotas promise it
 	owed      map[debtKey]order.Debt
 	debts     []debt
-	partly    bool // who is borrowed in part may go too
+	partly    bool            // who is borrowed in part may go too
+	stuck     map[*entry]bool // who has no other place; nil unless they are to be moved
 	guards    guards
 	id, found int
 
@@ -71,7 +72,7 @@ func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choi
 	s := t.state
 	h := &hunt{
 		try: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: mark(len(t.taken)),
-		forebears: s.forebears(e), barred: t.barred(), owed: map[debtKey]order.Debt{}, promised: promised,
+		forebears: s.forebears(e, plan), barred: t.barred(), owed: map[debtKey]order.Debt{}, promised: promised,
 	}
 	members, ban := s.allowed(e.shape, plan.Now)
 	for _, by := range [3]rights{byQuota, byClass, byQuota | byClass} {
@@ -258,7 +259,7 @@ func (h *hunt) run(ban uint64) {
 			}
 		}
 	}
-	if !landed {
+	if !landed && h.stuck == nil {
 		h.everybody()
 	}
 }
@@ -312,7 +313,7 @@ func (h *hunt) land() bool {
 		if h.over == nil || c.smaller(h.over) {
 			h.over = &c
 		}
-	} else if h.best == nil || c.cheaper(h.best) {
+	} else if (h.best == nil || c.cheaper(h.best)) && (h.stuck == nil || h.resettle(&c)) {
 		h.best = &c
 	}
 	return true

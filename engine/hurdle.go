@@ -30,6 +30,7 @@ const (
 	noNUMA
 	fullSeats
 	badCompany
+	isKept
 	allClear
 	hurdles
 )

@@ -18,8 +18,9 @@ func (s *State) Check() error {
 	if len(s.try.taken)+len(s.try.placed)+len(s.try.kept)+len(s.try.leaving)+len(s.try.rivals)+len(s.moved)+len(s.touched) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
-	pending, delayed := 0, 0
+	pending, delayed, foretold := 0, 0, 0
 	for _, e := range s.entries() {
+		foretold += e.foretells()
 		if err := e.check(); err != nil {
 			return err
 		}
@@ -38,6 +39,13 @@ func (s *State) Check() error {
 	lost := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.regrouped() })
 	if !slices.Equal(lost, s.regrouping) {
 		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.regrouping))
+	}
+	if foretold != s.foretold {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.foretold)
+	}
+	back := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.returns() })
+	if !slices.Equal(back, s.returning) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.returning))
 	}
 	if !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")

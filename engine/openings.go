@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
 	"time"
@@ -18,6 +19,38 @@ type openings struct {
 	seen   int // of State.shifts
 	first  []int64
 	until  []int64 // good before
+	blocks []block // of each 64 nodes
+}
+
+// block is the soonest of 64 nodes, so that those are not looked at one by one
+// of which none is soon enough.
+type block struct{ first, until int64 }
+
+// gather finds the soonest of a block again.
+func (o *openings) gather(k int) {
+	b := block{endless, endless}
+	for at := 64 * k; at < min(64*(k+1), len(o.first)); at++ {
+		b.first, b.until = min(b.first, o.first[at]), min(b.until, o.until[at])
+	}
+	o.blocks[k] = b
+}
+
+// before yields the nodes of a set from lo up to hi that open before a bound,
+// which may fall meanwhile.
+func (o *openings) before(bound *int64, reach *set, lo, hi int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for k := lo / 64; 64*k < hi; k++ {
+			if o.blocks[k].first >= *bound {
+				continue
+			}
+			end := min(64*(k+1), hi)
+			for at := reach.next(max(64*k, lo)); at >= 0 && at < end; at = reach.next(at + 1) {
+				if o.first[at] < *bound && !yield(at) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // maxOpenings is for how many wants they are kept, of each lens.
@@ -50,20 +83,32 @@ func (s *State) opening(w *want, now time.Time, by lens) *openings {
 		o.layout = s.layout
 		o.first = slices.Grow(o.first[:0], len(s.nodes))[:len(s.nodes)]
 		o.until = slices.Grow(o.until[:0], len(s.nodes))[:len(s.nodes)]
+		o.blocks = slices.Grow(o.blocks[:0], (len(s.nodes)+63)/64)[:(len(s.nodes)+63)/64]
 		for at := range s.nodes {
 			look(at)
+		}
+		for k := range o.blocks {
+			o.gather(k)
 		}
 	} else {
 		first := s.shifts.count - len(s.shifts.since(o.seen))
 		for i, at := range s.shifts.since(o.seen) {
 			if s.shifted[at] == first+i {
 				look(int(at))
+				o.gather(int(at) / 64)
 			}
 		}
-		for at, until := range o.until {
-			if until <= now.UnixNano() {
-				look(at)
+		moment := now.UnixNano()
+		for k := range o.blocks {
+			if o.blocks[k].until > moment {
+				continue
 			}
+			for at := 64 * k; at < min(64*(k+1), len(o.until)); at++ {
+				if o.until[at] <= moment {
+					look(at)
+				}
+			}
+			o.gather(k)
 		}
 	}
 	o.seen = s.shifts.count
@@ -109,9 +154,10 @@ func (s *State) spans(w *want, o *openings, reach *set, level ares.Level, member
 func (s *State) enough(w *want, o *openings, reach *set, lo, hi, members int, bound int64, now time.Time, by lens) int64 {
 	// When as many nodes have room for one, the members have it in any case.
 	first := s.firsts[:0]
-	for at := reach.next(lo); at >= 0 && at < hi; at = reach.next(at + 1) {
-		if t := o.first[at]; t < bound {
-			first = pushLeast(first, t, members)
+	limit := bound
+	for at := range o.before(&limit, reach, lo, hi) {
+		if first = pushLeast(first, o.first[at], members); len(first) == members {
+			limit = first[0]
 		}
 	}
 	s.firsts = first
@@ -124,10 +170,8 @@ func (s *State) enough(w *want, o *openings, reach *set, lo, hi, members int, bo
 		}
 	}
 	steps := s.steps[:0]
-	for at := reach.next(lo); at >= 0 && at < hi; at = reach.next(at + 1) {
-		if o.first[at] < bound {
-			steps = s.nodes[at].steps(w, s.departing(s.nodes[at], now, by).list, bound, members, steps)
-		}
+	for at := range o.before(&bound, reach, lo, hi) {
+		steps = s.nodes[at].steps(w, s.departing(s.nodes[at], now, by).list, bound, members, steps)
 	}
 	s.steps = steps
 	slices.SortFunc(steps, func(a, b widening) int {

@@ -20,6 +20,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 		t := s.begin()
 		t.uphold(&ares.Plan{Now: now}, e, nil)
 		t.keepTogether(now, e)
+		t.keepPlaces(now, e)
 		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
 		pl, ok := ares.Placing{}, false

@@ -12,7 +12,9 @@ import (
 // back. One of a job that nobody speaks of is dropped with the batch.
 func (s *State) predict(job ares.JobID, p *ares.RuntimePredicted) {
 	e := s.entry(job)
+	s.foretold -= e.foretells()
 	e.forecast = p
+	s.foretold += e.foretells()
 	if e.run != nil { // when it ends is foreseen for its nodes
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
@@ -26,6 +28,14 @@ func (s *State) predict(job ares.JobID, p *ares.RuntimePredicted) {
 		e.moved = true
 		s.moved = append(s.moved, e)
 	}
+}
+
+// foretells is 1 for a job of which it is known how long it runs.
+func (e *entry) foretells() int {
+	if e.job != nil && (e.forecast != nil || e.job.MaxRuntimeMinutes > 0) {
+		return 1
+	}
+	return 0
 }
 
 // Forecast is how long a live job is thought to run; false when nobody said.

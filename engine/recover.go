@@ -166,13 +166,16 @@ func (s *State) lapse(plan *ares.Plan, now time.Time) {
 	}
 	for i := range s.try.gangs {
 		e := s.try.gangs[i].entry
+		if !e.run.Last().Ended() {
+			continue // an event will say when
+		}
 		if until, _ := e.keptUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id }) {
 			wakeBy(plan, until)
 		}
 	}
 }
 
-// keepsSeats says whether seats are kept for some gang.
+// keepsSeats says whether seats are kept for some gang, or one that is being moved.
 func (s *State) keepsSeats(now time.Time) bool {
-	return slices.ContainsFunc(s.regrouping, func(e *entry) bool { _, due := e.keptUntil(now); return due })
+	return s.awaited(now) || slices.ContainsFunc(s.regrouping, func(e *entry) bool { _, due := e.keptUntil(now); return due })
 }

@@ -158,7 +158,7 @@ func (g *guards) words(y *Yielding) string {
 // forebears are the jobs that a waiting one gave way to, those that these gave
 // way to, and so on. None of them gives way to it in turn: so nobody ever
 // stops, by however many others, whom it was stopped by.
-func (s *State) forebears(e *entry) map[ares.JobID]bool {
+func (s *State) forebears(e *entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
 	var walk func(e *entry)
 	add := func(y *ares.Yield) {
@@ -183,6 +183,11 @@ func (s *State) forebears(e *entry) map[ares.JobID]bool {
 		if e.run.Stop != nil {
 			add(e.run.Stop.Yield)
 		}
+		for i := range plan.Stop { // two that are decided together must not close a circle either
+			if plan.Stop[i].Job == e.id {
+				add(plan.Stop[i].Stop.Yield)
+			}
+		}
 	}
 	walk(e)
 	return out
@@ -198,7 +203,7 @@ func (h *hunt) eligible(r rights) bool {
 	if r&byClass != 0 {
 		most = max(h.rank-1, 0)
 	}
-	if r&byQuota != 0 {
+	if r&(byQuota|byMove) != 0 {
 		most = classes
 	}
 	for rank := range most {
@@ -210,6 +215,8 @@ func (h *hunt) eligible(r rights) bool {
 				v.why = ares.YieldQuota
 			case r&byClass != 0 && rank <= h.rank-2:
 				v.why = ares.YieldClass
+			case r&byMove != 0 && h.movable(v):
+				v.why = ares.YieldMove
 			default:
 				continue
 			}

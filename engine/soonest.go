@@ -23,6 +23,9 @@ const (
 // foreseen to. What is taken of it stays taken.
 func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reservation, bool) {
 	s, sh := t.state, e.shape
+	if s.foretold+len(s.yard.stopping) == 0 {
+		return reservation{}, false // nobody's end is foreseen
+	}
 	w := s.without(sh.want, ban)
 	reach, ok := s.reach(sh, w)
 	if !ok || s.overLeaf(w) {
@@ -108,10 +111,8 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 	from := len(t.taken)
 	reach := s.reachAgain(e.shape, w)
 	o := w.opens[t.by]
-	for at := reach.next(sp.lo); at >= 0 && at < sp.hi; at = reach.next(at + 1) {
-		if o.first[at] > sp.at {
-			continue
-		}
+	bound := sp.at + 1
+	for at := range o.before(&bound, reach, sp.lo, sp.hi) {
 		n := s.nodes[at]
 		list := s.departing(n, now, t.by).list
 		for i := range list {
@@ -231,7 +232,6 @@ const oldest = 24 * time.Hour
 type lack struct {
 	node *node
 	much int
-	room int // members, when all have left
 }
 
 // nearest is the nodes of one domain that the shape may use where the least has
@@ -252,24 +252,25 @@ func (s *State) nearest(sh *shape, w *want, reach *set, members int, cut int64) 
 		if level != "" {
 			_, hi = s.places.Span(lo, level)
 		}
-		var lacks []lack
+		lacks, most := s.lacks[:0], 0
 		for at := reach.next(lo); at >= 0 && at < hi; at = reach.next(at + 1) {
 			if n := s.nodes[at]; n.open() {
-				lacks = append(lacks, lack{n, n.lack(w), 0})
+				lacks = append(lacks, lack{n, n.lack(w)})
+				most = max(most, lacks[len(lacks)-1].much)
 			}
 		}
-		lo = hi
-		slices.SortStableFunc(lacks, func(a, b lack) int { return a.much - b.much })
+		s.lacks, lo = lacks, hi
 		var nodes []*node
 		sum, room := 0, 0
-		for _, l := range lacks {
-			if l.room = l.node.roomWhen(w, cut); l.room == 0 {
-				continue
-			}
-			nodes = append(nodes, l.node)
-			sum += l.much
-			if room += l.room; room >= members {
-				break
+		for much := 0; much <= most && room < members; much++ { // few devices: sorting would take longer
+			for _, l := range lacks {
+				if l.much != much || room >= members {
+					continue
+				}
+				if more := l.node.roomWhen(w, cut); more > 0 {
+					nodes = append(nodes, l.node)
+					sum, room = sum+much, room+more
+				}
 			}
 		}
 		if room >= sh.least && (least < 0 || sum < least) {

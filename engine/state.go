@@ -32,6 +32,8 @@ type State struct {
 	yard     yard
 	// regrouping are the waiting gangs that lost a node, by ID.
 	regrouping []*entry
+	// returning are the jobs that are being moved, by ID.
+	returning []*entry
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
@@ -63,6 +65,8 @@ type State struct {
 	granted  []order.Part    // scratch of grantOf
 	foreseen [lenses][]*want // that have openings, oldest first
 	firsts   []int64         // scratch of enough
+	lacks    []lack          // scratch of nearest
+	foretold int             // jobs of which it is known how long they run
 	steps    []widening      // scratch of enough
 
 	moved     []*entry             // changed by the batch under way
@@ -263,8 +267,10 @@ func (s *State) forgetNode(g ares.Gone) {
 func (s *State) change(e *entry, alter func()) {
 	s.charge(e, -1)
 	s.tally(e, -1)
+	s.foretold -= e.foretells()
 	before := e.job
 	alter()
+	s.foretold += e.foretells()
 	if e.job != before {
 		s.unlearn(e)
 		s.dequeue(e)

@@ -246,12 +246,12 @@ func (s *State) fits(e *entry, now time.Time) bool {
 	return ok
 }
 
-// quiet says whether the next plan places nothing.
+// quiet says whether the next plan places nobody, and keeps and stops nothing.
 func (s *State) quiet(now time.Time) bool {
-	quiet := true
-	s.cycle(&ares.Plan{Now: now}, func(_ *entry, placing *ares.Placing, _ bool) bool {
+	quiet, plan := true, ares.Plan{Now: now}
+	s.cycle(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
 	})
-	return quiet
+	return quiet && len(plan.Nominate)+len(plan.Withdraw)+len(plan.Stop) == 0
 }

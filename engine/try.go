@@ -37,6 +37,10 @@ type try struct {
 	searches int            // the shapes for which that was done
 	vain     []vain         // those that found none
 	words    []ares.Blocker // why nobody gives way to the job whose turn it is
+
+	moving         bool                 // jobs may be moved
+	consolidations int                  // the shapes for which that was tried
+	told           []ares.Consolidation // what came of it, unless it is nil
 }
 
 // placed is a job the decision under way has placed.
@@ -81,6 +85,7 @@ func (s *State) begin() *try {
 	clear(t.gangs)
 	t.gangs = t.gangs[:0]
 	t.searches, t.words = 0, nil
+	t.moving, t.consolidations = s.cfg.Yielding.Moving, 0
 	return t
 }
 

@@ -17,11 +17,14 @@ const (
 	byClass rights = 1 << iota // they are two classes below it or more
 	byQuota                    // they hold what its tenant was promised
 	byOrder                    // they come later in the configured order of its queue
+	byMove                     // they have another place at once
 )
 
 // word is the right as it is written down, the stronger of two.
 func (r rights) word() ares.YieldWhy {
 	switch {
+	case r&byMove != 0:
+		return ares.YieldMove
 	case r&byOrder != 0:
 		return ares.YieldOrder
 	case r&byQuota != 0:
@@ -60,6 +63,11 @@ func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice,
 	if t.keptOff || t.shut || e.isArray() || len(sh.near)+len(sh.apart) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
 	}
+	if admitted {
+		if found, ok = t.consolidate(e, plan); ok {
+			return found, true
+		}
+	}
 	r, promised := s.rightsOf(e, admitted, plan.Now)
 	if r == 0 && admitted {
 		t.withheld(e)
@@ -97,6 +105,10 @@ type choice struct {
 	seats   []ares.Seat
 	victims []*rival
 	within  time.Duration // without victims: how soon those who are there will be gone
+
+	wait     time.Duration // of a consolidation: how much sooner the job starts
+	foreseen bool          // and whether that is known
+	to       map[*rival][]ares.Seat
 }
 
 // lost is what the choice costs, in thousandths of GPU-seconds, and milli what
@@ -297,6 +309,9 @@ func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *c
 	}
 	k := keeping{entry: e, seats: c.seats, grant: s.grantTo(e.shape, c.seats)}
 	k.held, k.free = t.holdSeats(c.seats)
+	if c.why == ares.YieldMove {
+		t.tell(e, c)
+	}
 	pass.Count(e.shape.leaf, k.grant, 1)
 	t.kept = append(t.kept, k)
 }

@@ -23,7 +23,7 @@ func (t *try) victimsByOrder(e *entry, plan *ares.Plan) (choice, bool) {
 	}
 	base := mark(len(t.taken))
 	c := choice{why: ares.YieldOrder}
-	if !t.leave(e, t.behind(e, plan.Now), &c, members, ban) {
+	if !t.leave(e, t.behind(e, plan), &c, members, ban) {
 		t.undo(base)
 		return c, false
 	}
@@ -36,12 +36,12 @@ func (t *try) victimsByOrder(e *entry, plan *ares.Plan) (choice, bool) {
 }
 
 // behind is who could give way to a waiting job, the last in the order first.
-func (t *try) behind(e *entry, now time.Time) []*rival {
-	s := t.state
+func (t *try) behind(e *entry, plan *ares.Plan) []*rival {
+	s, now := t.state, plan.Now
 	mine, rank := s.standing(e, now), e.rank()
 	until, bounded := s.stopsPeers(e)
 	waited := bounded && !now.Before(until)
-	forebears, barred := s.forebears(e), t.barred()
+	forebears, barred := s.forebears(e, plan), t.barred()
 	standing := map[*entry]uint64{}
 	var out []*rival
 	for v := range e.shape.tenant.active { // order-free: sorted right below

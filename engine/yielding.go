@@ -28,6 +28,11 @@ type Yielding struct {
 	// PerTenant is how many jobs the jobs of one tenant may stop by class in an
 	// hour; 0 for no bound.
 	PerTenant int
+	// Moving lets jobs be moved that keep their progress, where that makes room
+	// for one that waits and all of them run then.
+	Moving bool
+	// MoveGain is how many times what it costs that must gain, in thousandths.
+	MoveGain int
 }
 
 // Limits on it.
@@ -37,6 +42,7 @@ const (
 	MaxCooldown  = 24 * time.Hour
 	MaxRestart   = time.Hour
 	MaxPerTenant = 1_000_000
+	MaxMoveGain  = 100_000 // thousandths
 )
 
 // MaxNominations is how many jobs have seats kept for them at once. Beyond it
@@ -48,7 +54,7 @@ const MaxNominations = 64
 // and not in the first five minutes after it came back. Three, because the
 // fourth time it is always the same job that pays: from then on it finishes.
 func defaultYielding() Yielding {
-	return Yielding{Enabled: true, Ceiling: 4000, MaxYields: 3, Cooldown: 5 * time.Minute, Restart: time.Minute, PerTenant: 100}
+	return Yielding{Enabled: true, Ceiling: 4000, MaxYields: 3, Cooldown: 5 * time.Minute, Restart: time.Minute, PerTenant: 100, MoveGain: 2000}
 }
 
 func (y Yielding) check(p *ares.Problems) {
@@ -63,6 +69,9 @@ func (y Yielding) check(p *ares.Problems) {
 	between("max_preemptions", y.MaxYields, MaxMaxYields, "")
 	between("preemption_cooldown_seconds", int(y.Cooldown/time.Second), int(MaxCooldown/time.Second), "")
 	between("restart_seconds", int(y.Restart/time.Second), int(MaxRestart/time.Second), "")
+	if y.Moving && y.MoveGain < wholeMilli || y.MoveGain < 0 || y.MoveGain > MaxMoveGain {
+		p.Add("consolidation.gain", "must be between 1 and %d, got %d thousandths: with less than 1 more would be lost than gained", MaxMoveGain/1000, y.MoveGain)
+	}
 	between("max_preemptions_per_hour", y.PerTenant, MaxPerTenant, "")
 }
 
@@ -72,7 +81,11 @@ func (y Yielding) digest() string {
 	if y == (Yielding{}) {
 		return ""
 	}
-	return fmt.Sprintf(" yield %t %d %d %d %d %d", y.Enabled, y.Ceiling, y.MaxYields, y.Cooldown, y.Restart, y.PerTenant)
+	out := fmt.Sprintf(" yield %t %d %d %d %d %d", y.Enabled, y.Ceiling, y.MaxYields, y.Cooldown, y.Restart, y.PerTenant)
+	if y.Moving { // else it decides nothing
+		out += fmt.Sprintf(" move %d", y.MoveGain)
+	}
+	return out
 }
 
 // exceeds says whether stopping so much for so much is above the ceiling.

@@ -22,6 +22,8 @@ type World struct {
 	policy   Policy
 	now      time.Time
 	wake     time.Time // when the plan may change without an event, zero for never
+	moment   time.Time // when something last happened
+	acted    bool      // the plans of the present moment changed something
 	revision int64
 	jobs     []record
 	ends     ends
@@ -129,7 +131,8 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			w.now = Epoch.Add(until)
 			return nil
 		}
-		w.now = at
+		w.now, w.acted = at, false
+		happens := len(w.ends) > 0 && !w.ends[0].at.After(at) || more && !Epoch.Add(coming.At-zero).After(at)
 		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
 			if waits, err := w.endOf(heap.Pop(&w.ends).(end)); err != nil {
 				return err
@@ -149,6 +152,10 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			return err
 		}
 		waiting -= placed
+		if !happens && !w.acted {
+			continue // the engine looked again, and nothing came of it
+		}
+		w.moment = w.now
 		for _, look := range w.probes {
 			look(w)
 		}
@@ -156,6 +163,7 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			tick(w.now, waiting)
 		}
 	}
+	w.now = w.moment
 	return nil
 }
 
@@ -237,6 +245,7 @@ func (w *World) decide() (placed int, err error) {
 		// one ends counts for the places that are kept, and so for those behind.
 		again = w.company || len(w.state.Promises()) > 0 || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
 			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
+		w.acted = w.acted || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}

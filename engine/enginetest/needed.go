@@ -33,11 +33,11 @@ func (w *World) Needed(plan ares.Plan) error {
 	return nil
 }
 
-// without carries a plan out but for one nomination, and has everybody gone who
-// is being stopped, besides one.
+// without carries a plan out but for one nomination, nil for all of it, and has
+// everybody gone who is being stopped, besides one.
 func (w *World) without(plan ares.Plan, but *ares.Nominating, stays ares.JobID) error {
 	rest := plan
-	rest.Nominate = slices.DeleteFunc(slices.Clone(plan.Nominate), func(n ares.Nominating) bool { return n.Job == but.Job })
+	rest.Nominate = slices.DeleteFunc(slices.Clone(plan.Nominate), func(n ares.Nominating) bool { return but != nil && n.Job == but.Job })
 	if err := w.Write(rest); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func init() { // not a literal: the commands use execute
 		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid, "checkpoint": doCheckpoint,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,
 		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
-		"live": doLive, "stream": doStream, "expect": doExpect, "stops": doStops, "promises": doPromises, "restart": doRestart,
+		"live": doLive, "stream": doStream, "expect": doExpect, "stops": doStops, "promises": doPromises, "consolidate": doConsolidate, "restart": doRestart,
 	}
 }
 

@@ -18,6 +18,7 @@ func doConfig(w *World, in *words) (string, error) {
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
 	y := &cfg.Yielding
 	y.Ceiling, y.MaxYields, y.PerTenant = in.number("ceiling", y.Ceiling), in.number("yields", y.MaxYields), in.number("rate", y.PerTenant)
+	y.Moving, y.MoveGain = slices.Contains(in.plain, "consolidation"), in.number("gain", y.MoveGain)
 	y.Enabled = !slices.Contains(in.plain, "no-preemption")
 	for _, d := range []struct {
 		key string

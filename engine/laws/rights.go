@@ -48,7 +48,9 @@ func (t *trial) entitled(job, victim *ares.Job, n *ares.Nomination, why ares.Yie
 		return fmt.Errorf("it must not be stopped once it has begun")
 	case victim.Placement.LatencySensitive && mine < ares.Critical.Rank():
 		return fmt.Errorf("it is latency-sensitive and the other is not critical")
-	case why == ares.YieldOrder:
+	case why == ares.YieldMove && victim.Placement.LatencySensitive:
+		return fmt.Errorf("it is latency-sensitive, and is moved for nobody")
+	case why == ares.YieldOrder, why == ares.YieldMove:
 		return nil // the law of yields says the rest
 	case why == ares.YieldClass && (tenant == nil || !tenant.MayPreempt):
 		return fmt.Errorf("tenant %s may not preempt", job.Tenant)

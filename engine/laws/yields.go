@@ -76,6 +76,10 @@ func (t *trial) unguarded(job *ares.Job, run *ares.Run, to *ares.Job) error {
 // where there is none.
 func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
 	switch {
+	case why == ares.YieldMove:
+		if !t.cfg.Yielding.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
+			return fmt.Errorf("%s is moved for %s, which it must not", job.ID, to.ID)
+		}
 	case why != ares.YieldOrder && !t.cfg.Yielding.Enabled, why == ares.YieldOrder && !t.cfg.Queueing.Yield:
 		return fmt.Errorf("%s gives way to %s, and nobody should (%s)", job.ID, to.ID, why)
 	case why != ares.YieldOrder:
