@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -158,6 +159,23 @@ func (a *app) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	}
 	s.list("Held", held)
 	writeOutlook(s, e.GetDeadline())
+}
+
+// deadlineKept says of a job that has ended whether it met its deadline, "" where
+// there is nothing to say: only success in time meets one.
+func deadlineKept(j *apipb.Job) string {
+	due, ended := j.GetSpec().GetDeadline(), j.GetFinishedAt()
+	if due == nil || ended == nil {
+		return ""
+	}
+	at := due.AsTime().UTC().Format(time.RFC3339)
+	switch late := ended.AsTime().Sub(due.AsTime()); {
+	case late > 0:
+		return fmt.Sprintf("%s: missed, it ended %s late", at, span(late))
+	case j.GetState() == string(ares.Succeeded):
+		return at + ": met"
+	}
+	return at + ": it ended before, without success"
 }
 
 // writeOutlook shows how a job stands to its deadline.

@@ -74,6 +74,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	}
 	a.writeForecast(s, j.GetForecast())
 	writeOutlook(s, j.GetDeadlineOutlook())
+	s.line("Deadline", deadlineKept(j))
 	if r := j.GetResult(); r != nil {
 		s.line("Result", strings.TrimSuffix(r.GetOutcome()+": "+because(r.GetExitCode(), r.GetReason()), ": "))
 	}
