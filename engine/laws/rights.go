@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 	"strings"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
