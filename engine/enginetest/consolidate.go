@@ -49,7 +49,7 @@ func (w *World) Resettles(plan ares.Plan) error {
 		return nil
 	}
 	f := w.Fork()
-	if err := f.without(plan, nil, ""); err != nil {
+	if err := f.without(plan, len(plan.Nominate), ""); err != nil {
 		return err
 	}
 	if _, err := f.Settle(); err != nil {

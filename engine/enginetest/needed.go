@@ -21,7 +21,7 @@ func (w *World) Needed(plan ares.Plan) error {
 				continue
 			}
 			f := w.Fork()
-			if err := f.without(plan, n, stays); err != nil {
+			if err := f.without(plan, i, stays); err != nil {
 				return err
 			}
 			job, _ := f.State.Job(n.Job)
@@ -33,11 +33,15 @@ func (w *World) Needed(plan ares.Plan) error {
 	return nil
 }
 
-// without carries a plan out but for one nomination, nil for all of it, and has
-// everybody gone who is being stopped, besides one.
-func (w *World) without(plan ares.Plan, but *ares.Nominating, stays ares.JobID) error {
+// without carries a plan out as far as before one of its nominations, and has
+// everybody gone who is being stopped by then or for that one, besides one. There may
+// be none at that place: then it is all carried out.
+func (w *World) without(plan ares.Plan, at int, stays ares.JobID) error {
 	rest := plan
-	rest.Nominate = slices.DeleteFunc(slices.Clone(plan.Nominate), func(n ares.Nominating) bool { return but != nil && n.Job == but.Job })
+	rest.Nominate = plan.Nominate[:at]
+	rest.Stop = slices.DeleteFunc(slices.Clone(plan.Stop), func(s ares.Stopping) bool {
+		return s.Stop.Yield != nil && slices.ContainsFunc(plan.Nominate[min(at+1, len(plan.Nominate)):], func(n ares.Nominating) bool { return n.Job == s.Stop.Yield.To })
+	})
 	if err := w.Write(rest); err != nil {
 		return err
 	}
