@@ -32,35 +32,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.settle(&plan, now)
 	s.finish(&plan)
 
-	// 2. Order: whose turn it is, by aged class, share, aged priority.
-	var blocked []*entry
-	s.cycle(&plan, func(e *entry, placing *ares.Placing, admitted bool) bool {
-		switch {
-		case placing != nil:
-			plan.Place = append(plan.Place, *placing)
-			if placing.ArrayOf != "" {
-				step(&plan, placing)
-				if s.try.cut(e) {
-					plan.Wake = now
-				}
-			}
-			if len(plan.Place) == MaxPlacings {
-				plan.Wake = now
-				return false
-			}
-			return true
-		case admitted && s.cfg.Queueing.Yield:
-			blocked = append(blocked, e)
-		}
-		s.renewal(&plan, e.shape.tenant)
-		if len(plan.Refuse) < MaxRefusals {
-			if plan.Refuse == nil {
-				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
-			}
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e, admitted, now)})
-		}
-		return true
-	})
+	blocked := s.deal(&plan)
 	s.try.promises()
 	s.falling(blocked, &plan)
 	// Who is where others have a reservation leaves, if he does not already.
@@ -73,6 +45,62 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.lapse(&plan, now)
 	s.refusals = len(plan.Refuse)
 	return plan
+}
+
+// deal runs the cycle. Where it lends to some what others take back by stopping
+// somebody, it runs again and lends nothing: what is free goes to who was promised
+// it, and the others have their turn in the next plan.
+func (s *State) deal(plan *ares.Plan) (blocked []*entry) {
+	settled := *plan
+	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
+	if blocked = s.dealt(s.begin(), plan); !s.try.lent || !slices.ContainsFunc(plan.Nominate, takesBack) {
+		return blocked
+	}
+	*plan = settled
+	t := s.begin()
+	t.sparing = true
+	blocked = s.dealt(t, plan)
+	plan.Wake = plan.Now
+	return blocked
+}
+
+// takesBack says whether somebody is stopped for what a quota promises.
+func takesBack(n ares.Nominating) bool {
+	return n.Nomination.Why == ares.YieldQuota && len(n.Nomination.Victims) > 0
+}
+
+// dealt is one cycle into the plan, and who was admitted and found no place.
+func (s *State) dealt(t *try, plan *ares.Plan) (blocked []*entry) {
+	now := plan.Now
+	// 2. Order: whose turn it is, by aged class, share, aged priority.
+	t.cycle(plan, func(e *entry, placing *ares.Placing, admitted bool) bool {
+		switch {
+		case placing != nil:
+			plan.Place = append(plan.Place, *placing)
+			if placing.ArrayOf != "" {
+				step(plan, placing)
+				if s.try.cut(e) {
+					plan.Wake = now
+				}
+			}
+			if len(plan.Place) == MaxPlacings {
+				plan.Wake = now
+				return false
+			}
+			return true
+		case admitted && s.cfg.Queueing.Yield:
+			blocked = append(blocked, e)
+		}
+		s.renewal(plan, e.shape.tenant)
+		if len(plan.Refuse) < MaxRefusals {
+			if plan.Refuse == nil {
+				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
+			}
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e, admitted, now)})
+		}
+		return true
+	})
+	return blocked
 }
 
 // cycle looks after the nominations, and then offers the waiting jobs in their
@@ -186,7 +214,7 @@ func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admit
 // attempt admits one job, and places it by the offer.
 func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
-	t.keptOff, t.shut = false, false
+	t.keptOff, t.shut, t.spared = false, false, false
 	t.handOver(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
@@ -194,6 +222,11 @@ func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 		return members > 0, false
 	}
 	if t.outlasts(e) {
+		return true, false
+	}
+	borrows := s.order.HasQuotas() && s.borrows(e.shape)
+	if borrows && t.sparing {
+		t.keptOff, t.spared = true, true
 		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
@@ -209,6 +242,7 @@ func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 		}
 		return true, false
 	}
+	t.lent = t.lent || borrows
 	t.offer.Job = e.id
 	t.placed = append(t.placed, placed{e, t.offer.Seats})
 	return true, true
@@ -228,6 +262,8 @@ func (s *State) short(e *entry, admitted bool, now time.Time) []ares.Blocker {
 		out = s.admit(sh, now)
 	case s.try.shut:
 		return shutOff
+	case s.try.spared:
+		return spared
 	case s.try.keptOff:
 		return keptOff
 	}

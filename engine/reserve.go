@@ -28,6 +28,9 @@ type reservation struct {
 // keptOff is the short refusal of a job that would fit.
 var keptOff = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
 
+// spared is the same of one that others' promises keep off.
+var spared = []ares.Blocker{{Kind: kindQuota, Detail: "it would borrow what others are promised, who wait and take it back"}}
+
 // refuse passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
 func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time.Time) bool {

@@ -210,6 +210,11 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 // planned says whether the next plan has a place for the job, or for an element
 // of it: the cycle itself, until it comes to the job.
 func (s *State) planned(e *entry, now time.Time) bool {
+	if s.order.HasQuotas() && s.cfg.Yielding.Enabled { // it may be dealt again
+		plan := ares.Plan{Now: now}
+		s.deal(&plan)
+		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id })
+	}
 	places, found := 0, false
 	s.cycle(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
 		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.reserving().First == 0 && !s.try.keptOff {

@@ -26,6 +26,9 @@ type try struct {
 	noted     bool   // a shape was noted as refused
 	keptOff   bool   // the job whose turn it was would fit, and delay one ahead of it
 	shut      bool   // reservations alone keep off the job whose turn it was
+	sparing   bool   // nobody borrows what others are promised
+	spared    bool   // that keeps off the job whose turn it was
+	lent      bool   // somebody was given what others are promised
 	supposing bool   // what is taken is not as it is: nothing is noted for the rest of the decision
 
 	kept     []keeping      // the nominations
@@ -85,6 +88,7 @@ func (s *State) begin() *try {
 	clear(t.gangs)
 	t.gangs = t.gangs[:0]
 	t.searches, t.words = 0, nil
+	t.sparing, t.spared, t.lent = false, false, false
 	t.moving, t.consolidations = s.cfg.Yielding.Moving, 0
 	return t
 }

@@ -197,6 +197,30 @@ func (s *State) promised(sh *shape, admitted bool, now time.Time) (models uint64
 	return models
 }
 
+// borrows says whether the shape would hold more than its quotas promise it. Who
+// has none borrows nothing.
+func (s *State) borrows(sh *shape) bool {
+	if !sh.want.devices() {
+		return false
+	}
+	asked, bound := sh.leastMilli(), false
+	for m := range s.suiting(sh.want) {
+		room, ok := sh.leaf.Promised(m, nil)
+		if ok && room >= asked {
+			return false
+		}
+		bound = bound || ok
+	}
+	return bound
+}
+
+// Borrows says whether a waiting job would hold more than quotas promise it: it
+// may have to wait, though it fits, while others take back what they lent.
+func (s *State) Borrows(id ares.JobID) bool {
+	e := s.jobs[id]
+	return e != nil && e.job != nil && s.order.HasQuotas() && s.borrows(e.shape)
+}
+
 // leastMilli is the devices that the least asks for that the job can start with,
 // in thousandths.
 func (sh *shape) leastMilli() int64 {

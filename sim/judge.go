@@ -207,7 +207,7 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			if its < class || its == class && most >= least {
 				continue
 			}
-			if j.fits(line.want) && !j.delays(rival.job.ID, now) {
+			if j.fits(line.want) && !j.delays(rival.job.ID, now) && !j.state.Borrows(rival.job.ID) {
 				j.broken(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.of.name, least, rival.job.ID, of.name, most))
 				continue
 			}

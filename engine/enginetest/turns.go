@@ -26,6 +26,9 @@ func (w *World) Turns(plan ares.Plan) error {
 	for i := range plan.Place {
 		for _, id := range passed[i] {
 			job, _ := s.Job(id)
+			if w.State.Borrows(id) && !w.State.Borrows(cmp.Or(plan.Place[i].ArrayOf, plan.Place[i].Job)) {
+				continue // what is free may go to who was promised it first
+			}
 			if pl, refusal := engine.Place(s, job, w.Now); refusal == nil && !lateCompany(job) && !w.delays(id) {
 				return fmt.Errorf("%s is placed while %s waits, which precedes it and fits on %v", plan.Place[i].Job, id, pl.Seats)
 			}
