@@ -29,7 +29,11 @@ type reservation struct {
 var keptOff = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
 
 // spared is the same of one that others' promises keep off.
-var spared = []ares.Blocker{{Kind: kindQuota, Detail: "it would borrow what others are promised, who wait and take it back"}}
+var spared = []ares.Blocker{{Kind: kindQuota, Detail: WouldBorrow}}
+
+// WouldBorrow is what is said of a job that fits, and waits for those who lent
+// what it would have.
+const WouldBorrow = "it would borrow what others are promised, who wait and take it back"
 
 // refuse passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
@@ -94,11 +98,7 @@ func (s *State) independent(e *entry) bool {
 // beside places a job where it delays nobody who has a reservation: anywhere if
 // it is foreseen to end before those begin, and else beside what they hold.
 func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
-	_, late := e.left(now)
-	ends := int64(endless)
-	if late != never {
-		ends = now.Add(late).UnixNano()
-	}
+	ends := e.endsIn(now)
 	outlasted := t.outlasted(ends)
 	sh := e.shape
 	if outlasted != 0 && sh.kept == t.state.decision && ends >= sh.keptFrom {
@@ -126,6 +126,14 @@ func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.P
 		t.keptOff, sh.kept, sh.keptFrom = true, t.state.decision, ends
 	}
 	return p, false
+}
+
+// endsIn is when the job will have ended in nine of ten cases, if it starts now.
+func (e *entry) endsIn(now time.Time) int64 {
+	if _, late := e.left(now); late != never {
+		return now.Add(late).UnixNano()
+	}
+	return endless
 }
 
 // maxProbes is in how many cases it is found out whether a job without a place

@@ -82,6 +82,8 @@ func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice,
 	if t.searches++; t.searches > maxSearches {
 		return found, false
 	}
+	// Whoever's turn was before may have left other places held, or none.
+	t.holdOnly(t.outlasted(e.endsIn(plan.Now)))
 	base := mark(len(t.taken))
 	t.supposing = true
 	s.stays(e)

@@ -26,8 +26,8 @@ func (w *World) Turns(plan ares.Plan) error {
 	for i := range plan.Place {
 		for _, id := range passed[i] {
 			job, _ := s.Job(id)
-			if w.State.Borrows(id) && !w.State.Borrows(cmp.Or(plan.Place[i].ArrayOf, plan.Place[i].Job)) {
-				continue // what is free may go to who was promised it first
+			if spares(&plan) && (s.Borrows(id) || w.State.Borrows(id)) {
+				continue // what is free goes to who was promised it first
 			}
 			if pl, refusal := engine.Place(s, job, w.Now); refusal == nil && !lateCompany(job) && !w.delays(id) {
 				return fmt.Errorf("%s is placed while %s waits, which precedes it and fits on %v", plan.Place[i].Job, id, pl.Seats)
@@ -38,6 +38,14 @@ func (w *World) Turns(plan ares.Plan) error {
 		}
 	}
 	return nil
+}
+
+// spares says whether the plan lends nothing, because others take back what they
+// lent.
+func spares(plan *ares.Plan) bool {
+	return slices.ContainsFunc(plan.Refuse, func(r ares.Refusal) bool {
+		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == engine.WouldBorrow })
+	})
 }
 
 // delays says whether the job could delay one that the last plan keeps a place
