@@ -101,7 +101,8 @@ func (w *World) Decide() (ares.Plan, error) {
 	if err := CheckPlan(w.State, plan); err != nil {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 	}
-	if len(plan.Place) <= mostTurns && w.State.Config().Queueing.Blocked == engine.BlockedSkip { // else who fits may wait
+	cfg := w.State.Config()
+	if len(plan.Place) <= mostTurns && cfg.Queueing.Blocked == engine.BlockedSkip && !cfg.Yielding.Moving { // else who fits may wait
 		if err := w.Turns(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}
