@@ -19,6 +19,9 @@ func (w *World) Turns(plan ares.Plan) error {
 	if err != nil {
 		return err
 	}
+	if spares(&plan) {
+		return nil // who fits waits for those who were promised it
+	}
 	passed := laws.Passed(w.State, &plan)
 	if err := w.rehearseNominations(s, &plan); err != nil {
 		return err
@@ -26,9 +29,6 @@ func (w *World) Turns(plan ares.Plan) error {
 	for i := range plan.Place {
 		for _, id := range passed[i] {
 			job, _ := s.Job(id)
-			if spares(&plan) && (s.Borrows(id) || w.State.Borrows(id)) {
-				continue // what is free goes to who was promised it first
-			}
 			if pl, refusal := engine.Place(s, job, w.Now); refusal == nil && !lateCompany(job) && !w.delays(id) {
 				return fmt.Errorf("%s is placed while %s waits, which precedes it and fits on %v", plan.Place[i].Job, id, pl.Seats)
 			}
