@@ -128,6 +128,8 @@ func (e *Elements) Outcome(r *Run) (p Phase, reason string) {
 	switch {
 	case e.Made != r.Next || e.Ended() != e.Made, !stopped && e.Made < e.Total:
 		return "", ""
+	case stopped && r.Stop.Why == StopQueue:
+		return Cancelled, fmt.Sprintf("%s (%s)", r.Stop.By, e)
 	case stopped:
 		return Cancelled, fmt.Sprintf("cancelled by %s (%s)", r.Stop.By, e)
 	case e.Succeeded == e.Total:

@@ -20,14 +20,24 @@ func (r *Run) conclude(j *Job, now time.Time) error {
 	case worst.Outcome == OutcomeSucceeded:
 		return r.move(Succeeded, now, "every rank ended with exit code 0")
 	case worst.Outcome == OutcomeLost, stop != nil && stop.Why == StopLost, worst.Outcome == OutcomeStopped && stop == nil:
+		r.gaveWay(a, stop, now)             // it was lost meanwhile, and whose wish it was counts all the same
 		return r.lost(j, worst.Reason, now) // stopped, but nobody of ours asked: the node did
 	case stop != nil && stop.Why == StopPreempt:
 		r.NotBefore = now
-		return r.move(Preempted, now, "gave way to "+stop.By)
+		r.gaveWay(a, stop, now)
+		return r.move(Preempted, now, "gave way to "+stop.Asker(j.Tenant))
 	case stop != nil && stop.Why == StopDrain && a.wasStopped(worst.Outcome):
 		return r.drained(j, a, stop.By, now)
 	default:
 		return r.failed(j, worst, now)
+	}
+}
+
+// gaveWay keeps the reckoning of an attempt that ends while it gives way: it tells
+// later decisions who may not give way to the job in turn.
+func (r *Run) gaveWay(a *Attempt, stop *Stop, now time.Time) {
+	if stop != nil && stop.Why == StopPreempt {
+		r.Yields, a.Yield = r.Yields+1, a.reckoned(stop.Yield, now)
 	}
 }
 

@@ -6,11 +6,14 @@ import "time"
 // drained, and says whether anything was asked. An attempt that is being stopped
 // already is left alone, and so is one that Endures.
 func (r *Run) Drain(j *Job, c *Cordon, now time.Time) bool {
+	return c.Drain && r.Leaves(j, c.Node, c.Force) && r.RequestStop(Stop{Why: StopDrain, By: c.By, At: now}) == nil
+}
+
+// Leaves says whether a drain of a node, with force or without, asks the attempt
+// under way to end.
+func (r *Run) Leaves(j *Job, node string, force bool) bool {
 	a := r.Current()
-	if !c.Drain || a == nil || r.Stop != nil || !a.livesOn(c.Node) || !c.Force && r.Endures(j) {
-		return false
-	}
-	return r.RequestStop(Stop{Why: StopDrain, By: c.By, At: now}) == nil
+	return a != nil && r.Stop == nil && a.livesOn(node) && (force || !r.Endures(j))
 }
 
 // Endures says whether the attempt under way must not be stopped to be run

@@ -17,13 +17,20 @@ type Event struct {
 	Usage    *Usage
 	Progress *ProgressEvent
 	Forecast *RuntimePredicted
+	Score    *NodeScore
 	Gone     Gone
+
+	Reservation *Reservation
 }
 
 // RunEvent is the new state of a job's run.
 type RunEvent struct {
 	Job JobID
 	Run Run
+	// Seen is, in a snapshot of a state, when that had learned of a delay that
+	// a clock ahead of its own wrote; zero elsewhere. Who goes on from the
+	// snapshot counts the delay from then too.
+	Seen time.Time
 }
 
 // ProgressEvent is what a running job last said of itself.
@@ -57,6 +64,9 @@ const (
 	KindQueue    Kind = "queue" // its ID is tenant/name
 	KindTopology Kind = "topology"
 	KindUsage    Kind = "usage" // its ID is tenant/queue
+	KindScore    Kind = "score" // of a node
+
+	KindReservation Kind = "reservation"
 )
 
 // Gone names a deleted record.

@@ -92,8 +92,12 @@ func TestBackoffBounds(t *testing.T) {
 			t.Fatalf("the same try waits %v and %v", d, again)
 		}
 		left := time.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, "left"))
-		if got := ares.Backoff(id, p, n, now, now.Add(left)); got > max(left/2, 0) || got < 0 || got > d {
-			t.Fatalf("backoff %v with %v left", got, left)
+		got, first := ares.Backoff(id, p, n, now, now.Add(left)), time.Duration(p.InitialBackoffSeconds*float64(time.Second))
+		switch {
+		case left <= 0 && got != d:
+			t.Fatalf("backoff %v, and %v with a deadline that is past", d, got)
+		case left > 0 && got != min(d, max(left/2, first)):
+			t.Fatalf("backoff %v with %v left, %v without a deadline, %v at first", got, left, d, first)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 		a.Seats = append(a.Seats, Held{Seat: s, State: SeatPlaced})
 	}
 	r.Attempts = append(r.Attempts, a)
-	r.NotBefore = time.Time{}
+	r.NotBefore, r.Nominated = time.Time{}, nil
 	// A seat that never comes free stays; the free attempts behind it go.
 	for i := 0; (len(r.Attempts) > MaxAttemptsKept || r.pastSeats() > MaxSeatsKept) && i < len(r.Attempts)-1; {
 		if r.Attempts[i].Free() {
@@ -217,6 +217,9 @@ func (r *Run) RequestStop(s Stop) error {
 	if r.Phase.Final() {
 		return Errorf(Conflict, "the job is already %s", r.Phase)
 	}
+	if s.Why == StopQueue {
+		return r.giveUp(s)
+	}
 	if !r.Phase.Active() {
 		if s.Why != StopCancel {
 			return Errorf(Conflict, "the job is %s: there is nothing to stop", r.Phase)
@@ -230,7 +233,24 @@ func (r *Run) RequestStop(s Stop) error {
 		return nil
 	}
 	r.Stop = &s
-	r.note(s.At, fmt.Sprintf("stop asked: %s by %s", s.Why, s.By))
+	r.note(s.At, fmt.Sprintf("stop asked: %s by %s", s.Why, s.Asker("")))
+	return nil
+}
+
+// giveUp ends a job that has waited for its first place for as long as it would.
+// An array gives up the elements that were not made.
+func (r *Run) giveUp(s Stop) error {
+	switch {
+	case r.Placed > 0 || r.Nominated != nil:
+		return Errorf(Conflict, "the job has a place, or seats are kept for it")
+	case r.Phase == Pending:
+		return r.move(Cancelled, s.At, s.By)
+	case r.Phase != Running:
+		return Errorf(Conflict, "the job is %s: it does not wait for its first place", r.Phase)
+	case r.Stop == nil:
+		r.Stop = &s
+		r.note(s.At, s.By+": what has not started yet is given up")
+	}
 	return nil
 }
 
@@ -259,6 +279,18 @@ func (r *Run) stopOthers(res RankResult, rank int, now time.Time) error {
 	r.Stop = &Stop{Why: why, By: fmt.Sprintf("rank %d", rank), At: now}
 	r.note(now, fmt.Sprintf("rank %d %s: stopping the other ranks", rank, res.Outcome))
 	return nil
+}
+
+func nominatedMessage(n *Nomination) string {
+	jobs := "1 job gives way"
+	if len(n.Victims) != 1 {
+		jobs = fmt.Sprintf("%d jobs give way", len(n.Victims))
+	}
+	seats := "1 seat is"
+	if len(n.Seats) != 1 {
+		seats = fmt.Sprintf("%d seats are", len(n.Seats))
+	}
+	return fmt.Sprintf("%s kept for it: %s (%s)", seats, jobs, n.Why)
 }
 
 func placedMessage(seats []Seat) string {

@@ -18,8 +18,13 @@ type Plan struct {
 	// Arrays are brought forward, at most one step for each in a plan.
 	Arrays []ArrayStep
 	Stop   []Stopping // jobs to be stopped
-	Refuse []Refusal  // one for each shape that found no place
-	Wake   time.Time  // when the plan could change without an event, zero for never
+	// Nominate keeps seats for waiting jobs while others give way: those are in
+	// Stop too, and all of it is written together or not at all.
+	Nominate []Nominating
+	Withdraw []Withdrawing // seats that are no longer kept
+	Note     []Noting      // how jobs stand to their deadlines
+	Refuse   []Refusal     // one for each shape that found no place
+	Wake     time.Time     // when the plan could change without an event, zero for never
 }
 
 // Placing gives one job its seats.
@@ -38,6 +43,18 @@ type Placing struct {
 type Stopping struct {
 	Job  JobID
 	Stop Stop
+}
+
+// Nominating keeps seats for one job.
+type Nominating struct {
+	Job        JobID
+	Nomination Nomination
+}
+
+// Withdrawing gives up the seats that are kept for one job.
+type Withdrawing struct {
+	Job JobID
+	Why string
 }
 
 // Merit says what speaks for a placement, by parts.
@@ -66,7 +83,8 @@ func (p *Placing) Apply(r *Run, now time.Time) error {
 
 // Empty says whether the plan changes nothing.
 func (p *Plan) Empty() bool {
-	return len(p.Ready) == 0 && len(p.Place) == 0 && len(p.Arrays) == 0 && len(p.Stop) == 0
+	return len(p.Ready) == 0 && len(p.Place) == 0 && len(p.Arrays) == 0 && len(p.Stop) == 0 &&
+		len(p.Nominate) == 0 && len(p.Withdraw) == 0 && len(p.Note) == 0
 }
 
 // Digest identifies what the plan changes, so that a replay can be compared.
@@ -81,15 +99,9 @@ func (p *Plan) Digest() string {
 		num(len(s))
 		_, _ = h.Write([]byte(s))
 	}
-	num(len(p.Ready))
-	for _, id := range p.Ready {
-		str(string(id))
-	}
-	num(len(p.Place))
-	for _, pl := range p.Place {
-		str(string(pl.Job))
-		num(len(pl.Seats))
-		for _, s := range pl.Seats {
+	seats := func(list []Seat) {
+		num(len(list))
+		for _, s := range list {
 			str(s.Node)
 			num(s.Rank)
 			num(len(s.Shares))
@@ -98,6 +110,15 @@ func (p *Plan) Digest() string {
 				num(sh.Milli)
 			}
 		}
+	}
+	num(len(p.Ready))
+	for _, id := range p.Ready {
+		str(string(id))
+	}
+	num(len(p.Place))
+	for _, pl := range p.Place {
+		str(string(pl.Job))
+		seats(pl.Seats)
 	}
 	if len(p.Arrays) > 0 || len(p.Stop) > 0 { // or else as before there were any
 		num(len(p.Arrays))
@@ -112,6 +133,24 @@ func (p *Plan) Digest() string {
 			str(string(s.Stop.Why))
 		}
 	}
+	if len(p.Nominate) > 0 || len(p.Withdraw) > 0 { // as above
+		num(len(p.Nominate))
+		for i := range p.Nominate {
+			str(string(p.Nominate[i].Job))
+			seats(p.Nominate[i].Nomination.Seats)
+		}
+		num(len(p.Withdraw))
+		for _, w := range p.Withdraw {
+			str(string(w.Job))
+		}
+	}
+	if len(p.Note) > 0 { // as above
+		num(len(p.Note))
+		for i := range p.Note {
+			str(string(p.Note[i].Job))
+			str(string(p.Note[i].Lateness))
+		}
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
@@ -123,7 +162,7 @@ type Refusal struct {
 
 // Blocker is one reason a job waits.
 type Blocker struct {
-	Kind   string // quota, budget, nodes, capacity, affinity, delay, dependency, array, order
+	Kind   string // quota, budget, nodes, capacity, affinity, delay, dependency, array, order, reservation
 	Count  int    // nodes it rules out, 0 when it is not about nodes
 	Of     int
 	Detail string

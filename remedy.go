@@ -16,6 +16,7 @@ type Explanation struct {
 	Of       int    // jobs in line in that queue
 	Ahead    []Ahead
 	Holders  []Holder
+	ETA      ETA // of one in line
 }
 
 // Remedy is what to do, all of it, to get a job placed.

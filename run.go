@@ -15,6 +15,9 @@ type Run struct {
 	Ran         time.Duration // of attempts no longer kept
 	NotBefore   time.Time     // while retrying: earliest next placement
 	Stop        *Stop
+	Nominated   *Nomination // while it waits: seats that are kept for it
+	Yields      int         // times it gave way to another job
+	Lateness    Lateness    // what was noted of its deadline
 	Transitions []Transition
 	Dropped     int    // transitions no longer kept
 	Reason      string // of the present phase, for people
@@ -37,6 +40,7 @@ type Stop struct {
 	By    string
 	At    time.Time
 	Grace time.Duration
+	Yield *Yield // of a preemption: for whom, and what it costs
 }
 
 // StopWhy is the reason of a stop intent.
@@ -49,6 +53,7 @@ const (
 	StopDrain   StopWhy = "drain"   // the node is to be emptied
 	StopMember  StopWhy = "member"  // another rank of the gang failed
 	StopLost    StopWhy = "lost"    // another rank of the gang was lost
+	StopQueue   StopWhy = "queue"   // it has waited for its first place as long as it would; By says how long
 )
 
 // Transition is one step of a job's life as people read it.
@@ -119,6 +124,25 @@ func (r *Run) RanFor(now time.Time) time.Duration {
 	return sum
 }
 
+// Done is how much of its work a job has behind it by now: what its present
+// attempt has run, and, if it keeps its progress, what earlier ones have saved.
+// Attempts that are no longer kept are taken to have saved all they ran.
+func (r *Run) Done(j *Job, now time.Time) time.Duration {
+	sum := time.Duration(0)
+	if j.Checkpoint.Enabled {
+		sum = r.Ran
+	}
+	for i := range r.Attempts {
+		switch a := &r.Attempts[i]; {
+		case !a.Ended():
+			sum += a.lasted(now)
+		case j.Checkpoint.Enabled:
+			sum += a.Saved()
+		}
+	}
+	return sum
+}
+
 // Progress is what a running job says of itself.
 type Progress struct {
 	Percent float64
@@ -151,7 +175,7 @@ func (r *Run) move(to Phase, now time.Time, message string) error {
 	}
 	r.Phase, r.Reason = to, message
 	if to.Final() {
-		r.FinishedAt = now
+		r.FinishedAt, r.Nominated = now, nil
 	}
 	r.note(now, message)
 	return nil
@@ -178,6 +202,9 @@ func (r *Run) Clone() Run {
 	c.Transitions = append([]Transition(nil), r.Transitions...)
 	if r.Stop != nil {
 		c.Stop = new(*r.Stop)
+	}
+	if r.Nominated != nil {
+		c.Nominated = new(*r.Nominated)
 	}
 	return c
 }

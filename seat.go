@@ -59,6 +59,9 @@ type Attempt struct {
 	ExitCode  int
 	Score     int // of the placement, for people
 	Merit     Merit
+	// CheckpointedAt is when it last saved its progress, zero for never.
+	CheckpointedAt time.Time
+	Yield          *Yield // of one that gave way: to whom, and what it cost
 }
 
 // Ended says whether the attempt has its outcome.

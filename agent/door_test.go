@@ -47,11 +47,12 @@ func TestMain(m *testing.M) {
 
 // call is what an agent asked of its server.
 type call struct {
-	verb    string // claim, finish, release, decline, clean
+	verb    string // claim, finish, release, decline, clean, checkpoint
 	session int64
 	fence   int64
 	outcome string  // of a finish
 	held    []int64 // of a clean report
+	age     int64   // of a checkpoint, milliseconds
 }
 
 // door is a server as an agent sees it. It knows nothing of jobs: a test says
@@ -185,6 +186,10 @@ func (d *door) step(c call, to ares.SeatState, from ...ares.SeatState) error {
 
 func (d *door) ReportClean(_ context.Context, r *apipb.ReportCleanRequest) (*apipb.ReportCleanResponse, error) {
 	return &apipb.ReportCleanResponse{}, d.heed(call{verb: "clean", session: r.Ref.Session, held: r.Held})
+}
+
+func (d *door) ReportCheckpoint(_ context.Context, r *apipb.ReportCheckpointRequest) (*apipb.ReportCheckpointResponse, error) {
+	return &apipb.ReportCheckpointResponse{}, d.heed(call{verb: "checkpoint", session: r.Ref.Session, fence: r.Seat.Fence, age: r.AgeMs})
 }
 
 func (d *door) WatchSeats(_ *apipb.WatchSeatsRequest, stream apipb.AgentService_WatchSeatsServer) error {

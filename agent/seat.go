@@ -29,6 +29,7 @@ type seat struct {
 	stopped string // why it was asked to stop, "" when it was not
 	dead    bool   // its death is verified, devices and all
 	foreign bool   // it is of another store, or of a time before a restore
+	told    report // of its checkpoints
 }
 
 // live claims the seat, runs its process and reports the end.
@@ -134,6 +135,7 @@ func (s *seat) finish(ctx context.Context) {
 	if !ok {
 		return
 	}
+	s.lastCheckpoint(ctx)
 	// gofail: var agentBeforeFinish struct{}
 	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		// A device that did not come clean, or a node that cannot start jobs, is

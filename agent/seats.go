@@ -181,6 +181,7 @@ func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, 
 			}
 			told[p.Key()] = progress
 		}
+		a.reportCheckpoints(ctx, c, ref)
 	}
 	return ctx.Err()
 }

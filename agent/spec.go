@@ -55,6 +55,12 @@ func (s *seat) environment(job *ares.Spec) []string {
 		"RANK":      rank, "WORLD_SIZE": world, "MASTER_ADDR": o.MasterAddress, "MASTER_PORT": strconv.Itoa(int(o.MasterPort)),
 		"CUDA_VISIBLE_DEVICES": s.agent.visible(o.Shares), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 	})
+	if path := job.Checkpoint.Path; path != "" {
+		env["ARES_CHECKPOINT_PATH"] = path
+	}
+	if at := o.CheckpointedAt; at != nil {
+		env["ARES_CHECKPOINTED_AT"] = at.AsTime().UTC().Format(time.RFC3339)
+	}
 	if o.ArrayJobId != "" {
 		env["ARES_ARRAY_JOB_ID"] = o.ArrayJobId
 		env["ARES_ARRAY_INDEX"], env["ARES_ARRAY_COUNT"] = strconv.Itoa(int(o.ArrayIndex)), strconv.Itoa(int(o.ArrayCount))

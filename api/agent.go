@@ -37,6 +37,9 @@ type AgentDoor struct {
 // resendEvery is how often a node with unclaimed seats is told of them again.
 const resendEvery = 3 * time.Second
 
+// maxAgeMS bounds how long ago a checkpoint may have been: a year.
+const maxAgeMS = 366 * 24 * 3600 * 1000
+
 // maxSeatsBytes bounds the unclaimed seats in one message to an agent.
 const maxSeatsBytes = 8 << 20
 
@@ -215,6 +218,15 @@ func (d *AgentDoor) ReportProgress(ctx context.Context, req *apipb.ReportProgres
 	})
 }
 
+// ReportCheckpoint notes that a job has saved its progress.
+func (d *AgentDoor) ReportCheckpoint(ctx context.Context, req *apipb.ReportCheckpointRequest) (*apipb.ReportCheckpointResponse, error) {
+	if rank := req.GetSeat().GetRank(); rank != 0 {
+		return nil, ares.Errorf(ares.Invalid, "seat.rank: rank 0 tells of its job's checkpoints, not rank %d", rank).At("seat.rank")
+	}
+	age := time.Duration(min(req.GetAgeMs(), maxAgeMS)) * time.Millisecond
+	return &apipb.ReportCheckpointResponse{}, d.Store.Checkpointed(ctx, seatRef(req.GetSeat(), req.GetRef()), d.Now().Add(-age))
+}
+
 // WatchSeats sends every seat of the node, whole, whenever one changes, and
 // again now and then while one is not claimed.
 func (d *AgentDoor) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.AgentService_WatchSeatsServer) error {
@@ -273,6 +285,7 @@ func unclaimed(resp *apipb.WatchSeatsResponse) bool {
 // orders are the seats of one job on a node that are not free.
 func (d *AgentDoor) orders(e *control.Entry, node string) []*apipb.SeatOrder {
 	var out []*apipb.SeatOrder
+	saved := e.Run.Checkpoint()
 	for i := range e.Run.Attempts {
 		a := &e.Run.Attempts[i]
 		for k := range a.Seats {
@@ -294,7 +307,7 @@ func (d *AgentDoor) orders(e *control.Entry, node string) []*apipb.SeatOrder {
 				o.Stop, o.StopGraceSeconds = string(s.Why), int32(cmp.Or(s.Grace, e.Job.Grace())/time.Second)
 			}
 			if h.State == ares.SeatPlaced {
-				o.Spec = apipb.NewJobSpec(&e.Job.Spec)
+				o.Spec, o.CheckpointedAt = apipb.NewJobSpec(&e.Job.Spec), apipb.Timestamp(saved)
 			}
 			out = append(out, o)
 		}

@@ -6,6 +6,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
 )
 
 // Engine answers questions by the state that decisions are made from.
@@ -17,6 +18,9 @@ type Engine interface {
 	// Plan says where a job would go now, or else why it would wait.
 	Plan(job *ares.Job) (ares.Placing, *ares.Explanation)
 	Fairness() ares.Fairness
+	// Consolidate says what would be moved now, whether that is done, and how many
+	// times what it costs it must gain, in thousandths.
+	Consolidate() (would []ares.Consolidation, done bool, gain int)
 	// Snapshot writes what decisions are made from as a recording, by a build of
 	// that version.
 	Snapshot(w io.Writer, build string) error
@@ -33,10 +37,17 @@ func (d *jobDoor) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) 
 	}
 	// A running array waits too, with the elements that are to come.
 	waits := snap.Run.Phase.Waiting() || snap.Run.Phase == ares.Running && snap.Job.IsArray() && snap.Run.Next < snap.Job.Array.Count
-	if p := snap.Run.Phase; !waits {
-		return nil, ares.Errorf(ares.Conflict, "job %s is %s: only a waiting job has something to explain", req.GetJobId(), p)
+	gave := control.PreemptionsOf(snap.Job, &snap.Run)
+	if p := snap.Run.Phase; !waits && len(gave) == 0 {
+		return nil, ares.Errorf(ares.Conflict, "job %s is %s: only a job that waits, or gave way to another, has something to explain", req.GetJobId(), p)
 	}
-	return &apipb.ExplainJobResponse{Explanation: d.explained(snap.Job)}, nil
+	if !waits {
+		e := &ares.Explanation{Refusal: ares.Refusal{Job: snap.Job.ID}, Queue: snap.Job.Queue}
+		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, snap.Job.Tenant), snap.Job, &snap.Run)}, nil
+	}
+	e := d.explained(snap.Job, &snap.Run)
+	e.Deadline = d.outlook(snap.Job, &snap.Run)
+	return &apipb.ExplainJobResponse{Explanation: e}, nil
 }
 
 // PlanJob implements apipb.JobServiceServer.
@@ -48,9 +59,9 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 	placing, why := d.cfg.Engine.Plan(job)
 	if why != nil {
 		why.Job = "" // nobody can ask for it
-		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant)}, nil
+		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil)}, nil
 	}
-	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit)}
+	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil)}
 	for i := range placing.Seats {
 		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
 	}
@@ -58,9 +69,18 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 }
 
 // explained is everything that can be said of why a job waits.
-func (d *Doors) explained(job *ares.Job) *apipb.Explanation {
+func (d *Doors) explained(job *ares.Job, run *ares.Run) *apipb.Explanation {
 	e := d.cfg.Engine.Explain(job.ID)
-	return d.newExplanation(&e, job.Tenant)
+	return d.withYields(d.newExplanation(&e, job.Tenant), job, run)
+}
+
+// withYields adds what a job was stopped for, and what is kept for it.
+func (d *Doors) withYields(m *apipb.Explanation, job *ares.Job, run *ares.Run) *apipb.Explanation {
+	m.State, m.Nomination = string(run.Phase), d.newNomination(job, run.Nominated)
+	for _, p := range control.PreemptionsOf(job, run) {
+		m.GaveWay = append(m.GaveWay, d.newPreemption(p, job.Tenant))
+	}
+	return m
 }
 
 // newExplanation is an explanation in its public form. Whatever the engine
@@ -88,6 +108,9 @@ func (d *Doors) newExplanation(e *ares.Explanation, tenant string) *apipb.Explan
 			holder.TenantId, holder.JobId = tenant, string(h.Job)
 		}
 		m.Holders = append(m.Holders, holder)
+	}
+	if t := e.ETA; t.Basis != "" {
+		m.Eta = &apipb.Eta{Earliest: apipb.Timestamp(t.Earliest), Latest: apipb.Timestamp(t.Latest), Reserved: t.Reserved, Basis: t.Basis}
 	}
 	return m
 }

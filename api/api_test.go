@@ -113,6 +113,7 @@ type fakeEngine struct {
 	explains ares.Explanation
 	places   *ares.Placing
 	fair     ares.Fairness
+	moves    []ares.Consolidation
 }
 
 func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
@@ -137,6 +138,10 @@ func (f *fakeEngine) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
 }
 
 func (f *fakeEngine) Fairness() ares.Fairness { return f.fair }
+
+func (f *fakeEngine) Consolidate() (would []ares.Consolidation, done bool, gain int) {
+	return f.moves, false, 2000
+}
 
 func (f *fakeEngine) Snapshot(w io.Writer, build string) error {
 	_, err := io.WriteString(w, "recorded by "+build)

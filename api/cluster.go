@@ -35,6 +35,11 @@ func (d *clusterDoor) GetNode(_ context.Context, req *apipb.GetNodeRequest) (*ap
 	}
 	m := d.node(n)
 	m.Links = apipb.NewLinks(n.Node.Links)
+	for _, r := range d.cfg.View.ReservedOn(req.GetNodeId()) {
+		if r.StateAt(d.cfg.Now()) != ares.ReservationOver {
+			m.Reservations = append(m.Reservations, d.record(r))
+		}
+	}
 	return &apipb.GetNodeResponse{Node: m}, nil
 }
 
@@ -102,6 +107,7 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		}
 		m.Drain = d.drain(n.Cordon)
 	}
+	m.Score = newNodeScore(n.Score)
 	held := d.seats(m)
 	for _, dev := range n.Node.Devices {
 		m.Devices = append(m.Devices, &apipb.Device{
@@ -118,6 +124,20 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		}
 	}
 	return m
+}
+
+// newNodeScore is how a node has done so far in its public form, nil when nothing
+// is known.
+func newNodeScore(r *ares.NodeScore) *apipb.NodeScore {
+	if r == nil {
+		return nil
+	}
+	count := func(n int64) float64 { return float64(n) / 1000 }
+	return &apipb.NodeScore{
+		Score: int32(r.Score), Why: r.Why, Samples: count(r.Samples), Failures: count(r.Failures), JobFailures: count(r.Own),
+		Slowdown: float64(r.Slowdown) / 1000, TimedRuns: count(r.Timed), Stragglers: count(r.Stragglers), Gangs: count(r.Gangs),
+		At: apipb.Timestamp(r.At),
+	}
 }
 
 // drain is how far the drain of a node has come, nil when it is not drained.

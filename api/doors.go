@@ -153,6 +153,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterClusterServiceServer(s, &clusterDoor{Doors: d})
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
+	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

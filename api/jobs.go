@@ -34,7 +34,7 @@ func (d *jobDoor) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	resp := &apipb.SubmitJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted successfully", State: string(got.Phase)}
+	resp := &apipb.SubmitJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted successfully", State: string(got.Phase), Warnings: warnings(got.Warning)}
 	if got.Duplicate {
 		resp.Status, resp.Message = duplicate, "This request was accepted before; it is the same job"
 	}
@@ -49,7 +49,7 @@ func (d *jobDoor) SubmitJobs(ctx context.Context, req *apipb.SubmitJobsRequest) 
 	}
 	resp := &apipb.SubmitJobsResponse{Results: make([]*apipb.SubmitResult, len(specs))}
 	for i, got := range d.cfg.Desk.SubmitAll(ctx, specs, caller(ctx)) {
-		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted}
+		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted, Warnings: warnings(got.Warning)}
 		switch {
 		case got.Err != nil:
 			r.JobId, r.Status = "", refused
@@ -88,6 +88,15 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
 	job.Forecast = d.forecast(snap.Job, &snap.Run)
+	job.DeadlineOutlook = d.outlook(snap.Job, &snap.Run)
+	job.Nomination = d.newNomination(snap.Job, snap.Run.Nominated)
+	for _, p := range control.PreemptionsOf(snap.Job, &snap.Run) {
+		for _, a := range job.Attempts {
+			if a.Number == int32(p.Attempt.Number) {
+				a.Preemption = d.newPreemption(p, snap.Job.Tenant)
+			}
+		}
+	}
 	if snap.Job.IsArray() {
 		// The counts are this server's: they are to be no older than the run.
 		wait, cancel := context.WithTimeout(ctx, maxListWait)
@@ -98,7 +107,7 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 		job.Elements = newElements(d.cfg.View, snap.Job)
 	}
 	if waits(snap.Job, &snap.Run) {
-		job.Explanation = d.explained(snap.Job)
+		job.Explanation = d.explained(snap.Job, &snap.Run)
 		for _, b := range job.Explanation.GetBlockers() {
 			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
 		}

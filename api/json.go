@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -213,6 +215,15 @@ func scalar(fd protoreflect.FieldDescriptor, s string) (v protoreflect.Value, pr
 			return v, "want a whole number, got " + strconv.Quote(clip(s))
 		}
 		return protoreflect.ValueOfInt32(int32(n)), ""
+	case protoreflect.MessageKind:
+		at, err := time.Parse(time.RFC3339Nano, s)
+		if fd.Message().FullName() != "google.protobuf.Timestamp" {
+			return v, "cannot be given in a URL"
+		}
+		if err != nil {
+			return v, "want a time such as 2026-01-31T18:00:00Z, got " + strconv.Quote(clip(s))
+		}
+		return protoreflect.ValueOfMessage(timestamppb.New(at).ProtoReflect()), ""
 	default:
 		return v, "cannot be given in a URL"
 	}

@@ -20,7 +20,7 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		CpuCores: int32(j.CPUs), MemoryMb: int32(j.MemoryMB),
 		Command: j.Command, Args: j.Args, Image: j.Image,
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
-		Attempt: int32(r.Placed), Retries: int32(r.Retries),
+		Attempt: int32(r.Placed), Retries: int32(r.Retries), Preemptions: int32(r.Yields),
 		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner,
 		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex),
 		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
@@ -29,7 +29,7 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		m.NotBefore = apipb.Timestamp(r.NotBefore)
 	}
 	if s := r.Stop; s != nil && !r.Phase.Final() {
-		m.Stop = &apipb.StopIntent{Why: string(s.Why), By: s.By, At: apipb.Timestamp(s.At)}
+		m.Stop = &apipb.StopIntent{Why: string(s.Why), By: s.Asker(j.Tenant), At: apipb.Timestamp(s.At)}
 	}
 	if p != nil {
 		m.Progress = &apipb.JobProgress{Percent: p.Percent, Message: p.Message, At: apipb.Timestamp(p.At)}
@@ -114,7 +114,7 @@ func newAttempt(a *ares.Attempt) *apipb.Attempt {
 		Number: int32(a.Number), Fence: strconv.FormatInt(int64(a.Fence), 10),
 		PlacedAt: apipb.Timestamp(a.PlacedAt), StartedAt: apipb.Timestamp(a.StartedAt), EndedAt: apipb.Timestamp(a.EndedAt),
 		Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
-		Merit: newMerit(a.Merit),
+		Merit: newMerit(a.Merit), CheckpointedAt: apipb.Timestamp(a.CheckpointedAt),
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]

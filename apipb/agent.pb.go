@@ -888,11 +888,13 @@ type SeatOrder struct {
 	// How long a silent node keeps the job.
 	LostAfterSeconds int32 `protobuf:"varint,14,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
 	// Of an array's element: its array, index and how many there are.
-	ArrayJobId    string `protobuf:"bytes,15,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"`
-	ArrayIndex    int32  `protobuf:"varint,16,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
-	ArrayCount    int32  `protobuf:"varint,17,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ArrayJobId string `protobuf:"bytes,15,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"`
+	ArrayIndex int32  `protobuf:"varint,16,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayCount int32  `protobuf:"varint,17,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
+	// When an earlier attempt of the job last saved its progress.
+	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SeatOrder) Reset() {
@@ -1042,6 +1044,13 @@ func (x *SeatOrder) GetArrayCount() int32 {
 		return x.ArrayCount
 	}
 	return 0
+}
+
+func (x *SeatOrder) GetCheckpointedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CheckpointedAt
+	}
+	return nil
 }
 
 // DeviceShare is a device, or thousandths of one.
@@ -1804,6 +1813,104 @@ func (*ReportProgressResponse) Descriptor() ([]byte, []int) {
 	return file_apipb_agent_proto_rawDescGZIP(), []int{28}
 }
 
+type ReportCheckpointRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	// Rank 0 speaks for its job.
+	Seat *SeatRef `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	// How long ago it was; clocks differ.
+	AgeMs         int64 `protobuf:"varint,3,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportCheckpointRequest) Reset() {
+	*x = ReportCheckpointRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportCheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportCheckpointRequest) ProtoMessage() {}
+
+func (x *ReportCheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportCheckpointRequest.ProtoReflect.Descriptor instead.
+func (*ReportCheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReportCheckpointRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *ReportCheckpointRequest) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+func (x *ReportCheckpointRequest) GetAgeMs() int64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+type ReportCheckpointResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportCheckpointResponse) Reset() {
+	*x = ReportCheckpointResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportCheckpointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportCheckpointResponse) ProtoMessage() {}
+
+func (x *ReportCheckpointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportCheckpointResponse.ProtoReflect.Descriptor instead.
+func (*ReportCheckpointResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
+}
+
 type ServeFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first message names the session; later ones carry data.
@@ -1819,7 +1926,7 @@ type ServeFilesRequest struct {
 
 func (x *ServeFilesRequest) Reset() {
 	*x = ServeFilesRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1938,7 @@ func (x *ServeFilesRequest) String() string {
 func (*ServeFilesRequest) ProtoMessage() {}
 
 func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[29]
+	mi := &file_apipb_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1951,7 @@ func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesRequest.ProtoReflect.Descriptor instead.
 func (*ServeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{29}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ServeFilesRequest) GetRef() *SessionRef {
@@ -1898,7 +2005,7 @@ type ServeFilesResponse struct {
 
 func (x *ServeFilesResponse) Reset() {
 	*x = ServeFilesResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2017,7 @@ func (x *ServeFilesResponse) String() string {
 func (*ServeFilesResponse) ProtoMessage() {}
 
 func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[30]
+	mi := &file_apipb_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2030,7 @@ func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesResponse.ProtoReflect.Descriptor instead.
 func (*ServeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ServeFilesResponse) GetStreamId() int64 {
@@ -1968,7 +2075,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2087,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2100,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -2103,7 +2210,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xc4\x04\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\x89\x05\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2127,7 +2234,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\varray_index\x18\x10 \x01(\x05R\n" +
 	"arrayIndex\x12\x1f\n" +
 	"\varray_count\x18\x11 \x01(\x05R\n" +
-	"arrayCount\"V\n" +
+	"arrayCount\x12C\n" +
+	"\x0fcheckpointed_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -2171,7 +2279,12 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\apercent\x18\x03 \x01(\x01R\apercent\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\"\x18\n" +
-	"\x16ReportProgressResponse\"\x93\x01\n" +
+	"\x16ReportProgressResponse\"\x8e\x01\n" +
+	"\x17ReportCheckpointRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\x12\x1e\n" +
+	"\x06age_ms\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05ageMs\"\x1a\n" +
+	"\x18ReportCheckpointResponse\"\x93\x01\n" +
 	"\x11ServeFilesRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\x03R\bstreamId\x12\x12\n" +
@@ -2189,7 +2302,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\x89\a\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\xe2\a\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
 	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
@@ -2204,7 +2317,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\vDeclineSeat\x12\x1b.ares.v1.DeclineSeatRequest\x1a\x1c.ares.v1.DeclineSeatResponse\x12H\n" +
 	"\vReleaseSeat\x12\x1b.ares.v1.ReleaseSeatRequest\x1a\x1c.ares.v1.ReleaseSeatResponse\x12H\n" +
 	"\vReportClean\x12\x1b.ares.v1.ReportCleanRequest\x1a\x1c.ares.v1.ReportCleanResponse\x12Q\n" +
-	"\x0eReportProgress\x12\x1e.ares.v1.ReportProgressRequest\x1a\x1f.ares.v1.ReportProgressResponse\x12I\n" +
+	"\x0eReportProgress\x12\x1e.ares.v1.ReportProgressRequest\x1a\x1f.ares.v1.ReportProgressResponse\x12W\n" +
+	"\x10ReportCheckpoint\x12 .ares.v1.ReportCheckpointRequest\x1a!.ares.v1.ReportCheckpointResponse\x12I\n" +
 	"\n" +
 	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -2220,55 +2334,57 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_apipb_agent_proto_goTypes = []any{
-	(*NodeInfo)(nil),               // 0: ares.v1.NodeInfo
-	(*DeviceInfo)(nil),             // 1: ares.v1.DeviceInfo
-	(*OpenSessionRequest)(nil),     // 2: ares.v1.OpenSessionRequest
-	(*OpenSessionResponse)(nil),    // 3: ares.v1.OpenSessionResponse
-	(*SessionRef)(nil),             // 4: ares.v1.SessionRef
-	(*RenewSessionRequest)(nil),    // 5: ares.v1.RenewSessionRequest
-	(*RenewSessionResponse)(nil),   // 6: ares.v1.RenewSessionResponse
-	(*UpdateNodeRequest)(nil),      // 7: ares.v1.UpdateNodeRequest
-	(*UpdateNodeResponse)(nil),     // 8: ares.v1.UpdateNodeResponse
-	(*CloseSessionRequest)(nil),    // 9: ares.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),   // 10: ares.v1.CloseSessionResponse
-	(*WatchSeatsRequest)(nil),      // 11: ares.v1.WatchSeatsRequest
-	(*WatchSeatsResponse)(nil),     // 12: ares.v1.WatchSeatsResponse
-	(*SeatOrder)(nil),              // 13: ares.v1.SeatOrder
-	(*DeviceShare)(nil),            // 14: ares.v1.DeviceShare
-	(*SeatRef)(nil),                // 15: ares.v1.SeatRef
-	(*ClaimSeatRequest)(nil),       // 16: ares.v1.ClaimSeatRequest
-	(*ClaimSeatResponse)(nil),      // 17: ares.v1.ClaimSeatResponse
-	(*RankResult)(nil),             // 18: ares.v1.RankResult
-	(*FinishSeatRequest)(nil),      // 19: ares.v1.FinishSeatRequest
-	(*FinishSeatResponse)(nil),     // 20: ares.v1.FinishSeatResponse
-	(*DeclineSeatRequest)(nil),     // 21: ares.v1.DeclineSeatRequest
-	(*DeclineSeatResponse)(nil),    // 22: ares.v1.DeclineSeatResponse
-	(*ReleaseSeatRequest)(nil),     // 23: ares.v1.ReleaseSeatRequest
-	(*ReleaseSeatResponse)(nil),    // 24: ares.v1.ReleaseSeatResponse
-	(*ReportCleanRequest)(nil),     // 25: ares.v1.ReportCleanRequest
-	(*ReportCleanResponse)(nil),    // 26: ares.v1.ReportCleanResponse
-	(*ReportProgressRequest)(nil),  // 27: ares.v1.ReportProgressRequest
-	(*ReportProgressResponse)(nil), // 28: ares.v1.ReportProgressResponse
-	(*ServeFilesRequest)(nil),      // 29: ares.v1.ServeFilesRequest
-	(*ServeFilesResponse)(nil),     // 30: ares.v1.ServeFilesResponse
-	(*LogQuery)(nil),               // 31: ares.v1.LogQuery
-	nil,                            // 32: ares.v1.NodeInfo.LabelsEntry
-	(*LinkRow)(nil),                // 33: ares.v1.LinkRow
-	(*NumaNode)(nil),               // 34: ares.v1.NumaNode
-	(*Taint)(nil),                  // 35: ares.v1.Taint
-	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
-	(*JobSpec)(nil),                // 37: ares.v1.JobSpec
+	(*NodeInfo)(nil),                 // 0: ares.v1.NodeInfo
+	(*DeviceInfo)(nil),               // 1: ares.v1.DeviceInfo
+	(*OpenSessionRequest)(nil),       // 2: ares.v1.OpenSessionRequest
+	(*OpenSessionResponse)(nil),      // 3: ares.v1.OpenSessionResponse
+	(*SessionRef)(nil),               // 4: ares.v1.SessionRef
+	(*RenewSessionRequest)(nil),      // 5: ares.v1.RenewSessionRequest
+	(*RenewSessionResponse)(nil),     // 6: ares.v1.RenewSessionResponse
+	(*UpdateNodeRequest)(nil),        // 7: ares.v1.UpdateNodeRequest
+	(*UpdateNodeResponse)(nil),       // 8: ares.v1.UpdateNodeResponse
+	(*CloseSessionRequest)(nil),      // 9: ares.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),     // 10: ares.v1.CloseSessionResponse
+	(*WatchSeatsRequest)(nil),        // 11: ares.v1.WatchSeatsRequest
+	(*WatchSeatsResponse)(nil),       // 12: ares.v1.WatchSeatsResponse
+	(*SeatOrder)(nil),                // 13: ares.v1.SeatOrder
+	(*DeviceShare)(nil),              // 14: ares.v1.DeviceShare
+	(*SeatRef)(nil),                  // 15: ares.v1.SeatRef
+	(*ClaimSeatRequest)(nil),         // 16: ares.v1.ClaimSeatRequest
+	(*ClaimSeatResponse)(nil),        // 17: ares.v1.ClaimSeatResponse
+	(*RankResult)(nil),               // 18: ares.v1.RankResult
+	(*FinishSeatRequest)(nil),        // 19: ares.v1.FinishSeatRequest
+	(*FinishSeatResponse)(nil),       // 20: ares.v1.FinishSeatResponse
+	(*DeclineSeatRequest)(nil),       // 21: ares.v1.DeclineSeatRequest
+	(*DeclineSeatResponse)(nil),      // 22: ares.v1.DeclineSeatResponse
+	(*ReleaseSeatRequest)(nil),       // 23: ares.v1.ReleaseSeatRequest
+	(*ReleaseSeatResponse)(nil),      // 24: ares.v1.ReleaseSeatResponse
+	(*ReportCleanRequest)(nil),       // 25: ares.v1.ReportCleanRequest
+	(*ReportCleanResponse)(nil),      // 26: ares.v1.ReportCleanResponse
+	(*ReportProgressRequest)(nil),    // 27: ares.v1.ReportProgressRequest
+	(*ReportProgressResponse)(nil),   // 28: ares.v1.ReportProgressResponse
+	(*ReportCheckpointRequest)(nil),  // 29: ares.v1.ReportCheckpointRequest
+	(*ReportCheckpointResponse)(nil), // 30: ares.v1.ReportCheckpointResponse
+	(*ServeFilesRequest)(nil),        // 31: ares.v1.ServeFilesRequest
+	(*ServeFilesResponse)(nil),       // 32: ares.v1.ServeFilesResponse
+	(*LogQuery)(nil),                 // 33: ares.v1.LogQuery
+	nil,                              // 34: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                  // 35: ares.v1.LinkRow
+	(*NumaNode)(nil),                 // 36: ares.v1.NumaNode
+	(*Taint)(nil),                    // 37: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
+	(*JobSpec)(nil),                  // 39: ares.v1.JobSpec
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	33, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	32, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	34, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
-	35, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	35, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	34, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	36, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	37, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
 	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	36, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	38, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
 	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
 	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
 	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
@@ -2276,53 +2392,58 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
 	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
 	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	37, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	39, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
 	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	4,  // 16: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
-	15, // 17: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	36, // 18: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	36, // 19: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
-	4,  // 20: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
-	15, // 21: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
-	18, // 22: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
-	4,  // 23: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
-	15, // 24: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
-	4,  // 25: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
-	15, // 26: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
-	4,  // 27: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
-	4,  // 28: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
-	15, // 29: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
-	4,  // 30: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	31, // 31: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	2,  // 32: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	5,  // 33: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	7,  // 34: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	9,  // 35: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	11, // 36: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	16, // 37: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	19, // 38: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	21, // 39: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	23, // 40: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	25, // 41: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	27, // 42: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	29, // 43: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	3,  // 44: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	6,  // 45: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	8,  // 46: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	10, // 47: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	12, // 48: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	17, // 49: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	20, // 50: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	22, // 51: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	24, // 52: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	26, // 53: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	28, // 54: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	30, // 55: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	44, // [44:56] is the sub-list for method output_type
-	32, // [32:44] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	38, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
+	4,  // 17: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 18: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
+	38, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	38, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	4,  // 21: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 22: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
+	18, // 23: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
+	4,  // 24: ares.v1.DeclineSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 25: ares.v1.DeclineSeatRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 26: ares.v1.ReleaseSeatRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 27: ares.v1.ReleaseSeatRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 28: ares.v1.ReportCleanRequest.ref:type_name -> ares.v1.SessionRef
+	4,  // 29: ares.v1.ReportProgressRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 30: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 31: ares.v1.ReportCheckpointRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 32: ares.v1.ReportCheckpointRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 33: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	33, // 34: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	2,  // 35: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 36: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 37: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 38: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 39: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 40: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 41: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 42: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 43: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 44: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 45: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 46: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
+	31, // 47: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	3,  // 48: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 49: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 50: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 51: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 52: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 53: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 54: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 55: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 56: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 57: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 58: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 59: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
+	32, // 60: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	48, // [48:61] is the sub-list for method output_type
+	35, // [35:48] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -2338,7 +2459,7 @@ func file_apipb_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

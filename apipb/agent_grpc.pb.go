@@ -19,18 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AgentService_OpenSession_FullMethodName    = "/ares.v1.AgentService/OpenSession"
-	AgentService_RenewSession_FullMethodName   = "/ares.v1.AgentService/RenewSession"
-	AgentService_UpdateNode_FullMethodName     = "/ares.v1.AgentService/UpdateNode"
-	AgentService_CloseSession_FullMethodName   = "/ares.v1.AgentService/CloseSession"
-	AgentService_WatchSeats_FullMethodName     = "/ares.v1.AgentService/WatchSeats"
-	AgentService_ClaimSeat_FullMethodName      = "/ares.v1.AgentService/ClaimSeat"
-	AgentService_FinishSeat_FullMethodName     = "/ares.v1.AgentService/FinishSeat"
-	AgentService_DeclineSeat_FullMethodName    = "/ares.v1.AgentService/DeclineSeat"
-	AgentService_ReleaseSeat_FullMethodName    = "/ares.v1.AgentService/ReleaseSeat"
-	AgentService_ReportClean_FullMethodName    = "/ares.v1.AgentService/ReportClean"
-	AgentService_ReportProgress_FullMethodName = "/ares.v1.AgentService/ReportProgress"
-	AgentService_ServeFiles_FullMethodName     = "/ares.v1.AgentService/ServeFiles"
+	AgentService_OpenSession_FullMethodName      = "/ares.v1.AgentService/OpenSession"
+	AgentService_RenewSession_FullMethodName     = "/ares.v1.AgentService/RenewSession"
+	AgentService_UpdateNode_FullMethodName       = "/ares.v1.AgentService/UpdateNode"
+	AgentService_CloseSession_FullMethodName     = "/ares.v1.AgentService/CloseSession"
+	AgentService_WatchSeats_FullMethodName       = "/ares.v1.AgentService/WatchSeats"
+	AgentService_ClaimSeat_FullMethodName        = "/ares.v1.AgentService/ClaimSeat"
+	AgentService_FinishSeat_FullMethodName       = "/ares.v1.AgentService/FinishSeat"
+	AgentService_DeclineSeat_FullMethodName      = "/ares.v1.AgentService/DeclineSeat"
+	AgentService_ReleaseSeat_FullMethodName      = "/ares.v1.AgentService/ReleaseSeat"
+	AgentService_ReportClean_FullMethodName      = "/ares.v1.AgentService/ReportClean"
+	AgentService_ReportProgress_FullMethodName   = "/ares.v1.AgentService/ReportProgress"
+	AgentService_ReportCheckpoint_FullMethodName = "/ares.v1.AgentService/ReportCheckpoint"
+	AgentService_ServeFiles_FullMethodName       = "/ares.v1.AgentService/ServeFiles"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -64,6 +65,8 @@ type AgentServiceClient interface {
 	ReportClean(ctx context.Context, in *ReportCleanRequest, opts ...grpc.CallOption) (*ReportCleanResponse, error)
 	// ReportProgress says how far a rank has come.
 	ReportProgress(ctx context.Context, in *ReportProgressRequest, opts ...grpc.CallOption) (*ReportProgressResponse, error)
+	// ReportCheckpoint says that a job has saved its progress.
+	ReportCheckpoint(ctx context.Context, in *ReportCheckpointRequest, opts ...grpc.CallOption) (*ReportCheckpointResponse, error)
 	// ServeFiles lets the server ask the agent for logs over the agent's own
 	// bulk connection.
 	ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error)
@@ -196,6 +199,16 @@ func (c *agentServiceClient) ReportProgress(ctx context.Context, in *ReportProgr
 	return out, nil
 }
 
+func (c *agentServiceClient) ReportCheckpoint(ctx context.Context, in *ReportCheckpointRequest, opts ...grpc.CallOption) (*ReportCheckpointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportCheckpointResponse)
+	err := c.cc.Invoke(ctx, AgentService_ReportCheckpoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentServiceClient) ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[1], AgentService_ServeFiles_FullMethodName, cOpts...)
@@ -240,6 +253,8 @@ type AgentServiceServer interface {
 	ReportClean(context.Context, *ReportCleanRequest) (*ReportCleanResponse, error)
 	// ReportProgress says how far a rank has come.
 	ReportProgress(context.Context, *ReportProgressRequest) (*ReportProgressResponse, error)
+	// ReportCheckpoint says that a job has saved its progress.
+	ReportCheckpoint(context.Context, *ReportCheckpointRequest) (*ReportCheckpointResponse, error)
 	// ServeFiles lets the server ask the agent for logs over the agent's own
 	// bulk connection.
 	ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error
@@ -285,6 +300,9 @@ func (UnimplementedAgentServiceServer) ReportClean(context.Context, *ReportClean
 }
 func (UnimplementedAgentServiceServer) ReportProgress(context.Context, *ReportProgressRequest) (*ReportProgressResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportProgress not implemented")
+}
+func (UnimplementedAgentServiceServer) ReportCheckpoint(context.Context, *ReportCheckpointRequest) (*ReportCheckpointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportCheckpoint not implemented")
 }
 func (UnimplementedAgentServiceServer) ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ServeFiles not implemented")
@@ -501,6 +519,24 @@ func _AgentService_ReportProgress_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_ReportCheckpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportCheckpointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).ReportCheckpoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_ReportCheckpoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).ReportCheckpoint(ctx, req.(*ReportCheckpointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentService_ServeFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(AgentServiceServer).ServeFiles(&grpc.GenericServerStream[ServeFilesRequest, ServeFilesResponse]{ServerStream: stream})
 }
@@ -554,6 +590,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportProgress",
 			Handler:    _AgentService_ReportProgress_Handler,
+		},
+		{
+			MethodName: "ReportCheckpoint",
+			Handler:    _AgentService_ReportCheckpoint_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -877,7 +877,12 @@ type Node struct {
 	Drain *NodeDrain `protobuf:"bytes,22,opt,name=drain,proto3" json:"drain,omitempty"`
 	// links[i].to[j] is how devices[i] reaches devices[j]: NV4, PIX, SYS, …; only
 	// of a single node, lists leave it out.
-	Links         []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
+	Links []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
+	// Those that are not over, by their beginning; only of a single node, and
+	// without what runs there.
+	Reservations []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	// How it has done so far; unset while nothing is known of it.
+	Score         *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,6 +1078,146 @@ func (x *Node) GetLinks() []*LinkRow {
 	return nil
 }
 
+func (x *Node) GetReservations() []*Reservation {
+	if x != nil {
+		return x.Reservations
+	}
+	return nil
+}
+
+func (x *Node) GetScore() *NodeScore {
+	if x != nil {
+		return x.Score
+	}
+	return nil
+}
+
+// NodeScore is how a node has done so far. Counts are of what ended there, each
+// worth half for every day since.
+type NodeScore struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 to 1000; 1000 when nothing speaks against it.
+	Score int32 `protobuf:"varint,1,opt,name=score,proto3" json:"score,omitempty"`
+	// What speaks against it.
+	Why string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	// Attempts that ended there, and those that the node ended: it was lost, or a
+	// device failed.
+	Samples  float64 `protobuf:"fixed64,3,opt,name=samples,proto3" json:"samples,omitempty"`
+	Failures float64 `protobuf:"fixed64,4,opt,name=failures,proto3" json:"failures,omitempty"`
+	// Attempts of different jobs that failed there by themselves.
+	JobFailures float64 `protobuf:"fixed64,5,opt,name=job_failures,json=jobFailures,proto3" json:"job_failures,omitempty"`
+	// How long runs take there against those on other nodes of its kind: 1 is as
+	// long. It rests on timed_runs.
+	Slowdown  float64 `protobuf:"fixed64,6,opt,name=slowdown,proto3" json:"slowdown,omitempty"`
+	TimedRuns float64 `protobuf:"fixed64,7,opt,name=timed_runs,json=timedRuns,proto3" json:"timed_runs,omitempty"`
+	// Gangs that waited for it, of all gangs with a member there.
+	Stragglers    float64                `protobuf:"fixed64,8,opt,name=stragglers,proto3" json:"stragglers,omitempty"`
+	Gangs         float64                `protobuf:"fixed64,9,opt,name=gangs,proto3" json:"gangs,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeScore) Reset() {
+	*x = NodeScore{}
+	mi := &file_apipb_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeScore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeScore) ProtoMessage() {}
+
+func (x *NodeScore) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeScore.ProtoReflect.Descriptor instead.
+func (*NodeScore) Descriptor() ([]byte, []int) {
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *NodeScore) GetScore() int32 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *NodeScore) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *NodeScore) GetSamples() float64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *NodeScore) GetFailures() float64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *NodeScore) GetJobFailures() float64 {
+	if x != nil {
+		return x.JobFailures
+	}
+	return 0
+}
+
+func (x *NodeScore) GetSlowdown() float64 {
+	if x != nil {
+		return x.Slowdown
+	}
+	return 0
+}
+
+func (x *NodeScore) GetTimedRuns() float64 {
+	if x != nil {
+		return x.TimedRuns
+	}
+	return 0
+}
+
+func (x *NodeScore) GetStragglers() float64 {
+	if x != nil {
+		return x.Stragglers
+	}
+	return 0
+}
+
+func (x *NodeScore) GetGangs() float64 {
+	if x != nil {
+		return x.Gangs
+	}
+	return 0
+}
+
+func (x *NodeScore) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // NodeDrain is how far the drain of a node has come.
 type NodeDrain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1089,7 +1234,7 @@ type NodeDrain struct {
 
 func (x *NodeDrain) Reset() {
 	*x = NodeDrain{}
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1246,7 @@ func (x *NodeDrain) String() string {
 func (*NodeDrain) ProtoMessage() {}
 
 func (x *NodeDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[14]
+	mi := &file_apipb_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1259,7 @@ func (x *NodeDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
 func (*NodeDrain) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeDrain) GetSince() *timestamppb.Timestamp {
@@ -1157,7 +1302,7 @@ type NumaNode struct {
 
 func (x *NumaNode) Reset() {
 	*x = NumaNode{}
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1314,7 @@ func (x *NumaNode) String() string {
 func (*NumaNode) ProtoMessage() {}
 
 func (x *NumaNode) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[15]
+	mi := &file_apipb_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1327,7 @@ func (x *NumaNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NumaNode.ProtoReflect.Descriptor instead.
 func (*NumaNode) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NumaNode) GetId() int32 {
@@ -1219,7 +1364,7 @@ type Taint struct {
 
 func (x *Taint) Reset() {
 	*x = Taint{}
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1376,7 @@ func (x *Taint) String() string {
 func (*Taint) ProtoMessage() {}
 
 func (x *Taint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[16]
+	mi := &file_apipb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1389,7 @@ func (x *Taint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taint.ProtoReflect.Descriptor instead.
 func (*Taint) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Taint) GetKey() string {
@@ -1278,7 +1423,7 @@ type LinkRow struct {
 
 func (x *LinkRow) Reset() {
 	*x = LinkRow{}
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1435,7 @@ func (x *LinkRow) String() string {
 func (*LinkRow) ProtoMessage() {}
 
 func (x *LinkRow) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[17]
+	mi := &file_apipb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1448,7 @@ func (x *LinkRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRow.ProtoReflect.Descriptor instead.
 func (*LinkRow) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LinkRow) GetTo() []string {
@@ -1336,7 +1481,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1493,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[18]
+	mi := &file_apipb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1506,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Device) GetIndex() int32 {
@@ -1459,7 +1604,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1616,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[19]
+	mi := &file_apipb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1629,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -1514,7 +1659,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1671,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[20]
+	mi := &file_apipb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1684,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1579,7 +1724,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1736,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[21]
+	mi := &file_apipb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1749,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -1623,7 +1768,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1780,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[22]
+	mi := &file_apipb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1793,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1668,7 +1813,7 @@ type CordonNodeRequest struct {
 
 func (x *CordonNodeRequest) Reset() {
 	*x = CordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1825,7 @@ func (x *CordonNodeRequest) String() string {
 func (*CordonNodeRequest) ProtoMessage() {}
 
 func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[23]
+	mi := &file_apipb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1838,7 @@ func (x *CordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*CordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CordonNodeRequest) GetNodeId() string {
@@ -1719,7 +1864,7 @@ type CordonNodeResponse struct {
 
 func (x *CordonNodeResponse) Reset() {
 	*x = CordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1876,7 @@ func (x *CordonNodeResponse) String() string {
 func (*CordonNodeResponse) ProtoMessage() {}
 
 func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[24]
+	mi := &file_apipb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1889,7 @@ func (x *CordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*CordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CordonNodeResponse) GetNode() *Node {
@@ -1763,7 +1908,7 @@ type UncordonNodeRequest struct {
 
 func (x *UncordonNodeRequest) Reset() {
 	*x = UncordonNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1920,7 @@ func (x *UncordonNodeRequest) String() string {
 func (*UncordonNodeRequest) ProtoMessage() {}
 
 func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[25]
+	mi := &file_apipb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1933,7 @@ func (x *UncordonNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeRequest.ProtoReflect.Descriptor instead.
 func (*UncordonNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UncordonNodeRequest) GetNodeId() string {
@@ -1807,7 +1952,7 @@ type UncordonNodeResponse struct {
 
 func (x *UncordonNodeResponse) Reset() {
 	*x = UncordonNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1964,7 @@ func (x *UncordonNodeResponse) String() string {
 func (*UncordonNodeResponse) ProtoMessage() {}
 
 func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[26]
+	mi := &file_apipb_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1977,7 @@ func (x *UncordonNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonNodeResponse.ProtoReflect.Descriptor instead.
 func (*UncordonNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UncordonNodeResponse) GetNode() *Node {
@@ -1854,7 +1999,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +2011,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[27]
+	mi := &file_apipb_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +2024,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DrainNodeRequest) GetNodeId() string {
@@ -1912,7 +2057,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2069,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[28]
+	mi := &file_apipb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2082,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -1959,7 +2104,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2116,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[29]
+	mi := &file_apipb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2129,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemoveNodeRequest) GetNodeId() string {
@@ -2011,7 +2156,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2168,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[30]
+	mi := &file_apipb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2181,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RemoveNodeResponse) GetSeats() int32 {
@@ -2054,7 +2199,7 @@ type GetClusterStatusRequest struct {
 
 func (x *GetClusterStatusRequest) Reset() {
 	*x = GetClusterStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2211,7 @@ func (x *GetClusterStatusRequest) String() string {
 func (*GetClusterStatusRequest) ProtoMessage() {}
 
 func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[31]
+	mi := &file_apipb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2224,7 @@ func (x *GetClusterStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 type GetClusterStatusResponse struct {
@@ -2110,7 +2255,7 @@ type GetClusterStatusResponse struct {
 
 func (x *GetClusterStatusResponse) Reset() {
 	*x = GetClusterStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2267,7 @@ func (x *GetClusterStatusResponse) String() string {
 func (*GetClusterStatusResponse) ProtoMessage() {}
 
 func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[32]
+	mi := &file_apipb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2280,7 @@ func (x *GetClusterStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetClusterStatusResponse) GetTotalNodes() int32 {
@@ -2251,7 +2396,7 @@ type GetServerStatusRequest struct {
 
 func (x *GetServerStatusRequest) Reset() {
 	*x = GetServerStatusRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2408,7 @@ func (x *GetServerStatusRequest) String() string {
 func (*GetServerStatusRequest) ProtoMessage() {}
 
 func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[33]
+	mi := &file_apipb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2421,7 @@ func (x *GetServerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetServerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 type GetServerStatusResponse struct {
@@ -2307,7 +2452,7 @@ type GetServerStatusResponse struct {
 
 func (x *GetServerStatusResponse) Reset() {
 	*x = GetServerStatusResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2464,7 @@ func (x *GetServerStatusResponse) String() string {
 func (*GetServerStatusResponse) ProtoMessage() {}
 
 func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[34]
+	mi := &file_apipb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2477,7 @@ func (x *GetServerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetServerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetServerStatusResponse) GetServer() string {
@@ -2446,7 +2591,7 @@ type StoreMember struct {
 
 func (x *StoreMember) Reset() {
 	*x = StoreMember{}
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2458,7 +2603,7 @@ func (x *StoreMember) String() string {
 func (*StoreMember) ProtoMessage() {}
 
 func (x *StoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[35]
+	mi := &file_apipb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2471,7 +2616,7 @@ func (x *StoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
 func (*StoreMember) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StoreMember) GetEndpoint() string {
@@ -2538,7 +2683,7 @@ type GetHealthRequest struct {
 
 func (x *GetHealthRequest) Reset() {
 	*x = GetHealthRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2695,7 @@ func (x *GetHealthRequest) String() string {
 func (*GetHealthRequest) ProtoMessage() {}
 
 func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[36]
+	mi := &file_apipb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2708,7 @@ func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 type GetHealthResponse struct {
@@ -2575,7 +2720,7 @@ type GetHealthResponse struct {
 
 func (x *GetHealthResponse) Reset() {
 	*x = GetHealthResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +2732,7 @@ func (x *GetHealthResponse) String() string {
 func (*GetHealthResponse) ProtoMessage() {}
 
 func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[37]
+	mi := &file_apipb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +2745,7 @@ func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetHealthResponse) GetStatus() string {
@@ -2618,7 +2763,7 @@ type GetReadyRequest struct {
 
 func (x *GetReadyRequest) Reset() {
 	*x = GetReadyRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2775,7 @@ func (x *GetReadyRequest) String() string {
 func (*GetReadyRequest) ProtoMessage() {}
 
 func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[38]
+	mi := &file_apipb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2788,7 @@ func (x *GetReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyRequest.ProtoReflect.Descriptor instead.
 func (*GetReadyRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 type GetReadyResponse struct {
@@ -2655,7 +2800,7 @@ type GetReadyResponse struct {
 
 func (x *GetReadyResponse) Reset() {
 	*x = GetReadyResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[39]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2812,7 @@ func (x *GetReadyResponse) String() string {
 func (*GetReadyResponse) ProtoMessage() {}
 
 func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[39]
+	mi := &file_apipb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2825,7 @@ func (x *GetReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadyResponse.ProtoReflect.Descriptor instead.
 func (*GetReadyResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetReadyResponse) GetStatus() string {
@@ -2702,7 +2847,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[40]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2859,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[40]
+	mi := &file_apipb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2872,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchEventsRequest) GetRevision() string {
@@ -2771,7 +2916,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[41]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2928,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[41]
+	mi := &file_apipb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2941,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchEventsResponse) GetRevision() string {
@@ -2881,7 +3026,7 @@ type DumpStoreRequest struct {
 
 func (x *DumpStoreRequest) Reset() {
 	*x = DumpStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[42]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +3038,7 @@ func (x *DumpStoreRequest) String() string {
 func (*DumpStoreRequest) ProtoMessage() {}
 
 func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[42]
+	mi := &file_apipb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3051,7 @@ func (x *DumpStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreRequest.ProtoReflect.Descriptor instead.
 func (*DumpStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DumpStoreRequest) GetPrefix() string {
@@ -2931,7 +3076,7 @@ type BackupStoreRequest struct {
 
 func (x *BackupStoreRequest) Reset() {
 	*x = BackupStoreRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[43]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3088,7 @@ func (x *BackupStoreRequest) String() string {
 func (*BackupStoreRequest) ProtoMessage() {}
 
 func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[43]
+	mi := &file_apipb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3101,7 @@ func (x *BackupStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreRequest.ProtoReflect.Descriptor instead.
 func (*BackupStoreRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 type BackupStoreResponse struct {
@@ -2968,7 +3113,7 @@ type BackupStoreResponse struct {
 
 func (x *BackupStoreResponse) Reset() {
 	*x = BackupStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[44]
+	mi := &file_apipb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3125,7 @@ func (x *BackupStoreResponse) String() string {
 func (*BackupStoreResponse) ProtoMessage() {}
 
 func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[44]
+	mi := &file_apipb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3138,7 @@ func (x *BackupStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStoreResponse.ProtoReflect.Descriptor instead.
 func (*BackupStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BackupStoreResponse) GetData() []byte {
@@ -3011,7 +3156,7 @@ type RecordStateRequest struct {
 
 func (x *RecordStateRequest) Reset() {
 	*x = RecordStateRequest{}
-	mi := &file_apipb_cluster_proto_msgTypes[45]
+	mi := &file_apipb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3168,7 @@ func (x *RecordStateRequest) String() string {
 func (*RecordStateRequest) ProtoMessage() {}
 
 func (x *RecordStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[45]
+	mi := &file_apipb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3181,7 @@ func (x *RecordStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStateRequest.ProtoReflect.Descriptor instead.
 func (*RecordStateRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 type RecordStateResponse struct {
@@ -3048,7 +3193,7 @@ type RecordStateResponse struct {
 
 func (x *RecordStateResponse) Reset() {
 	*x = RecordStateResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[46]
+	mi := &file_apipb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3205,7 @@ func (x *RecordStateResponse) String() string {
 func (*RecordStateResponse) ProtoMessage() {}
 
 func (x *RecordStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[46]
+	mi := &file_apipb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3218,7 @@ func (x *RecordStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordStateResponse.ProtoReflect.Descriptor instead.
 func (*RecordStateResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RecordStateResponse) GetData() []byte {
@@ -3097,7 +3242,7 @@ type DumpStoreResponse struct {
 
 func (x *DumpStoreResponse) Reset() {
 	*x = DumpStoreResponse{}
-	mi := &file_apipb_cluster_proto_msgTypes[47]
+	mi := &file_apipb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3254,7 @@ func (x *DumpStoreResponse) String() string {
 func (*DumpStoreResponse) ProtoMessage() {}
 
 func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_cluster_proto_msgTypes[47]
+	mi := &file_apipb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3267,7 @@ func (x *DumpStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpStoreResponse.ProtoReflect.Descriptor instead.
 func (*DumpStoreResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_apipb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DumpStoreResponse) GetKey() string {
@@ -3164,7 +3309,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3236,7 +3381,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xdc\x06\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xc0\a\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3264,10 +3409,27 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x04numa\x18\x14 \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
 	"\x06taints\x18\x15 \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12(\n" +
 	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
-	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x1a9\n" +
+	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x128\n" +
+	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x12(\n" +
+	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +
+	"\tNodeScore\x12\x14\n" +
+	"\x05score\x18\x01 \x01(\x05R\x05score\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\x12\x18\n" +
+	"\asamples\x18\x03 \x01(\x01R\asamples\x12\x1a\n" +
+	"\bfailures\x18\x04 \x01(\x01R\bfailures\x12!\n" +
+	"\fjob_failures\x18\x05 \x01(\x01R\vjobFailures\x12\x1a\n" +
+	"\bslowdown\x18\x06 \x01(\x01R\bslowdown\x12\x1d\n" +
+	"\n" +
+	"timed_runs\x18\a \x01(\x01R\ttimedRuns\x12\x1e\n" +
+	"\n" +
+	"stragglers\x18\b \x01(\x01R\n" +
+	"stragglers\x12\x14\n" +
+	"\x05gangs\x18\t \x01(\x01R\x05gangs\x12*\n" +
+	"\x02at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x95\x01\n" +
 	"\tNodeDrain\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12\x1d\n" +
@@ -3458,7 +3620,7 @@ func file_apipb_cluster_proto_rawDescGZIP() []byte {
 	return file_apipb_cluster_proto_rawDescData
 }
 
-var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_apipb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_apipb_cluster_proto_goTypes = []any{
 	(*Tenant)(nil),                   // 0: ares.v1.Tenant
 	(*Quota)(nil),                    // 1: ares.v1.Quota
@@ -3474,46 +3636,48 @@ var file_apipb_cluster_proto_goTypes = []any{
 	(*DeleteTenantRequest)(nil),      // 11: ares.v1.DeleteTenantRequest
 	(*DeleteTenantResponse)(nil),     // 12: ares.v1.DeleteTenantResponse
 	(*Node)(nil),                     // 13: ares.v1.Node
-	(*NodeDrain)(nil),                // 14: ares.v1.NodeDrain
-	(*NumaNode)(nil),                 // 15: ares.v1.NumaNode
-	(*Taint)(nil),                    // 16: ares.v1.Taint
-	(*LinkRow)(nil),                  // 17: ares.v1.LinkRow
-	(*Device)(nil),                   // 18: ares.v1.Device
-	(*ListNodesRequest)(nil),         // 19: ares.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 20: ares.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 21: ares.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 22: ares.v1.GetNodeResponse
-	(*CordonNodeRequest)(nil),        // 23: ares.v1.CordonNodeRequest
-	(*CordonNodeResponse)(nil),       // 24: ares.v1.CordonNodeResponse
-	(*UncordonNodeRequest)(nil),      // 25: ares.v1.UncordonNodeRequest
-	(*UncordonNodeResponse)(nil),     // 26: ares.v1.UncordonNodeResponse
-	(*DrainNodeRequest)(nil),         // 27: ares.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),        // 28: ares.v1.DrainNodeResponse
-	(*RemoveNodeRequest)(nil),        // 29: ares.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),       // 30: ares.v1.RemoveNodeResponse
-	(*GetClusterStatusRequest)(nil),  // 31: ares.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 32: ares.v1.GetClusterStatusResponse
-	(*GetServerStatusRequest)(nil),   // 33: ares.v1.GetServerStatusRequest
-	(*GetServerStatusResponse)(nil),  // 34: ares.v1.GetServerStatusResponse
-	(*StoreMember)(nil),              // 35: ares.v1.StoreMember
-	(*GetHealthRequest)(nil),         // 36: ares.v1.GetHealthRequest
-	(*GetHealthResponse)(nil),        // 37: ares.v1.GetHealthResponse
-	(*GetReadyRequest)(nil),          // 38: ares.v1.GetReadyRequest
-	(*GetReadyResponse)(nil),         // 39: ares.v1.GetReadyResponse
-	(*WatchEventsRequest)(nil),       // 40: ares.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),      // 41: ares.v1.WatchEventsResponse
-	(*DumpStoreRequest)(nil),         // 42: ares.v1.DumpStoreRequest
-	(*BackupStoreRequest)(nil),       // 43: ares.v1.BackupStoreRequest
-	(*BackupStoreResponse)(nil),      // 44: ares.v1.BackupStoreResponse
-	(*RecordStateRequest)(nil),       // 45: ares.v1.RecordStateRequest
-	(*RecordStateResponse)(nil),      // 46: ares.v1.RecordStateResponse
-	(*DumpStoreResponse)(nil),        // 47: ares.v1.DumpStoreResponse
-	nil,                              // 48: ares.v1.Node.LabelsEntry
-	nil,                              // 49: ares.v1.GetClusterStatusResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
+	(*NodeScore)(nil),                // 14: ares.v1.NodeScore
+	(*NodeDrain)(nil),                // 15: ares.v1.NodeDrain
+	(*NumaNode)(nil),                 // 16: ares.v1.NumaNode
+	(*Taint)(nil),                    // 17: ares.v1.Taint
+	(*LinkRow)(nil),                  // 18: ares.v1.LinkRow
+	(*Device)(nil),                   // 19: ares.v1.Device
+	(*ListNodesRequest)(nil),         // 20: ares.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 21: ares.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 22: ares.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 23: ares.v1.GetNodeResponse
+	(*CordonNodeRequest)(nil),        // 24: ares.v1.CordonNodeRequest
+	(*CordonNodeResponse)(nil),       // 25: ares.v1.CordonNodeResponse
+	(*UncordonNodeRequest)(nil),      // 26: ares.v1.UncordonNodeRequest
+	(*UncordonNodeResponse)(nil),     // 27: ares.v1.UncordonNodeResponse
+	(*DrainNodeRequest)(nil),         // 28: ares.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 29: ares.v1.DrainNodeResponse
+	(*RemoveNodeRequest)(nil),        // 30: ares.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 31: ares.v1.RemoveNodeResponse
+	(*GetClusterStatusRequest)(nil),  // 32: ares.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 33: ares.v1.GetClusterStatusResponse
+	(*GetServerStatusRequest)(nil),   // 34: ares.v1.GetServerStatusRequest
+	(*GetServerStatusResponse)(nil),  // 35: ares.v1.GetServerStatusResponse
+	(*StoreMember)(nil),              // 36: ares.v1.StoreMember
+	(*GetHealthRequest)(nil),         // 37: ares.v1.GetHealthRequest
+	(*GetHealthResponse)(nil),        // 38: ares.v1.GetHealthResponse
+	(*GetReadyRequest)(nil),          // 39: ares.v1.GetReadyRequest
+	(*GetReadyResponse)(nil),         // 40: ares.v1.GetReadyResponse
+	(*WatchEventsRequest)(nil),       // 41: ares.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),      // 42: ares.v1.WatchEventsResponse
+	(*DumpStoreRequest)(nil),         // 43: ares.v1.DumpStoreRequest
+	(*BackupStoreRequest)(nil),       // 44: ares.v1.BackupStoreRequest
+	(*BackupStoreResponse)(nil),      // 45: ares.v1.BackupStoreResponse
+	(*RecordStateRequest)(nil),       // 46: ares.v1.RecordStateRequest
+	(*RecordStateResponse)(nil),      // 47: ares.v1.RecordStateResponse
+	(*DumpStoreResponse)(nil),        // 48: ares.v1.DumpStoreResponse
+	nil,                              // 49: ares.v1.Node.LabelsEntry
+	nil,                              // 50: ares.v1.GetClusterStatusResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),    // 51: google.protobuf.Timestamp
+	(*Reservation)(nil),              // 52: ares.v1.Reservation
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
-	50, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	51, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: ares.v1.Tenant.current:type_name -> ares.v1.TenantUse
 	1,  // 2: ares.v1.Tenant.quotas:type_name -> ares.v1.Quota
 	0,  // 3: ares.v1.CreateTenantRequest.tenant:type_name -> ares.v1.Tenant
@@ -3522,66 +3686,69 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	0,  // 6: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
 	0,  // 7: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
 	0,  // 8: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	50, // 9: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
-	18, // 10: ares.v1.Node.devices:type_name -> ares.v1.Device
-	48, // 11: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
-	15, // 12: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
-	16, // 13: ares.v1.Node.taints:type_name -> ares.v1.Taint
-	14, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
-	17, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
-	50, // 16: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	13, // 17: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	13, // 18: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	13, // 19: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 20: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 21: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
-	49, // 22: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	50, // 23: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	35, // 24: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	50, // 25: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	3,  // 26: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	5,  // 27: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	7,  // 28: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	9,  // 29: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	11, // 30: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	19, // 31: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	21, // 32: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	23, // 33: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	25, // 34: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	27, // 35: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
-	29, // 36: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	31, // 37: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	33, // 38: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	36, // 39: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	38, // 40: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	40, // 41: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	42, // 42: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	43, // 43: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	45, // 44: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
-	4,  // 45: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	6,  // 46: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	8,  // 47: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	10, // 48: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	12, // 49: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	20, // 50: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	22, // 51: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	24, // 52: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	26, // 53: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	28, // 54: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
-	30, // 55: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	32, // 56: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	34, // 57: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	37, // 58: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	39, // 59: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	41, // 60: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	47, // 61: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	44, // 62: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	46, // 63: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
-	45, // [45:64] is the sub-list for method output_type
-	26, // [26:45] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	51, // 9: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	19, // 10: ares.v1.Node.devices:type_name -> ares.v1.Device
+	49, // 11: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	16, // 12: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
+	17, // 13: ares.v1.Node.taints:type_name -> ares.v1.Taint
+	15, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
+	18, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
+	52, // 16: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
+	14, // 17: ares.v1.Node.score:type_name -> ares.v1.NodeScore
+	51, // 18: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
+	51, // 19: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	13, // 20: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	13, // 21: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	13, // 22: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 23: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 24: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	50, // 25: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	51, // 26: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	36, // 27: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	51, // 28: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	3,  // 29: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	5,  // 30: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	7,  // 31: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	9,  // 32: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	11, // 33: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	20, // 34: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	22, // 35: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	24, // 36: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	26, // 37: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	28, // 38: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	30, // 39: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	32, // 40: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	34, // 41: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	37, // 42: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	39, // 43: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	41, // 44: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	43, // 45: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	44, // 46: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	46, // 47: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
+	4,  // 48: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	6,  // 49: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	8,  // 50: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	10, // 51: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	12, // 52: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	21, // 53: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	23, // 54: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	25, // 55: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	27, // 56: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	29, // 57: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	31, // 58: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	33, // 59: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	35, // 60: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	38, // 61: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	40, // 62: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	42, // 63: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	48, // 64: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	45, // 65: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	47, // 66: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
+	48, // [48:67] is the sub-list for method output_type
+	29, // [29:48] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }
@@ -3589,6 +3756,7 @@ func file_apipb_cluster_proto_init() {
 	if File_apipb_cluster_proto != nil {
 		return
 	}
+	file_apipb_reservation_proto_init()
 	file_apipb_cluster_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_cluster_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
@@ -3597,7 +3765,7 @@ func file_apipb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_cluster_proto_rawDesc), len(file_apipb_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

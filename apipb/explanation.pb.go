@@ -9,6 +9,7 @@ package apipb
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -32,11 +33,21 @@ type Explanation struct {
 	Remedies []*Remedy `protobuf:"bytes,3,rep,name=remedies,proto3" json:"remedies,omitempty"`
 	// Where it waits, its place there from 1 (0 when it is not in line), and how
 	// many are in line.
-	Queue         string    `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	Rank          int32     `protobuf:"varint,5,opt,name=rank,proto3" json:"rank,omitempty"`
-	Of            int32     `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"`
-	Ahead         []*Ahead  `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"`
-	Holders       []*Holder `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
+	Queue   string    `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	Rank    int32     `protobuf:"varint,5,opt,name=rank,proto3" json:"rank,omitempty"`
+	Of      int32     `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"`
+	Ahead   []*Ahead  `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"`
+	Holders []*Holder `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
+	// When it is thought to start, of a job that is in line.
+	Eta *Eta `protobuf:"bytes,9,opt,name=eta,proto3" json:"eta,omitempty"`
+	// Where the job stands, as in Job; "" for one that is only planned.
+	State string `protobuf:"bytes,20,opt,name=state,proto3" json:"state,omitempty"`
+	// Its attempts that gave way to other jobs, or are asked to, oldest first.
+	GaveWay []*Preemption `protobuf:"bytes,21,rep,name=gave_way,json=gaveWay,proto3" json:"gave_way,omitempty"`
+	// Seats that are kept for it while others give way.
+	Nomination *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
+	// How it stands to its deadline, if it has one.
+	Deadline      *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -127,6 +138,205 @@ func (x *Explanation) GetHolders() []*Holder {
 	return nil
 }
 
+func (x *Explanation) GetEta() *Eta {
+	if x != nil {
+		return x.Eta
+	}
+	return nil
+}
+
+func (x *Explanation) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Explanation) GetGaveWay() []*Preemption {
+	if x != nil {
+		return x.GaveWay
+	}
+	return nil
+}
+
+func (x *Explanation) GetNomination() *Nomination {
+	if x != nil {
+		return x.Nomination
+	}
+	return nil
+}
+
+func (x *Explanation) GetDeadline() *DeadlineOutlook {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+// Eta is when a waiting job is thought to start, as things stand: jobs that come
+// later and go first are not in it.
+type Eta struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ends of an interval in which it starts in most cases; either is missing
+	// when nobody can say.
+	Earliest *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=earliest,proto3" json:"earliest,omitempty"`
+	Latest   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=latest,proto3" json:"latest,omitempty"`
+	// A place is kept for it already.
+	Reserved bool `protobuf:"varint,3,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// What it was drawn from, for people.
+	Basis         string `protobuf:"bytes,4,opt,name=basis,proto3" json:"basis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Eta) Reset() {
+	*x = Eta{}
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Eta) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Eta) ProtoMessage() {}
+
+func (x *Eta) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Eta.ProtoReflect.Descriptor instead.
+func (*Eta) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Eta) GetEarliest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Earliest
+	}
+	return nil
+}
+
+func (x *Eta) GetLatest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Latest
+	}
+	return nil
+}
+
+func (x *Eta) GetReserved() bool {
+	if x != nil {
+		return x.Reserved
+	}
+	return false
+}
+
+func (x *Eta) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
+}
+
+// DeadlineOutlook is how a job stands to its deadline.
+type DeadlineOutlook struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// When half of the jobs like it would have ended, and nine of ten, if it starts
+	// now or goes on running; absent when nobody knows.
+	P50End *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=p50_end,json=p50End,proto3" json:"p50_end,omitempty"`
+	P90End *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=p90_end,json=p90End,proto3" json:"p90_end,omitempty"`
+	// What p90_end leaves to the deadline; negative when it is late.
+	SlackSeconds float64 `protobuf:"fixed64,4,opt,name=slack_seconds,json=slackSeconds,proto3" json:"slack_seconds,omitempty"`
+	// at_risk or missed once that was noted in the events of the job.
+	Noted string `protobuf:"bytes,5,opt,name=noted,proto3" json:"noted,omitempty"`
+	// The same for people.
+	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadlineOutlook) Reset() {
+	*x = DeadlineOutlook{}
+	mi := &file_apipb_explanation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadlineOutlook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadlineOutlook) ProtoMessage() {}
+
+func (x *DeadlineOutlook) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadlineOutlook.ProtoReflect.Descriptor instead.
+func (*DeadlineOutlook) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DeadlineOutlook) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *DeadlineOutlook) GetP50End() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P50End
+	}
+	return nil
+}
+
+func (x *DeadlineOutlook) GetP90End() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P90End
+	}
+	return nil
+}
+
+func (x *DeadlineOutlook) GetSlackSeconds() float64 {
+	if x != nil {
+		return x.SlackSeconds
+	}
+	return 0
+}
+
+func (x *DeadlineOutlook) GetNoted() string {
+	if x != nil {
+		return x.Noted
+	}
+	return ""
+}
+
+func (x *DeadlineOutlook) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Blocker is one reason a job waits.
 type Blocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -142,7 +352,7 @@ type Blocker struct {
 
 func (x *Blocker) Reset() {
 	*x = Blocker{}
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +364,7 @@ func (x *Blocker) String() string {
 func (*Blocker) ProtoMessage() {}
 
 func (x *Blocker) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +377,7 @@ func (x *Blocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blocker.ProtoReflect.Descriptor instead.
 func (*Blocker) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Blocker) GetKind() string {
@@ -208,7 +418,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +430,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,7 +443,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Remedy) GetSteps() []*Step {
@@ -266,7 +476,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +488,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +501,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Step) GetKind() string {
@@ -351,7 +561,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +573,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +586,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Ahead) GetTenantId() string {
@@ -415,7 +625,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +637,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +650,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Holder) GetTenantId() string {
@@ -496,7 +706,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +718,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +731,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Merit) GetLevel() string {
@@ -598,7 +808,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\"\x8a\x02\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -607,7 +817,26 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\x04rank\x18\x05 \x01(\x05R\x04rank\x12\x0e\n" +
 	"\x02of\x18\x06 \x01(\x05R\x02of\x12$\n" +
 	"\x05ahead\x18\a \x03(\v2\x0e.ares.v1.AheadR\x05ahead\x12)\n" +
-	"\aholders\x18\b \x03(\v2\x0f.ares.v1.HolderR\aholders\"[\n" +
+	"\aholders\x18\b \x03(\v2\x0f.ares.v1.HolderR\aholders\x12\x1e\n" +
+	"\x03eta\x18\t \x01(\v2\f.ares.v1.EtaR\x03eta\x12\x14\n" +
+	"\x05state\x18\x14 \x01(\tR\x05state\x12.\n" +
+	"\bgave_way\x18\x15 \x03(\v2\x13.ares.v1.PreemptionR\agaveWay\x123\n" +
+	"\n" +
+	"nomination\x18\x16 \x01(\v2\x13.ares.v1.NominationR\n" +
+	"nomination\x124\n" +
+	"\bdeadline\x18( \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"\xa3\x01\n" +
+	"\x03Eta\x126\n" +
+	"\bearliest\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bearliest\x122\n" +
+	"\x06latest\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06latest\x12\x1a\n" +
+	"\breserved\x18\x03 \x01(\bR\breserved\x12\x14\n" +
+	"\x05basis\x18\x04 \x01(\tR\x05basis\"\x82\x02\n" +
+	"\x0fDeadlineOutlook\x126\n" +
+	"\bdeadline\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x123\n" +
+	"\ap50_end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06p50End\x123\n" +
+	"\ap90_end\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06p90End\x12#\n" +
+	"\rslack_seconds\x18\x04 \x01(\x01R\fslackSeconds\x12\x14\n" +
+	"\x05noted\x18\x05 \x01(\tR\x05noted\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"[\n" +
 	"\aBlocker\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x0e\n" +
@@ -656,27 +885,41 @@ func file_apipb_explanation_proto_rawDescGZIP() []byte {
 	return file_apipb_explanation_proto_rawDescData
 }
 
-var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_apipb_explanation_proto_goTypes = []any{
-	(*Explanation)(nil), // 0: ares.v1.Explanation
-	(*Blocker)(nil),     // 1: ares.v1.Blocker
-	(*Remedy)(nil),      // 2: ares.v1.Remedy
-	(*Step)(nil),        // 3: ares.v1.Step
-	(*Ahead)(nil),       // 4: ares.v1.Ahead
-	(*Holder)(nil),      // 5: ares.v1.Holder
-	(*Merit)(nil),       // 6: ares.v1.Merit
+	(*Explanation)(nil),           // 0: ares.v1.Explanation
+	(*Eta)(nil),                   // 1: ares.v1.Eta
+	(*DeadlineOutlook)(nil),       // 2: ares.v1.DeadlineOutlook
+	(*Blocker)(nil),               // 3: ares.v1.Blocker
+	(*Remedy)(nil),                // 4: ares.v1.Remedy
+	(*Step)(nil),                  // 5: ares.v1.Step
+	(*Ahead)(nil),                 // 6: ares.v1.Ahead
+	(*Holder)(nil),                // 7: ares.v1.Holder
+	(*Merit)(nil),                 // 8: ares.v1.Merit
+	(*Preemption)(nil),            // 9: ares.v1.Preemption
+	(*Nomination)(nil),            // 10: ares.v1.Nomination
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_apipb_explanation_proto_depIdxs = []int32{
-	1, // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
-	2, // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
-	4, // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
-	5, // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
-	3, // 4: ares.v1.Remedy.steps:type_name -> ares.v1.Step
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	3,  // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
+	4,  // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
+	6,  // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
+	7,  // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
+	1,  // 4: ares.v1.Explanation.eta:type_name -> ares.v1.Eta
+	9,  // 5: ares.v1.Explanation.gave_way:type_name -> ares.v1.Preemption
+	10, // 6: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
+	2,  // 7: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
+	11, // 8: ares.v1.Eta.earliest:type_name -> google.protobuf.Timestamp
+	11, // 9: ares.v1.Eta.latest:type_name -> google.protobuf.Timestamp
+	11, // 10: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
+	11, // 11: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
+	11, // 12: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
+	5,  // 13: ares.v1.Remedy.steps:type_name -> ares.v1.Step
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_apipb_explanation_proto_init() }
@@ -684,13 +927,14 @@ func file_apipb_explanation_proto_init() {
 	if File_apipb_explanation_proto != nil {
 		return
 	}
+	file_apipb_preemption_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_explanation_proto_rawDesc), len(file_apipb_explanation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

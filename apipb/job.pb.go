@@ -769,9 +769,15 @@ type Job struct {
 	ArrayOf    string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
 	ArrayIndex int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	// How long it is thought to run; absent while nothing was said.
-	Forecast      *RuntimeForecast `protobuf:"bytes,42,opt,name=forecast,proto3" json:"forecast,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Forecast *RuntimeForecast `protobuf:"bytes,42,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	// Seats that are kept for it while others give way.
+	Nomination *Nomination `protobuf:"bytes,50,opt,name=nomination,proto3" json:"nomination,omitempty"`
+	// Times it gave way to another job.
+	Preemptions int32 `protobuf:"varint,51,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
+	// How it stands to its deadline; absent without one, and once it has ended.
+	DeadlineOutlook *DeadlineOutlook `protobuf:"bytes,60,opt,name=deadline_outlook,json=deadlineOutlook,proto3" json:"deadline_outlook,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1073,6 +1079,27 @@ func (x *Job) GetArrayIndex() int32 {
 func (x *Job) GetForecast() *RuntimeForecast {
 	if x != nil {
 		return x.Forecast
+	}
+	return nil
+}
+
+func (x *Job) GetNomination() *Nomination {
+	if x != nil {
+		return x.Nomination
+	}
+	return nil
+}
+
+func (x *Job) GetPreemptions() int32 {
+	if x != nil {
+		return x.Preemptions
+	}
+	return 0
+}
+
+func (x *Job) GetDeadlineOutlook() *DeadlineOutlook {
+	if x != nil {
+		return x.DeadlineOutlook
 	}
 	return nil
 }
@@ -1462,7 +1489,11 @@ type Attempt struct {
 	ExitCode  int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Score     int32                  `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
 	// What speaks for the placement, by parts.
-	Merit         *Merit `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
+	Merit *Merit `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
+	// When it last saved its progress; absent for never.
+	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
+	// Of one that gives way, or gave way: to whom, why and what it costs.
+	Preemption    *Preemption `protobuf:"bytes,13,opt,name=preemption,proto3" json:"preemption,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1570,6 +1601,20 @@ func (x *Attempt) GetScore() int32 {
 func (x *Attempt) GetMerit() *Merit {
 	if x != nil {
 		return x.Merit
+	}
+	return nil
+}
+
+func (x *Attempt) GetCheckpointedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CheckpointedAt
+	}
+	return nil
+}
+
+func (x *Attempt) GetPreemption() *Preemption {
+	if x != nil {
+		return x.Preemption
 	}
 	return nil
 }
@@ -1728,7 +1773,9 @@ type SubmitJobResponse struct {
 	Status  string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Where the job stands; pending for a new one.
-	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// What speaks against it, although it was accepted.
+	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1789,6 +1836,13 @@ func (x *SubmitJobResponse) GetState() string {
 		return x.State
 	}
 	return ""
+}
+
+func (x *SubmitJobResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type SubmitJobsRequest struct {
@@ -1908,9 +1962,11 @@ type SubmitResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	// submitted, duplicate or refused.
-	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Code          string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Error  string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Code   string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// What speaks against it, although it was accepted.
+	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,6 +2027,13 @@ func (x *SubmitResult) GetCode() string {
 		return x.Code
 	}
 	return ""
+}
+
+func (x *SubmitResult) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type GetJobRequest struct {
@@ -2693,7 +2756,9 @@ type PlanJobResponse struct {
 	Score  int32      `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
 	Merit  *Merit     `protobuf:"bytes,4,opt,name=merit,proto3" json:"merit,omitempty"`
 	// Why it would wait, when it would.
-	Explanation   *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	Explanation *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// How it would stand to its deadline, if it has one and started now.
+	Deadline      *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2759,6 +2824,13 @@ func (x *PlanJobResponse) GetMerit() *Merit {
 func (x *PlanJobResponse) GetExplanation() *Explanation {
 	if x != nil {
 		return x.Explanation
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetDeadline() *DeadlineOutlook {
+	if x != nil {
+		return x.Deadline
 	}
 	return nil
 }
@@ -3056,7 +3128,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x17apipb/explanation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -3145,8 +3217,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xcc\n" +
-	"\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xe8\v\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3193,7 +3264,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\barray_of\x18# \x01(\tR\aarrayOf\x12\x1f\n" +
 	"\varray_index\x18$ \x01(\x05R\n" +
 	"arrayIndex\x124\n" +
-	"\bforecast\x18* \x01(\v2\x18.ares.v1.RuntimeForecastR\bforecast\"\xd3\x01\n" +
+	"\bforecast\x18* \x01(\v2\x18.ares.v1.RuntimeForecastR\bforecast\x123\n" +
+	"\n" +
+	"nomination\x182 \x01(\v2\x13.ares.v1.NominationR\n" +
+	"nomination\x12 \n" +
+	"\vpreemptions\x183 \x01(\x05R\vpreemptions\x12C\n" +
+	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\"\xd3\x01\n" +
 	"\x0fRuntimeForecast\x12\x1f\n" +
 	"\vp50_seconds\x18\x01 \x01(\x01R\n" +
 	"p50Seconds\x12\x1f\n" +
@@ -3223,7 +3299,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tJobResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x95\x03\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8f\x04\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\tR\x05fence\x12&\n" +
@@ -3237,7 +3313,11 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\texit_code\x18\t \x01(\x05R\bexitCode\x12\x14\n" +
 	"\x05score\x18\n" +
 	" \x01(\x05R\x05score\x12$\n" +
-	"\x05merit\x18\v \x01(\v2\x0e.ares.v1.MeritR\x05merit\"\xc4\x01\n" +
+	"\x05merit\x18\v \x01(\v2\x0e.ares.v1.MeritR\x05merit\x12C\n" +
+	"\x0fcheckpointed_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\x123\n" +
+	"\n" +
+	"preemption\x18\r \x01(\v2\x13.ares.v1.PreemptionR\n" +
+	"preemption\"\xc4\x01\n" +
 	"\aJobSeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -3248,12 +3328,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\texit_code\x18\a \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\">\n" +
 	"\x10SubmitJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"r\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\x8e\x01\n" +
 	"\x11SubmitJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\tR\x05state\"F\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"F\n" +
 	"\x11SubmitJobsRequest\x121\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.ares.v1.JobSpecB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x04jobs\"\x9b\x01\n" +
 	"\x12SubmitJobsResponse\x12/\n" +
@@ -3262,12 +3343,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18\x03 \x01(\x05R\n" +
 	"duplicates\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\x05R\arefused\"g\n" +
+	"\arefused\x18\x04 \x01(\x05R\arefused\"\x83\x01\n" +
 	"\fSubmitResult\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x04 \x01(\tR\x04code\"&\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"&\n" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
@@ -3312,13 +3394,14 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x126\n" +
 	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
 	"\x0ePlanJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xc5\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xfb\x01\n" +
 	"\x0fPlanJobResponse\x12\x16\n" +
 	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
 	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
 	"\x05score\x18\x03 \x01(\x05R\x05score\x12$\n" +
 	"\x05merit\x18\x04 \x01(\v2\x0e.ares.v1.MeritR\x05merit\x126\n" +
-	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"-\n" +
+	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x124\n" +
+	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x15ListJobEventsResponse\x12)\n" +
@@ -3337,7 +3420,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\x8c\t\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xfa\n" +
+	"\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -3352,7 +3436,9 @@ const file_apipb_job_proto_rawDesc = "" +
 	"ExplainJob\x12\x1a.ares.v1.ExplainJobRequest\x1a\x1b.ares.v1.ExplainJobResponse\"2\x82\xd3\xe4\x93\x02,b\vexplanation\x12\x1d/api/v1/jobs/{job_id}/explain\x12\\\n" +
 	"\aPlanJob\x12\x17.ares.v1.PlanJobRequest\x1a\x18.ares.v1.PlanJobResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x03job\"\x11/api/v1/jobs:plan\x12\x9e\x01\n" +
 	"\n" +
-	"PredictJob\x12\x1a.ares.v1.PredictJobRequest\x1a\x1b.ares.v1.PredictJobResponse\"W\x82\xd3\xe4\x93\x02Q:\x03jobZ*b\bforecast\x12\x1e/api/v1/jobs/{job_id}/forecastb\bforecast\"\x14/api/v1/jobs:predict\x12G\n" +
+	"PredictJob\x12\x1a.ares.v1.PredictJobRequest\x1a\x1b.ares.v1.PredictJobResponse\"W\x82\xd3\xe4\x93\x02Q:\x03jobZ*b\bforecast\x12\x1e/api/v1/jobs/{job_id}/forecastb\bforecast\"\x14/api/v1/jobs:predict\x12q\n" +
+	"\x0fListPreemptions\x12\x1f.ares.v1.ListPreemptionsRequest\x1a .ares.v1.ListPreemptionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/preemptions\x12y\n" +
+	"\x11PlanConsolidation\x12!.ares.v1.PlanConsolidationRequest\x1a\".ares.v1.PlanConsolidationResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v1/consolidation\x12G\n" +
 	"\n" +
 	"StreamLogs\x12\x1a.ares.v1.StreamLogsRequest\x1a\x1b.ares.v1.StreamLogsResponse0\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -3370,49 +3456,56 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 
 var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_apipb_job_proto_goTypes = []any{
-	(*JobSpec)(nil),               // 0: ares.v1.JobSpec
-	(*Placement)(nil),             // 1: ares.v1.Placement
-	(*RetryPolicy)(nil),           // 2: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),            // 3: ares.v1.Checkpoint
-	(*Array)(nil),                 // 4: ares.v1.Array
-	(*Job)(nil),                   // 5: ares.v1.Job
-	(*RuntimeForecast)(nil),       // 6: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),         // 7: ares.v1.ArrayElements
-	(*StopIntent)(nil),            // 8: ares.v1.StopIntent
-	(*JobProgress)(nil),           // 9: ares.v1.JobProgress
-	(*JobResult)(nil),             // 10: ares.v1.JobResult
-	(*Attempt)(nil),               // 11: ares.v1.Attempt
-	(*JobSeat)(nil),               // 12: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),      // 13: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),     // 14: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),     // 15: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),    // 16: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),          // 17: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),         // 18: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 19: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 20: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 21: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),      // 22: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),     // 23: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),       // 24: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),      // 25: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),     // 26: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),    // 27: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),     // 28: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),    // 29: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),        // 30: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),       // 31: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),  // 32: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil), // 33: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),              // 34: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),     // 35: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 36: ares.v1.StreamLogsResponse
-	nil,                           // 37: ares.v1.JobSpec.EnvironmentEntry
-	nil,                           // 38: ares.v1.JobSpec.LabelsEntry
-	nil,                           // 39: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*Explanation)(nil),           // 41: ares.v1.Explanation
-	(*Merit)(nil),                 // 42: ares.v1.Merit
+	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
+	(*Placement)(nil),                 // 1: ares.v1.Placement
+	(*RetryPolicy)(nil),               // 2: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 3: ares.v1.Checkpoint
+	(*Array)(nil),                     // 4: ares.v1.Array
+	(*Job)(nil),                       // 5: ares.v1.Job
+	(*RuntimeForecast)(nil),           // 6: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 7: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 8: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 9: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 10: ares.v1.JobResult
+	(*Attempt)(nil),                   // 11: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 12: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 13: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 14: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 15: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 16: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 17: ares.v1.SubmitResult
+	(*GetJobRequest)(nil),             // 18: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 19: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 20: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 21: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),          // 22: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 23: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),           // 24: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 25: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 26: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 27: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 28: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 29: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 30: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 31: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 32: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 33: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 34: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 35: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 36: ares.v1.StreamLogsResponse
+	nil,                               // 37: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 38: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 39: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 40: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 41: ares.v1.Explanation
+	(*Nomination)(nil),                // 42: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 43: ares.v1.DeadlineOutlook
+	(*Merit)(nil),                     // 44: ares.v1.Merit
+	(*Preemption)(nil),                // 45: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 46: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 47: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 48: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 49: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
 	37, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
@@ -3435,56 +3528,65 @@ var file_apipb_job_proto_depIdxs = []int32{
 	41, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	7,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	6,  // 19: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	40, // 20: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	40, // 21: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	40, // 22: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	40, // 23: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	12, // 24: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	40, // 25: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	40, // 26: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	40, // 27: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	42, // 28: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
-	0,  // 29: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 30: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	17, // 31: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 32: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 33: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 34: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	6,  // 35: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	41, // 36: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 37: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	12, // 38: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	42, // 39: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
-	41, // 40: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	34, // 41: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	40, // 42: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	13, // 43: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	15, // 44: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	18, // 45: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	20, // 46: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	22, // 47: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	24, // 48: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	32, // 49: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	28, // 50: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	30, // 51: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	26, // 52: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	35, // 53: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	14, // 54: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	16, // 55: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	19, // 56: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	21, // 57: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	23, // 58: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	25, // 59: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	33, // 60: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	29, // 61: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	31, // 62: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	27, // 63: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	36, // 64: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	54, // [54:65] is the sub-list for method output_type
-	43, // [43:54] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	42, // 20: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	43, // 21: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	40, // 22: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	40, // 23: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	40, // 24: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	40, // 25: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	12, // 26: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	40, // 27: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	40, // 28: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	40, // 29: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	44, // 30: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	40, // 31: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	45, // 32: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 33: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 34: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	17, // 35: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 36: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	5,  // 37: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 38: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	6,  // 39: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	41, // 40: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 41: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	12, // 42: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	44, // 43: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	41, // 44: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	43, // 45: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	34, // 46: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	40, // 47: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	13, // 48: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	15, // 49: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	18, // 50: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	20, // 51: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	22, // 52: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	24, // 53: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	32, // 54: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	28, // 55: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	30, // 56: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	26, // 57: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	46, // 58: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	47, // 59: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	35, // 60: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	14, // 61: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	16, // 62: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	19, // 63: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	21, // 64: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	23, // 65: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	25, // 66: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	33, // 67: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	29, // 68: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	31, // 69: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	27, // 70: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	48, // 71: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	49, // 72: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	36, // 73: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	61, // [61:74] is the sub-list for method output_type
+	48, // [48:61] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -3492,7 +3594,9 @@ func file_apipb_job_proto_init() {
 	if File_apipb_job_proto != nil {
 		return
 	}
+	file_apipb_consolidation_proto_init()
 	file_apipb_explanation_proto_init()
+	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}

@@ -19,17 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_SubmitJob_FullMethodName     = "/ares.v1.JobService/SubmitJob"
-	JobService_SubmitJobs_FullMethodName    = "/ares.v1.JobService/SubmitJobs"
-	JobService_GetJob_FullMethodName        = "/ares.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName      = "/ares.v1.JobService/ListJobs"
-	JobService_CancelJob_FullMethodName     = "/ares.v1.JobService/CancelJob"
-	JobService_RetryJob_FullMethodName      = "/ares.v1.JobService/RetryJob"
-	JobService_ListJobEvents_FullMethodName = "/ares.v1.JobService/ListJobEvents"
-	JobService_ExplainJob_FullMethodName    = "/ares.v1.JobService/ExplainJob"
-	JobService_PlanJob_FullMethodName       = "/ares.v1.JobService/PlanJob"
-	JobService_PredictJob_FullMethodName    = "/ares.v1.JobService/PredictJob"
-	JobService_StreamLogs_FullMethodName    = "/ares.v1.JobService/StreamLogs"
+	JobService_SubmitJob_FullMethodName         = "/ares.v1.JobService/SubmitJob"
+	JobService_SubmitJobs_FullMethodName        = "/ares.v1.JobService/SubmitJobs"
+	JobService_GetJob_FullMethodName            = "/ares.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName          = "/ares.v1.JobService/ListJobs"
+	JobService_CancelJob_FullMethodName         = "/ares.v1.JobService/CancelJob"
+	JobService_RetryJob_FullMethodName          = "/ares.v1.JobService/RetryJob"
+	JobService_ListJobEvents_FullMethodName     = "/ares.v1.JobService/ListJobEvents"
+	JobService_ExplainJob_FullMethodName        = "/ares.v1.JobService/ExplainJob"
+	JobService_PlanJob_FullMethodName           = "/ares.v1.JobService/PlanJob"
+	JobService_PredictJob_FullMethodName        = "/ares.v1.JobService/PredictJob"
+	JobService_ListPreemptions_FullMethodName   = "/ares.v1.JobService/ListPreemptions"
+	JobService_PlanConsolidation_FullMethodName = "/ares.v1.JobService/PlanConsolidation"
+	JobService_StreamLogs_FullMethodName        = "/ares.v1.JobService/StreamLogs"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -62,6 +64,12 @@ type JobServiceClient interface {
 	// PredictJob says how long a job will run, from the runs before it: one that
 	// is not submitted, or one that is. It changes nothing.
 	PredictJob(ctx context.Context, in *PredictJobRequest, opts ...grpc.CallOption) (*PredictJobResponse, error)
+	// ListPreemptions lists who gave way to whom, newest first, of the jobs that
+	// are not archived yet.
+	ListPreemptions(ctx context.Context, in *ListPreemptionsRequest, opts ...grpc.CallOption) (*ListPreemptionsResponse, error)
+	// PlanConsolidation says which running jobs would be moved now to make room
+	// for waiting ones, and what that gains and costs. It changes nothing.
+	PlanConsolidation(ctx context.Context, in *PlanConsolidationRequest, opts ...grpc.CallOption) (*PlanConsolidationResponse, error)
 	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 }
@@ -174,6 +182,26 @@ func (c *jobServiceClient) PredictJob(ctx context.Context, in *PredictJobRequest
 	return out, nil
 }
 
+func (c *jobServiceClient) ListPreemptions(ctx context.Context, in *ListPreemptionsRequest, opts ...grpc.CallOption) (*ListPreemptionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPreemptionsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListPreemptions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) PlanConsolidation(ctx context.Context, in *PlanConsolidationRequest, opts ...grpc.CallOption) (*PlanConsolidationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanConsolidationResponse)
+	err := c.cc.Invoke(ctx, JobService_PlanConsolidation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &JobService_ServiceDesc.Streams[0], JobService_StreamLogs_FullMethodName, cOpts...)
@@ -223,6 +251,12 @@ type JobServiceServer interface {
 	// PredictJob says how long a job will run, from the runs before it: one that
 	// is not submitted, or one that is. It changes nothing.
 	PredictJob(context.Context, *PredictJobRequest) (*PredictJobResponse, error)
+	// ListPreemptions lists who gave way to whom, newest first, of the jobs that
+	// are not archived yet.
+	ListPreemptions(context.Context, *ListPreemptionsRequest) (*ListPreemptionsResponse, error)
+	// PlanConsolidation says which running jobs would be moved now to make room
+	// for waiting ones, and what that gains and costs. It changes nothing.
+	PlanConsolidation(context.Context, *PlanConsolidationRequest) (*PlanConsolidationResponse, error)
 	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	mustEmbedUnimplementedJobServiceServer()
@@ -264,6 +298,12 @@ func (UnimplementedJobServiceServer) PlanJob(context.Context, *PlanJobRequest) (
 }
 func (UnimplementedJobServiceServer) PredictJob(context.Context, *PredictJobRequest) (*PredictJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PredictJob not implemented")
+}
+func (UnimplementedJobServiceServer) ListPreemptions(context.Context, *ListPreemptionsRequest) (*ListPreemptionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPreemptions not implemented")
+}
+func (UnimplementedJobServiceServer) PlanConsolidation(context.Context, *PlanConsolidationRequest) (*PlanConsolidationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanConsolidation not implemented")
 }
 func (UnimplementedJobServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
@@ -469,6 +509,42 @@ func _JobService_PredictJob_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ListPreemptions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPreemptionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListPreemptions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListPreemptions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListPreemptions(ctx, req.(*ListPreemptionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_PlanConsolidation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanConsolidationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).PlanConsolidation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_PlanConsolidation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).PlanConsolidation(ctx, req.(*PlanConsolidationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StreamLogsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -526,6 +602,14 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PredictJob",
 			Handler:    _JobService_PredictJob_Handler,
+		},
+		{
+			MethodName: "ListPreemptions",
+			Handler:    _JobService_ListPreemptions_Handler,
+		},
+		{
+			MethodName: "PlanConsolidation",
+			Handler:    _JobService_PlanConsolidation_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

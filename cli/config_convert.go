@@ -63,7 +63,7 @@ type oldSetting struct {
 var oldSettings = []oldSetting{
 	{key: "scheduler.scheduling_interval_ms", read: whole, to: "scheduler.scheduling_interval_ms"},
 	{key: "scheduler.max_queue_size", read: whole, to: "scheduler.max_queue_size"},
-	{key: "scheduler.enable_preemption", why: "this version of Ares does not preempt"},
+	{key: "scheduler.enable_preemption", read: yesNo, to: "scheduler.enable_preemption"},
 	{key: "scheduler.enable_gang_scheduling", read: yesNo, to: "scheduler.enable_gang_scheduling"},
 	{key: "scheduler.enable_thermal_aware", read: yesNo, to: "scheduler.enable_thermal_aware"},
 	{key: "scheduler.thermal_threshold", read: degrees, to: "scheduler.thermal_threshold"},

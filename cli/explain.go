@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -20,9 +22,38 @@ func (a *app) jobExplainCommand() *cobra.Command {
 		Use: "explain JOB", Short: "Say why a job waits, what would help, and who is before it", Args: exactly("JOB"),
 		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Explain(ctx, args[0]) },
-				func(w io.Writer, m proto.Message) { writeExplanation(w, m.(*apipb.Explanation)) })
+				func(w io.Writer, m proto.Message) { a.writeExplanation(w, m.(*apipb.Explanation)) })
 		}),
 	})
+}
+
+// startsWords says when a waiting job is thought to start, "" when nothing was
+// worked out.
+func (a *app) startsWords(e *apipb.Eta) string {
+	at := func(t *timestamppb.Timestamp) string {
+		return t.AsTime().In(a.now().Location()).Format("2006-01-02 15:04 MST")
+	}
+	text := ""
+	switch early, late := e.GetEarliest(), e.GetLatest(); {
+	case early != nil && late != nil && at(early) == at(late):
+		text = "about " + at(late)
+	case early != nil && late != nil:
+		text = "between " + at(early) + " and " + at(late)
+	case early != nil:
+		text = "not before " + at(early)
+	case late != nil:
+		text = "by " + at(late)
+	default:
+		return e.GetBasis()
+	}
+	basis := e.GetBasis()
+	if e.GetReserved() {
+		basis = strings.TrimSuffix("a place is kept; "+basis, "; ")
+	}
+	if basis != "" {
+		text += " (" + basis + ")"
+	}
+	return text
 }
 
 func (a *app) jobPlanCommand() *cobra.Command {
@@ -75,10 +106,12 @@ func (s *submission) plan(ctx context.Context, c *client.Client, specs []*apipb.
 func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	if !p.GetPlaced() {
 		say(w, "It would wait.\n")
-		writeExplanation(w, p.GetExplanation())
+		a.writeExplanation(w, p.GetExplanation())
+		writeOutlook(sheet{w}, p.GetDeadline())
 		return
 	}
 	say(w, "It would be placed now.\n")
+	writeOutlook(sheet{w}, p.GetDeadline())
 	writeMerit(sheet{w}, p.GetScore(), p.GetMerit())
 	t := table{head: []string{"RANK", "NODE", "GPUS"}}
 	for _, seat := range p.GetSeats() {
@@ -88,16 +121,21 @@ func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	t.write(w, a.color)
 }
 
-func writeExplanation(w io.Writer, e *apipb.Explanation) {
+func (a *app) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	s := sheet{w}
 	s.line("Job", e.GetJobId())
 	s.line("Queue", e.GetQueue())
 	s.line("In line", inLine(e))
+	waits := e.GetState() == "" || ares.Phase(e.GetState()).Waiting() || len(e.GetBlockers()) > 0
+	s.line("Starts", a.startsWords(e.GetEta()))
 	if blockers := blockerWords(e); len(blockers) > 0 {
 		s.list("Waits for", blockers)
-	} else {
+	} else if waits && e.GetNomination() == nil {
 		s.line("Waits for", "nothing: it may be in the next plan")
+	} else if !waits {
+		s.line("Waits for", "nothing: it is "+e.GetState())
 	}
+	s.writeYields(e.GetGaveWay(), e.GetNomination())
 	var helps []string
 	for _, r := range e.GetRemedies() {
 		helps = append(helps, remedyWords(r))
@@ -120,6 +158,35 @@ func writeExplanation(w io.Writer, e *apipb.Explanation) {
 		held = append(held, fmt.Sprintf("%s on %s by %s", count(h.GetGpus(), "GPU"), count(h.GetNodes(), "node"), firstOf(h.GetJobId(), firstOf(h.GetTenantId(), "other tenants"))))
 	}
 	s.list("Held", held)
+	writeOutlook(s, e.GetDeadline())
+}
+
+// deadlineKept says of a job that has ended whether it met its deadline, "" where
+// there is nothing to say: only success in time meets one.
+func deadlineKept(j *apipb.Job) string {
+	due, ended := j.GetSpec().GetDeadline(), j.GetFinishedAt()
+	if due == nil || ended == nil {
+		return ""
+	}
+	at := due.AsTime().UTC().Format(time.RFC3339)
+	switch late := ended.AsTime().Sub(due.AsTime()); {
+	case late > 0:
+		return fmt.Sprintf("%s: missed, it ended %s late", at, span(late))
+	case j.GetState() == string(ares.Succeeded):
+		return at + ": met"
+	}
+	return at + ": it ended before, without success"
+}
+
+// writeOutlook shows how a job stands to its deadline.
+func writeOutlook(s sheet, o *apipb.DeadlineOutlook) {
+	if o == nil {
+		return
+	}
+	s.line("Deadline", strings.TrimPrefix(o.GetText(), "deadline "))
+	if o.GetNoted() == string(ares.LatenessMissed) {
+		s.line("", "it is past")
+	}
 }
 
 func count[N int | int32](n N, thing string) string {

@@ -43,7 +43,7 @@ func (a *app) debugStoreCommand(use, short string, watch bool, at *string) *cobr
 	var o readFlags
 	c := &cobra.Command{
 		Use: use + " [PREFIX]", Short: short, Args: atMostOne,
-		Long:    short + ", whose key begins with PREFIX below /ares/: jobs/, runs/, leases/,\nsessions/, nodes/, tenants/, queues/, topology/, usage/, loop/.",
+		Long:    short + ", whose key begins with PREFIX below /ares/: jobs/, runs/, leases/,\nsessions/, nodes/, tenants/, queues/, reservations/,\ntopology/, usage/, loop/.",
 		Example: "  ares debug " + use + " runs/",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query := url.Values{}

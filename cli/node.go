@@ -38,13 +38,21 @@ func (a *app) writeNodes(w io.Writer, list *apipb.ListNodesResponse) {
 		say(w, "No nodes. \"ares up\" brings one; join others with \"ares agent\".\n")
 		return
 	}
-	t := table{head: []string{"NODE", "STATE", "SINCE", "FREE GPUS", "FREE CPUS", "FREE MB", "JOBS", "MODEL"}}
+	t := table{head: []string{"NODE", "STATE", "SINCE", "FREE GPUS", "FREE CPUS", "FREE MB", "JOBS", "SCORE", "MODEL"}}
 	for _, n := range list.GetNodes() {
 		t.add(n.GetNodeId(), nodeState(n), a.age(n.GetStateSince()), fmt.Sprintf("%d/%d", n.GetGpusFree(), n.GetGpusTotal()),
 			fmt.Sprintf("%d/%d", n.GetCpuCoresFree(), n.GetCpuCores()), fmt.Sprintf("%d/%d", n.GetMemoryMbFree(), n.GetMemoryMb()),
-			strconv.Itoa(len(n.GetJobs())), models(n))
+			strconv.Itoa(len(n.GetJobs())), strconv.Itoa(nodeScore(n)), models(n))
 	}
 	t.write(w, a.color)
+}
+
+// nodeScore is how a node has done so far, full when nothing is known.
+func nodeScore(n *apipb.Node) int {
+	if n.GetScore() == nil {
+		return ares.FullScore
+	}
+	return int(n.GetScore().GetScore())
 }
 
 // models counts the devices of a node by model.
@@ -89,6 +97,7 @@ func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 	s.line("GPUs", fmt.Sprintf("%d free of %d", n.GetGpusFree(), n.GetGpusTotal()))
 	s.line("CPU cores", fmt.Sprintf("%d free of %d", n.GetCpuCoresFree(), n.GetCpuCores()))
 	s.line("Memory", fmt.Sprintf("%d MB free of %d", n.GetMemoryMbFree(), n.GetMemoryMb()))
+	a.writeNodeScore(s, n)
 	if n.GetMock() {
 		s.line("Devices", "simulated; the processes are real")
 	}
@@ -100,6 +109,7 @@ func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 	s.line("NUMA nodes", numaNodes(n))
 	s.line("Version", n.GetVersion())
 	s.list("Jobs", n.GetJobs())
+	s.list("Reserved", reservationWords(n.GetReservations()))
 	s.list("Left running", n.GetDrain().GetLeftRunning())
 	if len(n.GetDevices()) == 0 {
 		return

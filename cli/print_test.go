@@ -191,6 +191,7 @@ api:
 scheduler:
   scheduling_interval_ms: 1000
   max_queue_size: 10000
+  enable_preemption: true
   enable_gang_scheduling: true
   enable_thermal_aware: true
   thermal_threshold: 75
@@ -207,7 +208,7 @@ grpc_addr: 127.0.0.1:9090
 	}
 	told := strings.Join(notes, "\n")
 	for _, want := range []string{
-		"GPU_SCHEDULER_ODD: it means nothing", "scheduler.magic: it means nothing", "scheduler.enable_preemption: this version",
+		"GPU_SCHEDULER_ODD: it means nothing", "scheduler.magic: it means nothing",
 		"database.host, database.port, database.user, database.password, database.database, database.sslmode: Ares needs no database",
 	} {
 		if !strings.Contains(told, want) {

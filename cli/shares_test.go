@@ -72,7 +72,7 @@ func TestWriteExplanation(t *testing.T) {
 		Holders: []*apipb.Holder{{TenantId: "vision", JobId: "job-7", Gpus: 8, Nodes: 1}, {Gpus: 1, Nodes: 2}},
 	}
 	var out bytes.Buffer
-	writeExplanation(&out, e)
+	(&app{now: time.Now}).writeExplanation(&out, e)
 	want := `Job          job-1
 Queue        training
 In line      2 of 5 in queue training
@@ -99,7 +99,7 @@ Held         - 8 GPUs on 1 node by job-7
 		}
 	}
 	out.Reset()
-	writeExplanation(&out, &apipb.Explanation{JobId: "job-1"})
+	(&app{now: time.Now}).writeExplanation(&out, &apipb.Explanation{JobId: "job-1"})
 	if !strings.Contains(out.String(), "nothing: it may be in the next plan") {
 		t.Errorf("a job that nothing keeps shows\n%s", out.String())
 	}

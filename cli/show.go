@@ -55,9 +55,11 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	}
 	s.list("Waits for", j.GetWaitingFor())
 	s.line("In line", inLine(j.GetExplanation()))
+	s.line("Starts", a.startsWords(j.GetExplanation().GetEta()))
 	if r := j.GetExplanation().GetRemedies(); len(r) > 0 {
 		s.line("Would help", remedyWords(r[0]))
 	}
+	s.writeYields(gaveWay(j), j.GetNomination())
 	if t := j.GetNotBefore(); t != nil && j.GetState() == string(ares.Retrying) {
 		s.line("Next try", "in "+span(t.AsTime().Sub(a.now())))
 	}
@@ -67,7 +69,12 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	if p := j.GetProgress(); p != nil {
 		s.line("Progress", fmt.Sprintf("%s (%s ago)", progress(p), a.age(p.GetAt())))
 	}
+	if at := j.GetAttempts(); len(at) > 0 && at[len(at)-1].GetCheckpointedAt() != nil {
+		s.line("Checkpoint", a.age(at[len(at)-1].GetCheckpointedAt())+" ago")
+	}
 	a.writeForecast(s, j.GetForecast())
+	writeOutlook(s, j.GetDeadlineOutlook())
+	s.line("Deadline", deadlineKept(j))
 	if r := j.GetResult(); r != nil {
 		s.line("Result", strings.TrimSuffix(r.GetOutcome()+": "+because(r.GetExitCode(), r.GetReason()), ": "))
 	}

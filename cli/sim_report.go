@@ -41,7 +41,7 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 			f.Jain.Mean, f.Jain.Min, f.GapMean, f.Gap)
 	}
 	if r.Preempted > 0 {
-		say(w, "Preemptions: %d, which cost %.0f GPU-seconds\n", r.Preempted, r.Lost)
+		say(w, "Preemptions: %d, at most %d of one job, which cost %.0f GPU-seconds\n", r.Preempted, r.PreemptedMost, r.Lost)
 	}
 	if d := r.Deadline; d.Jobs > 0 {
 		say(w, "Deadlines: %d of %d missed\n", d.Missed, d.Jobs)
@@ -64,20 +64,34 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	if n := len(r.ByTenant); n > maxTenants {
 		say(w, "%d of %d tenants; -o json has all of them\n", maxTenants, n)
 	}
+	say(w, "\n")
+	t = table{head: []string{"", "DELAY MEAN", "P50", "P95", "P99", "MAX", "PREEMPTED", "MOST", "LOST GPU-S"}}
+	addDelayRow(&t, "all", &sim.Group{Delay: r.Delay, Preempted: r.Preempted, PreemptedMost: r.PreemptedMost, Lost: r.Lost})
+	for i := range r.ByGPUs {
+		addDelayRow(&t, sim.CountWords(r.ByGPUs[i].Name), &r.ByGPUs[i])
+	}
+	t.write(w, a.color)
+	say(w, "Delay is completion without what a job itself runs for: all its waiting, and what giving way cost it.\n")
+}
+
+func addDelayRow(t *table, name string, g *sim.Group) {
+	t.add(append(spreadCells([]string{name}, g.Delay), strconv.Itoa(g.Preempted), strconv.Itoa(g.PreemptedMost), strconv.FormatFloat(g.Lost, 'f', 0, 64))...)
+}
+
+// spreadCells adds the cells of some times to a row.
+func spreadCells(to []string, s *sim.Spread) []string {
+	if s == nil {
+		return append(to, "-", "-", "-", "-", "-")
+	}
+	for _, v := range []float64{s.Mean, s.P50, s.P95, s.P99, s.Max} {
+		to = append(to, span(seconds(v)))
+	}
+	return to
 }
 
 func addSimRow(t *table, name string, g *sim.Group) {
 	cells := []string{name, strconv.Itoa(g.Jobs), strconv.Itoa(g.Waiting)}
-	for _, s := range []*sim.Spread{g.Wait, g.Complete} {
-		if s == nil {
-			cells = append(cells, "-", "-", "-", "-", "-")
-			continue
-		}
-		for _, v := range []float64{s.Mean, s.P50, s.P95, s.P99, s.Max} {
-			cells = append(cells, span(seconds(v)))
-		}
-	}
-	t.add(cells...)
+	t.add(spreadCells(spreadCells(cells, g.Wait), g.Complete)...)
 }
 
 func (a *app) simCompareCommand() *cobra.Command {

@@ -24,6 +24,7 @@ import (
 type whatIfFlags struct {
 	quotas, weights []string
 	add, remove     []string
+	reserve         []string
 	policy          string
 	recording       string
 	horizon, assume string
@@ -50,6 +51,7 @@ anew elsewhere.
 docs/what-if.md has the rules in full.`,
 		Example: `  ares sim what-if --quota default=4
   ares sim what-if --add-nodes dgx-h100=4 --weight default=2 --horizon 72h
+  ares sim what-if --reserve 'nodes=gpu-7,gpu-8; from=22:00; for=4h; drain'
   ares sim what-if --recording now.recording --remove-nodes "$(hostname)" -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.whatIf(cmd, args, &f) },
 	}
@@ -59,6 +61,7 @@ docs/what-if.md has the rules in full.`,
 	flags.StringArrayVar(&f.weights, "weight", nil, "share of a tenant or queue: TENANT=2, TENANT/QUEUE=0.5; may be repeated")
 	flags.StringSliceVar(&f.add, "add-nodes", nil, "machines to add, PROFILE=COUNT as dgx-h100=4, or NODE=COUNT for more like one that is there")
 	flags.StringSliceVar(&f.remove, "remove-nodes", nil, "machines to take away, by name")
+	flags.StringArrayVar(&f.reserve, "reserve", nil, "nodes to set aside: 'nodes=a,b; from=+2h; for=4h; drain', with tenant=, queue=, selector=KEY=VALUE, domain=leaf/l1,\nuntil= and name= as in ares reservation create; may be repeated")
 	flags.StringVar(&f.policy, "policy", "", "decide by this policy, as in ares sim run")
 	flags.StringVar(&f.recording, "recording", "", "begin where this recording ends instead of with a running server")
 	flags.StringVar(&f.horizon, "horizon", "24h", "how far to look, such as 12h or 7d")
@@ -87,6 +90,9 @@ func (a *app) whatIf(cmd *cobra.Command, args []string, f *whatIfFlags) error {
 	}
 	ask := func(ctx context.Context, s *sim.Snapshot) error {
 		if edit.Add, err = addedNodes(ctx, s, f.add); err != nil {
+			return err
+		}
+		if edit.Reserve, err = supposedWindows(f.reserve, s.Taken); err != nil {
 			return err
 		}
 		w, err := sim.Ask(ctx, s, edit, horizon, assume)

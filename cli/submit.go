@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -103,6 +104,7 @@ func (s *submission) run(ctx context.Context, c *client.Client, specs []*apipb.J
 		return err
 	}
 	id := clean(answer.GetJobId())
+	s.warn("", answer.GetWarnings())
 	if s.follow {
 		say(s.app.err, "%s %s\n", id, clean(answer.GetStatus()))
 		return s.followTo(ctx, c, id)
@@ -125,6 +127,13 @@ func (s *submission) run(ctx context.Context, c *client.Client, specs []*apipb.J
 	return nil
 }
 
+// warn prints what speaks against a job that was accepted.
+func (s *submission) warn(of string, warnings []string) {
+	for _, text := range warnings {
+		say(s.app.err, "warning: %s%s\n", of, clean(text))
+	}
+}
+
 func (s *submission) batch(ctx context.Context, c *client.Client, specs []*apipb.JobSpec) error {
 	answer, err := c.SubmitBatch(ctx, specs)
 	printed := s.app.print(&s.out, answer, func(w io.Writer, _ proto.Message) {
@@ -133,6 +142,7 @@ func (s *submission) batch(ctx context.Context, c *client.Client, specs []*apipb
 				say(s.app.err, "ares: job %d (%s): %s\n", i+1, clean(specs[i].GetName()), clean(r.GetError()))
 				continue
 			}
+			s.warn(fmt.Sprintf("job %d (%s): ", i+1, clean(specs[i].GetName())), r.GetWarnings())
 			say(w, "%s\n", clean(r.GetJobId()))
 		}
 	})
@@ -202,6 +212,7 @@ type specFlags struct {
 	text      map[string]*string
 	number    map[string]*int32
 	requestID string
+	deadline  string
 	env       []string
 	labels    []string
 	after     []string
@@ -232,7 +243,7 @@ var (
 		{"members", "members", "processes of the job, placed all or none (default 1)"},
 		{"min-members", "min_members", "the fewest members an attempt may start with (default all)"},
 		{"max-runtime-minutes", "max_runtime_minutes", "time limit of one attempt"},
-		{"max-queue-minutes", "max_queue_minutes", "give up when it has waited this long; kept with the job, not acted on yet"},
+		{"max-queue-minutes", "max_queue_minutes", "end it when it has waited this long for its first place"},
 		{"grace-seconds", "grace_seconds", "between SIGTERM and SIGKILL (default 30)"},
 		{"lost-after-seconds", "lost_after_seconds", "how long a silent node keeps the job (default 30)"},
 	}
@@ -247,6 +258,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 		s.number[n.field] = f.Int32(n.flag, 0, n.usage)
 	}
 	f.Int32("max-retries", 0, "how often a failure is tried again (default 3)")
+	f.StringVar(&s.deadline, "deadline", "", "time it should be done by, such as 2026-03-01T18:00:00Z, or so long from now, such as 2h30m")
 	f.StringVar(&s.requestID, "request-id", "", "makes the submission repeatable: the same ID is the same job")
 	f.StringArrayVar(&s.env, "env", nil, "environment variable NAME=VALUE; may be repeated")
 	f.StringArrayVar(&s.labels, "label", nil, "label NAME=VALUE; may be repeated")
@@ -302,7 +314,26 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 	if len(s.after) > 0 {
 		spec.After = s.after
 	}
+	if s.deadline != "" {
+		at, err := deadlineOf(s.deadline, time.Now())
+		if err != nil {
+			return err
+		}
+		spec.Deadline = apipb.Timestamp(at)
+	}
 	return errors.Join(assign(&spec.Environment, "--env", s.env), assign(&spec.Labels, "--label", s.labels))
+}
+
+// deadlineOf reads a time, or how far away it is.
+func deadlineOf(text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	within, err := time.ParseDuration(text)
+	if err != nil || within <= 0 {
+		return time.Time{}, usagef("--deadline %s: write it as 2026-03-01T18:00:00Z, or as 2h30m for so long from now", text)
+	}
+	return now.Add(within).Truncate(time.Second), nil
 }
 
 func assign(m *map[string]string, flag string, assignments []string) error {

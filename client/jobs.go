@@ -118,6 +118,22 @@ func (c *Client) AllJobs(ctx context.Context, req *apipb.ListJobsRequest) iter.S
 	}
 }
 
+// Preemptions reads one page of who gave way to whom, newest first. The answer's
+// next_page_token, put into req, reads the next.
+func (c *Client) Preemptions(ctx context.Context, req *apipb.ListPreemptionsRequest) (*apipb.ListPreemptionsResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListPreemptionsResponse, error) {
+		return apipb.NewJobServiceClient(conn).ListPreemptions(ctx, req)
+	})
+}
+
+// PlanConsolidation says which running jobs would be moved now to make room for
+// waiting ones, and what that gains and costs.
+func (c *Client) PlanConsolidation(ctx context.Context) (*apipb.PlanConsolidationResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.PlanConsolidationResponse, error) {
+		return apipb.NewJobServiceClient(conn).PlanConsolidation(ctx, &apipb.PlanConsolidationRequest{})
+	})
+}
+
 // Cancel ends a job in whatever phase it is. Its devices stay taken until its
 // processes are dead.
 func (c *Client) Cancel(ctx context.Context, id string) (*apipb.CancelJobResponse, error) {

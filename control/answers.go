@@ -41,6 +41,15 @@ func (l *Loop) Fairness() ares.Fairness {
 	return engine.Fairness(l.state, l.Now())
 }
 
+// Consolidate says which jobs would be moved now to make room for others, whether
+// that is done, and how many times what it costs it must gain, in thousandths.
+func (l *Loop) Consolidate() (would []ares.Consolidation, done bool, gain int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	y := l.state.Config().Yielding
+	return engine.Consolidate(l.state, l.Now()), y.Moving, y.MoveGain
+}
+
 // Fold adds what a job has used to what archived jobs of its queue have.
 func (l *Loop) Fold(id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
 	l.mu.Lock()

@@ -23,6 +23,11 @@ type Desk struct {
 	Fleet *Fleet
 	// NoGangs refuses jobs of several members.
 	NoGangs bool
+	// Predict, if there is one, says how long a job will run, and Infeasible what
+	// becomes of one that will hardly meet its deadline by that. Default: it is
+	// accepted.
+	Predict    func(*ares.Job) ares.RuntimePredicted
+	Infeasible Infeasible
 }
 
 // Accepted answers a submission.
@@ -30,6 +35,7 @@ type Accepted struct {
 	ID        ares.JobID
 	Duplicate bool // the same request had been accepted before
 	Phase     ares.Phase
+	Warning   string // about what was accepted now, "" for none
 	Err       error
 }
 
@@ -61,9 +67,15 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open []int, out []Accepted, fresh bool) []int {
 	asks := make([]store.Creation, 0, len(open))
 	index := make([]int, 0, len(open))
-	before := newAhead()
+	before, warnings := newAhead(), map[int]string{}
 	for _, i := range open {
 		ask, err := d.prepare(ctx, &specs[i], owner, fresh, before)
+		if err == nil {
+			var warning string
+			if warning, err = d.feasible(ask.Job); warning != "" {
+				warnings[i] = warning
+			}
+		}
 		if err != nil {
 			out[i] = d.refused(ctx, &specs[i], err)
 			continue
@@ -82,6 +94,9 @@ func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open
 		}
 		if c.Err == nil && c.Phase == "" {
 			out[i].Phase = d.phase(c.ID, c.Duplicate)
+		}
+		if c.Err == nil && !c.Duplicate {
+			out[i].Warning = warnings[i]
 		}
 	}
 	return again

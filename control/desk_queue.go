@@ -85,6 +85,9 @@ func (d *Desk) waitingUnder(q *ares.Queue, before *ahead) int {
 // nothing.
 func (d *Desk) Draft(ctx context.Context, spec ares.Spec, owner string) (*ares.Job, error) {
 	ask, err := d.prepare(ctx, &spec, owner, true, newAhead())
+	if err == nil {
+		_, err = d.feasible(ask.Job)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -34,10 +34,9 @@ type Estimator struct {
 	// writes at once it is ten times as long: the store has more urgent work.
 	Rest time.Duration
 
-	news chan struct{} // holds one token when the inbox has something
+	inbox *mailbox
 
-	mu      sync.Mutex
-	inbox   []ares.Batch
+	mu      sync.Mutex // of all that follows
 	mind    *forecast.Forecaster
 	latest  time.Time // end of the latest run that is remembered
 	known   time.Time // what ended until then was learned before this server began
@@ -65,8 +64,8 @@ const lookEvery = 10 * time.Second
 
 // NewEstimator makes an estimator that follows a view.
 func NewEstimator(view *View) *Estimator {
-	e := &Estimator{news: make(chan struct{}, 1), mind: forecast.New(forecast.Config{}), live: map[ares.JobID]*subject{}}
-	view.Feed(e.take)
+	e := &Estimator{inbox: newMailbox(), mind: forecast.New(forecast.Config{}), live: map[ares.JobID]*subject{}}
+	view.Feed(e.inbox.put)
 	return e
 }
 
@@ -86,17 +85,6 @@ func (e *Estimator) Load(ctx context.Context) error {
 	return nil
 }
 
-// take is fed by the view, which must not wait.
-func (e *Estimator) take(b ares.Batch) {
-	e.mu.Lock()
-	e.inbox = append(e.inbox, b)
-	e.mu.Unlock()
-	select {
-	case e.news <- struct{}{}:
-	default:
-	}
-}
-
 // Run learns until ctx ends.
 func (e *Estimator) Run(ctx context.Context) error {
 	look := time.NewTicker(lookEvery)
@@ -105,7 +93,7 @@ func (e *Estimator) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.news:
+		case <-e.inbox.news:
 			e.read()
 		case <-look.C:
 			e.look()
@@ -113,23 +101,26 @@ func (e *Estimator) Run(ctx context.Context) error {
 	}
 }
 
+// learnAtOnce is from how many runs is learned before others may ask: of a first
+// snapshot there may be a million.
+const learnAtOnce = 1000
+
 func (e *Estimator) read() {
-	for {
-		e.mu.Lock()
-		if len(e.inbox) == 0 {
-			e.mu.Unlock()
-			return
+	for b, ok := e.inbox.next(); ok; b, ok = e.inbox.next() {
+		over := e.absorb(&b)
+		for len(over) > 0 {
+			n := min(len(over), learnAtOnce)
+			e.learn(over[:n])
+			over = over[n:]
 		}
-		b := e.inbox[0]
-		e.inbox = e.inbox[1:]
-		e.absorb(&b)
-		e.mu.Unlock()
 	}
 }
 
-// absorb learns from one batch. Of the runs of a snapshot those that ended first
-// come first, as they would have.
-func (e *Estimator) absorb(b *ares.Batch) {
+// absorb takes in one batch, and returns the runs to learn from. Of the runs of a
+// snapshot those that ended first come first, as they would have.
+func (e *Estimator) absorb(b *ares.Batch) []overRun {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	before := e.live
 	if b.Reset {
 		e.live, e.wanted = make(map[ares.JobID]*subject, len(before)), nil
@@ -157,11 +148,7 @@ func (e *Estimator) absorb(b *ares.Batch) {
 		}
 	}
 	slices.SortStableFunc(over, func(a, b overRun) int { return a.ended.Compare(b.ended) })
-	for i := range over {
-		if over[i].ended.After(e.known) {
-			e.learn(&over[i])
-		}
-	}
+	return slices.DeleteFunc(over, func(o overRun) bool { return !o.ended.After(e.known) })
 }
 
 // overRun is a run that has ended.
@@ -185,7 +172,7 @@ func (s *subject) follow(r *ares.Run) []overRun {
 		}
 		took := s.carried + a.EndedAt.Sub(a.StartedAt)
 		if how == forecast.Cut && s.job.Checkpoint.Enabled && (a != r.Last() || !r.Phase.Final()) {
-			s.carried = took // the next attempt goes on from there: both are one run
+			s.carried += a.Saved() // the next attempt goes on from there: both are one run
 			continue
 		}
 		out = append(out, overRun{forecast.Run{
@@ -224,14 +211,19 @@ func outcomeOf(a *ares.Attempt, r *ares.Run) (forecast.Outcome, bool) {
 	return "", false
 }
 
-func (e *Estimator) learn(o *overRun) {
-	e.learned++
-	if o.ended.After(e.latest) {
-		e.latest = o.ended
-	}
-	if d, drifted := e.mind.Observe(o.run); drifted {
-		e.drifts++
-		e.Log.Info("runs have become of another length", "of", d.Of, "before", d.Before, "now", d.After)
+func (e *Estimator) learn(over []overRun) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range over {
+		o := &over[i]
+		e.learned++
+		if o.ended.After(e.latest) {
+			e.latest = o.ended
+		}
+		if d, drifted := e.mind.Observe(o.run); drifted {
+			e.drifts++
+			e.Log.Info("runs have become of another length", "of", d.Of, "before", d.Before, "now", d.After)
+		}
 	}
 }
 
@@ -281,8 +273,9 @@ func (e *Estimator) Lead(ctx context.Context, lead *store.Leadership) error {
 	for e.calm(ctx) {
 		err := e.write(ctx, lead)
 		if err == nil && e.Now().Sub(saved) >= cmp.Or(e.SaveEvery, 5*time.Minute) {
-			saved = e.Now()
-			err = e.save(ctx, lead)
+			if err = e.save(ctx, lead); err == nil {
+				saved = e.Now() // else it is tried again soon
+			}
 		}
 		switch {
 		case errors.Is(err, context.Canceled), ares.CodeOf(err) == ares.Fenced:
@@ -375,14 +368,23 @@ func (e *Estimator) next() (out []store.Prediction, whose []*subject) {
 	return out, whose
 }
 
+// save keeps what is remembered, if that has changed since it was last kept.
 func (e *Estimator) save(ctx context.Context, lead *store.Leadership) error {
 	e.mu.Lock()
-	if e.learned == 0 {
-		e.mu.Unlock()
+	news, at := e.learned, e.latest
+	var memory []byte
+	if news > 0 {
+		memory = e.mind.Save()
+	}
+	e.mu.Unlock()
+	if news == 0 {
 		return nil
 	}
-	memory, at := e.mind.Save(), e.latest
-	e.learned = 0
-	e.mu.Unlock()
-	return e.Store.SaveForecaster(ctx, lead, memory, at)
+	if err := e.Store.SaveForecaster(ctx, lead, memory, at); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.learned -= news
+	return nil
 }

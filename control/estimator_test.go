@@ -28,7 +28,7 @@ func newLife() *life {
 
 func (l *life) tell(reset bool, events ...ares.Event) {
 	l.revision++
-	l.take(ares.Batch{Revision: l.revision, Reset: reset, Events: events})
+	l.inbox.put(ares.Batch{Revision: l.revision, Reset: reset, Events: events})
 	l.read()
 }
 

@@ -60,9 +60,11 @@ type Decision struct {
 	Ready    int       `json:"ready"`
 	Arrays   int       `json:"arrays,omitzero"`
 	Stopped  int       `json:"stopped,omitzero"`
-	Refused  int       `json:"refused"`
-	Dropped  int       `json:"dropped"` // jobs that had changed when it was committed
-	Server   string    `json:"server"`
+	// Nominated counts the jobs that seats are kept for while others give way.
+	Nominated int    `json:"nominated,omitzero"`
+	Refused   int    `json:"refused"`
+	Dropped   int    `json:"dropped"` // jobs that had changed when it was committed
+	Server    string `json:"server"`
 }
 
 // NewLoop makes a loop that follows a view and decides by a configuration.
@@ -171,7 +173,7 @@ func (l *Loop) turn(ctx context.Context, lead *store.Leadership) (wake time.Time
 	l.decided(&plan, dropped, now)
 	l.Record(Decision{
 		Revision: plan.Revision, Now: now, Config: l.config, Digest: digest, Placed: len(plan.Place), Ready: len(plan.Ready),
-		Arrays: len(plan.Arrays), Stopped: len(plan.Stop),
+		Arrays: len(plan.Arrays), Stopped: len(plan.Stop), Nominated: len(plan.Nominate),
 		Refused: len(plan.Refuse), Dropped: len(dropped), Server: l.Server,
 	})
 	return plan.Wake, nil

@@ -68,6 +68,7 @@ func (r *Reaper) Run(ctx context.Context, lead *store.Leadership) error {
 		if r.View.Revision() < lead.Revision {
 			continue // not yet our own reign's state
 		}
+		r.sweep(ctx)
 		r.look(gone)
 		if r.braked(gone) {
 			continue

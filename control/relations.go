@@ -3,8 +3,18 @@ package control
 import ares "github.com/ares-scheduler/ares"
 
 // relate counts what an entry is to other jobs: an element of its array, one
-// that is to come after some.
+// that is to come after some, one that gives way, or is given way to.
 func (v *View) relate(e *Entry, sign int) {
+	if e.Run.Nominated != nil {
+		v.kept += sign
+	}
+	if yielded(&e.Run) {
+		if sign > 0 {
+			v.yields[e.Job.ID] = true
+		} else {
+			delete(v.yields, e.Job.ID)
+		}
+	}
 	if !e.Run.Phase.Final() {
 		for _, id := range e.Job.After {
 			if v.awaited[ares.JobID(id)] += sign; v.awaited[ares.JobID(id)] == 0 {

@@ -23,8 +23,12 @@ type NodeEntry struct {
 	Node    ares.Node
 	Session *ares.Session // nil without one
 	Cordon  *ares.Cordon
-	Since   time.Time // when its session began or was seen to end
+	Score   *ares.NodeScore // nil while nothing is known of how it did
+	Since   time.Time       // when its session began or was seen to end
 }
+
+// HistoricalScore is how the node has done so far, 0 to ares.FullScore.
+func (n *NodeEntry) HistoricalScore() int { return scoreIn(n.Score) }
 
 // State derives a node's state. A node without a session is suspect for as
 // long as a job of the default patience may live there.
@@ -58,12 +62,15 @@ type View struct {
 	tenants  map[string]*ares.Tenant
 	queues   map[string]*ares.Queue // by their IDs
 	topology *ares.Topology         // nil before the first
-	use      map[string]ares.Use    // by tenant, and by the ID of a queue
-	waiting  map[string]int         // by tenant, and by the ID of a queue
-	queued   int                    // that wait, over all tenants
+	windows  map[string]*ares.Reservation
+	use      map[string]ares.Use // by tenant, and by the ID of a queue
+	waiting  map[string]int      // by tenant, and by the ID of a queue
+	queued   int                 // that wait, over all tenants
 	counts   map[countKey]int
 	arrays   map[ares.JobID]*ares.Elements // by the array's ID, which may itself be unknown yet
 	awaited  map[ares.JobID]int            // jobs that have not ended and are to come after this one
+	yields   map[ares.JobID]bool           // jobs that give way to others, or gave way
+	kept     int                           // jobs that seats are kept for
 	events   ring
 	sinks    []func(ares.Batch)
 }
@@ -89,12 +96,14 @@ func (v *View) reset() {
 	v.tenants = map[string]*ares.Tenant{}
 	v.queues = map[string]*ares.Queue{}
 	v.topology = nil
+	v.windows = map[string]*ares.Reservation{}
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
-	v.queued = 0
+	v.queued, v.kept = 0, 0
 	v.counts = map[countKey]int{}
 	v.arrays = map[ares.JobID]*ares.Elements{}
 	v.awaited = map[ares.JobID]int{}
+	v.yields = map[ares.JobID]bool{}
 }
 
 // Feed has every batch also handed to sink, in order. Call it before Run.
@@ -186,12 +195,16 @@ func (v *View) apply(e *ares.Event, live bool) {
 			word = "drained by "
 		}
 		v.nodeEvent(e, live, e.Cordon.Node, ares.Cordoned, word+e.Cordon.By)
+	case e.Score != nil:
+		v.node(e.Score.Node).Score = e.Score
 	case e.Tenant != nil:
 		v.tenants[e.Tenant.ID] = e.Tenant
 	case e.Queue != nil:
 		v.queues[e.Queue.ID()] = e.Queue
 	case e.Topology != nil:
 		v.topology = e.Topology
+	case e.Reservation != nil:
+		v.windows[e.Reservation.Name] = e.Reservation
 	case e.Progress != nil:
 		if was := v.jobs[e.Progress.Job]; was != nil {
 			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast}
@@ -218,12 +231,18 @@ func (v *View) gone(e *ares.Event, live bool) {
 	case ares.KindCordon:
 		v.node(e.Gone.ID).Cordon = nil
 		v.nodeEvent(e, live, e.Gone.ID, ares.Online, "uncordoned")
+	case ares.KindScore:
+		if n := v.nodes[e.Gone.ID]; n != nil {
+			v.node(e.Gone.ID).Score = nil
+		}
 	case ares.KindTenant:
 		delete(v.tenants, e.Gone.ID)
 	case ares.KindQueue:
 		delete(v.queues, e.Gone.ID)
 	case ares.KindTopology:
 		v.topology = nil
+	case ares.KindReservation:
+		delete(v.windows, e.Gone.ID)
 	case ares.KindProgress:
 		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
 			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run, Forecast: was.Forecast}

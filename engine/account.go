@@ -15,10 +15,12 @@ func (s *State) charge(e *entry, sign int) {
 	if sign > 0 {
 		e.held = s.holdings(e)
 	}
+	s.yardOf(e, sign)
+	s.noteStops(e, sign)
 	if e.run != nil {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
-				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
+				if h := &e.run.Attempts[i].Seats[k]; e.keeps(&e.run.Attempts[i], h) {
 					n := s.node(h.Node)
 					n.charge(&h.Seat, sign)
 					n.seat(e, &h.Seat, sign)

@@ -19,6 +19,7 @@ const (
 	kindArray      = "array"
 	kindNear       = "affinity"
 	kindOrder      = "order"
+	kindReserved   = "reservation"
 )
 
 // allowed is how many members of the shape may be placed if there is room, and
@@ -141,6 +142,19 @@ const monthForm = "2006-01"
 // overBudget says whether the tenant has used up its GPU-hours of the month.
 func (s *State) overBudget(t *tenant, now time.Time) bool {
 	return t.record != nil && t.record.GPUHours > 0 && s.spent(t, now) >= int64(t.record.GPUHours)*3600
+}
+
+// renewal wakes the plan when the month ends, if the tenant of a job that is
+// refused has used up its budget: no event tells that it has another.
+func (s *State) renewal(plan *ares.Plan, t *tenant) {
+	if !s.overBudget(t, plan.Now) {
+		return
+	}
+	now := plan.Now.UTC()
+	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	if plan.Wake.IsZero() || next.Before(plan.Wake) {
+		plan.Wake = next
+	}
 }
 
 // spent is the GPU-seconds the tenant's jobs have used in the month of now.

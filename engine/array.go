@@ -75,12 +75,16 @@ func (s *State) doomed(e *entry) bool {
 	return found && s.arrays[at].stop() != nil
 }
 
-// stop is the intent to end the array, nil for none.
+// stop is the intent to end the array with its elements, nil for none. One that
+// gave up those it has not made lets the others go on.
 func (a *array) stop() *ares.Stop {
 	if a.parent == nil || a.parent.run == nil {
 		return nil
 	}
-	return a.parent.run.Stop
+	if stop := a.parent.run.Stop; stop != nil && stop.Why != ares.StopQueue {
+		return stop
+	}
+	return nil
 }
 
 // finish ends the arrays whose elements have all ended, and passes a stop of an

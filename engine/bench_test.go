@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
@@ -90,6 +91,33 @@ func BenchmarkDecide(b *testing.B) {
 		{"one gang of 1000 nodes", false, 1, func(int) ares.Spec { return ares.Spec{Members: 1000, GPUs: 8} }, 1},
 	} {
 		b.Run(c.name, func(b *testing.B) { decide(b, fleet(b, c.full, c.jobs, c.spec), c.placed) })
+	}
+}
+
+// BenchmarkDecideWithWindows is a plan for 10,000 waiting jobs beside as many
+// reservations, of which each has its share of the nodes: those that come, and
+// those that are open.
+func BenchmarkDecideWithWindows(b *testing.B) {
+	for _, windows := range []int{0, 1, 16, 256} {
+		for _, c := range []struct {
+			name   string
+			in     time.Duration
+			placed int
+		}{{"upcoming", time.Hour, 500}, {"open", 0, 500}} {
+			b.Run(fmt.Sprintf("%d %s", windows, c.name), func(b *testing.B) {
+				s := fleet(b, false, 10_000, various)
+				var events []ares.Event
+				for i := range windows {
+					r := &ares.Reservation{
+						Name: fmt.Sprint("w", i), From: enginetest.Epoch.Add(c.in), Until: enginetest.Epoch.Add(c.in + time.Hour),
+						Nodes: []string{fmt.Sprintf("node-%04d", i)},
+					}
+					events = append(events, ares.Event{Reservation: r})
+				}
+				s.Apply(ares.Batch{Revision: 2, Events: events})
+				decide(b, s, c.placed)
+			})
+		}
 	}
 }
 

@@ -114,7 +114,7 @@ func (s *State) costOf(w *want, n *node) int64 {
 		return s.cost(w, n)
 	}
 	like := &s.fresh[n.profile.id]
-	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.shelf != n.shelf {
+	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.blame != n.blame || o.shelf != n.shelf {
 		*like = fresh{n, s.cost(w, n)}
 	}
 	return like.cost

@@ -38,6 +38,8 @@ type census struct {
 	groups   []group
 	last     int       // of groups: the one that was noted last
 	outlooks []outlook // by profile
+	windows  []*window // that keep the shape's jobs off
+	reserved []int     // nodes that each of these rules out first
 }
 
 // group is the nodes with the same hurdles.
@@ -57,6 +59,10 @@ func (s *State) look(sh *shape, ban uint64) *census {
 	c.reach, _ = s.reach(sh, c.want)
 	if c.reach == &s.reached { // scratch, which the next one to ask overwrites
 		c.reach = new(s.reached.clone())
+	}
+	if len(s.calendar.windows) > 0 {
+		c.windows = slices.Clone(s.bars(sh, &c.want.taste.filter.nodes))
+		c.reserved = make([]int, len(c.windows))
 	}
 	w := c.want
 	need := max(w.gpus, 1)
@@ -109,11 +115,7 @@ func (c *census) count(n *node) {
 		return
 	}
 	c.of++
-	v := c.outlook(n.profile)
-	m := n.hurdles(c.want, v)
-	if m>>otherLabels&(1<<(otherKind-otherLabels)-1) == 0 && !c.reach.has(n.at) && !m.has(otherKind) && (!c.want.devices() || v.fit != 0) {
-		m |= badCompany.bit() // it suits, and is left out all the same
-	}
+	m := c.hurdlesOf(n)
 	if m == 0 {
 		room := n.room(c.want)
 		if c.shape.repelsItself() {
@@ -121,13 +123,78 @@ func (c *census) count(n *node) {
 		}
 		c.fitted += room
 	}
-	c.note(n.at, m, bits.OnesCount64(v.fit&n.free))
+	c.note(n.at, m, c.freeOn(n))
+}
+
+// freeOn is how many devices of a node are free that suit.
+func (c *census) freeOn(n *node) int { return bits.OnesCount64(c.outlook(n.profile).fit & n.free) }
+
+// hurdlesOf is all that rules a node out.
+func (c *census) hurdlesOf(n *node) hurdleSet {
+	v := c.outlook(n.profile)
+	m := n.hurdles(c.want, v)
+	if m>>otherLabels&(1<<(otherKind-otherLabels)-1) == 0 && !c.reach.has(n.at) && !m.has(otherKind) && (!c.want.devices() || v.fit != 0) {
+		m |= c.leftOut(n)
+	}
+	return m
+}
+
+// keptFor tells what is kept for others from what is taken. A node is counted by
+// what would rule it out were nothing kept, and where nothing would as kept: who
+// looks at it sees what is free.
+func (c *census) keptFor(kept []taking) {
+	var seen []*node
+	for i := range kept {
+		n := kept[i].node
+		if slices.Contains(seen, n) {
+			continue
+		}
+		seen = append(seen, n)
+		apply := func(sign int) {
+			for k := i; k < len(kept); k++ {
+				if kept[k].node == n {
+					kept[k].apply(sign)
+				}
+			}
+		}
+		as := c.hurdlesOf(n).first()
+		apply(-1)
+		is, free := c.hurdlesOf(n).first(), c.freeOn(n)
+		apply(+1)
+		if as == allClear {
+			continue
+		}
+		if is == busyDevices {
+			c.best = max(c.best, free)
+		}
+		if is == allClear {
+			is = isKept
+		}
+		c.counts[as]--
+		c.counts[is]++
+	}
+}
+
+// leftOut is why a node is left out that suits.
+func (c *census) leftOut(n *node) hurdleSet {
+	if c.windowOf(n.at) >= 0 {
+		return isReserved.bit()
+	}
+	return badCompany.bit()
+}
+
+// windowOf is the first window that rules a node out, -1 for none.
+func (c *census) windowOf(at int) int {
+	return slices.IndexFunc(c.windows, func(v *window) bool { return v.nodes.has(at) })
 }
 
 // note counts a node with its hurdles and the devices it has free.
 func (c *census) note(at int, m hurdleSet, free int) {
 	first := m.first()
 	c.counts[first]++
+	if first == isReserved {
+		c.reserved[c.windowOf(at)]++
+	}
 	if first == busyDevices {
 		c.best = max(c.best, free)
 	}
@@ -171,6 +238,14 @@ func (s *State) crowding(c *census, model string) []ares.Blocker {
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {
+		if hurdle(h) == isReserved {
+			for i, n := range c.reserved {
+				if n > 0 {
+					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.of, Detail: s.calendar.words(c.windows[i])})
+				}
+			}
+			continue
+		}
 		if count > 0 && hurdle(h) != allClear {
 			out = append(out, ares.Blocker{Kind: hurdle(h).kind(), Count: count, Of: c.of, Detail: c.words(hurdle(h), model)})
 		}

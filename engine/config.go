@@ -31,6 +31,10 @@ type Config struct {
 	Mix []Mix
 	// Queueing is what orders the jobs of a queue.
 	Queueing Queueing
+	// Yielding is when running jobs are stopped for a waiting one.
+	Yielding Yielding
+	// Reserving is which jobs that find no place have one kept for them.
+	Reserving Reserving
 	// Placement is the rule by which a node is chosen, Ares's own if empty.
 	Placement Placement
 	// Seed is what PlaceRandom draws lots from.
@@ -51,7 +55,10 @@ const (
 
 // Default is the configuration that is used where nothing else is said.
 func Default() Config {
-	return Config{ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour}
+	return Config{
+		ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour,
+		Yielding: defaultYielding(), Reserving: defaultReserving(),
+	}
 }
 
 // Check reports every mistake, by the names of the configuration file.
@@ -91,6 +98,8 @@ func (c Config) Check() error {
 		}
 	}
 	c.Queueing.check(&p)
+	c.Yielding.check(&p)
+	c.Reserving.check(&p)
 	return p.Err()
 }
 
@@ -103,6 +112,8 @@ func (c Config) Digest() string {
 		fmt.Fprintf(&b, " %q=%d", model, c.ModelWeights[model])
 	}
 	b.WriteString(c.Queueing.digest())
+	b.WriteString(c.Yielding.digest())
+	b.WriteString(c.Reserving.digest())
 	if c.Placement != PlaceAres || c.Seed != 0 || len(c.Typical) > 0 { // else as it ever was
 		fmt.Fprintf(&b, " %q %d %v", c.Placement, c.Seed, c.Typical)
 	}

@@ -21,7 +21,9 @@ func TestConfigCheckNamesEveryMistake(t *testing.T) {
 	err := Config{
 		ThermalLimit: -1, ThermalMargin: 999, ModelWeights: map[string]int{"h100": 0, "": 5},
 		Placement: "worstfit", Typical: []Typical{{GPUs: 1, Count: 1}, {Milli: 500}},
-		Queueing: Queueing{Order: "lifo", Blocked: "jump", Attained: -1},
+		Yielding:  Yielding{Ceiling: 999, MaxYields: -1, Cooldown: 48 * time.Hour, Restart: -time.Second, PerTenant: MaxPerTenant + 1},
+		Queueing:  Queueing{Order: "lifo", Blocked: "jump", Attained: -1},
+		Reserving: Reserving{First: 65, After: time.Hour, Hold: -1, SlackPercent: 101, SlackLeast: MaxReserveAfter + 1},
 	}.Check()
 	if err == nil {
 		t.Fatal("all of it is wrong")
@@ -29,6 +31,8 @@ func TestConfigCheckNamesEveryMistake(t *testing.T) {
 	for _, field := range []string{
 		"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
 		`queue_order: "lifo" is no order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
+		"preemption_ceiling: must be 0 for none", "max_preemptions: must be", "preemption_cooldown_seconds: must be", "restart_seconds: must be", "max_preemptions_per_hour: must be",
+		"reservations.first: must", "reservations.hold_after_seconds: must be", "reservations.hold_after_seconds: must not", "reservations.slack_percent", "reservations.slack_seconds",
 	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named: %v", field, err)
@@ -54,7 +58,19 @@ func TestConfigDigest(t *testing.T) {
 		func(c *Config) { c.Queueing = Queueing{Order: OrderFIFO, Yield: true} },
 		func(c *Config) { c.Queueing.Blocked = BlockedHold },
 		func(c *Config) { c.Queueing.Blocked = BlockedReserve },
+		func(c *Config) { c.Reserving.First = 9 },
+		func(c *Config) { c.Reserving.After = time.Minute },
+		func(c *Config) { c.Reserving.Hold = time.Hour },
+		func(c *Config) { c.Reserving.SlackPercent = 11 },
+		func(c *Config) { c.Reserving.SlackLeast = time.Hour },
 		func(c *Config) { c.Typical = []Typical{{GPUs: 1, Count: 1}} },
+		func(c *Config) { c.Yielding = Yielding{} },
+		func(c *Config) { c.Yielding.Enabled = false },
+		func(c *Config) { c.Yielding.Ceiling++ },
+		func(c *Config) { c.Yielding.MaxYields++ },
+		func(c *Config) { c.Yielding.Cooldown++ },
+		func(c *Config) { c.Yielding.Restart++ },
+		func(c *Config) { c.Yielding.PerTenant++ },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2001} },
 		func(c *Config) { c.ModelWeights = map[string]int{"h100": 2000, "a100": 1500} },
@@ -67,7 +83,7 @@ func TestConfigDigest(t *testing.T) {
 		seen[cfg.Digest()] = i
 	}
 	// A fixed value: it must be the same in every process and release.
-	if got, want := Default().Digest(), "4c8d6f9814eb886b"; got != want {
+	if got, want := Default().Digest(), "a84a4effa35061e5"; got != want {
 		t.Errorf("the default's digest is %s, want %s", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -23,6 +24,7 @@ const (
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
 	s.ready()
+	s.dated(now)
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
 	// 1. Settle: arrays that are over, delays that are over, and the next one
@@ -30,17 +32,53 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.settle(&plan, now)
 	s.finish(&plan)
 
+	blocked := s.deal(&plan)
+	s.try.promises()
+	s.falling(blocked, &plan)
+	// Who is where others have a reservation leaves, if he does not already.
+	s.evict(&plan)
+	// And those that have waited for as long as they would are let go.
+	s.giveUp(&plan)
+	s.remark(&plan)
+	plan.Wake = sooner(plan.Wake, s.shuffled())
+	s.chime(&plan)
+	s.lapse(&plan, now)
+	s.refusals = len(plan.Refuse)
+	return plan
+}
+
+// deal runs the cycle. Where it lends to some what others take back by stopping
+// somebody, it runs again and lends nothing: what is free goes to who was promised
+// it, and the others have their turn in the next plan.
+func (s *State) deal(plan *ares.Plan) (blocked []*entry) {
+	settled := *plan
+	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
+	if blocked = s.dealt(s.begin(), plan); !s.try.lent || !slices.ContainsFunc(plan.Nominate, takesBack) {
+		return blocked
+	}
+	*plan = settled
+	t := s.begin()
+	t.sparing = true
+	blocked = s.dealt(t, plan)
+	plan.Wake = plan.Now
+	return blocked
+}
+
+// takesBack says whether somebody is stopped for what a quota promises.
+func takesBack(n ares.Nominating) bool {
+	return n.Nomination.Why == ares.YieldQuota && len(n.Nomination.Victims) > 0
+}
+
+// dealt is one cycle into the plan, and who was admitted and found no place.
+func (s *State) dealt(t *try, plan *ares.Plan) (blocked []*entry) {
+	now := plan.Now
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
-	var blocked []*entry
-	s.cycle(now, func(e *entry, placing *ares.Placing, admitted bool) bool {
-		if placing == nil && admitted && s.cfg.Queueing.Yield {
-			blocked = append(blocked, e)
-		}
+	t.cycle(plan, func(e *entry, placing *ares.Placing, admitted bool) bool {
 		switch {
 		case placing != nil:
 			plan.Place = append(plan.Place, *placing)
 			if placing.ArrayOf != "" {
-				step(&plan, placing)
+				step(plan, placing)
 				if s.try.cut(e) {
 					plan.Wake = now
 				}
@@ -49,39 +87,50 @@ func Decide(s *State, now time.Time) ares.Plan {
 				plan.Wake = now
 				return false
 			}
-		case len(plan.Refuse) < MaxRefusals:
+			return true
+		case admitted && s.cfg.Queueing.Yield:
+			blocked = append(blocked, e)
+		}
+		s.renewal(plan, e.shape.tenant)
+		if len(plan.Refuse) < MaxRefusals {
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, s.refusals)
 			}
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e.shape, admitted, now)})
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.short(e, admitted, now)})
 		}
 		return true
-	}, func(t *try) {
-		// 6. Yield: by configuration, those later in the order of their queue
-		// give way. By default nobody does.
-		t.yield(&plan, blocked)
 	})
-	s.refusals = len(plan.Refuse)
-	return plan
+	return blocked
 }
 
-// cycle offers the waiting jobs in their order: each is admitted and placed, or
-// refused with its whole shape. tell hears of it, and ends the cycle by false;
-// the placing it is shown is good until it returns. then sees what is left.
-func (s *State) cycle(now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool, then func(*try)) {
-	t := s.begin()
+// cycle looks after the nominations, and then offers the waiting jobs in their
+// order: each is admitted and placed, or has others give way, or is refused with
+// its whole shape. tell hears of it, and ends the cycle by false; the placing it
+// is shown is good until it returns. What it does to the plan is all but that.
+func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	s.begin().cycle(plan, tell)
+}
+
+// cycle is the state's, in a decision that has begun.
+func (t *try) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	s := t.state
 	defer t.backTo(0)
 	s.siftGains()
-	pass := s.order.Begin(now)
-	defer pass.End()
-	t.turns(pass, now, tell)
-	if then != nil {
-		then(t)
+	s.atClock(plan.Now)
+	defer t.letGo()
+	defer t.giveUp(plan)
+	if !t.uphold(plan, nil, tell) {
+		return
 	}
+	t.keepTogether(plan.Now, nil)
+	t.keepPlaces(plan.Now, nil)
+	pass := s.order.Begin(plan.Now)
+	defer pass.End()
+	t.turns(pass, plan, tell)
 }
 
-func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
-	s := t.state
+func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	s, now := t.state, plan.Now
 	for {
 		it, ok := pass.Next()
 		if !ok {
@@ -92,12 +141,16 @@ func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry,
 			pass.Skip()
 			continue
 		}
+		if len(t.kept) > 0 {
+			if done, more := t.nominatedTurn(pass, e, now, tell); !more {
+				return
+			} else if done {
+				continue
+			}
+		}
 		var admitted bool
 		if admitted, ok = t.attempt(e, now); !ok {
-			// 7. Refuse, once for each shape. By configuration, 5. reserve for
-			// the first that was, and backfill behind it. By default a job that
-			// does not fit holds nobody up.
-			if t.refuse(pass, e, admitted, now) && !tell(e, nil, admitted) {
+			if !t.blocked(pass, plan, e, admitted, tell) {
 				return
 			}
 			continue
@@ -115,14 +168,66 @@ func (t *try) turns(pass *order.Pass[*entry], now time.Time, tell func(e *entry,
 	}
 }
 
+// nominatedTurn is the turn of a job for which seats are kept, if this is one:
+// it may fit elsewhere by now. Others of its shape have their turn all the same.
+func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
+	k := t.keepingOf(e)
+	t.keptOff, t.shut = false, false
+	switch {
+	case k == nil || k.spoilt != "":
+		return false, true
+	case k.over:
+		pass.Skip()
+		return true, true
+	case t.elsewhere(pass, k, now):
+		pass.Take(t.state.grantOf(e.shape, t.offer.Seats))
+		return true, tell(e, &t.offer, true)
+	}
+	t.passBy(pass, e)
+	t.words = []ares.Blocker{k.waits()}
+	return true, tell(e, nil, true)
+}
+
+// passBy passes over a job that has to wait for its seats, and where queues are
+// strict over everybody behind it.
+func (t *try) passBy(pass *order.Pass[*entry], e *entry) {
+	if s := t.state; s.cfg.Queueing.Blocked == BlockedHold && s.independent(e) {
+		pass.Hold()
+		return
+	}
+	pass.Skip()
+}
+
+// blocked is what becomes of a job that found no place.
+func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+	// 6. Yield: others give way to it, and the seats are kept for it.
+	if !t.everybody && t.yield(pass, plan, e, admitted) {
+		t.passBy(pass, e)
+		t.words = []ares.Blocker{t.keepingOf(e).waits()}
+		return tell(e, nil, admitted)
+	}
+	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
+	// others get a place behind them where that delays nobody.
+	return !t.refuse(pass, e, admitted, plan.Now) || tell(e, nil, admitted)
+}
+
 // attempt admits one job, and places it by the offer.
 func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 	s := t.state
-	t.keptOff = false
+	t.keptOff, t.shut, t.spared = false, false, false
+	t.handOver(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := s.allowed(e.shape, now)
 	if members == 0 || s.hopeless(e.shape, ban) {
 		return members > 0, false
+	}
+	if t.outlasts(e) {
+		return true, false
+	}
+	borrows := s.order.HasQuotas() && s.borrows(e.shape)
+	if borrows && t.sparing {
+		t.keptOff, t.spared = true, true
+		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
 	s.drawFor(e.id, e.next()+e.made)
@@ -132,11 +237,12 @@ func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 		t.offer, ok = t.place(e.shape, members, ban, e)
 	}
 	if !ok {
-		if !t.keptOff && !t.supposing {
+		if !t.keptOff && !t.shutOut(e, members, ban) && !t.supposing {
 			s.note(e.shape, ban)
 		}
 		return true, false
 	}
+	t.lent = t.lent || borrows
 	t.offer.Job = e.id
 	t.placed = append(t.placed, placed{e, t.offer.Seats})
 	return true, true
@@ -145,17 +251,29 @@ func (t *try) attempt(e *entry, now time.Time) (admitted, ok bool) {
 // short is a refusal without a look at the nodes one by one: what forbids the
 // job, or that it found no room. Explain says the rest. Plans share the words;
 // nobody changes them.
-func (s *State) short(sh *shape, admitted bool, now time.Time) []ares.Blocker {
-	if !admitted {
-		return s.admit(sh, now)
-	}
-	if s.try.keptOff {
-		return keptOff
-	}
+func (s *State) short(e *entry, admitted bool, now time.Time) []ares.Blocker {
+	sh := e.shape
 	if sh.noRoom == nil {
 		sh.noRoom = []ares.Blocker{noRoom(sh)}
 	}
-	return sh.noRoom
+	out := sh.noRoom
+	switch {
+	case !admitted:
+		out = s.admit(sh, now)
+	case s.try.shut:
+		return shutOff
+	case s.try.spared:
+		return spared
+	case s.try.keptOff:
+		return keptOff
+	}
+	if words := s.try.words; len(words) > 0 {
+		if s.try.keeps(e) {
+			return words // it has its place, and waits for it
+		}
+		return slices.Concat(out, words)
+	}
+	return out
 }
 
 // settle readies the jobs whose delay is over, once none of their seats can

@@ -31,6 +31,13 @@ type entry struct {
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
+	turns  alarm  // of one with a deadline that waits: when its place in the order changes
+	notes  alarm  // of one with a deadline that has not ended: when something is to be noted of it
+	quits  alarm  // of one that waits for its first place: when it has waited for as long as it would
+	yard   uint8  // the list of the yard it is in
+	yardAt int32  // and where
+	rival  *rival // of one decision: what speaks for and against its giving way
+
 	made, madeIn int // of an array: elements made by a decision, and by which
 }
 
@@ -99,21 +106,29 @@ func (e *entry) wants() queue {
 func (s *State) requeue() {
 	for _, e := range s.moved {
 		e.moved = false
+		if e.notes.place > 0 || e.job != nil && !e.job.Deadline.IsZero() {
+			s.notice(e)
+		}
 		if to := e.wants(); to != e.queue || to == inDelayed || s.outranked(e) {
 			s.dequeue(e)
 			s.enqueue(e, to)
 		}
+		s.regroup(e)
+		s.noteReturn(e)
 		if e.job == nil && e.run == nil {
 			delete(s.jobs, e.id)
 		}
 	}
 	clear(s.moved)
-	s.moved = s.moved[:0]
+	s.moved, s.seen = s.moved[:0], nil
 }
 
 // outranked says whether a pending job waits under a rank that is not its own any
 // more.
 func (s *State) outranked(e *entry) bool {
+	if e.queue == inPending && s.hasDeadline(e) {
+		return s.pressed(e)
+	}
 	return s.cfg.Queueing.Order != OrderAged && e.queue == inPending && e.item.Rank != s.ranks(e)
 }
 
@@ -127,10 +142,13 @@ func (s *State) enqueue(e *entry, to queue) {
 		}
 		if s.cfg.Queueing.Order != OrderAged {
 			e.item.Rank = s.ranks(e)
+		} else if s.hasDeadline(e) {
+			s.press(e)
 		}
+		s.patient(e)
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:
-		s.delay(e, s.due(e.run))
+		s.delay(e, s.due(e))
 	case inNone:
 	}
 }
@@ -147,6 +165,8 @@ func (s *State) dequeue(e *entry) {
 	switch e.queue {
 	case inPending:
 		s.order.Remove(&e.item)
+		s.dates.drop(&e.turns)
+		s.patience.drop(&e.quits)
 	case inDelayed:
 		at, found := slices.BinarySearchFunc(s.delayed, e, byDue)
 		if !found {
@@ -164,14 +184,28 @@ const skew = time.Second
 
 // due is the end of a delay by the clock of whoever decides. The server that
 // wrote it had a clock of its own; when that was ahead, the attempt seems to
-// have ended in the future, and the delay is counted from now instead. (A clock
-// that was behind only shortens a delay.)
-func (s *State) due(run *ares.Run) time.Time {
-	last := run.Last()
-	if last == nil || s.at.IsZero() || !last.EndedAt.After(s.at.Add(skew)) {
-		return run.NotBefore
+// have ended in the future, and the delay is counted from when we learned of it
+// instead. (A clock that was behind only shortens a delay.) That is a time of
+// the batch, which recordings keep with each, and snapshots with each such delay:
+// so who replays either, counts alike.
+func (s *State) due(e *entry) time.Time {
+	last, at := e.run.Last(), s.at
+	if seen, ok := s.seen[e]; ok {
+		at = seen
 	}
-	return s.at.Add(run.NotBefore.Sub(last.EndedAt))
+	if last == nil || at.IsZero() || !last.EndedAt.After(at.Add(skew)) {
+		return e.run.NotBefore
+	}
+	return at.Add(e.run.NotBefore.Sub(last.EndedAt))
+}
+
+// seenAt is when the state learned of an entry's delay, zero where the record
+// says all that matters.
+func (e *entry) seenAt() time.Time {
+	if e.queue != inDelayed || e.due.Equal(e.run.NotBefore) {
+		return time.Time{}
+	}
+	return e.due.Add(e.run.Last().EndedAt.Sub(e.run.NotBefore))
 }
 
 // reshape gives an entry the shape of its job.

@@ -20,11 +20,35 @@ func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) ([]ar
 	}
 	t := s.begin()
 	defer t.backTo(0)
+	defer t.letGo()
+	t.uphold(&ares.Plan{Now: now}, e, nil)
+	m := mark(len(t.taken))
 	if _, ok := t.place(sh, members, ban, e); ok {
 		return out, nil
 	}
+	t.undo(m)
 	c := s.look(sh, ban)
-	return append(out, s.crowding(c, model)...), c
+	c.keptFor(t.taken)
+	out = append(out, s.crowding(c, model)...)
+	return append(out, t.yielding(e, now)...), c
+}
+
+// yielding says what comes of a waiting job's right to have others give way, if
+// it has one.
+func (t *try) yielding(e *entry, now time.Time) []ares.Blocker {
+	if e == nil || e.job == nil || e.queue != inPending {
+		return nil
+	}
+	if e.run != nil && e.run.Nominated != nil {
+		k := keeping{seats: e.run.Nominated.Seats}
+		_, k.free = t.holdSeats(k.seats)
+		return []ares.Blocker{k.waits()}
+	}
+	members, _ := t.state.allowed(e.shape, now)
+	if _, ok := t.givingWay(&ares.Plan{Now: now}, e, members > 0); ok {
+		t.say("the next plan has others give way to it")
+	}
+	return t.words
 }
 
 // waits lists what keeps the job waiting however much room there is.
@@ -174,6 +198,8 @@ func (c *census) words(h hurdle, model string) string {
 		return fmt.Sprintf("too little free memory: %d MB needed", w.memory)
 	case noNUMA:
 		return "no NUMA node has it all free (" + w.each() + ")"
+	case isKept:
+		return "what is free is kept for another job"
 	default:
 		return "room"
 	}

@@ -17,16 +17,22 @@ type oracle struct {
 	milli map[string]int // by device
 	cpus  map[string]int // by node
 	mem   map[string]int
-	bound map[string][2]int   // by node and NUMA node: CPUs and memory
-	held  map[string]ares.Use // by tenant, and by tenant/queue
+	bound map[string][2]int       // by node and NUMA node: CPUs and memory
+	held  map[string]ares.Use     // by tenant, and by tenant/queue
+	kept  map[string][]ares.JobID // by node: for whom something is kept there
 }
 
 func newOracle(w *town) *oracle {
-	o := &oracle{w: w, milli: map[string]int{}, cpus: map[string]int{}, mem: map[string]int{}, bound: map[string][2]int{}, held: map[string]ares.Use{}}
+	o := &oracle{w: w, milli: map[string]int{}, cpus: map[string]int{}, mem: map[string]int{}, bound: map[string][2]int{}, held: map[string]ares.Use{}, kept: map[string][]ares.JobID{}}
 	o.nodes = slices.Collect(w.State.Nodes())
 	for job, run := range w.State.Jobs() {
 		if run == nil {
 			continue
+		}
+		if run.Nominated != nil {
+			for _, seat := range run.Nominated.Seats {
+				o.kept[seat.Node] = append(o.kept[seat.Node], job.ID)
+			}
 		}
 		use := ares.Use{}
 		for _, a := range run.Attempts {
@@ -75,7 +81,9 @@ func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 			err = fmt.Errorf("there are %d nodes", len(o.nodes))
 		case b.Of > 0 && !quotas: // else models are left out, which changes what is counted
 			key := reasonOf(b.Detail)
-			if key != "affinity" && counts[key] != b.Count { // who is near whom is the engine's to say
+			if key == "kept" {
+				err = o.keptForOthers(job, b.Count)
+			} else if key != "affinity" && counts[key] != b.Count { // who is near whom is the engine's to say
 				err = fmt.Errorf("%s: %d nodes, counted %d (%v)", key, b.Count, counts[key], counts)
 			}
 		case strings.Contains(b.Detail, " limit: "):
@@ -100,6 +108,20 @@ func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 	return nil
 }
 
+// keptForOthers wants so many nodes to have room, and something kept for others.
+func (o *oracle) keptForOthers(job *ares.Job, count int) error {
+	for i := range o.nodes {
+		others := slices.ContainsFunc(o.kept[o.nodes[i].Node.ID], func(id ares.JobID) bool { return id != job.ID })
+		if others && o.reason(job, &o.nodes[i]) == "room" {
+			count--
+		}
+	}
+	if count > 0 {
+		return fmt.Errorf("on %d of them nothing is kept for others, or there is no room", count)
+	}
+	return nil
+}
+
 // reasons are how blockers about nodes begin.
 var reasons = []struct{ key, words string }{
 	{"session", "no session"},
@@ -118,6 +140,7 @@ var reasons = []struct{ key, words string }{
 	{"memory", "too little free memory"},
 	{"numa", "no NUMA node"},
 	{"affinity", "affinity or anti"},
+	{"kept", "what is free is kept"},
 }
 
 func reasonOf(detail string) string {

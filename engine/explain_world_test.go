@@ -264,7 +264,7 @@ func (t *town) succeed(id ares.JobID) {
 		t.finish(id, ares.OutcomeSucceeded)
 		return
 	}
-	run.Phase = ares.Succeeded
+	run.Phase, run.Nominated = ares.Succeeded, nil
 	t.Put(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 }
 

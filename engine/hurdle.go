@@ -23,12 +23,14 @@ const (
 	overQuota
 	unhealthy
 	tooSmall
+	isReserved
 	busyDevices
 	busyCPUs
 	busyMemory
 	noNUMA
 	fullSeats
 	badCompany
+	isKept
 	allClear
 	hurdles
 )
@@ -56,6 +58,8 @@ func (h hurdle) kind() string {
 	switch {
 	case h == badCompany:
 		return kindNear
+	case h == isReserved:
+		return kindReserved
 	case h == overQuota:
 		return kindQuota
 	case h >= busyDevices:

@@ -15,11 +15,12 @@ import (
 func (s *State) Check() error {
 	s.ready()
 	c := count{pins: map[string]map[int]pin{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.try.taken)+len(s.try.placed)+len(s.moved)+len(s.touched) > 0 {
+	if len(s.try.taken)+len(s.try.placed)+len(s.try.kept)+len(s.try.leaving)+len(s.try.rivals)+len(s.moved)+len(s.touched) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
-	pending, delayed := 0, 0
+	pending, delayed, foretold := 0, 0, 0
 	for _, e := range s.entries() {
+		foretold += e.foretells()
 		if err := e.check(); err != nil {
 			return err
 		}
@@ -35,10 +36,24 @@ func (s *State) Check() error {
 	if queued, _ := s.order.Waiting(); pending != queued || delayed != len(s.delayed) {
 		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.delayed))
 	}
+	lost := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.regrouped() })
+	if !slices.Equal(lost, s.regrouping) {
+		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.regrouping))
+	}
+	if foretold != s.foretold {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.foretold)
+	}
+	back := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.returns() })
+	if !slices.Equal(back, s.returning) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.returning))
+	}
 	if !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
 	if err := s.checkArrays(); err != nil {
+		return err
+	}
+	if err := s.yard.check(s.entries()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(s); err != nil {
@@ -96,9 +111,11 @@ func (c *count) add(e *entry) {
 		return
 	}
 	held := e.run.Phase.Active() && (e.job == nil || !e.isArray())
-	for _, a := range e.run.Attempts {
+	for i, a := range e.run.Attempts {
+		regrouping := i == len(e.run.Attempts)-1 && regrouping(e.run)
 		for _, h := range a.Seats {
-			if h.State == ares.SeatReleased || h.State == ares.SeatCleared {
+			free := h.State == ares.SeatReleased || h.State == ares.SeatCleared
+			if free && !regrouping {
 				continue
 			}
 			u := c.nodes[h.Node]
@@ -113,7 +130,7 @@ func (c *count) add(e *entry) {
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
 			}
-			if h.State == ares.SeatVoided {
+			if free || h.State == ares.SeatVoided {
 				continue // the node's, not the tenant's
 			}
 			held = true
@@ -125,6 +142,25 @@ func (c *count) add(e *entry) {
 	if held && e.job != nil {
 		c.tenants[e.job.Tenant] = c.tenants[e.job.Tenant].Add(ares.Use{Jobs: 1})
 	}
+}
+
+// regrouping says whether what is free of the last attempt is kept for its gang:
+// it lost a node, and waits for its other ranks to die. It is told apart from the
+// accounts.
+func regrouping(r *ares.Run) bool {
+	last := &r.Attempts[len(r.Attempts)-1]
+	dying := false
+	for i := range r.Attempts {
+		dying = dying || slices.ContainsFunc(r.Attempts[i].Seats, func(h ares.Held) bool { return !h.State.Settled() })
+	}
+	var lost bool
+	switch {
+	case r.Stop != nil:
+		lost = last.Outcome == "" && (r.Stop.Why == ares.StopLost || r.Stop.Why == ares.StopDrain)
+	case r.Phase == ares.Pending || r.Phase == ares.Retrying:
+		lost = last.Outcome == ares.OutcomeLost || last.Outcome == ares.OutcomeStopped
+	}
+	return lost && dying && len(last.Seats) > 1
 }
 
 func (c *count) checkTenants(s *State) error {
@@ -180,6 +216,9 @@ func (c *count) checkNodes(s *State) error {
 		}
 		if n.forgotten() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
+		}
+		if got := s.places.History(i); got != n.history() {
+			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.id, n.history(), got)
 		}
 		if n.at != i {
 			return fmt.Errorf("the index of node %s is stale", n.id)

@@ -53,7 +53,7 @@ func (s *State) hopeless(sh *shape, ban uint64) bool {
 		return false
 	}
 	for _, g := range sh.want.gains.nodes {
-		if n := s.nodes[g.at]; g.when > r.seen && n.open() && n.room(sh.want) > 0 {
+		if n := s.nodes[g.at]; g.when > r.seen && n.open() && s.try.roomOn(n, sh.want) > 0 {
 			r.known = false
 			return false
 		}

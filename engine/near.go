@@ -8,13 +8,17 @@ import (
 // when there are none.
 func (s *State) reach(sh *shape, w *want) (*set, bool) {
 	f := s.sift(w)
-	if len(sh.near)+len(sh.apart) == 0 {
+	var barred []*window
+	if len(s.calendar.windows) > 0 {
+		barred = s.bars(sh, &f.nodes)
+	}
+	if len(sh.near)+len(sh.apart)+len(barred) == 0 {
 		return &f.nodes, f.nodes.count > 0
 	}
 	out := &s.reached
-	out.resize(len(s.nodes))
-	for i := f.nodes.next(0); i >= 0; i = f.nodes.next(i + 1) {
-		out.add(i)
+	out.copy(&f.nodes)
+	for _, v := range barred {
+		out.subtract(&v.nodes)
 	}
 	for _, near := range sh.near {
 		s.keep(out, sh, near)

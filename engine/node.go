@@ -17,13 +17,15 @@ const MaxSeats = 512
 const wholeMilli = 1000
 
 // node is a machine with the account of what is taken there. It exists as soon
-// as a record, session, cordon or seat speaks of it.
+// as a record, session, cordon, score or seat speaks of it.
 type node struct {
 	id      string
 	at      int // in State.nodes
 	record  *ares.Node
 	session *ares.Session
 	cordon  *ares.Cordon
+	past    *ares.NodeScore // nil: nothing is known of how it did
+	blame   int64           // what that adds to every cost
 	place   topo.Place
 	profile *profile // of the record
 	devices []device // in the order of the profile
@@ -37,6 +39,10 @@ type node struct {
 	kinds   kinds    // of the seats
 	lot     uint64   // where lots are drawn
 	moves   int      // State.moves at its last change
+
+	departs  [lenses]departures // of its sitters
+	visitors []visitor          // while a reservation is sought
+	heldIn   int                // the last decision in which a reservation held something of it
 
 	usable uint64 // healthy, neither cut into slices nor too hot
 	warm   uint64 // near the limit of heat
@@ -224,7 +230,7 @@ func (n *node) survey() {
 
 // forgotten says whether nothing speaks of the node any more.
 func (n *node) forgotten() bool {
-	return n.record == nil && n.session == nil && n.cordon == nil && n.seats == 0
+	return n.record == nil && n.session == nil && n.cordon == nil && n.past == nil && n.seats == 0
 }
 
 // open says whether anything may be placed here.
@@ -283,7 +289,7 @@ func (n *node) slots(cpus, memory int) int {
 func (n *node) parts(mask uint64, milli int) int {
 	parts := 0
 	for m := mask & n.usable; m != 0; m &= m - 1 {
-		parts += (wholeMilli - n.devices[bits.TrailingZeros64(m)].taken) / milli
+		parts += max(wholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0) / milli
 	}
 	return parts
 }

@@ -13,12 +13,21 @@ import (
 // Decide does with each waiting job, and changes nothing.
 func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	s.ready()
+	s.dated(now)
+	s.staysNew(job)
 	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
 	if waits := s.waits(e, sh, now); len(waits) == 0 {
 		t := s.begin()
+		t.uphold(&ares.Plan{Now: now}, e, nil)
+		t.keepTogether(now, e)
+		t.keepPlaces(now, e)
 		s.drawFor(job.ID, 0)
 		members, ban := s.allowed(sh, now)
-		pl, ok := t.place(sh, members, ban, e)
+		pl, ok := ares.Placing{}, false
+		if members > 0 {
+			pl, ok = t.place(sh, members, ban, e)
+		}
+		t.letGo()
 		t.backTo(0)
 		if ok {
 			pl.Job = job.ID
@@ -33,12 +42,31 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
 func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	w := t.state.without(sh.want, ban)
-	allowed, ok := t.state.reach(sh, w)
-	switch {
-	case !ok || t.state.overLeaf(w):
+	t.state.stays(e)
+	return t.seat(sh, most, ban, e)
+}
+
+// seat is place for as long a stay as was said before.
+func (t *try) seat(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+	s := t.state
+	w := s.without(sh.want, ban)
+	allowed, ok := s.reach(sh, w)
+	if !ok || s.overLeaf(w) {
 		return ares.Placing{}, false
-	case sh.members == 1:
+	}
+	if len(s.calendar.windows) > 0 {
+		if own, some := s.ownNodes(sh, allowed); some {
+			if p, seated := t.among(sh, w, most, e, own); seated {
+				return p, true
+			}
+		}
+	}
+	return t.among(sh, w, most, e, allowed)
+}
+
+// among is seat on the allowed nodes.
+func (t *try) among(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
+	if sh.members == 1 {
 		return t.lone(sh, w, allowed)
 	}
 	return t.gang(sh, w, most, e, allowed)
@@ -65,7 +93,7 @@ func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.passing {
-		m.Stranded = stranding(s.cost(w, n))
+		m.Stranded = stranding(s.cost(w, n) - n.blame)
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
@@ -104,7 +132,8 @@ func (s *State) single(sh *shape, w *want, allowed *set) *node {
 }
 
 // gang takes seats for several members: the domain is chosen by the topology,
-// the devices by their links. Ranks follow the order of the nodes.
+// the devices by their links. Ranks follow the order of the nodes, but for those
+// that can stay where they were.
 func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
 	if w.board.costs == nil && s.nowhere(w) {
@@ -132,7 +161,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += view.board.costs[p.Node] * int64(p.Members)
+		cost += (view.board.costs[p.Node] - s.nodes[p.Node].blame) * int64(p.Members)
 	}
 	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
@@ -141,6 +170,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 		seats = t.sitAll(n, w, p.Members, seats)
 		s.move(n)
 	}
+	e.rejoin(seats)
 	m.Bandwidth = s.bandwidth(seats)
 	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -23,6 +24,11 @@ type Queueing struct {
 	// Attained is up to how many GPU-seconds a job is of the first of the two
 	// levels of OrderAttained.
 	Attained int
+	// PeersAfter is how long a job waits, since it was submitted or last gave way,
+	// until it may stop those of its own level of OrderAttained that were
+	// submitted after it: else one that asks for much could wait for as long as
+	// smaller ones come that fit beside each other. 0 for never. It needs Yield.
+	PeersAfter time.Duration
 }
 
 // Order is what orders the jobs of a queue.
@@ -37,11 +43,12 @@ const (
 	OrderRemaining    Order = "shortest-remaining" // by what is left of it (SRTF)
 	OrderLeastService Order = "least-service"      // by predicted runtime times GPUs (QSSF)
 	OrderAttained     Order = "attained"           // those that had little GPU time so far before the others (Tiresias)
+	OrderDeadline     Order = "edf"                // by deadline, those without one last (EDF)
 )
 
 // Orders lists what may be written for an order.
 func Orders() []string {
-	return []string{"aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained)}
+	return []string{"aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained), string(OrderDeadline)}
 }
 
 // ParseOrder reads an order as people write it.
@@ -98,14 +105,16 @@ const (
 	MaxAttained     = 1_000_000_000
 )
 
+// MaxPeersAfter bounds Queueing.PeersAfter.
+const MaxPeersAfter = 366 * 24 * time.Hour
+
 // ahead says how those ahead of a job that would fit can keep it waiting.
-func (q Queueing) ahead() string {
-	switch q.Blocked {
-	case BlockedHold:
+func (s *State) ahead() string {
+	switch {
+	case s.cfg.Queueing.Blocked == BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
-	case BlockedReserve:
+	case s.reserving().First > 0:
 		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
-	case BlockedSkip:
 	}
 	return "jobs ahead of it take the room there is, or fill the next plan"
 }
@@ -117,8 +126,8 @@ func (q Queueing) check(p *ares.Problems) {
 	if _, err := ParseBlocked(string(q.Blocked)); err != nil {
 		p.Add("blocked_jobs", "%s", err)
 	}
-	if q.Yield && (q.Order == OrderAged || q.Order == OrderFIFO) {
-		p.Add("preempt_by_order", "needs a queue_order other than aged and fifo: neither gives a right to stop others")
+	if q.Yield && (q.Order == OrderAged || q.Order == OrderFIFO || q.Order == OrderDeadline) {
+		p.Add("preempt_by_order", "needs a queue_order other than aged, fifo and edf: none of these gives a right to stop others")
 	}
 	if q.Yield && q.Blocked == BlockedReserve {
 		p.Add("preempt_by_order", "does not go with blocked_jobs reserve: who gives way could be put right back, before the one it gave way to")
@@ -128,6 +137,12 @@ func (q Queueing) check(p *ares.Problems) {
 	}
 	if q.Attained != 0 && q.Order != OrderAttained {
 		p.Add("attained_gpu_seconds", "means something with queue_order attained only")
+	}
+	if q.PeersAfter < 0 || q.PeersAfter > MaxPeersAfter {
+		p.Add("preempt_peers_after_hours", "must be between 0 and %d, got %d", MaxPeersAfter/time.Hour, q.PeersAfter/time.Hour)
+	}
+	if q.PeersAfter != 0 && (q.Order != OrderAttained || !q.Yield) {
+		p.Add("preempt_peers_after_hours", "means something with queue_order attained and preempt_by_order only")
 	}
 }
 
@@ -145,5 +160,9 @@ func (q Queueing) digest() string {
 	if q == (Queueing{}) {
 		return ""
 	}
-	return fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Yield, q.Attained)
+	text := fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Yield, q.Attained)
+	if q.PeersAfter != 0 { // else as it ever was
+		text += fmt.Sprintf(" %d", q.PeersAfter)
+	}
+	return text
 }

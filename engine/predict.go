@@ -12,11 +12,30 @@ import (
 // back. One of a job that nobody speaks of is dropped with the batch.
 func (s *State) predict(job ares.JobID, p *ares.RuntimePredicted) {
 	e := s.entry(job)
+	s.foretold -= e.foretells()
 	e.forecast = p
+	s.foretold += e.foretells()
+	if e.run != nil { // when it ends is foreseen for its nodes
+		for i := range e.run.Attempts {
+			for k := range e.run.Attempts[i].Seats {
+				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
+					s.touch(s.node(h.Node))
+				}
+			}
+		}
+	}
 	if !e.moved {
 		e.moved = true
 		s.moved = append(s.moved, e)
 	}
+}
+
+// foretells is 1 for a job of which it is known how long it runs.
+func (e *entry) foretells() int {
+	if e.job != nil && (e.forecast != nil || e.job.MaxRuntimeMinutes > 0) {
+		return 1
+	}
+	return 0
 }
 
 // Forecast is how long a live job is thought to run; false when nobody said.
@@ -44,19 +63,12 @@ func (e *entry) runtime() (half, late time.Duration) {
 	return never, never
 }
 
-// done is how much of its runtime the job has behind it, by now. Who does not
-// keep its progress begins anew with each attempt.
+// done is how much of its runtime the job has behind it, by now.
 func (e *entry) done(now time.Time) time.Duration {
-	switch {
-	case e.run == nil:
+	if e.run == nil {
 		return 0
-	case e.job.Checkpoint.Enabled:
-		return e.run.RanFor(now)
 	}
-	if a := e.run.Current(); a != nil && !a.StartedAt.IsZero() {
-		return max(now.Sub(a.StartedAt), 0)
-	}
-	return 0
+	return e.run.Done(e.job, now)
 }
 
 // left is how long the job is still thought to run: of a prediction that it has
@@ -108,6 +120,11 @@ func (s *State) standing(e *entry, now time.Time) uint64 {
 		if e.run != nil && s.served(e, now) >= int64(s.cfg.Queueing.level())*wholeMilli {
 			return 1
 		}
+	case OrderDeadline:
+		if e.job.Deadline.IsZero() {
+			return order.MaxRank
+		}
+		return uint64(max(e.job.Deadline.UnixMilli(), 0))
 	case OrderAged, OrderFIFO:
 	}
 	return 0
@@ -133,7 +150,7 @@ func (s *State) ranks(e *entry) uint64 {
 	switch s.cfg.Queueing.Order {
 	case OrderFIFO, OrderAttained:
 		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
-	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService:
+	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService, OrderDeadline:
 	}
 	return min(rank, order.MaxRank)
 }

@@ -167,6 +167,7 @@ func drawSpec(t *rapid.T) ares.Spec {
 		s.MIGProfile = "1g.10gb"
 	}
 	s.Checkpoint.Enabled, s.MaxRuntimeMinutes = rapid.Bool().Draw(t, "checkpoint"), pick(t, "minutes", 0, 0, 1, 600)
+	s.MaxQueueMinutes = pick(t, "patience", 0, 0, 0, 1, 30)
 	if once(t, 3, "elastic") {
 		s.MinMembers = rapid.IntRange(1, s.Members).Draw(t, "least")
 	}

@@ -37,6 +37,9 @@ func newMachine(t *rapid.T) *machine {
 	for _, id := range []string{"ml", "web"} {
 		m.w.Put(ares.Event{Tenant: &ares.Tenant{ID: id, Limits: ares.NoLimits(), Weight: drawWeight(t)}})
 	}
+	for range pick(t, "windows", 0, 0, 1, 2) {
+		m.reserve(t)
+	}
 	for range rapid.IntRange(0, 8).Draw(t, "jobs") {
 		m.submit(drawSpec(t))
 	}
@@ -140,6 +143,9 @@ func (m *machine) Submit(t *rapid.T) {
 	if m.jobs > 0 && once(t, 5, "after") {
 		s.After = []string{fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "which"))}
 	}
+	if within := pick(t, "deadline", 0, 0, 20*time.Second, 10*time.Minute, time.Hour, 5*time.Hour, -time.Minute); within != 0 {
+		s.Deadline = m.w.Now.Add(within)
+	}
 	s.Command = []string{"true"}
 	after := s.After
 	if s.After = nil; s.Check() != nil { // the names of these jobs are not job IDs
@@ -205,7 +211,17 @@ func (m *machine) Predict(t *rapid.T) {
 	}
 	id := ares.JobID(fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "job")))
 	half := pick(t, "half", time.Minute, time.Millisecond, time.Hour, 30*time.Hour)
-	m.w.Put(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3))}})
+	m.w.Put(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7)}})
+}
+
+// Score says how a node has done so far.
+func (m *machine) Score(t *rapid.T) {
+	id := m.node(t)
+	if rapid.IntRange(0, 3).Draw(t, "forget") == 0 {
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindScore, ID: id}})
+		return
+	}
+	m.w.Put(ares.Event{Score: &ares.NodeScore{Node: id, Score: pick(t, "score", 0, 350, 980, 1000), At: m.w.Now}})
 }
 
 func (m *machine) Void(t *rapid.T) {
@@ -287,7 +303,7 @@ func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) == 0 {
 			t.Fatalf("%s is refused (%v) and explained by nothing", job.ID, refused)
 		}
-		if _, refusal := engine.Place(m.w.State, job, m.w.Now); refusal == nil && m.w.State.Config().Queueing.Blocked != engine.BlockedReserve {
+		if _, refusal := engine.Place(m.w.State, job, m.w.Now); refusal == nil && refused.Blockers[0].Kind != "order" {
 			t.Fatalf("%s is refused (%v) and Place finds seats", job.ID, refused)
 		}
 	}

@@ -41,6 +41,15 @@ func newCrowd(t *rapid.T, q engine.Queueing) *crowd {
 	return c
 }
 
+// become gives the crowd another configuration: nobody has come yet.
+func (c *crowd) become(cfg engine.Config) {
+	old := c.w
+	c.w = enginetest.NewWorldWith(cfg)
+	for v := range old.State.Nodes() {
+		c.w.Join(*v.Node)
+	}
+}
+
 // submit lets a job come that fits into the empty fleet; its runtime is predicted if known.
 func (c *crowd) submit(t *rapid.T, known bool) {
 	id := ares.JobID(fmt.Sprintf("j%03d", len(c.order)))
@@ -172,6 +181,9 @@ func TestQueueing(t *testing.T) {
 		q.Yield = q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
 		if q.Order == engine.OrderAttained {
 			q.Attained = pick(t, "attained", 1, 300, 3000)
+			if q.Yield {
+				q.PeersAfter = pick(t, "peers after", 0, time.Minute, 10*time.Minute)
+			}
 		}
 		c := newCrowd(t, q)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {

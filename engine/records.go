@@ -15,6 +15,18 @@ func (s *State) Config() Config { return s.cfg }
 // must not be changed.
 func (s *State) Topology() *ares.Topology { return s.topology }
 
+// Nominations yields the seats that are kept for waiting jobs, the oldest first.
+// They must not be changed.
+func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
+	return func(yield func(ares.JobID, *ares.Nomination) bool) {
+		for _, e := range s.yard.nominated {
+			if !yield(e.id, e.run.Nominated) {
+				return
+			}
+		}
+	}
+}
+
 // Tenants yields the record of every tenant, by ID. They must not be changed.
 func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	var all []*ares.Tenant
@@ -75,6 +87,9 @@ func (s *State) Snapshot() ares.Batch {
 		if n.cordon != nil {
 			add(ares.Event{Revision: n.cordon.Revision, Cordon: n.cordon})
 		}
+		if n.past != nil {
+			add(ares.Event{Revision: n.past.Revision, Score: n.past})
+		}
 	}
 	for _, t := range s.tenants { // order-free: as above
 		if t.record != nil {
@@ -87,13 +102,16 @@ func (s *State) Snapshot() ares.Batch {
 	for q := range s.Queues() {
 		add(ares.Event{Revision: q.Revision, Queue: q})
 	}
+	for r := range s.Reservations() {
+		add(ares.Event{Revision: r.Revision, Reservation: r})
+	}
 	add(ares.Event{Revision: s.topology.Revision, Topology: s.topology})
 	for id, e := range s.jobs { // order-free: as above
 		if e.job != nil {
 			add(ares.Event{Revision: e.job.Revision, Job: e.job})
 		}
 		if e.run != nil {
-			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run}})
+			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run, Seen: e.seenAt()}})
 		}
 		if e.forecast != nil {
 			add(ares.Event{Revision: b.Revision, Forecast: e.forecast})

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -9,42 +8,86 @@ import (
 	"github.com/ares-scheduler/ares/engine/order"
 )
 
-// reservation is the place that the first job of a queue that found none will
-// have at a time, by the predicted ends of those who are there. It is good for
-// one decision.
+// reservation is the place that a job which found none will have at a time, by
+// the foreseen ends of those who are there. It is good for one decision.
 type reservation struct {
-	leaf *leaf
-	at   time.Time
-	hold []taking // what of it is free already
+	entry *entry
+	leaf  *leaf
+	at    int64 // its start, endless if nobody knows
+	limit int64 // who comes behind it must have ended by then
+	hard  bool  // nobody may take what it holds, however soon he ends
+	ends  int64 // when the job will have ended, endless if nobody knows
+	seats []ares.Seat
+	hold  []taking // what of it is free already
+	held  []taking // what of that is taken now
+	merit ares.Merit
+	said  int // of those it waits for, how many by a forecast, and by a limit
+	bound int
 }
-
-// maxReservations is how many places are kept free in one decision, one for each
-// queue: what comes later in the order has to do without.
-const maxReservations = 64
 
 // keptOff is the short refusal of a job that would fit.
 var keptOff = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
+
+// spared is the same of one that others' promises keep off.
+var spared = []ares.Blocker{{Kind: kindQuota, Detail: WouldBorrow}}
+
+// WouldBorrow is what is said of a job that fits, and waits for those who lent
+// what it would have.
+const WouldBorrow = "it would borrow what others are promised, who wait and take it back"
 
 // refuse passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
 func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
 	s := t.state
-	switch blocked := s.cfg.Queueing.Blocked; {
-	case t.keptOff:
+	switch {
+	case t.everybody:
+		if admitted && t.mayReserve(e, now) {
+			t.reserve(e, now)
+		}
+		if s.cfg.Queueing.Blocked == BlockedHold && s.independent(e) {
+			pass.Hold()
+		} else {
+			pass.Skip()
+		}
+	case t.keptOff && s.cfg.Queueing.Blocked != BlockedHold:
 		// Only it: others of its shape may be done sooner.
-		news := e.shape.kept != s.decision
-		e.shape.kept = s.decision
+		news := e.shape.told != s.decision
+		e.shape.told = s.decision
 		pass.Skip()
 		return news
-	case blocked == BlockedHold && s.independent(e):
+	case s.cfg.Queueing.Blocked == BlockedHold && s.independent(e):
 		pass.Hold()
-	case blocked == BlockedReserve && admitted:
-		t.reserve(e, now)
-		pass.Refuse()
 	default:
+		if admitted && t.mayReserve(e, now) {
+			t.reserve(e, now)
+		}
 		pass.Refuse()
 	}
 	return true
+}
+
+// mayReserve says whether a place is kept for a job that found none.
+func (t *try) mayReserve(e *entry, now time.Time) bool {
+	r := &t.reserving
+	switch {
+	case len(t.reserved) >= r.First || t.sought >= 2*r.First:
+		return false
+	case t.state.cfg.Queueing.Blocked == BlockedReserve && !t.everybody:
+		return !slices.ContainsFunc(t.reserved, func(r reservation) bool { return r.leaf == e.shape.leaf })
+	}
+	return e.waited(now) >= r.After
+}
+
+// waited is for how long the job has waited, since it was accepted or since it
+// last ran.
+func (e *entry) waited(now time.Time) time.Duration {
+	since := e.job.AcceptedAt
+	if e.run != nil {
+		if last := e.run.Last(); last != nil {
+			since = later(since, last.EndedAt)
+		}
+	}
+	return now.Sub(since)
 }
 
 // independent says whether a job waits for no other to succeed.
@@ -53,51 +96,135 @@ func (s *State) independent(e *entry) bool {
 }
 
 // beside places a job where it delays nobody who has a reservation: anywhere if
-// it is thought to end before those begin, and else beside what they hold.
+// it is foreseen to end before those begin, and else beside what they hold.
 func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
-	_, late := e.left(now)
-	outlasts := func(r *reservation) bool { return late == never || now.Add(late).After(r.at) }
-	free := !slices.ContainsFunc(t.reserved, func(r reservation) bool { return outlasts(&r) })
-	if free {
-		return t.place(e.shape, members, ban, e)
-	}
-	if e.shape.kept == t.state.decision {
-		t.keptOff = true
+	ends := e.endsIn(now)
+	outlasted := t.outlasted(ends)
+	sh := e.shape
+	if outlasted != 0 && sh.kept == t.state.decision && ends >= sh.keptFrom {
+		t.keptOff = true // as another of its shape, which ends no later
 		return p, false
 	}
-	m := mark(len(t.taken))
-	t.supposing = true
-	for i := range t.reserved {
-		if r := &t.reserved[i]; outlasts(r) {
-			t.hold(r)
+	t.holdOnly(outlasted)
+	t.supposing = outlasted != 0
+	p, ok = t.place(sh, members, ban, e)
+	t.supposing = false
+	if ok || outlasted == 0 {
+		return p, ok
+	}
+	// Is it kept off, or is there no room in any case?
+	fits := t.probes >= maxProbes
+	if !fits {
+		t.probes++
+		t.holdOnly(0)
+		m := mark(len(t.taken))
+		if _, fits = t.place(sh, members, ban, e); fits {
+			t.backTo(m)
 		}
 	}
-	p, ok = t.place(e.shape, members, ban, e)
-	t.backTo(m)
-	t.supposing = false
-	if ok {
-		t.occupy(p.Seats)
-		return p, true
-	}
-	if _, fits := t.place(e.shape, members, ban, e); fits {
-		t.keptOff = true
-		t.backTo(m)
+	if fits {
+		t.keptOff, sh.kept, sh.keptFrom = true, t.state.decision, ends
 	}
 	return p, false
 }
 
+// endsIn is when the job will have ended in nine of ten cases, if it starts now.
+func (e *entry) endsIn(now time.Time) int64 {
+	if _, late := e.left(now); late != never {
+		return now.Add(late).UnixNano()
+	}
+	return endless
+}
+
+// maxProbes is in how many cases it is found out whether a job without a place
+// is kept off: beyond that it is taken for granted.
+const maxProbes = 64
+
+// outlasted is which reservations somebody would delay that ends at a time, as
+// bits.
+func (t *try) outlasted(ends int64) (set uint64) {
+	for i := range t.reserved {
+		if r := &t.reserved[i]; r.hard || ends > r.limit {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// holdOnly takes what these reservations hold, and gives up what others do. It
+// leaves all as it is where it is so already: most jobs outlast all or none.
+func (t *try) holdOnly(which uint64) {
+	if which == t.holding {
+		return
+	}
+	for i := range t.reserved {
+		r := &t.reserved[i]
+		switch bit := uint64(1) << i; {
+		case t.holding&^which&bit != 0:
+			for _, k := range r.held {
+				k.reverse()
+				t.take(k)
+				if k.device < 0 {
+					t.state.move(k.node)
+				}
+			}
+		case which&^t.holding&bit != 0:
+			t.hold(r)
+		}
+	}
+	t.holding = which
+}
+
+// roomOn is the room of a node for a want, if nothing were held by reservations.
+func (t *try) roomOn(n *node, w *want) int {
+	if t.holding == 0 || n.heldIn != t.state.decision {
+		return n.room(w)
+	}
+	apply := func(sign int) {
+		for i := range t.reserved {
+			if t.holding&(1<<i) == 0 {
+				continue
+			}
+			for k := range t.reserved[i].held {
+				if h := &t.reserved[i].held[k]; h.node == n {
+					h.apply(sign)
+				}
+			}
+		}
+	}
+	apply(-1)
+	room := n.room(w)
+	apply(+1)
+	return room
+}
+
+// reverse makes what is taken given.
+func (k *taking) reverse() {
+	k.milli, k.cpus, k.memory = -k.milli, -k.cpus, -k.memory
+	switch k.device {
+	case restOfSeat:
+		k.device = restOfLeaving
+	case restOfLeaving:
+		k.device = restOfSeat
+	}
+}
+
 // hold takes what is left of what a reservation holds.
 func (t *try) hold(r *reservation) {
+	r.held = r.held[:0]
 	for _, k := range r.hold {
 		n := k.node
 		if k.device >= 0 {
 			if k.milli = min(k.milli, wholeMilli-n.devices[k.device].taken); k.milli > 0 {
 				t.take(k)
+				r.held = append(r.held, k)
 			}
 			continue
 		}
 		k.cpus, k.memory = max(min(k.cpus, n.profile.cpus-n.cpus), 0), max(min(k.memory, n.record.MemoryMB-n.memory), 0)
 		t.take(k)
+		r.held = append(r.held, k)
+		n.heldIn = t.state.decision
 		t.state.move(n)
 	}
 }
@@ -143,31 +270,69 @@ func (n *node) spot(sh *ares.Share) int {
 	return slices.IndexFunc(n.devices, func(d device) bool { return d.id == sh.Device })
 }
 
-// reserve finds the place of the first of its queue that found none. Those on
-// the nodes that it may use leave in the order of their predicted ends until it
-// fits. Whoever may stay for ever is not waited for: then nothing is reserved.
-func (t *try) reserve(e *entry, now time.Time) {
-	s, sh := t.state, e.shape
-	if len(t.reserved) == maxReservations || slices.ContainsFunc(t.reserved, func(r reservation) bool { return r.leaf == sh.leaf }) {
-		return
+// reserve keeps a place for a job that found none, if one is foreseen. It is told
+// of every earlier reservation: they are taken, and will end in their turn.
+func (t *try) reserve(e *entry, now time.Time) bool {
+	s := t.state
+	t.sought++
+	t.holdOnly(0)
+	members, ban := s.allowed(e.shape, now)
+	if members == 0 {
+		return false
 	}
-	members, ban := s.allowed(sh, now)
 	m := mark(len(t.taken))
 	t.supposing = true
-	w := s.without(sh.want, ban)
-	for _, l := range s.leaving(sh, w, now) {
-		t.vacate(l.entry)
-		if !s.opens(l.entry, w) {
-			continue
+	s.stays(e) // nobody may have asked for it yet whether it has room
+	t.visit()
+	r, ok := t.soonest(e, members, ban, now)
+	t.backTo(m)
+	if t.mayHold(e, &r, ok, now) {
+		if hard, fits := t.standby(e, members, ban, now); fits {
+			r, ok = hard, true
 		}
-		left := len(t.taken)
-		if p, ok := t.place(sh, members, ban, e); ok {
-			t.reserved = append(t.reserved, reservation{sh.leaf, l.at, t.lacking(p.Seats, t.taken[m:left])})
-			break
+		t.backTo(m)
+	}
+	t.endVisit()
+	t.supposing = false
+	if ok {
+		t.reserved = append(t.reserved, r)
+	}
+	return ok
+}
+
+// mayHold says whether what comes free is kept for the job and nobody else, however
+// soon he ends: for one that has waited for long, if nothing is foreseen or if it has
+// waited for longer than it has to yet: then predictions may be failing it again and
+// again. It costs idle devices, so there is one such at a time.
+func (t *try) mayHold(e *entry, r *reservation, foreseen bool, now time.Time) bool {
+	waited, hold := e.waited(now), t.reserving.Hold
+	if t.everybody || hold == 0 || slices.ContainsFunc(t.reserved, func(r reservation) bool { return r.hard }) {
+		return false
+	}
+	return waited >= hold && (!foreseen || r.at-now.UnixNano() < int64(waited))
+}
+
+// visit takes the seats of all reservations, and foresees their ends.
+func (t *try) visit() {
+	for i := range t.reserved {
+		r := &t.reserved[i]
+		for k := range r.seats {
+			n := t.state.byID[r.seats[k].Node]
+			n.visitors = append(n.visitors, visitor{&r.seats[k], r.ends})
+		}
+		t.occupy(r.seats)
+	}
+}
+
+// endVisit ends it: nothing of it is taken any more.
+func (t *try) endVisit() {
+	for i := range t.reserved {
+		for k := range t.reserved[i].seats {
+			n := t.state.byID[t.reserved[i].seats[k].Node]
+			clear(n.visitors)
+			n.visitors = n.visitors[:0]
 		}
 	}
-	t.backTo(m)
-	t.supposing = false
 }
 
 // opens says whether a node that the job leaves has room for a member.
@@ -211,40 +376,4 @@ func (t *try) lacking(seats []ares.Seat, given []taking) []taking {
 		out = append(out, rest)
 	}
 	return out
-}
-
-// leaver is a running job with its predicted end.
-type leaver struct {
-	entry *entry
-	at    time.Time
-}
-
-// leaving is who runs on the nodes that members of a shape may use, by their
-// predicted ends. Those who are being stopped end now.
-func (s *State) leaving(sh *shape, w *want, now time.Time) []leaver {
-	reach, ok := s.reach(sh, w)
-	if !ok {
-		return nil
-	}
-	var out []leaver
-	for i := reach.next(0); i >= 0; i = reach.next(i + 1) {
-		if !s.nodes[i].open() {
-			continue
-		}
-		for _, sit := range s.nodes[i].sitters {
-			e := sit.entry
-			if e.job == nil || e.run.Current() == nil {
-				continue
-			}
-			half, _ := e.left(now)
-			switch {
-			case e.run.Stop != nil:
-				out = append(out, leaver{e, now})
-			case half != never:
-				out = append(out, leaver{e, now.Add(half)})
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b leaver) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.entry.id, b.entry.id)) })
-	return slices.CompactFunc(out, func(a, b leaver) bool { return a.entry == b.entry })
 }

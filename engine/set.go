@@ -104,3 +104,21 @@ func (s *set) common(o *set, lo, hi int, visit func(i int) bool) bool {
 	}
 	return false
 }
+
+// copy makes the set the same as another.
+func (s *set) copy(o *set) {
+	s.words, s.summary, s.count = append(s.words[:0], o.words...), append(s.summary[:0], o.summary...), o.count
+}
+
+// meets says whether two sets of the same size have a member in common.
+func (s *set) meets(o *set) bool {
+	return s.common(o, 0, 64*len(s.words), func(int) bool { return true })
+}
+
+// subtract removes the members of another set.
+func (s *set) subtract(o *set) {
+	s.common(o, 0, 64*len(s.words), func(i int) bool {
+		s.remove(i)
+		return false
+	})
+}

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -30,7 +31,13 @@ type shape struct {
 	briefs []brief        // the jobs it is the shape of, briefly
 	lost   refused        // what is known of its finding no place
 	noRoom []ares.Blocker // the words for it, once they were needed
-	kept   int            // the last decision in which a reservation kept a job of it off
+	told   int            // the last decision in which one was refused and others were still asked
+
+	kept     int   // the last decision in which a reservation kept a job of it off
+	keptFrom int64 // that one's foreseen end
+
+	shut    int           // the last decision in which a window kept a job of it off for its length
+	shutFor time.Duration // and that
 }
 
 // wish says where a job's members want to be.

@@ -16,6 +16,7 @@ func (s *State) stand(e *entry, now time.Time, out *ares.Explanation) *ares.Job 
 	if e.queue != inPending {
 		return nil
 	}
+	s.atClock(now)
 	out.Rank, out.Of = s.order.Rank(&e.item)
 	own, first, others := s.order.Before(&e.item, now)
 	if own > 0 {

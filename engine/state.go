@@ -23,8 +23,17 @@ type State struct {
 	tenants  map[string]*tenant
 	order    *tree
 	shapes   shapes
-	delayed  []*entry // retrying or preempted, by the end of the delay
-	arrays   []*array // by ID
+	delayed  []*entry  // retrying or preempted, by the end of the delay
+	arrays   []*array  // by ID
+	clock    time.Time // as of which those with deadlines are in order
+	dates    alarms    // of those with deadlines that wait
+	notices  alarms    // of those with deadlines that have not ended
+	patience alarms    // of those that wait for their first place, and not for ever
+	yard     yard
+	// regrouping are the waiting gangs that lost a node, by ID.
+	regrouping []*entry
+	// returning are the jobs that are being moved, by ID.
+	returning []*entry
 
 	byID     map[string]*node
 	nodes    []*node // by place, then ID, as of the last layout
@@ -45,24 +54,32 @@ type State struct {
 	grown    changes // nodes that may have more room than before
 	lost     []*want // of shapes that found no place
 	capacity order.Use
-	models   []int        // that some node has, by name, as the order numbers them
-	reached  set          // scratch of reach
-	welcomed set          // scratch of welcome
-	fresh    []fresh      // scratch of weighAll, by profile
-	peak     peak         // of any node
-	lot      uint64       // of the job under way, where lots are drawn
-	moves    int          // counts the changes of nodes
-	granted  []order.Part // scratch of grantOf
+	models   []int // that some node has, by name, as the order numbers them
+	calendar calendar
+	reached  set             // scratch of reach
+	welcomed set             // scratch of welcome
+	fresh    []fresh         // scratch of weighAll, by profile
+	peak     peak            // of any node
+	lot      uint64          // of the job under way, where lots are drawn
+	moves    int             // counts the changes of nodes
+	granted  []order.Part    // scratch of grantOf
+	foreseen [lenses][]*want // that have openings, oldest first
+	firsts   []int64         // scratch of enough
+	lacks    []lack          // scratch of nearest
+	foretold int             // jobs of which it is known how long they run
+	steps    []widening      // scratch of enough
 
-	moved     []*entry // changed by the batch under way
-	touched   []*node  // changed since the index was last brought up to date
-	reindex   bool     // nodes came, went or moved since then
-	remeasure bool     // what the fleet has changed since then
-	try       try      // scratch of one decision, empty between them
-	decision  int      // counts them
-	refusals  int      // of the last one, for the room of the next
-	wants     int      // counts those that were ever made
-	prospects int      // and these
+	moved     []*entry             // changed by the batch under way
+	seen      map[*entry]time.Time // of the snapshot under way: when their delays were learned of
+	touched   []*node              // changed since the index was last brought up to date
+	reindex   bool                 // nodes came, went or moved since then
+	remeasure bool                 // what the fleet has changed since then
+	try       try                  // scratch of one decision, empty between them
+	decision  int                  // counts them
+	refusals  int                  // of the last one, for the room of the next
+	promises  []ares.Promise       // by the last one
+	wants     int                  // counts those that were ever made
+	prospects int                  // and these
 }
 
 // The order of the engine's jobs.
@@ -82,6 +99,7 @@ type tenant struct {
 	active   map[*entry]struct{}   // hold something
 	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
 	archived map[string]ares.Usage // by queue: of jobs that are no longer live
+	stops    []time.Time           // when live jobs were stopped by class for its own, in order
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.
@@ -153,6 +171,12 @@ func (s *State) apply(ev *ares.Event) {
 	case ev.Run != nil:
 		e := s.entry(ev.Run.Job)
 		s.change(e, func() { e.run = &ev.Run.Run })
+		if !ev.Run.Seen.IsZero() {
+			if s.seen == nil {
+				s.seen = map[*entry]time.Time{}
+			}
+			s.seen[e] = ev.Run.Seen
+		}
 	case ev.Node != nil:
 		n := s.node(ev.Node.ID)
 		s.describe(n, ev.Node)
@@ -165,11 +189,15 @@ func (s *State) apply(ev *ares.Event) {
 		n := s.node(ev.Cordon.Node)
 		n.cordon = ev.Cordon
 		s.touch(n)
+	case ev.Score != nil:
+		s.judge(s.node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
 		s.tenant(ev.Tenant.ID).record = ev.Tenant
 		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
 		s.order.Queue(ev.Queue)
+	case ev.Reservation != nil:
+		s.reserved(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
 		s.remember(*ev.Usage)
 	case ev.Topology != nil:
@@ -193,7 +221,7 @@ func (s *State) forget(g ares.Gone) {
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
 			s.change(e, func() { e.run = nil })
 		}
-	case ares.KindNode, ares.KindSession, ares.KindCordon:
+	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
 		s.forgetNode(g)
 	case ares.KindTenant:
 		if t := s.tenants[g.ID]; t != nil {
@@ -203,6 +231,8 @@ func (s *State) forget(g ares.Gone) {
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		s.order.DropQueue(tenant, name)
+	case ares.KindReservation:
+		s.reserved(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		s.remember(ares.Usage{Tenant: tenant, Queue: name})
@@ -224,6 +254,8 @@ func (s *State) forgetNode(g ares.Gone) {
 		s.describe(n, nil)
 	case ares.KindSession:
 		n.session, s.remeasure = nil, true
+	case ares.KindScore:
+		s.judge(n, nil)
 	default:
 		n.cordon, n.grew = nil, true
 	}
@@ -235,8 +267,10 @@ func (s *State) forgetNode(g ares.Gone) {
 func (s *State) change(e *entry, alter func()) {
 	s.charge(e, -1)
 	s.tally(e, -1)
+	s.foretold -= e.foretells()
 	before := e.job
 	alter()
+	s.foretold += e.foretells()
 	if e.job != before {
 		s.unlearn(e)
 		s.dequeue(e)
@@ -345,6 +379,7 @@ func (s *State) ready() {
 			s.grown.note(n.at)
 		}
 		if s.byID[n.id] == n {
+			s.places.Remember(n.at, n.history())
 			s.move(n)
 		}
 		n.touched, n.altered, n.grew = false, false, false
@@ -390,6 +425,7 @@ func (s *State) relayout() {
 	s.crests = make([]crest, (len(s.nodes)+63)/64)
 	s.rack.clear()
 	for _, n := range s.nodes {
+		s.places.Remember(n.at, n.history())
 		s.move(n)
 	}
 }
@@ -474,8 +510,8 @@ func (s *State) entries() []*entry {
 	return all
 }
 
-// Nodes yields every node with a record by ID, with its session and cordon,
-// nil where it has none. They must not be changed.
+// Nodes yields every node with a record by ID, with its session, cordon
+// and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
 		all := make([]*node, 0, len(s.byID))
@@ -484,7 +520,7 @@ func (s *State) Nodes() iter.Seq[NodeView] {
 		}
 		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 		for _, n := range all {
-			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon}) {
+			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon, n.past}) {
 				return
 			}
 		}
@@ -496,6 +532,7 @@ type NodeView struct {
 	Node    *ares.Node
 	Session *ares.Session
 	Cordon  *ares.Cordon
+	Score   *ares.NodeScore
 }
 
 // Tenant finds a tenant and what its jobs hold now: every seat that is not

@@ -236,6 +236,16 @@ func TestDelayWrittenByAWrongClock(t *testing.T) {
 			if plan := engine.Decide(s, at.Add(c.want)); len(plan.Ready) != 1 {
 				t.Errorf("%s after the batch it is not ready", c.want)
 			}
+			// A recording that begins later, with a snapshot: the other clock is
+			// not ahead of that any more, and the delay ends when it did.
+			s.Apply(ares.Batch{Revision: 3, At: ended.Add(time.Second), Events: []ares.Event{{Revision: 3, Tenant: &ares.Tenant{ID: "t"}}}})
+			again := engine.New()
+			again.Apply(s.Snapshot())
+			for _, now := range []time.Duration{c.want - time.Millisecond, c.want} {
+				if want, got := engine.Decide(s, at.Add(now)), engine.Decide(again, at.Add(now)); want.Digest() != got.Digest() || !want.Wake.Equal(got.Wake) {
+					t.Errorf("%s after the batch a snapshot readies %v and wakes at %s, the state %v at %s", now, got.Ready, got.Wake, want.Ready, want.Wake)
+				}
+			}
 		})
 	}
 }

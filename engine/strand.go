@@ -95,7 +95,7 @@ func (h *shelf) fitting(a *appetite) int64 {
 const noFit = 1<<63 - 1
 
 // cost is what placing one member of the want on the node would strand: lower
-// is better. noFit when it has no room.
+// is better. noFit when it has no room. Who did badly so far costs more.
 func (s *State) cost(w *want, n *node) int64 {
 	if sp := &s.spare[n.at]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || !n.fits(w) {
 		return noFit
@@ -116,7 +116,7 @@ func (s *State) cost(w *want, n *node) int64 {
 	if w.devices() && h.total < h.warm {
 		cost += warmCost
 	}
-	return cost
+	return cost + n.blame
 }
 
 // take removes the devices that the want would get on the node, or the part of

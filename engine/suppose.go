@@ -141,7 +141,7 @@ func (s *State) ended(id ares.JobID, as ares.Phase, now time.Time) []ares.Event 
 			a.Seats[i].State = ares.SeatReleased
 		}
 	}
-	run.Phase, run.Stop, run.FinishedAt = as, nil, now
+	run.Phase, run.Stop, run.Nominated, run.FinishedAt = as, nil, nil, now
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
 		if element := s.jobs[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
@@ -210,9 +210,14 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 // planned says whether the next plan has a place for the job, or for an element
 // of it: the cycle itself, until it comes to the job.
 func (s *State) planned(e *entry, now time.Time) bool {
+	if s.order.HasQuotas() && s.cfg.Yielding.Enabled { // it may be dealt again
+		plan := ares.Plan{Now: now}
+		s.deal(&plan)
+		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id })
+	}
 	places, found := 0, false
-	s.cycle(now, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && s.cfg.Queueing.Blocked != BlockedReserve {
+	s.cycle(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
+		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.reserving().First == 0 && !s.try.keptOff {
 			found = placing != nil
 			return false
 		}
@@ -220,7 +225,7 @@ func (s *State) planned(e *entry, now time.Time) bool {
 			places++
 		}
 		return places < MaxPlacings
-	}, nil)
+	})
 	return found
 }
 
@@ -235,20 +240,23 @@ func (s *State) fits(e *entry, now time.Time) bool {
 		return false
 	}
 	t := s.begin()
+	t.uphold(&ares.Plan{Now: now}, e, nil)
+	kept := len(t.kept)
 	_, ok := t.place(e.shape, members, ban, e)
-	t.backTo(0)
-	if !ok {
+	if !ok && kept == 0 && !t.shutOut(e, members, ban) {
 		s.note(e.shape, ban)
 	}
+	t.letGo()
+	t.backTo(0)
 	return ok
 }
 
-// quiet says whether the next plan places nothing.
+// quiet says whether the next plan places nobody, and keeps and stops nothing.
 func (s *State) quiet(now time.Time) bool {
-	quiet := true
-	s.cycle(now, func(_ *entry, placing *ares.Placing, _ bool) bool {
+	quiet, plan := true, ares.Plan{Now: now}
+	s.cycle(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
-	}, nil)
-	return quiet
+	})
+	return quiet && len(plan.Nominate)+len(plan.Withdraw)+len(plan.Stop) == 0
 }

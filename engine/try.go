@@ -15,10 +15,35 @@ type try struct {
 	placed []placed     // whole jobs
 	offer  ares.Placing // of the job whose turn it is
 
+	reserving Reserving   // as of this decision
+	gangs     []gathering // that lost a node, with what is kept for them
 	reserved  []reservation
-	noted     bool // a shape was noted as refused
-	keptOff   bool // the job whose turn it was would fit, and delay one ahead of it
-	supposing bool // what is taken is not as it is: nothing is noted for the rest of the decision
+	holding   uint64 // which of them hold what they have
+	sought    int    // times one was looked for
+	probes    int    // times somebody was seen to be kept off
+	everybody bool   // each has its own, whether alike or not: to foresee who is behind
+	by        lens   // ends are foreseen by
+	noted     bool   // a shape was noted as refused
+	keptOff   bool   // the job whose turn it was would fit, and delay one ahead of it
+	shut      bool   // reservations alone keep off the job whose turn it was
+	sparing   bool   // nobody borrows what others are promised
+	spared    bool   // that keeps off the job whose turn it was
+	lent      bool   // somebody was given what others are promised
+	supposing bool   // what is taken is not as it is: nothing is noted for the rest of the decision
+
+	kept     []keeping      // the nominations
+	upheld   int            // of these, those that were there before the decision
+	leaving  []*entry       // are stopped by this plan, to give way
+	rivals   []*entry       // of whom it was worked out what their giving way costs
+	mustered uint8          // the classes of these
+	hunts    int            // counts the searches for victims
+	searches int            // the shapes for which that was done
+	vain     []vain         // those that found none
+	words    []ares.Blocker // why nobody gives way to the job whose turn it is
+
+	moving         bool                 // jobs may be moved
+	consolidations int                  // the shapes for which that was tried
+	told           []ares.Consolidation // what came of it, unless it is nil
 }
 
 // placed is a job the decision under way has placed.
@@ -53,16 +78,41 @@ type mark int
 func (s *State) begin() *try {
 	s.try.state = s
 	s.decision++
-	clear(s.try.reserved)
-	s.try.reserved = s.try.reserved[:0]
-	return &s.try
+	t := &s.try
+	clear(t.reserved)
+	t.reserving, t.reserved = s.reserving(), t.reserved[:0]
+	t.holding, t.sought, t.probes, t.everybody, t.by = 0, 0, 0, false, byLate
+	if s.cfg.Queueing.Blocked == BlockedReserve { // as it was published
+		t.by = byHalf
+	}
+	clear(t.gangs)
+	t.gangs = t.gangs[:0]
+	t.searches, t.words = 0, nil
+	t.sparing, t.spared, t.lent = false, false, false
+	t.moving, t.consolidations = s.cfg.Yielding.Moving, 0
+	return t
 }
 
-// backTo gives back everything taken since the mark.
+// backTo gives back everything taken since the mark; back to 0 it ends the
+// decision.
 func (t *try) backTo(m mark) {
 	if m == 0 {
 		t.regain()
 	}
+	t.undo(m)
+	if m == 0 {
+		clear(t.placed)
+		t.placed = t.placed[:0]
+		t.offer = ares.Placing{}
+		t.disperse()
+		clear(t.leaving)
+		clear(t.vain)
+		t.leaving, t.vain = t.leaving[:0], t.vain[:0]
+	}
+}
+
+// undo is backTo within a decision.
+func (t *try) undo(m mark) {
 	for i := len(t.taken) - 1; i >= int(m); i-- {
 		t.taken[i].apply(-1)
 	}
@@ -73,11 +123,6 @@ func (t *try) backTo(m mark) {
 	}
 	clear(t.taken[m:])
 	t.taken = t.taken[:m]
-	if m == 0 {
-		clear(t.placed)
-		t.placed = t.placed[:0]
-		t.offer = ares.Placing{}
-	}
 }
 
 func (k *taking) apply(sign int) {

@@ -37,6 +37,7 @@ type want struct {
 	ban    uint64 // models that must not be given, by their number
 	taste  *taste
 	board  board
+	opens  [lenses]*openings
 	narrow map[uint64]*want // the same with models left out
 	failed int              // the decision in which no node had room for it
 	gains  gains

@@ -18,6 +18,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		return out
 	}
 	s.ready()
+	s.dated(now)
 	out.Queue = e.job.Queue
 	first := s.stand(e, now, &out)
 	var c *census
@@ -29,16 +30,20 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 			return out
 		case s.doomed(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
+		case len(out.Blockers) == 0 && s.keepsSeats(now):
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.cfg.Queueing.ahead()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.ahead()})
 		}
 	}
 	if len(out.Blockers) == 0 {
 		return out // its delay is over: the next plan makes it ready
 	}
 	if c == nil {
+		s.stays(e)
 		c = s.look(e.shape, 0)
 	}
+	out.ETA = s.eta(e, now)
 	out.Holders = c.holders(e)
 	out.Remedies = s.remedies(e, c, first, now)
 	return out
@@ -49,6 +54,7 @@ func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := s.jobs[id]; e != nil && e.waits() {
 		s.ready()
+		s.dated(now)
 		out.Blockers, _ = s.blockers(e, e.shape, e.job.GPUModel, now)
 	}
 	return out

@@ -2,202 +2,342 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/order"
 )
 
-// yield stops running jobs for waiting ones that found no place, each in its
-// turn: of its own queue and class, only such as come later in the configured
-// order, the last of them first, and no more than it takes for the waiting one
-// to fit. It is placed by a later plan, when their seats are free. A job whose
-// place is on the way to be free stops nobody.
-//
-// Nobody takes turns: a waiting job keeps its standing, and a running one comes
-// earlier with OrderRemaining, and with OrderAttained later, but never later
-// than whom it stopped.
-func (t *try) yield(plan *ares.Plan, blocked []*entry) {
-	if len(blocked) == 0 {
-		return
+// rights are what a waiting job may stop others by.
+type rights uint8
+
+const (
+	byClass rights = 1 << iota // they are two classes below it or more
+	byQuota                    // they hold what its tenant was promised
+	byOrder                    // they come later in the configured order of its queue
+	byMove                     // they have another place at once
+)
+
+// word is the right as it is written down, the stronger of two.
+func (r rights) word() ares.YieldWhy {
+	switch {
+	case r&byMove != 0:
+		return ares.YieldMove
+	case r&byOrder != 0:
+		return ares.YieldOrder
+	case r&byQuota != 0:
+		return ares.YieldQuota
 	}
-	t.supposing = true
-	defer func() { t.supposing = false }()
-	now := plan.Now
-	t.clearOut(blocked)
-	for _, e := range blocked {
-		members, ban := t.state.allowed(e.shape, now)
-		if members == 0 || len(e.shape.near)+len(e.shape.apart) > 0 { // of these those who leave may be what it wants to be near
-			continue
-		}
-		if _, ok := t.place(e.shape, members, ban, e); ok {
-			continue
-		}
-		worse := t.state.behind(e, now, plan)
-		leave := t.victims(e, worse, members, ban)
-		if len(plan.Stop)+len(leave) > MaxPlacings { // those of one job leave together, or others have their seats first
-			if len(plan.Stop) > 0 {
-				plan.Wake = now
-				return
-			}
-			continue
-		}
-		for _, v := range leave {
-			plan.Stop = append(plan.Stop, ares.Stopping{Job: v.entry.id, Stop: ares.Stop{
-				Why: ares.StopPreempt, By: "job " + string(e.id), At: now,
-			}})
-		}
-	}
-	t.state.falling(blocked, plan)
+	return ares.YieldClass
 }
 
-// clearOut vacates the seats of those who are being stopped already, of the
-// tenants that have somebody waiting.
-func (t *try) clearOut(blocked []*entry) {
-	var seen []*tenant
-	var going []*entry
-	for _, e := range blocked {
-		if slices.Contains(seen, e.shape.tenant) {
-			continue
-		}
-		seen = append(seen, e.shape.tenant)
-		for v := range e.shape.tenant.active { // order-free: all of them
-			if v.run.Current() != nil && v.run.Stop != nil {
-				going = append(going, v)
-			}
-		}
-	}
-	slices.SortFunc(going, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
-	for _, v := range going {
-		t.vacate(v)
-	}
-}
+// maxSearches is for how many shapes one decision looks for victims, so that it
+// stays short where many could have others stopped and none finds enough.
+const maxSearches = 64
 
-// rival is a running job with where it stands in the order.
-type rival struct {
-	entry    *entry
-	standing uint64
-}
+// kindYield is the kind of what says why nobody gives way to a job, or that
+// somebody does.
+const kindYield = "preemption"
 
-// behind is who could give way to a waiting job, the last in the order first.
-func (s *State) behind(e *entry, now time.Time, plan *ares.Plan) []rival {
-	mine, class := s.standing(e, now), ares.ClassOf(e.job.PriorityValue())
-	var out []rival
-	for v := range e.shape.tenant.active { // order-free: sorted right below
-		if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || !v.mayYield() || ares.ClassOf(v.job.PriorityValue()) != class {
-			continue
-		}
-		if standing := s.standing(v, now); standing > mine {
-			out = append(out, rival{v, standing})
-		}
+// yield has running jobs give way to one that found no place, if it has a right
+// to that and then fits. The seats are kept for it from now on; it is placed by
+// a later plan.
+func (t *try) yield(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
+	found, ok := t.givingWay(plan, e, admitted)
+	if ok {
+		t.nominate(pass, plan, e, &found)
 	}
-	slices.SortFunc(out, func(a, b rival) int {
-		return cmp.Or(cmp.Compare(b.standing, a.standing), cmp.Compare(b.entry.job.Revision, a.entry.job.Revision), cmp.Compare(b.entry.id, a.entry.id))
-	})
-	return slices.DeleteFunc(out, func(r rival) bool {
-		return slices.ContainsFunc(plan.Stop, func(s ares.Stopping) bool { return s.Job == r.entry.id })
-	})
-}
-
-// mayYield says whether the job goes on later where it was stopped, and may be
-// stopped at all.
-func (e *entry) mayYield() bool {
-	return e.job.Checkpoint.Enabled && !e.job.Placement.LatencySensitive && !e.run.Endures(e.job)
-}
-
-// victims is the fewest of some rivals whose seats let the job fit, nil when not
-// even all are enough. The job's place, and theirs, is taken from then on.
-func (t *try) victims(e *entry, from []rival, members int, ban uint64) []rival {
-	m, w := mark(len(t.taken)), t.state.without(e.shape.want, ban)
-	reach, ok := t.state.reach(e.shape, w)
-	if !ok {
-		return nil
-	}
-	var out []rival
-	var p ares.Placing
-	fits := false
-	for _, v := range from {
-		if !t.state.sitsIn(v.entry, reach) {
-			continue
-		}
-		t.vacate(v.entry)
-		out = append(out, v)
-		if t.state.opens(v.entry, w) {
-			if p, fits = t.place(e.shape, members, ban, e); fits {
-				break
-			}
-		}
-	}
-	if !fits {
-		t.backTo(m)
-		return nil
-	}
-	// Whoever sits elsewhere stays, and then whoever is not needed after all,
-	// the first in the order before the others.
-	out = slices.DeleteFunc(out, func(v rival) bool { return !v.entry.shares(p.Seats) })
-	for i := len(out) - 1; i >= 0 && len(out) > 1; i-- {
-		rest := slices.Delete(slices.Clone(out), i, i+1)
-		if t.fitsWithout(m, rest, e, members, ban) {
-			out = rest
-		}
-	}
-	if !t.fitsWithout(m, out, e, members, ban) {
-		t.backTo(m)
-		return nil
-	}
-	return out
-}
-
-// fitsWithout says whether the job fits when some leave, from a mark on. It is
-// taken then.
-func (t *try) fitsWithout(m mark, leave []rival, e *entry, members int, ban uint64) bool {
-	t.backTo(m)
-	for _, v := range leave {
-		t.vacate(v.entry)
-	}
-	_, ok := t.place(e.shape, members, ban, e)
 	return ok
 }
 
-// sitsIn says whether a seat of the job is on one of the nodes.
-func (s *State) sitsIn(e *entry, nodes *set) bool {
-	a := e.run.Current()
-	return slices.ContainsFunc(a.Seats, func(h ares.Held) bool {
-		n := s.byID[h.Node]
-		return n != nil && nodes.has(n.at)
-	})
+// givingWay finds who gives way to a job, and where it is to be then. A job
+// whose place is on the way to be free already, because others are being stopped
+// or are predicted to be done sooner than stopping anybody would take, has it
+// kept and stops nobody. Where nobody gives way to one that has a right to it,
+// the words say why.
+func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice, ok bool) {
+	s, sh := t.state, e.shape
+	t.words = nil
+	if t.keptOff || t.shut || e.isArray() || len(sh.near)+len(sh.apart) > 0 { // of these those who leave may be what it wants to be near
+		return found, false
+	}
+	if admitted {
+		if found, ok = t.consolidate(e, plan); ok {
+			return found, true
+		}
+	}
+	r, promised := s.rightsOf(e, admitted, plan.Now)
+	if r == 0 && admitted {
+		t.withheld(e)
+	}
+	if r == 0 || r&byOrder == 0 && t.askedInVain(sh, r, e.rank()) {
+		return found, false
+	}
+	if len(s.yard.nominated)+len(plan.Nominate) >= MaxNominations {
+		t.say("seats are kept for %d jobs already, which is the most at once", MaxNominations)
+		return found, false
+	}
+	if t.searches++; t.searches > maxSearches {
+		return found, false
+	}
+	// Whoever's turn was before may have left other places held, or none.
+	t.holdOnly(t.outlasted(e.endsIn(plan.Now)))
+	base := mark(len(t.taken))
+	t.supposing = true
+	s.stays(e)
+	t.foresee()
+	switch found, ok = t.onTheWay(e, r.word(), plan.Now); {
+	case ok:
+	case r&byOrder != 0:
+		found, ok = t.victimsByOrder(e, plan)
+	default:
+		found, ok = t.search(e, r, promised, plan)
+	}
+	t.discharge(1)
+	t.undo(base)
+	t.supposing = false
+	return found, ok
 }
 
-// shares says whether a seat of the job is on a node of others.
-func (e *entry) shares(seats []ares.Seat) bool {
-	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
-		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
-	})
+// choice is who gives way to a job, and the seats it has then.
+type choice struct {
+	why     ares.YieldWhy
+	seats   []ares.Seat
+	victims []*rival
+	within  time.Duration // without victims: how soon those who are there will be gone
+
+	wait     time.Duration // of a consolidation: how much sooner the job starts
+	foreseen bool          // and whether that is known
+	to       map[*rival][]ares.Seat
 }
 
-// falling wakes the plan when the next running job comes behind one that waits
-// in its queue, which no event tells.
-func (s *State) falling(blocked []*entry, plan *ares.Plan) {
-	if s.cfg.Queueing.Order != OrderAttained {
+// lost is what the choice costs, in thousandths of GPU-seconds, and milli what
+// it stops, in thousandths of devices.
+func (c *choice) cost() (lost, milli int64) {
+	for _, v := range c.victims {
+		lost, milli = lost+v.lost, milli+v.milli
+	}
+	return lost, milli
+}
+
+// cheaper compares two choices: by what is lost, then by what is stopped.
+func (c *choice) cheaper(o *choice) bool {
+	al, am := c.cost()
+	bl, bm := o.cost()
+	return cmp.Or(cmp.Compare(al, bl), cmp.Compare(am, bm), cmp.Compare(len(c.victims), len(o.victims))) < 0
+}
+
+// say notes why nobody gives way to the job whose turn it is.
+func (t *try) say(format string, args ...any) {
+	t.words = append(t.words, ares.Blocker{Kind: kindYield, Detail: fmt.Sprintf(format, args...)})
+}
+
+// rightsOf is what a waiting job may stop others by, and the models that quotas
+// promise it. One that its own limits or
+// quotas keep waiting may stop only who has borrowed what they promise it.
+func (s *State) rightsOf(e *entry, admitted bool, now time.Time) (out rights, promised uint64) {
+	switch record := e.shape.tenant.record; {
+	case record == nil:
+		return 0, 0
+	case admitted && s.cfg.Queueing.Yield:
+		return byOrder, 0
+	case !s.cfg.Yielding.Enabled:
+		return 0, 0
+	case admitted && record.MayPreempt:
+		for rank := range max(e.rank()-1, 0) {
+			if len(s.yard.running[rank]) > 0 {
+				out |= byClass
+			}
+		}
+	}
+	if s.order.HasQuotas() {
+		if promised = s.promised(e.shape, admitted, now); promised != 0 {
+			out |= byQuota
+		}
+	}
+	return out, promised
+}
+
+// withheld says so where others would give way to a job by its class, but nobody
+// may: people ask why an urgent job waits.
+func (t *try) withheld(e *entry) {
+	s, record := t.state, e.shape.tenant.record
+	off := !s.cfg.Yielding.Enabled
+	if record == nil || !off && record.MayPreempt || e.rank() < 2 {
 		return
 	}
-	level := int64(s.cfg.Queueing.level()) * wholeMilli
-	for _, e := range blocked {
-		if s.standing(e, plan.Now) > 0 {
-			continue
-		}
-		for v := range e.shape.tenant.active { // order-free: the earliest of all
-			if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || v.run.Current().StartedAt.IsZero() || !v.mayYield() {
-				continue
-			}
-			lacks, rate := level-s.served(v, plan.Now), v.milli()
-			if lacks <= 0 || rate == 0 {
-				continue
-			}
-			at := plan.Now.Add(time.Duration((lacks*1000+rate-1)/rate) * time.Millisecond)
-			if plan.Wake.IsZero() || at.Before(plan.Wake) {
-				plan.Wake = at
-			}
+	below := s.yard.running[:e.rank()-1]
+	switch below := slices.ContainsFunc(below, func(list []*entry) bool { return len(list) > 0 }); {
+	case !below:
+	case off:
+		t.say("nobody gives way to it: preemption is switched off (enable_preemption)")
+	default:
+		t.say("nobody gives way to it: jobs of its tenant stop no others (allow_preemption)")
+	}
+}
+
+// promised is the models of which quotas promise the shape as much as it asks
+// for, as a set. It is empty too when something else keeps it waiting.
+func (s *State) promised(sh *shape, admitted bool, now time.Time) (models uint64) {
+	if !sh.want.devices() {
+		return 0
+	}
+	if !admitted {
+		unmet := slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !s.met(id) })
+		if unmet || s.overBudget(sh.tenant, now) || len(sh.leaf.Admit(order.Grant{Held: sh.asks(sh.least)})) > 0 {
+			return 0
 		}
 	}
+	asked := sh.leastMilli()
+	for m := range s.suiting(sh.want) {
+		if room, ok := sh.leaf.Promised(m, nil); ok && room >= asked {
+			models |= modelBit(m)
+		}
+	}
+	return models
+}
+
+// borrows says whether the shape would hold more than its quotas promise it. Who
+// has none borrows nothing.
+func (s *State) borrows(sh *shape) bool {
+	if !sh.want.devices() {
+		return false
+	}
+	asked, bound := sh.leastMilli(), false
+	for m := range s.suiting(sh.want) {
+		room, ok := sh.leaf.Promised(m, nil)
+		if ok && room >= asked {
+			return false
+		}
+		bound = bound || ok
+	}
+	return bound
+}
+
+// Borrows says whether a waiting job would hold more than quotas promise it: it
+// may have to wait, though it fits, while others take back what they lent.
+func (s *State) Borrows(id ares.JobID) bool {
+	e := s.jobs[id]
+	return e != nil && e.job != nil && s.order.HasQuotas() && s.borrows(e.shape)
+}
+
+// leastMilli is the devices that the least asks for that the job can start with,
+// in thousandths.
+func (sh *shape) leastMilli() int64 {
+	return int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+}
+
+// vain is who is known to find no victims in this decision.
+type vain struct {
+	want   *want
+	shape  *shape // by quota only those of the same leaf fare alike
+	rights rights
+	rank   int
+}
+
+// askedInVain says whether another with the same wish was found no victims in
+// this decision. By class it does not matter whose it is.
+func (t *try) askedInVain(sh *shape, r rights, rank int) bool {
+	return slices.ContainsFunc(t.vain, func(v vain) bool {
+		return v.want == sh.want && v.rights == r && v.rank >= rank && (v.shape == sh || r == byClass && v.shape.alike(sh))
+	})
+}
+
+// alike says whether two shapes ask for the same number of members in the same
+// places.
+func (sh *shape) alike(o *shape) bool {
+	return sh.members == o.members && sh.least == o.least && sh.wish == o.wish
+}
+
+// foresee makes the state as it will be when those are gone who are being
+// stopped, and those there for whom seats are kept. Discharge puts back what it
+// counts for leaves, and the try the rest.
+func (t *try) foresee() {
+	t.discharge(-1)
+	for _, v := range t.state.yard.stopping {
+		t.vacate(v)
+	}
+	for _, v := range t.leaving {
+		t.vacate(v)
+	}
+	for i := range t.kept {
+		if k := &t.kept[i]; !k.over {
+			t.lift(k)
+			t.holdSeats(k.seats)
+		}
+	}
+}
+
+// discharge counts what those hold who are being stopped, or with sign -1 counts
+// it no more.
+func (t *try) discharge(sign int) {
+	for _, v := range t.state.yard.stopping {
+		v.shape.leaf.Charge(v.held.grant, sign)
+	}
+	for _, v := range t.leaving {
+		v.shape.leaf.Charge(v.held.grant, sign)
+	}
+}
+
+// onTheWay finds the seats of a job that fits once those are gone who are being
+// stopped.
+func (t *try) onTheWay(e *entry, why ares.YieldWhy, now time.Time) (choice, bool) {
+	if len(t.state.yard.stopping)+len(t.leaving) == 0 {
+		return choice{}, false
+	}
+	members, ban := t.state.allowed(e.shape, now)
+	if members == 0 {
+		return choice{}, false
+	}
+	m := mark(len(t.taken))
+	p, ok := t.place(e.shape, e.shape.least, ban, e)
+	t.undo(m)
+	c := choice{why: why, seats: p.Seats}
+	for _, v := range t.state.yard.stopping {
+		c.within = max(c.within, patience(v))
+	}
+	for _, v := range t.leaving {
+		c.within = max(c.within, patience(v))
+	}
+	return c, ok
+}
+
+// patience is how long a job that is stopped may keep its seats, should its node
+// go silent too.
+func patience(v *entry) time.Duration { return v.job.Grace() + v.job.LostAfter() }
+
+// stopMargin is how much longer than it should take seats are kept for a job:
+// stops travel, and processes die in their own time.
+const stopMargin = time.Minute
+
+// nominate keeps seats for a job, and stops who sits there.
+func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *choice) {
+	s, now := t.state, plan.Now
+	milli := milliOf(c.seats)
+	slices.SortFunc(c.victims, bySize)
+	n := ares.Nomination{Seats: c.seats, Why: c.why, At: now}
+	for _, v := range c.victims {
+		c.within = max(c.within, patience(v.entry))
+		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.id, Fence: v.entry.run.Fence(), Yield: ares.Yield{
+			To: e.id, Tenant: e.job.Tenant, Why: v.why, Milli: v.milli, Lost: v.lost, Asked: milli,
+			Restart: v.milli * int64(s.cfg.Yielding.Restart/time.Second),
+		}})
+	}
+	n.Until = now.Add(c.within + stopMargin)
+	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.id, Nomination: n})
+	wakeBy(plan, n.Until)
+	for i := range n.Victims {
+		if !t.stop(plan, c.victims[i].entry, n.Victims[i].Yield) {
+			break
+		}
+	}
+	k := keeping{entry: e, seats: c.seats, grant: s.grantTo(e.shape, c.seats)}
+	k.held, k.free = t.holdSeats(c.seats)
+	if c.why == ares.YieldMove {
+		t.tell(e, c)
+	}
+	pass.Count(e.shape.leaf, k.grant, 1)
+	t.kept = append(t.kept, k)
 }

@@ -27,4 +27,6 @@
 // Memory is bounded: Config.Groups groups of Config.Window runs, those longest
 // without a run forgotten first. A forecaster can be saved as bytes and
 // restored, and the same runs in the same order give the same answers.
+//
+// Beside that it reckons how nodes do, from the ends of attempts there: Scores.
 package forecast

@@ -303,3 +303,15 @@ func FuzzRestore(f *testing.F) {
 		}
 	})
 }
+
+// TestRestoredCorrectionsAreBounded: what was saved by whoever must not stretch
+// answers beyond what calibration would.
+func TestRestoredCorrectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	f.grades[0].shift = 1e6
+	g, err := Restore(Config{}, f.Save())
+	if err != nil || g.grades[0].shift != maxShift {
+		t.Errorf("the correction is %v, %v", g.grades[0].shift, err)
+	}
+}

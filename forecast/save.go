@@ -61,7 +61,7 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	}
 	grades := r.count(1 << 10)
 	for i := range grades {
-		g := grade{shift: r.number(), told: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
+		g := grade{shift: clamp(r.number()), told: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
 		if grades == len(f.grades) { // another version had other levels: it starts anew with these
 			f.grades[i] = g
 		}

@@ -76,6 +76,26 @@ type SchedulerConfig struct {
 	MaxQueueSize int `yaml:"max_queue_size"`
 	// EnableGangScheduling allows jobs of several members. Default true.
 	EnableGangScheduling bool `yaml:"enable_gang_scheduling"`
+	// EnablePreemption lets running jobs be stopped for waiting ones: by a class
+	// that is higher by two or more, or to take back lent quota. Default true.
+	EnablePreemption bool `yaml:"enable_preemption"`
+	// PreemptionCeiling is how many GPUs may be stopped for each one that a job
+	// asks for. Default 4; 0 for no ceiling.
+	PreemptionCeiling float64 `yaml:"preemption_ceiling"`
+	// MaxPreemptions is how often one job gives way at most, to whomever. Default 3;
+	// 0 for no bound.
+	MaxPreemptions int `yaml:"max_preemptions"`
+	// PreemptionCooldownSeconds is how long a job that gave way is left alone once
+	// it runs again. Default 300, 0 to 86400.
+	PreemptionCooldownSeconds int `yaml:"preemption_cooldown_seconds"`
+	// RestartSeconds is what starting again is reckoned to cost each GPU of a job
+	// that gives way, beside the work it loses. Default 60, 0 to 3600.
+	RestartSeconds int `yaml:"restart_seconds"`
+	// MaxPreemptionsPerHour is how many jobs those of one tenant may stop by class
+	// in an hour. Default 100; 0 for no bound.
+	MaxPreemptionsPerHour int `yaml:"max_preemptions_per_hour"`
+	// Consolidation moves jobs to make room for others.
+	Consolidation ConsolidationConfig `yaml:"consolidation"`
 	// EnableThermalAware keeps new work off hot devices. Default true.
 	EnableThermalAware bool `yaml:"enable_thermal_aware"`
 	// ThermalThreshold is the temperature in °C above which a device is given no
@@ -99,8 +119,8 @@ type SchedulerConfig struct {
 	// least stranded capacity.
 	Placement string `yaml:"placement"`
 	// QueueOrder is what orders the jobs of a queue: aged (priority that grows
-	// with waiting), fifo, shortest, shortest-remaining, least-service or
-	// attained. Default aged.
+	// with waiting, and deadlines), fifo, shortest, shortest-remaining,
+	// least-service, attained or edf. Default aged.
 	QueueOrder string `yaml:"queue_order"`
 	// BlockedJobs is what becomes of those behind a job that finds no place:
 	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
@@ -109,6 +129,22 @@ type SchedulerConfig struct {
 	// AttainedGPUSeconds is up to what service jobs come first with the order
 	// attained. Default 0, which is 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
+	// PreemptByOrder lets a waiting job stop running ones of its own queue and
+	// class that come later in queue_order, if these keep their progress
+	// (checkpoint.enabled) and it then fits. It needs a queue_order that gives a
+	// right to that: not aged, fifo or edf. Default false.
+	PreemptByOrder bool `yaml:"preempt_by_order"`
+	// PreemptPeersAfterHours is how long a job waits, with the order attained and
+	// preempt_by_order, until it also stops those that had as much as it and were
+	// submitted after it. Default 0: never. Up to 8784.
+	PreemptPeersAfterHours int `yaml:"preempt_peers_after_hours"`
+	// InfeasibleDeadlines is what becomes of a job that will hardly meet its
+	// deadline, by the time that nine of ten jobs like it took: accept, warn (it is
+	// accepted, and the answer says so) or refuse. Nothing is said before 28 runs
+	// are known, and a deadline that is past is refused in any case. Default warn.
+	InfeasibleDeadlines string `yaml:"infeasible_deadlines"`
+	// Reservations keep places for jobs that find none.
+	Reservations ReservationsConfig `yaml:"reservations"`
 	// CheckLaws counts everything anew from the records at each decision and
 	// reports what the decision got wrong, in the log and in
 	// ares_law_violations_total. For finding faults: the time of a decision then
@@ -116,6 +152,36 @@ type SchedulerConfig struct {
 	CheckLaws bool `yaml:"check_laws"`
 	// LeaderTTLSeconds is how long a silent leader keeps its place. Default 5, 1 to 60.
 	LeaderTTLSeconds int `yaml:"leader_ttl_seconds"`
+}
+
+// ConsolidationConfig is when running jobs that keep their progress
+// (checkpoint.enabled) are moved to make room for one that waits.
+type ConsolidationConfig struct {
+	// Enabled lets them be moved. Default false. What would be is shown in any
+	// case by ares consolidate --dry-run.
+	Enabled bool `yaml:"enabled"`
+	// Gain is how many times what it costs a move must gain. Default 2, 1 to 100.
+	Gain float64 `yaml:"gain"`
+}
+
+// ReservationsConfig is for which jobs that find no place one is kept, and what
+// that may cost the others. It counts with blocked_jobs skip.
+type ReservationsConfig struct {
+	// First is for how many of them, in the order of all queues together; of
+	// jobs alike in one queue for the first. Default 2, up to 64; 0 for none:
+	// then a large job may wait for ever.
+	First int `yaml:"first"`
+	// AfterSeconds is how long a job has waited before. Default 300.
+	AfterSeconds int `yaml:"after_seconds"`
+	// HoldAfterSeconds is how long a job has waited before what comes free is
+	// kept for it alone though nobody knows when the rest will, or though
+	// predictions fail it; one job at a time. Default 604800; 0 for never.
+	HoldAfterSeconds int `yaml:"hold_after_seconds"`
+	// SlackPercent is how much later its start may become by jobs that start
+	// before it, in hundredths of its wait, and SlackSeconds how much in any
+	// case. Default 10 and 60.
+	SlackPercent int `yaml:"slack_percent"`
+	SlackSeconds int `yaml:"slack_seconds"`
 }
 
 // SessionsConfig is about nodes that fall silent.

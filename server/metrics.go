@@ -60,7 +60,7 @@ func newMetrics(view *control.View) *metrics {
 			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
 		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view), newYields(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -132,19 +132,24 @@ type fleet struct {
 	mu      sync.Mutex
 	entered map[ares.Phase]int // jobs that came into a phase, as far as this server saw
 	phase   map[ares.JobID]ares.Phase
+	due     map[ares.JobID]*ares.Job // live ones with a deadline
+	met     int                      // of those that ended
+	missed  int
 
-	jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes *prometheus.Desc
+	deadlines, jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes, scores *prometheus.Desc
 }
 
 func newFleet(view *control.View) *fleet {
 	f := &fleet{
-		view: view, entered: map[ares.Phase]int{}, phase: map[ares.JobID]ares.Phase{},
+		view: view, entered: map[ares.Phase]int{}, phase: map[ares.JobID]ares.Phase{}, due: map[ares.JobID]*ares.Job{},
+		deadlines:   prometheus.NewDesc("ares_deadlines_total", "Jobs with a deadline that ended, by whether they met it, as seen by this server since its start.", []string{"met"}, nil),
 		jobs:        prometheus.NewDesc("ares_jobs_total", "Jobs that came into a state, as seen by this server since its start.", []string{"state"}, nil),
 		oldJobs:     prometheus.NewDesc("gpu_scheduler_jobs_total", "Jobs that came into a state, as seen by this server since its start.", []string{"state"}, nil),
 		queue:       prometheus.NewDesc("ares_queue_depth", "Jobs that wait for a place.", nil, nil),
 		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for a place.", nil, nil),
 		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is given to jobs, 0 to 1.", []string{"node"}, nil),
 		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that gave way to others, as seen by this server since its start.", nil, nil),
+		scores:      prometheus.NewDesc("ares_node_score", "How a node has done so far, 0 to 1000; 1000 when nothing speaks against it.", []string{"node"}, nil),
 		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
 	}
 	view.Feed(f.count)
@@ -159,11 +164,31 @@ func (f *fleet) count(b ares.Batch) {
 		switch e := &b.Events[i]; {
 		case e.Job != nil:
 			f.enter(e.Job.ID, ares.Pending)
+			if !e.Job.Deadline.IsZero() && !e.Job.IsArray() { // an array's elements count
+				f.due[e.Job.ID] = e.Job
+			}
 		case e.Run != nil:
 			f.enter(e.Run.Job, e.Run.Run.Phase)
+			f.settle(&e.Run.Run, e.Run.Job)
 		case e.Gone.Kind == ares.KindJob:
 			delete(f.phase, ares.JobID(e.Gone.ID))
+			delete(f.due, ares.JobID(e.Gone.ID))
 		}
+	}
+}
+
+// settle counts the deadline of a job that has ended, once.
+func (f *fleet) settle(r *ares.Run, id ares.JobID) {
+	j := f.due[id]
+	if j == nil || !r.Phase.Final() {
+		return
+	}
+	delete(f.due, id)
+	switch met, asked := r.MetDeadline(j); {
+	case met:
+		f.met++
+	case asked:
+		f.missed++
 	}
 }
 
@@ -178,7 +203,7 @@ func (f *fleet) enter(id ares.JobID, p ares.Phase) {
 
 // Describe is part of prometheus.Collector.
 func (f *fleet) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes} {
+	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes, f.scores} {
 		ch <- d
 	}
 }
@@ -191,6 +216,8 @@ func (f *fleet) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(f.jobs, prometheus.CounterValue, n, string(p))
 		ch <- prometheus.MustNewConstMetric(f.oldJobs, prometheus.CounterValue, n, string(p))
 	}
+	ch <- prometheus.MustNewConstMetric(f.deadlines, prometheus.CounterValue, float64(f.met), "true")
+	ch <- prometheus.MustNewConstMetric(f.deadlines, prometheus.CounterValue, float64(f.missed), "false")
 	ch <- prometheus.MustNewConstMetric(f.preemptions, prometheus.CounterValue, float64(f.entered[ares.Preempted]))
 	f.mu.Unlock()
 	depth := 0
@@ -206,6 +233,7 @@ func (f *fleet) Collect(ch chan<- prometheus.Metric) {
 	for _, n := range nodes {
 		states[n.State(f.view.Now())]++
 		ch <- prometheus.MustNewConstMetric(f.gpus, prometheus.GaugeValue, f.used(n), n.Node.ID)
+		ch <- prometheus.MustNewConstMetric(f.scores, prometheus.GaugeValue, float64(n.HistoricalScore()), n.Node.ID)
 	}
 	for _, s := range []ares.NodeState{ares.Online, ares.Suspect, ares.Offline, ares.Cordoned} {
 		ch <- prometheus.MustNewConstMetric(f.nodes, prometheus.GaugeValue, float64(states[s]), string(s))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/engine"
 )
 
@@ -17,7 +18,15 @@ func defaultScheduler() SchedulerConfig {
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
-		QueueOrder: engine.Orders()[0], BlockedJobs: engine.Blockings()[0],
+		EnablePreemption: d.Yielding.Enabled, PreemptionCeiling: float64(d.Yielding.Ceiling) / 1000, MaxPreemptions: d.Yielding.MaxYields,
+		PreemptionCooldownSeconds: int(d.Yielding.Cooldown / time.Second), RestartSeconds: int(d.Yielding.Restart / time.Second),
+		MaxPreemptionsPerHour: d.Yielding.PerTenant,
+		Consolidation:         ConsolidationConfig{Enabled: d.Yielding.Moving, Gain: float64(d.Yielding.MoveGain) / 1000},
+		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.Blockings()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
+		Reservations: ReservationsConfig{
+			First: d.Reserving.First, AfterSeconds: int(d.Reserving.After / time.Second), HoldAfterSeconds: int(d.Reserving.Hold / time.Second),
+			SlackPercent: d.Reserving.SlackPercent, SlackSeconds: int(d.Reserving.SlackLeast / time.Second),
+		},
 	}
 }
 
@@ -29,7 +38,14 @@ func (c *Config) engine() engine.Config {
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
 	cfg.Placement = engine.Placement(s.Placement)
-	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, false, s.AttainedGPUSeconds)
+	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
+	cfg.Queueing.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
+	cfg.Yielding = engine.Yielding{
+		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxYields: s.MaxPreemptions,
+		Cooldown: time.Duration(s.PreemptionCooldownSeconds) * time.Second, Restart: time.Duration(s.RestartSeconds) * time.Second,
+		PerTenant: s.MaxPreemptionsPerHour, Moving: s.Consolidation.Enabled, MoveGain: int(math.Round(s.Consolidation.Gain * 1000)),
+	}
+	cfg.Reserving = s.Reservations.engine()
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))
@@ -40,11 +56,30 @@ func (c *Config) engine() engine.Config {
 	return cfg
 }
 
+func (r *ReservationsConfig) engine() engine.Reserving {
+	return engine.Reserving{
+		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, Hold: time.Duration(r.HoldAfterSeconds) * time.Second,
+		SlackPercent: r.SlackPercent, SlackLeast: time.Duration(r.SlackSeconds) * time.Second,
+	}
+}
+
 // check reports what is wrong with the keys that become the engine's.
 func (s *SchedulerConfig) check(p *ares.Problems) {
 	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= engine.MaxCelsius) { // so a NaN is wrong too
 		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", engine.MaxCelsius, s.ThermalThreshold)
 		return
+	}
+	if !(s.PreemptionCeiling == 0 || s.PreemptionCeiling >= 1 && s.PreemptionCeiling <= engine.MaxCeiling/1000) { // a NaN is wrong too
+		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v: with less than 1 nothing could give way to a job of its own size", engine.MaxCeiling/1000, s.PreemptionCeiling)
+		right := *s
+		s, right.PreemptionCeiling = &right, 0 // the rest is still to be looked at
+	}
+	if !(s.Consolidation.Gain >= 1 && s.Consolidation.Gain <= engine.MaxMoveGain/1000) {
+		p.Add("scheduler.consolidation.gain", "must be between 1 and %d, got %v: with less than 1 more would be lost than gained", engine.MaxMoveGain/1000, s.Consolidation.Gain)
+		return
+	}
+	if _, err := control.ParseInfeasible(s.InfeasibleDeadlines); err != nil {
+		p.Add("scheduler.infeasible_deadlines", "%s", err)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.ModelWeights)) {
 		if w := s.ModelWeights[model]; !(w >= 0.001 && w <= engine.MaxModelWeight/1000) {

@@ -55,6 +55,7 @@ type Server struct {
 	Desk       *control.Desk
 	Loop       *control.Loop
 	Estimator  *control.Estimator
+	Scorer     *control.Scorer
 
 	cfg    Config
 	log    *slog.Logger
@@ -119,8 +120,10 @@ func (s *Server) start(ctx, run context.Context) error {
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
 		Fleet:    control.NewFleet(s.View),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
+		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
 	s.startEstimator(ctx, run, m)
+	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
 	if err = s.openDoors(m, alert); err != nil {
 		listeners.close()
@@ -216,7 +219,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		for name, part := range map[string]func(context.Context, *store.Leadership) error{
-			"recorder": recorder.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead,
+			"recorder": recorder.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead, "scorer": s.Scorer.Lead,
 		} {
 			wg.Go(func() {
 				defer cancel()
@@ -234,7 +237,8 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	return func() string { return cmp.Or(hold.Alert(), reaper.Alert()) }
 }
 
-// startEstimator starts what learns how long jobs run, with what is known of it.
+// startEstimator starts what learns how long jobs run, with what is known of it,
+// and what counts how nodes do.
 // Without that it learns anew: nothing depends on it.
 func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
 	s.Estimator = control.NewEstimator(s.View)
@@ -244,6 +248,9 @@ func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
 	}
 	m.registry.MustRegister(foresight{s.Estimator})
 	s.part("estimator", func() error { return s.Estimator.Run(run) })
+	s.Scorer = control.NewScorer(s.View)
+	s.Scorer.Store, s.Scorer.Now, s.Scorer.Log = s.Store, time.Now, s.log
+	s.part("scorer", func() error { return s.Scorer.Run(run) })
 }
 
 func (s *Server) openDoors(m *metrics, alert func() string) error {

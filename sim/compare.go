@@ -67,6 +67,21 @@ func completed(of func(*Spread) float64) reading {
 	return func(r *Report) (float64, bool) { return maybe(r.Complete, of) }
 }
 
+func delayed(of func(*Spread) float64) reading {
+	return func(r *Report) (float64, bool) { return maybe(r.Delay, of) }
+}
+
+// delayedOf is the delay that 99 of 100 jobs of a class by GPUs do not exceed.
+func delayedOf(gpus string) reading {
+	return func(r *Report) (float64, bool) {
+		g := r.GPUsNamed(gpus)
+		if g == nil {
+			return 0, false
+		}
+		return maybe(g.Delay, func(s *Spread) float64 { return s.P99 })
+	}
+}
+
 func fairly(of func(*Fairness) float64) reading {
 	return func(r *Report) (float64, bool) { return maybe(r.Fairness, of) }
 }
@@ -92,6 +107,11 @@ var figures = []struct {
 	{"completion_seconds.p50", "completion, p50", "s", false, completed(func(s *Spread) float64 { return s.P50 })},
 	{"completion_seconds.p95", "completion, p95", "s", false, completed(func(s *Spread) float64 { return s.P95 })},
 	{"completion_seconds.p99", "completion, p99", "s", false, completed(func(s *Spread) float64 { return s.P99 })},
+	{"delay_seconds.mean", "delay, mean", "s", false, delayed(func(s *Spread) float64 { return s.Mean })},
+	{"by_gpu_count.1.delay_seconds.p99", "delay, p99, 1 GPU", "s", false, delayedOf("1")},
+	{"by_gpu_count.2-4.delay_seconds.p99", "delay, p99, 2 to 4", "s", false, delayedOf("2-4")},
+	{"by_gpu_count.5-8.delay_seconds.p99", "delay, p99, 5 to 8", "s", false, delayedOf("5-8")},
+	{"by_gpu_count.9+.delay_seconds.p99", "delay, p99, 9 and more", "s", false, delayedOf("9+")},
 	{"placed", "jobs placed", "", true, plainly(func(r *Report) float64 { return float64(r.Placed) })},
 	{"ended", "jobs ended", "", true, plainly(func(r *Report) float64 { return float64(r.Ended) })},
 	{"gpu_use_percent", "GPUs in use", "%", true, plainly(func(r *Report) float64 { return r.Use })},
@@ -99,6 +119,7 @@ var figures = []struct {
 	{"fairness.jain.mean", "Jain's index", "", true, fairly(func(f *Fairness) float64 { return f.Jain.Mean })},
 	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, fairly(func(f *Fairness) float64 { return f.GapMean })},
 	{"preemptions", "preemptions", "", false, plainly(func(r *Report) float64 { return float64(r.Preempted) })},
+	{"preemptions_most", "preemptions of one job", "", false, plainly(func(r *Report) float64 { return float64(r.PreemptedMost) })},
 	{"lost_gpu_seconds", "GPU-seconds lost", "", false, plainly(func(r *Report) float64 { return r.Lost })},
 	{"deadlines.missed", "deadlines missed", "", false, plainly(func(r *Report) float64 { return float64(r.Deadline.Missed) })},
 }

@@ -18,7 +18,8 @@ type Edit struct {
 	Quotas  []Amount // GPUs
 	Weights []Amount
 	Add     []Addition
-	Remove  []string       // nodes
+	Remove  []string // nodes
+	Reserve []*ares.Reservation
 	Policy  string         // name of the one that decides, for people
 	Config  *engine.Config // of that policy; nil for the server's own
 }
@@ -113,11 +114,14 @@ func (e *Edit) draft(s *engine.State) (events []ares.Event, said []string, err e
 	if err = d.nodes(e); err != nil {
 		return nil, nil, err
 	}
+	if err = d.windows(e); err != nil {
+		return nil, nil, err
+	}
 	if e.Config != nil {
 		d.said = append(d.said, "policy "+e.Policy)
 	}
 	if len(d.said) == 0 {
-		return nil, nil, ares.Errorf(ares.Invalid, "nothing is to be changed: say what with --quota, --weight, --add-nodes, --remove-nodes or --policy")
+		return nil, nil, ares.Errorf(ares.Invalid, "nothing is to be changed: say what with --quota, --weight, --add-nodes, --remove-nodes, --reserve or --policy")
 	}
 	return d.events, d.said, nil
 }

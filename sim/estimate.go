@@ -34,7 +34,7 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 		said = time.Duration(math.Min(float64(said)*math.Exp(sigma*draw.NormFloat64()), math.MaxInt64/4))
 		basis = "the trace, with an error"
 	}
-	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: said, P90: said, Basis: basis}})
+	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: said, P90: said, Basis: basis, Samples: 1}})
 }
 
 // fit splits a job that asks for more GPUs than a machine has into equal

@@ -23,6 +23,7 @@ import (
 type Fleet struct {
 	Machines []Machine      `yaml:"machines"`
 	Shares   []Tenant       `yaml:"tenants"`
+	Reserved []Reservation  `yaml:"reservations"`
 	Topology *ares.Topology `yaml:"-"`
 	Digest   string         `yaml:"-"` // of the file it was read from, "" for none
 	MilliCPU bool           `yaml:"-"` // CPUs of machines are thousandths of cores
@@ -115,6 +116,7 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 	for i := range f.Shares {
 		f.Shares[i].check(&p, fmt.Sprintf("tenants[%d]", i))
 	}
+	f.checkWindows(&p)
 	f.twice(&p)
 	return &f, p.Err()
 }

@@ -174,29 +174,11 @@ func mustMove(err error) {
 // await notes when an attempt that begins or goes on will end.
 func (f *forward) await(job *ares.Job, run *ares.Run) {
 	fate, a := f.fate(job), run.Last()
-	began, done := a.StartedAt, carried(job, run)
-	if began.IsZero() { // a rank has ended before another began
-		began = f.now
-	}
 	fate.since = f.now
-	total, basis := f.lasts(job, done+max(f.now.Sub(began), 0))
+	done := run.Done(job, f.now)
+	total, basis := f.lasts(job, done)
 	fate.Basis = basis
-	heap.Push(&f.dues, due{began.Add(total - done), job.ID, a.Number})
-}
-
-// carried is what a job that saves its state has done before the present
-// attempt: it goes on where it was stopped.
-func carried(job *ares.Job, run *ares.Run) (done time.Duration) {
-	for i := range run.Attempts {
-		switch a := &run.Attempts[i]; {
-		case !a.Ended():
-		case job.Checkpoint.Enabled && a.Outcome == ares.OutcomeStopped && !a.StartedAt.IsZero():
-			done += a.EndedAt.Sub(a.StartedAt)
-		default:
-			done = 0
-		}
-	}
-	return done
+	heap.Push(&f.dues, due{f.now.Add(total - done), job.ID, a.Number})
 }
 
 // lasts is how long a job that has run for some time runs altogether.

@@ -196,24 +196,16 @@ func (p *past) eligible(l *life) time.Time {
 // ran is how long a job runs, 0 when it ended without having run, and whether
 // its end was seen.
 func (p *past) ran(l *life) (runs time.Duration, seen bool) {
-	for i := range l.run.Attempts {
-		a := &l.run.Attempts[i]
-		end := a.EndedAt
-		if !a.Ended() {
-			end = p.ends
-		}
-		if !a.StartedAt.IsZero() && end.After(a.StartedAt) {
-			runs += end.Sub(a.StartedAt)
-		}
-	}
+	runs = l.run.RanFor(p.ends)
 	if l.run.Phase.Final() {
 		return runs, true
 	}
-	total, basis := lasts(p.state, l.job, AssumedRuntime, runs)
+	done := l.run.Done(l.job, p.ends)
+	total, basis := lasts(p.state, l.job, AssumedRuntime, done)
 	if basis == ByAssumption {
 		p.trace.Assumed++
 	}
-	return max(runs, total), false
+	return max(runs, runs-done+total), false
 }
 
 // fleet is what the recording knows of machines and tenants: every machine that

@@ -18,12 +18,17 @@ import (
 // class, waits that would fit at that moment. Poorer is who has a smaller
 // dominant share by weight, of what is held and of decayed past use together,
 // by more than rounding could have decided.
+//
+// The laws of the run as a whole are judged at every decision too: nobody stops a
+// job that had stopped it, by itself or by others, while both live.
 type Verdict struct {
-	Decisions  int      `json:"decisions"` // that placed something
+	Decisions  int      `json:"decisions"` // that placed or stopped somebody
 	Placings   int      `json:"placings"`
 	Rivals     int      `json:"rivals"`     // waiting lines that preceded a placing, and did not fit
 	Unjudged   int      `json:"unjudged"`   // jobs with wishes about where they run: not seen as rivals
 	AllLaws    int      `json:"all_laws"`   // decisions that were held against every law
+	Stopped    int      `json:"stopped"`    // jobs that gave way to others, each time
+	MostStops  int      `json:"most_stops"` // of one job
 	Violations int      `json:"violations"` // of any law
 	First      []string `json:"first_violations,omitempty"`
 }
@@ -41,8 +46,8 @@ func (w *World) Judge(every int) {
 		return
 	}
 	w.judge = &judge{
-		every: every, ledger: w.keepLedger(), cfg: w.state.Config(), floor: floor{byID: map[string]*standing{}},
-		byWant: map[rivalry]*rivals{}, lines: map[*party][]*rivals{},
+		every: every, state: w.state, ledger: w.keepLedger(), cfg: w.state.Config(), floor: floor{byID: map[string]*standing{}},
+		byWant: map[rivalry]*rivals{}, lines: map[*party][]*rivals{}, stops: map[ares.JobID]int{},
 	}
 	w.ledger.watch = w.judge
 	for n := range w.state.Nodes() {
@@ -62,12 +67,15 @@ func (w *World) Verdict() *Verdict {
 // and what every machine has left.
 type judge struct {
 	every  int
+	state  *engine.State
 	ledger *ledger
 	cfg    engine.Config
 	floor  floor
 	byWant map[rivalry]*rivals
 	lines  map[*party][]*rivals
 	full   map[want]bool // found no place since there was last more room
+	run    laws.Witness
+	stops  map[ares.JobID]int
 	out    Verdict
 }
 
@@ -135,7 +143,8 @@ func (j *judge) sits(c *claim, seats []*ares.Seat) {
 // hold a plan against the laws before it is carried out. The state is as it was
 // when the plan was made.
 func (j *judge) hold(s *engine.State, plan *ares.Plan) {
-	if len(plan.Place) == 0 {
+	j.giveWay(s, plan)
+	if len(plan.Place)+len(plan.Stop)+len(plan.Nominate) == 0 {
 		return
 	}
 	j.out.Decisions++
@@ -145,8 +154,33 @@ func (j *judge) hold(s *engine.State, plan *ares.Plan) {
 			j.broken(plan.Now, v.Error())
 		}
 	}
+	kept := j.keep(s, plan)
 	for i := range plan.Place {
-		j.turn(&plan.Place[i], plan.Now)
+		p := &plan.Place[i]
+		if run, ok := s.Run(p.Job); ok && run.Nominated != nil {
+			j.seat(p, plan.Now) // it is not its turn that gives it what was kept for it
+			continue
+		}
+		j.turn(p, plan.Now)
+	}
+	for _, seat := range kept {
+		j.floor.take(seat, -1)
+	}
+	if len(kept) > 0 {
+		j.full = nil
+	}
+}
+
+// giveWay holds who is stopped against the laws of the whole run.
+func (j *judge) giveWay(s *engine.State, plan *ares.Plan) {
+	before := len(j.run.Stopped)
+	if err := j.run.See(s, plan); err != nil {
+		j.broken(plan.Now, err.Error())
+	}
+	for _, gone := range j.run.Stopped[before:] {
+		j.stops[gone.Job]++
+		j.out.Stopped++
+		j.out.MostStops = max(j.out.MostStops, j.stops[gone.Job])
 	}
 }
 
@@ -173,12 +207,21 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			if its < class || its == class && most >= least {
 				continue
 			}
-			if j.fits(line.want) {
+			if j.fits(line.want) && !j.delays(rival.job.ID, now) && !j.state.Borrows(rival.job.ID) {
 				j.broken(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.of.name, least, rival.job.ID, of.name, most))
 				continue
 			}
 			j.out.Rivals++
 		}
+	}
+	j.seat(p, now)
+}
+
+// seat counts a placing.
+func (j *judge) seat(p *ares.Placing, now time.Time) {
+	c := j.ledger.jobs[p.Job]
+	if c == nil {
+		return
 	}
 	seats := make([]*ares.Seat, len(p.Seats))
 	for i := range p.Seats {
@@ -186,6 +229,43 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 	}
 	j.ledger.sit(c, seats, now)
 	j.ledger.wait(c, false)
+}
+
+// keep takes the seats that are kept for jobs, by this plan or before: nobody
+// fits there.
+func (j *judge) keep(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
+	placed := map[ares.JobID]bool{}
+	for i := range plan.Place {
+		placed[plan.Place[i].Job] = true
+	}
+	for i := range plan.Withdraw {
+		placed[plan.Withdraw[i].Job] = true
+	}
+	for id, n := range s.Nominations() {
+		for i := range n.Seats {
+			if !placed[id] {
+				kept = append(kept, &n.Seats[i])
+			}
+		}
+	}
+	for i := range plan.Nominate {
+		for k := range plan.Nominate[i].Nomination.Seats {
+			kept = append(kept, &plan.Nominate[i].Nomination.Seats[k])
+		}
+	}
+	for _, seat := range kept {
+		j.floor.take(seat, 1)
+	}
+	return kept
+}
+
+// delays says whether the job could delay one for which the plan keeps a place:
+// it may wait though it fits.
+func (j *judge) delays(id ares.JobID, now time.Time) bool {
+	ends, known := j.state.Ends(id, now)
+	return slices.ContainsFunc(j.state.Promises(), func(p ares.Promise) bool {
+		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
+	})
 }
 
 // step is how long a job waits for a point of priority, 0 where nobody ages.

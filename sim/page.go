@@ -66,9 +66,11 @@ type shown struct {
 	Value string
 }
 
-// tableOf is the spreads of some groups.
+// tableOf is the spreads of some groups: of waiting, and of something else.
 type tableOf struct {
 	Title string
+	Also  string
+	More  []string // columns behind them
 	Rows  []groupRow
 }
 
@@ -92,21 +94,43 @@ func newView(path string, r *Report) *view {
 	if r.Occupancy != nil {
 		v.Heat = newHeat(r.Occupancy, r.Virtual)
 	}
-	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, "placed", r.Wait, r.Complete)}
-	sizes := tableOf{Title: "By size", Rows: []groupRow{all}}
+	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, "placed", r.Wait, "completion_seconds", r.Complete)}
+	sizes := tableOf{Title: "By size", Also: "completion", Rows: []groupRow{all}}
 	for i := range r.BySize {
 		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeWords(r.BySize[i].Name)))
 	}
-	tenants := tableOf{Title: "By tenant"}
+	tenants := tableOf{Title: "By tenant", Also: "completion"}
 	for i := range r.ByTenant {
 		tenants.Rows = append(tenants.Rows, v.row("by_tenant", i, &r.ByTenant[i], r.ByTenant[i].Name))
 	}
-	v.Groups = []tableOf{sizes, tenants}
+	v.Groups = []tableOf{v.delays(), sizes, tenants}
 	return v
 }
 
 func (v *view) row(list string, i int, g *Group, name string) groupRow {
-	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, g.Complete)}
+	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, "completion_seconds", g.Complete)}
+}
+
+// delays is all the waiting of jobs by how many GPUs they ask for, and how often
+// they gave way.
+func (v *view) delays() tableOf {
+	r := v.Report
+	out := tableOf{Title: "Delay by GPUs", Also: "delay: all but its own runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
+	add := func(name, path, count string, g *Group) {
+		cells := spreads(path, g.Jobs, count, g.Wait, "delay_seconds", g.Delay)
+		for _, c := range []struct {
+			name  string
+			value float64
+		}{{"preemptions", float64(g.Preempted)}, {"preemptions_most", float64(g.PreemptedMost)}, {"lost_gpu_seconds", g.Lost}} {
+			cells = append(cells, shown{Text: number(c.value), Path: path + c.name, Value: number(c.value)})
+		}
+		out.Rows = append(out.Rows, groupRow{Name: name, Cells: cells})
+	}
+	add("all", v.Path, "placed", &Group{Jobs: r.Placed, Wait: r.Wait, Delay: r.Delay, Preempted: r.Preempted, PreemptedMost: r.PreemptedMost, Lost: r.Lost})
+	for i := range r.ByGPUs {
+		add(CountWords(r.ByGPUs[i].Name), fmt.Sprintf("%sby_gpu_count.%d.", v.Path, i), "jobs", &r.ByGPUs[i])
+	}
+	return out
 }
 
 func (v *view) tile(words, path, text, note string, value float64) {
@@ -154,12 +178,12 @@ func refusals(r *Report) string {
 	return fmt.Sprintf("%d too large, ", r.Refused)
 }
 
-func spreads(path string, jobs int, count string, wait, complete *Spread) []shown {
+func spreads(path string, jobs int, count string, wait *Spread, also string, other *Spread) []shown {
 	out := []shown{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
 	for _, s := range []struct {
 		name string
 		of   *Spread
-	}{{"waiting_seconds", wait}, {"completion_seconds", complete}} {
+	}{{"waiting_seconds", wait}, {also, other}} {
 		if s.of == nil {
 			for range 5 {
 				out = append(out, shown{Text: none, Path: path + s.name})
@@ -261,6 +285,19 @@ func SizeWords(name string) string {
 		return "more GPUs"
 	}
 	return "up to " + name + " GPUs"
+}
+
+// CountWords says which jobs a group by GPU count has.
+func CountWords(name string) string {
+	switch name {
+	case "0":
+		return "no GPUs"
+	case "1":
+		return "1 GPU"
+	case "9+":
+		return "9 and more GPUs"
+	}
+	return strings.ReplaceAll(name, "-", " to ") + " GPUs"
 }
 
 // Facts are the lines that say what was simulated.

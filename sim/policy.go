@@ -38,10 +38,13 @@ var policies = map[string]func() Policy{
 	// Orders of a queue. What an oracle says is told by the trace.
 	"fifo":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
 	"fifo-backfill": queueing(engine.Queueing{Order: engine.OrderFIFO}, ""),
+	"edf":           queueing(engine.Queueing{Order: engine.OrderDeadline, Blocked: engine.BlockedHold}, ""),
+	"edf-backfill":  queueing(engine.Queueing{Order: engine.OrderDeadline}, ""),
 	"easy":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateOracle),
 	"sjf":           queueing(engine.Queueing{Order: engine.OrderShortest, Blocked: engine.BlockedHold}, EstimateOracle),
 	"srtf":          queueing(engine.Queueing{Order: engine.OrderRemaining, Yield: true}, EstimateOracle),
 	"tiresias":      queueing(engine.Queueing{Order: engine.OrderAttained, Yield: true}, ""),
+	"ares-turns":    turns,
 	"qssf":          queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
 	"qssf-forecast": queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateForecast),
 	"easy-forecast": queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateForecast),
@@ -52,7 +55,7 @@ var policies = map[string]func() Policy{
 func placing(rule engine.Placement) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default()}
-		p.Engine.Placement = rule
+		p.Engine.Placement, p.Engine.Reserving = rule, engine.Reserving{} // only which node is compared
 		return p
 	}
 }
@@ -74,9 +77,25 @@ func (p Policy) For(t *Trace, seed uint64) Policy {
 func queueing(q engine.Queueing, estimate string) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default(), Estimate: estimate}
-		p.Engine.Queueing = q
+		p.Engine.Queueing, p.Engine.Reserving = q, engine.Reserving{}
+		if q.Yield {
+			p.Engine.Yielding = engine.Yielding{} // their authors know no bounds
+		}
 		return p
 	}
+}
+
+// turns is for jobs that save their progress, of which nobody knows how long they
+// run: those that had little so far come first, and the others give way to them,
+// each at most ten times and never in its first five minutes back. The level is
+// not that of tiresias because five thousand GPU-seconds keep long jobs of one
+// GPU from being stopped as soon as they have begun: docs/performance.md has what
+// others do.
+func turns() Policy {
+	p := Policy{Engine: engine.Default(), CheckpointSeconds: 30}
+	p.Engine.Queueing = engine.Queueing{Order: engine.OrderAttained, Yield: true, Attained: 5000}
+	p.Engine.Yielding.MaxYields = 10
+	return p
 }
 
 // PolicyNames are the built-in policies, by name.

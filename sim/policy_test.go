@@ -16,7 +16,7 @@ func TestBuiltInPoliciesAreSound(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, p, err, p.Engine.Check())
 		}
 	}
-	if _, err := PolicyNamed("lifo"); err == nil || !strings.Contains(err.Error(), "use one of ares, bestfit") {
+	if _, err := PolicyNamed("lifo"); err == nil || !strings.Contains(err.Error(), "use one of ares, ares-turns, bestfit") {
 		t.Error(err)
 	}
 }

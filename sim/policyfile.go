@@ -32,11 +32,47 @@ type policyFile struct {
 	BlockedJobs        *string            `yaml:"blocked_jobs"`
 	PreemptByOrder     *bool              `yaml:"preempt_by_order"`
 	AttainedGPUSeconds *int               `yaml:"attained_gpu_seconds"`
+	Reservations       reservationsFile   `yaml:"reservations"`
+	PreemptPeersAfter  *int               `yaml:"preempt_peers_after_hours"`
+	MaxPreemptions     *int               `yaml:"max_preemptions"`
+	Consolidation      consolidationFile  `yaml:"consolidation"`
 
 	// What only a simulation has.
 	Estimate          *string  `yaml:"estimate"`
 	EstimateError     *float64 `yaml:"estimate_error"`
 	CheckpointSeconds *int     `yaml:"checkpoint_seconds"`
+}
+
+// reservationsFile is which jobs that find no place have one kept for them.
+type reservationsFile struct {
+	First            *int `yaml:"first"`
+	AfterSeconds     *int `yaml:"after_seconds"`
+	HoldAfterSeconds *int `yaml:"hold_after_seconds"`
+	SlackPercent     *int `yaml:"slack_percent"`
+	SlackSeconds     *int `yaml:"slack_seconds"`
+}
+
+// consolidationFile is when jobs are moved to make room for others.
+type consolidationFile struct {
+	Enabled *bool    `yaml:"enabled"`
+	Gain    *float64 `yaml:"gain"`
+}
+
+func (f *consolidationFile) change(y *engine.Yielding) {
+	set(&y.Moving, f.Enabled)
+	if f.Gain != nil {
+		y.MoveGain = int(math.Round(min(max(*f.Gain, 0), 1<<20) * 1000))
+	}
+}
+
+func (f *reservationsFile) change(r *engine.Reserving) {
+	set(&r.First, f.First)
+	set(&r.SlackPercent, f.SlackPercent)
+	for of, given := range map[*time.Duration]*int{&r.After: f.AfterSeconds, &r.Hold: f.HoldAfterSeconds, &r.SlackLeast: f.SlackSeconds} {
+		if given != nil {
+			*of = time.Duration(*given) * time.Second
+		}
+	}
 }
 
 // ReadPolicy reads a policy file: changes to the built-in policy that base
@@ -89,6 +125,12 @@ func (f *policyFile) change(p *Policy) {
 	set(&p.CheckpointSeconds, f.CheckpointSeconds)
 	set(&q.Yield, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
+	f.Reservations.change(&e.Reserving)
+	f.Consolidation.change(&e.Yielding)
+	set(&e.Yielding.MaxYields, f.MaxPreemptions)
+	if f.PreemptPeersAfter != nil {
+		q.PeersAfter = time.Duration(*f.PreemptPeersAfter) * time.Hour
+	}
 	if f.ThermalThreshold != nil {
 		e.ThermalLimit = int(math.Floor(*f.ThermalThreshold))
 	}
@@ -107,7 +149,9 @@ func (f *policyFile) change(p *Policy) {
 	order, blocked := string(q.Order), string(q.Blocked)
 	set(&order, f.QueueOrder)
 	set(&blocked, f.BlockedJobs)
+	peers := q.PeersAfter
 	*q = engine.NewQueueing(order, blocked, q.Yield, q.Attained)
+	q.PeersAfter = peers
 	if len(f.ModelWeights) > 0 {
 		e.ModelWeights = make(map[string]int, len(f.ModelWeights))
 	}

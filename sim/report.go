@@ -20,24 +20,31 @@ type Reports struct {
 
 // Report is what a simulation shows. Times are in seconds, shares in percent.
 type Report struct {
-	Source   Source    `json:"source"`
-	Jobs     int       `json:"jobs"`
-	Refused  int       `json:"refused"` // that can never run on this fleet
-	Placed   int       `json:"placed"`
-	Ended    int       `json:"ended"`
-	Virtual  float64   `json:"virtual_seconds"`
-	GPUs     int       `json:"gpus"`
-	Use      float64   `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
-	Peak     float64   `json:"gpu_use_peak_percent"`
-	Complete *Spread   `json:"completion_seconds"` // from submission to end; nil where none has ended
-	Wait     *Spread   `json:"waiting_seconds"`    // from submission to placing; nil where none was placed
+	Source   Source  `json:"source"`
+	Jobs     int     `json:"jobs"`
+	Refused  int     `json:"refused"` // that can never run on this fleet
+	Placed   int     `json:"placed"`
+	Ended    int     `json:"ended"`
+	Quit     int     `json:"quit,omitzero"` // that had waited for as long as they would (max_queue_minutes)
+	Virtual  float64 `json:"virtual_seconds"`
+	GPUs     int     `json:"gpus"`
+	Use      float64 `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
+	Peak     float64 `json:"gpu_use_peak_percent"`
+	Complete *Spread `json:"completion_seconds"` // from submission to end; nil where none has ended
+	Wait     *Spread `json:"waiting_seconds"`    // from submission to placing; nil where none was placed
+	// Delay is completion without what a job itself runs for: all its waiting,
+	// before it started and after it gave way, and what giving way has cost.
+	Delay    *Spread   `json:"delay_seconds"`
 	Deadline Deadlines `json:"deadlines"`
 	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
 	// that this has cost: devices held while progress was saved.
-	Preempted int     `json:"preemptions"`
-	Lost      float64 `json:"lost_gpu_seconds"`
-	BySize    []Group `json:"by_size"`
-	ByTenant  []Group `json:"by_tenant"`
+	// PreemptedMost is how often the job did that gave way most often.
+	Preempted     int     `json:"preemptions"`
+	PreemptedMost int     `json:"preemptions_most"`
+	Lost          float64 `json:"lost_gpu_seconds"`
+	ByGPUs        []Group `json:"by_gpu_count"` // 0, 1, 2-4, 5-8, 9+
+	BySize        []Group `json:"by_size"`
+	ByTenant      []Group `json:"by_tenant"`
 	// WaitCDF and CompleteCDF have 101 times: at most so long waited 0 %, 1 %, …
 	// 100 % of those that were placed, and that ended.
 	WaitCDF     []float64 `json:"waiting_cdf_seconds"`
@@ -113,6 +120,11 @@ type Group struct {
 	Waiting  int     `json:"waiting"` // that were not placed
 	Complete *Spread `json:"completion_seconds"`
 	Wait     *Spread `json:"waiting_seconds"`
+	Delay    *Spread `json:"delay_seconds"`
+
+	Preempted     int     `json:"preemptions"`
+	PreemptedMost int     `json:"preemptions_most"`
+	Lost          float64 `json:"lost_gpu_seconds"`
 }
 
 // Report says how the jobs have fared so far.
@@ -120,12 +132,15 @@ func (w *World) Report() Report {
 	w.held.to(w.now, 0)
 	r := Report{Jobs: len(w.jobs), Virtual: rounded(w.now.Sub(Epoch).Seconds()), GPUs: w.gpus}
 	all := group{}
-	sizes, tenants := map[string]*group{}, map[string]*group{}
+	counts, sizes, tenants := map[string]*group{}, map[string]*group{}, map[string]*group{}
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		r.Deadline.count(j, w.now)
 		if j.refused {
 			r.Refused++
+		}
+		if !j.quit.IsZero() {
+			r.Quit++
 		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {
@@ -136,29 +151,40 @@ func (w *World) Report() Report {
 			r.Ended++
 			complete = j.ended.Sub(j.accepted)
 		}
-		for _, g := range []*group{&all, in(sizes, sizeName(j.gpus)), in(tenants, j.tenant)} {
-			g.add(wait, complete)
+		for _, g := range []*group{&all, in(counts, countName(j.gpus)), in(sizes, sizeName(j.gpus)), in(tenants, j.tenant)} {
+			g.add(j, wait, complete)
 		}
 	}
-	r.Wait, r.Complete = spread(all.waits), spread(all.completes)
+	r.Wait, r.Complete, r.Delay = spread(all.waits), spread(all.completes), spread(all.delays)
 	r.WaitCDF, r.CompleteCDF = cdf(all.waits), cdf(all.completes)
-	r.BySize, r.ByTenant = groups(sizes), groups(tenants)
+	r.ByGPUs, r.BySize, r.ByTenant = groups(counts), groups(sizes), groups(tenants)
+	slices.SortFunc(r.ByGPUs, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) }) // their first digits are in order
 	if w.gpus > 0 {
 		r.Use, r.Peak = w.held.use(w.gpus, r.Virtual)
 	}
-	r.Preempted, r.Lost = w.Preemptions()
-	r.Lost = rounded(r.Lost)
+	r.Preempted, r.PreemptedMost, r.Lost = all.stops, all.most, rounded(float64(all.lost)/1000)
 	return r
+}
+
+// GPUsNamed is the jobs of a class by their GPUs, nil for none.
+func (r *Report) GPUsNamed(name string) *Group {
+	at := slices.IndexFunc(r.ByGPUs, func(g Group) bool { return g.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &r.ByGPUs[at]
 }
 
 // settle takes away the spreads of no times, which older reports have as zeros.
 func (r *Report) settle() {
 	settle(&r.Wait, r.Placed)
 	settle(&r.Complete, r.Ended)
-	for _, list := range [][]Group{r.BySize, r.ByTenant} {
+	settle(&r.Delay, r.Ended)
+	for _, list := range [][]Group{r.ByGPUs, r.BySize, r.ByTenant} {
 		for i := range list {
 			settle(&list[i].Wait, list[i].Jobs)
 			settle(&list[i].Complete, list[i].Ended)
+			settle(&list[i].Delay, list[i].Ended)
 		}
 	}
 }
@@ -185,8 +211,9 @@ func (d *Deadlines) count(j *record, now time.Time) {
 
 // group collects the times of some jobs.
 type group struct {
-	waits, completes []float64
-	waiting          int
+	waits, completes, delays []float64
+	waiting, stops, most     int
+	lost                     int64
 }
 
 func in(groups map[string]*group, name string) *group {
@@ -196,7 +223,8 @@ func in(groups map[string]*group, name string) *group {
 	return groups[name]
 }
 
-func (g *group) add(wait, complete time.Duration) {
+func (g *group) add(j *record, wait, complete time.Duration) {
+	g.stops, g.most, g.lost = g.stops+j.stops, max(g.most, j.stops), g.lost+j.lost
 	if wait < 0 {
 		g.waiting++
 		return
@@ -204,18 +232,38 @@ func (g *group) add(wait, complete time.Duration) {
 	g.waits = append(g.waits, wait.Seconds())
 	if complete >= 0 {
 		g.completes = append(g.completes, complete.Seconds())
+		g.delays = append(g.delays, (complete - j.runs).Seconds())
 	}
 }
 
 func groups(by map[string]*group) []Group {
 	out := make([]Group, 0, len(by))
 	for name, g := range by {
-		out = append(out, Group{Name: name, Jobs: len(g.waits), Ended: len(g.completes), Waiting: g.waiting, Wait: spread(g.waits), Complete: spread(g.completes)})
+		out = append(out, Group{
+			Name: name, Jobs: len(g.waits), Ended: len(g.completes), Waiting: g.waiting,
+			Wait: spread(g.waits), Complete: spread(g.completes), Delay: spread(g.delays),
+			Preempted: g.stops, PreemptedMost: g.most, Lost: rounded(float64(g.lost) / 1000),
+		})
 	}
 	slices.SortFunc(out, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// countName is the class of a job by its GPUs as people compare waiting by.
+func countName(milli int) string {
+	switch gpus := (milli + 999) / 1000; {
+	case gpus == 0:
+		return "0"
+	case gpus == 1:
+		return "1"
+	case gpus <= 4:
+		return "2-4"
+	case gpus <= 8:
+		return "5-8"
+	}
+	return "9+"
 }
 
 // sizeName is the class of a job by its GPUs: 1, 2, 4, 8, more.

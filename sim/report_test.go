@@ -71,6 +71,9 @@ func TestReportCounts(t *testing.T) {
 	if got := fmt.Sprint(names(r.BySize), r.BySize[3].Waiting, names(r.ByTenant)); got != "[1 2 4 16] 1 [a b]" {
 		t.Errorf("groups %s", got)
 	}
+	if got := fmt.Sprint(names(r.ByGPUs), r.GPUsNamed("9+").Waiting, r.GPUsNamed("9+").Delay); got != "[1 2-4 9+] 1 <nil>" || *r.Delay != *r.Wait {
+		t.Errorf("by GPUs %s, delays %+v", got, r.Delay)
+	}
 	if got := fmt.Sprint(r.Series.Waiting); got != "[0 1 3 3 0 0 0]" {
 		t.Errorf("waiting %s at %v", got, r.Series.Seconds)
 	}

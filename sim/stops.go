@@ -18,14 +18,35 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 		}
 		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		run, _ := w.state.Run(n.Job)
+		if err := run.NoteLateness(n, w.now); err != nil {
+			return waiting, fmt.Errorf("note %s: %w", n.Job, err)
+		}
+		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
+	if err := w.nominate(plan); err != nil {
+		return waiting, err
+	}
 	for _, s := range plan.Stop {
 		r := w.record(s.Job)
+		job, _ := w.state.Job(s.Job)
 		run, _ := w.state.Run(s.Job)
 		if err := run.RequestStop(s.Stop); err != nil {
 			return waiting, fmt.Errorf("stop %s: %w", s.Job, err)
 		}
+		if s.Stop.Why == ares.StopQueue {
+			w.quit(r)
+			waiting--
+			continue
+		}
 		r.stops++
-		r.left -= w.now.Sub(r.since)
+		if ran := w.now.Sub(r.since); job.Checkpoint.Enabled {
+			r.left -= ran
+		} else {
+			r.lost += int64(r.gpus) * int64(ran/time.Second) // it begins anew
+		}
 		r.attempts++ // the end it was to come to is none now
 		saving := time.Duration(w.policy.CheckpointSeconds) * time.Second
 		r.lost += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
@@ -40,6 +61,39 @@ func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
 		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: s.Job, Run: run}})
 	}
 	return waiting, nil
+}
+
+// nominate keeps the seats that a plan keeps for jobs, and gives up those that it
+// gives up.
+func (w *World) nominate(plan *ares.Plan) error {
+	for i := range plan.Nominate {
+		n := &plan.Nominate[i]
+		run, _ := w.state.Run(n.Job)
+		if err := run.Nominate(n.Nomination); err != nil {
+			return fmt.Errorf("nominate %s: %w", n.Job, err)
+		}
+		run.Revision = w.revision + 1
+		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
+	for _, n := range plan.Withdraw {
+		run, _ := w.state.Run(n.Job)
+		if err := run.Withdraw(n.Why, w.now); err != nil {
+			return fmt.Errorf("withdraw %s: %w", n.Job, err)
+		}
+		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
+	return nil
+}
+
+// quit lets a job go that has waited for as long as it would.
+func (w *World) quit(r *record) {
+	r.quit = w.now
+	w.load -= r.gpus
+	w.finished++
+	if w.seer != nil {
+		delete(w.seer.told, r.id)
+	}
+	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
 }
 
 // giveUp ends an attempt that was asked to stop, and frees its seats.
@@ -74,15 +128,4 @@ func (w *World) endOf(e end) (waits bool, err error) {
 	}
 	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: e.job, Run: run}})
 	return true, nil
-}
-
-// Preemptions is how often jobs gave way, and how many GPU-seconds that has
-// cost: devices that were held while progress was saved.
-func (w *World) Preemptions() (times int, lostGPUSeconds float64) {
-	var lost int64
-	for i := range w.jobs {
-		times += w.jobs[i].stops
-		lost += w.jobs[i].lost
-	}
-	return times, float64(lost) / 1000
 }

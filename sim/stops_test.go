@@ -99,8 +99,14 @@ func TestGivingWayCosts(t *testing.T) {
 	if got := times(w); got[0] != [2]int{0, 155} || got[1] != [2]int{15, 65} {
 		t.Errorf("%v", got)
 	}
-	if stops, lost := w.Preemptions(); stops != 1 || lost != 15 || w.jobs[0].stops != 1 {
-		t.Errorf("%d stops, %v GPU-seconds lost", stops, lost)
+	r := w.Report()
+	if r.Preempted != 1 || r.PreemptedMost != 1 || r.Lost != 15 || w.jobs[0].stops != 1 {
+		t.Errorf("%d stops, %v GPU-seconds lost", r.Preempted, r.Lost)
+	}
+	// The first was done 55 s later than it runs for though it never waited to
+	// start, and the second waited for 5 s.
+	if got := r.GPUsNamed("2-4"); got.Wait.Max != 5 || got.Delay.Max != 55 || got.Delay.P50 != 5 || got.Preempted != 1 || got.Lost != 15 || r.GPUsNamed("1") != nil {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -115,7 +121,37 @@ func TestTiresiasByHand(t *testing.T) {
 	if got := times(w); got[0] != [2]int{0, 150} || got[1] != [2]int{20, 70} {
 		t.Errorf("%v", got)
 	}
-	if stops, lost := w.Preemptions(); stops != 1 || lost != 0 {
-		t.Errorf("%d stops, %v GPU-seconds lost", stops, lost)
+	if r := w.Report(); r.Preempted != 1 || r.Lost != 0 {
+		t.Errorf("%d stops, %v GPU-seconds lost", r.Preempted, r.Lost)
+	}
+}
+
+// TestFreedSeatsAreKept: what the first of two gives up is not given to another
+// while the second still saves its progress, and one short job stops one job, not
+// one for each that waits.
+func TestFreedSeatsAreKept(t *testing.T) {
+	t.Parallel()
+	w := run(t, "srtf", `2017-10-09 06:00:00,1000,2,a
+2017-10-09 06:00:00,1000,2,a
+2017-10-09 06:00:10,100,4,a
+2017-10-09 06:00:11,900,2,a
+`, func(p *Policy) { p.CheckpointSeconds = 5 })
+	if got := times(w); got[2] != [2]int{15, 115} {
+		t.Errorf("the short one: %v", got)
+	}
+	trace := ""
+	for range 12 {
+		trace += "2017-10-09 06:00:00,10000,1,a\n"
+	}
+	w = run(t, "srtf", trace+"2017-10-09 06:00:10,100,1,a\n", func(p *Policy) { p.CheckpointSeconds = 5 })
+	stops := 0
+	for i := range w.jobs {
+		stops += w.jobs[i].stops
+	}
+	if stops != 1 {
+		t.Errorf("%d stops for one short job", stops)
+	}
+	if got := times(w); got[12] != [2]int{15, 115} {
+		t.Errorf("the short one: %v", got[12])
 	}
 }

@@ -22,6 +22,8 @@ type World struct {
 	policy   Policy
 	now      time.Time
 	wake     time.Time // when the plan may change without an event, zero for never
+	moment   time.Time // when something last happened
+	acted    bool      // the plans of the present moment changed something
 	revision int64
 	jobs     []record
 	ends     ends
@@ -55,8 +57,9 @@ type record struct {
 	accepted time.Time
 	placed   time.Time // zero while it waits
 	ended    time.Time
-	gpus     int  // thousandths of devices
-	refused  bool // it can never run on this fleet
+	gpus     int       // thousandths of devices
+	refused  bool      // it can never run on this fleet
+	quit     time.Time // it had waited for as long as it would, and ended
 
 	left     time.Duration // to run, as of the start of the attempt under way
 	since    time.Time     // when that started
@@ -77,6 +80,9 @@ func NewWorld(f *Fleet, p Policy) *World {
 	}
 	for _, q := range f.Queues() {
 		w.batch = append(w.batch, ares.Event{Queue: q})
+	}
+	for _, r := range f.Reservations() {
+		w.batch = append(w.batch, ares.Event{Reservation: r})
 	}
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
@@ -125,7 +131,8 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			w.now = Epoch.Add(until)
 			return nil
 		}
-		w.now = at
+		w.now, w.acted = at, false
+		happens := len(w.ends) > 0 && !w.ends[0].at.After(at) || more && !Epoch.Add(coming.At-zero).After(at)
 		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
 			if waits, err := w.endOf(heap.Pop(&w.ends).(end)); err != nil {
 				return err
@@ -145,6 +152,10 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			return err
 		}
 		waiting -= placed
+		if !happens && !w.acted {
+			continue // the engine looked again, and nothing came of it
+		}
+		w.moment = w.now
 		for _, look := range w.probes {
 			look(w)
 		}
@@ -152,6 +163,7 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			tick(w.now, waiting)
 		}
 	}
+	w.now = w.moment
 	return nil
 }
 
@@ -195,6 +207,7 @@ func (w *World) arrive(a *Arrival) bool {
 	if w.policy.Engine.Queueing.Yield {
 		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
 	}
+	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // that is how long it takes here
 	w.load += w.jobs[len(w.jobs)-1].gpus
 	w.company = w.company || len(spec.Placement.Affinity) > 0
 	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
@@ -228,8 +241,11 @@ func (w *World) decide() (placed int, err error) {
 		}
 		// A plan that was not cut has tried every line, and placings leave no more
 		// room than there was. Only company may make a place for somebody, or those
-		// who give way; and who was just placed may be the next to do so.
-		again = w.company || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) || len(plan.Ready)+len(plan.Arrays)+len(plan.Stop) > 0
+		// who give way; and who was just placed may be the next to do so. When that
+		// one ends counts for the places that are kept, and so for those behind.
+		again = w.company || len(w.state.Promises()) > 0 || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
+			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
+		w.acted = w.acted || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}

@@ -66,13 +66,13 @@ func runRecord(r *ares.Run) *storepb.Record {
 	m := &storepb.Run{
 		Phase: string(r.Phase), Placed: int32(r.Placed), Retries: int32(r.Retries), Losses: int32(r.Losses),
 		NotBefore: micros(r.NotBefore), Dropped: int32(r.Dropped), Reason: r.Reason, FinishedAt: micros(r.FinishedAt),
-		Next: int32(r.Next), RanMicros: r.Ran.Microseconds(),
+		Next: int32(r.Next), RanMicros: r.Ran.Microseconds(), Nominated: nominationRecord(r.Nominated), Yields: int32(r.Yields), Lateness: string(r.Lateness),
 	}
 	for i := range r.Attempts {
 		m.Attempts = append(m.Attempts, attemptRecord(&r.Attempts[i]))
 	}
 	if s := r.Stop; s != nil {
-		m.Stop = &storepb.Stop{Why: string(s.Why), By: s.By, At: micros(s.At), GraceMs: s.Grace.Milliseconds()}
+		m.Stop = &storepb.Stop{Why: string(s.Why), By: s.By, At: micros(s.At), GraceMs: s.Grace.Milliseconds(), Yield: yieldRecord(s.Yield)}
 	}
 	for _, t := range r.Transitions {
 		m.Transitions = append(m.Transitions, &storepb.Transition{At: micros(t.At), Phase: string(t.Phase), Attempt: int32(t.Attempt), Message: t.Message})
@@ -86,16 +86,12 @@ func attemptRecord(a *ares.Attempt) *storepb.Attempt {
 	m := &storepb.Attempt{
 		Number: int32(a.Number), Fence: int64(a.Fence), PlacedAt: micros(a.PlacedAt), StartedAt: micros(a.StartedAt),
 		EndedAt: micros(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
-		Merit: meritRecord(a.Merit),
+		Merit: meritRecord(a.Merit), Yield: yieldRecord(a.Yield), CheckpointedAt: micros(a.CheckpointedAt),
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		s := &storepb.Seat{
-			Node: h.Node, Rank: int32(h.Rank), CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory), Numa: int32(h.NUMA), State: string(h.State),
-		}
-		for _, sh := range h.Shares {
-			s.Shares = append(s.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})
-		}
+		s := seatRecord(&h.Seat)
+		s.State = string(h.State)
 		if res := h.Result; res != nil {
 			s.Result = &storepb.Result{
 				Outcome: string(res.Outcome), ExitCode: int32(res.ExitCode), Signal: int32(res.Signal), Reason: res.Reason,
@@ -115,13 +111,13 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 		Phase: ares.Phase(m.GetPhase()), Placed: int(m.GetPlaced()), Retries: int(m.GetRetries()), Losses: int(m.GetLosses()),
 		NotBefore: fromMicros(m.GetNotBefore()), Dropped: int(m.GetDropped()), Reason: m.GetReason(),
 		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec), Next: int(m.GetNext()),
-		Ran: time.Duration(m.GetRanMicros()) * time.Microsecond,
+		Ran: time.Duration(m.GetRanMicros()) * time.Microsecond, Nominated: nominationOf(m.GetNominated()), Yields: int(m.GetYields()), Lateness: ares.Lateness(m.GetLateness()),
 	}
 	for _, a := range m.GetAttempts() {
 		r.Attempts = append(r.Attempts, attemptOf(a, revision))
 	}
 	if s := m.GetStop(); s != nil {
-		r.Stop = &ares.Stop{Why: ares.StopWhy(s.Why), By: s.By, At: fromMicros(s.At), Grace: time.Duration(s.GraceMs) * time.Millisecond}
+		r.Stop = &ares.Stop{Why: ares.StopWhy(s.Why), By: s.By, At: fromMicros(s.At), Grace: time.Duration(s.GraceMs) * time.Millisecond, Yield: yieldOf(s.Yield)}
 	}
 	for _, t := range m.GetTransitions() {
 		r.Transitions = append(r.Transitions, ares.Transition{At: fromMicros(t.At), Phase: ares.Phase(t.Phase), Attempt: int(t.Attempt), Message: t.Message})
@@ -133,19 +129,13 @@ func attemptOf(m *storepb.Attempt, revision int64) ares.Attempt {
 	a := ares.Attempt{
 		Number: int(m.Number), Fence: ares.Fence(m.Fence), PlacedAt: fromMicros(m.PlacedAt), StartedAt: fromMicros(m.StartedAt),
 		EndedAt: fromMicros(m.EndedAt), Outcome: ares.Outcome(m.Outcome), Reason: m.Reason, ExitCode: int(m.ExitCode), Score: int(m.Score),
-		Merit: meritOf(m.Merit),
+		Merit: meritOf(m.Merit), Yield: yieldOf(m.Yield), CheckpointedAt: fromMicros(m.CheckpointedAt),
 	}
 	if a.Fence == 0 {
 		a.Fence = ares.Fence(revision)
 	}
 	for _, s := range m.Seats {
-		h := ares.Held{
-			Seat:  ares.Seat{Node: s.Node, Rank: int(s.Rank), CPUs: int(s.CpuCores), Memory: int(s.MemoryMb), NUMA: int(s.Numa)},
-			State: ares.SeatState(s.State),
-		}
-		for _, sh := range s.Shares {
-			h.Shares = append(h.Shares, ares.Share{Device: sh.DeviceId, Index: int(sh.Index), Milli: int(sh.Milli)})
-		}
+		h := ares.Held{Seat: seatOf(s), State: ares.SeatState(s.State)}
 		if res := s.Result; res != nil {
 			h.Result = &ares.RankResult{
 				Outcome: ares.Outcome(res.Outcome), ExitCode: int(res.ExitCode), Signal: int(res.Signal), Reason: res.Reason,

@@ -26,6 +26,10 @@ type Change struct {
 	// Make holds the elements an array makes with this change: they come into
 	// being together with it, or the whole change drops out.
 	Make []Element
+	// Group, if it is not empty, names what the change is a part of: changes next
+	// to each other with the same name are written together or all drop out. The
+	// part of a group that one transaction does not hold drops out by itself.
+	Group ares.JobID
 }
 
 // Element is an array's element on its way into the store, with its first
@@ -35,8 +39,13 @@ type Element struct {
 	Run ares.Run
 }
 
-// weight is how many writes the change takes.
-func (c *Change) weight() int { return 2 + 3*len(c.Make) }
+// weight is how many writes the change takes, or comparisons.
+func (c *Change) weight() int {
+	if !c.New && c.Next.Revision > 0 {
+		return 1 + 3*len(c.Make)
+	}
+	return 2 + 3*len(c.Make)
+}
 
 func (c *Change) seats() int {
 	n := 0
@@ -46,49 +55,84 @@ func (c *Change) seats() int {
 	for i := range c.Make {
 		n += len(c.Make[i].Run.Last().Seats)
 	}
+	if c.Next.Nominated != nil {
+		n += len(c.Next.Nominated.Seats)
+	}
 	return n
 }
 
 // Commit writes one plan. It compares leadership and the plan sequence, so
 // that a paused leader's plan fails whole, and each run it touches, so that a
-// job that changed in between drops out alone. It returns the revision of the
-// last write and the jobs that dropped out.
+// job that changed in between drops out alone, or with its group. It returns
+// the revision of the last write and the jobs that dropped out.
 func (s *Store) Commit(ctx context.Context, lead *Leadership, digest string, changes []Change) (revision int64, dropped []ares.JobID, err error) {
-	for len(changes) > 0 {
-		n := chunk(changes)
-		rev, out, err := s.commitChunk(ctx, lead, digest, changes[:n])
+	units, dropped := grouped(changes)
+	for len(units) > 0 {
+		n := chunk(units)
+		rev, out, err := s.commitChunk(ctx, lead, digest, units[:n])
 		if err != nil {
 			return revision, dropped, err
 		}
 		revision, dropped = rev, append(dropped, out...)
-		changes = changes[n:]
+		units = units[n:]
 	}
 	return revision, dropped, nil
 }
 
-// chunk is how many of the changes go into one transaction, at least one.
-func chunk(changes []Change) int {
-	seats, writes := 0, 0
+// unit is what is written together or not at all: a change, or a group.
+type unit []Change
+
+func (u unit) size() (seats, writes int) {
+	for i := range u {
+		seats, writes = seats+u[i].seats(), writes+u[i].weight()
+	}
+	return seats, writes
+}
+
+// grouped makes units of the changes. What of a group is too much for one
+// transaction drops out: it is for a later plan.
+func grouped(changes []Change) (units []unit, dropped []ares.JobID) {
+	units = make([]unit, 0, len(changes))
+	seats, writes := 0, 0 // of the last unit
 	for i := range changes {
-		seats, writes = seats+changes[i].seats(), writes+changes[i].weight()
-		if (seats > maxChunkSeats || writes > maxChunkWrites) && i > 0 {
+		c := &changes[i]
+		if i == 0 || c.Group == "" || c.Group != changes[i-1].Group {
+			units = append(units, changes[i:i+1:i+1])
+			seats, writes = c.seats(), c.weight()
+			continue
+		}
+		if seats, writes = seats+c.seats(), writes+c.weight(); seats > maxChunkSeats || writes > maxChunkWrites {
+			dropped = append(dropped, c.Job)
+			continue // and so does all that follows: the sums only grow
+		}
+		units[len(units)-1] = append(units[len(units)-1], *c)
+	}
+	return units, dropped
+}
+
+// chunk is how many of the units go into one transaction, at least one.
+func chunk(units []unit) int {
+	seats, writes := 0, 0
+	for i := range units {
+		s, w := units[i].size()
+		if seats, writes = seats+s, writes+w; (seats > maxChunkSeats || writes > maxChunkWrites) && i > 0 {
 			return i
 		}
 	}
-	return len(changes)
+	return len(units)
 }
 
-func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string, changes []Change) (int64, []ares.JobID, error) {
+func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string, units []unit) (int64, []ares.JobID, error) {
 	plan, err := marshal(&storepb.Record{Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: lead.sequence + 1, Digest: digest}}})
 	if err != nil {
 		return 0, nil, err
 	}
 	guard := []clientv3.Cmp{lead.leads(), lead.inSequence()}
 	cmps, puts := guard[:2:2], []clientv3.Op{clientv3.OpPut(planKey, plan)}
-	children := make([]clientv3.Op, 0, len(changes)+1)
+	children := make([]clientv3.Op, 0, len(units)+1)
 	children = append(children, puts[0])
-	for _, c := range changes {
-		cs, ps, opsErr := c.ops()
+	for _, u := range units {
+		cs, ps, opsErr := u.ops()
 		if opsErr != nil {
 			return 0, nil, opsErr
 		}
@@ -105,7 +149,7 @@ func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string
 		return resp.Header.Revision, nil, nil
 	}
 	// Somebody was faster with one of the jobs, or we lead no more: let each
-	// job decide for itself under the same guard.
+	// job, or group of them, decide for itself under the same guard.
 	resp, err = s.txn(ctx, "commit plan one by one", guard, children, nil)
 	if err != nil {
 		lead.unsure = true
@@ -116,12 +160,28 @@ func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string
 	}
 	lead.committed(resp.Header.Revision)
 	var dropped []ares.JobID
-	for i, c := range changes {
+	for i, u := range units {
 		if !resp.Responses[i+1].GetResponseTxn().Succeeded {
-			dropped = append(dropped, c.Job)
+			for k := range u {
+				dropped = append(dropped, u[k].Job)
+			}
 		}
 	}
 	return resp.Header.Revision, dropped, nil
+}
+
+func (u unit) ops() (cmps []clientv3.Cmp, puts []clientv3.Op, err error) {
+	if len(u) == 1 {
+		return u[0].ops()
+	}
+	for i := range u {
+		cs, ps, err := u[i].ops()
+		if err != nil {
+			return nil, nil, err
+		}
+		cmps, puts = append(cmps, cs...), append(puts, ps...)
+	}
+	return cmps, puts, nil
 }
 
 func (c *Change) ops() ([]clientv3.Cmp, []clientv3.Op, error) {

@@ -139,6 +139,9 @@ func sameShares(t *testing.T, ev *ares.Event) {
 	case ev.Queue != nil && ev.Queue.Weight == ev.Queue.Weight: // NaN is never the same
 		q := ev.Queue
 		was, again = q, queueOf(rewrite(t, queueRecord(q)).GetQueue(), q.Tenant, q.Name, q.Revision)
+	case ev.Reservation != nil:
+		r := ev.Reservation
+		was, again = r, reservationOf(rewrite(t, reservationRecord(r)).GetReservation(), r.Name, r.Revision)
 	case ev.Topology != nil:
 		was, again = ev.Topology, topologyOf(rewrite(t, topologyRecord(ev.Topology)).GetTopology(), ev.Revision)
 	case ev.Usage != nil:
@@ -184,6 +187,10 @@ func records() map[string]*storepb.Record {
 		progressOf("a"):    {Body: &storepb.Record_Progress{Progress: &storepb.Progress{Percent: 5, Message: "m"}}},
 		queueKey("t", "q"): queueRecord(&ares.Queue{Parent: "p", Weight: 2, Quotas: []ares.Quota{{Model: "m", Nominal: 1}}, CreatedAt: at}),
 		topologyKey:        topologyRecord(&ares.Topology{Domains: []ares.Domain{{Name: "l", Nodes: []string{"n"}}}, Switches: []ares.Switch{{Name: "s"}}, Weights: ares.DefaultWeights()}),
+		windowKey("w"): reservationRecord(&ares.Reservation{
+			Tenant: "t", Queue: "q", From: at, Until: at.Add(time.Hour), Nodes: []string{"n"}, Selector: map[string]string{"a": "b"}, Domain: "leaf/l",
+			Drain: true, Force: true, By: "me", Why: "y", CreatedAt: at,
+		}),
 		usageOf("t") + "q": usageRecord(&ares.Usage{At: at, GPUMilliSecs: 1, Month: "2030-01", GPUSecs: 2}),
 		tokensKey + "x":    {Body: &storepb.Record_Token{Token: &storepb.Token{Hash: []byte("h"), Role: "admin"}}},
 		planKey:            {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},

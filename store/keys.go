@@ -23,6 +23,8 @@ const (
 	tokensKey   = prefix + "tokens/"
 	queuesKey   = prefix + "queues/"
 	usageKey    = prefix + "usage/"
+	windowsKey  = prefix + "reservations/"
+	scoresKey   = prefix + "scores/"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -41,7 +43,9 @@ func awaitedOf(id ares.JobID) string  { return awaitedKey + string(id) }
 func sessionKey(node string) string   { return sessionsKey + node }
 func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
+func scoreKey(node string) string     { return scoresKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func windowKey(name string) string    { return windowsKey + name }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string    { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {

@@ -20,6 +20,8 @@ var rooms = map[string]ares.Kind{
 	"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
 	"predicted": ares.KindForecast,
 	"queues":    ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
+	"reservations": ares.KindReservation,
+	"scores":       ares.KindScore,
 }
 
 // EncodeBatch writes a batch down as a recording keeps it: each record as the
@@ -74,7 +76,11 @@ func decodeEvent(c *storepb.Change) (ares.Event, bool, error) {
 	if len(c.GetValue()) == 0 {
 		e.Type = clientv3.EventTypeDelete
 	}
-	return change(e)
+	ev, ok, err := change(e)
+	if ev.Run != nil && c.GetSeen() != 0 {
+		ev.Run.Seen = time.Unix(0, c.GetSeen()).UTC()
+	}
+	return ev, ok, err
 }
 
 func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
@@ -93,6 +99,9 @@ func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 	}
 	if ev.Job != nil {
 		c.Created = ev.Job.Revision
+	}
+	if ev.Run != nil && !ev.Run.Seen.IsZero() {
+		c.Seen = ev.Run.Seen.UnixNano()
 	}
 	value, err := marshal(rec)
 	c.Key, c.Value = strings.TrimPrefix(key, prefix), []byte(value)
@@ -118,12 +127,16 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 		return tenantKey(ev.Tenant.ID), tenantRecord(ev.Tenant)
 	case ev.Queue != nil:
 		return queueKey(ev.Queue.Tenant, ev.Queue.Name), queueRecord(ev.Queue)
+	case ev.Reservation != nil:
+		return windowKey(ev.Reservation.Name), reservationRecord(ev.Reservation)
 	case ev.Topology != nil:
 		return topologyKey, topologyRecord(ev.Topology)
 	case ev.Usage != nil:
 		return usageOf(ev.Usage.Tenant) + ev.Usage.Queue, usageRecord(ev.Usage)
 	case ev.Forecast != nil:
 		return forecastOf(ev.Forecast.Job), forecastRecord(ev.Forecast)
+	case ev.Score != nil:
+		return scoreKey(ev.Score.Node), scoreRecord(ev.Score)
 	case ev.Progress != nil:
 		p := ev.Progress.Progress
 		return progressOf(ev.Progress.Job), &storepb.Record{Body: &storepb.Record_Progress{

@@ -31,7 +31,12 @@ func TestBatchesAreRecordedWhole(t *testing.T) {
 	for _, kind := range rooms {
 		b.Events = append(b.Events, ares.Event{Revision: 9, Gone: ares.Gone{Kind: kind, ID: "x/y"}})
 	}
+	b.Events = append(b.Events, ares.Event{Revision: 8, Run: &ares.RunEvent{Job: "late", Seen: b.At, Run: ares.Run{Phase: ares.Pending, Revision: 8}}})
 	b.Events = append(b.Events, ares.Event{Forecast: &ares.RuntimePredicted{Job: "a", P50: time.Second, P90: time.Minute + 1, Basis: "its name"}})
+	b.Events = append(b.Events, ares.Event{Revision: 9, Score: &ares.NodeScore{
+		Node: "n", Score: 700, Samples: 4, Failures: 1, Own: 2, Slowdown: 1200, Timed: 3, Logs: -5, Stragglers: 1, Gangs: 2,
+		At: time.UnixMicro(7).UTC(), Until: time.UnixMicro(6).UTC(), Families: []uint64{1 << 63, 2}, Why: "it was lost", Revision: 9,
+	}})
 	if len(b.Events) < 2*len(rooms)+1 {
 		t.Fatalf("only %d events of %d kinds", len(b.Events), len(rooms))
 	}

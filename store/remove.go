@@ -11,7 +11,7 @@ import (
 )
 
 // RemoveNode declares that a machine is gone for good: it frees its seats in the
-// jobs that are named, and deletes its record and cordon. It compares that the
+// jobs that are named, and deletes its record, cordon and score. It compares that the
 // node has no session and is the one that was read, so a node that returns
 // meanwhile stays. An agent of that name may join again, as a new node.
 func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, force bool, now time.Time) (freed int, err error) {
@@ -46,8 +46,10 @@ func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, 
 		}
 		freed += n
 	}
-	// The cordon first: whoever follows must see the node go last.
-	resp, err := s.txn(ctx, "remove node", gone, []clientv3.Op{clientv3.OpDelete(cordonKey(node)), clientv3.OpDelete(nodeKey(node))}, nil)
+	// The cordon and the score first: whoever follows must see the node go last.
+	resp, err := s.txn(ctx, "remove node", gone, []clientv3.Op{
+		clientv3.OpDelete(cordonKey(node)), clientv3.OpDelete(scoreKey(node)), clientv3.OpDelete(nodeKey(node)),
+	}, nil)
 	if err == nil && !resp.Succeeded {
 		return freed, alive
 	}

@@ -252,6 +252,17 @@ func (s *Store) ReportProgress(ctx context.Context, ref SeatRef, p ares.Progress
 	return err
 }
 
+// Checkpointed notes that an attempt has saved its progress.
+func (s *Store) Checkpointed(ctx context.Context, ref SeatRef, at time.Time) error {
+	_, err := s.update(ctx, "note a checkpoint", ref.Job, func(_ *ares.Job, r *ares.Run) error {
+		if err := ownSeat(r, ref); err != nil {
+			return err
+		}
+		return r.Checkpointed(ref.Fence, at)
+	}, nil, nil, nil)
+	return err
+}
+
 func ownSeat(r *ares.Run, ref SeatRef) error {
 	for i := range r.Attempts {
 		for k := range r.Attempts[i].Seats {

@@ -224,10 +224,14 @@ func decodeShares(ev *ares.Event, rec *storepb.Record, room, name string) bool {
 	switch room {
 	case "queues":
 		ev.Queue = queueOf(rec.GetQueue(), tenant, queue, ev.Revision)
+	case "reservations":
+		ev.Reservation = reservationOf(rec.GetReservation(), name, ev.Revision)
 	case "topology":
 		ev.Topology = topologyOf(rec.GetTopology(), ev.Revision)
 	case "usage":
 		ev.Usage = usageRead(rec.GetUsage(), tenant, queue, ev.Revision)
+	case "scores":
+		ev.Score = scoreOf(rec.GetScore(), name, ev.Revision)
 	default:
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -341,5 +342,35 @@ func TestUnpack(t *testing.T) {
 	}
 	if _, err := Open(t.TempDir(), "/bin/false"); err == nil {
 		t.Error("opened with another program")
+	}
+}
+
+func TestCheckpointed(t *testing.T) {
+	w := newWorld(t)
+	before := time.Now().Add(-time.Second)
+	spec := sh(`echo up; read -r _ < ` + filepath.Join(w.dir, "go") + `; touch "$ARES_CHECKPOINT_FILE"; echo saved; sleep 1000`)
+	if err := syscall.Mkfifo(filepath.Join(w.dir, "go"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := w.start(spec)
+	w.untilUp(spec.Key)
+	if at, ok := p.Checkpointed(); ok {
+		t.Errorf("checkpointed at %v by a job that has not", at)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "go"), []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("it has saved", func() bool { return strings.Contains(w.log(spec.Key), "saved\n") })
+	at, ok := p.Checkpointed()
+	if !ok || at.Before(before) || at.After(time.Now().Add(time.Second)) {
+		t.Errorf("checkpointed at %v, %v", at, ok)
+	}
+	// A link would tell of somebody else's file.
+	path := filepath.Join(w.dir, seatPath(spec.Key, seat.CheckpointFile))
+	if err := errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)); err != nil {
+		t.Fatal(err)
+	}
+	if at, ok := p.Checkpointed(); ok {
+		t.Errorf("checkpointed at %v by a link", at)
 	}
 }

@@ -294,6 +294,7 @@ func TestSurroundings(t *testing.T) {
 	for _, want := range []string{
 		spec.Dir + "\n", "a\nb=c\n", "NoNewPrivs:\t1", "own session\n", "\nerr\n",
 		"SigIgn:\t0000000000000000\n", "/job.7.0/job\n", "ARES_PROGRESS_FILE=" + w.dir + "/seats/job.7.0/progress\n",
+		"ARES_CHECKPOINT_FILE=" + w.dir + "/seats/job.7.0/checkpoint\n",
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in\n%s", want, log)

@@ -33,6 +33,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 	}
 	order := seat.Order{Spec: spec, Cgroup: string(r.defaultGroup(spec.Key)), Mark: r.mark(spec.Key)}
 	order.Progress = filepath.Join(r.dir, seatPath(spec.Key, seat.ProgressFile))
+	order.Checkpoint = filepath.Join(r.dir, seatPath(spec.Key, seat.CheckpointFile))
 	if err := r.root.Mkdir(seatsDir+"/"+spec.Key.String(), 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			err = ErrExists
@@ -111,17 +112,8 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 	if err := r.root.WriteFile(seatPath(key, seat.SpecFile), order.Encode(), 0o600); err != nil {
 		return lock, err
 	}
-	progress := seatPath(key, seat.ProgressFile)
-	if err := r.root.WriteFile(progress, nil, 0o600); err != nil {
+	if err := r.furnishJob(order); err != nil {
 		return lock, err
-	}
-	if u := order.User; u != nil {
-		if err := r.root.Chown(progress, int(u.UID), int(u.GID)); err != nil {
-			return lock, err
-		}
-		if err := r.root.Chmod(seatsDir+"/"+key.String(), 0o711); err != nil {
-			return lock, err
-		}
 	}
 	if order.Cgroup == "" {
 		return lock, nil
@@ -132,6 +124,27 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 		}
 	}
 	return lock, nil
+}
+
+// furnishJob makes the files that the job writes.
+func (r *Runner) furnishJob(order seat.Order) error {
+	for _, name := range []string{seat.ProgressFile, seat.CheckpointFile} {
+		path := seatPath(order.Key, name)
+		if err := r.root.WriteFile(path, nil, 0o600); err != nil {
+			return err
+		}
+		if u := order.User; u != nil {
+			if err := r.root.Chown(path, int(u.UID), int(u.GID)); err != nil {
+				return err
+			}
+		}
+	}
+	if order.User != nil {
+		if err := r.root.Chmod(seatsDir+"/"+order.Key.String(), 0o711); err != nil {
+			return err
+		}
+	}
+	return r.root.Chtimes(seatPath(order.Key, seat.CheckpointFile), never, never)
 }
 
 // launch starts the supervisor in a session of its own, and in the seat's cgroup, where it

@@ -68,14 +68,14 @@ func (s *supervisor) spawn() birth {
 
 // environment is the job's own, with ours in place of any of the same name.
 func environment(o *seat.Order) []string {
-	const progress, mark = "ARES_PROGRESS_FILE=", seat.MarkEnv + "="
-	env := make([]string, 0, len(o.Env)+2)
+	const progress, checkpoint, mark = "ARES_PROGRESS_FILE=", "ARES_CHECKPOINT_FILE=", seat.MarkEnv + "="
+	env := make([]string, 0, len(o.Env)+3)
 	for _, v := range o.Env {
-		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, mark) {
+		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) {
 			env = append(env, v)
 		}
 	}
-	return append(env, progress+o.Progress, mark+o.Mark)
+	return append(env, progress+o.Progress, checkpoint+o.Checkpoint, mark+o.Mark)
 }
 
 func failed(reason string) birth { return birth{outcome: seat.SpawnError, reason: reason} }

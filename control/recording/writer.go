@@ -112,6 +112,8 @@ func rank(e *ares.Event) (kind int, id string) {
 		return 4, e.Session.Node
 	case e.Cordon != nil:
 		return 5, e.Cordon.Node
+	case e.Score != nil:
+		return 11, e.Score.Node
 	case e.Usage != nil:
 		return 6, ares.QueueID(e.Usage.Tenant, e.Usage.Queue)
 	case e.Job != nil:
@@ -123,7 +125,10 @@ func rank(e *ares.Event) (kind int, id string) {
 	case e.Progress != nil:
 		return 10, string(e.Progress.Job)
 	}
-	return 11, string(e.Gone.Kind) + "/" + e.Gone.ID
+	if e.Reservation != nil {
+		return 12, e.Reservation.Name
+	}
+	return 13, string(e.Gone.Kind) + "/" + e.Gone.ID
 }
 
 // counter counts what goes through it.

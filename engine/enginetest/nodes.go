@@ -51,7 +51,11 @@ func devices(n *ares.Node, in *words) {
 	sick := in.list("unhealthy")
 	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("memory", 81_559)
 	gpus, parts, hot := in.number("gpus", 0), in.number("numa", 0), in.number("celsius", 0)
+	models := in.list("models") // instead of one for all, each for as many
 	for i := range gpus {
+		if len(models) > 0 {
+			model = models[i*len(models)/gpus]
+		}
 		d := ares.Device{
 			ID: fmt.Sprintf("%s-%d", n.ID, i), Index: i, Type: kind, Model: model, MemoryMB: memory,
 			Healthy: !slices.Contains(sick, strconv.Itoa(i)), Celsius: hot,
@@ -142,6 +146,21 @@ func doSick(w *World, in *words) (string, error) {
 	})
 }
 
+// doScore tells how nodes have done so far: score N 300.
+func doScore(w *World, in *words) (string, error) {
+	score := &ares.NodeScore{Node: in.name(), Samples: 1000, At: w.Now, Why: "script"}
+	if len(in.plain) != 2 {
+		return "", fmt.Errorf("a node and its score are wanted")
+	}
+	n, err := strconv.Atoi(in.plain[1])
+	if err != nil || n < 0 || n > ares.FullScore {
+		return "", fmt.Errorf("%q is no score", in.plain[1])
+	}
+	score.Score = n
+	w.Put(ares.Event{Score: score})
+	return "", nil
+}
+
 // redescribe writes a changed record of a node.
 func (w *World) redescribe(id string, change func(*ares.Node) error) error {
 	for v := range w.State.Nodes() {
@@ -190,6 +209,7 @@ func (w *World) chart(change func(*ares.Topology)) error {
 	t := *w.State.Topology()
 	t.Domains, t.Switches = slices.Clone(t.Domains), slices.Clone(t.Switches)
 	change(&t)
+	t.Revision = w.revision + 1
 	w.Put(ares.Event{Topology: &t})
 	return t.Check()
 }

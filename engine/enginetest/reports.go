@@ -86,6 +86,11 @@ func doDecline(w *World, in *words) (string, error) {
 	return report(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Decline(j, f, rank, w.Now) })
 }
 
+// doCheckpoint says that a job has saved its progress.
+func doCheckpoint(w *World, in *words) (string, error) {
+	return "", w.Change(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.Checkpointed(r.Fence(), w.Now) })
+}
+
 // doVoid takes back every seat of a node that may still live, as the Reaper
 // does when the node stayed away.
 func doVoid(w *World, in *words) (string, error) {

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
 )
 
 // Run runs one script: commands, a line each, then ---- and what they say. A
@@ -25,6 +27,9 @@ func Run(t *testing.T, path string) {
 		var out strings.Builder
 		run := func(name string, args []datadriven.CmdArg) {
 			said, err := execute(w, name, args)
+			if missed, broken := (unmet{}), (laws.Violation{}); errors.As(err, &missed) || errors.As(err, &broken) {
+				d.Fatalf(t, "%s: %v", name, err)
+			}
 			if err != nil {
 				said = fmt.Sprintf("%s: error: %v\n", name, err)
 			}
@@ -58,13 +63,14 @@ var commands map[string]func(*World, *words) (string, error)
 
 func init() { // not a literal: the commands use execute
 	commands = map[string]func(*World, *words) (string, error){
-		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon,
+		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon, "reservation": doReservation,
 		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
-		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick,
+		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick, "score": doScore,
 		"job": doJob, "predict": doPredict, "whatif": doWhatIf, "merit": doMerit,
-		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid,
+		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid, "checkpoint": doCheckpoint,
 		"cancel": doStop, "preempt": doStop, "drain": doStop,
 		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
+		"live": doLive, "stream": doStream, "expect": doExpect, "stops": doStops, "promises": doPromises, "consolidate": doConsolidate, "restart": doRestart,
 	}
 }
 
@@ -224,27 +230,56 @@ func specOf(in *words) ares.Spec {
 	if r := in.number("retries", -1); r >= 0 {
 		s.Retry.MaxRetries = &r
 	}
+	if g := in.number("grace", -1); g >= 0 {
+		s.GraceSeconds = &g
+	}
 	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("minutes", 0), in.has("checkpoint")
-	s.Retry.InitialBackoffSeconds = float64(in.number("backoff", 10))
+	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff", 10)), in.number("patience", 0)
 	return s
+}
+
+// due gives a job its deadline, so much after now.
+func due(w *World, in *words, s *ares.Spec) error {
+	text := in.text("deadline", "")
+	if text == "" {
+		return nil
+	}
+	within, err := time.ParseDuration(text)
+	s.Deadline = w.Now.Add(within)
+	return err
 }
 
 // doJob submits a job, or with count=N that many alike, named NAME000 and on.
 func doJob(w *World, in *words) (string, error) {
 	count := in.number("count", 0)
-	spec := specOf(in)
-	if count == 0 {
-		w.Submit(ares.JobID(in.name()), spec)
+	spec, runs := specOf(in), in.text("runs", "")
+	if err := due(w, in, &spec); err != nil {
+		return "", err
+	}
+	ids := []ares.JobID{ares.JobID(in.name())}
+	if count > 0 {
+		ids = ids[:0]
 	}
 	for i := range count {
-		w.Submit(ares.JobID(fmt.Sprintf("%s%03d", in.name(), i)), spec)
+		ids = append(ids, ares.JobID(fmt.Sprintf("%s%03d", in.name(), i)))
+	}
+	for _, id := range ids {
+		w.Submit(id, spec)
+		if runs == "" {
+			continue
+		}
+		d, err := time.ParseDuration(runs)
+		if err != nil {
+			return "", err
+		}
+		w.Need(id, d)
 	}
 	return "", nil
 }
 
 // doPredict says how long a job is thought to run.
 func doPredict(w *World, in *words) (string, error) {
-	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script"}
+	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
 	var err error
 	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
 		return "", err
@@ -293,7 +328,7 @@ func doExplain(w *World, in *words) (string, error) {
 	if len(e.Blockers) == 0 {
 		return in.name() + " has no blockers\n", nil
 	}
-	return in.name() + " waits:\n" + blockers(e.Refusal) + helps(&e) + standing(&e), nil
+	return in.name() + " waits:\n" + blockers(e.Refusal) + helps(&e) + w.standing(&e), nil
 }
 
 // helps prints the remedies of an explanation.
@@ -310,7 +345,7 @@ func helps(e *ares.Explanation) string {
 }
 
 // standing prints where the job is in line, and who holds what it needs.
-func standing(e *ares.Explanation) string {
+func (w *World) standing(e *ares.Explanation) string {
 	var b strings.Builder
 	if e.Rank > 0 {
 		fmt.Fprintf(&b, "  in line: %d of %d in queue %s", e.Rank, e.Of, e.Queue)
@@ -323,10 +358,28 @@ func standing(e *ares.Explanation) string {
 		}
 		b.WriteString("\n")
 	}
+	if e.ETA.Known() {
+		fmt.Fprintf(&b, "  starts: %s\n", w.starts(e.ETA))
+	}
 	for _, h := range e.Holders {
 		fmt.Fprintf(&b, "  held: %d GPUs on %d nodes by %s\n", h.GPUs, h.Nodes, cmp.Or(string(h.Job), "other tenants"))
 	}
 	return b.String()
+}
+
+// starts prints when a job is thought to start.
+func (w *World) starts(e ares.ETA) string {
+	in := func(at time.Time) string {
+		if at.IsZero() {
+			return "?"
+		}
+		return at.Sub(w.Now).Round(time.Second).String()
+	}
+	kept := ""
+	if e.Reserved {
+		kept = "kept, "
+	}
+	return fmt.Sprintf("in %s to %s (%s%s)", in(e.Earliest), in(e.Latest), kept, e.Basis)
 }
 
 func doUse(w *World, in *words) (string, error) {
@@ -360,6 +413,12 @@ func describe(w *World, p ares.Plan) string {
 	for _, stop := range p.Stop {
 		fmt.Fprintf(&b, "%s is to stop: %s by %s\n", w.label(stop.Job), stop.Stop.Why, stop.Stop.By)
 	}
+	for _, n := range p.Nominate {
+		fmt.Fprintf(&b, "%s is kept %s\n", n.Job, reckoning(w, &n.Nomination))
+	}
+	for _, n := range p.Withdraw {
+		fmt.Fprintf(&b, "%s has no seats kept any more: %s\n", n.Job, n.Why)
+	}
 	for i, pl := range p.Place {
 		if i == 10 {
 			fmt.Fprintf(&b, "and %d more\n", len(p.Place)-i)
@@ -371,6 +430,9 @@ func describe(w *World, p ares.Plan) string {
 		}
 		fmt.Fprintf(&b, "%s on %s, score %d\n", name, places(pl.Seats), pl.Score)
 	}
+	for _, n := range p.Note {
+		fmt.Fprintf(&b, "of %s is noted: %s\n", w.label(n.Job), n.Text)
+	}
 	for _, r := range p.Refuse {
 		fmt.Fprintf(&b, "%s waits: %s\n", w.label(r.Job), r)
 	}
@@ -378,6 +440,18 @@ func describe(w *World, p ares.Plan) string {
 		fmt.Fprintf(&b, "wake in %s\n", p.Wake.Sub(p.Now).Round(time.Millisecond))
 	}
 	return cmp.Or(b.String(), "nothing to do\n")
+}
+
+// reckoning prints what is kept for a job, and what that costs whom.
+func reckoning(w *World, n *ares.Nomination) string {
+	out := fmt.Sprintf("%s by %s", places(n.Seats), n.Why)
+	for i, v := range n.Victims {
+		if i == 10 {
+			return out + fmt.Sprintf(" and %d more", len(n.Victims)-i)
+		}
+		out += fmt.Sprintf(", %s gives %d/1000 and loses %.0f GPU-seconds (%s)", w.label(v.Job), v.Yield.Milli, v.Yield.GPUSeconds(), v.Yield.Why)
+	}
+	return out
 }
 
 func blockers(r ares.Refusal) string {

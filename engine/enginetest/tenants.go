@@ -16,10 +16,23 @@ import (
 func doConfig(w *World, in *words) (string, error) {
 	cfg := engine.Default()
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
+	y := &cfg.Yielding
+	y.Ceiling, y.MaxYields, y.PerTenant = in.number("ceiling", y.Ceiling), in.number("yields", y.MaxYields), in.number("rate", y.PerTenant)
+	y.Moving, y.MoveGain = slices.Contains(in.plain, "consolidation"), in.number("gain", y.MoveGain)
+	y.Enabled = !slices.Contains(in.plain, "no-preemption")
 	for _, d := range []struct {
 		key string
 		of  *time.Duration
-	}{{"step", &cfg.AgeingStep}, {"half-life", &cfg.HalfLife}} {
+	}{
+		{"step", &cfg.AgeingStep},
+		{"half-life", &cfg.HalfLife},
+		{"cooldown", &y.Cooldown},
+		{"restart", &y.Restart},
+		{"after", &cfg.Reserving.After},
+		{"hold", &cfg.Reserving.Hold},
+		{"slack", &cfg.Reserving.SlackLeast},
+		{"peers-after", &cfg.Queueing.PeersAfter},
+	} {
 		if text := in.text(d.key, ""); text != "" {
 			v, err := time.ParseDuration(text)
 			if err != nil {
@@ -28,6 +41,8 @@ func doConfig(w *World, in *words) (string, error) {
 			*d.of = v
 		}
 	}
+	cfg.Reserving.First = in.number("reserve", cfg.Reserving.First)
+	cfg.Reserving.SlackPercent = in.number("slack-percent", cfg.Reserving.SlackPercent)
 	var err error
 	if cfg.Queueing.Order, err = engine.ParseOrder(in.text("order", "")); err != nil {
 		return "", err
@@ -98,7 +113,7 @@ func quotasOf(in *words) ([]ares.Quota, error) {
 func weightOf(in *words) (float64, error) { return strconv.ParseFloat(in.text("weight", "1"), 64) }
 
 func doTenant(w *World, in *words) (string, error) {
-	t := &ares.Tenant{ID: in.name(), Limits: limitsOf(in), GPUHours: in.number("hours", 0), Revision: w.revision + 1}
+	t := &ares.Tenant{ID: in.name(), Limits: limitsOf(in), GPUHours: in.number("hours", 0), MayPreempt: in.has("preempt"), Revision: w.revision + 1}
 	var err, wrong error
 	t.Quotas, err = quotasOf(in)
 	t.Weight, wrong = weightOf(in)

@@ -12,6 +12,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
 )
 
 // mostTurns is up to how many placings a plan is gone through turn by turn.
@@ -29,6 +30,10 @@ type World struct {
 	revision int64
 	log      []ares.Batch
 	plans    []ares.Plan
+	life     life
+	witness  laws.Witness
+	hurry    bool           // not every decision is looked at from all sides
+	promised []ares.Promise // by the last plan
 }
 
 // NewWorld returns a world with no nodes and no jobs.
@@ -88,6 +93,7 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 // it: a decision leaves no trace.
 func (w *World) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
+	w.promised = slices.Clone(w.State.Promises())
 	w.plans = append(w.plans, plan)
 	if err := same(plan, engine.Decide(w.State, w.Now)); err != nil {
 		return plan, fmt.Errorf("decided twice: %w", err)
@@ -95,7 +101,8 @@ func (w *World) Decide() (ares.Plan, error) {
 	if err := CheckPlan(w.State, plan); err != nil {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 	}
-	if len(plan.Place) <= mostTurns && w.State.Config().Queueing.Blocked == engine.BlockedSkip { // else who fits may wait
+	cfg := w.State.Config()
+	if len(plan.Place) <= mostTurns && cfg.Queueing.Blocked == engine.BlockedSkip && !cfg.Yielding.Moving { // else who fits may wait
 		if err := w.Turns(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}
@@ -109,8 +116,12 @@ func (w *World) Decide() (ares.Plan, error) {
 // Plans are the decisions made so far.
 func (w *World) Plans() []ares.Plan { return w.plans }
 
-// Commit writes a plan, and checks the laws on the state after it.
+// Commit writes a plan, and checks the laws on the run so far and on the state
+// after it.
 func (w *World) Commit(plan ares.Plan) error {
+	if err := w.witness.See(w.State, &plan); err != nil {
+		return err
+	}
 	if err := w.Write(plan); err != nil {
 		return err
 	}
@@ -146,6 +157,17 @@ func (w *World) Write(plan ares.Plan) error {
 		}
 		put(stop.Job, run)
 	}
+	for i := range plan.Note {
+		n := &plan.Note[i]
+		run, _ := w.State.Run(n.Job)
+		if err := run.NoteLateness(n, plan.Now); err != nil {
+			return fmt.Errorf("note %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
+	}
+	if err := w.nominate(&plan, put); err != nil {
+		return err
+	}
 	for _, p := range plan.Place {
 		run, _ := w.State.Run(p.Job)
 		if p.ArrayOf != "" {
@@ -163,6 +185,25 @@ func (w *World) Write(plan ares.Plan) error {
 	}
 	if len(events) > 0 {
 		w.Put(events...)
+	}
+	return nil
+}
+
+// nominate writes the seats that a plan keeps for jobs, and those it gives up.
+func (w *World) nominate(plan *ares.Plan, put func(ares.JobID, ares.Run)) error {
+	for _, n := range plan.Nominate {
+		run, _ := w.State.Run(n.Job)
+		if err := run.Nominate(n.Nomination); err != nil {
+			return fmt.Errorf("nominate %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
+	}
+	for _, n := range plan.Withdraw {
+		run, _ := w.State.Run(n.Job)
+		if err := run.Withdraw(n.Why, plan.Now); err != nil {
+			return fmt.Errorf("withdraw %s: %w", n.Job, err)
+		}
+		put(n.Job, run)
 	}
 	return nil
 }
@@ -301,10 +342,14 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 		return "tenant/" + ev.Tenant.ID, false
 	case ev.Queue != nil:
 		return "queue/" + ev.Queue.ID(), false
+	case ev.Reservation != nil:
+		return "reservation/" + ev.Reservation.Name, false
 	case ev.Topology != nil:
 		return "topology/", false
 	case ev.Forecast != nil:
 		return "forecast/" + string(ev.Forecast.Job), false
+	case ev.Score != nil:
+		return "score/" + ev.Score.Node, false
 	case ev.Usage != nil:
 		return "usage/" + ares.QueueID(ev.Usage.Tenant, ev.Usage.Queue), false
 	default:
@@ -316,10 +361,22 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 }
 
 func same(want, got ares.Plan) error {
-	if a, b := fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", got); a != b || want.Digest() != got.Digest() {
+	if a, b := spell(want), spell(got); a != b || want.Digest() != got.Digest() {
 		return fmt.Errorf("the same events gave another plan at revision %d:\n%s\n%s", want.Revision, a, b)
 	}
 	return nil
+}
+
+// spell writes a plan out whole, what it points to included.
+func spell(p ares.Plan) string {
+	var yields []ares.Yield
+	p.Stop = slices.Clone(p.Stop)
+	for i := range p.Stop {
+		if y := p.Stop[i].Stop.Yield; y != nil {
+			yields, p.Stop[i].Stop.Yield = append(yields, *y), nil
+		}
+	}
+	return fmt.Sprintf("%#v %#v", p, yields)
 }
 
 // Fork is a world with the same history, which then goes its own way.

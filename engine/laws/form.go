@@ -53,6 +53,12 @@ func touched(p *ares.Plan) []ares.JobID {
 	for i := range p.Stop {
 		out = append(out, p.Stop[i].Job)
 	}
+	for i := range p.Nominate {
+		out = append(out, p.Nominate[i].Job)
+	}
+	for i := range p.Withdraw {
+		out = append(out, p.Withdraw[i].Job)
+	}
 	return out
 }
 

@@ -33,9 +33,17 @@ func Laws() []Law {
 		{Name: "limits", Text: "no limit of a tenant or queue is passed by a placing", placing: limits},
 		{Name: "quotas", Text: "no quota is passed by a placing, and what one borrows is what others lend", placing: quotas},
 		{Name: "budgets", Text: "nobody is placed whose tenant has used up its GPU-hours", placing: budgets},
+		{Name: "windows", Text: "nobody is placed where others have a reservation that is open or that he is thought to run into, and only such are drained", plan: evictions, placing: windows},
 		{Name: "turns", Text: "nobody is placed before a job of a higher class, of a poorer tenant or queue in the same class, or earlier in its queue, that is placed later", ahead: turns},
 		{Name: "strict", Text: "where queues are strict, nobody is placed before an earlier one of his queue", ahead: strict},
-		{Name: "yields", Text: "only a running job that keeps its progress gives way, to an earlier one of its queue and class", plan: yields},
+		{Name: "yields", Text: "only a running job that nothing protects gives way, by order to an earlier one of its queue and class", plan: yields},
+		{Name: "ceiling", Text: "no more is stopped for a job than the ceiling allows for what it asks", plan: ceiling},
+		{Name: "rates", Text: "no more is stopped by class for a tenant's jobs in an hour than may be", plan: rates},
+		{Name: "sitters", Text: "who gives way is who sits on the seats that are kept", plan: sitters},
+		{Name: "circles", Text: "nobody gives way to a job that gave way to it, by however many others", plan: circles},
+		{Name: "reckonings", Text: "seats are kept for a job that waits, with the reckoning of each attempt that gives way, and nobody is stopped otherwise", plan: reckonings},
+		{Name: "kept seats", Text: "what is free of the seats that are kept for somebody is given to nobody else", plan: keptSeats},
+		{Name: "rights", Text: "who gives way does so to a class two above his, or by quotas that promise what he borrowed", plan: rights},
 	}
 }
 

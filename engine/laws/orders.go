@@ -3,7 +3,6 @@ package laws
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -37,16 +36,16 @@ func (t *trial) measure(job *ares.Job) int64 {
 			return 1
 		}
 	case engine.OrderRemaining:
-		if job.Checkpoint.Enabled && !endless {
-			runtime = max(runtime-run.RanFor(t.plan.Now), 0)
-		} else if a := run.Current(); a != nil && !a.StartedAt.IsZero() && !endless {
-			runtime = max(runtime-t.plan.Now.Sub(a.StartedAt), 0)
+		if !endless {
+			runtime = max(runtime-run.Done(job, t.plan.Now), 0)
 		}
 		return last(runtime.Milliseconds(), endless)
 	case engine.OrderShortest:
 		return last(runtime.Milliseconds(), endless)
 	case engine.OrderLeastService:
 		return last(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // nobody lives so long
+	case engine.OrderDeadline:
+		return last(job.Deadline.UnixMilli(), job.Deadline.IsZero())
 	case engine.OrderAged, engine.OrderFIFO:
 	}
 	return 0
@@ -62,7 +61,7 @@ func last(v int64, endless bool) int64 {
 // strict wants no job of a strict queue placed while an earlier one waits that
 // nothing but the room and its limits could keep waiting.
 func strict(t *trial, p *placed) error {
-	if t.cfg.Queueing.Blocked != engine.BlockedHold {
+	if t.cfg.Queueing.Blocked != engine.BlockedHold || p.kept() {
 		return nil
 	}
 	before := map[ares.JobID]bool{}
@@ -89,32 +88,4 @@ func (t *trial) depends(job *ares.Job) bool {
 		}
 	}
 	return false
-}
-
-// yields judges who is asked to give way.
-func yields(t *trial) error {
-	for _, stop := range t.plan.Stop {
-		by, ok := strings.CutPrefix(stop.Stop.By, "job ")
-		if stop.Stop.Why != ares.StopPreempt || !ok {
-			continue
-		}
-		job, known := t.state.Job(stop.Job)
-		rival, waits := t.state.Job(ares.JobID(by))
-		if !known || !waits || !t.cfg.Queueing.Yield {
-			return fmt.Errorf("%s gives way to %q", stop.Job, by)
-		}
-		run, _ := t.state.Run(stop.Job)
-		waiting, _ := t.state.Run(rival.ID)
-		switch {
-		case run.Current() == nil || run.Stop != nil || !waiting.Phase.Waiting() && !rival.IsArray():
-			return fmt.Errorf("%s, which is %s, gives way to %s, which is %s", job.ID, run.Phase, rival.ID, waiting.Phase)
-		case job.Tenant != rival.Tenant || job.Queue != rival.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(rival.PriorityValue()):
-			return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, rival.ID)
-		case !job.Checkpoint.Enabled || job.Placement.LatencySensitive || run.Endures(job):
-			return fmt.Errorf("%s gives way, which it must not", job.ID)
-		case t.measure(rival) >= t.measure(job):
-			return fmt.Errorf("%s gives way to %s, which does not come before it", job.ID, rival.ID)
-		}
-	}
-	return nil
 }

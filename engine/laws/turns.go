@@ -14,6 +14,9 @@ import (
 // later. Who precedes him and is not placed at all must have found no place:
 // that takes another look at the state, and World.Turns takes it.
 func turns(t *trial, p *placed) error {
+	if p.kept() {
+		return nil
+	}
 	for i := p.index + 1; i < len(t.plan.Place); i++ {
 		later := &t.plan.Place[i]
 		id := later.Job
@@ -88,20 +91,25 @@ func aged(job *ares.Job, now time.Time, step time.Duration) int {
 // earlier is the order of one queue inside a class, as it is configured.
 func (t *trial) earlier(a, b *ares.Job) bool {
 	if t.cfg.Queueing.Order == engine.OrderAged {
-		return earlier(a, b, t.cfg.AgeingStep)
+		return t.ahead(a, b)
 	}
 	return cmp.Or(cmp.Compare(t.measure(a), t.measure(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// earlier is the order of one queue: the critical ones, aged priority,
-// submission, ID.
-func earlier(a, b *ares.Job, step time.Duration) bool {
+// ahead is the order of one queue: the critical ones, aged priority or what a
+// deadline puts in its place, submission, ID.
+func (t *trial) ahead(a, b *ares.Job) bool {
 	ac, bc := a.PriorityValue() >= ares.Critical.Floor(), b.PriorityValue() >= ares.Critical.Floor()
 	if ac != bc {
 		return ac
 	}
-	if x, y := int64(a.PriorityValue())-steps(a.AcceptedAt, step), int64(b.PriorityValue())-steps(b.AcceptedAt, step); x != y {
+	x, due := t.level(a)
+	y, its := t.level(b)
+	if x != y {
 		return x > y
+	}
+	if !due.Equal(its) {
+		return due.Before(its)
 	}
 	if a.Revision != b.Revision {
 		return a.Revision < b.Revision

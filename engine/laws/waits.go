@@ -24,7 +24,7 @@ func Passed(s *engine.State, p *ares.Plan) [][]ares.JobID {
 			return out
 		}
 		for _, job := range waiting {
-			if job != pl.job && !done[job.ID] && t.precedes(job, pl.job) != "" {
+			if !pl.kept() && job != pl.job && !done[job.ID] && t.precedes(job, pl.job) != "" {
 				out[i] = append(out[i], job.ID)
 			}
 		}

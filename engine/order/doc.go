@@ -23,6 +23,11 @@
 // of their submission, then by ID. Ageing lifts through the classes up to high.
 // Only what was submitted as critical is ever critical.
 //
+// An item that is due at some time (Due, Roof) stands where it would had it waited
+// for so long that it comes to the end of its class then, unless it has waited for
+// longer. So it moves within its class alone, and never back. Its owner changes
+// that when the time or the class is past; between two changes the order is fixed.
+//
 // A tree that is Ranked has another order in its leaves: the classes as they were
 // submitted, then the rank that the owner gave each item, then revision and ID.
 // Nobody ages there, so what follows on waiting does not hold of it.
@@ -65,7 +70,7 @@
 // Admissible is a job that its tenant's and queues' limits, quotas and budget
 // let start, whose dependencies are met, and for which the room is enough that
 // one job of the stream leaves behind. A turn is not a reservation: a job that
-// asks for more than comes free at once is passed by smaller ones, and nothing
-// bounds its wait as long as these keep coming. Only critical jobs, which
+// asks for more than comes free at once is passed by smaller ones, until the
+// engine keeps a place for it (engine.Reserving). Only critical jobs, which
 // nobody ages into, may keep the others waiting for ever.
 package order

@@ -9,8 +9,9 @@ import (
 // Item is a waiting job. What is exported is given by its owner before Push and
 // must not change while it waits.
 type Item[J any] struct {
-	line *line[J] // where it waits
-	rank uint64   // smaller is earlier: critical ones first, then by level
+	line   *line[J] // where it waits
+	rank   uint64   // smaller is earlier: critical ones first, then by level
+	lifted bool     // it has its rank by Due
 
 	Owner    J
 	ID       string
@@ -19,6 +20,12 @@ type Item[J any] struct {
 	Revision int64     // of its submission
 	Shape    int       // jobs of one shape fare alike in a decision
 	Rank     uint64    // of a tree that is Ranked: smaller is earlier in its class
+	// Due, with the Roof of its class, puts the item where it would be had it
+	// waited for so long that it comes to the end of its class at that time,
+	// unless it has waited for longer. A Roof of 0 is none. Both are for as long as
+	// the job is in that class, and Due is not past.
+	Due  time.Time
+	Roof int
 }
 
 // Waiting says whether the item is in a queue.
@@ -32,7 +39,8 @@ func (it *Item[J]) Leaf() *Leaf[J] {
 	return it.line.leaf
 }
 
-// A rank holds the level upside down below one bit that critical items lack.
+// A rank holds twice the level upside down below one bit that critical items
+// lack: those that Due lifts are between two levels.
 const (
 	belowCritical = 1 << 63
 	levelBias     = 1 << 62
@@ -57,11 +65,29 @@ func (c Config) rankOf(priority int, accepted time.Time) uint64 {
 	if c.Step > 0 {
 		level -= c.steps(accepted)
 	}
+	return rankAt(2*level, priority)
+}
+
+// rankAt is the place of twice a level.
+func rankAt(level int64, priority int) uint64 {
 	rank := uint64(levelBias - level)
 	if priority < critical {
 		rank |= belowCritical
 	}
 	return rank
+}
+
+// place is the rank of an item, and whether it has that by Due.
+func place[J any](c Config, it *Item[J]) (rank uint64, lifted bool) {
+	if c.Ranked {
+		return givenRank(it.Priority, it.Rank), false
+	}
+	rank = c.rankOf(it.Priority, it.Accepted)
+	if it.Roof == 0 || c.Step <= 0 {
+		return rank, false
+	}
+	due := rankAt(2*(int64(it.Roof)-c.steps(it.Due))-1, it.Priority)
+	return min(due, rank), due < rank
 }
 
 // MaxRank is the last rank an owner can give.
@@ -82,7 +108,7 @@ func givenRank(priority int, rank uint64) uint64 {
 // Aged is the priority of a rank at a time. What was not submitted as critical
 // stays below it.
 func (c Config) aged(rank uint64, now time.Time) int {
-	level := int64(levelBias) - int64(rank&^uint64(belowCritical))
+	level := (int64(levelBias) - int64(rank&^uint64(belowCritical))) >> 1
 	if c.Step > 0 {
 		level += c.steps(now)
 	}
@@ -132,7 +158,7 @@ func (c Config) ladder(now time.Time) ladder {
 		steps = c.steps(now)
 	}
 	for i, floor := range floors {
-		out.ranks[i] = belowCritical | uint64(levelBias-floor+steps)
+		out.ranks[i] = belowCritical | uint64(levelBias-2*(floor-steps))
 	}
 	out.ranks[classes-1] = belowCritical - 1 // whatever their level
 	out.ranks[0] = ^uint64(0)                // nobody is below the lowest
@@ -173,3 +199,26 @@ func (l *ladder) until(class int) uint64 {
 	}
 	return key
 }
+
+// Roof is where the class ends that a job is of at now, and when ageing takes
+// it out of there; zero for never.
+func (c Config) Roof(priority int, accepted, now time.Time) (roof int, until time.Time) {
+	if priority >= critical {
+		return critical + criticalWide, time.Time{}
+	}
+	aged := int64(c.Aged(priority, accepted, now))
+	for _, floor := range floors[1:] {
+		if aged >= floor {
+			continue
+		}
+		if floor < int64(critical) && c.Step > 0 {
+			crossed := floor - int64(priority) + c.steps(accepted)
+			until = time.UnixMilli(crossed * max(c.Step.Milliseconds(), 1)).UTC()
+		}
+		return int(floor), until
+	}
+	return critical, time.Time{}
+}
+
+// criticalWide is how wide the highest class counts where its end matters.
+const criticalWide = 1000

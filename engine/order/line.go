@@ -17,12 +17,12 @@ type slot[J any] struct {
 }
 
 // A key is the beginning of the order in 64 bits: one that critical items lack,
-// the level upside down, the revision. What does not fit is cut off at the
-// bounds, which never turns two items round, and equal keys are told apart by
-// the items themselves.
+// twice the level upside down, and the revision, or of a lifted item the rest of
+// its time. What does not fit is cut off at the bounds, which never turns two
+// items round, and equal keys are told apart by the items themselves.
 const (
-	levelBits    = 30
-	revisionBits = 33
+	levelBits    = 31
+	revisionBits = 32
 	levelMost    = 1<<levelBits - 1
 	revisionMost = 1<<revisionBits - 1
 )
@@ -34,24 +34,33 @@ func (c Config) keyBase() int64 {
 		return wholeRank
 	}
 	if c.Step <= 0 {
-		return -ares.MaxPriority
+		return -2 * ares.MaxPriority
 	}
-	return c.steps(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) - ares.MaxPriority
+	return 2 * (c.steps(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) - ares.MaxPriority)
 }
 
 // wholeRank is the base of keys that are the ranks themselves.
 const wholeRank = math.MinInt64
 
-func slotOf[J any](it *Item[J], base int64) slot[J] {
-	return slot[J]{keyOf(it.rank, it.Revision, base), it}
+func (t *Tree[J]) slotOf(it *Item[J]) slot[J] {
+	rest := it.Revision
+	if it.lifted {
+		rest = t.cfg.rest(it.Due)
+	}
+	return slot[J]{keyOf(it.rank, rest, t.base), it}
 }
 
-func keyOf(rank uint64, revision, base int64) uint64 {
+// rest is the milliseconds since the step of a time began.
+func (c Config) rest(at time.Time) int64 {
+	return at.UnixMilli() - c.steps(at)*max(c.Step.Milliseconds(), 1)
+}
+
+func keyOf(rank uint64, rest, base int64) uint64 {
 	if base == wholeRank {
 		return rank
 	}
 	level := int64(rank&^belowCritical) - levelBias - base // upside down
-	return rank&belowCritical | uint64(min(max(level, 0), levelMost))<<revisionBits | uint64(min(max(revision, 0), revisionMost))
+	return rank&belowCritical | uint64(min(max(level, 0), levelMost))<<revisionBits | uint64(min(max(rest, 0), revisionMost))
 }
 
 // before is the total order of a leaf.
@@ -62,6 +71,9 @@ func (a *slot[J]) before(b *slot[J]) bool {
 func (it *Item[J]) before(other *Item[J]) bool {
 	if it.rank != other.rank {
 		return it.rank < other.rank
+	}
+	if it.lifted && !it.Due.Equal(other.Due) { // so is the other: nobody else is between two levels
+		return it.Due.Before(other.Due)
 	}
 	if it.Revision != other.Revision {
 		return it.Revision < other.Revision
@@ -319,7 +331,7 @@ func (l *line[J]) remove(it *Item[J]) {
 		return
 	}
 	l.head().rest = nil
-	s := slotOf(it, l.leaf.tree.base)
+	s := l.leaf.tree.slotOf(it)
 	i := l.find(&s)
 	c := &l.chunks[i]
 	at := c.gone + search(l.leaf.tree.inOrder(c), &s)
@@ -328,6 +340,9 @@ func (l *line[J]) remove(it *Item[J]) {
 	}
 	c.slots = slices.Delete(c.slots, at, at+1)
 	if c.tidy--; c.tidy > c.gone {
+		if l.floors[i].item == it { // its owner may change it now, and let it wait again
+			l.floors[i] = c.slots[c.gone]
+		}
 		return
 	}
 	l.leaf.tree.reuse(c.slots)

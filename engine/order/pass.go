@@ -127,12 +127,24 @@ func (p *Pass[J]) Take(g Grant) {
 func (p *Pass[J]) Again(g Grant) { p.grant(&g) }
 
 func (p *Pass[J]) grant(g *Grant) {
-	l := p.leaf
+	p.remember(p.leaf)
+	p.leaf.charge(g, 1)
+}
+
+// Count counts something out of turn, until the end of the pass: it changes no
+// share, so whose turn it is stays as it was.
+func (p *Pass[J]) Count(l *Leaf[J], g Grant, sign int) {
+	g.Use = Use{}
+	p.remember(l)
+	l.charge(&g, int64(sign))
+}
+
+// remember notes what a leaf held before the pass counts anything there.
+func (p *Pass[J]) remember(l *Leaf[J]) {
 	if !l.took.any {
 		l.took = took{true, l.node.use, l.node.held, slices.Clone(l.models)}
 		p.taken = append(p.taken, l)
 	}
-	l.charge(g, 1)
 }
 
 // Skip passes over the offered item, not over its line: nothing more is wanted

@@ -12,7 +12,7 @@ func (t *Tree[J]) Rank(it *Item[J]) (rank, of int) {
 	if it.line == nil {
 		return 0, 0
 	}
-	s := slotOf(it, t.base)
+	s := t.slotOf(it)
 	rank = 1
 	for _, l := range it.line.leaf.lines {
 		rank += l.ahead(&s)
@@ -63,7 +63,7 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 			}
 		}
 	}
-	s := slotOf(it, t.base)
+	s := t.slotOf(it)
 	for _, l := range mine.lines {
 		own += l.ahead(&s)
 	}

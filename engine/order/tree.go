@@ -288,17 +288,13 @@ func (l *Leaf[J]) Push(it *Item[J]) {
 	if it.line != nil || l.tree.pass.open {
 		panic("order: pushed twice, or during a pass")
 	}
-	if l.tree.cfg.Ranked {
-		it.rank = givenRank(it.Priority, it.Rank)
-	} else {
-		it.rank = l.tree.cfg.rankOf(it.Priority, it.Accepted)
-	}
+	it.rank, it.lifted = place(l.tree.cfg, it)
 	of := l.tree.known(it.Shape)
 	if of == nil || of.leaf != l {
 		of = l.line(it.Shape)
 	}
 	it.line = of
-	of.push(slotOf(it, l.tree.base))
+	of.push(l.tree.slotOf(it))
 	for n := l.node; n != nil; n = n.parent {
 		n.waiting++
 	}

@@ -88,10 +88,16 @@ func (t *Tree) recount(l int32, before, free int) {
 // Remember notes how node i has done so far, from 0 to 1000: DefaultHistory
 // until it is told.
 func (t *Tree) Remember(i, score int) {
+	if t.history[i] == score {
+		return
+	}
 	t.sums[t.leafOf[i]].history += score - t.history[i]
 	t.history[i] = score
 	t.changed(t.leafOf[i])
 }
+
+// History is what was told of node i.
+func (t *Tree) History(i int) int { return t.history[i] }
 
 // widen makes the counts reach so many devices a node.
 func (t *Tree) widen(width int) {

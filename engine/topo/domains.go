@@ -71,7 +71,7 @@ func (s *search) hopeless(k *key) bool {
 	b := &s.best
 	return k.compare(&key{
 		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves,
-		stray: k.stray, seats: k.seats, domain: k.domain,
+		spread: k.spread, moved: k.moved, stray: k.stray, seats: k.seats, domain: k.domain,
 	}) > 0
 }
 
@@ -89,8 +89,10 @@ func (s *search) promise(depth, i int) key {
 	if a.LatencySensitive {
 		k.nanos = d.nanos
 	}
-	if len(a.Before) > 0 && !t.held(a, d) {
-		k.stray = 1
+	if len(a.Before) > 0 {
+		if k.moved = s.leastMoved(d); !t.held(a, d) {
+			k.stray = 1
+		}
 	}
 	if a.Strategy == Distributed {
 		k.doubled = max(0, s.members-t.seats(depth, i, 0))
@@ -100,6 +102,30 @@ func (s *search) promise(depth, i int) key {
 	k.leaves = s.leavesNeeded(d, depth)
 	k.never = k.leaves == 0
 	return k
+}
+
+// leastMoved is how many members at least are on other nodes than before, if all
+// are in a domain.
+func (s *search) leastMoved(d *domain) int {
+	left := s.members
+	for _, n := range s.ask.Before {
+		if n >= d.lo && n < d.hi {
+			left -= s.stay(n)
+		}
+	}
+	return max(left, 0)
+}
+
+// stay is how many members a node of before could keep, as its free devices tell.
+func (s *search) stay(n int) int {
+	switch free := s.tree.free[n]; {
+	case free < 0:
+		return 0
+	case s.ask.Devices == 0:
+		return s.members
+	default:
+		return free / s.ask.Devices
+	}
 }
 
 // held says whether the domain has a node of before.

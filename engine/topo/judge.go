@@ -40,9 +40,10 @@ func (t *Tree) Value(a *Ask, f Fleet, picks []Pick) (Value, ares.Merit, bool) {
 		return v, ares.Merit{}, false
 	}
 	v.Missing = a.Members - members
-	v.Shape = squares
 	if a.Strategy == Consolidated {
-		v.Shape = len(picks)
+		v.Spread = len(picks)
+	} else {
+		v.Shape = squares
 	}
 	merit := t.judge(a, t.judged, members, len(picks), &v)
 	return v, merit, true

@@ -5,11 +5,13 @@ import "cmp"
 // key bounds the value of a place in one domain from below, in the order of
 // Value's parts. What is left out is the same for all that are compared.
 type key struct {
-	never                                    bool // it cannot hold the job
-	doubled, crowded, nanos, wide            int
-	leaves, stray, away, shape, loose, merit int
-	seats                                    int // of a domain of several leaves: the least that suffices first
-	domain                                   int
+	never                         bool // it cannot hold the job
+	doubled, crowded, nanos, wide int
+	leaves, spread                int
+	moved, stray, away            int // of a job that was placed before
+	shape, loose, merit           int
+	seats                         int // of a domain of several leaves: the least that suffices first
+	domain                        int
 }
 
 func (k *key) compare(o *key) int {
@@ -29,6 +31,10 @@ func (k *key) compare(o *key) int {
 		return cmp.Compare(k.wide, o.wide)
 	case k.leaves != o.leaves:
 		return cmp.Compare(k.leaves, o.leaves)
+	case k.spread != o.spread:
+		return cmp.Compare(k.spread, o.spread)
+	case k.moved != o.moved:
+		return cmp.Compare(k.moved, o.moved)
 	case k.stray != o.stray:
 		return cmp.Compare(k.stray, o.stray)
 	case k.away != o.away:

@@ -90,8 +90,8 @@ func (s *search) against(k *key) int {
 	}
 	b := &s.best
 	return k.compare(&key{
-		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves, stray: b.Stray, away: b.Away,
-		shape: b.Shape, loose: b.Loose, merit: b.Merit, domain: k.domain,
+		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves, spread: b.Spread,
+		moved: b.Moved, stray: b.Stray, away: b.Away, shape: b.Shape, loose: b.Loose, merit: b.Merit, domain: k.domain,
 	})
 }
 
@@ -133,13 +133,16 @@ func (s *search) bound(l int) key {
 		most = t.mostFree(l) / a.Devices
 	}
 	if a.Strategy == Consolidated {
-		k.shape = (s.members + most - 1) / max(most, 1)
+		k.spread, k.shape = (s.members+most-1)/max(most, 1), 0
 	}
 	if a.LatencySensitive && most < s.members {
 		k.nanos = t.domains[leaf][l].nanos
 	}
-	if len(a.Before) > 0 && !t.held(a, &t.domains[leaf][l]) {
-		k.stray, k.away = 1, 1
+	if len(a.Before) > 0 {
+		d := &t.domains[leaf][l]
+		if k.moved = s.leastMoved(d); !t.held(a, d) {
+			k.stray, k.away = 1, 1
+		}
 	}
 	return k
 }

@@ -53,6 +53,12 @@ func (p *Place) name(depth int) *string {
 	}
 }
 
+// In says whether the place is in the domain of a level and name.
+func (p Place) In(level ares.Level, name string) bool {
+	depth, ok := depthOf(level)
+	return ok && depth <= leaf && *p.name(depth) == name
+}
+
 // Compare orders places. Nodes in the order of their places, then of their IDs,
 // have the nodes of every domain next to each other.
 func Compare(a, b Place) int {

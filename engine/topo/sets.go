@@ -34,6 +34,8 @@ type sets struct {
 	chosen []int32
 	sorted []int32
 	edges  [][]int32 // leaves next to the chosen ones, by how many are chosen
+	near   []int32   // leaves in a connected set with one of before
+	ring   []int32   // the same, as they were met
 	starts []int
 	split  []int // members of each leaf
 	splits []step
@@ -215,10 +217,18 @@ func (z *sets) against(s *search) int {
 	z.sorted = append(z.sorted[:0], z.chosen...)
 	slices.Sort(z.sorted)
 	b := &s.best
-	bound := Value{Missing: b.Missing, Moved: b.Moved, Waste: b.Waste, Nodes: b.Nodes}
+	bound := Value{Missing: b.Missing, Waste: b.Waste, Nodes: b.Nodes}
+	if len(s.ask.Before) > 0 {
+		bound.Moved = s.members
+		for _, n := range s.ask.Before {
+			if _, chosen := slices.BinarySearch(z.sorted, s.tree.leafOf[n]); chosen {
+				bound.Moved = max(bound.Moved-s.stay(n), 0)
+			}
+		}
+	}
 	s.tree.judge(s.ask, z.sorted, s.members, s.members, &bound)
 	if s.ask.Strategy == Consolidated {
-		bound.Shape = z.size
+		bound.Spread = z.size
 	} else {
 		each, more := s.members/z.size, s.members%z.size
 		bound.Shape = (z.size-more)*each*each + more*(each+1)*(each+1)

@@ -25,21 +25,21 @@ type stock struct {
 }
 
 // cost is what a leaf's members add to the value, in its order. The meaning of
-// the first two is the strategy's.
-type cost struct{ first, second, moved, waste, nodes int }
+// the first is the strategy's.
+type cost struct{ first, moved, shape, waste, nodes int }
 
 func (c cost) plus(o cost) cost {
-	return cost{c.first + o.first, c.second + o.second, c.moved + o.moved, c.waste + o.waste, c.nodes + o.nodes}
+	return cost{c.first + o.first, c.moved + o.moved, c.shape + o.shape, c.waste + o.waste, c.nodes + o.nodes}
 }
 
 func (c *cost) less(o *cost) bool {
 	switch {
 	case c.first != o.first:
 		return c.first < o.first
-	case c.second != o.second:
-		return c.second < o.second
 	case c.moved != o.moved:
 		return c.moved < o.moved
+	case c.shape != o.shape:
+		return c.shape < o.shape
 	case c.waste != o.waste:
 		return c.waste < o.waste
 	}
@@ -175,7 +175,7 @@ func (s *search) sit(l, members, limit int, out *[]Pick) (cost, bool) {
 	} else {
 		c = fill(items[:used], members, out)
 	}
-	c.first = members * members
+	c.shape = members * members
 	return c, true
 }
 
@@ -206,7 +206,7 @@ func (s *search) sitApart(items []item, members, limit int, out *[]Pick) cost {
 	default:
 		c = s.sack.fill(items, members, limit, true, out)
 	}
-	c.first, c.second = -c.nodes, members*members
+	c.first, c.shape = -c.nodes, members*members
 	return c
 }
 

@@ -22,17 +22,21 @@ type Value struct {
 	Leaves int
 	Apart  int // 1 when its leaves are not connected by adjacency
 
+	Spread int // of a consolidated job: its nodes
+
+	// Of a job that was placed before: what is above are rules, and of all places
+	// that keep them it moves the fewest members.
+	Moved int // members on nodes it did not have before
 	Stray int // 1 when that domain holds none of the nodes it had before
 	Away  int // leaves that it did not have before
 
-	// Shape is what its strategy wants least: consolidated, nodes; others, the
-	// squares of the members of each leaf, least when they are even.
+	// Shape is the squares of the members of each leaf, least when they are even;
+	// 0 for consolidated jobs.
 	Shape int
 	// Loose is 1 when its leaves have more free seats than it takes. It is 0 for
 	// distributed jobs, and for those whose seats are not counted.
 	Loose int
 	Merit int // of its leaves by the weights: 1000 minus that
-	Moved int // members on nodes it did not have before
 	Waste int
 	Nodes int
 }
@@ -48,9 +52,9 @@ func (v *Value) Compare(o *Value) int {
 	return 0
 }
 
-func (v *Value) parts() [17]int {
-	return [17]int{
+func (v *Value) parts() [18]int {
+	return [18]int{
 		v.Missing, v.OffDomain, v.OffLevel, v.Doubled, v.Crowded, v.Nanos, v.Wide, v.Leaves, v.Apart,
-		v.Stray, v.Away, v.Shape, v.Loose, v.Merit, v.Moved, v.Waste, v.Nodes,
+		v.Spread, v.Moved, v.Stray, v.Away, v.Shape, v.Loose, v.Merit, v.Waste, v.Nodes,
 	}
 }

@@ -50,6 +50,8 @@ type Record struct {
 	//	*Record_Awaited
 	//	*Record_Forecast
 	//	*Record_Forecaster
+	//	*Record_Reservation
+	//	*Record_Score
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,6 +290,24 @@ func (x *Record) GetForecaster() *Forecaster {
 	return nil
 }
 
+func (x *Record) GetReservation() *Reservation {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Reservation); ok {
+			return x.Reservation
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetScore() *Score {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Score); ok {
+			return x.Score
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -376,6 +396,14 @@ type Record_Forecaster struct {
 	Forecaster *Forecaster `protobuf:"bytes,22,opt,name=forecaster,proto3,oneof"`
 }
 
+type Record_Reservation struct {
+	Reservation *Reservation `protobuf:"bytes,23,opt,name=reservation,proto3,oneof"`
+}
+
+type Record_Score struct {
+	Score *Score `protobuf:"bytes,24,opt,name=score,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -417,6 +445,10 @@ func (*Record_Awaited) isRecord_Body() {}
 func (*Record_Forecast) isRecord_Body() {}
 
 func (*Record_Forecaster) isRecord_Body() {}
+
+func (*Record_Reservation) isRecord_Body() {}
+
+func (*Record_Score) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
@@ -649,6 +681,9 @@ type Run struct {
 	FinishedAt    int64                  `protobuf:"varint,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                            // of an array: elements made so far
 	RanMicros     int64                  `protobuf:"varint,13,opt,name=ran_micros,json=ranMicros,proto3" json:"ran_micros,omitempty"` // of attempts no longer kept
+	Nominated     *Nomination            `protobuf:"bytes,14,opt,name=nominated,proto3" json:"nominated,omitempty"`
+	Yields        int32                  `protobuf:"varint,15,opt,name=yields,proto3" json:"yields,omitempty"`    // times it gave way
+	Lateness      string                 `protobuf:"bytes,16,opt,name=lateness,proto3" json:"lateness,omitempty"` // what was noted of its deadline
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -774,27 +809,280 @@ func (x *Run) GetRanMicros() int64 {
 	return 0
 }
 
-type Attempt struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// 0 right after placement: then it is the record's own revision.
-	Fence         int64   `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
-	Seats         []*Seat `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
-	PlacedAt      int64   `protobuf:"varint,4,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
-	StartedAt     int64   `protobuf:"varint,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	EndedAt       int64   `protobuf:"varint,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	Outcome       string  `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Reason        string  `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	ExitCode      int32   `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Score         int32   `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
-	Merit         *Merit  `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
+func (x *Run) GetNominated() *Nomination {
+	if x != nil {
+		return x.Nominated
+	}
+	return nil
+}
+
+func (x *Run) GetYields() int32 {
+	if x != nil {
+		return x.Yields
+	}
+	return 0
+}
+
+func (x *Run) GetLateness() string {
+	if x != nil {
+		return x.Lateness
+	}
+	return ""
+}
+
+// Nomination is seats that are kept for a waiting job while others give way.
+type Nomination struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seats         []*Seat                `protobuf:"bytes,1,rep,name=seats,proto3" json:"seats,omitempty"`
+	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	Victims       []*Victim              `protobuf:"bytes,3,rep,name=victims,proto3" json:"victims,omitempty"`
+	At            int64                  `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"`
+	Until         int64                  `protobuf:"varint,5,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *Nomination) Reset() {
+	*x = Nomination{}
+	mi := &file_store_storepb_store_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Nomination) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Nomination) ProtoMessage() {}
+
+func (x *Nomination) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
+func (*Nomination) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Nomination) GetSeats() []*Seat {
+	if x != nil {
+		return x.Seats
+	}
+	return nil
+}
+
+func (x *Nomination) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Nomination) GetVictims() []*Victim {
+	if x != nil {
+		return x.Victims
+	}
+	return nil
+}
+
+func (x *Nomination) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Nomination) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+type Victim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Fence         int64                  `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Yield         *Yield                 `protobuf:"bytes,3,opt,name=yield,proto3" json:"yield,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Victim) Reset() {
+	*x = Victim{}
+	mi := &file_store_storepb_store_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Victim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Victim) ProtoMessage() {}
+
+func (x *Victim) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Victim.ProtoReflect.Descriptor instead.
+func (*Victim) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Victim) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Victim) GetFence() int64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *Victim) GetYield() *Yield {
+	if x != nil {
+		return x.Yield
+	}
+	return nil
+}
+
+// Yield is the reckoning of one job that gives way to another.
+type Yield struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	Milli         int64                  `protobuf:"varint,4,opt,name=milli,proto3" json:"milli,omitempty"`                                   // thousandths of devices
+	LostMilli     int64                  `protobuf:"varint,5,opt,name=lost_milli,json=lostMilli,proto3" json:"lost_milli,omitempty"`          // thousandths of GPU-seconds
+	AskedMilli    int64                  `protobuf:"varint,6,opt,name=asked_milli,json=askedMilli,proto3" json:"asked_milli,omitempty"`       // thousandths of devices
+	RestartMilli  int64                  `protobuf:"varint,7,opt,name=restart_milli,json=restartMilli,proto3" json:"restart_milli,omitempty"` // of lost_milli: the restart
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Yield) Reset() {
+	*x = Yield{}
+	mi := &file_store_storepb_store_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Yield) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Yield) ProtoMessage() {}
+
+func (x *Yield) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Yield.ProtoReflect.Descriptor instead.
+func (*Yield) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Yield) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Yield) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Yield) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Yield) GetMilli() int64 {
+	if x != nil {
+		return x.Milli
+	}
+	return 0
+}
+
+func (x *Yield) GetLostMilli() int64 {
+	if x != nil {
+		return x.LostMilli
+	}
+	return 0
+}
+
+func (x *Yield) GetAskedMilli() int64 {
+	if x != nil {
+		return x.AskedMilli
+	}
+	return 0
+}
+
+func (x *Yield) GetRestartMilli() int64 {
+	if x != nil {
+		return x.RestartMilli
+	}
+	return 0
+}
+
+type Attempt struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// 0 right after placement: then it is the record's own revision.
+	Fence          int64   `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Seats          []*Seat `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
+	PlacedAt       int64   `protobuf:"varint,4,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
+	StartedAt      int64   `protobuf:"varint,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt        int64   `protobuf:"varint,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Outcome        string  `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Reason         string  `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	ExitCode       int32   `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Score          int32   `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	Merit          *Merit  `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
+	Yield          *Yield  `protobuf:"bytes,12,opt,name=yield,proto3" json:"yield,omitempty"`
+	CheckpointedAt int64   `protobuf:"varint,13,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +1094,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +1107,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -899,6 +1187,20 @@ func (x *Attempt) GetMerit() *Merit {
 	return nil
 }
 
+func (x *Attempt) GetYield() *Yield {
+	if x != nil {
+		return x.Yield
+	}
+	return nil
+}
+
+func (x *Attempt) GetCheckpointedAt() int64 {
+	if x != nil {
+		return x.CheckpointedAt
+	}
+	return 0
+}
+
 // Merit says what speaks for a placement, by parts.
 type Merit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -918,7 +1220,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1232,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1245,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Merit) GetLevel() string {
@@ -1032,7 +1334,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1346,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1359,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Seat) GetNode() string {
@@ -1130,7 +1432,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1444,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1457,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Result) GetOutcome() string {
@@ -1206,13 +1508,14 @@ type Stop struct {
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	At            int64                  `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
 	GraceMs       int64                  `protobuf:"varint,4,opt,name=grace_ms,json=graceMs,proto3" json:"grace_ms,omitempty"`
+	Yield         *Yield                 `protobuf:"bytes,5,opt,name=yield,proto3" json:"yield,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1527,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1540,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Stop) GetWhy() string {
@@ -1268,6 +1571,13 @@ func (x *Stop) GetGraceMs() int64 {
 	return 0
 }
 
+func (x *Stop) GetYield() *Yield {
+	if x != nil {
+		return x.Yield
+	}
+	return nil
+}
+
 type Transition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -1280,7 +1590,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1602,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1615,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -1346,7 +1656,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1668,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1681,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -1392,7 +1702,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1714,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1727,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Claim) GetNode() string {
@@ -1445,7 +1755,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1767,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1780,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Session) GetInstance() string {
@@ -1508,7 +1818,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1830,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1843,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Cordon) GetBy() string {
@@ -1593,7 +1903,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1915,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1928,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Tenant) GetName() string {
@@ -1732,7 +2042,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +2054,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +2067,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Quota) GetModel() string {
@@ -1807,7 +2117,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2129,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2142,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Queue) GetParent() string {
@@ -1905,6 +2215,142 @@ func (x *Queue) GetCreatedAt() int64 {
 	return 0
 }
 
+// Reservation is a window in which nodes are for one tenant, or for nobody; its
+// key names it.
+type Reservation struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Tenant   string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Queue    string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	From     int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`
+	Until    int64                  `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`
+	Nodes    []string               `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Selector map[string]string      `protobuf:"bytes,6,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Domain   string                 `protobuf:"bytes,7,opt,name=domain,proto3" json:"domain,omitempty"`
+	// What runs there and is not entitled is moved away; with force also
+	// at_most_once jobs.
+	Drain         bool   `protobuf:"varint,8,opt,name=drain,proto3" json:"drain,omitempty"`
+	Force         bool   `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
+	By            string `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`
+	Why           string `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
+	CreatedAt     int64  `protobuf:"varint,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_store_storepb_store_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Reservation) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Reservation) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Reservation) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Reservation) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Reservation) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Reservation) GetSelector() map[string]string {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *Reservation) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Reservation) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *Reservation) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Reservation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Reservation) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Reservation) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
 // Topology is what the labels of nodes do not say. There is one.
 type Topology struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1919,7 +2365,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2377,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2390,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -1996,7 +2442,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2454,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2467,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Domain) GetName() string {
@@ -2077,7 +2523,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2535,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2548,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Switch) GetName() string {
@@ -2139,7 +2585,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2597,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2610,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -2211,7 +2657,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2669,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2682,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -2292,7 +2738,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2750,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2763,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -2343,7 +2789,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2801,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2814,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Leader) GetServer() string {
@@ -2390,7 +2836,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2848,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2861,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -2458,7 +2904,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2916,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2929,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Token) GetHash() []byte {
@@ -2519,7 +2965,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2977,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2990,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Identity) GetStore() string {
@@ -2575,7 +3021,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +3033,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +3046,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Restored) GetRestore() string {
@@ -2645,7 +3091,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +3103,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +3116,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -2708,13 +3154,14 @@ type Change struct {
 	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Created       int64                  `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"` // of a job: the revision of its acceptance
 	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`      // a Record; empty when it was deleted
+	Seen          int64                  `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`       // of a run in a snapshot: Unix nanoseconds, when its delay was learned of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3173,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3186,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Change) GetKey() string {
@@ -2770,6 +3217,13 @@ func (x *Change) GetValue() []byte {
 	return nil
 }
 
+func (x *Change) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
 // Forecast is how long a job is thought to run.
 type Forecast struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2783,7 +3237,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +3249,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +3262,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -2850,7 +3304,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3316,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3329,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -2892,11 +3346,152 @@ func (x *Forecaster) GetMemory() []byte {
 	return nil
 }
 
+// Score is how a node has done so far. Sums are in thousandths as of at.
+type Score struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Score         int64                  `protobuf:"varint,1,opt,name=score,proto3" json:"score,omitempty"`
+	Samples       int64                  `protobuf:"varint,2,opt,name=samples,proto3" json:"samples,omitempty"`
+	Failures      int64                  `protobuf:"varint,3,opt,name=failures,proto3" json:"failures,omitempty"`
+	Own           int64                  `protobuf:"varint,4,opt,name=own,proto3" json:"own,omitempty"`
+	Slowdown      int64                  `protobuf:"varint,5,opt,name=slowdown,proto3" json:"slowdown,omitempty"`
+	Timed         int64                  `protobuf:"varint,6,opt,name=timed,proto3" json:"timed,omitempty"`
+	Logs          int64                  `protobuf:"varint,7,opt,name=logs,proto3" json:"logs,omitempty"`
+	Stragglers    int64                  `protobuf:"varint,8,opt,name=stragglers,proto3" json:"stragglers,omitempty"`
+	Gangs         int64                  `protobuf:"varint,9,opt,name=gangs,proto3" json:"gangs,omitempty"`
+	At            int64                  `protobuf:"varint,10,opt,name=at,proto3" json:"at,omitempty"`
+	Until         int64                  `protobuf:"varint,11,opt,name=until,proto3" json:"until,omitempty"`
+	Families      []uint64               `protobuf:"fixed64,12,rep,packed,name=families,proto3" json:"families,omitempty"`
+	Why           string                 `protobuf:"bytes,13,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Score) Reset() {
+	*x = Score{}
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Score) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Score) ProtoMessage() {}
+
+func (x *Score) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Score.ProtoReflect.Descriptor instead.
+func (*Score) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Score) GetScore() int64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *Score) GetSamples() int64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *Score) GetFailures() int64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Score) GetOwn() int64 {
+	if x != nil {
+		return x.Own
+	}
+	return 0
+}
+
+func (x *Score) GetSlowdown() int64 {
+	if x != nil {
+		return x.Slowdown
+	}
+	return 0
+}
+
+func (x *Score) GetTimed() int64 {
+	if x != nil {
+		return x.Timed
+	}
+	return 0
+}
+
+func (x *Score) GetLogs() int64 {
+	if x != nil {
+		return x.Logs
+	}
+	return 0
+}
+
+func (x *Score) GetStragglers() int64 {
+	if x != nil {
+		return x.Stragglers
+	}
+	return 0
+}
+
+func (x *Score) GetGangs() int64 {
+	if x != nil {
+		return x.Gangs
+	}
+	return 0
+}
+
+func (x *Score) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Score) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Score) GetFamilies() []uint64 {
+	if x != nil {
+		return x.Families
+	}
+	return nil
+}
+
+func (x *Score) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xc2\b\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xb0\t\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -2923,7 +3518,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bforecast\x18\x15 \x01(\v2\x17.ares.store.v1.ForecastH\x00R\bforecast\x12;\n" +
 	"\n" +
 	"forecaster\x18\x16 \x01(\v2\x19.ares.store.v1.ForecasterH\x00R\n" +
-	"forecasterB\x06\n" +
+	"forecaster\x12>\n" +
+	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservation\x12,\n" +
+	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05scoreB\x06\n" +
 	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -2942,7 +3539,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\xa4\x03\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x91\x04\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -2960,7 +3557,31 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"finishedAt\x12\x12\n" +
 	"\x04next\x18\f \x01(\x05R\x04next\x12\x1d\n" +
 	"\n" +
-	"ran_micros\x18\r \x01(\x03R\tranMicros\"\xca\x02\n" +
+	"ran_micros\x18\r \x01(\x03R\tranMicros\x127\n" +
+	"\tnominated\x18\x0e \x01(\v2\x19.ares.store.v1.NominationR\tnominated\x12\x16\n" +
+	"\x06yields\x18\x0f \x01(\x05R\x06yields\x12\x1a\n" +
+	"\blateness\x18\x10 \x01(\tR\blateness\"\xa0\x01\n" +
+	"\n" +
+	"Nomination\x12)\n" +
+	"\x05seats\x18\x01 \x03(\v2\x13.ares.store.v1.SeatR\x05seats\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\x12/\n" +
+	"\avictims\x18\x03 \x03(\v2\x15.ares.store.v1.VictimR\avictims\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x14\n" +
+	"\x05until\x18\x05 \x01(\x03R\x05until\"\\\n" +
+	"\x06Victim\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12*\n" +
+	"\x05yield\x18\x03 \x01(\v2\x14.ares.store.v1.YieldR\x05yield\"\xbc\x01\n" +
+	"\x05Yield\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x14\n" +
+	"\x05milli\x18\x04 \x01(\x03R\x05milli\x12\x1d\n" +
+	"\n" +
+	"lost_milli\x18\x05 \x01(\x03R\tlostMilli\x12\x1f\n" +
+	"\vasked_milli\x18\x06 \x01(\x03R\n" +
+	"askedMilli\x12#\n" +
+	"\rrestart_milli\x18\a \x01(\x03R\frestartMilli\"\x9f\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12)\n" +
@@ -2974,7 +3595,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\texit_code\x18\t \x01(\x05R\bexitCode\x12\x14\n" +
 	"\x05score\x18\n" +
 	" \x01(\x05R\x05score\x12*\n" +
-	"\x05merit\x18\v \x01(\v2\x14.ares.store.v1.MeritR\x05merit\"\xa6\x02\n" +
+	"\x05merit\x18\v \x01(\v2\x14.ares.store.v1.MeritR\x05merit\x12*\n" +
+	"\x05yield\x18\f \x01(\v2\x14.ares.store.v1.YieldR\x05yield\x12'\n" +
+	"\x0fcheckpointed_at\x18\r \x01(\x03R\x0echeckpointedAt\"\xa6\x02\n" +
 	"\x05Merit\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\"\n" +
@@ -3003,12 +3626,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"started_at\x18\x05 \x01(\x03R\tstartedAt\x12\x19\n" +
-	"\bended_at\x18\x06 \x01(\x03R\aendedAt\"S\n" +
+	"\bended_at\x18\x06 \x01(\x03R\aendedAt\"\x7f\n" +
 	"\x04Stop\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\tR\x03why\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x19\n" +
-	"\bgrace_ms\x18\x04 \x01(\x03R\agraceMs\"f\n" +
+	"\bgrace_ms\x18\x04 \x01(\x03R\agraceMs\x12*\n" +
+	"\x05yield\x18\x05 \x01(\v2\x14.ares.store.v1.YieldR\x05yield\"f\n" +
 	"\n" +
 	"Transition\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x14\n" +
@@ -3065,7 +3689,25 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06quotas\x18\t \x03(\v2\x14.ares.store.v1.QuotaR\x06quotas\x12\x1d\n" +
 	"\n" +
 	"created_at\x18\n" +
-	" \x01(\x03R\tcreatedAt\"\xf8\x01\n" +
+	" \x01(\x03R\tcreatedAt\"\x83\x03\n" +
+	"\vReservation\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x14\n" +
+	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x14\n" +
+	"\x05nodes\x18\x05 \x03(\tR\x05nodes\x12D\n" +
+	"\bselector\x18\x06 \x03(\v2(.ares.store.v1.Reservation.SelectorEntryR\bselector\x12\x16\n" +
+	"\x06domain\x18\a \x01(\tR\x06domain\x12\x14\n" +
+	"\x05drain\x18\b \x01(\bR\x05drain\x12\x14\n" +
+	"\x05force\x18\t \x01(\bR\x05force\x12\x0e\n" +
+	"\x02by\x18\n" +
+	" \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\v \x01(\tR\x03why\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\f \x01(\x03R\tcreatedAt\x1a;\n" +
+	"\rSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x01\n" +
 	"\bTopology\x12/\n" +
 	"\adomains\x18\x01 \x03(\v2\x15.ares.store.v1.DomainR\adomains\x121\n" +
 	"\bswitches\x18\x02 \x03(\v2\x15.ares.store.v1.SwitchR\bswitches\x120\n" +
@@ -3125,12 +3767,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12/\n" +
-	"\achanges\x18\x04 \x03(\v2\x15.ares.store.v1.ChangeR\achanges\"f\n" +
+	"\achanges\x18\x04 \x03(\v2\x15.ares.store.v1.ChangeR\achanges\"z\n" +
 	"\x06Change\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\fR\x05value\"^\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x12\n" +
+	"\x04seen\x18\x05 \x01(\x03R\x04seen\"^\n" +
 	"\bForecast\x12\x10\n" +
 	"\x03p50\x18\x01 \x01(\x03R\x03p50\x12\x10\n" +
 	"\x03p90\x18\x02 \x01(\x03R\x03p90\x12\x14\n" +
@@ -3139,7 +3782,24 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"Forecaster\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06memory\x18\x02 \x01(\fR\x06memoryB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x06memory\x18\x02 \x01(\fR\x06memory\"\xb5\x02\n" +
+	"\x05Score\x12\x14\n" +
+	"\x05score\x18\x01 \x01(\x03R\x05score\x12\x18\n" +
+	"\asamples\x18\x02 \x01(\x03R\asamples\x12\x1a\n" +
+	"\bfailures\x18\x03 \x01(\x03R\bfailures\x12\x10\n" +
+	"\x03own\x18\x04 \x01(\x03R\x03own\x12\x1a\n" +
+	"\bslowdown\x18\x05 \x01(\x03R\bslowdown\x12\x14\n" +
+	"\x05timed\x18\x06 \x01(\x03R\x05timed\x12\x12\n" +
+	"\x04logs\x18\a \x01(\x03R\x04logs\x12\x1e\n" +
+	"\n" +
+	"stragglers\x18\b \x01(\x03R\n" +
+	"stragglers\x12\x14\n" +
+	"\x05gangs\x18\t \x01(\x03R\x05gangs\x12\x0e\n" +
+	"\x02at\x18\n" +
+	" \x01(\x03R\x02at\x12\x14\n" +
+	"\x05until\x18\v \x01(\x03R\x05until\x12\x1a\n" +
+	"\bfamilies\x18\f \x03(\x06R\bfamilies\x12\x10\n" +
+	"\x03why\x18\r \x01(\tR\x03whyB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -3153,86 +3813,101 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
 	(*Awaited)(nil),           // 2: ares.store.v1.Awaited
 	(*Tombstone)(nil),         // 3: ares.store.v1.Tombstone
 	(*Run)(nil),               // 4: ares.store.v1.Run
-	(*Attempt)(nil),           // 5: ares.store.v1.Attempt
-	(*Merit)(nil),             // 6: ares.store.v1.Merit
-	(*Seat)(nil),              // 7: ares.store.v1.Seat
-	(*Result)(nil),            // 8: ares.store.v1.Result
-	(*Stop)(nil),              // 9: ares.store.v1.Stop
-	(*Transition)(nil),        // 10: ares.store.v1.Transition
-	(*Lease)(nil),             // 11: ares.store.v1.Lease
-	(*Claim)(nil),             // 12: ares.store.v1.Claim
-	(*Session)(nil),           // 13: ares.store.v1.Session
-	(*Cordon)(nil),            // 14: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 15: ares.store.v1.Tenant
-	(*Quota)(nil),             // 16: ares.store.v1.Quota
-	(*Queue)(nil),             // 17: ares.store.v1.Queue
-	(*Topology)(nil),          // 18: ares.store.v1.Topology
-	(*Domain)(nil),            // 19: ares.store.v1.Domain
-	(*Switch)(nil),            // 20: ares.store.v1.Switch
-	(*Weights)(nil),           // 21: ares.store.v1.Weights
-	(*Usage)(nil),             // 22: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 23: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 24: ares.store.v1.Leader
-	(*Progress)(nil),          // 25: ares.store.v1.Progress
-	(*Token)(nil),             // 26: ares.store.v1.Token
-	(*Identity)(nil),          // 27: ares.store.v1.Identity
-	(*Restored)(nil),          // 28: ares.store.v1.Restored
-	(*Batch)(nil),             // 29: ares.store.v1.Batch
-	(*Change)(nil),            // 30: ares.store.v1.Change
-	(*Forecast)(nil),          // 31: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 32: ares.store.v1.Forecaster
-	(*apipb.NodeInfo)(nil),    // 33: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 34: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 35: ares.v1.DeviceShare
+	(*Nomination)(nil),        // 5: ares.store.v1.Nomination
+	(*Victim)(nil),            // 6: ares.store.v1.Victim
+	(*Yield)(nil),             // 7: ares.store.v1.Yield
+	(*Attempt)(nil),           // 8: ares.store.v1.Attempt
+	(*Merit)(nil),             // 9: ares.store.v1.Merit
+	(*Seat)(nil),              // 10: ares.store.v1.Seat
+	(*Result)(nil),            // 11: ares.store.v1.Result
+	(*Stop)(nil),              // 12: ares.store.v1.Stop
+	(*Transition)(nil),        // 13: ares.store.v1.Transition
+	(*Lease)(nil),             // 14: ares.store.v1.Lease
+	(*Claim)(nil),             // 15: ares.store.v1.Claim
+	(*Session)(nil),           // 16: ares.store.v1.Session
+	(*Cordon)(nil),            // 17: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 18: ares.store.v1.Tenant
+	(*Quota)(nil),             // 19: ares.store.v1.Quota
+	(*Queue)(nil),             // 20: ares.store.v1.Queue
+	(*Reservation)(nil),       // 21: ares.store.v1.Reservation
+	(*Topology)(nil),          // 22: ares.store.v1.Topology
+	(*Domain)(nil),            // 23: ares.store.v1.Domain
+	(*Switch)(nil),            // 24: ares.store.v1.Switch
+	(*Weights)(nil),           // 25: ares.store.v1.Weights
+	(*Usage)(nil),             // 26: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 27: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 28: ares.store.v1.Leader
+	(*Progress)(nil),          // 29: ares.store.v1.Progress
+	(*Token)(nil),             // 30: ares.store.v1.Token
+	(*Identity)(nil),          // 31: ares.store.v1.Identity
+	(*Restored)(nil),          // 32: ares.store.v1.Restored
+	(*Batch)(nil),             // 33: ares.store.v1.Batch
+	(*Change)(nil),            // 34: ares.store.v1.Change
+	(*Forecast)(nil),          // 35: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 36: ares.store.v1.Forecaster
+	(*Score)(nil),             // 37: ares.store.v1.Score
+	nil,                       // 38: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 39: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 40: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 41: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
 	3,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
 	4,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	11, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	12, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	13, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	33, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	14, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	15, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	23, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	24, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	25, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	26, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	27, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	28, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	17, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	18, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	22, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	14, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	15, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	16, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	39, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	17, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	18, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	27, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	28, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	29, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	30, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	31, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	32, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	20, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	22, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	26, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	2,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	31, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	32, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	34, // 21: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	5,  // 22: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	9,  // 23: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	10, // 24: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	7,  // 25: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	6,  // 26: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	35, // 27: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	8,  // 28: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	16, // 29: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	16, // 30: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	19, // 31: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	20, // 32: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	21, // 33: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	30, // 34: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	35, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	36, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	21, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	37, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	40, // 23: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	8,  // 24: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	12, // 25: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	13, // 26: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	5,  // 27: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	10, // 28: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	6,  // 29: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	7,  // 30: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	10, // 31: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	9,  // 32: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	7,  // 33: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	41, // 34: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	11, // 35: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	7,  // 36: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	19, // 37: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	19, // 38: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	38, // 39: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	23, // 40: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	24, // 41: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	25, // 42: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	34, // 43: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -3262,6 +3937,8 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Awaited)(nil),
 		(*Record_Forecast)(nil),
 		(*Record_Forecaster)(nil),
+		(*Record_Reservation)(nil),
+		(*Record_Score)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3269,7 +3946,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

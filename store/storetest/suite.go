@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Void", voidLaws},
 		{"Sessions", sessionLaws},
 		{"Drain", drainLaws},
+		{"Yields", yieldLaws},
 		{"Watch", watchLaws},
 		{"Archive", archiveLaws},
 		{"Forecasts", forecastLaws},
@@ -40,6 +41,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"After", afterLaws},
 		{"Tenants", tenantLaws},
 		{"Queues", queueLaws},
+		{"Reservations", reservationLaws},
 		{"Remove", removeLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {

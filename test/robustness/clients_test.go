@@ -106,6 +106,8 @@ func (c *crowd) newJob(rng *rand.Rand, client, n int) *apipb.JobSpec {
 	if spec.Members > 1 && rng.IntN(2) == 0 {
 		spec.MinMembers = 1
 	}
+	// Of several classes, so that some give way to others.
+	spec.PriorityClass = string([]ares.Class{ares.BestEffort, ares.Low, ares.Normal, ares.Normal, ares.High, ares.Critical}[rng.IntN(6)])
 	if rng.IntN(10) == 0 {
 		spec.Array = &apipb.Array{Count: int32(1 + rng.IntN(4)), Parallelism: 1}
 		spec.Array.Parallelism += rng.Int32N(spec.Array.Count)

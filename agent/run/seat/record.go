@@ -107,6 +107,7 @@ func (o *Order) Encode() []byte {
 	e.str("cgroup", o.Cgroup)
 	e.str("mark", o.Mark)
 	e.str("progress", o.Progress)
+	e.str("checkpoint", o.Checkpoint)
 	return e.finish()
 }
 
@@ -155,6 +156,8 @@ func DecodeOrder(b []byte) (Order, error) {
 			o.Mark = f.value
 		case "progress":
 			o.Progress = f.value
+		case "checkpoint":
+			o.Checkpoint = f.value
 		}
 	}
 	if d.bad {

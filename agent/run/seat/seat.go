@@ -18,14 +18,17 @@ import (
 
 // Files of a seat directory.
 const (
-	SpecFile     = "spec"           // Order, written by the agent before the start
-	LockFile     = "lock"           // locked for as long as the supervisor lives
-	PidFile      = "pid"            // the supervisor's pid, in decimal
-	ControlFile  = "ctl"            // unix socket (SEQPACKET): one request, one answer
-	ResultFile   = "result"         // Result, written once, last
-	ReserveFile  = "result.tmp"     // room for the result, taken before the start
-	ProgressFile = "progress"       // written by the job, see ARES_PROGRESS_FILE
-	ErrorFile    = "supervisor.err" // the supervisor's own complaints
+	SpecFile     = "spec"       // Order, written by the agent before the start
+	LockFile     = "lock"       // locked for as long as the supervisor lives
+	PidFile      = "pid"        // the supervisor's pid, in decimal
+	ControlFile  = "ctl"        // unix socket (SEQPACKET): one request, one answer
+	ResultFile   = "result"     // Result, written once, last
+	ReserveFile  = "result.tmp" // room for the result, taken before the start
+	ProgressFile = "progress"   // written by the job, see ARES_PROGRESS_FILE
+	// CheckpointFile is touched by the job whenever it has saved its progress, see
+	// ARES_CHECKPOINT_FILE. Before the first time it is as old as a file can be.
+	CheckpointFile = "checkpoint"
+	ErrorFile      = "supervisor.err" // the supervisor's own complaints
 )
 
 // File descriptors which the agent hands to the supervisor.
@@ -230,8 +233,8 @@ type Order struct {
 	// Mark is in the job's environment as ARES_SEAT: where there is no cgroup, the
 	// agent finds orphans by it.
 	Mark string
-	// Progress is the absolute path of the progress file.
-	Progress string
+	// Progress and Checkpoint are the absolute paths of the files the job writes.
+	Progress, Checkpoint string
 }
 
 // The two cgroups below a seat's. Killing the seat's cgroup kills both, killing the

@@ -20,7 +20,7 @@ func order() Order {
 			User: &User{UID: 1, GID: 2}, LostAfter: time.Minute, MaxRuntime: time.Hour,
 			Grace: time.Second, RenewedAt: 99, LogLimit: 1 << 20,
 		},
-		Cgroup: "/sys/fs/cgroup/x", Mark: "id/seat", Progress: "/p",
+		Cgroup: "/sys/fs/cgroup/x", Mark: "id/seat", Progress: "/p", Checkpoint: "/c",
 	}
 }
 

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"strings"
+	"time"
+)
+
+// momentForms are the ways to write a day and a time. Without a zone it is that
+// of this machine.
+var momentForms = []string{
+	time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02",
+}
+
+// readMoment reads a time as people write it: a day and a time, a time of day for
+// the next time it is that late after base, +2h for so long after base, or now.
+func readMoment(flag, text string, base, now time.Time) (time.Time, error) {
+	switch {
+	case text == "now":
+		return now, nil
+	case strings.HasPrefix(text, "+"):
+		d, err := readSpan(flag, text[1:])
+		return base.Add(d), err
+	}
+	for _, form := range momentForms {
+		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	for _, form := range []string{"15:04", "15:04:05"} {
+		clock, err := time.Parse(form, text)
+		if err != nil {
+			continue
+		}
+		day := base.In(time.Local)
+		t := time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local)
+		if t.Before(base) {
+			t = time.Date(day.Year(), day.Month(), day.Day()+1, clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local)
+		}
+		return t, nil
+	}
+	return time.Time{}, usagef("--%s %q is not a time: write 22:00, 2026-01-31T22:00, 2026-01-31T22:00:00Z or +2h", flag, text)
+}
+
+// readSpan reads 90m, 4h, 1h30m or 2d.
+func readSpan(flag, text string) (time.Duration, error) {
+	if d, err := parseSpan(text); err == nil && d > 0 {
+		return d, nil
+	}
+	return 0, usagef("--%s %q is not a length of time: write 90m, 4h, 1h30m or 2d", flag, text)
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"testing"
+	"time"
+)
+
+func TestReadMoment(t *testing.T) {
+	t.Parallel()
+	day := func(d, hour, minute int) time.Time { return time.Date(2026, 1, d, hour, minute, 0, 0, time.Local) }
+	now, base := day(15, 21, 0), day(15, 22, 0)
+	for text, want := range map[string]time.Time{
+		"now": now, "+2h": day(16, 0, 0), "+1d": day(16, 22, 0), "22:00": base, "23:30": day(15, 23, 30), "02:00": day(16, 2, 0),
+		"2026-01-31T22:15": day(31, 22, 15), "2026-01-31 22:15": day(31, 22, 15), "2026-01-31T22:15:00": day(31, 22, 15), "2026-01-31": day(31, 0, 0),
+		"2026-01-31T22:15:00Z": time.Date(2026, 1, 31, 22, 15, 0, 0, time.UTC),
+	} {
+		if got, err := readMoment("from", text, base, now); err != nil || !got.Equal(want) {
+			t.Errorf("%s is %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "25:00", "22", "tomorrow", "+", "+x", "-2h", "2026-13-01"} {
+		if got, err := readMoment("from", text, base, now); err == nil {
+			t.Errorf("%q is %s", text, got)
+		}
+	}
+}
+
+func TestSupposedWindows(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 15, 21, 0, 0, 0, time.UTC)
+	got, err := supposedWindows([]string{"nodes=a,b; from=+2h; for=4h; drain", "selector=pool=fast;tenant=t;until=+1h; name=x"}, now)
+	if err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	if r := got[0]; r.Name != "what-if-1" || !r.From.Equal(now.Add(2*time.Hour)) || !r.Until.Equal(now.Add(6*time.Hour)) || !r.Drain || len(r.Nodes) != 2 {
+		t.Errorf("read %+v", r)
+	}
+	if r := got[1]; r.Name != "x" || r.Tenant != "t" || !r.From.Equal(now) || r.Selector["pool"] != "fast" {
+		t.Errorf("read %+v", r)
+	}
+	for _, text := range []string{"nodes=a", "nodes=a;for=x", "for=1h", "nodes=a;for=1h;colour=red", "selector=x;for=1h", "domain=l1;for=1h"} {
+		if _, err := supposedWindows([]string{text}, now); err == nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+}

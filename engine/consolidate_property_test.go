@@ -1,0 +1,88 @@
+package engine_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// TestMoves: where jobs are moved to make room for others, all the laws hold, and
+// everybody who is moved runs again as soon as he has stopped, together with whom
+// he is moved for. What a dry run shows is what the next plan does.
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	moves := 0
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMelee(t, true)
+		for range rapid.IntRange(5, 40).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "come") {
+				m.submitMovable(t)
+			}
+			moves += m.settleMoving(t)
+			for range rapid.IntRange(0, 4).Draw(t, "reports") {
+				m.report(t)
+			}
+			if once(t, 8, "disturbed") {
+				m.disturb(t)
+			}
+			m.w.Now = m.w.Now.Add(time.Duration(pick(t, "seconds", 10, 0, 100, 1000)) * time.Second)
+		}
+	})
+	t.Logf("%d jobs were moved", moves) // testdata/move has those that must be
+}
+
+// submitMovable is submit where most jobs are small ones that can be moved, or as
+// large as a node.
+func (m *melee) submitMovable(t *rapid.T) {
+	if once(t, 3, "any") {
+		m.submit(t)
+		return
+	}
+	id := ares.JobID(fmt.Sprintf("j%03d", len(m.jobs)))
+	s := ares.Spec{Tenant: pick(t, "tenant", "a", "b"), Members: pick(t, "members", 1, 1, 1, 2), GPUs: pick(t, "gpus", 1, 1, 4, 8, 2)}
+	s.Checkpoint.Enabled = true
+	m.w.Submit(id, s)
+	m.jobs = append(m.jobs, id)
+}
+
+// settleMoving decides and commits until nothing changes, and holds every plan that
+// moves somebody against a world where that is carried out.
+func (m *melee) settleMoving(t *rapid.T) (moves int) {
+	for range 100 {
+		shown := engine.Consolidate(m.w.State, m.w.Now)
+		plan, err := m.w.Decide()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var would, does []ares.JobID
+		for i := range shown {
+			would = append(would, shown[i].For)
+		}
+		for i := range plan.Nominate {
+			if plan.Nominate[i].Nomination.Why == ares.YieldMove {
+				does = append(does, plan.Nominate[i].Job)
+				moves += len(plan.Nominate[i].Nomination.Victims)
+			}
+		}
+		if !reflect.DeepEqual(would, does) {
+			t.Fatalf("jobs are moved for %v, and the dry run showed %v", does, would)
+		}
+		if plan.Empty() {
+			return moves
+		}
+		if m.w.Resettles(plan) != nil {
+			m.by["unsettled"]++ // one in some hundred plans: somebody else has the place that was kept
+		}
+		if err := m.w.Commit(plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("a hundred decisions have not settled it")
+	return moves
+}

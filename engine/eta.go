@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// maxWalked is how many jobs ahead of one get a place in time, to say when it
+// has its own: what comes after as many is not foreseen, only that it is later.
+// On large fleets it is fewer, since who asks holds up the next decision.
+func (s *State) maxWalked() int {
+	return min(MaxReserved, max(leastWalked, walkedNodes/max(len(s.nodes), 1)))
+}
+
+const (
+	leastWalked = 4
+	walkedNodes = 100_000 // times jobs
+)
+
+// walked is what a walk down the order found of a job.
+type walked struct {
+	at      int64 // its start; endless if that is not foreseen
+	reached bool  // it was the job's turn within maxWalked
+	blind   int   // jobs ahead of it for which nothing is foreseen
+	ahead   int   // jobs ahead of it that have to start first
+	place   ares.Merit
+	said    int
+	bound   int
+}
+
+// eta is when the job is thought to start. Who is ahead of it in the order has
+// its place first, and those who run leave as foreseen: sooner than nine of ten
+// for the one end of the interval, and later for the other.
+func (s *State) eta(e *entry, now time.Time) ares.ETA {
+	out := ares.ETA{}
+	if e.queue != inPending {
+		out.Basis = "unknown: it is not in line yet"
+		return out
+	}
+	if members, _ := s.allowed(e.shape, now); members == 0 {
+		out.Basis = "unknown: it waits for something else than room on nodes"
+		return out
+	}
+	if e.run != nil && e.run.Nominated != nil {
+		out.Earliest, out.Latest, out.Reserved = now, later(now, e.run.Nominated.Until), true
+		out.Basis = "seats are kept for it while those who have them give way"
+		return out
+	}
+	if v := s.firstToEnd(e); v != nil {
+		out.Earliest, out.Basis = later(now, v.Until), s.calendar.words(v)
+		return out
+	}
+	late, early := s.walk(e, now, byLate), s.walk(e, now, byEarly)
+	if early.at != endless {
+		out.Earliest = later(now, time.Unix(0, max(early.at, now.UnixNano())).UTC())
+	}
+	if late.at != endless {
+		out.Latest = later(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
+	}
+	r := s.cfg.Reserving
+	out.Reserved = late.at != endless && late.ahead == 0 && r.First > 0 && e.waited(now) >= r.After && s.reserving() == r
+	out.Basis = s.basis(e, late, early, now)
+	return out
+}
+
+// walk goes down the order until it comes to a job, and finds it a place in time
+// behind those ahead of it.
+func (s *State) walk(e *entry, now time.Time, by lens) walked {
+	out, most := walked{at: endless}, s.maxWalked()
+	t := s.begin()
+	defer t.backTo(0)
+	t.by, t.everybody, t.reserving = by, true, Reserving{First: most, After: -1 << 62}
+	s.siftGains()
+	s.atClock(now)
+	defer t.letGo()
+	t.uphold(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
+	pass := s.order.Begin(now)
+	defer pass.End()
+	t.turns(pass, &ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, admitted bool) bool {
+		out.reached = o == e
+		mine := len(t.reserved) > 0 && t.reserved[len(t.reserved)-1].entry == o
+		switch {
+		case out.reached && placing != nil:
+			out.at = now.UnixNano()
+		case mine:
+			r := &t.reserved[len(t.reserved)-1]
+			out.at, out.place, out.said, out.bound = r.at, r.merit, r.said, r.bound
+		case out.reached:
+			out.at = endless
+		case placing == nil && admitted:
+			out.blind++
+		}
+		if !out.reached && placing == nil {
+			out.ahead++
+		}
+		return !out.reached && len(t.reserved) < most && t.sought < 2*most
+	})
+	if out.reached || by == byEarly {
+		return out // of the rest of the line it is not before the last that was walked
+	}
+	out.at = endless
+	return out
+}
+
+// basis says in words what an ETA was drawn from.
+func (s *State) basis(e *entry, late, early walked, now time.Time) string {
+	var parts []string
+	switch {
+	case late.at == endless && early.reached && early.at == endless:
+		return "unknown: " + s.unforeseen(e, now)
+	case !early.reached && s.cfg.Queueing.Blocked == BlockedHold:
+		return "at the earliest: a job ahead of it in its queue holds it up until then"
+	case !early.reached:
+		return fmt.Sprintf("at the earliest: more than %d jobs are before it", early.ahead)
+	case late.at == endless && !late.reached:
+		parts = append(parts, fmt.Sprintf("no latest time: more than %d jobs are before it", late.ahead))
+	case late.at == endless:
+		parts = append(parts, "no latest time: "+s.unforeseen(e, now))
+	}
+	place := late.place
+	if late.at == endless {
+		place = early.place
+	}
+	if place.Domain != "" {
+		parts = append(parts, fmt.Sprintf("on %s %s", place.Level, place.Domain))
+	}
+	if late.ahead > 0 {
+		parts = append(parts, "behind "+jobs(late.ahead)+" in line")
+	}
+	if ends := late.said + late.bound; ends > 0 {
+		parts = append(parts, "when "+seatsFree(ends)+" there: "+foreseenBy(late.said, late.bound))
+	}
+	if late.blind > 0 {
+		parts = append(parts, "not counting "+jobs(late.blind)+" ahead of which nobody knows when they start")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func seatsFree(n int) string {
+	if n == 1 {
+		return "1 seat comes free"
+	}
+	return fmt.Sprintf("%d seats come free", n)
+}
+
+// foreseenBy says what ends were foreseen by.
+func foreseenBy(said, bound int) string {
+	switch {
+	case bound == 0:
+		return "by forecasts"
+	case said == 0:
+		return "by their limits"
+	}
+	return fmt.Sprintf("%d by forecasts, %d by their limits", said, bound)
+}
+
+func jobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
+// unforeseen says why nothing is foreseen for a job.
+func (s *State) unforeseen(e *entry, now time.Time) string {
+	w := e.shape.want
+	reach, ok := s.reach(e.shape, w)
+	if !ok {
+		return "no node is as it asks"
+	}
+	for at := reach.next(0); at >= 0; at = reach.next(at + 1) {
+		n := s.nodes[at]
+		if n.open() && len(s.departing(n, now, byLate).list) < len(n.sitters) {
+			return fmt.Sprintf("nothing says when the jobs on node %s end", n.id)
+		}
+	}
+	return "even when those have left who are foreseen to, it finds no place"
+}

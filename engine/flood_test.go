@@ -1,0 +1,157 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// flood is a fleet of leaves of four nodes with eight GPUs each, under more small
+// jobs than it can do, whatever it is told of how long they run.
+type flood struct {
+	t       *testing.T
+	w       *enginetest.World
+	r       *rand.Rand
+	say     func(runs time.Duration) *ares.RuntimePredicted // nil: nothing
+	runs    map[ares.JobID]time.Duration
+	ends    map[ares.JobID]time.Time
+	started map[ares.JobID]time.Time
+	made    int
+}
+
+func newFlood(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *flood {
+	cfg := engine.Default()
+	cfg.Reserving.Hold = 30 * time.Minute
+	f := &flood{t: t, w: enginetest.NewWorldWith(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
+	for i := range nodes {
+		n := machineOf(fmt.Sprintf("n%02d", i), 8)
+		n.Labels = map[string]string{"leaf": fmt.Sprintf("l%d", i/4)}
+		f.w.Join(*n)
+	}
+	return f
+}
+
+func (f *flood) submit(id ares.JobID, spec ares.Spec, runs time.Duration) {
+	f.runs[id] = runs
+	f.w.Submit(id, spec)
+	if p := f.say(runs); p != nil {
+		p.Job = id
+		f.w.Put(ares.Event{Forecast: p})
+	}
+}
+
+// minute lets a minute pass: jobs end, as many come as would keep the fleet busy
+// and some more, and the loop decides.
+func (f *flood) minute(come int) {
+	f.t.Helper()
+	f.w.Now = f.w.Now.Add(time.Minute)
+	var over []ares.JobID
+	for id, at := range f.ends {
+		if !at.After(f.w.Now) {
+			over = append(over, id)
+		}
+	}
+	slices.Sort(over)
+	for _, id := range over {
+		delete(f.ends, id)
+		f.change(id, func(_ *ares.Job, r *ares.Run, rank int) error {
+			return r.Release(r.Last().Fence, rank)
+		}, ares.OutcomeSucceeded)
+		if err := f.w.Archive(id); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	for range come {
+		f.submit(ares.JobID(fmt.Sprintf("small%06d", f.made)), ares.Spec{GPUs: 1 + f.r.IntN(3)}, time.Duration(5+f.r.IntN(115))*time.Minute)
+		f.made++
+	}
+	for {
+		plan := engine.Decide(f.w.State, f.w.Now)
+		if plan.Empty() {
+			return
+		}
+		if err := f.w.Write(plan); err != nil {
+			f.t.Fatal(err)
+		}
+		for _, p := range plan.Place {
+			f.started[p.Job] = f.w.Now
+			f.ends[p.Job] = f.w.Now.Add(f.runs[p.Job])
+			f.change(p.Job, func(j *ares.Job, r *ares.Run, rank int) error {
+				return r.Claim(j, r.Last().Fence, rank, r.Last().Seats[rank].Node, f.w.Now)
+			}, "")
+		}
+	}
+}
+
+func (f *flood) change(id ares.JobID, move func(*ares.Job, *ares.Run, int) error, as ares.Outcome) {
+	f.t.Helper()
+	err := f.w.Change(id, func(j *ares.Job, r *ares.Run) error {
+		for rank := range r.Last().Seats {
+			if as != "" {
+				if err := r.Finish(j, r.Last().Fence, rank, ares.RankResult{Outcome: as, EndedAt: f.w.Now}, f.w.Now); err != nil {
+					return err
+				}
+			}
+			if err := move(j, r, rank); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// What may be said of how long jobs run.
+var sayings = map[string]func(time.Duration) *ares.RuntimePredicted{
+	"nothing":   func(time.Duration) *ares.RuntimePredicted { return nil },
+	"the truth": func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d, P90: d} },
+	"about as long": func(time.Duration) *ares.RuntimePredicted {
+		return &ares.RuntimePredicted{P50: time.Hour, P90: 110 * time.Minute}
+	},
+	"a tenth of it": func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d / 10, P90: d / 8} },
+}
+
+// TestGangLandsInAFlood: a gang of 64 GPUs starts under a constant stream of
+// small jobs that would fill every gap before it, whatever is known of how long
+// these run (KAI #1969). Without reservations it never does.
+func TestGangLandsInAFlood(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spec  ares.Spec
+		bound time.Duration // from its submission; jobs run for two hours at most
+	}{
+		{"8 x 8", ares.Spec{Members: 8, GPUs: 8}, 8 * time.Hour},
+		{"4 x 8 on a leaf", ares.Spec{Members: 4, GPUs: 8, Placement: ares.Placement{RequiredLevel: "leaf"}}, 8 * time.Hour},
+		{"16 x 4", ares.Spec{Members: 16, GPUs: 4}, 8 * time.Hour},
+		{"a whole node", ares.Spec{GPUs: 8}, 8 * time.Hour},
+	} {
+		for said, say := range sayings {
+			t.Run(c.name+", told "+said, func(t *testing.T) {
+				t.Parallel()
+				f := newFlood(t, 16, say)
+				f.minute(70)
+				for range 60 {
+					f.minute(1 + f.r.IntN(5)/4)
+				}
+				accepted := f.w.Now
+				f.submit("gang", c.spec, time.Hour)
+				for !f.w.Now.After(accepted.Add(c.bound)) {
+					f.minute(1 + f.r.IntN(5)/4)
+					if at, ok := f.started["gang"]; ok {
+						t.Logf("started after %s", at.Sub(accepted))
+						return
+					}
+				}
+				t.Errorf("it waits for more than %s", c.bound)
+			})
+		}
+	}
+}

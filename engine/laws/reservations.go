@@ -1,0 +1,94 @@
+package laws
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// windows judges a placing by the reservations of its nodes.
+func windows(t *trial, p *placed) error {
+	for r := range t.state.Reservations() {
+		if r.Entitles(p.job.Tenant, p.job.Queue) || !r.Bars(t.plan.Now, t.stays(p)) {
+			continue
+		}
+		for i := range p.Seats {
+			if m := t.nodes[p.Seats[i].Node]; m != nil && m.reservedBy(r) {
+				return fmt.Errorf("node %s is reserved %s from %s until %s (%s)", m.Node.ID, r.For(), r.From, r.Until, r.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// stays is how long an attempt of the job is taken to run: what nine of ten of
+// its like take, less what it has kept of earlier attempts, and no longer than
+// its limit. Without runs like it, and without a limit, it is so long as a window
+// is thought of ahead.
+func (t *trial) stays(p *placed) time.Duration {
+	limit := time.Duration(p.job.MaxRuntimeMinutes) * time.Minute
+	f, _ := t.state.Forecast(p.job.ID)
+	switch {
+	case f.Samples == 0 && limit == 0:
+		return ares.ReservationLead
+	case f.Samples == 0:
+		return limit
+	}
+	lasts := max(f.P50, f.P90)
+	done := p.run.Done(p.job, t.plan.Now)
+	if lasts <= done { // it takes longer than was thought: twice as long, and again
+		lasts = max(lasts, time.Second)
+	}
+	for lasts <= done {
+		lasts *= 2
+	}
+	if lasts -= done; limit > 0 {
+		lasts = min(lasts, limit)
+	}
+	return lasts
+}
+
+// reservedBy says whether a reservation is of the machine.
+func (m *machine) reservedBy(r *ares.Reservation) bool {
+	return r.Holds(m.Node.ID, m.Node.Labels, func(level ares.Level, name string) bool {
+		rank := level.Rank()
+		return rank >= 0 && rank < len(m.place.names) && m.place.names[rank] == name
+	})
+}
+
+// evictions judges who is drained for a reservation.
+func evictions(t *trial) error {
+	for i := range t.plan.Stop {
+		stop := &t.plan.Stop[i]
+		name, drained := strings.CutPrefix(stop.Stop.By, "reservation ")
+		if !drained || stop.Stop.Why != ares.StopDrain {
+			continue
+		}
+		if !t.evicts(name, stop.Job) {
+			return fmt.Errorf("%s is drained for %s, which it is not in the way of", stop.Job, name)
+		}
+	}
+	return nil
+}
+
+// evicts says whether a reservation's drain is to stop a job.
+func (t *trial) evicts(name string, id ares.JobID) bool {
+	job, known := t.state.Job(id)
+	run, _ := t.state.Run(id)
+	if !known {
+		return false
+	}
+	for r := range t.state.Reservations() {
+		if r.Name != name || !r.Drain || r.StateAt(t.plan.Now) != ares.ReservationOpen || r.Entitles(job.Tenant, job.Queue) {
+			continue
+		}
+		for _, m := range t.nodes { // order-free: any will do
+			if m.reservedBy(r) && run.Leaves(job, m.Node.ID, r.Force) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,224 @@
+package laws
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// rights wants everybody who gives way to do so by a right: to a job whose
+// submitted class is two above its own or more and whose tenant may preempt, or
+// to one to which quotas promise what it has borrowed. All is counted anew.
+func rights(t *trial) error {
+	for i := range t.plan.Nominate {
+		n := &t.plan.Nominate[i]
+		job, ok := t.state.Job(n.Job)
+		if !ok {
+			return fmt.Errorf("there is no job %s", n.Job)
+		}
+		var gone []*ares.Job
+		// Of those that were borrowed in part the largest may be the last.
+		victims := slices.SortedStableFunc(slices.Values(n.Nomination.Victims), func(a, b ares.Victim) int {
+			return cmp.Compare(a.Yield.Milli, b.Yield.Milli)
+		})
+		for k := range victims {
+			v := &victims[k]
+			victim, known := t.state.Job(v.Job)
+			if !known {
+				return fmt.Errorf("there is no job %s", v.Job)
+			}
+			if err := t.entitled(job, victim, &n.Nomination, v.Yield.Why, gone); err != nil {
+				return fmt.Errorf("%s gives way to %s (%s): %w", v.Job, n.Job, v.Yield.Why, err)
+			}
+			gone = append(gone, victim)
+		}
+	}
+	return nil
+}
+
+// entitled judges one victim, when those before it are gone.
+func (t *trial) entitled(job, victim *ares.Job, n *ares.Nomination, why ares.YieldWhy, gone []*ares.Job) error {
+	run, _ := t.state.Run(victim.ID)
+	mine, its := ares.ClassOf(job.PriorityValue()).Rank(), ares.ClassOf(victim.PriorityValue()).Rank()
+	switch tenant := t.tenants[job.Tenant]; {
+	case run.Endures(victim):
+		return fmt.Errorf("it must not be stopped once it has begun")
+	case victim.Placement.LatencySensitive && mine < ares.Critical.Rank():
+		return fmt.Errorf("it is latency-sensitive and the other is not critical")
+	case why == ares.YieldMove && victim.Placement.LatencySensitive:
+		return fmt.Errorf("it is latency-sensitive, and is moved for nobody")
+	case why == ares.YieldOrder, why == ares.YieldMove:
+		return nil // the law of yields says the rest
+	case why == ares.YieldClass && (tenant == nil || !tenant.MayPreempt):
+		return fmt.Errorf("tenant %s may not preempt", job.Tenant)
+	case why == ares.YieldClass && mine-its < 2:
+		return fmt.Errorf("class %s is not two above %s", ares.ClassOf(job.PriorityValue()), ares.ClassOf(victim.PriorityValue()))
+	case why == ares.YieldClass:
+		return nil
+	case why == ares.YieldQuota:
+		return t.takesBack(job, victim, n, gone)
+	}
+	return fmt.Errorf("by no right")
+}
+
+// takesBack wants a quota to promise the job what it asks for, all of it, and one
+// on the victim's side only to be exceeded as long as it is there. Who is being
+// stopped already is about to give back what he has borrowed, and what this plan
+// gives others, or keeps for them, counts.
+func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
+	now := newTrial(t.state, t.plan)
+	now.clearOut(gone)
+	now.settle(job.ID)
+	mine := map[*account]bool{}
+	for a := now.accounts.leaf(job); a != nil; a = a.parent {
+		mine[a] = true
+	}
+	for _, pattern := range now.accounts.patterns() {
+		for a := now.accounts.leaf(victim); a != nil && !mine[a]; a = a.parent {
+			q := a.quota(pattern)
+			if q != nil && now.accounts.demand(a, pattern) > 1000*int64(q.Nominal) && t.promisedTo(job, n, pattern) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("it has borrowed nothing that quotas promise %s", job.Tenant)
+}
+
+// promisedTo says whether a job stays within every quota above it for a pattern of
+// models, without borrowing, when it has its seats and those are gone who give way
+// to it.
+func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bool {
+	with := newTrial(t.state, t.plan)
+	var gone []*ares.Job
+	for i := range n.Victims {
+		if victim, ok := t.state.Job(n.Victims[i].Job); ok {
+			gone = append(gone, victim)
+		}
+	}
+	with.clearOut(gone)
+	for k := range n.Seats {
+		with.sit(job, &n.Seats[k], true)
+	}
+	some := false
+	for a := with.accounts.leaf(job); a != nil; a = a.parent {
+		q := a.quota(pattern)
+		if q == nil {
+			continue
+		}
+		some = true
+		// Where the ways of both meet, it only takes the place of who goes.
+		if after := with.accounts.demand(a, pattern); after > 1000*int64(q.Nominal) && after > t.demandOf(a.name, pattern) {
+			return false
+		}
+	}
+	return some && matches(with, n, pattern)
+}
+
+// demandOf is what counts against a quota of the account of that name as it is.
+func (t *trial) demandOf(name, pattern string) int64 {
+	if a := t.accounts.accounts[name]; a != nil {
+		return t.accounts.demand(a, pattern)
+	}
+	return 0
+}
+
+// clearOut has those gone who are being stopped, and some besides.
+func (t *trial) clearOut(gone []*ares.Job) {
+	for other, run := range t.state.Jobs() {
+		if run != nil && (run.Stop != nil || slices.Contains(gone, other)) {
+			t.vacate(other, run)
+		}
+	}
+}
+
+// settle has everybody else on the seats that the plan gives him, or that are kept.
+func (t *trial) settle(but ares.JobID) {
+	for i := range t.plan.Place {
+		if pl, err := t.next(i); err == nil {
+			t.place(pl)
+		}
+	}
+	for job := range t.state.Jobs() {
+		if n := t.nominated(job.ID); n != nil && job.ID != but {
+			for k := range n.Seats {
+				t.sit(job, &n.Seats[k], true)
+			}
+		}
+	}
+}
+
+// matches says whether every device of a nomination is of a model of the pattern.
+func matches(t *trial, n *ares.Nomination, pattern string) bool {
+	for i := range n.Seats {
+		m := t.nodes[n.Seats[i].Node]
+		for _, sh := range n.Seats[i].Shares {
+			if m == nil || m.device(sh.Device) == nil || !strings.Contains(strings.ToLower(m.device(sh.Device).Model), pattern) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// vacate takes what a job holds out of the accounts.
+func (t *trial) vacate(job *ares.Job, run *ares.Run) {
+	for i := range run.Attempts {
+		a := &run.Attempts[i]
+		for k := range a.Seats {
+			h := &a.Seats[k]
+			if h.State.Settled() {
+				continue
+			}
+			had := t.accounts.amountOf(job, &h.Seat)
+			for model := range had.models { // order-free: each by itself
+				had.models[model] = -had.models[model]
+			}
+			for a := t.accounts.leaf(job); a != nil; a = a.parent {
+				for model, milli := range had.models { // order-free: as above
+					a.held.models[model] += milli
+				}
+			}
+		}
+	}
+}
+
+// rates wants no plan to decide that more give way to a tenant by class than may
+// in an hour, with those who did within the hour before.
+func rates(t *trial) error {
+	most := t.cfg.Yielding.PerTenant
+	if most == 0 || len(t.plan.Nominate) == 0 {
+		return nil
+	}
+	stops := map[string]int{}
+	note := func(y *ares.Yield, at time.Time) {
+		if y != nil && y.Why == ares.YieldClass && at.After(t.plan.Now.Add(-time.Hour)) {
+			stops[y.Tenant]++
+		}
+	}
+	for _, run := range t.state.Jobs() {
+		if run == nil {
+			continue
+		}
+		for i := range run.Attempts {
+			note(run.Attempts[i].Yield, run.Attempts[i].EndedAt)
+		}
+		if run.Stop != nil {
+			note(run.Stop.Yield, run.Stop.At)
+		}
+	}
+	for i := range t.plan.Stop {
+		note(t.plan.Stop[i].Stop.Yield, t.plan.Now)
+	}
+	for i := range t.plan.Nominate {
+		for _, v := range t.plan.Nominate[i].Nomination.Victims {
+			if n := stops[v.Yield.Tenant]; v.Yield.Why == ares.YieldClass && n > most {
+				return fmt.Errorf("%d have given way to jobs of %s within an hour, and %d may", n, v.Yield.Tenant, most)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// notice notes when something is to be noted of a job's deadline next: that it is
+// past, or before that, that by its predicted runtime the job would be late.
+func (s *State) notice(e *entry) {
+	if e.job == nil || e.job.Deadline.IsZero() || e.phase().Final() || e.run != nil && e.run.Lateness == ares.LatenessMissed {
+		s.notices.drop(&e.notes)
+		return
+	}
+	e.notes.entry = e
+	s.notices.set(&e.notes, sooner(e.riskAt(), e.job.Deadline))
+}
+
+// riskAt is from when on the job would be late: of one that waits, when it should
+// have started; of one that runs, since it does. It is zero for never, and when that
+// was noted already or is not known from runs like it.
+func (e *entry) riskAt() time.Time {
+	if e.forecast == nil || e.run != nil && e.run.Lateness != ares.LatenessNone {
+		return time.Time{}
+	}
+	start := e.job.AcceptedAt
+	if e.run != nil {
+		if a := e.run.Current(); a != nil && !a.StartedAt.IsZero() {
+			start = a.StartedAt
+		}
+	}
+	o := e.job.Outlook(e.run, *e.forecast, start)
+	switch {
+	case o.P90.IsZero():
+		return time.Time{}
+	case start != e.job.AcceptedAt && o.Late() > 0:
+		return start
+	case start != e.job.AcceptedAt:
+		return time.Time{}
+	}
+	return start.Add(-o.Late())
+}
+
+// remark notes how jobs stand to their deadlines, each once. A plan touches each run
+// at most once: those that it changes otherwise have to wait for the next.
+func (s *State) remark(plan *ares.Plan) {
+	if len(s.notices) == 0 {
+		return
+	}
+	var over []*entry
+	next := s.notices.rung(plan.Now, func(e *entry) { over = append(over, e) })
+	if len(over) == 0 {
+		plan.Wake = sooner(plan.Wake, next)
+		return
+	}
+	touched := touches(plan)
+	slices.SortFunc(over, func(a, b *entry) int { return cmp.Or(a.notes.at.Compare(b.notes.at), cmp.Compare(a.id, b.id)) })
+	for _, e := range over {
+		if touched[e.id] {
+			continue
+		}
+		if len(plan.Note) == MaxPlacings {
+			next = plan.Now
+			break
+		}
+		n := ares.Noting{Job: e.id, Lateness: ares.LatenessMissed, Text: fmt.Sprintf("its deadline %s is past", e.job.Deadline.UTC().Format(time.RFC3339))}
+		if plan.Now.Before(e.job.Deadline) {
+			o := e.job.Outlook(e.run, *e.forecast, plan.Now)
+			n.Lateness, n.Text = ares.LatenessRisk, "warning: "+o.String()
+		}
+		plan.Note = append(plan.Note, n)
+	}
+	plan.Wake = sooner(plan.Wake, next)
+}
+
+// touches is the jobs whose runs a plan changes.
+func touches(plan *ares.Plan) map[ares.JobID]bool {
+	out := map[ares.JobID]bool{}
+	for _, id := range plan.Ready {
+		out[id] = true
+	}
+	for i := range plan.Place {
+		out[plan.Place[i].Job] = true
+	}
+	for i := range plan.Arrays {
+		out[plan.Arrays[i].Job] = true
+	}
+	for i := range plan.Stop {
+		out[plan.Stop[i].Job] = true
+	}
+	for i := range plan.Nominate {
+		out[plan.Nominate[i].Job] = true
+	}
+	for i := range plan.Withdraw {
+		out[plan.Withdraw[i].Job] = true
+	}
+	return out
+}

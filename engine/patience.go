@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// patient notes until when a job would wait for its first place, if it would not
+// wait for ever.
+func (s *State) patient(e *entry) {
+	if most := e.job.MaxQueueMinutes; most > 0 && (e.run == nil || e.run.Placed == 0) {
+		e.quits.entry = e
+		s.patience.set(&e.quits, e.job.AcceptedAt.Add(time.Duration(most)*time.Minute))
+	}
+}
+
+// giveUp ends the jobs that have waited for their first place for as long as they
+// would (max_queue_minutes), unless this plan gives them one or keeps one for them. Of an array those
+// elements are given up that were not made; the others go on.
+func (s *State) giveUp(plan *ares.Plan) {
+	if len(s.patience) == 0 {
+		return
+	}
+	var over []*entry
+	next := s.patience.rung(plan.Now, func(e *entry) { over = append(over, e) })
+	if len(over) > 0 && len(plan.Place) == MaxPlacings {
+		over = nil // the plan was cut, and it may yet be their turn
+	}
+	slices.SortFunc(over, func(a, b *entry) int { return cmp.Or(a.quits.at.Compare(b.quits.at), cmp.Compare(a.id, b.id)) })
+	served := map[ares.JobID]bool{}
+	if len(over) > 0 {
+		for i := range plan.Place {
+			served[cmp.Or(plan.Place[i].ArrayOf, plan.Place[i].Job)] = true
+		}
+		for i := range plan.Nominate {
+			served[plan.Nominate[i].Job] = true
+		}
+	}
+	for _, e := range over {
+		most := time.Duration(e.job.MaxQueueMinutes) * time.Minute
+		since, waits := s.waitsSince(e)
+		switch {
+		case !waits || served[e.id]:
+		case since.Add(most).After(plan.Now):
+			next = sooner(next, since.Add(most))
+		case len(plan.Stop) == MaxPlacings:
+			next = plan.Now
+		default:
+			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.id, Stop: ares.Stop{
+				Why: ares.StopQueue, At: plan.Now,
+				By: fmt.Sprintf("waited %d min, the most it asked for (max_queue_minutes)", e.job.MaxQueueMinutes),
+			}})
+		}
+	}
+	plan.Wake = sooner(plan.Wake, next)
+}
+
+// waitsSince is from when on the job waits for a place: since it was accepted, or
+// those have ended that it comes after; an array since the last of its elements was
+// placed or ended. It is false when something else is waited for: jobs it comes
+// after, its own parallelism, or seats that are kept for it.
+func (s *State) waitsSince(e *entry) (since time.Time, waits bool) {
+	since = e.job.AcceptedAt
+	for _, id := range e.shape.after {
+		before := s.jobs[id]
+		if before == nil || before.job == nil {
+			continue // it will never be seen to have succeeded
+		}
+		if !before.phase().Final() {
+			return since, false
+		}
+		since = later(since, before.run.FinishedAt)
+	}
+	if e.run != nil && e.run.Nominated != nil || s.throttled(e) != "" {
+		return since, false
+	}
+	if e.isArray() {
+		for i := range e.next() {
+			if el := s.jobs[ares.ElementID(e.id, i)]; el != nil && el.run != nil {
+				since = later(since, el.run.FinishedAt)
+				if len(el.run.Attempts) > 0 {
+					since = later(since, el.run.Attempts[0].PlacedAt)
+				}
+			}
+		}
+	}
+	return since, true
+}

@@ -1,0 +1,308 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// TestLives lets worlds live that are drawn at random: many tenants with quotas,
+// queues, classes, gangs, shares, slices and arrays, and everything that can go
+// wrong. Whatever happens, no law is broken, of a plan or of the run as a whole;
+// a leader that begins anew decides alike; and when no more comes, everybody who
+// can run does. A history is a script: one that breaks a law is cut down to the
+// lines that matter, to be put into testdata.
+//
+// ARES_STEPS says how many decisions and events to try; `make test` tries few.
+func TestLives(t *testing.T) {
+	steps := 20_000
+	if text := os.Getenv("ARES_STEPS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = n
+	}
+	first := uint64(1)
+	if text := os.Getenv("ARES_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = n
+	}
+	var sum toll
+	for seed := first; sum.steps < steps; seed++ {
+		lines := drawLife(seed)
+		one, err := liveThrough(lines)
+		if err != nil {
+			few := shrink(lines)
+			_, err := liveThrough(few)
+			t.Fatalf("seed %d, cut down from %d lines to %d: %v\n%s\n----", seed, len(lines), len(few), err, strings.Join(few, "\n"))
+		}
+		sum.add(&one)
+	}
+	t.Log(sum.String())
+}
+
+// toll is what happened in some lives.
+type toll struct {
+	lives, steps, jobs, ended, kept, withdrawn, restarts, most int
+
+	why map[ares.YieldWhy]int
+}
+
+func (s *toll) add(o *toll) {
+	if s.why == nil {
+		s.why = map[ares.YieldWhy]int{}
+	}
+	s.lives, s.steps, s.jobs, s.ended = s.lives+1, s.steps+o.steps, s.jobs+o.jobs, s.ended+o.ended
+	s.kept, s.withdrawn, s.restarts, s.most = s.kept+o.kept, s.withdrawn+o.withdrawn, s.restarts+o.restarts, max(s.most, o.most)
+	for why, n := range o.why {
+		s.why[why] += n
+	}
+}
+
+func (s *toll) String() string {
+	return fmt.Sprintf("%d lives, %d steps, %d jobs, %d of them ended; stopped by right %v, at most %d times each; %d nominations, %d withdrawn; %d restarts; no cycle",
+		s.lives, s.steps, s.jobs, s.ended, s.why, s.most, s.kept, s.withdrawn, s.restarts)
+}
+
+// liveThrough does the lines of a script, and then lets the world run dry.
+func liveThrough(lines []string) (toll, error) {
+	w := enginetest.NewWorld()
+	out := toll{why: map[ares.YieldWhy]int{}}
+	for i, line := range lines {
+		if err := w.Do(line); err != nil {
+			return out, fmt.Errorf("%s: %w", line, err)
+		}
+		if i == 0 {
+			w.Hurry() // a configuration, if there is one, comes first
+		}
+		if line == "restart" {
+			out.restarts++
+		}
+	}
+	err := runDry(w)
+	seen := w.Witness()
+	for i := range seen.Stopped {
+		out.why[seen.Stopped[i].Why]++
+	}
+	out.steps, out.most, out.kept, out.withdrawn = len(lines)+w.Ticks(), seen.Most(), seen.Kept, seen.Withdrawn
+	for _, run := range w.State.Jobs() {
+		out.jobs++
+		if run != nil && run.Phase.Final() {
+			out.ended++
+		}
+	}
+	return out, err
+}
+
+// dry is for how long a world lives on when nothing more comes: longer than all
+// its jobs take one after the other, each stopped as often as may be.
+const dry = 400 * 24 * time.Hour
+
+// runDry lets a world live until nothing more happens. Then nothing runs, and who
+// waits still could not run if he were alone.
+func runDry(w *enginetest.World) error {
+	for _, id := range lifeNodes {
+		for _, line := range []string{"session return " + id, "uncordon " + id, "clean " + id} {
+			if err := w.Do(line); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.Live(dry, func(string) {}); err != nil {
+		return err
+	}
+	if err := enginetest.Check(w.State); err != nil {
+		return err
+	}
+	if err := w.Do("restart"); err != nil {
+		return fmt.Errorf("at the end: %w", err)
+	}
+	for job, run := range w.State.Jobs() {
+		if run != nil && run.Current() != nil && !job.IsArray() {
+			return fmt.Errorf("%s is %s when all should have ended", job.ID, run.Phase)
+		}
+	}
+	for job, run := range w.State.Jobs() {
+		if run != nil && run.Phase.Final() || job.IsArray() {
+			continue
+		}
+		if fits, why := alone(w, job.ID); fits {
+			return fmt.Errorf("%s waits for ever though it fits where nobody runs (%s)", job.ID, why)
+		}
+	}
+	return nil
+}
+
+// alone says whether a job that waits would be placed if nobody else waited.
+func alone(w *enginetest.World, id ares.JobID) (bool, string) {
+	others := map[ares.JobID]bool{}
+	for job, run := range w.State.Jobs() {
+		others[job.ID] = job.ID != id && (run == nil || !run.Phase.Final())
+	}
+	b := w.State.Snapshot()
+	b.Events = slices.DeleteFunc(b.Events, func(ev ares.Event) bool {
+		return ev.Job != nil && others[ev.Job.ID] || ev.Run != nil && others[ev.Run.Job] || ev.Forecast != nil && others[ev.Forecast.Job]
+	})
+	s := engine.NewWith(w.State.Config())
+	s.Apply(b)
+	plan := engine.Decide(s, w.Now)
+	placed := slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == id })
+	return placed || slices.Contains(plan.Ready, id), engine.Explain(w.State, id, w.Now).Refusal.String()
+}
+
+// shrink leaves out what is not needed to break a law: halves, then quarters, and
+// at last single lines.
+func shrink(lines []string) []string {
+	for size := len(lines) / 2; size > 0; size /= 2 {
+		for at := 0; at+size <= len(lines); {
+			less := slices.Delete(slices.Clone(lines), at, at+size)
+			if _, err := liveThrough(less); err != nil {
+				lines = less
+			} else {
+				at += size
+			}
+		}
+	}
+	return lines
+}
+
+var lifeNodes = []string{"a", "b", "c", "d", "e"}
+
+// drawLife draws a history.
+func drawLife(seed uint64) []string {
+	d := &dice{rand.New(rand.NewPCG(seed, 7)), 0, nil}
+	d.config()
+	for _, id := range lifeNodes[:2+d.IntN(4)] {
+		d.node(id)
+	}
+	for _, id := range lifeTenants {
+		d.tenant(id)
+	}
+	for range 40 + d.IntN(160) {
+		d.step()
+	}
+	return d.lines
+}
+
+var lifeTenants = []string{"ann", "bob", "eve"}
+
+// dice draws the lines of a history.
+type dice struct {
+	*rand.Rand
+	jobs  int
+	lines []string
+}
+
+func (d *dice) say(format string, args ...any) {
+	d.lines = append(d.lines, strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+// of is one of some words; the first is the usual one.
+func (d *dice) of(words ...string) string { return words[d.IntN(len(words))] }
+
+// maybe is a word once in so many times.
+func (d *dice) maybe(in int, format string, args ...any) string {
+	if d.IntN(in) > 0 {
+		return ""
+	}
+	return " " + fmt.Sprintf(format, args...)
+}
+
+func (d *dice) config() {
+	d.say("config%s%s%s%s%s%s%s", d.maybe(4, "step=%s", d.of("1s", "1m")), d.maybe(4, "half-life=%s", d.of("1h", "100h")),
+		d.maybe(3, "ceiling=%s", d.of("1000", "2000", "8000", "0")), d.maybe(3, "yields=%s", d.of("1", "2", "10", "0")), d.maybe(3, "cooldown=%s", d.of("0s", "1m", "1h")),
+		d.maybe(4, "rate=%s", d.of("1", "3", "0")), d.maybe(4, "restart=%s", d.of("0s", "10m")))
+}
+
+func (d *dice) node(id string) {
+	d.say("node %s gpus=%s cpus=%s mem=64000 model=%s leaf=%s%s", id, d.of("4", "8", "2", "1"), d.of("32", "8"), d.of("H100", "A100"), d.of("l0", "l1"), d.maybe(6, "slices=2"))
+}
+
+func (d *dice) tenant(id string) {
+	quota := ""
+	if d.IntN(3) > 0 {
+		quota = fmt.Sprintf(" quota=(all:%d:%s:%s)", d.IntN(7), d.of("any", "0", "2", "4"), d.of("any", "any", "0", "1", "2"))
+		if d.IntN(4) == 0 {
+			quota = fmt.Sprintf(" quota=(H100:%d:any,A100:%d:%s)", d.IntN(5), d.IntN(5), d.of("any", "0"))
+		}
+	}
+	d.say("tenant %s weight=%s%s%s%s%s", id, d.of("1", "2"), d.maybe(2, "preempt"), quota, d.maybe(6, "gpus=%d", 2+d.IntN(8)), d.maybe(12, "hours=%d", 20+d.IntN(100)))
+}
+
+func (d *dice) job() {
+	size := "gpus=" + d.of("1", "1", "2", "4", "8")
+	switch d.IntN(8) {
+	case 0:
+		size = "milli=" + d.of("250", "500", "700")
+	case 1:
+		size = "mig=1g.10gb"
+	case 2:
+		size = ""
+	case 3:
+		size = fmt.Sprintf("members=%d gpus=%s%s", 2+d.IntN(3), d.of("1", "2", "4"), d.maybe(3, "least=1"))
+	}
+	d.say("job j%d tenant=%s%s %s cpus=%d priority=%s runs=%s%s%s%s%s%s%s%s%s", d.jobs, d.of(lifeTenants...), d.maybe(4, "queue=%s", d.of("q1", "q2")), size, d.IntN(5),
+		d.of("500", "0", "100", "300", "500", "1000", "1500", "2000", "2500"), d.of("10m", "1m", "1h", "5h", "30h"),
+		d.maybe(2, "checkpoint"), d.maybe(8, "latency-sensitive"), d.maybe(3, "minutes=%s", d.of("5", "60", "600")), d.maybe(10, "model=%s", d.of("h100", "a100")),
+		d.maybe(12, "after=(j%d)", d.IntN(max(d.jobs, 1))), d.maybe(12, "array=%d parallel=%d", 2+d.IntN(4), 1+d.IntN(2)), d.maybe(15, "level=leaf"), d.maybe(20, "mode=at_most_once"))
+	if d.IntN(2) == 0 {
+		d.say("predict j%d p50=%s", d.jobs, d.of("10m", "1m", "1h", "5h", "30h"))
+	}
+	d.jobs++
+}
+
+// step draws one thing that happens, mostly new jobs and time that passes.
+func (d *dice) step() {
+	j, n := fmt.Sprintf("j%d", d.IntN(max(d.jobs, 1))), lifeNodes[d.IntN(len(lifeNodes))]
+	switch k := d.IntN(100); {
+	case k < 45:
+		d.job()
+	case k < 70:
+		d.say("live %s quiet grace=%s", d.of("10m", "5s", "1s", "1m", "10m", "1h", "3h"), d.of("10s", "1s", "30s", "10s", "1s", "5m"))
+	case k < 74:
+		d.say("cancel %s", j)
+	case k < 76:
+		d.say("preempt %s", j)
+	case k < 78:
+		d.say("drain %s", j)
+	case k < 80:
+		d.say("session end %s", n)
+	case k < 82:
+		d.say("void %s", n)
+	case k < 85:
+		d.say("session return %s", n)
+		d.say("clean %s", n)
+	case k < 87:
+		d.say("%s %s", d.of("cordon", "uncordon"), n)
+	case k < 90:
+		d.tenant(d.of(lifeTenants...))
+	case k < 92:
+		d.say("sick %s%s", n, d.maybe(2, "%d", d.IntN(4)))
+	case k < 93:
+		d.say("checkpoint %s", j)
+	case k < 94:
+		d.say("predict %s p50=%s", j, d.of("10m", "1m", "1h", "5h", "30h"))
+	case k < 95:
+		d.say("queue %s/%s parent=%s quota=(all:%d:any)", d.of(lifeTenants...), d.of("q1", "q2"), d.of("", "q2", "q1"), d.IntN(4))
+	case k < 97:
+		d.say("reservation w%d in=%s for=%s nodes=(%s)%s%s%s", d.IntN(3), d.of("1h", "0s", "20m", "10h"), d.of("1h", "10m", "20h"), n,
+			d.maybe(2, "tenant=%s", d.of(lifeTenants...)), d.maybe(2, "drain"), d.maybe(3, "force"))
+	case k < 98:
+		d.say("forget %s", d.of("reservation w0", "reservation w1", "queue ann/q1", "queue bob/q2"))
+	default:
+		d.say("restart")
+	}
+}

@@ -1,0 +1,162 @@
+package topo_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/topo"
+)
+
+// rules is the part of a value that the rules of the topology decide.
+func rules(v topo.Value) topo.Value {
+	return topo.Value{
+		Missing: v.Missing, OffDomain: v.OffDomain, OffLevel: v.OffLevel, Doubled: v.Doubled, Crowded: v.Crowded,
+		Nanos: v.Nanos, Wide: v.Wide, Leaves: v.Leaves, Apart: v.Apart,
+	}
+}
+
+// leafSpine is a fleet of whole free nodes: leaves in a row, each next to the
+// ones beside it, two to a spine.
+func leafSpine(r *rand.Rand, leaves, each int) *world {
+	w := &world{topology: &ares.Topology{Domains: []ares.Domain{{Name: "s0", Level: ares.LevelSpine}, {Name: "s1", Level: ares.LevelSpine}}}}
+	for l := range leaves {
+		d := ares.Domain{Name: fmt.Sprintf("l%d", l), Level: ares.LevelLeaf, Parent: fmt.Sprintf("s%d", l*2/leaves)}
+		if l > 0 {
+			d.Adjacent = []string{fmt.Sprintf("l%d", l-1)}
+		}
+		w.topology.Domains = append(w.topology.Domains, d)
+	}
+	atlas := topo.NewAtlas(w.topology)
+	for i := range leaves * each {
+		w.places = append(w.places, atlas.PlaceOf("", map[string]string{"leaf": fmt.Sprintf("l%d", i/each)}))
+	}
+	slices.SortFunc(w.places, topo.Compare)
+	for range w.places {
+		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, topo.DefaultHistory)
+		w.room, w.waste = append(w.room, 1), append(w.waste, r.IntN(3))
+	}
+	return w
+}
+
+// take closes nodes, or gives them to others.
+func (w *world) take(t *topo.Tree, free int, nodes ...int) {
+	for _, n := range nodes {
+		w.free[n], w.room[n] = free, 0
+		t.Set(n, free, 8)
+	}
+}
+
+// leastMoves is the fewest members that any placement moves that keeps the rules
+// as well as the best of all does.
+func (w *world) leastMoves(t *topo.Tree) (best topo.Value, moved int, ok bool) {
+	var try []topo.Pick
+	var walk func(node, left int)
+	walk = func(node, left int) {
+		if node == len(w.places) || left == 0 {
+			if len(try) == 0 {
+				return
+			}
+			v, _, allowed := t.Value(&w.ask, w, try)
+			if !allowed {
+				return
+			}
+			mine := rules(v)
+			if against := mine.Compare(&best); !ok || against < 0 || against == 0 && v.Moved < moved {
+				best, moved, ok = mine, v.Moved, true
+			}
+			return
+		}
+		walk(node+1, left)
+		if w.room[node] > 0 {
+			try = append(try, topo.Pick{Node: node, Members: 1})
+			walk(node+1, left-1)
+			try = try[:len(try)-1]
+		}
+	}
+	walk(0, w.ask.Members)
+	return best, moved, ok
+}
+
+// TestRecoveryMovesTheFewest: a gang that lost nodes is placed again by the rules,
+// and no placement that keeps them as well moves fewer of its members.
+func TestRecoveryMovesTheFewest(t *testing.T) {
+	t.Parallel()
+	worlds := 3_000
+	if testing.Short() {
+		worlds = 300
+	}
+	more, moves, least, placed := 0, 0, 0, 0
+	for seed := range worlds {
+		r := rand.New(rand.NewPCG(uint64(seed), 9))
+		w := leafSpine(r, 4, one(r, 2, 3, 4))
+		tree := w.tree()
+		for i := range w.places {
+			if r.IntN(4) == 0 {
+				w.take(tree, 0, i)
+			}
+		}
+		w.ask = topo.Ask{Members: one(r, 2, 3, 4, 4, 5, 6), Devices: 8, Strategy: one(r, "", "", topo.Consolidated, topo.Distributed)}
+		w.ask.Required = one(r, "", "", "", ares.LevelSpine)
+		if r.IntN(3) == 0 {
+			w.ask.Min = 1 + r.IntN(w.ask.Members)
+		}
+		picks, _, ok := tree.Choose(&w.ask, w)
+		if !ok {
+			continue
+		}
+		for _, p := range picks {
+			w.ask.Before = append(w.ask.Before, p.Node)
+		}
+		if r.IntN(2) == 0 { // others have come and gone: it may be anywhere by now
+			w.ask.Before = w.ask.Before[:0]
+			for _, n := range r.Perm(len(w.places))[:len(picks)] {
+				w.ask.Before = append(w.ask.Before, n)
+				w.room[n], w.free[n] = 1, 8
+				tree.Set(n, 8, 8)
+			}
+			slices.Sort(w.ask.Before)
+		}
+		w.lose(r, tree)
+		best, fewest, ok := w.leastMoves(tree)
+		again, _, found := tree.Choose(&w.ask, w)
+		if ok != found {
+			t.Fatalf("seed %d: found %v, there is %v", seed, found, ok)
+		}
+		if !ok {
+			continue
+		}
+		v, _, _ := tree.Value(&w.ask, w, slices.Clone(again))
+		if got := rules(v); got != best {
+			t.Errorf("seed %d: %+v keeps the rules less well than %+v", seed, got, best)
+		}
+		placed++
+		moves += v.Moved
+		least += fewest
+		if v.Moved > fewest {
+			if more++; more <= 3 {
+				t.Logf("seed %d: %d members move to %v, %d would do: ask %+v free %v", seed, v.Moved, again, fewest, w.ask, w.free)
+			}
+		}
+	}
+	t.Logf("%d gangs placed again: %d members moved, %d at least", placed, moves, least)
+	if more > 0 {
+		t.Errorf("%d of %d gangs moved more members than they had to", more, placed)
+	}
+}
+
+// lose closes one node of the gang, or its leaf.
+func (w *world) lose(r *rand.Rand, tree *topo.Tree) {
+	gone := w.ask.Before[r.IntN(len(w.ask.Before))]
+	w.take(tree, -1, gone)
+	if r.IntN(3) > 0 {
+		return
+	}
+	for i := range w.places {
+		if w.places[i].Leaf == w.places[gone].Leaf {
+			w.take(tree, -1, i)
+		}
+	}
+}

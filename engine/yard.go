@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// classes is how many classes of priority there are.
+const classes = 5
+
+// yard is where jobs stand that may give way, or for which others do. It is
+// kept up to date with the runs, so that a decision need not look for them.
+type yard struct {
+	running   [classes][]*entry // an attempt is under way and nobody stops it; by submitted class, in no order
+	stopping  []*entry          // an attempt is under way and asked to end; in no order
+	nominated []*entry          // seats are kept for it; by when, then ID
+}
+
+// The lists of the yard that an entry can be in; from inRunning on one for each
+// class.
+const (
+	inNoYard = iota
+	inStopping
+	inRunning
+)
+
+// rank is the submitted class of a job, 0 for the lowest.
+func (e *entry) rank() int { return ares.ClassOf(e.job.PriorityValue()).Rank() }
+
+// yardOf puts an entry where it belongs in the yard, or takes it out.
+func (s *State) yardOf(e *entry, sign int) {
+	if sign < 0 {
+		s.leaveYard(e)
+		return
+	}
+	if e.job == nil || e.run == nil {
+		return
+	}
+	switch {
+	case e.run.Current() == nil:
+	case e.run.Stop != nil:
+		e.yard = inStopping
+	default:
+		e.yard = uint8(inRunning + e.rank())
+	}
+	if e.yard != inNoYard {
+		list := s.yard.list(e.yard)
+		e.yardAt = int32(len(*list))
+		*list = append(*list, e)
+	}
+	if e.run.Nominated != nil {
+		at, _ := slices.BinarySearchFunc(s.yard.nominated, e, byNomination)
+		s.yard.nominated = slices.Insert(s.yard.nominated, at, e)
+	}
+}
+
+func (s *State) leaveYard(e *entry) {
+	if e.yard != inNoYard {
+		list := s.yard.list(e.yard)
+		last := len(*list) - 1
+		(*list)[e.yardAt] = (*list)[last]
+		(*list)[e.yardAt].yardAt = e.yardAt
+		(*list)[last] = nil
+		*list = (*list)[:last]
+		e.yard, e.yardAt = inNoYard, 0
+	}
+	if e.run != nil && e.run.Nominated != nil {
+		s.yard.nominated = slices.DeleteFunc(s.yard.nominated, func(o *entry) bool { return o == e })
+	}
+}
+
+func (y *yard) list(of uint8) *[]*entry {
+	if of == inStopping {
+		return &y.stopping
+	}
+	return &y.running[of-inRunning]
+}
+
+// byNomination is the order of the jobs that seats are kept for.
+func byNomination(a, b *entry) int {
+	return cmp.Or(a.run.Nominated.At.Compare(b.run.Nominated.At), cmp.Compare(a.id, b.id))
+}
+
+// check wants the yard to have everybody where he belongs, once.
+func (y *yard) check(all []*entry) error {
+	count, nominated := 0, 0
+	for _, e := range all {
+		if e.yard != inNoYard {
+			if list := *y.list(e.yard); int(e.yardAt) >= len(list) || list[e.yardAt] != e {
+				return fmt.Errorf("job %s is not where it stands in the yard", e.id)
+			}
+			count++
+		}
+		under := e.job != nil && e.run != nil && e.run.Current() != nil
+		want := uint8(inNoYard)
+		switch {
+		case under && e.run.Stop != nil:
+			want = inStopping
+		case under:
+			want = uint8(inRunning + e.rank())
+		}
+		if e.yard != want {
+			return fmt.Errorf("job %s stands in list %d of the yard and belongs into %d", e.id, e.yard, want)
+		}
+		if e.job != nil && e.run != nil && e.run.Nominated != nil {
+			nominated++
+		}
+	}
+	for _, list := range y.running {
+		count -= len(list)
+	}
+	if count != len(y.stopping) || nominated != len(y.nominated) || !slices.IsSortedFunc(y.nominated, byNomination) {
+		return fmt.Errorf("the yard has somebody twice, or not in order")
+	}
+	return nil
+}
+
+// An hour is what the bound on how many jobs a tenant stops is for.
+const rateOver = time.Hour
+
+// noteStops adds the times at which an entry was stopped by class to those of the
+// tenants for whom it was, or takes them out.
+func (s *State) noteStops(e *entry, sign int) {
+	if e.run == nil {
+		return
+	}
+	for i := range e.run.Attempts {
+		if a := &e.run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.YieldClass {
+			s.tenant(a.Yield.Tenant).stopped(a.EndedAt, sign)
+		}
+	}
+	if stop := e.run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.YieldClass {
+		s.tenant(stop.Yield.Tenant).stopped(stop.At, sign)
+	}
+}
+
+func (t *tenant) stopped(at time.Time, sign int) {
+	i, _ := slices.BinarySearchFunc(t.stops, at, time.Time.Compare)
+	if sign > 0 {
+		t.stops = slices.Insert(t.stops, i, at)
+	} else {
+		t.stops = slices.Delete(t.stops, i, i+1)
+	}
+}
+
+// lately is how many jobs were stopped by class for the tenant's within the
+// hour before now, and when the first of them is as long ago as that.
+func (t *tenant) lately(now time.Time) (stops int, until time.Time) {
+	from, _ := slices.BinarySearchFunc(t.stops, now.Add(-rateOver), func(at, from time.Time) int {
+		if at.After(from) {
+			return 1
+		}
+		return -1
+	})
+	if from < len(t.stops) {
+		until = t.stops[from].Add(rateOver)
+	}
+	return len(t.stops) - from, until
+}

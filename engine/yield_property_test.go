@@ -1,0 +1,216 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/enginetest"
+)
+
+// melee is a small fleet that is asked for more than it has, by tenants that may
+// have others give way to them.
+type melee struct {
+	w     *enginetest.World
+	jobs  []ares.JobID
+	nodes []string
+	by    map[ares.YieldWhy]int // victims so far, those that were waited for under ""
+}
+
+func newMelee(t *rapid.T, moving bool) *melee {
+	cfg := engine.Default()
+	y := &cfg.Yielding
+	y.Ceiling, y.MaxYields = pick(t, "ceiling", 4000, 1000, 2000, 0), pick(t, "yields", 3, 0, 1)
+	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)
+	y.PerTenant = pick(t, "rate", 100, 0, 2)
+	y.Moving, y.MoveGain = moving, pick(t, "gain", 1000, 2000)
+	m := &melee{w: enginetest.NewWorldWith(cfg), by: map[ares.YieldWhy]int{}}
+	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
+		n := machineOf(fmt.Sprintf("n%d", i), pick(t, "gpus", 2, 4, 8))
+		n.Labels = map[string]string{"leaf": fmt.Sprint("l", i/2)}
+		n.CPUs, n.MemoryMB = 16, 1000
+		m.nodes = append(m.nodes, n.ID)
+		m.w.Join(*n)
+	}
+	quota := func(what string) []ares.Quota {
+		return []ares.Quota{{Nominal: pick(t, what, 4, 0, 2, 8), Borrow: pick(t, "borrow", ares.Unlimited, 2), Lend: pick(t, "lend", ares.Unlimited, 1)}}
+	}
+	a, b := &ares.Tenant{ID: "a", Limits: ares.NoLimits(), MayPreempt: true}, &ares.Tenant{ID: "b", Limits: ares.NoLimits(), MayPreempt: rapid.Bool().Draw(t, "may")}
+	if rapid.Bool().Draw(t, "quotas") {
+		a.Quotas, b.Quotas = quota("a"), quota("b")
+	}
+	m.w.Put(ares.Event{Tenant: a}, ares.Event{Tenant: b})
+	if rapid.Bool().Draw(t, "queues") {
+		m.w.Put(ares.Event{Queue: &ares.Queue{Tenant: "a", Name: "one", Limits: ares.NoLimits(), Quotas: quota("one")}},
+			ares.Event{Queue: &ares.Queue{Tenant: "a", Name: "two", Limits: ares.NoLimits(), Quotas: quota("two")}})
+	}
+	return m
+}
+
+func (m *melee) submit(t *rapid.T) {
+	id := ares.JobID(fmt.Sprintf("j%03d", len(m.jobs)))
+	s := ares.Spec{Tenant: pick(t, "tenant", "a", "b"), Members: pick(t, "members", 1, 1, 2, 4), GPUs: pick(t, "gpus", 1, 2, 4), CPUs: pick(t, "cpus", 0, 1, 4)}
+	if s.Tenant == "a" {
+		s.Queue = pick(t, "queue", "", "one", "two")
+	}
+	if once(t, 6, "share") {
+		s.GPUs, s.GPUMilli = 0, pick(t, "milli", 500, 300, 800)
+	}
+	if s.Members == 4 && once(t, 3, "elastic") {
+		s.MinMembers = 2
+	}
+	if s.Members > 1 {
+		s.Placement.RequiredLevel = pick(t, "level", "", "leaf", "node")
+	}
+	s.Priority = new(pick(t, "priority", 500, 0, 100, 1000, 2000))
+	s.Checkpoint.Enabled, s.Placement.LatencySensitive = rapid.Bool().Draw(t, "checkpoint"), s.GPUMilli == 0 && once(t, 8, "latency")
+	if once(t, 8, "once") {
+		s.Mode = ares.AtMostOnce
+	}
+	s.MaxRuntimeMinutes = pick(t, "minutes", 0, 0, 1, 60)
+	m.w.Submit(id, s)
+	m.jobs = append(m.jobs, id)
+}
+
+// settle decides and commits until nothing changes, as a server does.
+func (m *melee) settle(t *rapid.T) {
+	plans, err := m.w.Settle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range plans {
+		for _, n := range p.Nominate {
+			for _, v := range n.Nomination.Victims {
+				m.by[v.Yield.Why]++
+			}
+			if len(n.Nomination.Victims) == 0 {
+				m.by[""]++
+			}
+		}
+		for range p.Withdraw {
+			m.by["withdrawn"]++
+		}
+	}
+}
+
+// report has something become of one job that runs: it starts, saves its
+// progress, ends, or goes where it was asked to.
+func (m *melee) report(t *rapid.T) {
+	var active []ares.JobID
+	for _, id := range m.jobs {
+		if run, ok := m.w.State.Run(id); ok && (run.Phase.Active() || !run.Free()) {
+			active = append(active, id)
+		}
+	}
+	if len(active) == 0 {
+		return
+	}
+	m.move(t, rapid.SampledFrom(active).Draw(t, "whose"), rapid.IntRange(0, 5).Draw(t, "what"))
+}
+
+func (m *melee) move(t *rapid.T, id ares.JobID, what int) {
+	err := m.w.Change(id, func(j *ares.Job, r *ares.Run) error {
+		a := r.Last()
+		outcome := ares.OutcomeSucceeded
+		if r.Stop != nil {
+			outcome = ares.OutcomeStopped
+		}
+		for k := range a.Seats {
+			rank, state := a.Seats[k].Rank, a.Seats[k].State
+			switch {
+			case a.Ended() || state == ares.SeatFinished:
+				if err := r.Release(a.Fence, rank); err != nil {
+					return err
+				}
+			case r.Stop == nil && a.StartedAt.IsZero():
+				if err := r.Claim(j, a.Fence, rank, a.Seats[k].Node, m.w.Now); err != nil {
+					return err
+				}
+			case r.Stop == nil && what < 2:
+				return r.Checkpointed(a.Fence, m.w.Now)
+			case r.Stop == nil && what < 3:
+				return nil
+			default:
+				if err := r.Finish(j, a.Fence, rank, ares.RankResult{Outcome: outcome, EndedAt: m.w.Now}, m.w.Now); err != nil {
+					return err
+				}
+				if what == 4 {
+					continue // its devices are released later
+				}
+				if err := r.Release(a.Fence, rank); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// disturb has something happen to the fleet, or to a job that waits.
+func (m *melee) disturb(t *rapid.T) {
+	node := rapid.SampledFrom(m.nodes).Draw(t, "node")
+	switch rapid.IntRange(0, 4).Draw(t, "trouble") {
+	case 0:
+		m.w.Put(ares.Event{Cordon: &ares.Cordon{Node: node, Since: m.w.Now}})
+	case 1:
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: node}})
+	case 2:
+		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: node}})
+		if err := m.w.Void(node); err != nil {
+			t.Fatal(err)
+		}
+		m.settle(t)
+		m.w.Put(ares.Event{Session: &ares.Session{Node: node, Instance: "again"}})
+		if err := m.w.Clean(node); err != nil {
+			t.Fatal(err)
+		}
+	case 3:
+		if len(m.jobs) > 0 {
+			id := rapid.SampledFrom(m.jobs).Draw(t, "cancelled")
+			_ = m.w.Change(id, func(_ *ares.Job, r *ares.Run) error { // one that is over cannot be
+				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
+			})
+		}
+	}
+}
+
+// TestYielding: whoever gives way to whom, the laws hold at every decision: no
+// circle, the ceiling, a right for each, nobody else on the seats that are kept.
+// What gave way goes on, and in the end everybody has ended.
+func TestYielding(t *testing.T) {
+	t.Parallel()
+	by := map[ares.YieldWhy]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMelee(t, false)
+		for range rapid.IntRange(5, 40).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "come") {
+				m.submit(t)
+			}
+			m.settle(t)
+			for range rapid.IntRange(0, 4).Draw(t, "reports") {
+				m.report(t)
+			}
+			if once(t, 8, "disturbed") {
+				m.disturb(t)
+			}
+			m.w.Now = m.w.Now.Add(time.Duration(pick(t, "seconds", 10, 0, 100, 1000)) * time.Second)
+		}
+		if err := m.w.Replay(); err != nil {
+			t.Fatal(err)
+		}
+		for why, n := range m.by { // order-free: sums
+			by[why] += n
+		}
+	})
+	t.Logf("gave way: %v", by)
+	if by[ares.YieldClass] == 0 || by[ares.YieldQuota] == 0 || by[""] == 0 || by["withdrawn"] == 0 {
+		t.Errorf("somebody should have given way by each right, been waited for, and been waited for in vain: %v", by)
+	}
+}

@@ -1,0 +1,114 @@
+package forecast
+
+import (
+	"math/bits"
+	"time"
+)
+
+// HalfLife is after how long what a node did counts half.
+const HalfLife = 24 * time.Hour
+
+// one is 1 in the fixed point of factors.
+const one = 1 << 32
+
+// roots[k] is 2 to the power of -1/2^(k+1), in fixed point.
+var roots = func() (out [16]uint64) {
+	square := uint64(one / 2)
+	for k := range out {
+		square = root(square << 32) // of a number below 2^32: below 2^64
+		out[k] = square
+	}
+	return out
+}()
+
+// root is the whole part of a square root.
+func root(n uint64) uint64 {
+	var r uint64
+	for bit := uint64(1) << 31; bit > 0; bit >>= 1 {
+		if try := r | bit; try*try <= n {
+			r = try
+		}
+	}
+	return r
+}
+
+// factor is what is left of one after a time, in fixed point. It is worked out
+// in whole numbers, so that every machine finds the same.
+func factor(after time.Duration) uint64 {
+	if after <= 0 {
+		return one
+	}
+	halves := after / HalfLife
+	if halves >= 32 {
+		return 0
+	}
+	part := uint64(after%HalfLife) >> 20 << 16 / (uint64(HalfLife) >> 20) // in 65536ths
+	f := uint64(one)
+	for k, r := range roots {
+		if part&(1<<(15-k)) != 0 {
+			f = f * r >> 32 // f is above a half: no more than 2^64
+		}
+	}
+	return f >> halves
+}
+
+// faded is what is left of a number by a factor, rounded to the nearest.
+func faded(v int64, by uint64) int64 {
+	if v < 0 {
+		return -faded(-v, by)
+	}
+	hi, lo := bits.Mul64(uint64(v), by)
+	lo, carry := bits.Add64(lo, one/2, 0)
+	return int64((hi+carry)<<32 | lo>>32)
+}
+
+// binaryLog is the binary logarithm of a ratio of two lengths, in thousandths, at
+// most that of 8 and at least that of 1/8.
+func binaryLog(took, said time.Duration) int64 {
+	const most = 3000
+	if took <= 0 || said <= 0 {
+		return 0
+	}
+	if took > said {
+		return min(logUp(uint64(took), uint64(said)), most)
+	}
+	return -min(logUp(uint64(said), uint64(took)), most)
+}
+
+// logUp is the binary logarithm of a ratio of at least 1, in thousandths, up to
+// that of 16.
+func logUp(big, small uint64) int64 {
+	if big/small >= 16 {
+		return 4000
+	}
+	if shift := bits.Len64(big) - 28; shift > 0 { // so that the quotient fits
+		big, small = big>>shift, max(small>>shift, 1)
+	}
+	x := big << 32 / small // from 1 up to 16
+	var log int64          // in 1024ths
+	for x >= 2*one {
+		x >>= 1
+		log += 1024
+	}
+	for bit := int64(512); bit > 0; bit >>= 1 {
+		hi, lo := bits.Mul64(x, x)
+		if x = hi<<32 | lo>>32; x >= 2*one {
+			x >>= 1
+			log += bit
+		}
+	}
+	return log * 1000 / 1024
+}
+
+// power is 2 to the power of so many thousandths, in thousandths.
+func power(log int64) int {
+	neg := log < 0
+	if neg {
+		log = -log
+	}
+	f := factor(time.Duration(log) * (HalfLife / 1000)) // what so many half-lives leave
+	if neg {
+		return int((f*1000 + one/2) >> 32)
+	}
+	return int((1000*one + f/2) / max(f, 1))
+}

@@ -1,0 +1,302 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+var dawn = time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
+
+// fleetOf has some attempts end well on each of so many nodes.
+func fleetOf(nodes, each int) *Scores {
+	s := NewScores()
+	for n := range nodes {
+		for i := range each {
+			s.Observe(&End{Node: fmt.Sprintf("n%d", n), At: dawn, Family: uint64(i + 1), Timed: true, Gang: true})
+		}
+	}
+	return s
+}
+
+func scoreOf(t *testing.T, s *Scores, node string, now time.Time) ares.NodeScore {
+	t.Helper()
+	for _, r := range s.Reckon(now) {
+		if r.Node == node {
+			return r
+		}
+	}
+	return ares.NodeScore{Node: node, Score: ares.FullScore}
+}
+
+func TestFixedPoint(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{0, time.Second, time.Hour, 11 * time.Hour, HalfLife, 30 * time.Hour, 5 * HalfLife} {
+		want := math.Exp2(-d.Hours() / HalfLife.Hours())
+		if got := float64(factor(d)) / one; math.Abs(got-want) > 2e-5 {
+			t.Errorf("after %s %v is left, want %v", d, got, want)
+		}
+	}
+	for _, ratio := range []float64{1, 1.5, 2, 3, 7.5, 20, 0.5, 0.3, 0.01} {
+		want := 1000 * max(-3, min(3, math.Log2(ratio)))
+		if got := binaryLog(time.Duration(ratio*float64(time.Hour)), time.Hour); math.Abs(float64(got)-want) > 3 {
+			t.Errorf("the logarithm of %v is %d, want %v", ratio, got, want)
+		}
+	}
+	for _, log := range []int64{0, 1000, -1000, 585, -2000, 4500} {
+		want := 1000 * math.Exp2(float64(log)/1000)
+		if got := power(log); math.Abs(float64(got)-want) > 2+want/1000 {
+			t.Errorf("2 to the %d thousandths is %d, want %v", log, got, want)
+		}
+	}
+	if faded(-1000, one/2) != -500 || faded(1, one/2) != 1 || faded(math.MaxInt64, one) != math.MaxInt64 {
+		t.Error("what is faded is rounded, and nothing overflows")
+	}
+}
+
+// TestLossesSpeakAgainstANode: each more, less where much went well, and less
+// with time until nothing is left.
+func TestLossesSpeakAgainstANode(t *testing.T) {
+	t.Parallel()
+	s := fleetOf(4, 10)
+	last := ares.FullScore
+	for range 5 {
+		s.Observe(&End{Node: "n0", At: dawn, How: Faulted})
+		s.Observe(&End{Node: "new", At: dawn, How: Faulted})
+		busy, idle := scoreOf(t, s, "n0", dawn), scoreOf(t, s, "new", dawn)
+		if busy.Score >= last || idle.Score >= busy.Score {
+			t.Fatalf("scores are %d after %d, and %d for who had nothing else", busy.Score, last, idle.Score)
+		}
+		last = busy.Score
+	}
+	if r := scoreOf(t, s, "n0", dawn); r.Why != "it ended 5 of 15 attempts" {
+		t.Errorf("why: %q", r.Why)
+	}
+	if r := scoreOf(t, s, "n1", dawn); r.Score != ares.FullScore || r.Why != "" {
+		t.Errorf("a node without losses has %d: %s", r.Score, r.Why)
+	}
+	for day := 1; day <= 10; day++ {
+		r := scoreOf(t, s, "n0", dawn.Add(time.Duration(day)*HalfLife))
+		if r.Score <= last && r.Score < ares.FullScore {
+			t.Errorf("on day %d it is %d after %d", day, r.Score, last)
+		}
+		last = r.Score
+	}
+	if len(s.nodes) != 0 {
+		t.Errorf("after ten days %d nodes are remembered", len(s.nodes))
+	}
+}
+
+// TestFailuresOfJobsAreTheirOwn: one broken job fails as often as it likes; many
+// different jobs that fail on one node and nowhere else speak against it, and
+// jobs that fail everywhere against nobody.
+func TestFailuresOfJobsAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := fleetOf(4, 10)
+	for range 50 {
+		s.Observe(&End{Node: "n0", At: dawn, Family: 99, How: Failed})
+	}
+	if r := scoreOf(t, s, "n0", dawn); r.Score != ares.FullScore || r.Own != once {
+		t.Errorf("one job that fails costs its node: %+v", r)
+	}
+	for i := range 6 {
+		s.Observe(&End{Node: "n0", At: dawn, Family: uint64(100 + i), How: Failed})
+	}
+	r := scoreOf(t, s, "n0", dawn)
+	if r.Score > 800 || !strings.Contains(r.Why, "7 different jobs failed there, where 0 would elsewhere") {
+		t.Errorf("seven jobs failed: %+v", r)
+	}
+	for n := 1; n < 4; n++ { // they fail elsewhere too
+		for i := range 6 {
+			s.Observe(&End{Node: fmt.Sprintf("n%d", n), At: dawn, Family: uint64(100 + i), How: Failed})
+		}
+	}
+	if r := scoreOf(t, s, "n0", dawn); r.Score != ares.FullScore {
+		t.Errorf("what fails everywhere speaks against one: %+v", r)
+	}
+	lonely := NewScores()
+	for i := range 20 {
+		lonely.Observe(&End{Node: "only", At: dawn, Family: uint64(i), How: Failed})
+	}
+	if r := scoreOf(t, lonely, "only", dawn); r.Score != ares.FullScore {
+		t.Errorf("there is nothing to compare with: %+v", r)
+	}
+}
+
+// TestSlowNodes: runs that take twice as long as predicted speak against a node,
+// unless they do so everywhere, or on all nodes of its kind.
+func TestSlowNodes(t *testing.T) {
+	t.Parallel()
+	s := fleetOf(4, 10)
+	for range 20 {
+		s.Observe(&End{Node: "slow", At: dawn, Timed: true, Log: 1000})
+	}
+	r := scoreOf(t, s, "slow", dawn)
+	if r.Slowdown != 2000 || r.Score < 550 || r.Score > 650 || !strings.Contains(r.Why, "runs take 2.00 times as long as elsewhere (20 runs)") {
+		t.Errorf("twice as slow: %+v", r)
+	}
+	for n := range 4 {
+		for range 30 {
+			s.Observe(&End{Node: fmt.Sprintf("n%d", n), At: dawn, Timed: true, Log: 1000})
+		}
+	}
+	if r := scoreOf(t, s, "slow", dawn); r.Score < 850 {
+		t.Errorf("the predictions are what is wrong: %+v", r)
+	}
+	old := fleetOf(4, 10)
+	for _, n := range []string{"old0", "old1"} {
+		old.Kind(n, "an older model")
+		for range 20 {
+			old.Observe(&End{Node: n, At: dawn, Timed: true, Log: 1000})
+		}
+	}
+	if r := scoreOf(t, old, "old0", dawn); r.Score != ares.FullScore {
+		t.Errorf("all of its kind are as slow: %+v", r)
+	}
+}
+
+func gangOf(ranks ...ares.RankResult) *ares.Attempt {
+	a := &ares.Attempt{Number: 1, StartedAt: dawn, EndedAt: dawn.Add(2 * time.Hour), Outcome: ares.OutcomeSucceeded}
+	for i, r := range ranks {
+		a.Seats = append(a.Seats, ares.Held{Seat: ares.Seat{Node: string(rune('a' + i)), Rank: i}, State: ares.SeatReleased, Result: new(r)})
+	}
+	return a
+}
+
+func rank(after, took time.Duration, o ares.Outcome) ares.RankResult {
+	return ares.RankResult{Outcome: o, StartedAt: dawn.Add(after), EndedAt: dawn.Add(after + took)}
+}
+
+func noSkew(string) time.Duration { return 0 }
+
+// TestWhoTheGangWaitedFor: by the lengths of its ranks, and by when they began.
+func TestWhoTheGangWaitedFor(t *testing.T) {
+	t.Parallel()
+	ok := rank(0, time.Hour, ares.OutcomeSucceeded)
+	longer := rank(0, 70*time.Minute, ares.OutcomeSucceeded)
+	later := rank(time.Minute, time.Hour, ares.OutcomeSucceeded)
+	job := &ares.Job{Spec: ares.Spec{Tenant: "ml", Name: "x"}}
+	for name, c := range map[string]struct {
+		attempt *ares.Attempt
+		ahead   time.Duration // of the second
+		gang    bool
+		last    []string
+	}{
+		"alike":         {gangOf(ok, ok, ok, ok), 0, true, nil},
+		"one is slow":   {gangOf(ok, longer, ok, ok), 0, true, []string{"b"}},
+		"one is late":   {gangOf(ok, later, ok, ok), 0, true, []string{"b"}},
+		"a fast clock":  {gangOf(ok, later, ok, ok), time.Minute, true, nil},
+		"two of them":   {gangOf(ok, longer), 0, false, nil},
+		"most are slow": {gangOf(longer, longer, longer, ok), 0, true, nil},
+		"not told":      {gangOf(ok, ok, ares.RankResult{Outcome: ares.OutcomeSucceeded}), 0, false, nil},
+	} {
+		ends := EndsOf(job, c.attempt, time.Hour, func(n string) time.Duration {
+			if n == "b" {
+				return c.ahead
+			}
+			return 0
+		})
+		var last []string
+		for _, e := range ends {
+			if e.Gang != c.gang || e.Timed {
+				t.Errorf("%s: %+v", name, e)
+			}
+			if e.Last {
+				last = append(last, e.Node)
+			}
+		}
+		if !slices.Equal(last, c.last) || len(ends) != len(c.attempt.Seats) {
+			t.Errorf("%s: waited for %v, want %v", name, last, c.last)
+		}
+	}
+	s := fleetOf(4, 10)
+	for range 10 {
+		s.Observe(&End{Node: "n0", At: dawn, Gang: true, Last: true})
+	}
+	if r := scoreOf(t, s, "n0", dawn); r.Score > 850 || r.Why != "10 of 20 gangs waited for it" {
+		t.Errorf("a straggler: %+v", r)
+	}
+}
+
+// TestWhatEndsSay: who is to blame for an attempt's end, and of whom it says
+// nothing.
+func TestWhatEndsSay(t *testing.T) {
+	t.Parallel()
+	job := &ares.Job{Spec: ares.Spec{Tenant: "ml", Name: "x"}}
+	lost, restored := ares.RankResult{Outcome: ares.OutcomeLost, Reason: "node a was lost"}, ares.Run{}
+	restored.Phase, restored.Attempts = ares.Running, []ares.Attempt{{Number: 1, Seats: []ares.Held{{Seat: ares.Seat{Node: "a"}, State: ares.SeatClaimed}}}}
+	if _, err := restored.Restore(job, dawn); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		attempt *ares.Attempt
+		want    map[string]Fate
+	}{
+		"lost":           {gangOf(lost, rank(0, 0, ares.OutcomeStopped)), map[string]Fate{"a": Faulted}},
+		"its own":        {gangOf(rank(0, 1, ares.OutcomeFailed), rank(0, 0, ares.OutcomeStopped)), map[string]Fate{"a": Failed}},
+		"not started":    {gangOf(rank(0, 0, ares.OutcomeSpawnError)), map[string]Fate{"a": Failed}},
+		"at its limit":   {gangOf(rank(0, 1, ares.OutcomeTimeout)), map[string]Fate{"a": Well}},
+		"preempted":      {gangOf(rank(0, 1, ares.OutcomeStopped)), map[string]Fate{}},
+		"after a backup": {&restored.Attempts[0], map[string]Fate{}},
+	} {
+		got := map[string]Fate{}
+		for _, e := range EndsOf(job, c.attempt, 0, noSkew) {
+			got[e.Node] = e.How
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	one := gangOf(rank(0, time.Hour, ares.OutcomeSucceeded))
+	if e := EndsOf(job, one, time.Hour, noSkew); !e[0].Timed || e[0].Log < 990 || e[0].Log > 1010 {
+		t.Errorf("two hours instead of one: %+v", e)
+	}
+}
+
+// TestScoresGoOn: whoever goes on from the record of a node reckons as who was
+// there all the time; scores stay within their bounds, and the order of ends at
+// one time does not matter.
+func TestScoresGoOn(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		whole, parted := NewScores(), NewScores()
+		now := dawn
+		for range rapid.IntRange(1, 60).Draw(t, "ends") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "minutes")) * time.Minute)
+			e := End{
+				Node: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node"), At: now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "late")) * time.Minute),
+				Family: uint64(rapid.IntRange(1, 12).Draw(t, "family")), How: Fate(rapid.IntRange(0, 2).Draw(t, "how")),
+				Timed: rapid.Bool().Draw(t, "timed"), Log: int64(rapid.IntRange(-3000, 3000).Draw(t, "log")),
+				Gang: rapid.Bool().Draw(t, "gang"), Last: rapid.Bool().Draw(t, "last"),
+			}
+			whole.Observe(&e)
+			parted.Observe(&e)
+			for _, r := range whole.Reckon(now) {
+				if r.Score < 0 || r.Score > ares.FullScore || r.Samples < r.Failures+r.Own-60 || r.Gangs < r.Stragglers-60 { // each is rounded for itself
+					t.Fatalf("%+v", r)
+				}
+				if (r.Score == ares.FullScore) != (r.Why == "") && r.Score < ares.FullScore-1 {
+					t.Fatalf("%d for %q", r.Score, r.Why)
+				}
+			}
+			if rapid.IntRange(0, 9).Draw(t, "restart") == 0 {
+				next := NewScores()
+				for _, st := range parted.nodes {
+					next.Restore(st.sums)
+				}
+				parted = next
+			}
+		}
+		if a, b := whole.Reckon(now), parted.Reckon(now); !reflect.DeepEqual(a, b) {
+			t.Fatalf("%+v\n%+v", a, b)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Reservation is a window of an administrator in a fleet file: which nodes are
+// for one tenant, or for nobody, and when. Times count from the arrival of the
+// first job.
+type Reservation struct {
+	Name     string            `yaml:"name"`
+	Tenant   string            `yaml:"tenant"` // "" for nobody: maintenance
+	Queue    string            `yaml:"queue"`
+	From     string            `yaml:"from"` // such as 36h or 2d; the beginning if it is not given
+	For      string            `yaml:"for"`
+	Nodes    []string          `yaml:"nodes"`
+	Selector map[string]string `yaml:"node_selector"`
+	Domain   string            `yaml:"domain"`
+	Drain    bool              `yaml:"drain"`
+}
+
+// record is the reservation as a server would have it.
+func (r *Reservation) record() (*ares.Reservation, error) {
+	var from time.Duration
+	if r.From != "" {
+		var err error
+		if from, err = span("from", r.From); err != nil {
+			return nil, err
+		}
+	}
+	lasts, err := span("for", r.For)
+	if err != nil {
+		return nil, err
+	}
+	out := &ares.Reservation{
+		Name: r.Name, Tenant: r.Tenant, Queue: r.Queue, From: Epoch.Add(from), Until: Epoch.Add(from + lasts),
+		Nodes: r.Nodes, Selector: r.Selector, Domain: r.Domain, Drain: r.Drain, By: "fleet", CreatedAt: Epoch,
+	}
+	return out, out.Check(Epoch)
+}
+
+// span reads a length of time, with days.
+func span(field, text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 && n <= 366 {
+			return time.Duration(n * float64(24*time.Hour)), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return d, nil
+	}
+	return 0, ares.Errorf(ares.Invalid, "%s: %q is not a length of time: write 90m, 36h or 2d", field, text)
+}
+
+// checkWindows reports every mistake of the fleet's reservations.
+func (f *Fleet) checkWindows(p *ares.Problems) {
+	if len(f.Reserved) > ares.MaxReservations {
+		p.Add("reservations", "at most %d of them", ares.MaxReservations)
+	}
+	seen := map[string]bool{}
+	for i := range f.Reserved {
+		r := &f.Reserved[i]
+		field := fmt.Sprintf("reservations[%d]", i)
+		if _, err := r.record(); err != nil {
+			p.Add(field, "%s", err)
+		}
+		for _, n := range r.Nodes {
+			if !f.has(n) {
+				p.Add(field+".nodes", "there is no machine %q: several of a name are called %s and so on", n, numbered("NAME", 0))
+			}
+		}
+		if seen[r.Name] {
+			p.Add(field+".name", "%q is given twice", r.Name)
+		}
+		seen[r.Name] = true
+	}
+}
+
+// has says whether a machine of the fleet is called so.
+func (f *Fleet) has(node string) bool {
+	return slices.ContainsFunc(f.Machines, func(m Machine) bool {
+		if m.Count == 1 {
+			return m.Name == node
+		}
+		number, ok := strings.CutPrefix(node, m.Name+"-")
+		k, err := strconv.Atoi(number)
+		return ok && err == nil && k >= 0 && k < m.Count && numbered(m.Name, k) == node
+	})
+}
+
+// Reservations yields the records of the fleet's reservations.
+func (f *Fleet) Reservations() []*ares.Reservation {
+	var out []*ares.Reservation
+	for i := range f.Reserved {
+		if r, err := f.Reserved[i].record(); err == nil { // or else it was told when it was read
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// windows adds the reservations of an edit.
+func (d *drafter) windows(e *Edit) error {
+	for _, r := range e.Reserve {
+		for there := range d.state.Reservations() {
+			if there.Name == r.Name {
+				return ares.Errorf(ares.Conflict, "there is a reservation %s already", r.Name)
+			}
+		}
+		d.events = append(d.events, ares.Event{Reservation: r})
+		d.said = append(d.said, fmt.Sprintf("reservation %s %s from %s until %s", r.Name, r.For(),
+			r.From.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339)))
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// CreateReservation writes a reservation that is not there yet, and answers with
+// its revision. The same one again is the same as once; another of its name is a
+// conflict. Its tenant and queue must be there.
+func (s *Store) CreateReservation(ctx context.Context, r ares.Reservation) (ares.Reservation, error) {
+	value, err := marshal(reservationRecord(&r))
+	if err != nil {
+		return r, err
+	}
+	for range maxTries {
+		all, revision, err := s.reservations(ctx)
+		if err != nil {
+			return r, err
+		}
+		if there := all[r.Name]; there != nil {
+			if there.Same(&r) {
+				return *there, nil
+			}
+			return r, ares.Errorf(ares.Conflict, "reservation %s exists already and is another: choose another name, or delete it first", r.Name).At("name")
+		}
+		if len(all) >= ares.MaxReservations {
+			return r, ares.Errorf(ares.Refused, "there are %d reservations, the most there may be: delete some", len(all))
+		}
+		cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(windowsKey), "<", revision+1).WithPrefix()}
+		var reads []clientv3.Op
+		for _, key := range needed(&r) {
+			cmps = append(cmps, isThere(key))
+			reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+		}
+		resp, err := s.txn(ctx, "write reservation", cmps, []clientv3.Op{clientv3.OpPut(windowKey(r.Name), value)}, reads)
+		if err != nil {
+			return r, err
+		}
+		if resp.Succeeded {
+			r.Revision = resp.Header.Revision
+			return r, nil
+		}
+		for i, one := range resp.Responses {
+			if len(one.GetResponseRange().Kvs) > 0 {
+				continue
+			}
+			if i == 0 {
+				return r, ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", r.Tenant).At("tenant_id")
+			}
+			return r, noQueue(r.Tenant, r.Queue)
+		}
+	}
+	return r, ares.Errorf(ares.Exhausted, "the reservations change too fast: try again")
+}
+
+// needed is the keys of whom a reservation is for: its tenant's, then its queue's.
+func needed(r *ares.Reservation) []string {
+	switch {
+	case r.Tenant == "":
+		return nil
+	case r.Queue == "" || r.Queue == ares.DefaultQueue:
+		return []string{tenantKey(r.Tenant)}
+	}
+	return []string{tenantKey(r.Tenant), queueKey(r.Tenant, r.Queue)}
+}
+
+// DeleteReservation removes a reservation that is still at revision, and answers
+// with the revision at which it went.
+func (s *Store) DeleteReservation(ctx context.Context, name string, revision int64) (int64, error) {
+	resp, err := s.txn(ctx, "delete reservation",
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(windowKey(name)), "=", revision)},
+		[]clientv3.Op{clientv3.OpDelete(windowKey(name))}, []clientv3.Op{clientv3.OpGet(windowKey(name), clientv3.WithKeysOnly())})
+	switch {
+	case err != nil:
+		return 0, err
+	case resp.Succeeded:
+		return resp.Header.Revision, nil
+	case len(resp.Responses[0].GetResponseRange().Kvs) == 0:
+		return 0, noReservation(name)
+	}
+	return 0, ares.Errorf(ares.Conflict, "reservation %s was made anew by somebody else: read it again and repeat", name)
+}
+
+// Reservation reads one reservation; the answer is linearizable.
+func (s *Store) Reservation(ctx context.Context, name string) (ares.Reservation, error) {
+	key := windowKey(name)
+	got, err := s.get(ctx, key)
+	if err != nil {
+		return ares.Reservation{}, err
+	}
+	if len(got.Kvs) == 0 {
+		return ares.Reservation{}, noReservation(name)
+	}
+	rec, err := unmarshal(key, got.Kvs[0].Value)
+	if err != nil {
+		return ares.Reservation{}, err
+	}
+	return *reservationOf(rec.GetReservation(), name, got.Kvs[0].ModRevision), nil
+}
+
+// reservations reads all of them by name, and the revision they were read at.
+func (s *Store) reservations(ctx context.Context) (map[string]*ares.Reservation, int64, error) {
+	got, err := s.get(ctx, windowsKey, clientv3.WithPrefix())
+	if err != nil {
+		return nil, 0, err
+	}
+	all := map[string]*ares.Reservation{}
+	for _, kv := range got.Kvs {
+		rec, err := unmarshal(string(kv.Key), kv.Value)
+		if err != nil {
+			return nil, 0, err
+		}
+		name := strings.TrimPrefix(string(kv.Key), windowsKey)
+		all[name] = reservationOf(rec.GetReservation(), name, kv.ModRevision)
+	}
+	return all, got.Header.Revision, nil
+}
+
+func noReservation(name string) error {
+	return ares.Errorf(ares.NotFound, "there is no reservation %s: see `ares reservation list`", name).At("name")
+}
+
+func reservationRecord(r *ares.Reservation) *storepb.Record {
+	return &storepb.Record{Body: &storepb.Record_Reservation{Reservation: &storepb.Reservation{
+		Tenant: r.Tenant, Queue: r.Queue, From: micros(r.From), Until: micros(r.Until), Nodes: r.Nodes, Selector: r.Selector, Domain: r.Domain,
+		Drain: r.Drain, Force: r.Force, By: r.By, Why: r.Why, CreatedAt: micros(r.CreatedAt),
+	}}}
+}
+
+func reservationOf(m *storepb.Reservation, name string, revision int64) *ares.Reservation {
+	return &ares.Reservation{
+		Name: name, Tenant: m.GetTenant(), Queue: m.GetQueue(), From: fromMicros(m.GetFrom()), Until: fromMicros(m.GetUntil()),
+		Nodes: slices.Clone(m.GetNodes()), Selector: maps.Clone(m.GetSelector()), Domain: m.GetDomain(),
+		Drain: m.GetDrain(), Force: m.GetForce(), By: m.GetBy(), Why: m.GetWhy(), CreatedAt: fromMicros(m.GetCreatedAt()), Revision: revision,
+	}
+}
