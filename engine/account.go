@@ -20,7 +20,7 @@ func (s *State) charge(e *entry, sign int) {
 	if e.run != nil {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
-				if h := &e.run.Attempts[i].Seats[k]; e.keeps(&e.run.Attempts[i], h) {
+				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
 					n := s.node(h.Node)
 					n.charge(&h.Seat, sign)
 					n.seat(e, &h.Seat, sign)

@@ -54,6 +54,10 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		return out
 	}
 	late, early := s.walk(e, now, byLate), s.walk(e, now, byEarly)
+	if late.at <= now.UnixNano() && s.keepsSeats(now) {
+		out.Earliest, out.Basis = now, "no latest time: when a gang that lost a node, or a job that is moved, has had its turn"
+		return out
+	}
 	if early.at != endless {
 		out.Earliest = later(now, time.Unix(0, max(early.at, now.UnixNano())).UTC())
 	}

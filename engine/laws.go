@@ -111,11 +111,9 @@ func (c *count) add(e *entry) {
 		return
 	}
 	held := e.run.Phase.Active() && (e.job == nil || !e.isArray())
-	for i, a := range e.run.Attempts {
-		regrouping := i == len(e.run.Attempts)-1 && regrouping(e.run)
+	for _, a := range e.run.Attempts {
 		for _, h := range a.Seats {
-			free := h.State == ares.SeatReleased || h.State == ares.SeatCleared
-			if free && !regrouping {
+			if h.State == ares.SeatReleased || h.State == ares.SeatCleared {
 				continue
 			}
 			u := c.nodes[h.Node]
@@ -130,7 +128,7 @@ func (c *count) add(e *entry) {
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
 			}
-			if free || h.State == ares.SeatVoided {
+			if h.State == ares.SeatVoided {
 				continue // the node's, not the tenant's
 			}
 			held = true
@@ -142,25 +140,6 @@ func (c *count) add(e *entry) {
 	if held && e.job != nil {
 		c.tenants[e.job.Tenant] = c.tenants[e.job.Tenant].Add(ares.Use{Jobs: 1})
 	}
-}
-
-// regrouping says whether what is free of the last attempt is kept for its gang:
-// it lost a node, and waits for its other ranks to die. It is told apart from the
-// accounts.
-func regrouping(r *ares.Run) bool {
-	last := &r.Attempts[len(r.Attempts)-1]
-	dying := false
-	for i := range r.Attempts {
-		dying = dying || slices.ContainsFunc(r.Attempts[i].Seats, func(h ares.Held) bool { return !h.State.Settled() })
-	}
-	var lost bool
-	switch {
-	case r.Stop != nil:
-		lost = last.Outcome == "" && (r.Stop.Why == ares.StopLost || r.Stop.Why == ares.StopDrain)
-	case r.Phase == ares.Pending || r.Phase == ares.Retrying:
-		lost = last.Outcome == ares.OutcomeLost || last.Outcome == ares.OutcomeStopped
-	}
-	return lost && dying && len(last.Seats) > 1
 }
 
 func (c *count) checkTenants(s *State) error {

@@ -9,30 +9,28 @@ import (
 )
 
 // A gang that loses a node is stopped as a whole, and placed again when all its
-// seats are settled. Its living ranks die one by one meanwhile. What they leave
-// stays taken until the last of them is dead, and then for the gang alone until it
-// had its turn: it had been placed, and moves as few members as the rules allow.
+// seats are settled. Its living ranks die one by one meanwhile. Decisions leave
+// alone what they left, until the last of them is dead and then for the gang until
+// it had its turn: it had been placed, and moves as few members as the rules allow.
 // Somebody who took one of the seats would force it to move altogether. Nothing is
-// kept for one that would find no place even so.
+// kept for one that would find no place even so. The accounts know nothing of this:
+// what somebody else has been given by then is his.
 
 // keepFor is for how long after the end of a gang by the loss of a node those who
 // come before it in the order leave it what it had on the others.
 const keepFor = 2 * time.Minute
 
-// keeps says whether a seat is taken: it is not free, or kept for its own gang.
-func (e *entry) keeps(a *ares.Attempt, h *ares.Held) bool {
-	return !h.State.Free() || e.regroups(a)
-}
-
-// regroups says whether an attempt of a gang ends or ended because of its nodes,
-// and some of its seats are not settled yet.
-func (e *entry) regroups(a *ares.Attempt) bool {
-	if len(a.Seats) < 2 || a != e.run.Last() {
+// regroups says whether the last attempt of a gang ends or ended because of its
+// nodes, and some of the job's seats are not settled yet.
+func (e *entry) regroups() bool {
+	if e.run == nil || len(e.run.Attempts) == 0 {
 		return false
 	}
-	stop := e.run.Stop
+	a, stop := e.run.Last(), e.run.Stop
 	again := e.run.Phase == ares.Pending || e.run.Phase == ares.Retrying
 	switch {
+	case len(a.Seats) < 2:
+		return false
 	case !a.Ended() && stop != nil && (stop.Why == ares.StopLost || stop.Why == ares.StopDrain):
 	case a.Ended() && again && (a.Outcome == ares.OutcomeLost || a.Outcome == ares.OutcomeStopped):
 	default:
@@ -72,8 +70,11 @@ func (e *entry) rejoin(seats []ares.Seat) {
 	}
 }
 
-// regrouped says whether a gang that lost a node is settled, and waits.
+// regrouped says whether a gang lost a node, and is about to end or waits.
 func (e *entry) regrouped() bool {
+	if e.regroups() {
+		return true
+	}
 	if e.queue != inPending || e.run == nil {
 		return false
 	}
@@ -94,8 +95,8 @@ func (s *State) regroup(e *entry) {
 	}
 }
 
-// keptUntil is until when those who come before a regrouping gang leave it its
-// seats, false when they need not. A clock that is far off keeps nothing.
+// keptUntil is until when those who come before a regrouping gang that has ended
+// leave it its seats, false when they need not. A clock that is far off keeps nothing.
 func (e *entry) keptUntil(now time.Time) (time.Time, bool) {
 	ended := e.run.Last().EndedAt
 	return ended.Add(keepFor), now.Sub(ended).Abs() < keepFor
@@ -111,20 +112,30 @@ type gathering struct {
 // keepTogether takes the seats that are kept for gangs, but for one of them.
 func (t *try) keepTogether(now time.Time, but *entry) {
 	for _, e := range t.state.regrouping {
-		if _, due := e.keptUntil(now); !due || e == but || e.run.Nominated != nil || !t.couldGoOn(e, now) {
+		if e == but || e.run.Nominated != nil || !e.keptOn(now) || !e.regroups() && !t.couldGoOn(e, now) {
 			continue
 		}
 		g := gathering{entry: e}
 		last := e.run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
-			if t.state.byID[seat.Node].takes(seat) {
+			if last.Seats[i].State.Free() && t.state.byID[seat.Node].takes(seat) {
 				t.occupy([]ares.Seat{*seat})
 				g.seats = append(g.seats, seat)
 			}
 		}
 		t.gangs = append(t.gangs, g)
 	}
+}
+
+// keptOn says whether seats are kept for a gang that lost a node: until the last of
+// its ranks is dead, and for a while then.
+func (e *entry) keptOn(now time.Time) bool {
+	if e.regroups() {
+		return true
+	}
+	_, due := e.keptUntil(now)
+	return due
 }
 
 // couldGoOn says whether a gang would find a place if it were its turn.
@@ -166,7 +177,7 @@ func (s *State) lapse(plan *ares.Plan, now time.Time) {
 	}
 	for i := range s.try.gangs {
 		e := s.try.gangs[i].entry
-		if !e.run.Last().Ended() {
+		if !e.run.Settled() {
 			continue // an event will say when
 		}
 		if until, _ := e.keptUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id }) {
@@ -177,5 +188,5 @@ func (s *State) lapse(plan *ares.Plan, now time.Time) {
 
 // keepsSeats says whether seats are kept for some gang, or one that is being moved.
 func (s *State) keepsSeats(now time.Time) bool {
-	return s.awaited(now) || slices.ContainsFunc(s.regrouping, func(e *entry) bool { _, due := e.keptUntil(now); return due })
+	return s.awaited(now) || slices.ContainsFunc(s.regrouping, func(e *entry) bool { return e.keptOn(now) })
 }

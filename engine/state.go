@@ -30,7 +30,7 @@ type State struct {
 	notices  alarms    // of those with deadlines that have not ended
 	patience alarms    // of those that wait for their first place, and not for ever
 	yard     yard
-	// regrouping are the waiting gangs that lost a node, by ID.
+	// regrouping are the gangs that lost a node and do not run again yet, by ID.
 	regrouping []*entry
 	// returning are the jobs that are being moved, by ID.
 	returning []*entry
