@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent"
 )
 
 // Config of a server. Every key can be given in the YAML file, and as an
@@ -41,6 +42,7 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
+	Isolation IsolationConfig `yaml:"isolation"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -223,6 +225,7 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Isolation: agent.DefaultIsolation(),
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -267,6 +270,7 @@ func (c *Config) Check() error {
 			p.Add("taints", "%s", err)
 		}
 	}
+	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)

@@ -68,7 +68,11 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 	w.Helper()
 	spec := apart(sh(""))
 	spec.Key = key("intruder")
-	spec.Argv = append([]string{intruderPath}, attempts...)
+	spec.Room.Scratch = w.open()
+	if err := os.Link(intruderPath, filepath.Join(spec.Room.Scratch, "intruder")); err != nil {
+		w.Fatal(err)
+	}
+	spec.Argv = append([]string{RoomWork + "/intruder"}, attempts...)
 	if spoil != nil {
 		spoil(&spec)
 	}
@@ -110,13 +114,13 @@ func TestIntruder(t *testing.T) {
 		"setuid=0": never, "setgroups=0": never, "nice=-5": no,
 		"mknod=/tmp/mem": never, "mount=/tmp": never, "umount=/proc": never, "umount=" + seat.RoomDir: never,
 		"write=/proc/sys/kernel/core_pattern": no, "write=" + seat.RoomDir + "/new": no,
-		"write=/tmp/mine": "did",
+		"write=" + seat.RoomTmp + "/mine": "did",
 	}
 	var attempts []string
 	for a := range want {
 		attempts = append(attempts, a)
 	}
-	said := w.intrude(func(s *Spec) { s.Room.OwnTmp = true }, attempts...)
+	said := w.intrude(nil, attempts...)
 	for a, answer := range want {
 		if !strings.HasSuffix(said[a], answer) {
 			t.Errorf("%s: %q, want %q", a, said[a], answer)
@@ -125,7 +129,12 @@ func TestIntruder(t *testing.T) {
 	if !lives(victim.Pid()) {
 		t.Error("the other job is dead")
 	}
-	if _, err := os.Stat("/tmp/mine"); err == nil {
+	tmp := "write=/tmp/ares-mine-" + me
+	said = w.intrude(func(s *Spec) { s.Room.OwnTmp, s.Rank = true, 1 }, tmp, "list="+w.dir, "umount=/tmp")
+	if said[tmp] != "did" || !strings.HasSuffix(said["list="+w.dir], unseen) || !strings.HasSuffix(said["umount=/tmp"], never) {
+		t.Errorf("with a /tmp of its own: %v", said)
+	}
+	if _, err := os.Stat("/tmp/ares-mine-" + me); err == nil {
 		t.Error("the job's /tmp is the machine's")
 	}
 }
@@ -134,16 +143,14 @@ func TestIntruder(t *testing.T) {
 func TestRoom(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
-	hidden := filepath.Join(w.open(), "device") // below /tmp: seen only without a /tmp of its own
-	if err := os.WriteFile(hidden, []byte("of others"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(hidden, 0o666); err != nil {
+	const hidden = "/etc/hosts" // stands for a device: everybody may read it
+	before, err := os.ReadFile(hidden)
+	if err != nil {
 		t.Fatal(err)
 	}
 	spec := apart(sh(`id -u; id -G; grep -E "^(Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs)" /proc/self/status; ulimit -c
 		echo 50 half > "$ARES_PROGRESS_FILE"; touch "$ARES_CHECKPOINT_FILE"; echo "$TMPDIR $ARES_PROGRESS_FILE"; pwd; echo made > mine
-		cat ` + hidden + `; ls /tmp /var/tmp; mktemp > /dev/null && ls /tmp | wc -l; ls -d /proc/[0-9]* | wc -l; ls ` + seat.RoomDir))
+		cat ` + hidden + `; ls /tmp /var/tmp; mktemp > /dev/null && ls /tmp | wc -l; test -d /proc/1 || echo alone; ls ` + seat.RoomDir))
 	scratch := t.TempDir()
 	if err := os.Chown(scratch, int(tenantA.UID), int(tenantA.GID)); err != nil {
 		t.Fatal(err)
@@ -168,13 +175,12 @@ cat: ` + hidden + `: Permission denied
 
 /var/tmp:
 1
-3
+alone
 checkpoint
 progress
 tmp
 work
 `
-	// ls and the pipe's wc, beside the shell: three processes.
 	if log := w.log(spec.Key); log != want {
 		t.Errorf("log\n%s\nwant\n%s", log, want)
 	}
@@ -187,7 +193,7 @@ work
 	if b, err := os.ReadFile(filepath.Join(scratch, "mine")); err != nil || string(b) != "made\n" {
 		t.Errorf("the job's file: %q, %v", b, err)
 	}
-	if b, err := os.ReadFile(hidden); err != nil || string(b) != "of others" {
+	if b, err := os.ReadFile(hidden); err != nil || string(b) != string(before) {
 		t.Errorf("on the machine itself: %q, %v", b, err)
 	}
 	if st, err := os.Stat(filepath.Join(w.dir, "seats", spec.Key.String())); err != nil || st.Mode().Perm() != 0o700 {
