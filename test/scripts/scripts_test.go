@@ -30,6 +30,12 @@ func TestScripts(t *testing.T) {
 		Dir:                "testdata",
 		RequireUniqueNames: true,
 		Setup:              func(env *testscript.Env) error { return setup(env, dir) },
+		Condition: func(name string) (bool, error) {
+			if name != "root" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return os.Geteuid() == 0, nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"up":      up,
 			"serve":   serve,
