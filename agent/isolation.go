@@ -140,7 +140,7 @@ func openIsolation(cfg Isolation, means run.Means, dir string) (*isolation, erro
 // unable says why jobs cannot have users of their own here, "" when they can.
 func (i *isolation) unable(dir string) string {
 	if !i.means.Users {
-		return "the agent is not root"
+		return i.means.NoUsers
 	}
 	last := uint32(i.UIDBase + i.UIDRange - 1)
 	if i.mode == IsolateUser {

@@ -32,7 +32,7 @@ func mustOpen(t *testing.T, cfg Isolation, means run.Means) *isolation {
 
 // What a machine offers, and what is made of it and said of it.
 func TestIsolationOfAMachine(t *testing.T) {
-	notRoot := run.Means{NoRoom: "the agent is not root"}
+	notRoot := run.Means{NoUsers: "the agent is not root", NoRoom: "the agent is not root"}
 	inContainer := run.Means{Users: true, NoRoom: "unshare: operation not permitted", Limited: []string{"memory"}, CgroupVersion: 1}
 	for _, c := range []struct {
 		name, mode string

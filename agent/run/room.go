@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
@@ -26,8 +28,9 @@ const RoomWork = seat.RoomWork
 
 // Means is what this machine has to set jobs apart.
 type Means struct {
-	// Users: jobs can have users other than the agent's.
-	Users bool
+	// Users: jobs can have users other than the agent's. Otherwise NoUsers says why not.
+	Users   bool
+	NoUsers string
 	// Limited are the controllers that bound what a job uses: cpu, memory, pids.
 	Limited []string
 	// CgroupVersion of the controllers: 2, 1, or 0 without any.
@@ -39,7 +42,9 @@ type Means struct {
 
 // Means says what this machine has to set jobs apart.
 func (r *Runner) Means() Means {
-	m := Means{Users: os.Geteuid() == 0, Room: r.noRoom == "", NoRoom: r.noRoom}
+	status, err := os.ReadFile("/proc/self/status")
+	m := Means{NoUsers: noUsers(os.Geteuid(), string(status), err), Room: r.noRoom == "", NoRoom: r.noRoom}
+	m.Users = m.NoUsers == ""
 	for _, name := range []string{"cpu", "memory", "pids"} {
 		if r.limits.has(name) {
 			m.Limited = append(m.Limited, name)
@@ -52,6 +57,37 @@ func (r *Runner) Means() Means {
 		m.CgroupVersion = 1
 	}
 	return m
+}
+
+// needed are the capabilities without which root cannot start, end and clean up after jobs
+// of other users, by their numbers.
+var needed = map[int]string{0: "CHOWN", 1: "DAC_OVERRIDE", 5: "KILL", 6: "SETGID", 7: "SETUID"}
+
+// noUsers says why this process cannot have jobs of other users, "" if it can.
+func noUsers(uid int, status string, err error) string {
+	if uid != 0 {
+		return "the agent is not root"
+	}
+	var have uint64
+	for line := range strings.Lines(status) {
+		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			have, err = strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+		}
+	}
+	if err != nil {
+		return "its capabilities cannot be read: " + err.Error()
+	}
+	var missing []string
+	for n, name := range needed {
+		if have&(1<<n) == 0 {
+			missing = append(missing, "CAP_"+name)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	slices.Sort(missing)
+	return "the agent is root without " + strings.Join(missing, ", ")
 }
 
 // probeRoom tries a room out and returns why there can be none, "" if there can.

@@ -199,6 +199,13 @@ work
 	if st, err := os.Stat(filepath.Join(w.dir, "seats", spec.Key.String())); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("seat directory: %v %v", st.Mode(), err)
 	}
+	if err := w.Forget(spec.Key); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(w.dir, "logs", spec.Key.String()))
+	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "log.") {
+		t.Errorf("left of it: %v %v", left, err)
+	}
 }
 
 func TestOutOfMemory(t *testing.T) {
@@ -288,6 +295,25 @@ func TestSpawnErrorsApart(t *testing.T) {
 		spec.Rank, spec.Argv, spec.Dir, spec.Room.OwnTmp = i, []string{c.argv0}, c.dir, c.tmp
 		if res := w.want(w.start(spec), SpawnError, -1); !strings.Contains(res.Reason, c.want) {
 			t.Errorf("%s in %s: %q, want %q", c.argv0, c.dir, res.Reason, c.want)
+		}
+	}
+}
+
+func TestWhoHasUsers(t *testing.T) {
+	const all, docker, few = "CapEff:\t000001fffeffffff\n", "Name:\tares\nCapEff:\t00000000a80425fb\n", "CapEff:\t0000000000000021\n"
+	for _, c := range []struct {
+		uid          int
+		status, want string
+	}{
+		{0, all, ""},
+		{0, docker, ""},
+		{0, few, "the agent is root without CAP_DAC_OVERRIDE, CAP_SETGID, CAP_SETUID"},
+		{0, "", "the agent is root without CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SETGID, CAP_SETUID"},
+		{0, "CapEff:\tx\n", "its capabilities cannot be read"},
+		{1000, all, "the agent is not root"},
+	} {
+		if got := noUsers(c.uid, c.status, nil); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%d %q: %q, want %q", c.uid, c.status, got, c.want)
 		}
 	}
 }

@@ -301,6 +301,9 @@ func (s *supervisor) result() seat.Result {
 			r.PeakMemory = peak
 		}
 	}
+	if peak := seat.Cgroup(s.order.MemoryGroup).PeakMemory(); s.order.MemoryGroup != "" && peak > 0 {
+		r.PeakMemory = peak
+	}
 	return r
 }
 

