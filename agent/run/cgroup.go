@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,16 +26,55 @@ const openSafe = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 // cannot hand controllers down.
 const agentGroup = "agent"
 
-// makeCgroup makes <own cgroup>/ares/<id>, the parent of all seats' cgroups, and tries it
-// out. Below the agent's own cgroup, because that is what Delegate=yes hands over.
-func makeCgroup(id, supervisor, mountinfo, cgroup string) (seat.Cgroup, error) {
-	base, err := ownCgroup(mountinfo, cgroup)
+// bases are where the seats' cgroups of version 2 may be, the best place first: below the
+// agent's own, because that is what Delegate=yes hands over; then, for root, at the top, as
+// container engines do. The top may hand controllers down whoever is in it, and a service
+// manager can start the agent again while jobs of the last one live.
+func bases(mountinfo, cgroup string) ([]string, error) {
+	own, err := ownCgroup(mountinfo, cgroup)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if up := filepath.Dir(base); filepath.Base(base) == agentGroup && os.MkdirAll(filepath.Join(up, "ares"), 0o755) == nil {
-		base = up
+	if filepath.Base(own) == agentGroup {
+		own = filepath.Dir(own)
 	}
+	all := []string{own}
+	top, err := mountOf(mountinfo, "/", func(kind, _ string) bool { return kind == "cgroup2" })
+	if err != nil || top == own || os.Geteuid() != 0 {
+		return all, nil
+	}
+	// Every cgroup but the root of all has a type; in a container the top is not that root.
+	if _, err := os.Stat(filepath.Join(top, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		all = append(all, top)
+	}
+	return all, nil
+}
+
+// findCgroups chooses the place where most controllers can be had, the first of equals.
+func (r *Runner) findCgroups(mountinfo, cgroup string) {
+	places, err := bases(mountinfo, cgroup)
+	for _, base := range places {
+		parent, bad := makeCgroup(base, r.id, r.supervisor)
+		if bad != nil {
+			err = cmp.Or(err, bad)
+			continue
+		}
+		l := newLimiter(r.id, parent, mountinfo, cgroup)
+		loser := parent
+		if r.cgroup == "" || len(l.v2) > len(r.limits.v2) {
+			loser, r.cgroup, r.limits = r.cgroup, parent, l
+		}
+		if loser != "" {
+			_ = os.Remove(string(loser)) // unless seats of an earlier time are in it
+		}
+	}
+	if r.cgroup == "" {
+		r.why, r.limits = err.Error(), newLimiter(r.id, "", mountinfo, cgroup)
+	}
+}
+
+// makeCgroup makes <base>/ares/<id>, the parent of all seats' cgroups, and tries it out.
+func makeCgroup(base, id, supervisor string) (seat.Cgroup, error) {
 	parent := filepath.Join(base, "ares", id)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err

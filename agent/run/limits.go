@@ -57,8 +57,8 @@ func newLimiter(id string, parent seat.Cgroup, mountinfo, cgroup string) limiter
 }
 
 // delegate turns a controller on for the cgroups below parent. It must be on for each cgroup
-// from the agent's own down, which the kernel refuses as long as processes are in that,
-// unless it is the root of all (see deploy/systemd: DelegateSubgroup).
+// from the base down, which the kernel refuses as long as processes are in that, unless it is
+// the root of all.
 func delegate(parent seat.Cgroup, controller string) bool {
 	top := filepath.Dir(filepath.Dir(string(parent)))
 	for _, dir := range []string{top, filepath.Dir(string(parent)), string(parent)} {

@@ -136,10 +136,7 @@ func (r *Runner) prepare() error {
 	if err != nil {
 		return err
 	}
-	if r.cgroup, err = makeCgroup(r.id, r.supervisor, string(mounts), string(own)); err != nil {
-		r.cgroup, r.why = "", err.Error()
-	}
-	r.limits = newLimiter(r.id, r.cgroup, string(mounts), string(own))
+	r.findCgroups(string(mounts), string(own))
 	r.noRoom = r.probeRoom()
 	return r.tidyLogs()
 }
