@@ -1,3 +1,4 @@
-// Package quota holds limits and quotas against many who submit at once: real
-// servers on a real etcd, and every revision of the store looked at.
+// Package quota holds limits, quotas and rates against many who call at once: real
+// servers on a real etcd, with a real Redis beside them, and every revision of the
+// store looked at.
 package quota

@@ -31,7 +31,7 @@ var bounds = map[string]int{
 // than they may, nothing that fits is passed over by two decisions, and all are run.
 func TestManyAtTheEdgeOfAQuota(t *testing.T) {
 	t.Parallel()
-	p := startPlant(t)
+	p := startPlant(t, "")
 	admin := p.client(t, 0)
 	for id, gpus := range bounds {
 		of := &apipb.Tenant{

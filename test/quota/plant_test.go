@@ -25,7 +25,8 @@ type plant struct {
 	grpc [2]string
 }
 
-func startPlant(t *testing.T) *plant {
+// startPlant starts them; config is added to the servers' files.
+func startPlant(t *testing.T, config string) *plant {
 	t.Helper()
 	p := &plant{dir: t.TempDir(), etcd: "http://" + freeAddr(t)}
 	peer := "http://" + freeAddr(t)
@@ -36,8 +37,8 @@ func startPlant(t *testing.T) *plant {
 		name, http := fmt.Sprintf("server%d", i), freeAddr(t)
 		p.grpc[i] = freeAddr(t)
 		file := filepath.Join(p.dir, name+".yaml")
-		text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\netcd: {endpoints: [%s]}\n",
-			filepath.Join(p.dir, name), http, p.grpc[i], freeAddr(t), p.etcd)
+		text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\netcd: {endpoints: [%s]}\n%s",
+			filepath.Join(p.dir, name), http, p.grpc[i], freeAddr(t), p.etcd, config)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,13 @@ func startPlant(t *testing.T) *plant {
 // start runs a program until the test ends.
 func (p *plant) start(t *testing.T, name, path string, args ...string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(p.dir, name+".log"))
+	_ = p.process(t, name, path, args...)
+}
+
+// process is start for one that the test means to harm.
+func (p *plant) process(t *testing.T, name, path string, args ...string) *os.Process {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(p.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +74,7 @@ func (p *plant) start(t *testing.T, name, path string, args ...string) {
 			t.Logf("end of the log of %s:\n%s", name, data[max(0, len(data)-4000):])
 		}
 	})
+	return cmd.Process
 }
 
 func ready(t *testing.T, addr string) (bool, string) {
