@@ -65,7 +65,7 @@ type State struct {
 	granted  []order.Part    // scratch of grantOf
 	foreseen [lenses][]*want // that have openings, oldest first
 	firsts   []int64         // scratch of enough
-	lacks    []lack          // scratch of nearest
+	lacks    lacks           // scratch of nearest
 	foretold int             // jobs of which it is known how long they run
 	steps    []widening      // scratch of enough
 
