@@ -14,6 +14,10 @@ var layers = map[string]int{
 	"forecast":   2,
 	"store":      2,
 	"history":    2,
+	"audit":      2, // the chained log of who did what
+	"pki":        2, // certificates and join tokens
+	"notify":     2, // alerts to people
+	"auth":       3, // who somebody is: tokens, OIDC
 	"control":    3,
 	"client":     3,
 	"checkpoint": 3,
