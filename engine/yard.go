@@ -29,7 +29,7 @@ const (
 )
 
 // rank is the submitted class of a job, 0 for the lowest.
-func (e *entry) rank() int { return ares.ClassOf(e.job.PriorityValue()).Rank() }
+func (e *entry) rank() int { return int(e.class) }
 
 // yardOf puts an entry where it belongs in the yard, or takes it out.
 func (s *State) yardOf(e *entry, sign int) {
