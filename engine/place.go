@@ -28,7 +28,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 			pl, ok = t.place(sh, members, ban, e)
 		}
 		t.letGo()
-		t.backTo(0)
+		t.end()
 		if ok {
 			pl.Job = job.ID
 			return pl, nil

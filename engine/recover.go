@@ -150,6 +150,12 @@ func (t *try) couldGoOn(e *entry, now time.Time) bool {
 	return ok
 }
 
+// gathers says whether seats are kept for a gang whose turn is still to come in this
+// decision.
+func (t *try) gathers() bool {
+	return slices.ContainsFunc(t.gangs, func(g gathering) bool { return !g.given && g.entry.queue == inPending && g.entry.settled() })
+}
+
 // handOver gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
 func (t *try) handOver(e *entry) {
