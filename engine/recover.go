@@ -163,16 +163,18 @@ func (t *try) handOver(e *entry) {
 	if at < 0 {
 		return
 	}
-	for _, seat := range t.gangs[at].seats {
+	t.part(&t.gangs[at])
+	t.gangs[at].given = true
+	t.state.sight++ // what asked in vain so far may find room now
+}
+
+// part gives up what is kept for a gang.
+func (t *try) part(g *gathering) {
+	for _, seat := range g.seats {
 		n := t.state.byID[seat.Node]
-		for i := range seat.Shares {
-			t.take(taking{node: n, device: n.spot(&seat.Shares[i]), milli: -seat.Shares[i].Milli})
-		}
-		t.take(taking{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: seatKind(seat)})
+		t.vacateSeat(n, seat)
 		t.state.move(n)
 	}
-	t.gangs[at].given = true
-	t.state.decision++ // what asked in vain so far may find room now
 }
 
 // lapse has the plan wake when seats are no longer kept for a gang it does not

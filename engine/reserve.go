@@ -101,7 +101,7 @@ func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.P
 	ends := e.endsIn(now)
 	outlasted := t.outlasted(ends)
 	sh := e.shape
-	if outlasted != 0 && sh.kept == t.state.decision && ends >= sh.keptFrom {
+	if outlasted != 0 && sh.kept == t.state.sight && ends >= sh.keptFrom {
 		t.keptOff = true // as another of its shape, which ends no later
 		return p, false
 	}
@@ -123,7 +123,7 @@ func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.P
 		}
 	}
 	if fits {
-		t.keptOff, sh.kept, sh.keptFrom = true, t.state.decision, ends
+		t.keptOff, sh.kept, sh.keptFrom = true, t.state.sight, ends
 	}
 	return p, false
 }

@@ -33,10 +33,10 @@ type shape struct {
 	noRoom []ares.Blocker // the words for it, once they were needed
 	told   int            // the last decision in which one was refused and others were still asked
 
-	kept     int   // the last decision in which a reservation kept a job of it off
+	kept     int   // the last sight in which a reservation kept a job of it off
 	keptFrom int64 // that one's foreseen end
 
-	shut    int           // the last decision in which a window kept a job of it off for its length
+	shut    int           // the last sight in which a window kept a job of it off for its length
 	shutFor time.Duration // and that
 }
 

@@ -77,6 +77,7 @@ type mark int
 func (s *State) begin() *try {
 	s.try.state = s
 	s.decision++
+	s.sight++
 	t := &s.try
 	clear(t.reserved)
 	t.reserving, t.reserved = s.reserving(), t.reserved[:0]

@@ -266,6 +266,11 @@ func (t *try) foresee() {
 	for _, v := range t.leaving {
 		t.vacate(v)
 	}
+	for i := range t.gangs { // what a drained one has left is kept for it only until it is gone
+		if g := &t.gangs[i]; !g.given && g.entry.yard == inStopping && g.entry.run.Stop.Why == ares.StopDrain {
+			t.part(g)
+		}
+	}
 	for i := range t.kept {
 		if k := &t.kept[i]; !k.over {
 			t.lift(k)
