@@ -43,6 +43,8 @@ type Config struct {
 	Logs LogSource
 	// AgentService is the door for node agents; registered unless it is nil.
 	AgentService apipb.AgentServiceServer
+	// Trust is by what nodes are certified; without it there are no certificates.
+	Trust *Trust
 	// Log default: nothing is logged. Neither tokens nor environments are.
 	Log *slog.Logger
 	// Observe is told each call's method, code ("" for success) and duration.
@@ -154,6 +156,9 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
+	if d.cfg.Trust != nil {
+		apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	}
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}
