@@ -72,7 +72,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 			return nil, err
 		}
 		if !a.identity.Joined() && cfg.Join == "" {
-			return nil, a.identity.Lacks()
+			return nil, fmt.Errorf("%w: %w", ErrNotJoined, a.identity.Lacks())
 		}
 	}
 	a.link = newLink(&cfg, a.identity)
@@ -147,7 +147,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			continue
 		}
 		a.log.Warn("session ended", "error", err)
-		if errors.Is(err, errTaken) || errors.Is(err, errNotJoined) && !a.busy() {
+		if errors.Is(err, errTaken) || errors.Is(err, ErrNotJoined) && !a.busy() {
 			return err
 		}
 		// Not all at once: a server that comes back is awaited by its whole fleet.

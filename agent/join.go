@@ -29,10 +29,10 @@ const joinTimeout = 10 * time.Second
 // its certificate.
 func CertificateDir(dir string) string { return filepath.Join(dir, "pki") }
 
-// errNotJoined is that nothing but a person can help: the node was revoked, its
+// ErrNotJoined is that nothing but a person can help: the node was revoked, its
 // certificate has ended, or its join token is refused. While processes may live
 // here the agent stays to see them end.
-var errNotJoined = errors.New("this node is not of the fleet")
+var ErrNotJoined = errors.New("this node is not of the fleet")
 
 // refused notes that a server does not take the node's certificate any more.
 func (a *Agent) refused(err error) {
@@ -48,13 +48,13 @@ func (a *Agent) ensureCertificate(ctx context.Context) error {
 	}
 	if a.cfg.Join == "" {
 		if a.outcast != nil {
-			return fmt.Errorf("%w: %w", errNotJoined, a.outcast)
+			return fmt.Errorf("%w: %w", ErrNotJoined, a.outcast)
 		}
-		return fmt.Errorf("%w: %w", errNotJoined, a.identity.Lacks())
+		return fmt.Errorf("%w: %w", ErrNotJoined, a.identity.Lacks())
 	}
 	token, err := pki.ParseJoinToken(a.cfg.Join)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNotJoined, err)
+		return fmt.Errorf("%w: %w", ErrNotJoined, err)
 	}
 	for _, server := range a.cfg.Servers {
 		if err = a.join(ctx, server, token); err == nil {
@@ -65,7 +65,10 @@ func (a *Agent) ensureCertificate(ctx context.Context) error {
 		err = fmt.Errorf("join at %s: %w", server, err)
 		switch ares.CodeOf(err) {
 		case ares.Unauthentic, ares.Forbidden, ares.Invalid, ares.Refused:
-			return errors.Join(fmt.Errorf("%w: %w", errNotJoined, err), a.outcast)
+			if a.outcast != nil {
+				return fmt.Errorf("%w: %w; and its join token does not help: %w", ErrNotJoined, a.outcast, err)
+			}
+			return fmt.Errorf("%w: %w", ErrNotJoined, err)
 		case ares.Unavailable, ares.Exhausted, ares.Internal, ares.NotFound, ares.Conflict, ares.Fenced, ares.TooLarge:
 		}
 	}

@@ -119,8 +119,8 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
-		if err = d.check(info.FullMethod, req); err == nil {
-			err = speaksFor(ctx, req)
+		if err = speaksFor(ctx, req); err == nil {
+			err = d.check(info.FullMethod, req)
 		}
 		if err == nil {
 			resp, err = handler(ctx, req)
@@ -155,10 +155,10 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if err := s.doors.check(s.method, m); err != nil {
+	if err := speaksFor(s.ctx, m); err != nil {
 		return err
 	}
-	return speaksFor(s.ctx, m)
+	return s.doors.check(s.method, m)
 }
 
 // SendMsg waits for the reader, but not for ever: who never reads would keep

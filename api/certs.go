@@ -40,7 +40,7 @@ func certificateOf(ctx context.Context) (certificate, bool) {
 // certificate of its connection where it sent none.
 func (d *Doors) identify(ctx context.Context) (context.Context, error) {
 	token := bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))
-	if c, ok := presented(ctx); ok && token == "" && d.cfg.Trust != nil {
+	if c, ok := presented(ctx); ok && token == "" {
 		if err := d.cfg.Trust.check(c); err != nil {
 			return ctx, err
 		}
@@ -48,7 +48,7 @@ func (d *Doors) identify(ctx context.Context) (context.Context, error) {
 		return withIdentity(ctx, Identity{Name: "node:" + c.node, Role: RoleNode}), nil
 	}
 	who, err := d.cfg.Auth.Check(ctx, token)
-	if err == nil && who.Role == RoleNode && d.cfg.Trust != nil && !d.cfg.Trust.AllowNodeToken && !onThisMachine(ctx) {
+	if err == nil && who.Role == RoleNode && !d.cfg.Trust.AllowNodeToken && !onThisMachine(ctx) {
 		err = ares.Errorf(ares.Forbidden, "the node token is for this machine alone: let the node join by a token of its own (`ares node token create`), or set pki.allow_node_token")
 	}
 	if err != nil {

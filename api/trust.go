@@ -166,7 +166,7 @@ func (d *trustDoor) JoinNode(ctx context.Context, req *apipb.JoinNodeRequest) (*
 func (d *trustDoor) RenewCertificate(ctx context.Context, req *apipb.RenewCertificateRequest) (*apipb.RenewCertificateResponse, error) {
 	c, ok := certificateOf(ctx)
 	if !ok {
-		return nil, ares.Errorf(ares.Forbidden, "only a node that has a certificate is given the next: let it join first (`ares node token create`)")
+		return nil, ares.Errorf(ares.Refused, "only a node that has a certificate is given the next: let it join first (`ares node token create`)")
 	}
 	revision, err := d.Trust.Store.Certifiable(ctx, c.node, c.revision)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/server"
 )
@@ -257,7 +258,7 @@ func (a *app) report(err error) int {
 
 // hint says what to do about an error whose text cannot know it.
 func (a *app) hint(err error) string {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, agent.ErrNotJoined) {
 		return ""
 	}
 	switch ares.CodeOf(err) {

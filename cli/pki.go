@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
@@ -41,7 +44,7 @@ which may be known already. Hand it over as you would a password.`,
 			return a.print(&o, made, func(w io.Writer, _ proto.Message) {
 				t := made.GetJoinToken()
 				say(w, "%s\n", made.GetToken())
-				say(a.err, "good for one join%s until %s; on the node:\n  ares agent --server %s --join TOKEN\n", forNode(t.GetNodeId()), a.when(t.GetExpiresAt()), strings.Join(a.addresses(), ","))
+				say(a.err, "good for one join%s until %s; on the node:\n  ares agent --server %s --join TOKEN\n", forNode(t.GetNodeId()), a.left(t.GetExpiresAt()), strings.Join(a.addresses(), ","))
 			})
 		}),
 	}
@@ -49,6 +52,11 @@ which may be known already. Hand it over as you would a password.`,
 	c.Flags().StringVar(&ttl, "ttl", "1h", "how long it is good: 1m to 7d")
 	o.addOutput(c)
 	return c
+}
+
+// left is until when something is good, and how long that is.
+func (a *app) left(t *timestamppb.Timestamp) string {
+	return fmt.Sprintf("%s (in %s)", t.AsTime().Local().Format(time.RFC3339), span(t.AsTime().Sub(a.now())))
 }
 
 func forNode(node string) string {
@@ -80,7 +88,7 @@ func (a *app) writeJoinTokens(w io.Writer, list *apipb.ListJoinTokensResponse) {
 		if j.GetUsedAt() != nil {
 			state = "used by " + j.GetUsedBy()
 		}
-		t.add(j.GetId(), firstOf(j.GetNodeId(), "any new"), state, a.when(j.GetExpiresAt()), j.GetCreatedBy())
+		t.add(j.GetId(), firstOf(j.GetNodeId(), "any new"), state, a.left(j.GetExpiresAt()), j.GetCreatedBy())
 	}
 	t.write(w, a.color)
 }
