@@ -277,6 +277,9 @@ func (a *app) whereServer(err error) string {
 	if a.stopped() {
 		return fmt.Sprintf("start one with %q, or name another with --server.", a.self(a.dir())+" up")
 	}
+	if remedy := connectRemedy(err); remedy != "" {
+		return remedy
+	}
 	if !strings.Contains(err.Error(), apipb.CannotConnect) {
 		return fmt.Sprintf("is the server at %s well? See with: %s doctor", at, a.again())
 	}

@@ -14,6 +14,9 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
+// TLSDir in the data directory keeps the certificate of this server.
+const TLSDir = "tls"
+
 // establish finds the authority that the servers share, or makes it at the
 // first start, and the certificate this server shows beyond the loopback.
 func (s *Server) establish(ctx, run context.Context) error {
@@ -43,7 +46,7 @@ func (s *Server) establish(ctx, run context.Context) error {
 	case s.cfg.TLS.CertFile != "":
 		s.trust.Serving, err = pki.Given(s.cfg.TLS.CertFile, s.cfg.TLS.KeyFile, s.log)
 	case s.secure(s.Endpoints.HTTP) || s.secure(s.Endpoints.GRPC) || s.secure(s.Endpoints.Metrics):
-		s.trust.Serving, err = pki.Issued(authority, filepath.Join(s.cfg.DataDir, "tls"), s.hosts, s.log)
+		s.trust.Serving, err = pki.Issued(authority, filepath.Join(s.cfg.DataDir, TLSDir), s.hosts, s.log)
 	default:
 		return nil
 	}
