@@ -26,6 +26,13 @@ func leafOf(t *testing.T, s *Serving) *x509.Certificate {
 	return shown.Leaf
 }
 
+// pass lets time pass, in a bubble at once, and what is due by then happen.
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	<-time.After(d)
+	synctest.Wait()
+}
+
 // TestServerRenewsItself runs in a bubble, where days pass at once.
 func TestServerRenewsItself(t *testing.T) {
 	dir := t.TempDir()
@@ -43,13 +50,11 @@ func TestServerRenewsItself(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
-		time.Sleep(ServerLife*2/3 - time.Hour)
-		synctest.Wait()
+		pass(t, ServerLife*2/3-time.Hour)
 		if !leafOf(t, s).Equal(first) {
 			t.Error("renewed too soon")
 		}
-		time.Sleep(time.Hour + 2*lookEvery)
-		synctest.Wait()
+		pass(t, time.Hour+2*lookEvery)
 		second := leafOf(t, s)
 		if second.Equal(first) || !s.Ends().After(first.NotAfter) {
 			t.Errorf("not renewed at two thirds: ends %s", s.Ends())
@@ -92,14 +97,12 @@ func TestFailedRenewal(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
-		time.Sleep(ServerLife * 3 / 4)
-		synctest.Wait()
+		pass(t, ServerLife*3/4)
 		if !leafOf(t, s).Equal(first) {
 			t.Error("another certificate is shown though it could not be kept")
 		}
 		must(t, os.Rename(dir+".away", dir))
-		time.Sleep(2 * lookEvery)
-		synctest.Wait()
+		pass(t, 2*lookEvery)
 		if leafOf(t, s).Equal(first) {
 			t.Error("not renewed once it could be")
 		}
