@@ -51,6 +51,7 @@ func (d *Doors) newREST() (http.Handler, error) {
 		apipb.RegisterQueueServiceHandlerClient(ctx, mux, apipb.NewQueueServiceClient(conn)),
 		apipb.RegisterTopologyServiceHandlerClient(ctx, mux, apipb.NewTopologyServiceClient(conn)),
 		apipb.RegisterReservationServiceHandlerClient(ctx, mux, apipb.NewReservationServiceClient(conn)),
+		apipb.RegisterTrustServiceHandlerClient(ctx, mux, apipb.NewTrustServiceClient(conn)),
 		mux.HandlePath(http.MethodGet, "/api/v1/events", d.serveEvents),
 		mux.HandlePath(http.MethodGet, "/api/v1/jobs/{job_id}/logs", d.serveLogs),
 		mux.HandlePath(http.MethodGet, "/api/v1/openapi.json", serveOpenAPI),
@@ -70,7 +71,7 @@ func setCreated(_ context.Context, w http.ResponseWriter, m proto.Message) error
 	default:
 		kind := m.ProtoReflect().Descriptor()
 		made = kind == (&apipb.CreateTenantResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateQueueResponse{}).ProtoReflect().Descriptor() ||
-			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor()
+			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateJoinTokenResponse{}).ProtoReflect().Descriptor()
 	}
 	if made {
 		w.WriteHeader(http.StatusCreated)
