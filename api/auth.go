@@ -90,6 +90,10 @@ var access = map[string]grant{
 	apipb.ClusterService_GetServerStatus_FullMethodName:  admins,
 	apipb.ClusterService_RemoveNode_FullMethodName:       admins,
 
+	apipb.AuditService_ListAuditEntries_FullMethodName: admins,
+	apipb.AuditService_GetAuditHead_FullMethodName:     admins,
+	apipb.AuditService_VerifyAudit_FullMethodName:      admins,
+
 	apipb.AgentService_OpenSession_FullMethodName:      nodes,
 	apipb.AgentService_RenewSession_FullMethodName:     nodes,
 	apipb.AgentService_UpdateNode_FullMethodName:       nodes,

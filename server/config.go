@@ -41,7 +41,9 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
-	Log       LogConfig       `yaml:"log"`
+	// Audit is about the log of who did what.
+	Audit AuditConfig `yaml:"audit"`
+	Log   LogConfig   `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
 }
@@ -223,6 +225,7 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Audit:     defaultAudit(),
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -246,7 +249,7 @@ func (c *Config) Check() error {
 		p.Add("data_dir", "is empty: name a directory")
 	}
 	c.checkListeners(&p)
-	for _, r := range append(c.Limits.ranges(), []intRange{
+	for _, r := range append(append(c.Limits.ranges(), c.Audit.ranges()...), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
