@@ -180,7 +180,7 @@ func writeUnsigned(t *testing.T, dir string, n int) {
 	l := start(t, dir)
 	l.record(n)
 	l.stop()
-	if err := os.Remove(filepath.Join(dir, headsFile)); err != nil {
+	if err := os.Remove(filepath.Join(dir, headsName(1))); err != nil {
 		t.Fatal(err)
 	}
 }

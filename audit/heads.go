@@ -13,6 +13,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -20,10 +23,24 @@ import (
 
 // Files beside the segments.
 const (
-	headsFile = "heads.jsonl"
-	keyFile   = "head.key"
-	lockFile  = "lock"
+	headsPrefix = "heads-" // and the segment's number: each has its own
+	floorFile   = "floor.json"
+	keyFile     = "head.key"
+	lockFile    = "lock"
 )
+
+// headsName is the file with the heads that were signed while a segment was
+// written. The last entry of a segment is always signed before the next is begun.
+func headsName(first uint64) string {
+	return headsPrefix + strings.TrimPrefix(segmentName(first), segmentPrefix)
+}
+
+// headsFirst is the segment whose heads a file has.
+func headsFirst(path string) (first uint64, ok bool) {
+	number := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), headsPrefix), segmentSuffix)
+	first, err := strconv.ParseUint(number, 10, 64)
+	return first, err == nil && headsName(first) == filepath.Base(path)
+}
 
 // HeadKind is what a signed head says.
 type HeadKind string
@@ -37,7 +54,7 @@ const (
 // Head is a signed statement on the log: that its entry Sequence has that hash.
 type Head struct {
 	Kind     HeadKind  `json:"kind"`
-	Number   uint64    `json:"n"` // counts the heads of a log from 1
+	Number   uint64    `json:"n"` // counts the heads of a segment from 1
 	Server   string    `json:"server"`
 	Sequence uint64    `json:"seq"`
 	Hash     string    `json:"hash"`
@@ -91,27 +108,38 @@ func readHead(line []byte) (h Head, err error) {
 	return h, h.Check()
 }
 
-// signer makes heads and remembers how many there are.
+// signer makes heads and remembers the last ones.
 type signer struct {
 	dir    string
 	server string
 	key    ed25519.PrivateKey
-	number uint64 // of the last head
-	last   Head   // the last of kind Top, zero when none
-	floor  Head   // the last of kind Floor
+	first  uint64 // the segment that the last head is of
+	last   Head   // zero when there is none
+	floor  Head
 }
 
-// openSigner reads the key, or makes it for a new log, and the heads.
-func openSigner(dir, server string) (*signer, error) {
-	heads, err := readHeads(filepath.Join(dir, headsFile))
-	if err != nil {
+// openSigner reads the key, or makes it for a new log, and the last heads.
+func openSigner(dir, server string, all []segment) (*signer, error) {
+	s := &signer{dir: dir, server: server}
+	for _, one := range slices.Backward(all) {
+		heads, err := readHeads(filepath.Join(dir, headsName(one.first)))
+		if err != nil {
+			return nil, err
+		}
+		if len(heads) > 0 {
+			s.first, s.last = one.first, heads[len(heads)-1]
+			break
+		}
+	}
+	if floor, err := readFloor(dir); err == nil {
+		s.floor = floor
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	s := &signer{dir: dir, server: server}
 	path := filepath.Join(dir, keyFile)
 	data, err := os.ReadFile(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && len(heads) == 0:
+	case errors.Is(err, fs.ErrNotExist) && s.last.Sequence == 0:
 		if s.key, err = makeKey(path); err != nil {
 			return nil, err
 		}
@@ -122,16 +150,8 @@ func openSigner(dir, server string) (*signer, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	for _, h := range heads {
-		if h.Key != s.public() {
-			return nil, fmt.Errorf("%s was signed with another key than %s: put the key back, or move %s away: a new log then begins", headsFile, keyFile, dir)
-		}
-		s.number = h.Number
-		if h.Kind == Floor {
-			s.floor = h
-		} else {
-			s.last = h
-		}
+	if s.last.Sequence > 0 && s.last.Key != s.public() {
+		return nil, fmt.Errorf("the audit log was signed with another key than %s: put the key back, or move %s away: a new log then begins", keyFile, dir)
 	}
 	return s, nil
 }
@@ -172,24 +192,64 @@ func (s *signer) public() string {
 	return base64.StdEncoding.EncodeToString(s.key.Public().(ed25519.PublicKey)) //nolint:errcheck,forcetypeassert // an Ed25519 key's public part is one
 }
 
-// sign states that an entry has a hash, and keeps the statement.
-func (s *signer) sign(kind HeadKind, seq uint64, hash string, now time.Time) (Head, error) {
-	h := Head{
-		Kind: kind, Number: s.number + 1, Server: s.server, Sequence: seq, Hash: hash, Time: now.UTC().Truncate(time.Microsecond), Key: s.public(),
+// sign states that the log, whose last segment begins with first, has reached an
+// entry.
+func (s *signer) sign(first, seq uint64, hash string, now time.Time) error {
+	number := uint64(1)
+	if s.first == first {
+		number = s.last.Number + 1
 	}
-	h.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(s.key, h.signed()))
+	h := s.head(Top, number, seq, hash, now)
 	line, err := json.Marshal(h)
 	if err != nil {
-		return h, fmt.Errorf("encode a head: %w", err)
+		return fmt.Errorf("encode a head: %w", err)
 	}
-	if err = appendSafely(filepath.Join(s.dir, headsFile), append(line, '\n')); err != nil {
-		return h, fmt.Errorf("write a head of the audit log: %w", err)
+	if err = appendSafely(filepath.Join(s.dir, headsName(first)), append(line, '\n')); err != nil {
+		return fmt.Errorf("write a head of the audit log: %w", err)
 	}
-	s.number = h.Number
-	if kind == Floor {
-		s.floor = h
-	} else {
-		s.last = h
+	s.first, s.last = first, h
+	return nil
+}
+
+// lower states that entries up to one were removed by age.
+func (s *signer) lower(seq uint64, hash string, now time.Time) error {
+	h := s.head(Floor, 1, seq, hash, now)
+	line, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encode a head: %w", err)
+	}
+	if err = writeSafely(filepath.Join(s.dir, floorFile), append(line, '\n')); err != nil {
+		return fmt.Errorf("write the floor of the audit log: %w", err)
+	}
+	s.floor = h
+	return nil
+}
+
+func (s *signer) head(kind HeadKind, number, seq uint64, hash string, now time.Time) Head {
+	h := Head{
+		Kind: kind, Number: number, Server: s.server, Sequence: seq, Hash: hash, Time: now.UTC().Truncate(time.Microsecond), Key: s.public(),
+	}
+	h.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(s.key, h.signed()))
+	return h
+}
+
+// readFloor reads up to where the log was removed by age.
+func readFloor(dir string) (Head, error) {
+	path := filepath.Join(dir, floorFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Head{}, fmt.Errorf("read the floor of the audit log: %w", err)
+	}
+	line, whole := bytes.CutSuffix(data, []byte{'\n'})
+	if !whole {
+		return Head{}, fmt.Errorf("%s: the line is not whole", path)
+	}
+	h, err := readHead(line)
+	if err == nil && h.Kind != Floor {
+		err = errors.New("it is not a floor")
+	}
+	if err != nil {
+		return h, fmt.Errorf("%s: %w", path, err)
 	}
 	return h, nil
 }

@@ -116,8 +116,12 @@ func Open(cfg Config) (*Log, error) {
 	if l.lock, err = lock(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if l.signer, err = openSigner(cfg.Dir, cfg.Server); err == nil {
-		err = l.resume()
+	all, err := segments(cfg.Dir)
+	if err == nil {
+		l.signer, err = openSigner(cfg.Dir, cfg.Server, all)
+	}
+	if err == nil {
+		err = l.resume(all)
 	}
 	if err != nil {
 		_ = l.lock.Close() // nothing was written
@@ -350,7 +354,7 @@ func (l *Log) signTop() error {
 	if l.seq == 0 || l.signer.last.Sequence == l.seq {
 		return nil
 	}
-	_, err := l.signer.sign(Top, l.seq, l.hash, l.cfg.Now())
+	err := l.signer.sign(l.first, l.seq, l.hash, l.cfg.Now())
 	if err == nil {
 		l.unasked = 0
 	}

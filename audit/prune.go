@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,9 @@ func (l *Log) prune(now time.Time) {
 		}
 		err = l.expire(all[i], &last, now)
 	}
+	if err == nil {
+		err = l.sweep()
+	}
 	if err != nil {
 		l.cfg.Log.Error("remove what is old from the audit log", "error", err)
 	}
@@ -36,7 +40,7 @@ func (l *Log) prune(now time.Time) {
 
 func (l *Log) expire(s segment, last *Entry, now time.Time) error {
 	l.mu.Lock()
-	_, err := l.signer.sign(Floor, last.Sequence, last.Hash, now)
+	err := l.signer.lower(last.Sequence, last.Hash, now)
 	l.mu.Unlock()
 	if err != nil {
 		return err
@@ -45,10 +49,20 @@ func (l *Log) expire(s segment, last *Entry, now time.Time) error {
 		Action: ActionExpire, Status: Done, Object: filepath.Base(s.path), After: last.Hash,
 		Detail: fmt.Sprintf("entries %d to %d are older than they are kept", s.first, last.Sequence),
 	})
-	if err = os.Remove(s.path); err != nil {
-		return err
+	return os.Remove(s.path)
+}
+
+// sweep removes the heads of segments that are gone.
+func (l *Log) sweep() error {
+	files, err := filepath.Glob(filepath.Join(l.cfg.Dir, headsPrefix+"*"))
+	for _, f := range files {
+		first, ok := headsFirst(f)
+		if _, gone := os.Stat(filepath.Join(l.cfg.Dir, segmentName(first))); !ok || first > l.signer.floor.Sequence || gone == nil {
+			continue
+		}
+		err = errors.Join(err, os.Remove(f))
 	}
-	return syncDir(l.cfg.Dir)
+	return errors.Join(err, syncDir(l.cfg.Dir))
 }
 
 // lastEntry reads the last entry of a segment.

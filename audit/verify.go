@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,29 +84,27 @@ func Verify(dir string, check Check) (*Report, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
-	r := &Report{}
-	heads := r.heads(filepath.Join(dir, headsFile), &check)
+	v := &verifying{Report: &Report{Key: check.Key, Faults: []Fault{}}, dir: dir, check: &check, heads: map[uint64][]claim{}}
+	if v.Key == "" && len(check.Heads) > 0 {
+		v.Key = check.Heads[0].Key
+	}
 	for i := range check.Heads {
-		h := check.Heads[i]
-		if err := h.Check(); err != nil {
-			r.fault("the given head", 0, "%s", err)
-			continue
-		}
-		heads[h.Sequence] = append(heads[h.Sequence], claim{h, "a head that was kept elsewhere"})
+		v.claim("the given head", i+1, &check.Heads[i], check.Heads[i].Check())
 	}
 	all, err := segments(dir)
 	if err != nil {
-		r.fault(dir, 0, "%s", err)
-		return r, nil
+		v.fault(dir, 0, "%s", err)
+		return v.Report, nil
 	}
-	v := &verifying{Report: r, heads: heads, check: &check}
-	for i, s := range all {
-		if err = v.segment(s, i+1 == len(all)); err != nil {
+	v.floor()
+	present := v.present(all)
+	for i, s := range present {
+		if err = v.segment(s, i+1 == len(present)); err != nil {
 			return nil, err
 		}
 	}
-	v.ends(dir)
-	return r, nil
+	v.ends(all)
+	return v.Report, nil
 }
 
 // claim is a head and where it comes from.
@@ -117,61 +114,94 @@ type claim struct {
 	from string
 }
 
-// heads reads the signed heads by the entry they are of, and finds the key.
-func (r *Report) heads(path string, check *Check) map[uint64][]claim {
-	out := map[uint64][]claim{}
-	r.Key = check.Key
-	if r.Key == "" && len(check.Heads) > 0 {
-		r.Key = check.Heads[0].Key
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			r.fault(path, 0, "%s", err)
-		}
-		return out
-	}
-	number := uint64(0)
-	for n := 1; len(data) > 0; n++ {
-		line, rest, whole := bytes.Cut(data, []byte{'\n'})
-		data = rest
-		if !whole {
-			r.fault(path, n, "the last line is not whole")
-			break
-		}
-		h, err := readHead(line)
-		if err != nil {
-			r.fault(path, n, "%s", err)
-			number++
-			continue
-		}
-		if r.Key == "" {
-			r.Key = h.Key
-		}
-		if number++; n == 1 {
-			number = h.Number // those before went with the entries they were of
-		} else if h.Number != number {
-			r.fault(path, n, "head %d follows head %d", h.Number, number-1)
-			number = h.Number
-		}
-		out[h.Sequence] = append(out[h.Sequence], claim{h, "the head in line " + fmt.Sprint(n) + " of " + headsFile})
-	}
-	return out
-}
-
 // verifying follows the chain.
 type verifying struct {
 	*Report
 
-	heads map[uint64][]claim
+	dir   string
+	heads map[uint64][]claim // by the entry they are of
+	low   Head               // up to where the log was removed by age
 	check *Check
 	begun bool
+}
+
+// claim takes a head that a file holds.
+func (v *verifying) claim(path string, n int, h *Head, bad error) {
+	if v.Key == "" && bad == nil {
+		v.Key = h.Key
+	}
+	switch {
+	case bad != nil:
+		v.fault(path, n, "%s", bad)
+		return
+	case h.Key != v.Key:
+		v.fault(path, n, "it is signed with the key %s, not with %s", h.Key, v.Key)
+		return
+	}
+	v.Heads++
+	v.Signed = max(v.Signed, h.Sequence)
+	v.heads[h.Sequence] = append(v.heads[h.Sequence], claim{*h, fmt.Sprintf("%s, line %d", filepath.Base(path), n)})
+}
+
+// floor reads up to where the log was removed by age.
+func (v *verifying) floor() {
+	h, err := readFloor(v.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if v.claim(filepath.Join(v.dir, floorFile), 1, &h, err); err == nil && h.Key == v.Key {
+		v.low = h
+	}
+}
+
+// present leaves out the segments that the server begins after it was asked, and
+// those that it was about to remove by age.
+func (v *verifying) present(all []segment) []segment {
+	for n := len(all); n > 1 && v.check.End.Sequence > 0 && all[n-1].first > v.check.End.Sequence; n-- {
+		all = all[:n-1]
+	}
+	for len(all) > 1 && all[1].first-1 <= v.low.Sequence {
+		all = all[1:]
+	}
+	return all
+}
+
+// signed reads the heads of a segment: they are numbered without a gap.
+func (v *verifying) signed(s segment) (last uint64, err error) {
+	path := filepath.Join(v.dir, headsName(s.first))
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the heads of the audit log: %w", err)
+	}
+	for n := 1; len(data) > 0; n++ {
+		line, rest, whole := bytes.Cut(data, []byte{'\n'})
+		data = rest
+		if !whole {
+			v.fault(path, n, "the last line is not whole")
+			break
+		}
+		h, bad := readHead(line)
+		if bad == nil && (h.Number != uint64(n) || h.Kind != Top || h.Sequence < s.first || h.Sequence <= last) {
+			bad = fmt.Errorf("head %d of entry %d does not belong here: heads are missing or were moved", h.Number, h.Sequence)
+		}
+		if v.claim(path, n, &h, bad); bad == nil {
+			last = h.Sequence
+		}
+	}
+	return last, nil
 }
 
 func (v *verifying) segment(s segment, last bool) error {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
+	}
+	signed, err := v.signed(s)
+	if err != nil {
+		return err
 	}
 	if last && v.check.End.Sequence > 0 && int64(len(data)) > v.check.End.Offset {
 		data = data[:v.check.End.Offset]
@@ -191,6 +221,9 @@ func (v *verifying) segment(s segment, last bool) error {
 			break
 		}
 		v.line(s, n, line)
+	}
+	if !last && signed != v.Last {
+		v.fault(s.path, 0, "it ends with entry %d, which should be signed: %s reaches entry %d", v.Last, headsName(s.first), signed)
 	}
 	return nil
 }
@@ -235,36 +268,39 @@ func (v *verifying) begin(s segment, n int, e *Entry) {
 		}
 		return
 	}
-	for _, h := range v.heads[e.Sequence-1] {
-		if h.Kind == Floor && h.Hash == e.Previous {
-			return
-		}
+	if v.low.Sequence == e.Sequence-1 && v.low.Hash == e.Previous {
+		return
 	}
 	v.fault(s.path, n, "the log begins with entry %d, and no signed head says that those before were removed by age", e.Sequence)
 }
 
 // ends holds the log's end against what was signed.
-func (v *verifying) ends(dir string) {
-	v.Heads = 0
+func (v *verifying) ends(all []segment) {
 	for _, seq := range slices.Sorted(maps.Keys(v.heads)) {
-		list := v.heads[seq]
-		v.Heads += len(list)
-		v.Signed = max(v.Signed, seq)
-		for _, h := range list {
-			if h.Key != v.Key {
-				v.fault(dir, 0, "%s is signed with the key %s, not with %s", h.from, h.Key, v.Key)
-			}
-			if h.Kind == Top && seq > v.Last && (v.check.End.Sequence == 0 || seq <= v.check.End.Sequence) {
-				v.fault(dir, 0, "the log ends with entry %d, but %s signed on %s says that it reached entry %d: its end was cut off",
+		for _, h := range v.heads[seq] {
+			if seq > v.Last && (v.check.End.Sequence == 0 || seq <= v.check.End.Sequence) {
+				v.fault(v.dir, 0, "the log ends with entry %d, but %s, signed on %s, says that it reached entry %d: its end was cut off",
 					v.Last, h.from, h.Time.Format(time.RFC3339), seq)
 			}
 		}
 	}
 	if end := v.check.End; end.Sequence > 0 && (v.Last != end.Sequence || v.Hash != end.Hash) {
-		v.fault(dir, 0, "the files end with entry %d, but the server wrote entry %d last: they were changed under it", v.Last, end.Sequence)
+		v.fault(v.dir, 0, "the files end with entry %d, but the server wrote entry %d last: they were changed under it", v.Last, end.Sequence)
 	}
-	if key, err := base64.StdEncoding.DecodeString(v.Key); v.check.Key != "" && (err != nil || len(key) != 32) {
-		v.fault(dir, 0, "the given key is not one")
+	v.orphans(all)
+}
+
+// orphans finds heads of segments that are not there.
+func (v *verifying) orphans(all []segment) {
+	files, err := filepath.Glob(filepath.Join(v.dir, headsPrefix+"*"))
+	if err != nil {
+		panic("audit: the pattern is good: " + err.Error())
+	}
+	for _, f := range files {
+		known := slices.ContainsFunc(all, func(s segment) bool { return headsName(s.first) == filepath.Base(f) })
+		if first, named := headsFirst(f); !known && (!named || first > v.low.Sequence) {
+			v.fault(f, 0, "the segment that it signs is missing")
+		}
 	}
 }
 

@@ -175,12 +175,11 @@ func (l *Log) mend() error {
 // resume finds the end of what is there, and cuts off what a crash has torn:
 // entries that were not told to anybody. What is missing although it was signed
 // was not torn by a crash.
-func (l *Log) resume() error {
-	all, err := segments(l.cfg.Dir)
-	if err != nil {
+func (l *Log) resume(all []segment) (err error) {
+	opened := Entry{Action: ActionOpen, Status: Done}
+	if err = l.orphaned(all); err != nil {
 		return err
 	}
-	opened := Entry{Action: ActionOpen, Status: Done}
 	if len(all) > 0 {
 		last := all[len(all)-1]
 		data, readErr := os.ReadFile(last.path)
@@ -205,11 +204,24 @@ func (l *Log) resume() error {
 			opened.Detail = fmt.Sprintf("cut %d bytes, SHA-256 %s, from the end of %s (%s)", len(data)-good, Digest(data[good:])[:16], filepath.Base(last.path), torn)
 			l.cfg.Log.Warn("the audit log ended in a torn entry, which was cut off", "file", last.path, "bytes", len(data)-good)
 		}
-	} else if l.signer.number > 0 {
-		return fmt.Errorf("the audit log in %s has signed heads but no segment: put the segments back, or move the directory away to begin a new log", l.cfg.Dir)
 	}
 	l.unasked = l.seq - l.signer.last.Sequence
 	return l.add(&group{entries: []Entry{opened}})
+}
+
+// orphaned refuses a log whose last segments are missing: their heads are there,
+// or all is gone but what was signed when the beginning was removed by age.
+func (l *Log) orphaned(all []segment) error {
+	files, err := filepath.Glob(filepath.Join(l.cfg.Dir, headsPrefix+"*"))
+	missing := len(all) == 0 && l.signer.floor.Sequence > 0
+	for _, f := range files {
+		first, _ := headsFirst(f)
+		missing = missing || len(all) == 0 || first > all[len(all)-1].first
+	}
+	if missing {
+		return fmt.Errorf("the audit log in %s is damaged: it has signed heads whose segments are missing; see `ares audit verify --dir %s`, and put them back, or move the directory away to begin a new log", l.cfg.Dir, l.cfg.Dir)
+	}
+	return err
 }
 
 // follow reads the last segment up to where it is good, and takes its place.
