@@ -98,6 +98,9 @@ var access = map[string]grant{
 	apipb.TrustService_GetAuthority_FullMethodName:     admins,
 	apipb.TrustService_JoinNode_FullMethodName:         anyone, // the join token in it is checked
 	apipb.TrustService_RenewCertificate_FullMethodName: nodes,
+	apipb.AuditService_ListAuditEntries_FullMethodName: admins,
+	apipb.AuditService_GetAuditHead_FullMethodName:     admins,
+	apipb.AuditService_VerifyAudit_FullMethodName:      admins,
 
 	apipb.AgentService_OpenSession_FullMethodName:      nodes,
 	apipb.AgentService_RenewSession_FullMethodName:     nodes,

@@ -19,18 +19,23 @@ import (
 
 // call is the one way in. Every request, whichever door it came through,
 // passes it: a panic becomes an internal error, the caller is identified and
-// must be allowed the method, an error becomes a status, and the call is
-// observed.
+// must be allowed the method, the audit has what became of it, an error becomes a
+// status, and the call is observed.
 func (d *Doors) call(ctx context.Context, method string, do func(context.Context) error) (err error) {
 	start := time.Now()
+	ctx, rec := withRecord(ctx)
 	defer func() {
 		if p := recover(); p != nil {
 			d.cfg.Log.Error("a call panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = ares.Errorf(ares.Internal, "internal error: the server's log has the details")
 		}
+		err = d.settle(ctx, rec, method, err)
 		err = d.answer(ctx, method, err, time.Since(start))
 	}()
 	if ctx, err = d.admit(ctx, method); err != nil {
+		return err
+	}
+	if err = d.mayChange(method); err != nil {
 		return err
 	}
 	return do(ctx)
@@ -125,6 +130,7 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		if err == nil {
 			resp, err = handler(ctx, req)
 		}
+		recordOf(ctx).saw(req, resp)
 		return err
 	})
 	if out != nil {
@@ -158,6 +164,7 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := speaksFor(s.ctx, m); err != nil {
 		return err
 	}
+	recordOf(s.ctx).saw(m, nil)
 	return s.doors.check(s.method, m)
 }
 
@@ -195,6 +202,9 @@ func (d *Doors) stream(ctx context.Context, method string, do func(context.Conte
 			return err
 		}
 		defer leave()
+		if err = d.opened(ctx, method); err != nil {
+			return err
+		}
 		ctx, stop := d.watchOver(ctx)
 		defer stop()
 		err = do(ctx)

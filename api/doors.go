@@ -54,6 +54,10 @@ type Config struct {
 	MaxBody int64
 	// Limits of what is under way at once. Default DefaultLimits.
 	Limits Limits
+	// Audit keeps what callers did and were refused. Without it nobody does.
+	Audit Auditor
+	// AuditLog is what AuditService tells of. Without it that is unavailable.
+	AuditLog AuditLog
 	// Shed is told the class of each call that was turned away. May be nil.
 	Shed func(class string)
 }
@@ -157,6 +161,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

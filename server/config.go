@@ -44,6 +44,7 @@ type Config struct {
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
 	Isolation IsolationConfig `yaml:"isolation"`
+	Audit     AuditConfig     `yaml:"audit"`
 	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
@@ -231,6 +232,7 @@ func Default() Config {
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		Isolation: agent.DefaultIsolation(),
+		Audit:     defaultAudit(),
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
@@ -256,7 +258,7 @@ func (c *Config) Check() error {
 		p.Add("data_dir", "is empty: name a directory")
 	}
 	c.checkListeners(&p)
-	for _, r := range append(c.Limits.ranges(), []intRange{
+	for _, r := range append(append(c.Limits.ranges(), c.Audit.ranges()...), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},

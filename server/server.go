@@ -25,6 +25,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/aside"
+	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -60,6 +61,7 @@ type Server struct {
 	Loop       *control.Loop
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
+	Audit      *audit.Log
 
 	cfg    Config
 	log    *slog.Logger
@@ -116,6 +118,9 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	if err = s.register(ctx); err != nil {
+		return err
+	}
+	if err = s.openAudit(ctx, run, m); err != nil {
 		return err
 	}
 	listeners, err := s.listen(ctx)
@@ -287,6 +292,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
+		Audit: s.Audit, AuditLog: s.Audit,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
@@ -435,6 +441,7 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if _, err := s.auth.Check(r.Context(), token); err != nil {
+			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
