@@ -121,7 +121,10 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
 		if err = d.check(info.FullMethod, req); err == nil {
-			resp, err = handler(ctx, req)
+			err = d.policed(ctx, info.FullMethod, req)
+		}
+		if err == nil {
+			resp, err = handler(asUser(ctx), req)
 		}
 		return err
 	})
@@ -153,7 +156,10 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.doors.check(s.method, m)
+	if err := s.doors.check(s.method, m); err != nil {
+		return err
+	}
+	return s.doors.policed(s.ctx, s.method, m)
 }
 
 // SendMsg waits for the reader, but not for ever: who never reads would keep

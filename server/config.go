@@ -41,6 +41,7 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
+	Alerts    AlertsConfig    `yaml:"alerts"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -223,6 +224,7 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Alerts:    defaultAlerts(),
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -268,6 +270,7 @@ func (c *Config) Check() error {
 		}
 	}
 	c.Scheduler.check(&p)
+	c.Alerts.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}

@@ -25,6 +25,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -53,21 +54,23 @@ type Server struct {
 	Store      *store.Store
 	View       *control.View
 	Desk       *control.Desk
+	Policies   *control.Policies
 	Loop       *control.Loop
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
 
-	cfg    Config
-	log    *slog.Logger
-	name   string
-	stop   context.CancelFunc
-	parts  sync.WaitGroup
-	failed chan error
-	auth   *api.Auth
-	doors  *api.Doors
-	grpc   *grpc.Server
-	http   []*http.Server
-	close  sync.Once
+	cfg      Config
+	log      *slog.Logger
+	name     string
+	stop     context.CancelFunc
+	parts    sync.WaitGroup
+	failed   chan error
+	auth     *api.Auth
+	notifier *notify.Notifier
+	doors    *api.Doors
+	grpc     *grpc.Server
+	http     []*http.Server
+	close    sync.Once
 
 	closing  atomic.Bool
 	caughtUp atomic.Int64               // a revision up to which the view misses nothing
@@ -122,9 +125,14 @@ func (s *Server) start(ctx, run context.Context) error {
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
+	if err = s.startPolicies(run, m); err != nil {
+		listeners.close()
+		return err
+	}
 	s.startEstimator(ctx, run, m)
 	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
+	s.Policies.Spent = s.Loop.Spent
 	if err = s.openDoors(m, alert); err != nil {
 		listeners.close()
 		return err
@@ -265,6 +273,7 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	s.doors, err = api.New(api.Config{
+		Policies: s.Policies, Notifier: s.notifier,
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,

@@ -25,6 +25,7 @@ const (
 	usageKey    = prefix + "usage/"
 	windowsKey  = prefix + "reservations/"
 	scoresKey   = prefix + "scores/"
+	policiesKey = prefix + "policies/"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -46,6 +47,7 @@ func cordonKey(node string) string    { return cordonsKey + node }
 func scoreKey(node string) string     { return scoresKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
 func windowKey(name string) string    { return windowsKey + name }
+func policyKey(id string) string      { return policiesKey + id }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string    { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {
