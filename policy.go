@@ -215,6 +215,12 @@ type PolicyNote struct {
 	Labels map[string]string // that it added to the job's node_selector, nil for none
 }
 
+// Required says whether a policy requires labels of the job's nodes: to drop its
+// node_selector would not help it.
+func (j *Job) Required() bool {
+	return slices.ContainsFunc(j.Notes, func(n PolicyNote) bool { return len(n.Labels) > 0 })
+}
+
 // Told is what people are told of a transition of a job: with its acceptance,
 // what policies said of it.
 func (j *Job) Told(t Transition) string {

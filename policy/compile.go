@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -72,6 +71,7 @@ func environment(seen []variable) (*cel.Env, error) {
 		cel.ParserRecursionLimit(maxDepth),
 		cel.ExpressionNodeLimit(maxNodes),
 		cel.RegexProgramSizeLimit(maxRegex),
+		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	}
 	for _, v := range seen {
 		natives = append(natives, v.of)
@@ -133,7 +133,7 @@ func compile(env *cel.Env, field, source string, want *types.Type, bad *ares.Pro
 	tree, issues := env.Compile(source)
 	if issues.Err() != nil {
 		for _, one := range issues.Errors() {
-			bad.Add(field, "line %d, column %d: %s", one.Location.Line(), one.Location.Column()+1, plain(env, one.Message))
+			bad.Add(field, "%s", mistake(env, one))
 		}
 		return nil, false
 	}
@@ -152,7 +152,7 @@ func compile(env *cel.Env, field, source string, want *types.Type, bad *ares.Pro
 	}
 	program, err = env.Program(tree, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(MaxCost), cel.MemoryLimit(maxMemory))
 	if err != nil {
-		bad.Add(field, "%s", err)
+		bad.Add(field, "cannot be planned: %s", err)
 		return nil, false
 	}
 	ast.PreOrderVisit(tree.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -183,31 +183,6 @@ func units(n uint64) string {
 		return "more than 1000000000"
 	}
 	return fmt.Sprint(n)
-}
-
-// plain is what CEL says of a mistake, in the words of a policy.
-func plain(env *cel.Env, message string) string {
-	message = strings.Join(strings.Fields(message), " ")
-	if name, ok := quoted(message, "undefined field '"); ok {
-		return fmt.Sprintf("there is no field %s: `ares policy fields` lists what there is", name)
-	}
-	if name, ok := quoted(message, "undeclared reference to '"); ok {
-		var names []string
-		for _, v := range env.Variables() {
-			if !strings.Contains(v.Name(), ".") && v.Type().Kind() != types.TypeKind {
-				names = append(names, v.Name())
-			}
-		}
-		slices.Sort(names)
-		return fmt.Sprintf("there is no %s here: use %s", name, strings.Join(names, ", "))
-	}
-	return message
-}
-
-func quoted(message, before string) (string, bool) {
-	_, rest, ok := strings.Cut(message, before)
-	name, _, _ := strings.Cut(rest, "'")
-	return name, ok
 }
 
 // sizes reckons with ordinary sizes. What is larger meets the limit when it is
