@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,7 +138,7 @@ func (p *Policies) Access(who func() policy.Access) error {
 	in := who()
 	in.Now = p.Now()
 	v := set.Access(&in)
-	p.tell(&v, in.Object.Tenant, []notify.Detail{{Name: "user", Value: in.User.Name}, {Name: "call", Value: in.Request.Action}, {Name: "object", Value: in.Object.Kind + " " + in.Object.ID}})
+	p.tell(&v, in.Object.Tenant, []notify.Detail{{Name: "user", Value: in.User.Name}, {Name: "call", Value: in.Request.Action}, {Name: "object", Value: strings.TrimSpace(in.Object.Kind + " " + in.Object.ID)}})
 	return v.Err
 }
 
@@ -153,7 +154,10 @@ func (p *Policies) tell(v *policy.Verdict, tenant string, details []notify.Detai
 		}
 		a := notify.Alert{
 			Key: "policy " + f.Policy.ID() + " tenant " + tenant, Title: "Ares: policy " + f.Policy.Name + " " + string(f.Outcome), Text: f.Text, At: p.Now(),
-			Details: append([]notify.Detail{{Name: "tenant", Value: tenant}}, details...),
+			Details: details,
+		}
+		if tenant != "" {
+			a.Details = append([]notify.Detail{{Name: "tenant", Value: tenant}}, details...)
 		}
 		for _, channel := range f.Policy.Alert {
 			p.Alert(channel, a)

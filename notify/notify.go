@@ -52,7 +52,8 @@ type Options struct {
 	Timeout   time.Duration // of one try
 	Now       func() time.Time
 	Log       *slog.Logger
-	// Observe is told what became of an alert: sent, failed, repeated or dropped.
+	// Observe is told what became of an alert: sent, failed, repeated, dropped or
+	// unknown.
 	// May be nil.
 	Observe func(channel, outcome string)
 }
@@ -74,6 +75,7 @@ const (
 	Failed   = "failed"   // every try failed
 	Repeated = "repeated" // the same was told within the window
 	Dropped  = "dropped"  // too many wait, or the server stopped
+	Unknown  = "unknown"  // there is no such channel here
 )
 
 // Notifier sends alerts. It is safe for concurrent use.
@@ -81,6 +83,9 @@ type Notifier struct {
 	opts     Options
 	channels map[string]*channel
 	names    []string
+
+	mu      sync.Mutex
+	strange map[string]bool // names of channels that there are not
 }
 
 // channel is one channel with what waits for it.
@@ -103,7 +108,7 @@ type telling struct {
 
 // New makes a notifier. Nothing is sent before Run.
 func New(channels []Channel, opts Options) *Notifier {
-	n := &Notifier{opts: opts, channels: map[string]*channel{}}
+	n := &Notifier{opts: opts, channels: map[string]*channel{}, strange: map[string]bool{}}
 	for _, c := range channels {
 		n.channels[c.Name] = &channel{
 			Channel: c, queue: make(chan Alert, opts.Queue),
@@ -126,7 +131,7 @@ func (n *Notifier) Names() []string { return n.names }
 func (n *Notifier) Tell(name string, a Alert) {
 	c := n.channels[name]
 	if c == nil {
-		n.opts.Log.Warn("an alert has no way to go: this server has no such channel", "channel", name, "alert", a.Key)
+		n.unknown(name)
 		return
 	}
 	repeats, again := c.again(a.Key, n.opts.Now(), n.opts.Window)
@@ -140,6 +145,19 @@ func (n *Notifier) Tell(name string, a Alert) {
 	default:
 		c.forget(a.Key)
 		n.became(c, Dropped, nil)
+	}
+}
+
+// unknown notes that an alert has no way to go, and says so once for each name.
+func (n *Notifier) unknown(name string) {
+	if n.opts.Observe != nil {
+		n.opts.Observe(name, Unknown)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.strange[name] && len(n.strange) < maxKeys {
+		n.strange[name] = true
+		n.opts.Log.Warn("alerts have no way to go: this server has no such channel", "channel", name)
 	}
 }
 

@@ -54,7 +54,7 @@ func newPolicyMetrics(p *control.Policies) *policyMetrics {
 			Name: "ares_policy_evaluations_total", Help: "How often a policy was asked, by what it came to. A policy of a tenant's own is named tenant/name.",
 		}, []string{"policy", "outcome", "mode"}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_alerts_total", Help: "What became of alerts: sent, failed after every try, repeated within the window and not sent, or dropped because too many waited.",
+			Name: "ares_alerts_total", Help: "What became of alerts: sent, failed after every try, repeated within the window and not sent, dropped because too many waited, or for a channel unknown to this server.",
 		}, []string{"channel", "outcome"}),
 	}
 }
