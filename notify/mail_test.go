@@ -28,19 +28,32 @@ type postOffice struct {
 	addr  string
 	roots *x509.CertPool
 	cert  tls.Certificate
+
+	mu sync.Mutex
+	ledger
+}
+
+// ledger is how the office is to answer, and what it saw.
+type ledger struct {
 	plain bool // offers no TLS
 	// replies are given instead of the usual ones, one for each conversation: to
 	// the command that it names. "DATA 451 later", "silence".
 	replies []string
 
-	mu    sync.Mutex
 	mails []string
 	said  []string // commands that came in the clear
 	login []string
 	rcpts []string
 }
 
-func newPostOffice(t *testing.T) *postOffice {
+// seen is the ledger as it is now.
+func (p *postOffice) seen() ledger {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ledger
+}
+
+func newPostOffice(t *testing.T, replies ...string) *postOffice {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -58,7 +71,7 @@ func newPostOffice(t *testing.T) *postOffice {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &postOffice{roots: x509.NewCertPool(), cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
+	p := &postOffice{ledger: ledger{replies: replies}, roots: x509.NewCertPool(), cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
 	p.roots.AddCert(leaf)
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -119,7 +132,7 @@ func (p *postOffice) serve(conn net.Conn) {
 		switch {
 		case verb == command && verb != "":
 			say(answer)
-		case verb == "EHLO" && (secure || p.plain):
+		case verb == "EHLO" && (secure || p.seen().plain):
 			say("250-here\r\n250 AUTH PLAIN")
 		case verb == "EHLO":
 			say("250-here\r\n250 STARTTLS")
@@ -183,7 +196,7 @@ func TestMail(t *testing.T) {
 	if err := p.sender().Send(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	m, err := mail.ReadMessage(strings.NewReader(p.mails[0]))
+	m, err := mail.ReadMessage(strings.NewReader(p.seen().mails[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,10 +208,10 @@ func TestMail(t *testing.T) {
 	if text := strings.ReplaceAll(string(body), "\r\n", "\n"); err != nil || text != "first\n.\nlast\n\ntenant: vision\nuser: oidc:ann\n" {
 		t.Errorf("body %q, %v", text, err)
 	}
-	if strings.Join(p.rcpts, " ") != "TO:<ops@example.com> TO:<ann@example.com>" || len(p.login) != 1 || p.login[0] != "\x00ares\x00"+canary {
-		t.Errorf("to %v, login %q", p.rcpts, p.login)
+	if strings.Join(p.seen().rcpts, " ") != "TO:<ops@example.com> TO:<ann@example.com>" || len(p.seen().login) != 1 || p.seen().login[0] != "\x00ares\x00"+canary {
+		t.Errorf("to %v, login %q", p.seen().rcpts, p.seen().login)
 	}
-	for _, line := range p.said {
+	for _, line := range p.seen().said {
 		if verb, _, _ := strings.Cut(line, " "); verb != "EHLO" && verb != "STARTTLS" {
 			t.Errorf("said in the clear: %q", line)
 		}
@@ -208,13 +221,12 @@ func TestMail(t *testing.T) {
 // TestMailRecovers: a mail server that is silent, then says later, then takes it gets
 // the mail once.
 func TestMailRecovers(t *testing.T) {
-	p := newPostOffice(t)
-	p.replies = []string{"silence", "MAIL 451 later", "DATA 452 full", ""}
+	p := newPostOffice(t, "silence", "MAIL 451 later", "DATA 452 full", "")
 	b := start(t, p.sender(), func(o *notify.Options) { o.Timeout = 300 * time.Millisecond })
 	b.Tell("ops", alert)
 	b.await(t, "ops sent")
-	if len(p.mails) != 1 || strings.Contains(b.logged(), canary) {
-		t.Errorf("%d mails, log %s", len(p.mails), b.logged())
+	if len(p.seen().mails) != 1 || strings.Contains(b.logged(), canary) {
+		t.Errorf("%d mails, log %s", len(p.seen().mails), b.logged())
 	}
 }
 
@@ -222,13 +234,12 @@ func TestMailRecovers(t *testing.T) {
 // quotes is not passed on.
 func TestMailRefused(t *testing.T) {
 	for command, reply := range map[string]string{"AUTH": "535 no " + canary, "MAIL": "550 " + canary, "RCPT": "550 nobody " + canary} {
-		p := newPostOffice(t)
-		p.replies = []string{command + " " + reply, "", ""}
+		p := newPostOffice(t, command+" "+reply, "", "")
 		b := start(t, p.sender(), nil)
 		b.Tell("ops", alert)
 		b.await(t, "ops failed")
 		s := b.Status()[0]
-		if len(p.mails) != 0 || len(p.replies) != 2 || !strings.Contains(s.LastError, "the mail server answered 5") || strings.Contains(s.LastError+b.logged(), canary) {
+		if len(p.seen().mails) != 0 || len(p.seen().replies) != 2 || !strings.Contains(s.LastError, "the mail server answered 5") || strings.Contains(s.LastError+b.logged(), canary) {
 			t.Errorf("%s: %+v, log %s", command, s, b.logged())
 		}
 		b.stop()
@@ -244,17 +255,19 @@ func TestMailNeedsTLS(t *testing.T) {
 	if err := stranger.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "certificate is not trusted") {
 		t.Error(err)
 	}
+	p.mu.Lock()
 	p.plain = true
+	p.mu.Unlock()
 	if err := p.sender().Send(t.Context(), alert); ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), "offers no TLS") {
 		t.Error(err)
 	}
-	if len(p.mails) != 0 || len(p.login) != 0 {
-		t.Errorf("mails %v, login %v", p.mails, p.login)
+	if len(p.seen().mails) != 0 || len(p.seen().login) != 0 {
+		t.Errorf("mails %v, login %v", p.seen().mails, p.seen().login)
 	}
 	open := p.sender()
 	open.Plain, open.Username = true, ""
-	if err := open.Send(t.Context(), alert); err != nil || len(p.mails) != 1 {
-		t.Errorf("%v, %d mails", err, len(p.mails))
+	if err := open.Send(t.Context(), alert); err != nil || len(p.seen().mails) != 1 {
+		t.Errorf("%v, %d mails", err, len(p.seen().mails))
 	}
 }
 

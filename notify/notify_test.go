@@ -59,6 +59,13 @@ func newHook(t *testing.T, answer func(n int) int) *hook {
 	return h
 }
 
+// got is the bodies so far.
+func (h *hook) got() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bodies
+}
+
 // await waits for a request.
 func (h *hook) await(t *testing.T) {
 	t.Helper()
@@ -146,7 +153,7 @@ func TestSlack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got map[string]string
-	if err := json.Unmarshal([]byte(h.bodies[0]), &got); err != nil {
+	if err := json.Unmarshal([]byte(h.got()[0]), &got); err != nil {
 		t.Fatal(err)
 	}
 	want := "*Ares: policy budget rejected*\nvision has used &lt;!channel&gt; 100 &amp; more\n• tenant: vision\n• user: oidc:ann"
@@ -168,8 +175,8 @@ func TestWebhook(t *testing.T) {
 	}
 	want := `{"title":"Ares: policy budget rejected","text":"vision has used \u003c!channel\u003e 100 \u0026 more","at":"2026-01-15T12:00:00Z",` +
 		`"key":"policy */budget tenant vision","repeats":3,"details":{"tenant":"vision","user":"oidc:ann"}}`
-	if h.bodies[0] != want {
-		t.Errorf("got %s", h.bodies[0])
+	if h.got()[0] != want {
+		t.Errorf("got %s", h.got()[0])
 	}
 }
 
@@ -180,8 +187,8 @@ func TestRecovers(t *testing.T) {
 	b := start(t, h.sender(t, true), func(o *notify.Options) { o.Timeout = 100 * time.Millisecond })
 	b.Tell("ops", alert)
 	b.await(t, "ops sent")
-	if len(h.bodies) != 4 || strings.Contains(b.logged(), canary) {
-		t.Errorf("%d requests; log %s", len(h.bodies), b.logged())
+	if len(h.got()) != 4 || strings.Contains(b.logged(), canary) {
+		t.Errorf("%d requests; log %s", len(h.got()), b.logged())
 	}
 	if s := b.Status()[0]; s.Sent != 1 || s.LastError != "" || s.Failed != 0 {
 		t.Errorf("%+v", s)
@@ -197,8 +204,8 @@ func TestGivesUp(t *testing.T) {
 		b.Tell("ops", alert)
 		b.await(t, "ops failed")
 	}
-	if len(h.bodies) != 6 {
-		t.Errorf("%d requests", len(h.bodies))
+	if len(h.got()) != 6 {
+		t.Errorf("%d requests", len(h.got()))
 	}
 	if s := b.Status()[0]; s.Failed != 2 || s.LastError != "the webhook answered 503" {
 		t.Errorf("%+v", s)
@@ -216,8 +223,8 @@ func TestRefused(t *testing.T) {
 		b := start(t, h.sender(t, true), nil)
 		b.Tell("ops", alert)
 		b.await(t, "ops failed")
-		if len(h.bodies) != 1 {
-			t.Errorf("%d: %d requests", status, len(h.bodies))
+		if len(h.got()) != 1 {
+			t.Errorf("%d: %d requests", status, len(h.got()))
 		}
 		b.stop()
 	}
@@ -241,8 +248,8 @@ func TestRepeats(t *testing.T) {
 	b.now = b.now.Add(10 * time.Minute)
 	b.Tell("ops", alert)
 	b.await(t, "ops sent")
-	if last := h.bodies[len(h.bodies)-1]; len(h.bodies) != 3 || !strings.Contains(last, "3 more like it were not sent") {
-		t.Errorf("%d requests, the last %s", len(h.bodies), last)
+	if last := h.got()[len(h.got())-1]; len(h.got()) != 3 || !strings.Contains(last, "3 more like it were not sent") {
+		t.Errorf("%d requests, the last %s", len(h.got()), last)
 	}
 }
 
@@ -307,8 +314,8 @@ func TestTest(t *testing.T) {
 	if err := b.Test(t.Context(), "ops", "ann"); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(h.bodies[0], "asked for by: ann") {
-		t.Errorf("body %s", h.bodies[0])
+	if !strings.Contains(h.got()[0], "asked for by: ann") {
+		t.Errorf("body %s", h.got()[0])
 	}
 	if err := b.Test(t.Context(), "ops", "ann"); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "answered 500") {
 		t.Error(err)
