@@ -30,6 +30,8 @@ type Desk struct {
 	Infeasible Infeasible
 	// Policies, if there are any, judge what is submitted.
 	Policies *Policies
+	// Aside, if there is one, remembers what was accepted lately, by any server.
+	Aside Aside
 }
 
 // Accepted answers a submission.
@@ -72,6 +74,10 @@ func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open
 	index := make([]int, 0, len(open))
 	before, warnings := newAhead(), map[int][]string{}
 	for _, i := range open {
+		if again, ok := d.repeated(ctx, &specs[i], len(open)); ok {
+			out[i] = again
+			continue
+		}
 		ask, err := d.prepare(ctx, &specs[i], owner, fresh, before)
 		if err == nil {
 			var warning string
@@ -103,6 +109,7 @@ func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open
 			out[i].Warnings = warnings[i]
 			d.tellAccepted(&drafts[k])
 		}
+		d.remember(&asks[k], &c)
 	}
 	return again
 }
@@ -214,34 +221,37 @@ func (d *Desk) admit(t *ares.Tenant, q *ares.Queue, spec ares.Spec, before *ahea
 // refused answers a submission that would not be accepted now; if the same
 // request was accepted before, it is that job all the same.
 func (d *Desk) refused(ctx context.Context, spec *ares.Spec, owner string, err error) Accepted {
-	out := d.repeated(ctx, spec, err)
+	out := d.acceptedBefore(ctx, spec, err)
 	if out.Err != nil {
 		d.tellRefused(err, owner)
 	}
 	return out
 }
 
-// repeated finds the job of a request that was accepted before.
-func (d *Desk) repeated(ctx context.Context, spec *ares.Spec, err error) Accepted {
+// acceptedBefore finds the job of a request that was accepted before.
+func (d *Desk) acceptedBefore(ctx context.Context, spec *ares.Spec, err error) Accepted {
 	code := ares.CodeOf(err)
 	if spec.RequestID == "" || code != ares.Refused && code != ares.Exhausted {
 		return Accepted{Err: err}
 	}
-	tenant := spec.Tenant
-	if tenant == "" {
-		tenant = ares.DefaultTenant
-	}
-	id := ares.NewJobID(tenant, spec.RequestID)
-	snap, readErr := d.Store.Job(ctx, id)
-	switch {
-	case readErr != nil:
-		return Accepted{Err: err}
-	case snap.Tombstone != nil && snap.Tombstone.Digest == ares.DigestOf(*spec):
-		return Accepted{ID: id, Duplicate: true, Phase: snap.Tombstone.Phase}
-	case snap.Job != nil && snap.Job.Digest == ares.DigestOf(*spec):
-		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}
+	if before, ok := d.accepted(ctx, spec.JobID(), ares.DigestOf(*spec)); ok {
+		return before
 	}
 	return Accepted{Err: err}
+}
+
+// accepted asks the store whether a request was accepted before, and answers it
+// again then.
+func (d *Desk) accepted(ctx context.Context, id ares.JobID, digest ares.Digest) (Accepted, bool) {
+	snap, err := d.Store.Job(ctx, id)
+	switch {
+	case err != nil:
+	case snap.Tombstone != nil && snap.Tombstone.Digest == digest:
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Tombstone.Phase}, true
+	case snap.Job != nil && snap.Job.Digest == digest:
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}, true
+	}
+	return Accepted{}, false
 }
 
 // tenant finds a tenant in the view, or in the store when the view may lag.

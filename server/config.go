@@ -42,6 +42,7 @@ type Config struct {
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
 	Alerts    AlertsConfig    `yaml:"alerts"`
+	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -225,6 +226,7 @@ func Default() Config {
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		Alerts:    defaultAlerts(),
+		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -259,6 +261,7 @@ func (c *Config) Check() error {
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
 		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
 		{"recording.files", c.Recording.Files, 2, 10_000},
+		{"redis.timeout_ms", c.Redis.TimeoutMS, 1, 1000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
@@ -271,6 +274,10 @@ func (c *Config) Check() error {
 	}
 	c.Scheduler.check(&p)
 	c.Alerts.check(&p)
+	c.Redis.check(&p)
+	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
+		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
+	}
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}
