@@ -128,7 +128,10 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 			err = d.check(info.FullMethod, req)
 		}
 		if err == nil {
-			resp, err = handler(ctx, req)
+			err = d.policed(ctx, info.FullMethod, req)
+		}
+		if err == nil {
+			resp, err = handler(asUser(ctx), req)
 		}
 		recordOf(ctx).saw(req, resp)
 		return err
@@ -165,7 +168,10 @@ func (s *checkedStream) RecvMsg(m any) error {
 		return err
 	}
 	recordOf(s.ctx).saw(m, nil)
-	return s.doors.check(s.method, m)
+	if err := s.doors.check(s.method, m); err != nil {
+		return err
+	}
+	return s.doors.policed(s.ctx, s.method, m)
 }
 
 // SendMsg waits for the reader, but not for ever: who never reads would keep
