@@ -77,7 +77,7 @@ var deeds = map[string]deed{
 	apipb.ReservationService_GetReservation_FullMethodName:    {reads, "GET_RESERVATION", "reservation", []string{"name"}},
 	apipb.ReservationService_ListReservations_FullMethodName:  {reads, "LIST_RESERVATIONS", "", nil},
 
-	apipb.TenantService_CreateTenant_FullMethodName: {changes, "CREATE_TENANT", "tenant", []string{"tenant.tenant_id"}},
+	apipb.TenantService_CreateTenant_FullMethodName: {changes, "CREATE_TENANT", "tenant", []string{"tenant.id"}},
 	apipb.TenantService_UpdateTenant_FullMethodName: {changes, "UPDATE_TENANT", "tenant", []string{"tenant_id"}},
 	apipb.TenantService_DeleteTenant_FullMethodName: {changes, "DELETE_TENANT", "tenant", []string{"tenant_id"}},
 	apipb.TenantService_GetTenant_FullMethodName:    {reads, "GET_TENANT", "tenant", []string{"tenant_id"}},
