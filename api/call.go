@@ -11,7 +11,6 @@ import (
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
@@ -72,10 +71,10 @@ func (d *Doors) admit(ctx context.Context, method string) (context.Context, erro
 	who, ok := identityOf(ctx) // the REST door has asked already
 	if !ok {
 		var err error
-		if who, err = d.cfg.Auth.Check(ctx, bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))); err != nil {
+		if ctx, err = d.identify(ctx); err != nil {
 			return ctx, err
 		}
-		ctx = withIdentity(ctx, who)
+		who, _ = identityOf(ctx)
 	}
 	return ctx, who.may(grant)
 }
@@ -125,7 +124,10 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
-		if err = d.check(info.FullMethod, req); err == nil {
+		if err = speaksFor(ctx, req); err == nil {
+			err = d.check(info.FullMethod, req)
+		}
+		if err == nil {
 			resp, err = handler(ctx, req)
 		}
 		recordOf(ctx).saw(req, resp)
@@ -163,6 +165,9 @@ func (s *checkedStream) RecvMsg(m any) error {
 		return err
 	}
 	recordOf(s.ctx).saw(m, nil)
+	if err := speaksFor(s.ctx, m); err != nil {
+		return err
+	}
 	return s.doors.check(s.method, m)
 }
 
@@ -189,7 +194,7 @@ func (s *checkedStream) SendMsg(m any) error {
 var errStuck = errors.New("it takes nothing more")
 
 // stream is call for what lasts: its context also ends, with the reason as its
-// cause, when the doors close or the caller's token is no longer good.
+// cause, when the doors close or the caller's token or certificate is no longer good.
 func (d *Doors) stream(ctx context.Context, method string, do func(context.Context) error) error {
 	return d.call(ctx, method, func(ctx context.Context) error {
 		if err := d.gates.spend(ctx, d.gates.of[method]); err != nil {
@@ -221,18 +226,22 @@ func (d *Doors) watchOver(ctx context.Context) (_ context.Context, stop func()) 
 		defer close(done)
 		tick := time.NewTicker(d.recheck)
 		defer tick.Stop()
+		revoked := d.revocations(ctx)
 		for {
+			// At once, too: it may have been revoked since it was let in.
+			if err := d.recheckCaller(ctx, who); ares.CodeOf(err) == ares.Unauthentic {
+				cancel(err)
+				return
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-d.life.Done():
 				cancel(stopping())
 				return
+			case <-revoked:
+				revoked = d.revocations(ctx)
 			case <-tick.C:
-				if err := d.cfg.Auth.Recheck(ctx, who); ares.CodeOf(err) == ares.Unauthentic {
-					cancel(err)
-					return
-				}
 			}
 		}
 	}()

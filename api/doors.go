@@ -43,6 +43,8 @@ type Config struct {
 	Logs LogSource
 	// AgentService is the door for node agents; registered unless it is nil.
 	AgentService apipb.AgentServiceServer
+	// Trust is by what nodes are certified.
+	Trust *Trust
 	// Log default: nothing is logged. Neither tokens nor environments are.
 	Log *slog.Logger
 	// Observe is told each call's method, code ("" for success) and duration.
@@ -78,8 +80,8 @@ type Doors struct {
 
 // New makes the doors.
 func New(cfg Config) (*Doors, error) {
-	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil {
-		return nil, fmt.Errorf("api: Desk, View, Store, Engine and Auth are required")
+	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil || cfg.Trust == nil {
+		return nil, fmt.Errorf("api: Desk, View, Store, Engine, Auth and Trust are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -163,6 +165,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
+	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

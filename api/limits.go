@@ -125,6 +125,7 @@ func newGates(l Limits, shed func(class string)) *gates {
 		apipb.ClusterService_RecordState_FullMethodName: g.backups,
 		apipb.AuditService_VerifyAudit_FullMethodName:   g.backups,
 		apipb.AgentService_OpenSession_FullMethodName:   g.opening,
+		apipb.TrustService_JoinNode_FullMethodName:      g.opening,
 		apipb.AgentService_WatchSeats_FullMethodName:    g.agents,
 		apipb.AgentService_ServeFiles_FullMethodName:    g.agents,
 		apipb.JobService_ExplainJob_FullMethodName:      g.reads,

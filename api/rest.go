@@ -52,6 +52,7 @@ func (d *Doors) newREST() (http.Handler, error) {
 		apipb.RegisterTopologyServiceHandlerClient(ctx, mux, apipb.NewTopologyServiceClient(conn)),
 		apipb.RegisterReservationServiceHandlerClient(ctx, mux, apipb.NewReservationServiceClient(conn)),
 		apipb.RegisterAuditServiceHandlerClient(ctx, mux, apipb.NewAuditServiceClient(conn)),
+		apipb.RegisterTrustServiceHandlerClient(ctx, mux, apipb.NewTrustServiceClient(conn)),
 		mux.HandlePath(http.MethodGet, "/api/v1/events", d.serveEvents),
 		mux.HandlePath(http.MethodGet, "/api/v1/jobs/{job_id}/logs", d.serveLogs),
 		mux.HandlePath(http.MethodGet, "/api/v1/openapi.json", serveOpenAPI),
@@ -71,7 +72,7 @@ func setCreated(_ context.Context, w http.ResponseWriter, m proto.Message) error
 	default:
 		kind := m.ProtoReflect().Descriptor()
 		made = kind == (&apipb.CreateTenantResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateQueueResponse{}).ProtoReflect().Descriptor() ||
-			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor()
+			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateJoinTokenResponse{}).ProtoReflect().Descriptor()
 	}
 	if made {
 		w.WriteHeader(http.StatusCreated)
