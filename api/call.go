@@ -75,8 +75,17 @@ func (d *Doors) admit(ctx context.Context, method string) (context.Context, erro
 	return ctx, who.may(grant)
 }
 
-// check refuses a message that breaks the contract.
-func (d *Doors) check(method string, req any) error {
+// check refuses a message that breaks the contract, or that its caller may not
+// send. Every request passes it, of streams the first.
+func (d *Doors) check(ctx context.Context, method string, req any) error {
+	if err := d.conforms(method, req); err != nil {
+		return err
+	}
+	return d.policed(ctx, method, req)
+}
+
+// conforms refuses a message that breaks the contract.
+func (d *Doors) conforms(method string, req any) error {
 	m, ok := req.(proto.Message)
 	if !ok {
 		return nil
@@ -120,10 +129,7 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
-		if err = d.check(info.FullMethod, req); err == nil {
-			err = d.policed(ctx, info.FullMethod, req)
-		}
-		if err == nil {
+		if err = d.check(ctx, info.FullMethod, req); err == nil {
 			resp, err = handler(asUser(ctx), req)
 		}
 		return err
@@ -148,6 +154,7 @@ type checkedStream struct {
 	doors  *Doors
 	method string
 	stuck  atomic.Bool
+	asked  bool // the first message has come
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -156,10 +163,11 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if err := s.doors.check(s.method, m); err != nil {
-		return err
+	if s.asked {
+		return s.doors.conforms(s.method, m)
 	}
-	return s.doors.policed(s.ctx, s.method, m)
+	s.asked = true
+	return s.doors.check(s.ctx, s.method, m)
 }
 
 // SendMsg waits for the reader, but not for ever: who never reads would keep
