@@ -26,6 +26,9 @@ const (
 	windowsKey  = prefix + "reservations/"
 	scoresKey   = prefix + "scores/"
 	policiesKey = prefix + "policies/"
+	joinsKey    = prefix + "jointokens/"
+	revokedKey  = prefix + "revoked/"
+	caKey       = prefix + "authority"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -46,6 +49,8 @@ func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
 func scoreKey(node string) string     { return scoresKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func joinKey(id string) string        { return joinsKey + id }
+func revokedOf(node string) string    { return revokedKey + node }
 func windowKey(name string) string    { return windowsKey + name }
 func policyKey(id string) string      { return policiesKey + id }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }

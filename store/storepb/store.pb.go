@@ -53,6 +53,9 @@ type Record struct {
 	//	*Record_Reservation
 	//	*Record_Score
 	//	*Record_Policy
+	//	*Record_JoinToken
+	//	*Record_Authority
+	//	*Record_Revocation
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,6 +321,33 @@ func (x *Record) GetPolicy() *Policy {
 	return nil
 }
 
+func (x *Record) GetJoinToken() *JoinToken {
+	if x != nil {
+		if x, ok := x.Body.(*Record_JoinToken); ok {
+			return x.JoinToken
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetAuthority() *Authority {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Authority); ok {
+			return x.Authority
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetRevocation() *Revocation {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Revocation); ok {
+			return x.Revocation
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -418,6 +448,18 @@ type Record_Policy struct {
 	Policy *Policy `protobuf:"bytes,26,opt,name=policy,proto3,oneof"`
 }
 
+type Record_JoinToken struct {
+	JoinToken *JoinToken `protobuf:"bytes,27,opt,name=join_token,json=joinToken,proto3,oneof"`
+}
+
+type Record_Authority struct {
+	Authority *Authority `protobuf:"bytes,28,opt,name=authority,proto3,oneof"`
+}
+
+type Record_Revocation struct {
+	Revocation *Revocation `protobuf:"bytes,29,opt,name=revocation,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -465,6 +507,12 @@ func (*Record_Reservation) isRecord_Body() {}
 func (*Record_Score) isRecord_Body() {}
 
 func (*Record_Policy) isRecord_Body() {}
+
+func (*Record_JoinToken) isRecord_Body() {}
+
+func (*Record_Authority) isRecord_Body() {}
+
+func (*Record_Revocation) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
@@ -3731,11 +3779,237 @@ func (x *Score) GetWhy() string {
 	return ""
 }
 
+// JoinToken lets one machine join, once. Its key has its ID.
+type JoinToken struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Hash      []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // of the secret
+	Node      string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"` // the only one that may use it, "" for any that is new
+	CreatedBy string                 `protobuf:"bytes,3,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt int64                  `protobuf:"varint,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt int64                  `protobuf:"varint,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Set by its use.
+	UsedAt        int64  `protobuf:"varint,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedBy        string `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`    // node
+	UsedKey       []byte `protobuf:"bytes,8,opt,name=used_key,json=usedKey,proto3" json:"used_key,omitempty"` // SHA-256 of the public key that was certified
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinToken) Reset() {
+	*x = JoinToken{}
+	mi := &file_store_storepb_store_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinToken) ProtoMessage() {}
+
+func (x *JoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
+func (*JoinToken) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *JoinToken) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *JoinToken) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JoinToken) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *JoinToken) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetUsedAt() int64 {
+	if x != nil {
+		return x.UsedAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetUsedBy() string {
+	if x != nil {
+		return x.UsedBy
+	}
+	return ""
+}
+
+func (x *JoinToken) GetUsedKey() []byte {
+	if x != nil {
+		return x.UsedKey
+	}
+	return nil
+}
+
+// Authority is the internal certificate authority of all servers.
+type Authority struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Certificate []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
+	// PKCS #8, or that sealed with AES-256-GCM (nonce first) when there is a salt.
+	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Salt          []byte `protobuf:"bytes,3,opt,name=salt,proto3" json:"salt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authority) Reset() {
+	*x = Authority{}
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authority) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authority) ProtoMessage() {}
+
+func (x *Authority) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authority.ProtoReflect.Descriptor instead.
+func (*Authority) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Authority) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Authority) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Authority) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
+// Revocation ends every certificate of a node that was issued at a revision
+// before this record's own. Its key has the node's name.
+type Revocation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revocation) Reset() {
+	*x = Revocation{}
+	mi := &file_store_storepb_store_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revocation) ProtoMessage() {}
+
+func (x *Revocation) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
+func (*Revocation) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Revocation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Revocation) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Revocation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xe1\t\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x93\v\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -3765,7 +4039,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"forecaster\x12>\n" +
 	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservation\x12,\n" +
 	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05score\x12/\n" +
-	"\x06policy\x18\x1a \x01(\v2\x15.ares.store.v1.PolicyH\x00R\x06policyB\x06\n" +
+	"\x06policy\x18\x1a \x01(\v2\x15.ares.store.v1.PolicyH\x00R\x06policy\x129\n" +
+	"\n" +
+	"join_token\x18\x1b \x01(\v2\x18.ares.store.v1.JoinTokenH\x00R\tjoinToken\x128\n" +
+	"\tauthority\x18\x1c \x01(\v2\x18.ares.store.v1.AuthorityH\x00R\tauthority\x12;\n" +
+	"\n" +
+	"revocation\x18\x1d \x01(\v2\x19.ares.store.v1.RevocationH\x00R\n" +
+	"revocationB\x06\n" +
 	"\x04body\"\xbf\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -4072,7 +4352,28 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\x03R\x02at\x12\x14\n" +
 	"\x05until\x18\v \x01(\x03R\x05until\x12\x1a\n" +
 	"\bfamilies\x18\f \x03(\x06R\bfamilies\x12\x10\n" +
-	"\x03why\x18\r \x01(\tR\x03whyB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x03why\x18\r \x01(\tR\x03why\"\xdd\x01\n" +
+	"\tJoinToken\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x03 \x01(\tR\tcreatedBy\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x04 \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\x05 \x01(\x03R\texpiresAt\x12\x17\n" +
+	"\aused_at\x18\x06 \x01(\x03R\x06usedAt\x12\x17\n" +
+	"\aused_by\x18\a \x01(\tR\x06usedBy\x12\x19\n" +
+	"\bused_key\x18\b \x01(\fR\ausedKey\"S\n" +
+	"\tAuthority\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\"D\n" +
+	"\n" +
+	"Revocation\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reasonB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -4086,7 +4387,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -4128,11 +4429,14 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Forecast)(nil),          // 37: ares.store.v1.Forecast
 	(*Forecaster)(nil),        // 38: ares.store.v1.Forecaster
 	(*Score)(nil),             // 39: ares.store.v1.Score
-	nil,                       // 40: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 41: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 42: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 43: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 44: ares.v1.DeviceShare
+	(*JoinToken)(nil),         // 40: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 41: ares.store.v1.Authority
+	(*Revocation)(nil),        // 42: ares.store.v1.Revocation
+	nil,                       // 43: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 44: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 45: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 46: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 47: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -4141,7 +4445,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	16, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	17, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	18, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	42, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	45, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	19, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	20, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	29, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -4159,34 +4463,37 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	23, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
 	39, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
 	3,  // 23: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	43, // 24: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	2,  // 25: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	40, // 26: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	10, // 27: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	14, // 28: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	15, // 29: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	7,  // 30: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	12, // 31: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	8,  // 32: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	9,  // 33: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	12, // 34: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	11, // 35: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	9,  // 36: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	44, // 37: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	13, // 38: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	9,  // 39: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	21, // 40: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	21, // 41: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	41, // 42: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	25, // 43: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	26, // 44: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	27, // 45: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	36, // 46: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	40, // 24: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	41, // 25: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	42, // 26: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	46, // 27: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	2,  // 28: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	43, // 29: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	10, // 30: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	14, // 31: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	15, // 32: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	7,  // 33: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	12, // 34: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	8,  // 35: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	9,  // 36: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	12, // 37: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	11, // 38: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	9,  // 39: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	47, // 40: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	13, // 41: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	9,  // 42: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	21, // 43: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	21, // 44: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	44, // 45: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	25, // 46: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	26, // 47: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	27, // 48: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	36, // 49: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4219,6 +4526,9 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Reservation)(nil),
 		(*Record_Score)(nil),
 		(*Record_Policy)(nil),
+		(*Record_JoinToken)(nil),
+		(*Record_Authority)(nil),
+		(*Record_Revocation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4226,7 +4536,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Queues", queueLaws},
 		{"Reservations", reservationLaws},
 		{"Policies", policyLaws},
+		{"Trust", trustLaws},
 		{"Remove", removeLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
