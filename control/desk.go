@@ -181,20 +181,16 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	if d.View.Job(id) == nil {
 		before.add(tenantID, full.Queue)
 	}
-	made := draft{
+	return draft{
 		Creation: store.Creation{
 			Job: &ares.Job{
-				Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner,
+				Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner, Notes: verdict.Notes,
 			},
 			TenantRevision: tenant.Revision,
 			After:          after,
 		},
 		verdict: verdict,
-	}
-	if verdict != nil {
-		made.Job.Notes = verdict.Notes
-	}
-	return made, nil
+	}, nil
 }
 
 // admit refuses what exceeds the tenant's or the queue's limits by itself, and what would

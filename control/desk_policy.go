@@ -14,7 +14,7 @@ import (
 // draft is a job that may be accepted, and what policies said of it.
 type draft struct {
 	store.Creation
-	verdict *policy.Verdict // nil where nobody was asked
+	verdict policy.Verdict
 }
 
 // refusal is the refusal of a job by policies.
@@ -28,13 +28,13 @@ func (r *refusal) Unwrap() error { return r.verdict.Err }
 
 // judge asks the policies about a job that is within its tenant's limits. What they
 // require of nodes becomes part of what was said.
-func (d *Desk) judge(ctx context.Context, t *ares.Tenant, said *ares.Spec, owner string, before *ahead) (*policy.Verdict, error) {
+func (d *Desk) judge(ctx context.Context, t *ares.Tenant, said *ares.Spec, owner string, before *ahead) (policy.Verdict, error) {
 	if d.Policies == nil {
-		return nil, nil
+		return policy.Verdict{}, nil
 	}
 	set := d.Policies.set.Load()
 	if !set.AsksJobs() {
-		return nil, nil
+		return policy.Verdict{}, nil
 	}
 	full := said.WithDefaults()
 	queue := ares.QueueID(t.ID, full.Queue)
@@ -49,7 +49,7 @@ func (d *Desk) judge(ctx context.Context, t *ares.Tenant, said *ares.Spec, owner
 		Usage: policy.NewUsage(use, pending+before.by[t.ID], queueUse, queuePending+before.by[queue]),
 	})
 	if v.Err != nil {
-		return nil, &refusal{v, said}
+		return v, &refusal{v, said}
 	}
 	if len(v.Labels) > 0 {
 		labels := maps.Clone(said.Placement.NodeSelector)
@@ -59,13 +59,13 @@ func (d *Desk) judge(ctx context.Context, t *ares.Tenant, said *ares.Spec, owner
 		maps.Copy(labels, v.Labels)
 		said.Placement.NodeSelector = labels
 	}
-	return &v, nil
+	return v, nil
 }
 
 // tellAccepted tells what policies said of a job that was accepted now.
 func (d *Desk) tellAccepted(p *draft) {
-	if p.verdict != nil {
-		d.Policies.tell(p.verdict, p.Job.Tenant, detailsOf(&p.Job.Spec, p.Job.Owner))
+	if d.Policies != nil {
+		d.Policies.tell(&p.verdict, p.Job.Tenant, detailsOf(&p.Job.Spec, p.Job.Owner))
 	}
 }
 

@@ -73,8 +73,8 @@ type Server struct {
 	failed   chan error
 	auth     *api.Auth
 	trust    *api.Trust
-	hosts    []string // names and addresses of this server
 	notifier *notify.Notifier
+	hosts    []string // names and addresses of this server
 	doors    *api.Doors
 	grpc     *grpc.Server
 	http     []*http.Server
