@@ -66,7 +66,7 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		out.Latest = later(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := s.cfg.Reserving
-	out.Reserved = late.at != endless && late.ahead == 0 && r.First > 0 && e.waited(now) >= r.After && s.reserving() == r
+	out.Reserved = late.at != endless && late.ahead == 0 && r.First > 0 && e.waited(now) >= r.After && s.reserving() == r && !s.Borrows(e.id)
 	out.Basis = s.basis(e, late, early, now)
 	return out
 }
