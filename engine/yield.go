@@ -342,7 +342,7 @@ func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *c
 			break
 		}
 	}
-	k := keeping{entry: e, seats: c.seats, grant: s.grantTo(e.shape, c.seats)}
+	k := keeping{entry: e, seats: c.seats, until: n.Until, grant: s.grantTo(e.shape, c.seats)}
 	k.held, k.free = t.holdSeats(c.seats)
 	if c.why == ares.YieldMove {
 		t.tell(e, c)
