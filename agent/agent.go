@@ -30,6 +30,8 @@ type Agent struct {
 	runner   *run.Runner
 	source   gpu.Source
 	instance string
+	apart    *isolation
+	refuses  string // why no job may run here at all, "" when one may
 
 	session atomic.Int64 // revision of the present session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
@@ -76,6 +78,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if a.runner, err = run.Open(filepath.Join(cfg.Dir, "seats"), supervisor); err != nil {
 		return nil, err
 	}
+	if a.apart, err = openIsolation(cfg.Isolation, a.runner.Means(), cfg.Dir); err != nil {
+		return nil, errors.Join(err, a.runner.Close())
+	}
 	if a.source, err = gpu.Find(ctx, cfg.Mock, cfg.Node, a.log); err != nil {
 		return nil, err
 	}
@@ -90,6 +95,12 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if !contained {
 		a.log.Warn("jobs are not held by a cgroup: their death is verified by a sweep of their descendants only", "why", why)
 	}
+	if a.apart.mode == IsolateNone {
+		a.log.Warn("jobs run as the agent's own user", "isolation", a.apart.describe())
+	}
+	if a.refuses = a.apart.refusal(); a.refuses != "" {
+		a.log.Error("no job may run here", "why", a.refuses)
+	}
 	address := cfg.Address
 	if address == "" {
 		address = "127.0.0.1"
@@ -97,6 +108,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
+		Isolation: a.apart.describe(), Unfit: a.refuses,
 	}
 	return a, nil
 }

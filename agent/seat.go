@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func (s *seat) claim(ctx context.Context) error {
 
 // start spawns the process under its supervisor, or notes why it cannot.
 func (s *seat) start(ctx context.Context) error {
-	if why := s.agent.lacks(s.order.Shares); why != "" {
+	if why := cmp.Or(s.agent.refuses, s.agent.lacks(s.order.Shares)); why != "" {
 		s.end(run.Result{Outcome: run.Lost, Reason: why, Ended: time.Now()}) // this node's fault, not the job's
 		return nil
 	}
@@ -371,6 +372,8 @@ func resultOf(r run.Result) *apipb.RankResult {
 		outcome = ares.OutcomeStopped
 	case run.MaxRuntime:
 		outcome, m.Reason = ares.OutcomeTimeout, "max_runtime_minutes passed"
+	case run.OutOfMemory: // its reason names the limit
+		outcome = ares.OutcomeFailed
 	case run.SpawnError:
 		outcome = ares.OutcomeSpawnError
 	case run.Fenced:

@@ -72,7 +72,7 @@ func (a *app) examineMachine() []finding {
 	} else {
 		found = append(found, finding{What: "devices", State: note, Detail: "no nvidia-smi: an agent here simulates devices (the processes are real)"})
 	}
-	return append(found, examineCgroup())
+	return append(found, examineCgroup(), examineUser())
 }
 
 func (a *app) examineDir() finding {

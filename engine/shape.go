@@ -34,10 +34,10 @@ type shape struct {
 	labels map[string]string
 	briefs []brief // the jobs it is the shape of, briefly
 
-	kept     int   // the last decision in which a reservation kept a job of it off
+	kept     int   // the last sight in which a reservation kept a job of it off
 	keptFrom int64 // that one's foreseen end
 
-	shut    int           // the last decision in which a window kept a job of it off for its length
+	shut    int           // the last sight in which a window kept a job of it off for its length
 	shutFor time.Duration // and that
 }
 

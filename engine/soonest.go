@@ -46,7 +46,7 @@ func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reserva
 		if r, fits := t.at(sp, e, w, members, ban, now); fits {
 			return r, true
 		}
-		t.backTo(m)
+		t.undo(m)
 	}
 	if len(spans) == 0 || sh.members == 1 {
 		return reservation{}, false
@@ -62,7 +62,7 @@ func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reserva
 		if r, fits := t.at(wide, e, w, members, ban, now); fits {
 			return t.narrowed(m, r, span{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
 		}
-		t.backTo(m)
+		t.undo(m)
 	}
 	return reservation{}, false
 }
@@ -77,7 +77,7 @@ func (s *State) reachAgain(sh *shape, w *want) *set {
 // and one at which it does.
 func (t *try) narrowed(m mark, r reservation, not, fits span, e *entry, w *want, members int, ban uint64, now time.Time) reservation {
 	s := t.state
-	t.backTo(m)
+	t.undo(m)
 	o, reach := s.opening(w, now, t.by), s.reachAgain(e.shape, w)
 	var times []int64
 	for at := reach.next(fits.lo); at >= 0 && at < fits.hi; at = reach.next(at + 1) {
@@ -100,7 +100,7 @@ func (t *try) narrowed(m mark, r reservation, not, fits span, e *entry, w *want,
 		} else {
 			lo = mid
 		}
-		t.backTo(m)
+		t.undo(m)
 	}
 	return r
 }
@@ -215,7 +215,7 @@ func (t *try) standby(e *entry, members int, ban uint64, now time.Time) (reserva
 				s.move(n)
 			}
 			p, fits := t.place(sh, members, ban, e)
-			t.backTo(m)
+			t.undo(m)
 			if fits {
 				return reservation{entry: e, leaf: sh.leaf, hard: true, at: endless, ends: endless, seats: p.Seats, merit: p.Merit, hold: t.partly(p.Seats, w)}, true
 			}

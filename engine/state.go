@@ -76,6 +76,7 @@ type State struct {
 	remeasure bool                 // what the fleet has changed since then
 	try       try                  // scratch of one decision, empty between them
 	decision  int                  // counts them
+	sight     int                  // counts them too, and what gives room in the middle of one
 	refusals  int                  // of the last one, for the room of the next
 	promises  []ares.Promise       // by the last one
 	wants     int                  // counts those that were ever made

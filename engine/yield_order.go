@@ -41,7 +41,7 @@ func (t *try) behind(e *entry, plan *ares.Plan) []*rival {
 	mine, rank := s.standing(e, now), e.rank()
 	until, bounded := s.stopsPeers(e)
 	waited := bounded && !now.Before(until)
-	forebears, barred := s.forebears(e, plan), t.barred()
+	forebears, barred := s.forebears(e, plan), t.barred(0)
 	standing := map[*entry]uint64{}
 	var out []*rival
 	for _, v := range e.shape.tenant.active { // in no order: sorted right below

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent"
 )
 
 // Config of a server. Every key can be given in the YAML file, and as an
@@ -41,6 +42,8 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
+	Isolation IsolationConfig `yaml:"isolation"`
+	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -223,6 +226,8 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Isolation: agent.DefaultIsolation(),
+		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -257,6 +262,7 @@ func (c *Config) Check() error {
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
 		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
 		{"recording.files", c.Recording.Files, 2, 10_000},
+		{"redis.timeout_ms", c.Redis.TimeoutMS, 1, 1000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
@@ -267,7 +273,12 @@ func (c *Config) Check() error {
 			p.Add("taints", "%s", err)
 		}
 	}
+	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
+	c.Redis.check(&p)
+	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
+		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
+	}
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}
