@@ -46,9 +46,7 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		return out
 	}
 	if e.run != nil && e.run.Nominated != nil {
-		out.Earliest, out.Latest, out.Reserved = now, later(now, e.run.Nominated.Until), true
-		out.Basis = "seats are kept for it while those who have them give way"
-		return out
+		return keptFor(e.run.Nominated, now)
 	}
 	if v := s.firstToEnd(e); v != nil {
 		out.Earliest, out.Basis = later(now, v.Until), s.calendar.words(v)
