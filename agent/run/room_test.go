@@ -208,6 +208,29 @@ work
 	}
 }
 
+// In a user namespace of its own, where it has every capability, a job can take nothing
+// away of what hides the machine.
+func TestRoomIsLocked(t *testing.T) {
+	needRoot(t)
+	w := newWorld(t)
+	spec := apart(sh(`for path in /etc/hosts /proc /tmp ` + seat.RoomDir + `; do
+			unshare --user --map-root-user --mount umount $path && echo uncovered $path
+			unshare --user --map-root-user --mount umount --lazy $path && echo uncovered $path
+		done
+		unshare --user --map-root-user --mount mount -t proc proc /proc && echo all processes
+		unshare --user --map-root-user --mount sh -c "mount --bind / /mnt && cat /mnt/etc/hosts" && echo around
+		unshare --user --map-root-user true && echo allowed
+		cat /etc/hosts || exit 0`))
+	spec.Room = Room{Private: true, OwnTmp: true, Hide: []string{"/etc/hosts"}}
+	w.want(w.start(spec), Exited, 0)
+	log := w.log(spec.Key)
+	for _, bad := range []string{"uncovered", "all processes", "around"} {
+		if strings.Contains(log, bad) {
+			t.Errorf("%s:\n%s", bad, log)
+		}
+	}
+}
+
 func TestOutOfMemory(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
