@@ -158,6 +158,22 @@ func TestUsersOfTenants(t *testing.T) {
 	})
 }
 
+func TestTwoTenantsOfOneUser(t *testing.T) {
+	cfg := DefaultIsolation()
+	cfg.UIDRange = 1
+	i := mustOpen(t, cfg, whole())
+	if _, err := i.of("one"); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := i.of("two"); err == nil || !strings.Contains(err.Error(), "tenants one and two have the same UID") {
+		t.Errorf("%+v is the other's user: %v", u, err)
+	}
+	i.Tenants, i.named = nil, map[string]*run.User{"two": {UID: 5, GID: 5}}
+	if u, err := i.of("two"); err != nil || u.UID != 5 {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
 func TestNamedUsers(t *testing.T) {
 	cfg := DefaultIsolation()
 	cfg.Tenants = map[string]string{"research": "nobody", "prod": "4001:4002"}

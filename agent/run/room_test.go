@@ -72,6 +72,7 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 	if err := os.Link(intruderPath, filepath.Join(spec.Room.Scratch, "intruder")); err != nil {
 		w.Fatal(err)
 	}
+	w.setUserID(filepath.Join(spec.Room.Scratch, "set-user-id"))
 	spec.Argv = append([]string{RoomWork + "/intruder"}, attempts...)
 	if spoil != nil {
 		spoil(&spec)
@@ -84,6 +85,21 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 		}
 	}
 	return said
+}
+
+// setUserID makes a program that says who it is, and would be root for anybody.
+func (w *world) setUserID(path string) {
+	w.Helper()
+	b, err := os.ReadFile("/usr/bin/id")
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o755|os.ModeSetuid)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
 }
 
 // A job cannot reach the agent, its files, or the jobs of others.
@@ -112,9 +128,10 @@ func TestIntruder(t *testing.T) {
 		"kill=" + pid: never, "kill=" + supervisor: never, "kill=" + me: never, "kill=1": never,
 		"ptrace=" + pid: never, "ptrace=" + me: never,
 		"setuid=0": never, "setgroups=0": never, "nice=-5": no,
-		"mknod=/tmp/mem": never, "mount=/tmp": never, "umount=/proc": never, "umount=" + seat.RoomDir: never,
+		"mknod=/tmp/device": never, "mount=/tmp": never, "umount=/proc": never, "umount=" + seat.RoomDir: never,
 		"write=/proc/sys/kernel/core_pattern": no, "write=" + seat.RoomDir + "/new": no,
-		"write=" + seat.RoomTmp + "/mine": "did",
+		"run=" + RoomWork + "/set-user-id": "uid=1879048200 gid=1879048200 groups=1879048200", // and no euid=0
+		"write=" + seat.RoomTmp + "/mine":  "did",
 	}
 	var attempts []string
 	for a := range want {
@@ -360,4 +377,3 @@ func TestRoomFails(t *testing.T) {
 		t.Error("started as root")
 	}
 }
-
