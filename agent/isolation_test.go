@@ -95,10 +95,10 @@ func TestIsolationWithoutMounts(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
 	dir := filepath.Join(top, "agent")
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // the point
+	if err = os.Chmod(top, 0o711); err != nil { //nolint:gosec // the point
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err = os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	means := whole()

@@ -104,7 +104,7 @@ func (r *Runner) probeRoom() string {
 	if err = errors.Join(err, os.MkdirAll(seat.RoomDir, 0o755)); err != nil {
 		return err.Error()
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // the next start's probe finds it otherwise
 	c := exec.Command(r.supervisor, seat.ProbeRoom)
 	c.Dir, c.Env = dir, []string{}
 	if out, err := c.Output(); err != nil {

@@ -161,9 +161,9 @@ func TestRoom(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
 	const hidden = "/etc/hosts" // stands for a device: everybody may read it
-	before, err := os.ReadFile(hidden)
-	if err != nil {
-		t.Fatal(err)
+	before, cannot := os.ReadFile(hidden)
+	if cannot != nil {
+		t.Fatal(cannot)
 	}
 	spec := apart(sh(`id -u; id -G; grep -E "^(Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs)" /proc/self/status; ulimit -c
 		echo 50 half > "$ARES_PROGRESS_FILE"; touch "$ARES_CHECKPOINT_FILE"; echo "$TMPDIR $ARES_PROGRESS_FILE"; pwd; echo made > mine
