@@ -83,6 +83,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 		View:    h.view,
 		Store:   st,
 		Auth:    NewAuth(st.Tokens),
+		Trust:   newTrust(t, st),
 		Log:     slog.New(slog.NewTextHandler(h.log, nil)),
 		Engine:  &fakeEngine{},
 		Version: "test", Server: "127.0.0.1:1",

@@ -90,6 +90,18 @@ var access = map[string]grant{
 	apipb.ClusterService_GetServerStatus_FullMethodName:  admins,
 	apipb.ClusterService_RemoveNode_FullMethodName:       admins,
 
+	apipb.TrustService_CreateJoinToken_FullMethodName:  admins,
+	apipb.TrustService_ListJoinTokens_FullMethodName:   admins,
+	apipb.TrustService_RevokeJoinToken_FullMethodName:  admins,
+	apipb.TrustService_RevokeNode_FullMethodName:       admins,
+	apipb.TrustService_ListRevocations_FullMethodName:  admins,
+	apipb.TrustService_GetAuthority_FullMethodName:     admins,
+	apipb.TrustService_JoinNode_FullMethodName:         anyone, // the join token in it is checked
+	apipb.TrustService_RenewCertificate_FullMethodName: nodes,
+	apipb.AuditService_ListAuditEntries_FullMethodName: admins,
+	apipb.AuditService_GetAuditHead_FullMethodName:     admins,
+	apipb.AuditService_VerifyAudit_FullMethodName:      admins,
+
 	apipb.AgentService_OpenSession_FullMethodName:      nodes,
 	apipb.AgentService_RenewSession_FullMethodName:     nodes,
 	apipb.AgentService_UpdateNode_FullMethodName:       nodes,

@@ -21,6 +21,7 @@ func BenchmarkRESTDoor(b *testing.B) {
 	view := control.NewView(nil)
 	view.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "default", Revision: 1}}}})
 	d, err := New(Config{
+		Engine: &fakeEngine{}, Trust: newTrust(b, st),
 		Desk: &control.Desk{Store: st, View: view}, View: view, Store: st,
 		Auth: NewAuth(func(context.Context) ([]store.Token, error) {
 			return []store.Token{{Name: "admin", Hash: HashToken(adminToken), Role: RoleAdmin}}, nil

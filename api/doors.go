@@ -43,6 +43,8 @@ type Config struct {
 	Logs LogSource
 	// AgentService is the door for node agents; registered unless it is nil.
 	AgentService apipb.AgentServiceServer
+	// Trust is by what nodes are certified.
+	Trust *Trust
 	// Log default: nothing is logged. Neither tokens nor environments are.
 	Log *slog.Logger
 	// Observe is told each call's method, code ("" for success) and duration.
@@ -52,6 +54,10 @@ type Config struct {
 	MaxBody int64
 	// Limits of what is under way at once. Default DefaultLimits.
 	Limits Limits
+	// Audit keeps what callers did and were refused. Without it nobody does.
+	Audit Auditor
+	// AuditLog is what AuditService tells of. Without it that is unavailable.
+	AuditLog AuditLog
 	// Shed is told the class of each call that was turned away. May be nil.
 	Shed func(class string)
 }
@@ -74,8 +80,8 @@ type Doors struct {
 
 // New makes the doors.
 func New(cfg Config) (*Doors, error) {
-	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil {
-		return nil, fmt.Errorf("api: Desk, View, Store, Engine and Auth are required")
+	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil || cfg.Trust == nil {
+		return nil, fmt.Errorf("api: Desk, View, Store, Engine, Auth and Trust are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -154,6 +160,8 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
+	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

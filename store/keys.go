@@ -25,6 +25,9 @@ const (
 	usageKey    = prefix + "usage/"
 	windowsKey  = prefix + "reservations/"
 	scoresKey   = prefix + "scores/"
+	joinsKey    = prefix + "jointokens/"
+	revokedKey  = prefix + "revoked/"
+	caKey       = prefix + "authority"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -45,6 +48,8 @@ func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
 func scoreKey(node string) string     { return scoresKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func joinKey(id string) string        { return joinsKey + id }
+func revokedOf(node string) string    { return revokedKey + node }
 func windowKey(name string) string    { return windowsKey + name }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string    { return usageKey + tenant + "/" }

@@ -52,6 +52,9 @@ type Record struct {
 	//	*Record_Forecaster
 	//	*Record_Reservation
 	//	*Record_Score
+	//	*Record_JoinToken
+	//	*Record_Authority
+	//	*Record_Revocation
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -308,6 +311,33 @@ func (x *Record) GetScore() *Score {
 	return nil
 }
 
+func (x *Record) GetJoinToken() *JoinToken {
+	if x != nil {
+		if x, ok := x.Body.(*Record_JoinToken); ok {
+			return x.JoinToken
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetAuthority() *Authority {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Authority); ok {
+			return x.Authority
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetRevocation() *Revocation {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Revocation); ok {
+			return x.Revocation
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -404,6 +434,18 @@ type Record_Score struct {
 	Score *Score `protobuf:"bytes,24,opt,name=score,proto3,oneof"`
 }
 
+type Record_JoinToken struct {
+	JoinToken *JoinToken `protobuf:"bytes,27,opt,name=join_token,json=joinToken,proto3,oneof"`
+}
+
+type Record_Authority struct {
+	Authority *Authority `protobuf:"bytes,28,opt,name=authority,proto3,oneof"`
+}
+
+type Record_Revocation struct {
+	Revocation *Revocation `protobuf:"bytes,29,opt,name=revocation,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -449,6 +491,12 @@ func (*Record_Forecaster) isRecord_Body() {}
 func (*Record_Reservation) isRecord_Body() {}
 
 func (*Record_Score) isRecord_Body() {}
+
+func (*Record_JoinToken) isRecord_Body() {}
+
+func (*Record_Authority) isRecord_Body() {}
+
+func (*Record_Revocation) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
@@ -3503,11 +3551,238 @@ func (x *Score) GetWhy() string {
 	return ""
 }
 
+// JoinToken lets one machine join, once. Its key has its ID.
+type JoinToken struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Hash      []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // of the secret
+	Node      string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"` // the only one that may use it, "" for any that is new
+	CreatedBy string                 `protobuf:"bytes,3,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt int64                  `protobuf:"varint,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt int64                  `protobuf:"varint,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Set by its use.
+	UsedAt        int64  `protobuf:"varint,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedBy        string `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`    // node
+	UsedKey       []byte `protobuf:"bytes,8,opt,name=used_key,json=usedKey,proto3" json:"used_key,omitempty"` // SHA-256 of the public key that was certified
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinToken) Reset() {
+	*x = JoinToken{}
+	mi := &file_store_storepb_store_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinToken) ProtoMessage() {}
+
+func (x *JoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
+func (*JoinToken) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *JoinToken) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *JoinToken) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JoinToken) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *JoinToken) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetUsedAt() int64 {
+	if x != nil {
+		return x.UsedAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetUsedBy() string {
+	if x != nil {
+		return x.UsedBy
+	}
+	return ""
+}
+
+func (x *JoinToken) GetUsedKey() []byte {
+	if x != nil {
+		return x.UsedKey
+	}
+	return nil
+}
+
+// Authority is the internal certificate authority of all servers.
+type Authority struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Certificate []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
+	// PKCS #8, or that sealed with AES-256-GCM (nonce first) when there is a salt.
+	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Salt          []byte `protobuf:"bytes,3,opt,name=salt,proto3" json:"salt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authority) Reset() {
+	*x = Authority{}
+	mi := &file_store_storepb_store_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authority) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authority) ProtoMessage() {}
+
+func (x *Authority) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authority.ProtoReflect.Descriptor instead.
+func (*Authority) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Authority) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Authority) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Authority) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
+// Revocation ends every certificate of a node that was issued at a revision
+// before this record's own. Its key has the node's name.
+type Revocation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revocation) Reset() {
+	*x = Revocation{}
+	mi := &file_store_storepb_store_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revocation) ProtoMessage() {}
+
+func (x *Revocation) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
+func (*Revocation) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Revocation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Revocation) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Revocation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xb0\t\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xe2\n" +
+	"\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -3536,7 +3811,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"forecaster\x18\x16 \x01(\v2\x19.ares.store.v1.ForecasterH\x00R\n" +
 	"forecaster\x12>\n" +
 	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservation\x12,\n" +
-	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05scoreB\x06\n" +
+	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05score\x129\n" +
+	"\n" +
+	"join_token\x18\x1b \x01(\v2\x18.ares.store.v1.JoinTokenH\x00R\tjoinToken\x128\n" +
+	"\tauthority\x18\x1c \x01(\v2\x18.ares.store.v1.AuthorityH\x00R\tauthority\x12;\n" +
+	"\n" +
+	"revocation\x18\x1d \x01(\v2\x19.ares.store.v1.RevocationH\x00R\n" +
+	"revocationB\x06\n" +
 	"\x04body\"\x8e\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -3819,7 +4100,28 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\x03R\x02at\x12\x14\n" +
 	"\x05until\x18\v \x01(\x03R\x05until\x12\x1a\n" +
 	"\bfamilies\x18\f \x03(\x06R\bfamilies\x12\x10\n" +
-	"\x03why\x18\r \x01(\tR\x03whyB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x03why\x18\r \x01(\tR\x03why\"\xdd\x01\n" +
+	"\tJoinToken\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x03 \x01(\tR\tcreatedBy\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x04 \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\x05 \x01(\x03R\texpiresAt\x12\x17\n" +
+	"\aused_at\x18\x06 \x01(\x03R\x06usedAt\x12\x17\n" +
+	"\aused_by\x18\a \x01(\tR\x06usedBy\x12\x19\n" +
+	"\bused_key\x18\b \x01(\fR\ausedKey\"S\n" +
+	"\tAuthority\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\"D\n" +
+	"\n" +
+	"Revocation\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reasonB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -3833,7 +4135,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -3873,10 +4175,13 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Forecast)(nil),          // 35: ares.store.v1.Forecast
 	(*Forecaster)(nil),        // 36: ares.store.v1.Forecaster
 	(*Score)(nil),             // 37: ares.store.v1.Score
-	nil,                       // 38: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 39: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 40: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 41: ares.v1.DeviceShare
+	(*JoinToken)(nil),         // 38: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 39: ares.store.v1.Authority
+	(*Revocation)(nil),        // 40: ares.store.v1.Revocation
+	nil,                       // 41: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 42: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 43: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 44: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -3885,7 +4190,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	14, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	15, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	16, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	39, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	42, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	17, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	18, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	27, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -3902,32 +4207,35 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	36, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
 	21, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
 	37, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	40, // 23: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	8,  // 24: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	12, // 25: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	13, // 26: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	5,  // 27: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	10, // 28: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	6,  // 29: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	7,  // 30: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	10, // 31: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	9,  // 32: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	7,  // 33: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	41, // 34: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	11, // 35: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	7,  // 36: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	19, // 37: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	19, // 38: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	38, // 39: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	23, // 40: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	24, // 41: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	25, // 42: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	34, // 43: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	38, // 23: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	39, // 24: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	40, // 25: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	43, // 26: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	8,  // 27: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	12, // 28: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	13, // 29: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	5,  // 30: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	10, // 31: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	6,  // 32: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	7,  // 33: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	10, // 34: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	9,  // 35: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	7,  // 36: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	44, // 37: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	11, // 38: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	7,  // 39: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	19, // 40: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	19, // 41: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	41, // 42: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	23, // 43: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	24, // 44: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	25, // 45: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	34, // 46: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -3959,6 +4267,9 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Forecaster)(nil),
 		(*Record_Reservation)(nil),
 		(*Record_Score)(nil),
+		(*Record_JoinToken)(nil),
+		(*Record_Authority)(nil),
+		(*Record_Revocation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3966,7 +4277,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Tenants", tenantLaws},
 		{"Queues", queueLaws},
 		{"Reservations", reservationLaws},
+		{"Trust", trustLaws},
 		{"Remove", removeLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {

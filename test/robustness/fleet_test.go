@@ -137,6 +137,7 @@ func (f *fleet) startServer(i int) *process {
 	config := filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s:%d\ngrpc_addr: %s:%d\nmetrics_addr: 127.0.0.1:9091\n", dir, m.ip, httpPort, m.ip, grpcPort) +
 		fmt.Sprintf("tls: {cert_file: %s, key_file: %s, ca_file: %s}\n", f.file("cert.pem"), f.file("key.pem"), f.file("ca.pem")) +
+		"pki: {allow_node_token: true}\n" +
 		fmt.Sprintf("etcd: {endpoints: [%s]}\n", strings.Join(f.endpoints(), ", ")) +
 		fmt.Sprintf("sessions: {ttl_seconds: %d}\nscheduler: {leader_ttl_seconds: %d}\nhosts: [%s]\n", int(f.patience.session.Seconds()), int(f.patience.leader.Seconds()), m.ip)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
