@@ -339,6 +339,16 @@ func TestSpawnErrorsApart(t *testing.T) {
 	}
 }
 
+func TestKernels(t *testing.T) {
+	for release, want := range map[string]bool{
+		"6.18.44-fc\n": true, "5.8.0": true, "5.15.0-91-generic": true, "5.7.19": false, "4.18.0-513.el8.x86_64": false, "": false,
+	} {
+		if got := ownProc(release); got != want {
+			t.Errorf("%q: %v", release, got)
+		}
+	}
+}
+
 func TestWhoHasUsers(t *testing.T) {
 	const all, docker, few = "CapEff:\t000001fffeffffff\n", "Name:\tares\nCapEff:\t00000000a80425fb\n", "CapEff:\t0000000000000021\n"
 	for _, c := range []struct {
