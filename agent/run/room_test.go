@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,21 @@ func needRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root has other users")
 	}
+}
+
+// limited says whether this machine has a controller. If not, the runner must say so, and
+// run jobs that ask for a limit all the same.
+func (w *world) limited(controller string) bool {
+	w.Helper()
+	if w.limits.has(controller) {
+		return true
+	}
+	w.Logf("no controller for %s here", controller)
+	if slices.Contains(w.Means().Limited, controller) {
+		w.Errorf("means %+v", w.Means())
+	}
+	w.want(w.start(apart(sh("true"))), Exited, 0)
+	return false
 }
 
 // All that must hold of a job's death holds of jobs that are set apart.
@@ -251,8 +267,8 @@ func TestRoomIsLocked(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
-	if !w.limits.has("memory") {
-		t.Fatalf("no memory controller: %+v", w.Means())
+	if !w.limited("memory") {
+		return
 	}
 	for i, script := range []string{
 		"exec " + intruderPath + " eat=400",
@@ -275,8 +291,8 @@ func TestForkBomb(t *testing.T) {
 	needRoot(t)
 	for _, controllers := range []bool{true, false} {
 		w := newWorld(t)
-		if !w.limits.has("pids") {
-			t.Fatalf("no pids controller: %+v", w.Means())
+		if !w.limited("pids") {
+			return
 		}
 		if !controllers { // then the user's processes are counted
 			for name, g := range w.limits.v1 {
@@ -298,8 +314,8 @@ func TestForkBomb(t *testing.T) {
 func TestProcessorLimit(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
-	if !w.limits.has("cpu") {
-		t.Fatalf("no cpu controller: %+v", w.Means())
+	if !w.limited("cpu") {
+		return
 	}
 	spec := apart(sh("exec " + intruderPath + " burn=2000"))
 	spec.Limits.MilliCPU = 250
