@@ -71,6 +71,13 @@ var access = map[string]grant{
 	apipb.ReservationService_ListReservations_FullMethodName:  admins,
 	apipb.ReservationService_DeleteReservation_FullMethodName: admins,
 
+	apipb.PolicyService_ApplyPolicy_FullMethodName:       admins,
+	apipb.PolicyService_GetPolicy_FullMethodName:         admins,
+	apipb.PolicyService_ListPolicies_FullMethodName:      admins,
+	apipb.PolicyService_DeletePolicy_FullMethodName:      admins,
+	apipb.PolicyService_ListAlertChannels_FullMethodName: admins,
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  admins,
+
 	apipb.TenantService_CreateTenant_FullMethodName: admins,
 	apipb.TenantService_GetTenant_FullMethodName:    admins,
 	apipb.TenantService_ListTenants_FullMethodName:  admins,

@@ -128,7 +128,10 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 			err = d.check(info.FullMethod, req)
 		}
 		if err == nil {
-			resp, err = handler(ctx, req)
+			err = d.policed(ctx, info.FullMethod, req)
+		}
+		if err == nil {
+			resp, err = handler(asUser(ctx), req)
 		}
 		recordOf(ctx).saw(req, resp)
 		return err
@@ -140,6 +143,9 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (d *Doors) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if _, known := access[info.FullMethod]; !known {
+		return d.unknownMethod(ss.Context(), info.FullMethod)
+	}
 	return d.stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
 		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, doors: d, method: info.FullMethod})
 	})
@@ -161,11 +167,14 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	recordOf(s.ctx).saw(m, nil)
 	if err := speaksFor(s.ctx, m); err != nil {
 		return err
 	}
-	recordOf(s.ctx).saw(m, nil)
-	return s.doors.check(s.method, m)
+	if err := s.doors.check(s.method, m); err != nil {
+		return err
+	}
+	return s.doors.policed(s.ctx, s.method, m)
 }
 
 // SendMsg waits for the reader, but not for ever: who never reads would keep

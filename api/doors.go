@@ -26,6 +26,10 @@ type Config struct {
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
+	// Policies are the rules people wrote. Without them there are none.
+	Policies *control.Policies
+	// Notifier sends alerts. Without it there is no channel.
+	Notifier Notifier
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. May be nil.
@@ -86,6 +90,8 @@ func New(cfg Config) (*Doors, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	clock := cfg.Now // as fine as the store keeps it, so that what is read is what was written
+	cfg.Now = func() time.Time { return clock().Truncate(time.Microsecond) }
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -136,6 +142,8 @@ func (d *Doors) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.UnaryInterceptor(d.unary),
 		grpc.StreamInterceptor(d.streaming),
 		grpc.InTapHandle(d.tapped),
+		grpc.StatsHandler(outside{d}),
+		grpc.UnknownServiceHandler(noMethod),
 		grpc.MaxRecvMsgSize(MaxBatchBody),
 		grpc.MaxSendMsgSize(MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
@@ -162,6 +170,9 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
+	if d.cfg.Policies != nil {
+		apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
+	}
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}
