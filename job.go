@@ -110,14 +110,15 @@ type Job struct {
 	Spec
 
 	ID         JobID
-	Digest     Digest    // of the submission as received
-	AcceptedAt time.Time // wall clock of the accepting server
-	Revision   int64     // store revision of the acceptance; orders jobs
-	Owner      string    // who submitted it
-	RetryOf    JobID     // the job this one repeats, "" when none
-	ArrayOf    JobID     // the array this one is an element of, "" when none
-	ArrayIndex int       // of an element, from 0
-	ArrayCount int       // of an element: how many there are
+	Digest     Digest       // of the submission as received
+	AcceptedAt time.Time    // wall clock of the accepting server
+	Revision   int64        // store revision of the acceptance; orders jobs
+	Owner      string       // who submitted it
+	RetryOf    JobID        // the job this one repeats, "" when none
+	ArrayOf    JobID        // the array this one is an element of, "" when none
+	ArrayIndex int          // of an element, from 0
+	ArrayCount int          // of an element: how many there are
+	Notes      []PolicyNote // what policies said of it when it was accepted
 }
 
 // DefaultsVersion names the defaults below. A stored job keeps what was said

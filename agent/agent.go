@@ -32,7 +32,7 @@ type Agent struct {
 	source   gpu.Source
 	instance string
 	apart    *isolation
-	refuses  string // why no job may run here at all, "" when one may
+	refuses  string    // why no job may run here at all, "" when one may
 	identity *pki.Node // nil where a token speaks for the node
 	outcast  error     // why a server does not take the certificate any more
 

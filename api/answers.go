@@ -59,9 +59,9 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 	placing, why := d.cfg.Engine.Plan(job)
 	if why != nil {
 		why.Job = "" // nobody can ask for it
-		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil)}, nil
+		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil
 	}
-	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil)}
+	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
 	for i := range placing.Seats {
 		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
 	}
@@ -76,7 +76,7 @@ func (d *Doors) explained(job *ares.Job, run *ares.Run) *apipb.Explanation {
 
 // withYields adds what a job was stopped for, and what is kept for it.
 func (d *Doors) withYields(m *apipb.Explanation, job *ares.Job, run *ares.Run) *apipb.Explanation {
-	m.State, m.Nomination = string(run.Phase), d.newNomination(job, run.Nominated)
+	m.State, m.Nomination, m.PolicyNotes = string(run.Phase), d.newNomination(job, run.Nominated), notesOf(job)
 	for _, p := range control.PreemptionsOf(job, run) {
 		m.GaveWay = append(m.GaveWay, d.newPreemption(p, job.Tenant))
 	}

@@ -71,6 +71,13 @@ var access = map[string]grant{
 	apipb.ReservationService_ListReservations_FullMethodName:  admins,
 	apipb.ReservationService_DeleteReservation_FullMethodName: admins,
 
+	apipb.PolicyService_ApplyPolicy_FullMethodName:       admins,
+	apipb.PolicyService_GetPolicy_FullMethodName:         admins,
+	apipb.PolicyService_ListPolicies_FullMethodName:      admins,
+	apipb.PolicyService_DeletePolicy_FullMethodName:      admins,
+	apipb.PolicyService_ListAlertChannels_FullMethodName: admins,
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  admins,
+
 	apipb.TenantService_CreateTenant_FullMethodName: admins,
 	apipb.TenantService_GetTenant_FullMethodName:    admins,
 	apipb.TenantService_ListTenants_FullMethodName:  admins,
@@ -90,10 +97,6 @@ var access = map[string]grant{
 	apipb.ClusterService_GetServerStatus_FullMethodName:  admins,
 	apipb.ClusterService_RemoveNode_FullMethodName:       admins,
 
-	apipb.AuditService_ListAuditEntries_FullMethodName: admins,
-	apipb.AuditService_GetAuditHead_FullMethodName:     admins,
-	apipb.AuditService_VerifyAudit_FullMethodName:      admins,
-
 	apipb.TrustService_CreateJoinToken_FullMethodName:  admins,
 	apipb.TrustService_ListJoinTokens_FullMethodName:   admins,
 	apipb.TrustService_RevokeJoinToken_FullMethodName:  admins,
@@ -102,6 +105,9 @@ var access = map[string]grant{
 	apipb.TrustService_GetAuthority_FullMethodName:     admins,
 	apipb.TrustService_JoinNode_FullMethodName:         anyone, // the join token in it is checked
 	apipb.TrustService_RenewCertificate_FullMethodName: nodes,
+	apipb.AuditService_ListAuditEntries_FullMethodName: admins,
+	apipb.AuditService_GetAuditHead_FullMethodName:     admins,
+	apipb.AuditService_VerifyAudit_FullMethodName:      admins,
 
 	apipb.AgentService_OpenSession_FullMethodName:      nodes,
 	apipb.AgentService_RenewSession_FullMethodName:     nodes,

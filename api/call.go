@@ -79,8 +79,17 @@ func (d *Doors) admit(ctx context.Context, method string) (context.Context, erro
 	return ctx, who.may(grant)
 }
 
-// check refuses a message that breaks the contract.
-func (d *Doors) check(method string, req any) error {
+// check refuses a message that breaks the contract, or that its caller may not
+// send. Every request passes it, of streams the first.
+func (d *Doors) check(ctx context.Context, method string, req any) error {
+	if err := d.conforms(method, req); err != nil {
+		return err
+	}
+	return d.policed(ctx, method, req)
+}
+
+// conforms refuses a message that breaks the contract.
+func (d *Doors) conforms(method string, req any) error {
 	m, ok := req.(proto.Message)
 	if !ok {
 		return nil
@@ -125,10 +134,10 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
 		if err = speaksFor(ctx, req); err == nil {
-			err = d.check(info.FullMethod, req)
+			err = d.check(ctx, info.FullMethod, req)
 		}
 		if err == nil {
-			resp, err = handler(ctx, req)
+			resp, err = handler(asUser(ctx), req)
 		}
 		recordOf(ctx).saw(req, resp)
 		return err
@@ -156,6 +165,7 @@ type checkedStream struct {
 	doors  *Doors
 	method string
 	stuck  atomic.Bool
+	asked  bool // the first message has come
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -168,7 +178,11 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := speaksFor(s.ctx, m); err != nil {
 		return err
 	}
-	return s.doors.check(s.method, m)
+	if s.asked {
+		return s.doors.conforms(s.method, m)
+	}
+	s.asked = true
+	return s.doors.check(s.ctx, s.method, m)
 }
 
 // SendMsg waits for the reader, but not for ever: who never reads would keep

@@ -26,6 +26,10 @@ type Config struct {
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
+	// Policies are the rules people wrote. Without them there are none.
+	Policies *control.Policies
+	// Notifier sends alerts. Without it there is no channel.
+	Notifier Notifier
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. May be nil.
@@ -164,8 +168,11 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
-	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
+	if d.cfg.Policies != nil {
+		apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
+	}
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

@@ -89,7 +89,7 @@ var pure = map[string][]string{
 	},
 	"policy": {
 		module, module + "/policy/", "cel.dev/cel-go/",
-		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "slices", "sort", "strconv", "strings", "time",
+		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time",
 	},
 	"forecast": {
 		module, module + "/forecast/",

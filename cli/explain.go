@@ -106,11 +106,13 @@ func (s *submission) plan(ctx context.Context, c *client.Client, specs []*apipb.
 func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	if !p.GetPlaced() {
 		say(w, "It would wait.\n")
+		sheet{w}.list("Policies", p.GetPolicyNotes())
 		a.writeExplanation(w, p.GetExplanation())
 		writeOutlook(sheet{w}, p.GetDeadline())
 		return
 	}
 	say(w, "It would be placed now.\n")
+	sheet{w}.list("Policies", p.GetPolicyNotes())
 	writeOutlook(sheet{w}, p.GetDeadline())
 	writeMerit(sheet{w}, p.GetScore(), p.GetMerit())
 	t := table{head: []string{"RANK", "NODE", "GPUS"}}
@@ -135,6 +137,7 @@ func (a *app) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	} else if !waits {
 		s.line("Waits for", "nothing: it is "+e.GetState())
 	}
+	s.list("Policies", e.GetPolicyNotes())
 	s.writeYields(e.GetGaveWay(), e.GetNomination())
 	var helps []string
 	for _, r := range e.GetRemedies() {

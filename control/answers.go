@@ -41,6 +41,13 @@ func (l *Loop) Fairness() ares.Fairness {
 	return engine.Fairness(l.state, l.Now())
 }
 
+// Spent is the GPU-hours that a tenant's jobs have used this month.
+func (l *Loop) Spent(tenant string) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return float64(engine.Spent(l.state, tenant, l.Now())) / 3600
+}
+
 // Consolidate says which jobs would be moved now to make room for others, whether
 // that is done, and how many times what it costs it must gain, in thousandths.
 func (l *Loop) Consolidate() (would []ares.Consolidation, done bool, gain int) {

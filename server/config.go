@@ -43,8 +43,9 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
-	Audit     AuditConfig     `yaml:"audit"`
 	Isolation IsolationConfig `yaml:"isolation"`
+	Audit     AuditConfig     `yaml:"audit"`
+	Alerts    AlertsConfig    `yaml:"alerts"`
 	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
@@ -231,8 +232,9 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
-		Audit:     defaultAudit(),
 		Isolation: agent.DefaultIsolation(),
+		Audit:     defaultAudit(),
+		Alerts:    defaultAlerts(),
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
@@ -283,6 +285,7 @@ func (c *Config) Check() error {
 	}
 	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
+	c.Alerts.check(&p)
 	c.Redis.check(&p)
 	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
 		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)

@@ -27,6 +27,7 @@ import (
 	"github.com/ares-scheduler/ares/aside"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -58,24 +59,26 @@ type Server struct {
 	Store      *store.Store
 	View       *control.View
 	Desk       *control.Desk
+	Policies   *control.Policies
 	Loop       *control.Loop
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
 	Audit      *audit.Log
 
-	cfg    Config
-	log    *slog.Logger
-	name   string
-	stop   context.CancelFunc
-	parts  sync.WaitGroup
-	failed chan error
-	auth   *api.Auth
-	trust  *api.Trust
-	hosts  []string // names and addresses of this server
-	doors  *api.Doors
-	grpc   *grpc.Server
-	http   []*http.Server
-	close  sync.Once
+	cfg      Config
+	log      *slog.Logger
+	name     string
+	stop     context.CancelFunc
+	parts    sync.WaitGroup
+	failed   chan error
+	auth     *api.Auth
+	trust    *api.Trust
+	notifier *notify.Notifier
+	hosts    []string // names and addresses of this server
+	doors    *api.Doors
+	grpc     *grpc.Server
+	http     []*http.Server
+	close    sync.Once
 
 	closing  atomic.Bool
 	caughtUp atomic.Int64               // a revision up to which the view misses nothing
@@ -137,9 +140,14 @@ func (s *Server) start(ctx, run context.Context) error {
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
+	if err = s.startPolicies(run, m); err != nil {
+		listeners.close()
+		return err
+	}
 	s.startEstimator(ctx, run, m)
 	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
+	s.Policies.Spent = s.Loop.Spent
 	beside, err := s.startRedis(run, m)
 	if err != nil {
 		listeners.close()
@@ -289,6 +297,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 		limits.Rate.Shared = beside
 	}
 	s.doors, err = api.New(api.Config{
+		Policies: s.Policies, Notifier: s.notifier,
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,

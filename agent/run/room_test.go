@@ -337,4 +337,3 @@ func TestRoomFails(t *testing.T) {
 		t.Error("started as root")
 	}
 }
-

@@ -133,7 +133,6 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-
 // Spec is what one seat shall run, and within which times.
 type Spec struct {
 	Key
