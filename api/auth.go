@@ -71,6 +71,11 @@ var access = map[string]grant{
 	apipb.ReservationService_ListReservations_FullMethodName:  admins,
 	apipb.ReservationService_DeleteReservation_FullMethodName: admins,
 
+	apipb.HistoryService_GetUsage_FullMethodName:    admins,
+	apipb.HistoryService_ListPrices_FullMethodName:  admins,
+	apipb.HistoryService_SetPrice_FullMethodName:    admins,
+	apipb.HistoryService_DeletePrice_FullMethodName: admins,
+
 	apipb.TenantService_CreateTenant_FullMethodName: admins,
 	apipb.TenantService_GetTenant_FullMethodName:    admins,
 	apipb.TenantService_ListTenants_FullMethodName:  admins,

@@ -42,8 +42,11 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	if ares.Phase(state).Active() && j.GetElements() == nil {
 		state += fmt.Sprintf(", attempt %d", j.GetAttempt())
 	}
-	if j.GetArchived() {
+	switch {
+	case j.GetArchived() && j.GetSpec() == nil:
 		state += " (archived: the details are no longer kept)"
+	case j.GetArchived():
+		state += " (archived)"
 	}
 	s.line("State", state)
 	s.line("Reason", j.GetReason())
@@ -84,6 +87,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	if at := j.GetAttempts(); len(at) > 0 {
 		writeMerit(s, at[len(at)-1].GetScore(), at[len(at)-1].GetMerit())
 	}
+	s.line("Used", used(j.GetUse()))
 	s.line("Tenant", j.GetTenantId())
 	s.line("Queue", j.GetQueue())
 	s.line("Priority", fmt.Sprintf("%d (%s)", j.GetPriority(), j.GetPriorityClass()))
@@ -101,6 +105,18 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 		s.line("Finished", a.when(j.GetFinishedAt()))
 	}
 	a.writeAttempts(w, j.GetAttempts())
+}
+
+// used says what a job has used, in words; "" for nothing.
+func used(u *apipb.JobUse) string {
+	if u.GetGpuHours() == 0 {
+		return ""
+	}
+	out := fmt.Sprintf("%.3f GPU-hours", u.GetGpuHours())
+	if u.GetUnpricedGpuHours() < u.GetGpuHours() {
+		out += fmt.Sprintf(", %.2f %s", u.GetCost(), u.GetCurrency())
+	}
+	return out
 }
 
 // asks says what a job wants, in words.

@@ -55,7 +55,7 @@ func openPostgres(url string) (*History, error) {
 		name: goose.DialectPostgres, folder: "migrations/postgres", numbered: true,
 		lock: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", writersLock), date: "CAST(? AS date)", double: "CAST(? AS double precision)",
 	}
-	return &History{dialect: d, open: func() (*sql.DB, *sql.DB, error) {
+	return &History{dialect: d, turn: make(chan struct{}, 1), open: func() (*sql.DB, *sql.DB, error) {
 		db := stdlib.OpenDB(*cfg)
 		db.SetMaxOpenConns(8)
 		db.SetConnMaxIdleTime(5 * time.Minute)
@@ -65,7 +65,7 @@ func openPostgres(url string) (*History, error) {
 
 func openSQLite(file string) *History {
 	d := dialect{name: goose.DialectSQLite3, folder: "migrations/sqlite", isoTimes: true, date: "?", double: "?"}
-	return &History{dialect: d, open: func() (read, write *sql.DB, err error) {
+	return &History{dialect: d, turn: make(chan struct{}, 1), open: func() (read, write *sql.DB, err error) {
 		// Made before SQLite would make it for others to read; its journals follow it.
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -27,7 +26,7 @@ type History struct {
 	dialect dialect
 	open    func() (read, write *sql.DB, err error)
 
-	mu          sync.Mutex // held while it connects
+	turn        chan struct{} // taken while it connects
 	ready       bool
 	closed      bool
 	read, write *sql.DB // one and the same but for SQLite, which has one writer
@@ -54,8 +53,8 @@ func CheckURL(url string) error {
 
 // Close closes the database.
 func (h *History) Close() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
 	h.closed, h.ready = true, false
 	return h.drop()
 }
@@ -74,8 +73,12 @@ func (h *History) drop() error {
 
 // connected is the database for reading and the one for writing.
 func (h *History) connected(ctx context.Context) (read, write *sql.DB, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return nil, nil, unavailable("wait for history's tables", ctx.Err())
+	}
 	switch {
 	case h.closed:
 		return nil, nil, ares.Errorf(ares.Unavailable, "history is closed")

@@ -87,6 +87,22 @@ func (h *History) Job(ctx context.Context, id ares.JobID, tenant string) (Job, e
 	return found[0], h.used(ctx, seqs, found)
 }
 
+// Elements counts the elements of an array that are there.
+func (h *History) Elements(ctx context.Context, array *ares.Job) (ares.Elements, error) {
+	var out ares.Elements
+	err := h.reading(ctx, "SELECT phase, COUNT(*) FROM jobs WHERE array_of = ? AND array_of <> '' GROUP BY phase", []any{string(array.ID)}, func(r *sql.Rows) error {
+		var p ares.Phase
+		n := 0
+		if err := r.Scan(&p, &n); err != nil {
+			return err
+		}
+		out.Add(p, n)
+		return nil
+	})
+	out.Total = array.Array.Count
+	return out, err
+}
+
 // Revisions tells of jobs that are there the revision of the run that history
 // has, by ID; of several with one ID that of the last.
 func (h *History) Revisions(ctx context.Context, ids []ares.JobID) (map[ares.JobID]int64, error) {

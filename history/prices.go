@@ -159,18 +159,10 @@ func best(fits []Price, day string) Price {
 
 // Cost is what parts cost, and how much GPU time of them has no price.
 func (ps Prices) Cost(parts []Part) (cost float64, unpriced int64) {
-	for _, p := range parts {
-		found := false
-		for _, t := range slices.Backward(ps.of(p.Kind)) {
-			if t.from <= p.Day {
-				cost += float64(p.GPUMilliseconds) * t.price / msPerHour
-				found = true
-				break
-			}
-		}
-		if !found {
-			unpriced += p.GPUMilliseconds
-		}
+	sum := NewSum(UsageQuery{}, ps, nil)
+	sum.Add(&ares.Job{}, parts)
+	for _, u := range sum.Rows() {
+		cost, unpriced = cost+u.Cost, unpriced+u.Unpriced
 	}
 	return cost, unpriced
 }

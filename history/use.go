@@ -50,6 +50,9 @@ func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
 		for s := range a.Seats {
 			for d, sh := range a.Seats[s].Shares {
 				k := kinds(a.Seats[s].Node, sh.Device)
+				if k.Model == "" { // its node is gone
+					k.Model = job.GPUModel
+				}
 				if s == 0 && d == 0 {
 					last = k
 				}

@@ -41,6 +41,7 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
+	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
 
 	wrong ares.Problems // what Load could not take
@@ -198,7 +199,7 @@ type SessionsConfig struct {
 // JobsConfig is about finished jobs.
 type JobsConfig struct {
 	// ArchiveAfterMinutes is how long a finished job stays in the live store;
-	// then it moves to the archive file. Default 1440, at least 1.
+	// then it is in history and the archive file alone. Default 1440, at least 1.
 	ArchiveAfterMinutes int `yaml:"archive_after_minutes"`
 	// RememberDays is how long after its job's end a request_id is remembered.
 	// Default 7, at least 1.
@@ -223,6 +224,7 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		History:   HistoryConfig{Currency: "USD"},
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -268,6 +270,7 @@ func (c *Config) Check() error {
 		}
 	}
 	c.Scheduler.check(&p)
+	c.History.check(&p, &c.Jobs)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}

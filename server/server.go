@@ -56,6 +56,7 @@ type Server struct {
 	Loop       *control.Loop
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
+	Ledger     *control.Ledger
 
 	cfg    Config
 	log    *slog.Logger
@@ -121,6 +122,10 @@ func (s *Server) start(ctx, run context.Context) error {
 		Fleet:    control.NewFleet(s.View),
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
+	}
+	if err = s.openHistory(); err != nil {
+		listeners.close()
+		return err
 	}
 	s.startEstimator(ctx, run, m)
 	s.Desk.Predict = s.Estimator.Predict
@@ -196,6 +201,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
+	s.remember(recorder, m)
 	s.Loop = control.NewLoop(s.View, s.cfg.engine())
 	recorder.Fold = s.Loop.Fold
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
@@ -268,6 +274,7 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
 		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
+		Ledger: s.Ledger, Currency: s.cfg.History.Currency,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
@@ -315,6 +322,7 @@ func (s *Server) Close() {
 		}
 		s.stop()
 		s.parts.Wait()
+		s.closeHistory()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {
 				s.log.Warn("close the store", "error", err)
