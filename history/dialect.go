@@ -33,7 +33,6 @@ type dialect struct {
 	isoTimes bool   // times and days are text
 	lock     string // has other writers wait; "" where a transaction does
 	date     string // makes a parameter a day
-	double   string // makes a parameter a number with a fraction
 }
 
 // writersLock is the number of the advisory lock that history's writers take.
@@ -53,7 +52,7 @@ func openPostgres(url string) (*History, error) {
 	}
 	d := dialect{
 		name: goose.DialectPostgres, folder: "migrations/postgres", numbered: true,
-		lock: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", writersLock), date: "CAST(? AS date)", double: "CAST(? AS double precision)",
+		lock: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", writersLock), date: "CAST(? AS date)",
 	}
 	return &History{dialect: d, turn: make(chan struct{}, 1), open: func() (*sql.DB, *sql.DB, error) {
 		db := stdlib.OpenDB(*cfg)
@@ -64,7 +63,7 @@ func openPostgres(url string) (*History, error) {
 }
 
 func openSQLite(file string) *History {
-	d := dialect{name: goose.DialectSQLite3, folder: "migrations/sqlite", isoTimes: true, date: "?", double: "?"}
+	d := dialect{name: goose.DialectSQLite3, folder: "migrations/sqlite", isoTimes: true, date: "?"}
 	return &History{dialect: d, turn: make(chan struct{}, 1), open: func() (read, write *sql.DB, err error) {
 		// Made before SQLite would make it for others to read; its journals follow it.
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
@@ -122,7 +121,11 @@ func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.Up(ctx)
+	for range 3 { // another process with the same file may have been faster
+		if _, err = p.Up(ctx); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
 	return err
 }
 

@@ -115,8 +115,8 @@ type Prices []Price
 
 // term is a price of one kind of device in a time.
 type term struct {
-	from, until string // days; until is left out, "" for no end
-	price       float64
+	from  string // a day; until that of the next
+	price float64
 }
 
 // of lists what a kind costs over time, oldest first, without gaps but before
@@ -138,11 +138,8 @@ func (ps Prices) of(k Kind) []term {
 	var out []term
 	for _, day := range days {
 		price := best(fits, day).PerGPUHour
-		if n := len(out); n > 0 {
-			if out[n-1].price == price {
-				continue
-			}
-			out[n-1].until = day
+		if n := len(out); n > 0 && out[n-1].price == price {
+			continue
 		}
 		out = append(out, term{from: day, price: price})
 	}

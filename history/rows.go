@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,32 +67,53 @@ func (b *batch) write(ctx context.Context, w *writer) error {
 
 // writeSums adds what the jobs used to the two tables of sums.
 func (b *batch) writeSums(ctx context.Context, w *writer) error {
-	daily := &rows{table: "usage_daily", columns: []string{"tenant", "day", "queue", "submitted_by", "model", "region", "gpu_milliseconds", "jobs"}}
-	tenants := &rows{table: "usage_by_tenant", columns: []string{"tenant", "day", "model", "region", "gpu_milliseconds", "jobs"}}
-	kinds := &rows{table: "kinds", columns: []string{"model", "region"}}
-	wide, seen := map[group]sums{}, map[Kind]bool{}
+	kinds, err := w.kinds(ctx, b.groups)
+	if err != nil {
+		return err
+	}
+	daily := &rows{table: "usage_daily", columns: []string{"tenant", "day", "queue", "submitted_by", "model", "region", "kind", "gpu_milliseconds", "jobs"}}
+	tenants := &rows{table: "usage_by_tenant", columns: []string{"tenant", "day", "kind", "gpu_milliseconds", "jobs"}}
+	wide := map[group]sums{}
 	for _, g := range sorted(b.groups) {
 		s := b.groups[g]
-		daily.add(g.tenant, g.day, g.queue, g.user, g.kind.Model, g.kind.Region, s.ms, s.jobs)
+		daily.add(g.tenant, g.day, g.queue, g.user, g.kind.Model, g.kind.Region, kinds[g.kind], s.ms, s.jobs)
 		all := group{tenant: g.tenant, day: g.day, kind: g.kind}
 		was := wide[all]
 		wide[all] = sums{was.ms + s.ms, was.jobs + s.jobs}
-		if !seen[g.kind] {
-			seen[g.kind] = true
-			kinds.add(g.kind.Model, g.kind.Region)
-		}
 	}
 	for _, g := range sorted(wide) {
-		tenants.add(g.tenant, g.day, g.kind.Model, g.kind.Region, wide[g].ms, wide[g].jobs)
+		tenants.add(g.tenant, g.day, kinds[g.kind], wide[g].ms, wide[g].jobs)
 	}
 	const more = " DO UPDATE SET gpu_milliseconds = %[1]s.gpu_milliseconds + excluded.gpu_milliseconds, jobs = %[1]s.jobs + excluded.jobs"
-	if err := daily.insert(ctx, w, "ON CONFLICT (tenant, day, queue, submitted_by, model, region)"+fmt.Sprintf(more, daily.table)); err != nil {
+	if err = daily.insert(ctx, w, "ON CONFLICT (tenant, day, queue, submitted_by, model, region)"+fmt.Sprintf(more, daily.table)); err != nil {
 		return err
 	}
-	if err := tenants.insert(ctx, w, "ON CONFLICT (tenant, day, model, region)"+fmt.Sprintf(more, tenants.table)); err != nil {
-		return err
+	return tenants.insert(ctx, w, "ON CONFLICT (tenant, day, kind)"+fmt.Sprintf(more, tenants.table))
+}
+
+// kinds numbers the kinds of devices, new ones too.
+func (w *writer) kinds(ctx context.Context, groups map[group]sums) (map[Kind]int, error) {
+	known, last := map[Kind]int{}, 0
+	err := w.query(ctx, "SELECT kind, model, region FROM kinds", nil, func(r *sql.Rows) error {
+		n, k := 0, Kind{}
+		if err := r.Scan(&n, &k.Model, &k.Region); err != nil {
+			return err
+		}
+		known[k], last = n, max(last, n)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return kinds.insert(ctx, w, "ON CONFLICT (model, region) DO NOTHING")
+	added := &rows{table: "kinds", columns: []string{"kind", "model", "region"}}
+	for _, g := range sorted(groups) {
+		if _, there := known[g.kind]; !there {
+			last++
+			known[g.kind] = last
+			added.add(last, g.kind.Model, g.kind.Region)
+		}
+	}
+	return known, added.insert(ctx, w, "")
 }
 
 // sorted lists the keys in the order of the table, which it is quicker to
