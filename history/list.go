@@ -34,7 +34,7 @@ type Job struct {
 	Parts []Part // what it used
 }
 
-const jobColumns = "j.seq, j.digest, j.record"
+const jobColumns = "j.seq, j.job_id, j.accepted_revision, j.digest, j.record"
 
 // Jobs lists jobs, newest first; among jobs accepted in one revision by ID. It
 // says whether there are more. Of their runs the transitions are left out.
@@ -133,14 +133,16 @@ func (h *History) Revisions(ctx context.Context, ids []ares.JobID) (map[ares.Job
 func (h *History) jobs(ctx context.Context, query string, args []any) (seqs []int64, out []Job, err error) {
 	err = h.reading(ctx, query, args, func(r *sql.Rows) error {
 		var seq int64
+		var k key
 		var digest, data []byte
-		if err := r.Scan(&seq, &digest, &data); err != nil {
+		if err := r.Scan(&seq, &k.id, &k.accepted, &digest, &data); err != nil {
 			return err
 		}
 		rec, err := decode(data)
 		if err != nil {
 			return err
 		}
+		rec.Job.ID, rec.Job.Revision = k.id, k.accepted // what pages go by
 		copy(rec.Job.Digest[:], digest)
 		seqs, out = append(seqs, seq), append(out, Job{Job: rec.Job, Run: rec.Run})
 		return nil
