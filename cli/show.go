@@ -38,17 +38,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	s := sheet{w}
 	s.line("Job", j.GetJobId())
 	s.line("Name", j.GetName())
-	state := j.GetState()
-	if ares.Phase(state).Active() && j.GetElements() == nil {
-		state += fmt.Sprintf(", attempt %d", j.GetAttempt())
-	}
-	switch {
-	case j.GetArchived() && j.GetSpec() == nil:
-		state += " (archived: the details are no longer kept)"
-	case j.GetArchived():
-		state += " (archived)"
-	}
-	s.line("State", state)
+	s.line("State", standing(j))
 	s.line("Reason", j.GetReason())
 	if e := j.GetElements(); e != nil {
 		s.line("Array", elements(e))
@@ -105,6 +95,21 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 		s.line("Finished", a.when(j.GetFinishedAt()))
 	}
 	a.writeAttempts(w, j.GetAttempts())
+}
+
+// standing is a job's state, in words.
+func standing(j *apipb.Job) string {
+	state := j.GetState()
+	if ares.Phase(state).Active() && j.GetElements() == nil {
+		state += fmt.Sprintf(", attempt %d", j.GetAttempt())
+	}
+	switch {
+	case j.GetArchived() && j.GetSpec() == nil:
+		state += " (archived: the details are no longer kept)"
+	case j.GetArchived():
+		state += " (archived)"
+	}
+	return state
 }
 
 // used says what a job has used, in words; "" for nothing.
