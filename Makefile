@@ -149,7 +149,7 @@ clean: ## Remove what was built (the tools in .bin stay)
 
 .PHONY: needs
 needs:
-	@tools/needs curl jq gcc
+	@tools/needs curl jq gcc redis-server
 
 .PHONY: browser
 browser:

@@ -187,6 +187,9 @@ var errStuck = errors.New("it takes nothing more")
 // cause, when the doors close or the caller's token or certificate is no longer good.
 func (d *Doors) stream(ctx context.Context, method string, do func(context.Context) error) error {
 	return d.call(ctx, method, func(ctx context.Context) error {
+		if err := d.gates.spend(ctx, d.gates.of[method]); err != nil {
+			return err
+		}
 		leave, err := d.gates.of[method].enter(ctx, caller(ctx))
 		if err != nil {
 			return err

@@ -72,6 +72,8 @@ type Limits struct {
 	Wait time.Duration
 	// EventStreams and LogStreams are those open at once. Default 256 each.
 	EventStreams, LogStreams int
+	// Rate bounds the calls of one caller. Default none.
+	Rate Rate
 }
 
 // DefaultLimits go by the cores: a read is work for one, and more at once than
@@ -91,6 +93,7 @@ type gates struct {
 	backups       *gate
 	opening       *gate
 	agents        *gate // streams of agents
+	rates         *rates
 	of            map[string]*gate
 }
 
@@ -113,6 +116,7 @@ func newGates(l Limits, shed func(class string)) *gates {
 	for _, one := range g.all() {
 		one.shed = shed
 	}
+	g.rates = newRates(l.Rate, shed)
 	g.of = map[string]*gate{
 		apipb.ClusterService_WatchEvents_FullMethodName: g.events,
 		apipb.JobService_StreamLogs_FullMethodName:      g.logs,
@@ -155,6 +159,9 @@ func (d *Doors) UnderWay(each func(class string, open, waiting int)) {
 // already.
 func (d *Doors) enter(ctx context.Context, method string, req any) (leave func(), err error) {
 	g := d.gates.of[method]
+	if err = d.gates.spend(ctx, g); err != nil {
+		return nil, err
+	}
 	if a, ok := ctx.Value(answeringKey{}).(*answering); ok {
 		if leave, err = g.enter(ctx, caller(ctx)); err == nil {
 			a.holds = append(a.holds, leave)
@@ -173,6 +180,14 @@ func (d *Doors) enter(ctx context.Context, method string, req any) (leave func()
 		return nil, err
 	}
 	return func() { own(); large() }, nil
+}
+
+// spend counts a user's call against its rate.
+func (g *gates) spend(ctx context.Context, of *gate) error {
+	if of == nil || of == g.opening || of == g.agents {
+		return nil
+	}
+	return g.rates.spend(ctx, caller(ctx))
 }
 
 // tapped turns a gRPC call away before its message is read, when its caller

@@ -51,7 +51,9 @@ func (d *tenantDoor) CreateTenant(ctx context.Context, req *apipb.CreateTenantRe
 	if t.Name == "" {
 		t.Name = t.ID
 	}
-	merge(&t, m)
+	if err := merge(&t, m); err != nil {
+		return nil, err
+	}
 	made, err := d.create(ctx, t)
 	if err != nil {
 		return nil, err
@@ -162,8 +164,9 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	}
 }
 
-// merge puts the fields that are given into t.
-func merge(t *ares.Tenant, m *apipb.Tenant) {
+// merge puts the fields that are given into t, and says what does not go together
+// then.
+func merge(t *ares.Tenant, m *apipb.Tenant) error {
 	set := func(to *int, v *int32) {
 		if v != nil {
 			*to = int(*v)
@@ -189,9 +192,18 @@ func merge(t *ares.Tenant, m *apipb.Tenant) {
 	if m.FairShareWeight != nil {
 		t.Weight = m.GetFairShareWeight()
 	}
+	if m.FairShareWeightMin != nil {
+		t.WeightMin = m.GetFairShareWeightMin()
+	}
+	if m.FairShareWeightMax != nil {
+		t.WeightMax = m.GetFairShareWeightMax()
+	}
 	if m.AllowPreemption != nil {
 		t.MayPreempt = m.GetAllowPreemption()
 	}
+	var p ares.Problems
+	t.CheckWeight(&p)
+	return p.Err()
 }
 
 // GetTenant implements apipb.TenantServiceServer.
@@ -239,7 +251,9 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		if req.GetClearQuotas() {
 			t.Quotas = nil
 		}
-		merge(&t, m)
+		if err := merge(&t, m); err != nil {
+			return nil, err
+		}
 		made, err := d.cfg.Store.UpdateTenant(ctx, t)
 		if ares.CodeOf(err) == ares.Conflict && try < tenantTries {
 			continue

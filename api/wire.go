@@ -140,6 +140,9 @@ func newTenant(t *ares.Tenant, use ares.Use, waiting int) *apipb.Tenant {
 		Current:   newUse(use, waiting),
 		Quotas:    newQuotas(t.Quotas),
 	}
+	if t.WeightMax != 0 {
+		m.FairShareWeightMin, m.FairShareWeightMax = new(t.WeightMin), new(t.WeightMax)
+	}
 	if t.GPUHours != 0 {
 		m.GpuHoursPerMonth = new(int32(t.GPUHours))
 	}

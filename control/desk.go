@@ -28,6 +28,8 @@ type Desk struct {
 	// accepted.
 	Predict    func(*ares.Job) ares.RuntimePredicted
 	Infeasible Infeasible
+	// Aside, if there is one, remembers what was accepted lately, by any server.
+	Aside Aside
 }
 
 // Accepted answers a submission.
@@ -69,6 +71,10 @@ func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open
 	index := make([]int, 0, len(open))
 	before, warnings := newAhead(), map[int]string{}
 	for _, i := range open {
+		if again, ok := d.repeated(ctx, &specs[i], len(open)); ok {
+			out[i] = again
+			continue
+		}
 		ask, err := d.prepare(ctx, &specs[i], owner, fresh, before)
 		if err == nil {
 			var warning string
@@ -98,6 +104,7 @@ func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open
 		if c.Err == nil && !c.Duplicate {
 			out[i].Warning = warnings[i]
 		}
+		d.remember(&asks[k], &c)
 	}
 	return again
 }
@@ -202,21 +209,24 @@ func (d *Desk) refused(ctx context.Context, spec *ares.Spec, err error) Accepted
 	if spec.RequestID == "" || code != ares.Refused && code != ares.Exhausted {
 		return Accepted{Err: err}
 	}
-	tenant := spec.Tenant
-	if tenant == "" {
-		tenant = ares.DefaultTenant
-	}
-	id := ares.NewJobID(tenant, spec.RequestID)
-	snap, readErr := d.Store.Job(ctx, id)
-	switch {
-	case readErr != nil:
-		return Accepted{Err: err}
-	case snap.Tombstone != nil && snap.Tombstone.Digest == ares.DigestOf(*spec):
-		return Accepted{ID: id, Duplicate: true, Phase: snap.Tombstone.Phase}
-	case snap.Job != nil && snap.Job.Digest == ares.DigestOf(*spec):
-		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}
+	if before, ok := d.accepted(ctx, spec.JobID(), ares.DigestOf(*spec)); ok {
+		return before
 	}
 	return Accepted{Err: err}
+}
+
+// accepted asks the store whether a request was accepted before, and answers it
+// again then.
+func (d *Desk) accepted(ctx context.Context, id ares.JobID, digest ares.Digest) (Accepted, bool) {
+	snap, err := d.Store.Job(ctx, id)
+	switch {
+	case err != nil:
+	case snap.Tombstone != nil && snap.Tombstone.Digest == digest:
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Tombstone.Phase}, true
+	case snap.Job != nil && snap.Job.Digest == digest:
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}, true
+	}
+	return Accepted{}, false
 }
 
 // tenant finds a tenant in the view, or in the store when the view may lag.

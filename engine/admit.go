@@ -163,7 +163,7 @@ func (s *State) spent(t *tenant, now time.Time) int64 {
 	month := now.Format(monthForm)
 	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	milliSeconds := t.ended[month]
-	for e := range t.active { // order-free: a sum
+	for _, e := range t.active {
 		for _, p := range e.held.past {
 			if p.to.IsZero() && now.After(p.from) {
 				milliSeconds += p.milli * int64(now.Sub(later(p.from, begin))/time.Second)

@@ -75,7 +75,7 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 func (s *State) walk(e *entry, now time.Time, by lens) walked {
 	out, most := walked{at: endless}, s.maxWalked()
 	t := s.begin()
-	defer t.backTo(0)
+	defer t.end()
 	t.by, t.everybody, t.reserving = by, true, Reserving{First: most, After: -1 << 62}
 	s.siftGains()
 	s.atClock(now)

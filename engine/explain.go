@@ -19,7 +19,7 @@ func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) ([]ar
 		members, ban = sh.least, 0 // what would be, were it admitted
 	}
 	t := s.begin()
-	defer t.backTo(0)
+	defer t.end()
 	defer t.letGo()
 	t.uphold(&ares.Plan{Now: now}, e, nil)
 	m := mark(len(t.taken))

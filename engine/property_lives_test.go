@@ -193,8 +193,21 @@ func drawLife(seed uint64) []string {
 	}
 	for range 40 + d.IntN(160) {
 		d.step()
+		if seed%3 == 0 { // in some worlds single ranks end before their gang
+			d.rank()
+		}
 	}
 	return d.lines
+}
+
+// rank ends a rank of a job now and then.
+func (d *dice) rank() {
+	if d.jobs == 0 || d.IntN(4) > 0 {
+		return
+	}
+	j, rank := d.IntN(d.jobs), d.IntN(3)
+	d.say("finish j%d rank=%d", j, rank)
+	d.say("release j%d rank=%d", j, rank)
 }
 
 var lifeTenants = []string{"ann", "bob", "eve"}

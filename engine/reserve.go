@@ -101,7 +101,7 @@ func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.P
 	ends := e.endsIn(now)
 	outlasted := t.outlasted(ends)
 	sh := e.shape
-	if outlasted != 0 && sh.kept == t.state.decision && ends >= sh.keptFrom {
+	if outlasted != 0 && sh.kept == t.state.sight && ends >= sh.keptFrom {
 		t.keptOff = true // as another of its shape, which ends no later
 		return p, false
 	}
@@ -119,11 +119,11 @@ func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.P
 		t.holdOnly(0)
 		m := mark(len(t.taken))
 		if _, fits = t.place(sh, members, ban, e); fits {
-			t.backTo(m)
+			t.undo(m)
 		}
 	}
 	if fits {
-		t.keptOff, sh.kept, sh.keptFrom = true, t.state.decision, ends
+		t.keptOff, sh.kept, sh.keptFrom = true, t.state.sight, ends
 	}
 	return p, false
 }
@@ -285,12 +285,12 @@ func (t *try) reserve(e *entry, now time.Time) bool {
 	s.stays(e) // nobody may have asked for it yet whether it has room
 	t.visit()
 	r, ok := t.soonest(e, members, ban, now)
-	t.backTo(m)
+	t.undo(m)
 	if t.mayHold(e, &r, ok, now) {
 		if hard, fits := t.standby(e, members, ban, now); fits {
 			r, ok = hard, true
 		}
-		t.backTo(m)
+		t.undo(m)
 	}
 	t.endVisit()
 	t.supposing = false

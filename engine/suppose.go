@@ -247,7 +247,7 @@ func (s *State) fits(e *entry, now time.Time) bool {
 		s.note(e.shape, ban)
 	}
 	t.letGo()
-	t.backTo(0)
+	t.end()
 	return ok
 }
 

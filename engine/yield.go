@@ -75,6 +75,10 @@ func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice,
 	if r == 0 || r&byOrder == 0 && t.askedInVain(sh, r, e.rank()) {
 		return found, false
 	}
+	if t.gathers() {
+		t.say("a gang that lost a node has its turn first: it may leave some of what it had")
+		return found, false
+	}
 	if len(s.yard.nominated)+len(plan.Nominate) >= MaxNominations {
 		t.say("seats are kept for %d jobs already, which is the most at once", MaxNominations)
 		return found, false
@@ -261,6 +265,11 @@ func (t *try) foresee() {
 	}
 	for _, v := range t.leaving {
 		t.vacate(v)
+	}
+	for i := range t.gangs { // what a drained one has left is kept for it only until it is gone
+		if g := &t.gangs[i]; !g.given && g.entry.yard == inStopping && g.entry.run.Stop.Why == ares.StopDrain {
+			t.part(g)
+		}
 	}
 	for i := range t.kept {
 		if k := &t.kept[i]; !k.over {

@@ -42,6 +42,7 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
+	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
 
@@ -227,6 +228,7 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
 	}
@@ -263,6 +265,7 @@ func (c *Config) Check() error {
 		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
 		{"pki.node_cert_seconds", c.PKI.NodeCertSeconds, 10, int(pki.MaxNodeLife / time.Second)},
 		{"recording.files", c.Recording.Files, 2, 10_000},
+		{"redis.timeout_ms", c.Redis.TimeoutMS, 1, 1000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
@@ -274,6 +277,10 @@ func (c *Config) Check() error {
 		}
 	}
 	c.Scheduler.check(&p)
+	c.Redis.check(&p)
+	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
+		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
+	}
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}

@@ -24,6 +24,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/aside"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -134,7 +135,12 @@ func (s *Server) start(ctx, run context.Context) error {
 	s.startEstimator(ctx, run, m)
 	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
-	if err = s.openDoors(m, alert); err != nil {
+	beside, err := s.startRedis(run, m)
+	if err != nil {
+		listeners.close()
+		return err
+	}
+	if err = s.openDoors(m, alert, beside); err != nil {
 		listeners.close()
 		return err
 	}
@@ -265,7 +271,7 @@ func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
 // Advertised is the address at which others reach this server's gRPC.
 func (s *Server) Advertised() string { return cmp.Or(s.cfg.AdvertiseAddr, s.Endpoints.GRPC) }
 
-func (s *Server) openDoors(m *metrics, alert func() string) error {
+func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis) error {
 	advertise := s.Advertised()
 	peers, err := s.peers()
 	if err != nil {
@@ -273,10 +279,14 @@ func (s *Server) openDoors(m *metrics, alert func() string) error {
 	}
 	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
+	limits := s.cfg.Limits.api()
+	if beside != nil {
+		limits.Rate.Shared = beside
+	}
 	s.doors, err = api.New(api.Config{
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
-		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
+		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},

@@ -1945,6 +1945,8 @@ type Tenant struct {
 	CreatedAt         int64                  `protobuf:"varint,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	Quotas            []*Quota               `protobuf:"bytes,13,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	GpuHours          int32                  `protobuf:"varint,14,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
+	WeightMin         float64                `protobuf:"fixed64,15,opt,name=weight_min,json=weightMin,proto3" json:"weight_min,omitempty"`
+	WeightMax         float64                `protobuf:"fixed64,16,opt,name=weight_max,json=weightMax,proto3" json:"weight_max,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2073,6 +2075,20 @@ func (x *Tenant) GetQuotas() []*Quota {
 func (x *Tenant) GetGpuHours() int32 {
 	if x != nil {
 		return x.GpuHours
+	}
+	return 0
+}
+
+func (x *Tenant) GetWeightMin() float64 {
+	if x != nil {
+		return x.WeightMin
+	}
+	return 0
+}
+
+func (x *Tenant) GetWeightMax() float64 {
+	if x != nil {
+		return x.WeightMax
 	}
 	return 0
 }
@@ -3934,7 +3950,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x14\n" +
 	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x14\n" +
-	"\x05force\x18\x05 \x01(\bR\x05force\"\xfa\x03\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\xb8\x04\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bmax_gpus\x18\x02 \x01(\x05R\amaxGpus\x12)\n" +
@@ -3952,7 +3968,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\f \x01(\x03R\tcreatedAt\x12,\n" +
 	"\x06quotas\x18\r \x03(\v2\x14.ares.store.v1.QuotaR\x06quotas\x12\x1b\n" +
-	"\tgpu_hours\x18\x0e \x01(\x05R\bgpuHours\"c\n" +
+	"\tgpu_hours\x18\x0e \x01(\x05R\bgpuHours\x12\x1d\n" +
+	"\n" +
+	"weight_min\x18\x0f \x01(\x01R\tweightMin\x12\x1d\n" +
+	"\n" +
+	"weight_max\x18\x10 \x01(\x01R\tweightMax\"c\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
 	"\anominal\x18\x02 \x01(\x05R\anominal\x12\x16\n" +
