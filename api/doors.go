@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -32,7 +34,10 @@ type Config struct {
 	FreeMB func() int64
 	// Ready says whether the server may be sent work. Default: the store answers.
 	Ready func(context.Context) error
-	Auth  *Auth
+	Auth  *auth.Auth
+	// Certified says whom a verified client certificate speaks for: an identity of
+	// kind cert. Nil when certificates are nobody's.
+	Certified func(ctx context.Context, leaf *x509.Certificate) (ares.Identity, error)
 	// Now is the clock of what is written. Default time.Now.
 	Now func() time.Time
 	// Version of the server; Server is its name, the gRPC address it advertises.
@@ -154,6 +159,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
+	apipb.RegisterIdentityServiceServer(s, &identityDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

@@ -18,6 +18,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 )
 
 // largePaths are those whose body may be as large as a batch.
@@ -51,6 +52,7 @@ func (d *Doors) newREST() (http.Handler, error) {
 		apipb.RegisterQueueServiceHandlerClient(ctx, mux, apipb.NewQueueServiceClient(conn)),
 		apipb.RegisterTopologyServiceHandlerClient(ctx, mux, apipb.NewTopologyServiceClient(conn)),
 		apipb.RegisterReservationServiceHandlerClient(ctx, mux, apipb.NewReservationServiceClient(conn)),
+		apipb.RegisterIdentityServiceHandlerClient(ctx, mux, apipb.NewIdentityServiceClient(conn)),
 		mux.HandlePath(http.MethodGet, "/api/v1/events", d.serveEvents),
 		mux.HandlePath(http.MethodGet, "/api/v1/jobs/{job_id}/logs", d.serveLogs),
 		mux.HandlePath(http.MethodGet, "/api/v1/openapi.json", serveOpenAPI),
@@ -70,7 +72,8 @@ func setCreated(_ context.Context, w http.ResponseWriter, m proto.Message) error
 	default:
 		kind := m.ProtoReflect().Descriptor()
 		made = kind == (&apipb.CreateTenantResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateQueueResponse{}).ProtoReflect().Descriptor() ||
-			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor()
+			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateTokenResponse{}).ProtoReflect().Descriptor() ||
+			kind == (&apipb.CreateBindingResponse{}).ProtoReflect().Descriptor()
 	}
 	if made {
 		w.WriteHeader(http.StatusCreated)
@@ -130,7 +133,7 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 				d.failAs(w, code, err)
 				return
 			}
-			r = r.WithContext(context.WithValue(withIdentity(r.Context(), who), answeringKey{}, out))
+			r = r.WithContext(context.WithValue(withCaller(r.Context(), who), answeringKey{}, out))
 		}
 		leave, code, err := d.takeBody(r)
 		if err != nil {
@@ -145,7 +148,7 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 
 // letIn finds out who makes a request, and refuses what came by a way that is
 // not meant.
-func (d *Doors) letIn(r *http.Request) (who Identity, code int, err error) {
+func (d *Doors) letIn(r *http.Request) (who *auth.Caller, code int, err error) {
 	if err = d.checkHost(r); err != nil {
 		return who, http.StatusMisdirectedRequest, err
 	}

@@ -40,6 +40,7 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
 	Log       LogConfig       `yaml:"log"`
 
@@ -222,6 +223,7 @@ func Default() Config {
 		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
+		Auth:      defaultAuth(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		Log:       LogConfig{Level: "info", Format: "text"},
 	}
@@ -268,6 +270,7 @@ func (c *Config) Check() error {
 		}
 	}
 	c.Scheduler.check(&p)
+	c.Auth.OIDC.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}
