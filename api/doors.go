@@ -13,6 +13,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -32,7 +33,7 @@ type Config struct {
 	FreeMB func() int64
 	// Ready says whether the server may be sent work. Default: the store answers.
 	Ready func(context.Context) error
-	Auth  *Auth
+	Auth  *auth.Auth
 	// Now is the clock of what is written. Default time.Now.
 	Now func() time.Time
 	// Version of the server; Server is its name, the gRPC address it advertises.
@@ -157,6 +158,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	apipb.RegisterIdentityServiceServer(s, &identityDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

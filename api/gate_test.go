@@ -18,6 +18,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -214,7 +215,7 @@ func newBusy(t *testing.T) *busy {
 			b.ended <- method[strings.LastIndexByte(method, '/')+1:]
 		}
 	})
-	must(t, b.store.PutToken(t.Context(), store.Token{Name: "other", Hash: HashToken(otherToken), Role: RoleAdmin}))
+	must(t, b.store.PutToken(t.Context(), store.Token{Name: "other", Hash: auth.HashToken(otherToken), Role: auth.RoleAdmin}))
 	return b
 }
 

@@ -14,7 +14,11 @@ import (
 type Filter struct {
 	Phases []ares.Phase
 	Tenant string
-	Name   string // substring
+	// Tenants are those whose jobs may be seen, nil for all, and Sees says which of
+	// them, nil for all.
+	Tenants []string
+	Sees    func(*ares.Job) bool
+	Name    string // substring
 	// ArrayOf selects the elements of an array, by index. Without it, elements
 	// are left out unless Elements asks for them too.
 	ArrayOf  ares.JobID
@@ -68,7 +72,7 @@ func (v *View) Jobs(f Filter) Page {
 // total counts the jobs a filter selects, on all pages.
 func (v *View) total(f Filter) int {
 	n := 0
-	if f.Name != "" {
+	if f.Name != "" || f.Sees != nil {
 		for _, e := range v.jobs { // order-free: a count
 			if f.matches(e) {
 				n++
@@ -80,7 +84,7 @@ func (v *View) total(f Filter) int {
 		if k.element && !f.Elements {
 			continue
 		}
-		if (f.Tenant == "" || f.Tenant == k.tenant) && (len(f.Phases) == 0 || slices.Contains(f.Phases, k.phase)) {
+		if (f.Tenant == "" || f.Tenant == k.tenant) && (f.Tenants == nil || slices.Contains(f.Tenants, k.tenant)) && (len(f.Phases) == 0 || slices.Contains(f.Phases, k.phase)) {
 			n += count
 		}
 	}
@@ -91,6 +95,8 @@ func (f *Filter) matches(e *Entry) bool {
 	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
 		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
 		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, e.Job.Tenant)) &&
+		(f.Sees == nil || f.Sees(e.Job)) &&
 		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))
 }
 
@@ -208,12 +214,17 @@ func (v *View) Topology() ares.Topology {
 }
 
 // Phases counts the live jobs by phase.
-func (v *View) Phases() map[ares.Phase]int {
+func (v *View) Phases() map[ares.Phase]int { return v.PhasesOf(nil) }
+
+// PhasesOf counts the live jobs of some tenants by phase, of all for nil.
+func (v *View) PhasesOf(tenants []string) map[ares.Phase]int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out := map[ares.Phase]int{}
 	for k, n := range v.counts { // order-free: a sum
-		out[k.phase] += n
+		if tenants == nil || slices.Contains(tenants, k.tenant) {
+			out[k.phase] += n
+		}
 	}
 	return out
 }

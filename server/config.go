@@ -41,6 +41,7 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
 	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
@@ -227,6 +228,7 @@ func Default() Config {
 		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
+		Auth:      defaultAuth(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
@@ -281,6 +283,7 @@ func (c *Config) Check() error {
 	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
 		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
 	}
+	c.Auth.OIDC.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}

@@ -127,6 +127,9 @@ func wants(v reflect.Value) string {
 	case reflect.Slice:
 		return "a list of words such as [a, b]"
 	case reflect.Map:
+		if v.Type().Elem().Kind() == reflect.String {
+			return "names with words such as {ml-team: submitter}"
+		}
 		return "names with numbers such as {h100: 2.5}"
 	case reflect.Struct:
 		return "keys of its own, such as " + v.Type().Field(0).Tag.Get("yaml")
