@@ -113,6 +113,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 type fakeEngine struct {
 	before   func() // called before each answer, unless nil
 	explains ares.Explanation
+	blockers []ares.Blocker // default: there is no node
 	places   *ares.Placing
 	fair     ares.Fairness
 	moves    []ares.Consolidation
@@ -121,6 +122,9 @@ type fakeEngine struct {
 func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
 	if f.before != nil {
 		f.before()
+	}
+	if f.blockers != nil {
+		return ares.Refusal{Job: id, Blockers: f.blockers}
 	}
 	return ares.Refusal{Job: id, Blockers: []ares.Blocker{{Kind: "nodes", Detail: "there is no node"}}}
 }

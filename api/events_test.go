@@ -264,7 +264,11 @@ func TestSlowReader(t *testing.T) {
 	d := &Doors{cfg: Config{View: view}, heartbeat: time.Hour}
 	r := &stuck{entered: make(chan struct{}), resume: make(chan struct{})}
 	ended := make(chan error)
-	go func() { ended <- d.watch(t.Context(), &apipb.WatchEventsRequest{Revision: "10"}, r) }()
+	who, err := auth.NewCaller(t.Context(), func(context.Context) (ares.Identity, error) {
+		return ares.Identity{Bindings: []ares.Binding{{Role: ares.Viewer}}}, nil
+	})
+	must(t, err)
+	go func() { ended <- d.watch(withCaller(t.Context(), who), &apipb.WatchEventsRequest{Revision: "10"}, r) }()
 	apply := func(rev int64) {
 		j := &ares.Job{ID: ares.NewJobID("t", strconv.FormatInt(rev, 10)), Revision: rev}
 		view.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Revision: rev, Job: j}}})

@@ -350,7 +350,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	close(b.letGo)
 	var leaves []func()
 	for range maxLargeBodies / 2 {
-		leave, err := b.gates.bodies.enter(t.Context(), "admin")
+		leave, err := b.gates.bodies.enter(t.Context(), "token:admin")
 		must(t, err)
 		leaves = append(leaves, leave)
 	}
