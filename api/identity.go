@@ -88,9 +88,9 @@ func (d *identityDoor) CreateToken(ctx context.Context, req *apipb.CreateTokenRe
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	home := place{tenant: req.GetTenantId(), absent: store.NoTenant(clip(req.GetTenantId()))}
+	home := place{tenant: req.GetTenantId()}
 	if home.tenant != "" {
-		t.Name = home.tenant + "/" + t.Name
+		t.Name, home.absent = home.tenant+"/"+t.Name, store.NoTenant(clip(home.tenant))
 	}
 	if err := home.allows(who, roles.TokenWrite); err != nil {
 		return nil, err
@@ -149,10 +149,11 @@ func (d *identityDoor) ListTokens(ctx context.Context, req *apipb.ListTokensRequ
 // RevokeToken implements apipb.IdentityServiceServer.
 func (d *identityDoor) RevokeToken(ctx context.Context, req *apipb.RevokeTokenRequest) (*apipb.RevokeTokenResponse, error) {
 	who, name := identityOf(ctx), req.GetName()
-	if req.GetTenantId() != "" {
-		name = req.GetTenantId() + "/" + name
+	home := place{tenant: req.GetTenantId()}
+	if home.tenant != "" {
+		name = home.tenant + "/" + name
+		home.absent = store.NoToken(clip(name))
 	}
-	home := place{tenant: req.GetTenantId(), absent: store.NoToken(clip(name))}
 	if err := home.allows(who, roles.TokenWrite); err != nil {
 		return nil, err
 	}
