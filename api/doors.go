@@ -13,6 +13,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -31,7 +32,7 @@ type Config struct {
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
-	// Policies are the rules people wrote. Default: those that the View knows.
+	// Policies are the rules people wrote. Without them there are none.
 	Policies *control.Policies
 	// Notifier sends alerts. Without it there is no channel.
 	Notifier Notifier
@@ -41,7 +42,7 @@ type Config struct {
 	FreeMB func() int64
 	// Ready says whether the server may be sent work. Default: the store answers.
 	Ready func(context.Context) error
-	Auth  *Auth
+	Auth  *auth.Auth
 	// Now is the clock of what is written. Default time.Now.
 	Now func() time.Time
 	// Version of the server; Server is its name, the gRPC address it advertises.
@@ -108,12 +109,6 @@ func New(cfg Config) (*Doors, error) {
 	}
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits()
-	}
-	if cfg.Policies == nil {
-		var err error
-		if cfg.Policies, err = control.NewPolicies(cfg.View); err != nil {
-			return nil, fmt.Errorf("make the policies: %w", err)
-		}
 	}
 	validate, err := protovalidate.New()
 	if err != nil {
@@ -183,6 +178,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
 	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
+	apipb.RegisterIdentityServiceServer(s, &identityDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/policy"
+	"github.com/ares-scheduler/ares/policy/roles"
 )
 
 // policed asks the policies on access about a call that its maker's roles allow.
@@ -90,20 +91,18 @@ func tenantIn(m proto.Message) string {
 	return ""
 }
 
-// seesPolicy says whether a policy may be shown to a caller.
-func (d *Doors) seesPolicy(context.Context, *ares.Policy) bool { return true }
+// seesPolicy says whether a policy may be shown to a caller: those of its tenants,
+// and those that are for all.
+func (d *Doors) seesPolicy(ctx context.Context, p *ares.Policy) bool {
+	return p.Tenant == "" || roles.Allows(identityOf(ctx), roles.PolicyRead, p.Tenant, roles.Any)
+}
 
 // callerIdentity is who makes a call, nil where nobody had to say.
 func callerIdentity(ctx context.Context) *ares.Identity {
-	id, ok := identityOf(ctx)
-	if !ok {
-		return nil
+	if who, ok := callerOf(ctx); ok {
+		return who.Identity()
 	}
-	role := ares.PlatformAdmin
-	if id.Role == RoleNode {
-		role = ares.AgentRole
-	}
-	return &ares.Identity{Name: id.Name, Kind: ares.ByToken, Bindings: []ares.Binding{{Role: role}}}
+	return nil
 }
 
 // asUser has the policies that a submission meets know who makes it.

@@ -141,7 +141,7 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 	what := deedOf(method)
 	e := r.Entry
 	e.Action, e.Code = what.action, string(code)
-	who, _ := identityOf(ctx)
+	who := identityOf(ctx)
 	e.User = who.Name
 	if object := what.object(r.request, r.response); object != "" {
 		e.Object = object
@@ -300,7 +300,7 @@ func (d *Doors) refusedAtDoor(r *http.Request, err error) {
 			e.Object = what.kind + "/" + e.Object
 		}
 	}
-	who, _ := identityOf(r.Context())
+	who := identityOf(r.Context())
 	e.User, e.Code, e.Status = who.Name, string(code), audit.Refused
 	wait, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxAuditWait)
 	defer cancel()

@@ -42,6 +42,7 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
 	Isolation IsolationConfig `yaml:"isolation"`
 	Audit     AuditConfig     `yaml:"audit"`
@@ -232,6 +233,7 @@ func Default() Config {
 		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
+		Auth:      defaultAuth(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		Isolation: agent.DefaultIsolation(),
 		Audit:     defaultAudit(),
@@ -293,6 +295,7 @@ func (c *Config) Check() error {
 		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
 	}
 	c.History.check(&p, &c.Jobs)
+	c.Auth.OIDC.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}

@@ -137,7 +137,7 @@ func wants(v reflect.Value) string {
 		return "a list of words such as [a, b]"
 	case reflect.Map:
 		if v.Type().Elem().Kind() == reflect.String {
-			return "names with words such as {research: alice}"
+			return "names with words such as {ml-team: submitter}"
 		}
 		return "names with numbers such as {h100: 2.5}"
 	case reflect.Struct:

@@ -26,8 +26,10 @@ import (
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/aside"
 	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/notify"
+	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -72,7 +74,7 @@ type Server struct {
 	stop     context.CancelFunc
 	parts    sync.WaitGroup
 	failed   chan error
-	auth     *api.Auth
+	auth     *auth.Auth
 	trust    *api.Trust
 	notifier *notify.Notifier
 	hosts    []string // names and addresses of this server
@@ -206,11 +208,11 @@ func (s *Server) register(ctx context.Context) error {
 	if err = s.Store.RegisterTenant(ctx, tenant); err != nil {
 		return fmt.Errorf("make the default tenant: %w", err)
 	}
-	if _, err = ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, api.RoleAdmin, id); err != nil {
+	if _, err = ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, auth.RoleAdmin, id); err != nil {
 		return err
 	}
 	s.AdminToken = filepath.Join(s.cfg.DataDir, AdminTokenFile)
-	s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, api.RoleNode, id)
+	s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, auth.RoleNode, id)
 	return err
 }
 
@@ -296,7 +298,9 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 	if err != nil {
 		return err
 	}
-	s.auth = api.NewAuth(s.Store.Tokens)
+	if s.auth, err = s.cfg.Auth.open(s.Store); err != nil {
+		return err
+	}
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
@@ -456,10 +460,15 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if _, err := s.auth.Check(r.Context(), token); err != nil {
+		who, err := s.auth.Check(r.Context(), token)
+		if err != nil {
 			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // they tell of every tenant
+			http.Error(w, "metrics are for those who are bound to all tenants, as viewers at least", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
