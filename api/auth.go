@@ -142,8 +142,8 @@ func (d *Doors) admit(ctx context.Context, method string) (context.Context, erro
 // of its connection.
 func (d *Doors) identify(ctx context.Context) (*auth.Caller, error) {
 	token := bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))
-	if leaf := presented(ctx); leaf != nil && token == "" {
-		return auth.NewCaller(ctx, func(context.Context) (ares.Identity, error) { return d.cfg.Trust.identify(leaf) })
+	if leaf := presented(ctx); leaf != nil && token == "" && d.cfg.Certified != nil {
+		return auth.NewCaller(ctx, func(ctx context.Context) (ares.Identity, error) { return d.cfg.Certified(ctx, leaf) })
 	}
 	return d.cfg.Auth.Check(ctx, token)
 }

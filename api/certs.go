@@ -141,7 +141,7 @@ func (t *Trust) changed() <-chan struct{} {
 }
 
 // identify says whom a certificate speaks for, if it is still good.
-func (t *Trust) identify(leaf *x509.Certificate) (ares.Identity, error) {
+func (t *Trust) identify(_ context.Context, leaf *x509.Certificate) (ares.Identity, error) {
 	node, revision, err := pki.NodeOf(leaf)
 	if err != nil {
 		return ares.Identity{}, err

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -55,6 +56,9 @@ type Config struct {
 	AgentService apipb.AgentServiceServer
 	// Trust is by what nodes are certified.
 	Trust *Trust
+	// Certified says whom a verified client certificate speaks for: an identity of
+	// kind ares.ByCert. Default: what Trust says.
+	Certified func(ctx context.Context, leaf *x509.Certificate) (ares.Identity, error)
 	// Log default: nothing is logged. Neither tokens nor environments are.
 	Log *slog.Logger
 	// Observe is told each call's method, code ("" for success) and duration.
@@ -92,6 +96,9 @@ type Doors struct {
 func New(cfg Config) (*Doors, error) {
 	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil || cfg.Trust == nil {
 		return nil, fmt.Errorf("api: Desk, View, Store, Engine, Auth and Trust are required")
+	}
+	if cfg.Certified == nil {
+		cfg.Certified = cfg.Trust.identify
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

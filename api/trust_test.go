@@ -255,7 +255,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	// Another server of the store, which reads the revocations for itself.
 	beside := &Trust{Authority: f.cfg.Trust.Authority, Store: f.store, NodeLife: time.Hour, Now: time.Now}
 	must(t, beside.Load(t.Context()))
-	_, err = beside.identify(leafOf(t, n1))
+	_, err = beside.identify(t.Context(), leafOf(t, n1))
 	must(t, err)
 	changed := beside.changed()
 
@@ -285,7 +285,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	stop()
 	must(t, <-ended)
-	if _, err = beside.identify(leafOf(t, n1)); ares.CodeOf(err) != ares.Unauthentic {
+	if _, err = beside.identify(t.Context(), leafOf(t, n1)); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("the other server says %v", err)
 	}
 
@@ -403,7 +403,7 @@ func TestRevocationsGrowOld(t *testing.T) {
 	f := newFortress(t)
 	n, _ := f.join("n1")
 	tr := &Trust{Now: time.Now}
-	if _, err := tr.identify(leafOf(t, n)); ares.CodeOf(err) != ares.Unavailable {
+	if _, err := tr.identify(t.Context(), leafOf(t, n)); ares.CodeOf(err) != ares.Unavailable {
 		t.Errorf("before the first reading: %v", err)
 	}
 	if tr.changed() != nil {
