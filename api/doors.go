@@ -26,7 +26,7 @@ type Config struct {
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
-	// Policies are the rules people wrote. Without them there are none.
+	// Policies are the rules people wrote. Default: those that the View knows.
 	Policies *control.Policies
 	// Notifier sends alerts. Without it there is no channel.
 	Notifier Notifier
@@ -104,6 +104,12 @@ func New(cfg Config) (*Doors, error) {
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits()
 	}
+	if cfg.Policies == nil {
+		var err error
+		if cfg.Policies, err = control.NewPolicies(cfg.View); err != nil {
+			return nil, fmt.Errorf("make the policies: %w", err)
+		}
+	}
 	validate, err := protovalidate.New()
 	if err != nil {
 		return nil, fmt.Errorf("make the validator: %w", err)
@@ -170,9 +176,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
-	if d.cfg.Policies != nil {
-		apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
-	}
+	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}
