@@ -63,6 +63,8 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 		t.Fatal(err)
 	}
 	h := &house{t: t, store: st, view: control.NewView(time.Now), log: &lockedBuffer{}, observed: map[string]ares.Code{}}
+	policies, err := control.NewPolicies(h.view)
+	must(t, err)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -79,14 +81,16 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: HashToken(adminToken), Role: RoleAdmin}))
 	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: HashToken(nodeToken), Role: RoleNode}))
 	cfg := Config{
-		Desk:    &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second},
-		View:    h.view,
-		Store:   st,
-		Auth:    NewAuth(st.Tokens),
-		Trust:   newTrust(t, st),
-		Log:     slog.New(slog.NewTextHandler(h.log, nil)),
-		Engine:  &fakeEngine{},
-		Version: "test", Server: "127.0.0.1:1",
+		Desk: &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second, Policies: policies},
+		View: h.view,
+
+		Policies: policies,
+		Store:    st,
+		Auth:     NewAuth(st.Tokens),
+		Trust:    newTrust(t, st),
+		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
+		Engine:   &fakeEngine{},
+		Version:  "test", Server: "127.0.0.1:1",
 		Observe: func(method string, code ares.Code, _ time.Duration) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

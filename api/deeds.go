@@ -112,6 +112,11 @@ var deeds = map[string]deed{
 	apipb.PolicyService_ListPolicies_FullMethodName:      {reads, "LIST_POLICIES", "", nil},
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},
 
+	apipb.HistoryService_SetPrice_FullMethodName:    {changes, "SET_PRICE", "price", nil},
+	apipb.HistoryService_DeletePrice_FullMethodName: {changes, "DELETE_PRICE", "price", nil},
+	apipb.HistoryService_ListPrices_FullMethodName:  {reads, "LIST_PRICES", "", nil},
+	apipb.HistoryService_GetUsage_FullMethodName:    {reads, "GET_USAGE", "", nil},
+
 	apipb.AuditService_ListAuditEntries_FullMethodName: {reads, "LIST_AUDIT", "", nil},
 	apipb.AuditService_GetAuditHead_FullMethodName:     {reads, "GET_AUDIT_HEAD", "", nil},
 	apipb.AuditService_VerifyAudit_FullMethodName:      {reads, "VERIFY_AUDIT", "", nil},
