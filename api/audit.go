@@ -143,9 +143,9 @@ func (d *auditDoor) VerifyAudit(_ context.Context, req *apipb.VerifyAuditRequest
 	}
 	var check audit.Check
 	for _, m := range req.GetHeads() {
-		h, err := headOf(m)
-		if err != nil {
-			return nil, err
+		h, bad := headOf(m)
+		if bad != nil {
+			return nil, bad
 		}
 		check.Heads = append(check.Heads, h)
 	}

@@ -107,7 +107,7 @@ var deeds = map[string]deed{
 
 	apipb.PolicyService_ApplyPolicy_FullMethodName:       {changes, "APPLY_POLICY", "policy", []string{"policy.tenant_id", "policy.name"}},
 	apipb.PolicyService_DeletePolicy_FullMethodName:      {changes, "DELETE_POLICY", "policy", []string{"tenant_id", "name"}},
-	apipb.PolicyService_TestAlertChannel_FullMethodName:  {changes, "TEST_ALERT_CHANNEL", "channel", []string{"name"}},
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  {changes, "TEST_ALERT_CHANNEL", "channel", []string{"name"}}, // an alert is sent
 	apipb.PolicyService_GetPolicy_FullMethodName:         {reads, "GET_POLICY", "policy", []string{"tenant_id", "name"}},
 	apipb.PolicyService_ListPolicies_FullMethodName:      {reads, "LIST_POLICIES", "", nil},
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},

@@ -172,7 +172,7 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 
 // tenantOf is the tenant a call is about, as far as it shows.
 func (d *Doors) tenantOf(r *record, what *deed, e *audit.Entry) string {
-	for _, path := range []string{"tenant_id", "job.tenant_id", "queue.tenant_id", "tenant.id", "reservation.tenant_id"} {
+	for _, path := range []string{"tenant_id", "job.tenant_id", "queue.tenant_id", "tenant.id", "reservation.tenant_id", "policy.tenant_id"} {
 		if t := textAt(r.request, path); t != "" {
 			return t
 		}

@@ -254,7 +254,7 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		if req.GetClearQuotas() {
 			t.Quotas = nil
 		}
-		if err := merge(&t, m); err != nil {
+		if err = merge(&t, m); err != nil {
 			return nil, err
 		}
 		made, err := d.cfg.Store.UpdateTenant(ctx, t)
