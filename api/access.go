@@ -182,19 +182,42 @@ func ofNewQueue(_ context.Context, _ *Doors, who *ares.Identity, req any) (place
 	return place{tenant, "", store.NoTenant(tenant)}, nil
 }
 
-// ofNode is for agents: one whose identity names a node speaks for that alone.
-func ofNode(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, error) {
-	node := ""
-	switch m := req.(type) {
-	case *apipb.OpenSessionRequest:
-		node = m.GetNode().GetNodeId()
-	case interface{ GetRef() *apipb.SessionRef }:
-		node = m.GetRef().GetNodeId()
+func ofPolicy(_ context.Context, _ *Doors, _ *ares.Identity, req any) (place, error) {
+	m := req.(interface {
+		GetTenantId() string
+		GetName() string
+	})
+	tenant, name := m.GetTenantId(), m.GetName()
+	if err := policyID(tenant, name); err != nil {
+		return place{}, err
 	}
-	if who.Node != "" && node != who.Node {
-		return place{}, ares.Errorf(ares.Forbidden, "this agent speaks for node %s, not for %q", who.Node, clip(node))
+	return place{tenant: tenant, absent: store.NoPolicy(tenant, name)}, nil
+}
+
+// ofNewPolicy is where a policy is to count; without a tenant it counts for all.
+func ofNewPolicy(_ context.Context, _ *Doors, _ *ares.Identity, req any) (place, error) {
+	tenant := req.(*apipb.ApplyPolicyRequest).GetPolicy().GetTenantId()
+	if tenant == "" {
+		return place{}, nil
 	}
-	return place{tenant: roles.Any, queue: roles.Any}, nil
+	return place{tenant: tenant, absent: store.NoTenant(clip(tenant))}, nil
+}
+
+// ofAudit is the tenant whose entries are asked for: one's own, unless one may
+// read all.
+func ofAudit(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, error) {
+	m := req.(*apipb.ListAuditEntriesRequest)
+	if m.GetTenantId() == "" && !roles.Allows(who, roles.AuditRead, "", "") {
+		home, err := homeOf(who, roles.AuditRead)
+		if err != nil {
+			return place{}, err
+		}
+		m.TenantId = home
+	}
+	if m.GetTenantId() == "" {
+		return place{}, nil
+	}
+	return place{tenant: m.GetTenantId(), absent: noTenant(m.GetTenantId())}, nil
 }
 
 func (r rule) open() bool { return r.verb == "" && r.scope == nil }

@@ -84,6 +84,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 		View:    h.view,
 		Store:   st,
 		Auth:    auth.New(auth.Config{Tokens: st.Tokens, Bindings: st.Bindings}),
+		Trust:   newTrust(t, st),
 		Log:     slog.New(slog.NewTextHandler(h.log, nil)),
 		Engine:  &fakeEngine{},
 		Version: "test", Server: "127.0.0.1:1",
@@ -116,6 +117,7 @@ type fakeEngine struct {
 	places   *ares.Placing
 	fair     ares.Fairness
 	moves    []ares.Consolidation
+	told     *ares.RuntimePredicted // of the last job it planned
 }
 
 func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
@@ -134,7 +136,8 @@ func (f *fakeEngine) Explain(id ares.JobID) ares.Explanation {
 	return e
 }
 
-func (f *fakeEngine) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
+func (f *fakeEngine) Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation) {
+	f.told = p
 	if f.places != nil {
 		return *f.places, nil
 	}

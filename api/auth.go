@@ -4,10 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/auth"
@@ -49,6 +45,13 @@ var access = map[string]rule{
 	apipb.ReservationService_ListReservations_FullMethodName:  {roles.ReservationRead, somewhere},
 	apipb.ReservationService_DeleteReservation_FullMethodName: {roles.ReservationWrite, everywhere},
 
+	apipb.PolicyService_ApplyPolicy_FullMethodName:       {roles.PolicyWrite, ofNewPolicy},
+	apipb.PolicyService_GetPolicy_FullMethodName:         {roles.PolicyRead, ofPolicy},
+	apipb.PolicyService_ListPolicies_FullMethodName:      {roles.PolicyRead, somewhere},
+	apipb.PolicyService_DeletePolicy_FullMethodName:      {roles.PolicyWrite, ofPolicy},
+	apipb.PolicyService_ListAlertChannels_FullMethodName: {roles.PolicyRead, everywhere},
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  {roles.PolicyWrite, everywhere},
+
 	apipb.TenantService_CreateTenant_FullMethodName: {roles.TenantWrite, everywhere},
 	apipb.TenantService_GetTenant_FullMethodName:    {roles.TenantRead, ofTenant},
 	apipb.TenantService_ListTenants_FullMethodName:  {roles.TenantRead, somewhere},
@@ -77,19 +80,32 @@ var access = map[string]rule{
 	apipb.IdentityService_ListBindings_FullMethodName:  {roles.BindingRead, somewhere},
 	apipb.IdentityService_DeleteBinding_FullMethodName: {roles.BindingWrite, somewhere},
 
-	apipb.AgentService_OpenSession_FullMethodName:      {roles.AgentAct, ofNode},
-	apipb.AgentService_RenewSession_FullMethodName:     {roles.AgentAct, ofNode},
-	apipb.AgentService_UpdateNode_FullMethodName:       {roles.AgentAct, ofNode},
-	apipb.AgentService_CloseSession_FullMethodName:     {roles.AgentAct, ofNode},
-	apipb.AgentService_WatchSeats_FullMethodName:       {roles.AgentAct, ofNode},
-	apipb.AgentService_ClaimSeat_FullMethodName:        {roles.AgentAct, ofNode},
-	apipb.AgentService_FinishSeat_FullMethodName:       {roles.AgentAct, ofNode},
-	apipb.AgentService_DeclineSeat_FullMethodName:      {roles.AgentAct, ofNode},
-	apipb.AgentService_ReleaseSeat_FullMethodName:      {roles.AgentAct, ofNode},
-	apipb.AgentService_ReportClean_FullMethodName:      {roles.AgentAct, ofNode},
-	apipb.AgentService_ReportProgress_FullMethodName:   {roles.AgentAct, ofNode},
-	apipb.AgentService_ReportCheckpoint_FullMethodName: {roles.AgentAct, ofNode},
-	apipb.AgentService_ServeFiles_FullMethodName:       {roles.AgentAct, ofNode},
+	apipb.TrustService_CreateJoinToken_FullMethodName:  {roles.NodeWrite, everywhere},
+	apipb.TrustService_ListJoinTokens_FullMethodName:   {roles.NodeWrite, everywhere},
+	apipb.TrustService_RevokeJoinToken_FullMethodName:  {roles.NodeWrite, everywhere},
+	apipb.TrustService_RevokeNode_FullMethodName:       {roles.NodeWrite, everywhere},
+	apipb.TrustService_ListRevocations_FullMethodName:  {roles.ServerRead, everywhere},
+	apipb.TrustService_GetAuthority_FullMethodName:     {roles.ServerRead, everywhere},
+	apipb.TrustService_JoinNode_FullMethodName:         anyone, // the join token in it is checked
+	apipb.TrustService_RenewCertificate_FullMethodName: {roles.AgentAct, somewhere},
+
+	apipb.AuditService_ListAuditEntries_FullMethodName: {roles.AuditRead, ofAudit},
+	apipb.AuditService_GetAuditHead_FullMethodName:     {roles.AuditRead, everywhere},
+	apipb.AuditService_VerifyAudit_FullMethodName:      {roles.AuditRead, everywhere},
+
+	apipb.AgentService_OpenSession_FullMethodName:      {roles.AgentAct, somewhere}, // speaksFor looks at the node
+	apipb.AgentService_RenewSession_FullMethodName:     {roles.AgentAct, somewhere},
+	apipb.AgentService_UpdateNode_FullMethodName:       {roles.AgentAct, somewhere},
+	apipb.AgentService_CloseSession_FullMethodName:     {roles.AgentAct, somewhere},
+	apipb.AgentService_WatchSeats_FullMethodName:       {roles.AgentAct, somewhere},
+	apipb.AgentService_ClaimSeat_FullMethodName:        {roles.AgentAct, somewhere},
+	apipb.AgentService_FinishSeat_FullMethodName:       {roles.AgentAct, somewhere},
+	apipb.AgentService_DeclineSeat_FullMethodName:      {roles.AgentAct, somewhere},
+	apipb.AgentService_ReleaseSeat_FullMethodName:      {roles.AgentAct, somewhere},
+	apipb.AgentService_ReportClean_FullMethodName:      {roles.AgentAct, somewhere},
+	apipb.AgentService_ReportProgress_FullMethodName:   {roles.AgentAct, somewhere},
+	apipb.AgentService_ReportCheckpoint_FullMethodName: {roles.AgentAct, somewhere},
+	apipb.AgentService_ServeFiles_FullMethodName:       {roles.AgentAct, somewhere},
 }
 
 // admit finds out who is asking and whether the method is theirs to call at all.
@@ -103,38 +119,12 @@ func (d *Doors) admit(ctx context.Context, method string) (context.Context, erro
 		return ctx, nil
 	}
 	if _, known := callerOf(ctx); !known { // the REST door has asked already
-		who, err := d.identify(ctx)
-		if err != nil {
+		var err error
+		if ctx, err = d.identify(ctx); err != nil {
 			return ctx, err
 		}
-		ctx = withCaller(ctx, who)
 	}
 	return ctx, r.admits(identityOf(ctx))
-}
-
-// identify finds who makes a gRPC call: by its token, or else by the certificate
-// of its connection.
-func (d *Doors) identify(ctx context.Context) (*auth.Caller, error) {
-	token := bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))
-	if prove := d.certified(ctx); token == "" && prove != nil {
-		return auth.NewCaller(ctx, prove)
-	}
-	return d.cfg.Auth.Check(ctx, token)
-}
-
-// certified is how the certificate of a connection is asked about, nil when it
-// has none that was verified.
-func (d *Doors) certified(ctx context.Context) func(context.Context) (ares.Identity, error) {
-	from, ok := peer.FromContext(ctx)
-	if !ok || d.cfg.Certified == nil {
-		return nil
-	}
-	info, ok := from.AuthInfo.(credentials.TLSInfo)
-	if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
-		return nil
-	}
-	leaf := info.State.VerifiedChains[0][0]
-	return func(ctx context.Context) (ares.Identity, error) { return d.cfg.Certified(ctx, leaf) }
 }
 
 // bearerOf reads a token out of Authorization values, "" when there is none.

@@ -19,18 +19,23 @@ import (
 
 // call is the one way in. Every request, whichever door it came through,
 // passes it: a panic becomes an internal error, the caller is identified and
-// must be allowed the method, an error becomes a status, and the call is
-// observed.
+// must be allowed the method, the audit has what became of it, an error becomes a
+// status, and the call is observed.
 func (d *Doors) call(ctx context.Context, method string, do func(context.Context) error) (err error) {
 	start := time.Now()
+	ctx, rec := withRecord(ctx)
 	defer func() {
 		if p := recover(); p != nil {
 			d.cfg.Log.Error("a call panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = ares.Errorf(ares.Internal, "internal error: the server's log has the details")
 		}
+		err = d.settle(ctx, rec, method, err)
 		err = d.answer(ctx, method, err, time.Since(start))
 	}()
 	if ctx, err = d.admit(ctx, method); err != nil {
+		return err
+	}
+	if err = d.mayChange(method); err != nil {
 		return err
 	}
 	return do(ctx)
@@ -60,10 +65,13 @@ func (d *Doors) check(ctx context.Context, method string, req any) error {
 	if err := d.conforms(method, req); err != nil {
 		return err
 	}
-	if w, ok := ctx.Value(watchedKey{}).(*watched); ok {
+	if w, ok := ctx.Value(overseenKey{}).(*overseen); ok {
 		w.req.Store(&req)
 	}
-	return d.permit(ctx, method, req)
+	if err := d.permit(ctx, method, req); err != nil {
+		return err
+	}
+	return d.policed(ctx, method, req)
 }
 
 // conforms refuses a message that breaks the contract.
@@ -111,9 +119,13 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
-		if err = d.check(ctx, info.FullMethod, req); err == nil {
-			resp, err = handler(ctx, req)
+		if err = speaksFor(ctx, req); err == nil {
+			err = d.check(ctx, info.FullMethod, req)
 		}
+		if err == nil {
+			resp, err = handler(asUser(ctx), req)
+		}
+		recordOf(ctx).saw(req, resp)
 		return err
 	})
 	if out != nil {
@@ -123,6 +135,9 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (d *Doors) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if _, known := access[info.FullMethod]; !known {
+		return d.unknownMethod(ss.Context(), info.FullMethod)
+	}
 	return d.stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
 		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, doors: d, method: info.FullMethod})
 	})
@@ -143,6 +158,10 @@ func (s *checkedStream) Context() context.Context { return s.ctx }
 
 func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	recordOf(s.ctx).saw(m, nil)
+	if err := speaksFor(s.ctx, m); err != nil {
 		return err
 	}
 	if s.asked {
@@ -175,14 +194,20 @@ func (s *checkedStream) SendMsg(m any) error {
 var errStuck = errors.New("it takes nothing more")
 
 // stream is call for what lasts: its context also ends, with the reason as its
-// cause, when the doors close or the caller's token is no longer good.
+// cause, when the doors close or the caller's token or certificate is no longer good.
 func (d *Doors) stream(ctx context.Context, method string, do func(context.Context) error) error {
 	return d.call(ctx, method, func(ctx context.Context) error {
+		if err := d.gates.spend(ctx, d.gates.of[method]); err != nil {
+			return err
+		}
 		leave, err := d.gates.of[method].enter(ctx, caller(ctx))
 		if err != nil {
 			return err
 		}
 		defer leave()
+		if err = d.opened(ctx, method); err != nil {
+			return err
+		}
 		ctx, stop := d.watchOver(ctx, method)
 		defer stop()
 		err = do(ctx)
@@ -193,32 +218,36 @@ func (d *Doors) stream(ctx context.Context, method string, do func(context.Conte
 	})
 }
 
-// watched is a stream's request, which its caller must be allowed as long as it
+// overseen is a stream's request, which its caller must be allowed as long as it
 // is open.
-type watched struct{ req atomic.Pointer[any] }
+type overseen struct{ req atomic.Pointer[any] }
 
-type watchedKey struct{}
+type overseenKey struct{}
 
 func (d *Doors) watchOver(ctx context.Context, method string) (_ context.Context, stop func()) {
-	w := &watched{}
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, watchedKey{}, w))
+	w := &overseen{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, overseenKey{}, w))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(d.recheck)
 		defer tick.Stop()
+		revoked := d.revocations(ctx)
 		for {
+			// At once, too: it may have been revoked since it was let in.
+			if err := d.still(ctx, method, w); err != nil {
+				cancel(err)
+				return
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-d.life.Done():
 				cancel(stopping())
 				return
+			case <-revoked:
+				revoked = d.revocations(ctx)
 			case <-tick.C:
-				if err := d.still(ctx, method, w); err != nil {
-					cancel(err)
-					return
-				}
 			}
 		}
 	}()
@@ -230,7 +259,7 @@ func (d *Doors) watchOver(ctx context.Context, method string) (_ context.Context
 
 // still refuses a stream whose caller is no longer who it was, or may no longer
 // have what it asked for. What cannot be found out now ends nothing.
-func (d *Doors) still(ctx context.Context, method string, w *watched) error {
+func (d *Doors) still(ctx context.Context, method string, w *overseen) error {
 	who, ok := callerOf(ctx)
 	if !ok {
 		return nil // of those that anyone may open

@@ -2,18 +2,11 @@ package api
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"crypto/tls"
-
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -224,55 +217,26 @@ func (e *estate) put2(name, token string) {
 	must(e.t, e.store.PutToken(e.t.Context(), store.Token{Name: name, Hash: auth.HashToken(token)}))
 }
 
-// TestAgentsOwnNode: an agent whose identity names a node speaks for that alone,
-// and a certificate counts only where somebody answers for it.
+// TestAgentsOwnNode: an agent whose identity names a node speaks for that alone.
 func TestAgentsOwnNode(t *testing.T) {
-	revoked := false
-	h := newHouse(t, func(c *Config) {
-		c.Certified = func(_ context.Context, leaf *x509.Certificate) (ares.Identity, error) {
-			if revoked {
-				return ares.Identity{}, ares.Errorf(ares.Unauthentic, "this certificate was revoked")
-			}
-			node := string(leaf.Raw)
-			return ares.Identity{Name: "node:" + node, Kind: ares.ByCert, Node: node, Bindings: []ares.Binding{{Role: ares.AgentRole}}}, nil
-		}
+	who, err := auth.NewCaller(t.Context(), func(context.Context) (ares.Identity, error) {
+		return certificate{node: "n1", until: time.Now().Add(time.Hour)}.identity(), nil
 	})
-	by := func(info credentials.AuthInfo) context.Context {
-		return peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: info})
-	}
-	leaf := &x509.Certificate{Raw: []byte("n1")}
-	proven := credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}
-	offered := credentials.TLSInfo{State: tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}}
-	const renew = apipb.AgentService_RenewSession_FullMethodName
-	ctx, err := h.admit(by(proven), renew)
 	must(t, err)
-	if id := identityOf(ctx); id.Name != "node:n1" || id.Kind != ares.ByCert || id.Node != "n1" {
+	if id := who.Identity(); id.Name != "node:n1" || id.Kind != ares.ByCert || id.Node != "n1" || id.Until.IsZero() {
 		t.Errorf("it is %+v", id)
 	}
+	ctx := withCaller(t.Context(), who)
 	for node, want := range map[string]ares.Code{"n1": "", "n2": ares.Forbidden, "": ares.Forbidden} {
 		ref := &apipb.SessionRef{NodeId: node}
-		for _, req := range []any{&apipb.RenewSessionRequest{Ref: ref}, &apipb.WatchSeatsRequest{Ref: ref}, &apipb.ServeFilesRequest{Ref: ref}, &apipb.ClaimSeatRequest{Ref: ref}} {
-			if err = h.permit(ctx, renew, req); ares.CodeOf(err) != want {
+		for _, req := range []any{
+			&apipb.RenewSessionRequest{Ref: ref}, &apipb.WatchSeatsRequest{Ref: ref}, &apipb.ServeFilesRequest{Ref: ref}, &apipb.ClaimSeatRequest{Ref: ref},
+			&apipb.OpenSessionRequest{Node: &apipb.NodeInfo{NodeId: node}},
+		} {
+			if err = speaksFor(ctx, req); ares.CodeOf(err) != want {
 				t.Errorf("%T for node %q: %v", req, node, err)
 			}
 		}
-		if err = h.permit(ctx, apipb.AgentService_OpenSession_FullMethodName, &apipb.OpenSessionRequest{Node: &apipb.NodeInfo{NodeId: node}}); ares.CodeOf(err) != want {
-			t.Errorf("a session for node %q: %v", node, err)
-		}
-	}
-	if _, err = h.admit(by(offered), renew); ares.CodeOf(err) != ares.Unauthentic {
-		t.Errorf("a certificate that nobody verified: %v", err)
-	}
-	if _, err = h.admit(by(proven), apipb.JobService_ListJobs_FullMethodName); ares.CodeOf(err) != ares.Forbidden {
-		t.Errorf("an agent lists jobs: %v", err)
-	}
-	revoked = true
-	if err = h.still(ctx, renew, &watched{}); ares.CodeOf(err) != ares.Unauthentic {
-		t.Errorf("a stream of a revoked certificate: %v", err)
-	}
-	h.cfg.Certified = nil
-	if _, err = h.admit(by(proven), renew); ares.CodeOf(err) != ares.Unauthentic {
-		t.Errorf("a certificate where they are nobody's: %v", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func (d *jobDoor) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	resp := &apipb.SubmitJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted successfully", State: string(got.Phase), Warnings: warnings(got.Warning)}
+	resp := &apipb.SubmitJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted successfully", State: string(got.Phase), Warnings: got.Warnings}
 	if got.Duplicate {
 		resp.Status, resp.Message = duplicate, "This request was accepted before; it is the same job"
 	}
@@ -46,7 +46,7 @@ func (d *jobDoor) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*
 func (d *jobDoor) SubmitJobs(ctx context.Context, req *apipb.SubmitJobsRequest) (*apipb.SubmitJobsResponse, error) {
 	resp := &apipb.SubmitJobsResponse{Results: make([]*apipb.SubmitResult, len(req.GetJobs()))}
 	for i, got := range d.submitAll(ctx, req.GetJobs()) {
-		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted, Warnings: warnings(got.Warning)}
+		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted, Warnings: got.Warnings}
 		switch {
 		case got.Err != nil:
 			r.JobId, r.Status = "", refused
@@ -264,7 +264,11 @@ func (d *jobDoor) CancelJob(ctx context.Context, req *apipb.CancelJobRequest) (*
 	if err := jobID(req.GetJobId()); err != nil {
 		return nil, err
 	}
+	was := d.cfg.View.Job(ares.JobID(req.GetJobId()))
 	run, err := d.cfg.Desk.Cancel(ctx, ares.JobID(req.GetJobId()), caller(ctx))
+	if was != nil {
+		changed(ctx, was.Job.Tenant, was.Run, run)
+	}
 	if run.Phase == ares.Cancelled && (err == nil || ares.CodeOf(err) == ares.Conflict) { // perhaps archived since
 		return &apipb.CancelJobResponse{JobId: req.GetJobId(), Status: string(ares.Cancelled), Message: "Job cancelled"}, nil
 	}
@@ -286,7 +290,7 @@ func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*ap
 	if err != nil {
 		return nil, err
 	}
-	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId()}
+	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId(), Warnings: got.Warnings}
 	if got.Duplicate {
 		resp.Status, resp.Message = duplicate, "This retry was accepted before; it is the same job"
 	}
@@ -307,7 +311,7 @@ func (d *jobDoor) ListJobEvents(ctx context.Context, req *apipb.ListJobEventsReq
 	resp := &apipb.ListJobEventsResponse{Dropped: int32(snap.Run.Dropped)}
 	for _, t := range snap.Run.Transitions {
 		resp.Events = append(resp.Events, &apipb.JobEvent{
-			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: d.redact(eyesOf(ctx).within(snap.Job.Tenant), t.Message),
+			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: d.redact(eyesOf(ctx).within(snap.Job.Tenant), snap.Job.Told(t)),
 		})
 	}
 	return resp, nil
