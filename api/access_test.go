@@ -80,7 +80,9 @@ type estate struct {
 func newEstate(t *testing.T) *estate {
 	engine := &fakeEngine{fair: ares.Fairness{Shares: []ares.FairShare{{Tenant: "a"}, {Tenant: "b"}, {Tenant: "b", Queue: "default"}}}}
 	e := &estate{tokens: map[string]string{"anybody": ""}, jobs: map[string]string{}}
+	log := openLog(t)
 	e.house = newHouse(t, func(c *Config) {
+		c.Audit, c.AuditLog = log, log
 		c.AgentService, c.Engine, c.Logs = noAgents{}, engine, noLogs{}
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}
@@ -103,6 +105,8 @@ func newEstate(t *testing.T) *estate {
 		must(t, err)
 		e.put("holder", tenant, ares.Binding{Role: ares.Viewer, Tenant: tenant})
 		_, err = e.store.CreateBinding(t.Context(), store.Binding{Subject: "oidc:" + canaryOf(tenant), Binding: ares.Binding{Role: ares.Viewer, Tenant: tenant}})
+		must(t, err)
+		_, _, err = e.store.ApplyPolicy(t.Context(), ares.Policy{Name: "q", Tenant: tenant, On: ares.OnSubmission, Rule: "false", Action: ares.RejectJob, Why: canaryOf(tenant), At: until}.WithDefaults())
 		must(t, err)
 		j := ares.JobID(e.jobs[tenant])
 		engine.explains.Holders = append(engine.explains.Holders, ares.Holder{Tenant: tenant, Job: j, GPUs: 1})
@@ -173,7 +177,7 @@ func fill(m protoreflect.Message, in ids) {
 			set("n1")
 		case name == "name" && strings.Contains(string(m.Descriptor().Name()), "Reservation"):
 			set("window-" + in.tenant)
-		case name == "name" && strings.Contains(string(m.Descriptor().Name()), "Token"):
+		case name == "name" && (strings.Contains(string(m.Descriptor().Name()), "Token") || strings.Contains(string(m.Descriptor().Name()), "Policy")):
 			set(in.other)
 		case name == "name" && (m.Descriptor().Name() == "Queue" || strings.Contains(string(m.Descriptor().Name()), "Queue")):
 			set(in.other)

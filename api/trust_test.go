@@ -284,7 +284,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	list, err := admin.ListRevocations(as(t.Context(), adminToken), &apipb.ListRevocationsRequest{})
 	must(t, err)
-	if len(list.GetRevocations()) != 1 || list.GetRevocations()[0].GetReason() != "stolen" || list.GetRevocations()[0].GetRevokedBy() != "admin" {
+	if len(list.GetRevocations()) != 1 || list.GetRevocations()[0].GetReason() != "stolen" || list.GetRevocations()[0].GetRevokedBy() != "token:admin" {
 		t.Errorf("the list has %v", list)
 	}
 }
