@@ -57,13 +57,21 @@ func ofJob(ctx context.Context, d *Doors, who *ares.Identity, req any) (place, e
 		return place{e.Job.Tenant, e.Job.Queue, store.NoJob(e.Job.ID)}, nil
 	}
 	snap, err := d.cfg.Store.Job(ctx, ares.JobID(id))
-	switch {
-	case err != nil:
+	if err == nil && snap.Job != nil {
+		return place{snap.Job.Tenant, snap.Job.Queue, store.NoJob(snap.Job.ID)}, nil
+	}
+	if err != nil && ares.CodeOf(err) != ares.NotFound {
 		return place{}, err
+	}
+	absent := store.NoJob(ares.JobID(id))
+	known, past := d.remembered(ctx, ares.JobID(id), snap.Tombstone, absent)
+	switch {
+	case past == nil:
+		return place{known.Job.Tenant, known.Job.Queue, absent}, nil
 	case snap.Tombstone != nil:
 		return ofTombstone(who, snap.Tombstone), nil
 	}
-	return place{snap.Job.Tenant, snap.Job.Queue, store.NoJob(snap.Job.ID)}, nil
+	return place{}, past
 }
 
 // ofTombstone is where an archived job was, as far as that can be told: it keeps
@@ -201,6 +209,23 @@ func ofNewPolicy(_ context.Context, _ *Doors, _ *ares.Identity, req any) (place,
 		return place{}, nil
 	}
 	return place{tenant: tenant, absent: store.NoTenant(clip(tenant))}, nil
+}
+
+// ofUsage is the tenant, and queue, whose use is asked for: one's own, unless one
+// may read all.
+func ofUsage(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, error) {
+	m := req.(*apipb.GetUsageRequest)
+	if m.GetTenantId() == "" && !roles.Allows(who, roles.UsageRead, "", "") {
+		home, err := homeOf(who, roles.UsageRead)
+		if err != nil {
+			return place{}, err
+		}
+		m.TenantId = home
+	}
+	if m.GetTenantId() == "" {
+		return place{}, nil
+	}
+	return place{tenant: m.GetTenantId(), queue: m.GetQueue(), absent: noTenant(m.GetTenantId())}, nil
 }
 
 // ofAudit is the tenant whose entries are asked for: one's own, unless one may

@@ -52,6 +52,11 @@ var access = map[string]rule{
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {roles.PolicyRead, everywhere},
 	apipb.PolicyService_TestAlertChannel_FullMethodName:  {roles.PolicyWrite, everywhere},
 
+	apipb.HistoryService_GetUsage_FullMethodName:    {roles.UsageRead, ofUsage},
+	apipb.HistoryService_ListPrices_FullMethodName:  {roles.UsageRead, somewhere},
+	apipb.HistoryService_SetPrice_FullMethodName:    {roles.PriceWrite, everywhere},
+	apipb.HistoryService_DeletePrice_FullMethodName: {roles.PriceWrite, everywhere},
+
 	apipb.TenantService_CreateTenant_FullMethodName: {roles.TenantWrite, everywhere},
 	apipb.TenantService_GetTenant_FullMethodName:    {roles.TenantRead, ofTenant},
 	apipb.TenantService_ListTenants_FullMethodName:  {roles.TenantRead, somewhere},

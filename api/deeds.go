@@ -112,6 +112,11 @@ var deeds = map[string]deed{
 	apipb.PolicyService_ListPolicies_FullMethodName:      {reads, "LIST_POLICIES", "", nil},
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},
 
+	apipb.HistoryService_SetPrice_FullMethodName:    {changes, "SET_PRICE", "price", nil},
+	apipb.HistoryService_DeletePrice_FullMethodName: {changes, "DELETE_PRICE", "price", nil},
+	apipb.HistoryService_ListPrices_FullMethodName:  {reads, "LIST_PRICES", "", nil},
+	apipb.HistoryService_GetUsage_FullMethodName:    {reads, "GET_USAGE", "", nil},
+
 	apipb.IdentityService_CreateToken_FullMethodName:   {changes, "CREATE_TOKEN", "token", []string{"tenant_id", "name"}},
 	apipb.IdentityService_RevokeToken_FullMethodName:   {changes, "REVOKE_TOKEN", "token", []string{"tenant_id", "name"}},
 	apipb.IdentityService_CreateBinding_FullMethodName: {changes, "CREATE_BINDING", "binding", []string{"binding.subject", "binding.role", "binding.tenant_id", "binding.queue"}},

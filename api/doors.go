@@ -23,6 +23,11 @@ type Config struct {
 	Desk  *control.Desk
 	View  *control.View
 	Store *store.Store
+	// Ledger finds jobs that are no longer live, and what was used. Without it
+	// there is no history.
+	Ledger *control.Ledger
+	// Currency is what prices are in, such as USD.
+	Currency string
 	// Engine says why jobs wait and where they would go.
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
@@ -179,6 +184,7 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
+	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

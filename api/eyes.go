@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/policy/roles"
 )
 
@@ -121,4 +122,27 @@ func (e eyes) share(s ares.FairShare) bool {
 		return e.tenant(s.Tenant)
 	}
 	return e.sees(s.Tenant, s.Queue)
+}
+
+// narrow makes a filter that history understands select nothing but what may be
+// shown: it knows one tenant and one of its queues, and these must be said where
+// there are several.
+func (e eyes) narrow(f *control.Filter) error {
+	if e.sees("", "") {
+		return nil
+	}
+	if f.Tenant == "" {
+		home, err := homeOf(e.who, roles.JobRead)
+		if err != nil {
+			return err
+		}
+		f.Tenant = home
+	}
+	switch {
+	case !e.tenant(f.Tenant) || f.Queue != "" && !e.sees(f.Tenant, f.Queue):
+		return noTenant(f.Tenant)
+	case f.Queue == "" && !e.sees(f.Tenant, ""):
+		return ares.Errorf(ares.Invalid, "queue: is needed: you see only some queues of tenant %s", f.Tenant).At("queue")
+	}
+	return nil
 }
