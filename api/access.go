@@ -57,19 +57,21 @@ func ofJob(ctx context.Context, d *Doors, who *ares.Identity, req any) (place, e
 		return place{e.Job.Tenant, e.Job.Queue, store.NoJob(e.Job.ID)}, nil
 	}
 	snap, err := d.cfg.Store.Job(ctx, ares.JobID(id))
-	switch {
-	case ares.CodeOf(err) == ares.NotFound && d.cfg.Ledger != nil:
-		found, missing := d.remembered(ctx, ares.JobID(id), nil, err)
-		if missing != nil {
-			return place{}, missing
-		}
-		return place{found.Job.Tenant, found.Job.Queue, store.NoJob(found.Job.ID)}, nil
-	case err != nil:
+	if err == nil && snap.Job != nil {
+		return place{snap.Job.Tenant, snap.Job.Queue, store.NoJob(snap.Job.ID)}, nil
+	}
+	if err != nil && ares.CodeOf(err) != ares.NotFound {
 		return place{}, err
+	}
+	absent := store.NoJob(ares.JobID(id))
+	known, past := d.remembered(ctx, ares.JobID(id), snap.Tombstone, absent)
+	switch {
+	case past == nil:
+		return place{known.Job.Tenant, known.Job.Queue, absent}, nil
 	case snap.Tombstone != nil:
 		return ofTombstone(who, snap.Tombstone), nil
 	}
-	return place{snap.Job.Tenant, snap.Job.Queue, store.NoJob(snap.Job.ID)}, nil
+	return place{}, past
 }
 
 // ofTombstone is where an archived job was, as far as that can be told: it keeps
@@ -188,9 +190,7 @@ func ofNewQueue(_ context.Context, _ *Doors, who *ares.Identity, req any) (place
 	return place{tenant, "", store.NoTenant(tenant)}, nil
 }
 
-// ofPolicy is where a policy is: with a tenant, or for all of them. Those are for
-// everybody to read who reads policies.
-func ofPolicy(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, error) {
+func ofPolicy(_ context.Context, _ *Doors, _ *ares.Identity, req any) (place, error) {
 	m := req.(interface {
 		GetTenantId() string
 		GetName() string
@@ -199,18 +199,50 @@ func ofPolicy(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, 
 	if err := policyID(tenant, name); err != nil {
 		return place{}, err
 	}
-	if _, reads := req.(*apipb.GetPolicyRequest); reads && tenant == "" {
-		return place{tenant: roles.Any, queue: roles.Any}, nil
-	}
-	return place{tenant, "", store.NoPolicy(tenant, name)}, nil
+	return place{tenant: tenant, absent: store.NoPolicy(tenant, name)}, nil
 }
 
+// ofNewPolicy is where a policy is to count; without a tenant it counts for all.
 func ofNewPolicy(_ context.Context, _ *Doors, _ *ares.Identity, req any) (place, error) {
 	tenant := req.(*apipb.ApplyPolicyRequest).GetPolicy().GetTenantId()
 	if tenant == "" {
 		return place{}, nil
 	}
-	return place{tenant, "", store.NoTenant(tenant)}, nil
+	return place{tenant: tenant, absent: store.NoTenant(clip(tenant))}, nil
+}
+
+// ofUsage is the tenant, and queue, whose use is asked for: one's own, unless one
+// may read all.
+func ofUsage(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, error) {
+	m := req.(*apipb.GetUsageRequest)
+	if m.GetTenantId() == "" && !roles.Allows(who, roles.UsageRead, "", "") {
+		home, err := homeOf(who, roles.UsageRead)
+		if err != nil {
+			return place{}, err
+		}
+		m.TenantId = home
+	}
+	if m.GetTenantId() == "" {
+		return place{}, nil
+	}
+	return place{tenant: m.GetTenantId(), queue: m.GetQueue(), absent: noTenant(m.GetTenantId())}, nil
+}
+
+// ofAudit is the tenant whose entries are asked for: one's own, unless one may
+// read all.
+func ofAudit(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, error) {
+	m := req.(*apipb.ListAuditEntriesRequest)
+	if m.GetTenantId() == "" && !roles.Allows(who, roles.AuditRead, "", "") {
+		home, err := homeOf(who, roles.AuditRead)
+		if err != nil {
+			return place{}, err
+		}
+		m.TenantId = home
+	}
+	if m.GetTenantId() == "" {
+		return place{}, nil
+	}
+	return place{tenant: m.GetTenantId(), absent: noTenant(m.GetTenantId())}, nil
 }
 
 // ofNode is for agents: one whose identity names a node speaks for that alone.

@@ -80,7 +80,9 @@ type estate struct {
 func newEstate(t *testing.T) *estate {
 	engine := &fakeEngine{fair: ares.Fairness{Shares: []ares.FairShare{{Tenant: "a"}, {Tenant: "b"}, {Tenant: "b", Queue: "default"}}}}
 	e := &estate{tokens: map[string]string{"anybody": ""}, jobs: map[string]string{}}
+	log := openLog(t)
 	e.house = newHouse(t, func(c *Config) {
+		c.Audit, c.AuditLog = log, log
 		c.AgentService, c.Engine, c.Logs = noAgents{}, engine, noLogs{}
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}
@@ -103,6 +105,8 @@ func newEstate(t *testing.T) *estate {
 		must(t, err)
 		e.put("holder", tenant, ares.Binding{Role: ares.Viewer, Tenant: tenant})
 		_, err = e.store.CreateBinding(t.Context(), store.Binding{Subject: "oidc:" + canaryOf(tenant), Binding: ares.Binding{Role: ares.Viewer, Tenant: tenant}})
+		must(t, err)
+		_, _, err = e.store.ApplyPolicy(t.Context(), ares.Policy{Name: "q", Tenant: tenant, On: ares.OnSubmission, Rule: "true", Action: ares.RejectJob, Why: canaryOf(tenant), At: until}.WithDefaults())
 		must(t, err)
 		j := ares.JobID(e.jobs[tenant])
 		engine.explains.Holders = append(engine.explains.Holders, ares.Holder{Tenant: tenant, Job: j, GPUs: 1})
@@ -173,7 +177,7 @@ func fill(m protoreflect.Message, in ids) {
 			set("n1")
 		case name == "name" && strings.Contains(string(m.Descriptor().Name()), "Reservation"):
 			set("window-" + in.tenant)
-		case name == "name" && strings.Contains(string(m.Descriptor().Name()), "Token"):
+		case name == "name" && (strings.Contains(string(m.Descriptor().Name()), "Token") || strings.Contains(string(m.Descriptor().Name()), "Policy")):
 			set(in.other)
 		case name == "name" && (m.Descriptor().Name() == "Queue" || strings.Contains(string(m.Descriptor().Name()), "Queue")):
 			set(in.other)
@@ -311,8 +315,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// harmless says whether a method changes nothing, by its name.
-func harmless(method string) bool {
+// onlyReads says whether a method changes nothing, by its name.
+func onlyReads(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	return slices.ContainsFunc([]string{"Get", "List", "Watch", "Explain", "Predict", "WhoAmI", "CanI"}, func(p string) bool { return strings.HasPrefix(name, p) })
 }
@@ -322,7 +326,7 @@ func inTurn(all map[string]protoreflect.MethodDescriptor) []string {
 	rank := func(method string) int {
 		name := method[strings.LastIndexByte(method, '/')+1:]
 		switch {
-		case harmless(method):
+		case onlyReads(method):
 			return 0
 		case slices.ContainsFunc([]string{"Delete", "Revoke", "Remove", "Cancel"}, func(p string) bool { return strings.HasPrefix(name, p) }):
 			return 2
@@ -348,7 +352,7 @@ func (e *estate) expect(method string, desc protoreflect.MethodDescriptor, colum
 	default:
 		got = does
 	}
-	if agents := strings.Contains(method, "AgentService"); (want == does || want == filters) && code != codes.OK && harmless(method) && !agents {
+	if agents := strings.Contains(method, "AgentService"); (want == does || want == filters) && code != codes.OK && onlyReads(method) && !agents {
 		e.t.Errorf("%s %s: %s %s, want an answer", method, column, code, text) // else nothing was tried
 	}
 	switch {

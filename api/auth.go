@@ -49,19 +49,15 @@ var access = map[string]rule{
 
 	apipb.PolicyService_ApplyPolicy_FullMethodName:       {roles.PolicyWrite, ofNewPolicy},
 	apipb.PolicyService_GetPolicy_FullMethodName:         {roles.PolicyRead, ofPolicy},
-	apipb.PolicyService_ListPolicies_FullMethodName:      {roles.PolicyRead, inTenant},
+	apipb.PolicyService_ListPolicies_FullMethodName:      {roles.PolicyRead, somewhere},
 	apipb.PolicyService_DeletePolicy_FullMethodName:      {roles.PolicyWrite, ofPolicy},
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {roles.PolicyRead, everywhere},
 	apipb.PolicyService_TestAlertChannel_FullMethodName:  {roles.PolicyWrite, everywhere},
 
-	apipb.HistoryService_GetUsage_FullMethodName:    {roles.UsageRead, inTenant},
+	apipb.HistoryService_GetUsage_FullMethodName:    {roles.UsageRead, ofUsage},
 	apipb.HistoryService_ListPrices_FullMethodName:  {roles.UsageRead, somewhere},
 	apipb.HistoryService_SetPrice_FullMethodName:    {roles.PriceWrite, everywhere},
 	apipb.HistoryService_DeletePrice_FullMethodName: {roles.PriceWrite, everywhere},
-
-	apipb.AuditService_ListAuditEntries_FullMethodName: {roles.AuditRead, inTenant},
-	apipb.AuditService_GetAuditHead_FullMethodName:     {roles.AuditRead, everywhere},
-	apipb.AuditService_VerifyAudit_FullMethodName:      {roles.AuditRead, everywhere},
 
 	apipb.TenantService_CreateTenant_FullMethodName: {roles.TenantWrite, everywhere},
 	apipb.TenantService_GetTenant_FullMethodName:    {roles.TenantRead, ofTenant},
@@ -99,6 +95,10 @@ var access = map[string]rule{
 	apipb.TrustService_GetAuthority_FullMethodName:     everybody,
 	apipb.TrustService_JoinNode_FullMethodName:         anyone,                      // the join token in it is checked
 	apipb.TrustService_RenewCertificate_FullMethodName: {roles.AgentAct, somewhere}, // it is given what its certificate says
+
+	apipb.AuditService_ListAuditEntries_FullMethodName: {roles.AuditRead, ofAudit},
+	apipb.AuditService_GetAuditHead_FullMethodName:     {roles.AuditRead, everywhere},
+	apipb.AuditService_VerifyAudit_FullMethodName:      {roles.AuditRead, everywhere},
 
 	apipb.AgentService_OpenSession_FullMethodName:      {roles.AgentAct, ofNode},
 	apipb.AgentService_RenewSession_FullMethodName:     {roles.AgentAct, ofNode},

@@ -65,7 +65,7 @@ func (d *Doors) check(ctx context.Context, method string, req any) error {
 	if err := d.conforms(method, req); err != nil {
 		return err
 	}
-	if w, ok := ctx.Value(watchedKey{}).(*watched); ok {
+	if w, ok := ctx.Value(overseenKey{}).(*overseen); ok {
 		w.req.Store(&req)
 	}
 	if err := d.permit(ctx, method, req); err != nil {
@@ -191,6 +191,9 @@ var errStuck = errors.New("it takes nothing more")
 // cause, when the doors close or the caller's token or certificate is no longer good.
 func (d *Doors) stream(ctx context.Context, method string, do func(context.Context) error) error {
 	return d.call(ctx, method, func(ctx context.Context) error {
+		if err := d.gates.spend(ctx, d.gates.of[method]); err != nil {
+			return err
+		}
 		leave, err := d.gates.of[method].enter(ctx, caller(ctx))
 		if err != nil {
 			return err
@@ -209,15 +212,15 @@ func (d *Doors) stream(ctx context.Context, method string, do func(context.Conte
 	})
 }
 
-// watched is a stream's request, which its caller must be allowed as long as it
+// overseen is a stream's request, which its caller must be allowed as long as it
 // is open.
-type watched struct{ req atomic.Pointer[any] }
+type overseen struct{ req atomic.Pointer[any] }
 
-type watchedKey struct{}
+type overseenKey struct{}
 
 func (d *Doors) watchOver(ctx context.Context, method string) (_ context.Context, stop func()) {
-	w := &watched{}
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, watchedKey{}, w))
+	w := &overseen{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, overseenKey{}, w))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -250,7 +253,7 @@ func (d *Doors) watchOver(ctx context.Context, method string) (_ context.Context
 
 // still refuses a stream whose caller is no longer who it was, or may no longer
 // have what it asked for. What cannot be found out now ends nothing.
-func (d *Doors) still(ctx context.Context, method string, w *watched) error {
+func (d *Doors) still(ctx context.Context, method string, w *overseen) error {
 	who, ok := callerOf(ctx)
 	if !ok {
 		return nil // of those that anyone may open

@@ -117,6 +117,15 @@ var deeds = map[string]deed{
 	apipb.HistoryService_ListPrices_FullMethodName:  {reads, "LIST_PRICES", "", nil},
 	apipb.HistoryService_GetUsage_FullMethodName:    {reads, "GET_USAGE", "", nil},
 
+	apipb.IdentityService_CreateToken_FullMethodName:   {changes, "CREATE_TOKEN", "token", []string{"tenant_id", "name"}},
+	apipb.IdentityService_RevokeToken_FullMethodName:   {changes, "REVOKE_TOKEN", "token", []string{"tenant_id", "name"}},
+	apipb.IdentityService_CreateBinding_FullMethodName: {changes, "CREATE_BINDING", "binding", []string{"binding.subject", "binding.role", "binding.tenant_id", "binding.queue"}},
+	apipb.IdentityService_DeleteBinding_FullMethodName: {changes, "DELETE_BINDING", "binding", []string{"subject", "role", "tenant_id", "queue"}},
+	apipb.IdentityService_ListTokens_FullMethodName:    {reads, "LIST_TOKENS", "", nil},
+	apipb.IdentityService_ListBindings_FullMethodName:  {reads, "LIST_BINDINGS", "", nil},
+	apipb.IdentityService_WhoAmI_FullMethodName:        {reads, "WHO_AM_I", "", nil},
+	apipb.IdentityService_CanI_FullMethodName:          {reads, "CAN_I", "", nil},
+
 	apipb.AuditService_ListAuditEntries_FullMethodName: {reads, "LIST_AUDIT", "", nil},
 	apipb.AuditService_GetAuditHead_FullMethodName:     {reads, "GET_AUDIT_HEAD", "", nil},
 	apipb.AuditService_VerifyAudit_FullMethodName:      {reads, "VERIFY_AUDIT", "", nil},

@@ -181,11 +181,11 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
+	apipb.RegisterIdentityServiceServer(s, &identityDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
 	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
-	apipb.RegisterIdentityServiceServer(s, &identityDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

@@ -2,23 +2,20 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/store"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"crypto/tls"
-
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
-
-	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/auth"
-	"github.com/ares-scheduler/ares/store"
 )
 
 // with makes a request as the holder of a token.
@@ -267,7 +264,7 @@ func TestAgentsOwnNode(t *testing.T) {
 		t.Errorf("an agent lists jobs: %v", err)
 	}
 	revoked = true
-	if err = h.still(ctx, renew, &watched{}); ares.CodeOf(err) != ares.Unauthentic {
+	if err = h.still(ctx, renew, &overseen{}); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("a stream of a revoked certificate: %v", err)
 	}
 	h.cfg.Certified = nil

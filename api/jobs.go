@@ -220,7 +220,7 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 	for i, e := range page.Entries {
 		jobs[i].Entry = e
 	}
-	d.fill(eyesOf(ctx), resp, jobs, page.More, nil)
+	d.fill(to, resp, jobs, page.More, nil)
 	return resp, nil
 }
 

@@ -200,14 +200,12 @@ func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, er
 	if g == nil {
 		return ctx, nil
 	}
-	name, known := d.cfg.Auth.Known(bearerOf(info.Header.Get("authorization")))
+	who, known := d.cfg.Auth.Known(bearerOf(info.Header.Get("authorization")))
 	if !known {
 		return ctx, nil // the call itself asks, and refuses
 	}
-	if err := g.refuses(name); err != nil {
-		rec := newRecord(ctx, nil)
-		rec.User = name
-		d.refusedBefore(ctx, rec, info.FullMethodName, err)
+	if err := g.refuses(who.Identity().Name); err != nil {
+		d.refusedBefore(withCaller(ctx, who), newRecord(ctx, nil), info.FullMethodName, err)
 		return ctx, d.answer(ctx, info.FullMethodName, err, 0)
 	}
 	return ctx, nil

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 
 	"google.golang.org/grpc"
@@ -56,7 +55,7 @@ func (d *Doors) refusedBefore(ctx context.Context, rec *record, method string, e
 	}
 	rec.told = true
 	e := rec.Entry
-	e.Action, e.User = deedOf(method).action, cmp.Or(e.User, identityOf(ctx).Name)
+	e.Action, e.User = deedOf(method).action, identityOf(ctx).Name
 	e.Code, e.Status = string(ares.CodeOf(apipb.FromStatus(err))), audit.Refused
 	at, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()

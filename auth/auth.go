@@ -111,14 +111,19 @@ func (a *Auth) Check(ctx context.Context, token string) (*Caller, error) {
 // isJWT tells an issuer's token from one of ours, which has no dots.
 func isJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-// Known is the name of who holds a token, as far as it is known without asking
-// anybody.
-func (a *Auth) Known(token string) (name string, ok bool) {
+// Known is who holds a token, as far as that is known without asking anybody.
+func (a *Auth) Known(token string) (*Caller, bool) {
 	if token == "" || len(token) > MaxTokenBytes || isJWT(token) {
-		return "", false
+		return nil, false
 	}
-	id, ok, age := a.lookup(sha256.Sum256([]byte(token)))
-	return id.Name, ok && age <= staleAfter
+	hash := sha256.Sum256([]byte(token))
+	id, ok, age := a.lookup(hash)
+	if !ok || age > staleAfter {
+		return nil, false
+	}
+	c := &Caller{again: func(ctx context.Context) (ares.Identity, error) { return a.find(ctx, hash) }}
+	c.now.Store(&id)
+	return c, true
 }
 
 // Changed says that tokens or bindings were changed here: the next call reads

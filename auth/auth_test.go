@@ -75,8 +75,8 @@ func TestBindings(t *testing.T) {
 	if id := who.Identity(); id.Name != "token:vision/ci" || id.Tenant != "vision" || len(id.Bindings) != 2 || id.Bindings[1].Queue != "q" {
 		t.Errorf("it is %+v", id)
 	}
-	if name, ok := a.Known("ci"); !ok || name != "token:vision/ci" {
-		t.Errorf("known as %s", name)
+	if known, ok := a.Known("ci"); !ok || known.Identity().Name != "token:vision/ci" {
+		t.Errorf("known as %v", known)
 	}
 	if none, checkErr := a.Check(t.Context(), "old"); checkErr != nil || len(none.Identity().Bindings) != 0 {
 		t.Errorf("a role of nobody's gives %+v, %v", none.Identity(), checkErr)

@@ -16,13 +16,13 @@ import (
 type Filter struct {
 	Phases []ares.Phase
 	Tenant string
-	Queue  string
-	User   string // who submitted it
 	// Tenants are those whose jobs may be seen, nil for all, and Sees says which of
-	// them, nil for all.
+	// them, nil for all. History knows neither.
 	Tenants []string
 	Sees    func(*ares.Job) bool
-	Within  []history.Scope // the same, for jobs of history
+	Queue   string
+	User    string          // who submitted it
+	Within  []history.Scope // as Tenants and Sees, for jobs of history
 	Name    string          // substring
 	// From and To bound when jobs were accepted; To itself is left out.
 	From, To time.Time
@@ -102,12 +102,12 @@ func (f *Filter) matches(e *Entry) bool {
 	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
 		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
 		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, e.Job.Tenant)) &&
+		(f.Sees == nil || f.Sees(e.Job)) &&
 		(f.Queue == "" || f.Queue == e.Job.Queue) &&
 		(f.User == "" || f.User == e.Job.Owner) &&
 		(f.From.IsZero() || !e.Job.AcceptedAt.Before(f.From)) &&
 		(f.To.IsZero() || e.Job.AcceptedAt.Before(f.To)) &&
-		(f.Tenants == nil || slices.Contains(f.Tenants, e.Job.Tenant)) &&
-		(f.Sees == nil || f.Sees(e.Job)) &&
 		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))
 }
 

@@ -289,13 +289,13 @@ func (c *Config) Check() error {
 	}
 	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
+	c.Auth.OIDC.check(&p)
 	c.Alerts.check(&p)
 	c.Redis.check(&p)
 	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
 		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
 	}
 	c.History.check(&p, &c.Jobs)
-	c.Auth.OIDC.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}
