@@ -106,7 +106,7 @@ func newEstate(t *testing.T) *estate {
 		e.put("holder", tenant, ares.Binding{Role: ares.Viewer, Tenant: tenant})
 		_, err = e.store.CreateBinding(t.Context(), store.Binding{Subject: "oidc:" + canaryOf(tenant), Binding: ares.Binding{Role: ares.Viewer, Tenant: tenant}})
 		must(t, err)
-		_, _, err = e.store.ApplyPolicy(t.Context(), ares.Policy{Name: "q", Tenant: tenant, On: ares.OnSubmission, Rule: "false", Action: ares.RejectJob, Why: canaryOf(tenant), At: until}.WithDefaults())
+		_, _, err = e.store.ApplyPolicy(t.Context(), ares.Policy{Name: "q", Tenant: tenant, On: ares.OnSubmission, Rule: "true", Action: ares.RejectJob, Why: canaryOf(tenant), At: until}.WithDefaults())
 		must(t, err)
 		j := ares.JobID(e.jobs[tenant])
 		engine.explains.Holders = append(engine.explains.Holders, ares.Holder{Tenant: tenant, Job: j, GPUs: 1})
