@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -81,14 +84,18 @@ func newEstate(t *testing.T) *estate {
 	engine := &fakeEngine{fair: ares.Fairness{Shares: []ares.FairShare{{Tenant: "a"}, {Tenant: "b"}, {Tenant: "b", Queue: "default"}}}}
 	e := &estate{tokens: map[string]string{"anybody": ""}, jobs: map[string]string{}}
 	log := openLog(t)
+	past, err := history.Open(history.Config{File: filepath.Join(t.TempDir(), "history.db")})
+	must(t, err)
+	t.Cleanup(func() { must(t, past.Close()) })
 	e.house = newHouse(t, func(c *Config) {
 		c.Audit, c.AuditLog = log, log
+		c.Ledger = &control.Ledger{View: c.View, History: past, Now: time.Now}
 		c.AgentService, c.Engine, c.Logs = noAgents{}, engine, noLogs{}
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}
 		}
 	})
-	_, err := e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 20*time.Second)
+	_, err = e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 20*time.Second)
 	must(t, err)
 	e.conn = e.dial()
 	for _, tenant := range []string{"a", "b"} {
