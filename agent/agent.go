@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,8 @@ type Agent struct {
 	runner   *run.Runner
 	source   gpu.Source
 	instance string
+	apart    *isolation
+	refuses  string    // why no job may run here at all, "" when one may
 	identity *pki.Node // nil where a token speaks for the node
 	outcast  error     // why a server does not take the certificate any more
 
@@ -88,6 +91,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if a.runner, err = run.Open(filepath.Join(cfg.Dir, "seats"), supervisor); err != nil {
 		return nil, err
 	}
+	if a.apart, err = openIsolation(cfg.Isolation, a.runner.Means(), cfg.Dir); err != nil {
+		return nil, errors.Join(err, a.runner.Close())
+	}
 	if a.source, err = gpu.Find(ctx, cfg.Mock, cfg.Node, a.log); err != nil {
 		return nil, err
 	}
@@ -102,6 +108,12 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if !contained {
 		a.log.Warn("jobs are not held by a cgroup: their death is verified by a sweep of their descendants only", "why", why)
 	}
+	if a.apart.mode == IsolateNone {
+		a.log.Warn("jobs run as the agent's own user", "isolation", a.apart.describe())
+	}
+	if a.refuses = a.apart.refusal(); a.refuses != "" {
+		a.log.Error("no job may run here", "why", a.refuses)
+	}
 	address := cfg.Address
 	if address == "" {
 		address = "127.0.0.1"
@@ -109,6 +121,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
+		Isolation: clip(a.apart.describe(), 1024), Unfit: clip(a.refuses, 512),
 	}
 	return a, nil
 }
@@ -321,6 +334,15 @@ func fresh(renewed run.BootTime, lostAfter time.Duration) bool {
 	return renewed != 0 && run.Now().Sub(renewed) < lostAfter/2
 }
 
+// clip keeps a text within what the contract allows, or a server takes nothing
+// of a node's words.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "")
+}
+
 // Starts that fail by this node's own fault one after the other make it unfit
 // for a while: it would only draw job after job and lose them.
 const (
@@ -334,7 +356,7 @@ func (a *Agent) startFailed(why string) {
 	defer a.mu.Unlock()
 	if a.failures++; a.failures >= maxFailures && a.node.Unfit == "" {
 		a.log.Error("this node is unfit for a while: jobs cannot be started here", "why", why)
-		a.node.Unfit, a.unfitSince, a.untold = why, run.Now(), true
+		a.node.Unfit, a.unfitSince, a.untold = clip(why, 512), run.Now(), true
 	}
 }
 

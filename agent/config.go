@@ -44,6 +44,9 @@ type Config struct {
 	// RunImages lets a job that names an image run its command directly on the
 	// host. Without it such a job is refused.
 	RunImages bool
+	// Isolation sets jobs apart from the machine and each other. The zero value is
+	// the default.
+	Isolation Isolation
 	Version   string
 	Log       *slog.Logger
 }
@@ -65,6 +68,10 @@ func (c *Config) Check() error {
 	if c.Dir == "" {
 		p.Add("data-dir", "a directory is needed for the agent's state")
 	}
+	if c.Isolation.Mode == "" {
+		c.Isolation = DefaultIsolation()
+	}
+	c.Isolation.Check(&p)
 	return p.Err()
 }
 

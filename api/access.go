@@ -58,6 +58,12 @@ func ofJob(ctx context.Context, d *Doors, who *ares.Identity, req any) (place, e
 	}
 	snap, err := d.cfg.Store.Job(ctx, ares.JobID(id))
 	switch {
+	case ares.CodeOf(err) == ares.NotFound && d.cfg.Ledger != nil:
+		found, missing := d.remembered(ctx, ares.JobID(id), nil, err)
+		if missing != nil {
+			return place{}, missing
+		}
+		return place{found.Job.Tenant, found.Job.Queue, store.NoJob(found.Job.ID)}, nil
 	case err != nil:
 		return place{}, err
 	case snap.Tombstone != nil:
@@ -178,6 +184,31 @@ func ofNewQueue(_ context.Context, _ *Doors, who *ares.Identity, req any) (place
 	tenant := q.GetTenantId()
 	if tenant == "" {
 		tenant = ares.DefaultTenant
+	}
+	return place{tenant, "", store.NoTenant(tenant)}, nil
+}
+
+// ofPolicy is where a policy is: with a tenant, or for all of them. Those are for
+// everybody to read who reads policies.
+func ofPolicy(_ context.Context, _ *Doors, who *ares.Identity, req any) (place, error) {
+	m := req.(interface {
+		GetTenantId() string
+		GetName() string
+	})
+	tenant, name := m.GetTenantId(), m.GetName()
+	if err := policyID(tenant, name); err != nil {
+		return place{}, err
+	}
+	if _, reads := req.(*apipb.GetPolicyRequest); reads && tenant == "" {
+		return place{tenant: roles.Any, queue: roles.Any}, nil
+	}
+	return place{tenant, "", store.NoPolicy(tenant, name)}, nil
+}
+
+func ofNewPolicy(_ context.Context, _ *Doors, _ *ares.Identity, req any) (place, error) {
+	tenant := req.(*apipb.ApplyPolicyRequest).GetPolicy().GetTenantId()
+	if tenant == "" {
+		return place{}, nil
 	}
 	return place{tenant, "", store.NoTenant(tenant)}, nil
 }

@@ -311,8 +311,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// reads says whether a method changes nothing, by its name.
-func reads(method string) bool {
+// harmless says whether a method changes nothing, by its name.
+func harmless(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	return slices.ContainsFunc([]string{"Get", "List", "Watch", "Explain", "Predict", "WhoAmI", "CanI"}, func(p string) bool { return strings.HasPrefix(name, p) })
 }
@@ -322,7 +322,7 @@ func inTurn(all map[string]protoreflect.MethodDescriptor) []string {
 	rank := func(method string) int {
 		name := method[strings.LastIndexByte(method, '/')+1:]
 		switch {
-		case reads(method):
+		case harmless(method):
 			return 0
 		case slices.ContainsFunc([]string{"Delete", "Revoke", "Remove", "Cancel"}, func(p string) bool { return strings.HasPrefix(name, p) }):
 			return 2
@@ -348,7 +348,7 @@ func (e *estate) expect(method string, desc protoreflect.MethodDescriptor, colum
 	default:
 		got = does
 	}
-	if agents := strings.Contains(method, "AgentService"); (want == does || want == filters) && code != codes.OK && reads(method) && !agents {
+	if agents := strings.Contains(method, "AgentService"); (want == does || want == filters) && code != codes.OK && harmless(method) && !agents {
 		e.t.Errorf("%s %s: %s %s, want an answer", method, column, code, text) // else nothing was tried
 	}
 	switch {

@@ -47,6 +47,22 @@ var access = map[string]rule{
 	apipb.ReservationService_ListReservations_FullMethodName:  {roles.ReservationRead, somewhere},
 	apipb.ReservationService_DeleteReservation_FullMethodName: {roles.ReservationWrite, everywhere},
 
+	apipb.PolicyService_ApplyPolicy_FullMethodName:       {roles.PolicyWrite, ofNewPolicy},
+	apipb.PolicyService_GetPolicy_FullMethodName:         {roles.PolicyRead, ofPolicy},
+	apipb.PolicyService_ListPolicies_FullMethodName:      {roles.PolicyRead, inTenant},
+	apipb.PolicyService_DeletePolicy_FullMethodName:      {roles.PolicyWrite, ofPolicy},
+	apipb.PolicyService_ListAlertChannels_FullMethodName: {roles.PolicyRead, everywhere},
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  {roles.PolicyWrite, everywhere},
+
+	apipb.HistoryService_GetUsage_FullMethodName:    {roles.UsageRead, inTenant},
+	apipb.HistoryService_ListPrices_FullMethodName:  {roles.UsageRead, somewhere},
+	apipb.HistoryService_SetPrice_FullMethodName:    {roles.PriceWrite, everywhere},
+	apipb.HistoryService_DeletePrice_FullMethodName: {roles.PriceWrite, everywhere},
+
+	apipb.AuditService_ListAuditEntries_FullMethodName: {roles.AuditRead, inTenant},
+	apipb.AuditService_GetAuditHead_FullMethodName:     {roles.AuditRead, everywhere},
+	apipb.AuditService_VerifyAudit_FullMethodName:      {roles.AuditRead, everywhere},
+
 	apipb.TenantService_CreateTenant_FullMethodName: {roles.TenantWrite, everywhere},
 	apipb.TenantService_GetTenant_FullMethodName:    {roles.TenantRead, ofTenant},
 	apipb.TenantService_ListTenants_FullMethodName:  {roles.TenantRead, somewhere},

@@ -19,18 +19,23 @@ import (
 
 // call is the one way in. Every request, whichever door it came through,
 // passes it: a panic becomes an internal error, the caller is identified and
-// must be allowed the method, an error becomes a status, and the call is
-// observed.
+// must be allowed the method, the audit has what became of it, an error becomes a
+// status, and the call is observed.
 func (d *Doors) call(ctx context.Context, method string, do func(context.Context) error) (err error) {
 	start := time.Now()
+	ctx, rec := withRecord(ctx)
 	defer func() {
 		if p := recover(); p != nil {
 			d.cfg.Log.Error("a call panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = ares.Errorf(ares.Internal, "internal error: the server's log has the details")
 		}
+		err = d.settle(ctx, rec, method, err)
 		err = d.answer(ctx, method, err, time.Since(start))
 	}()
 	if ctx, err = d.admit(ctx, method); err != nil {
+		return err
+	}
+	if err = d.mayChange(method); err != nil {
 		return err
 	}
 	return do(ctx)
@@ -63,7 +68,10 @@ func (d *Doors) check(ctx context.Context, method string, req any) error {
 	if w, ok := ctx.Value(watchedKey{}).(*watched); ok {
 		w.req.Store(&req)
 	}
-	return d.permit(ctx, method, req)
+	if err := d.permit(ctx, method, req); err != nil {
+		return err
+	}
+	return d.policed(ctx, method, req)
 }
 
 // conforms refuses a message that breaks the contract.
@@ -112,8 +120,9 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
 		if err = d.check(ctx, info.FullMethod, req); err == nil {
-			resp, err = handler(ctx, req)
+			resp, err = handler(asUser(ctx), req)
 		}
+		recordOf(ctx).saw(req, resp)
 		return err
 	})
 	if out != nil {
@@ -123,6 +132,9 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (d *Doors) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if _, known := access[info.FullMethod]; !known {
+		return d.unknownMethod(ss.Context(), info.FullMethod)
+	}
 	return d.stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
 		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, doors: d, method: info.FullMethod})
 	})
@@ -145,6 +157,7 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	recordOf(s.ctx).saw(m, nil)
 	if s.asked {
 		return s.doors.conforms(s.method, m)
 	}
@@ -183,6 +196,9 @@ func (d *Doors) stream(ctx context.Context, method string, do func(context.Conte
 			return err
 		}
 		defer leave()
+		if err = d.opened(ctx, method); err != nil {
+			return err
+		}
 		ctx, stop := d.watchOver(ctx, method)
 		defer stop()
 		err = do(ctx)

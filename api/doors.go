@@ -24,10 +24,19 @@ type Config struct {
 	Desk  *control.Desk
 	View  *control.View
 	Store *store.Store
+	// Ledger finds jobs that are no longer live, and what was used. Without it
+	// there is no history.
+	Ledger *control.Ledger
+	// Currency is what prices are in, such as USD.
+	Currency string
 	// Engine says why jobs wait and where they would go.
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
+	// Policies are the rules people wrote. Without them there are none.
+	Policies *control.Policies
+	// Notifier sends alerts. Without it there is no channel.
+	Notifier Notifier
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. May be nil.
@@ -59,6 +68,10 @@ type Config struct {
 	MaxBody int64
 	// Limits of what is under way at once. Default DefaultLimits.
 	Limits Limits
+	// Audit keeps what callers did and were refused. Without it nobody does.
+	Audit Auditor
+	// AuditLog is what AuditService tells of. Without it that is unavailable.
+	AuditLog AuditLog
 	// Shed is told the class of each call that was turned away. May be nil.
 	Shed func(class string)
 }
@@ -90,6 +103,8 @@ func New(cfg Config) (*Doors, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	clock := cfg.Now // as fine as the store keeps it, so that what is read is what was written
+	cfg.Now = func() time.Time { return clock().Truncate(time.Microsecond) }
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -140,6 +155,8 @@ func (d *Doors) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.UnaryInterceptor(d.unary),
 		grpc.StreamInterceptor(d.streaming),
 		grpc.InTapHandle(d.tapped),
+		grpc.StatsHandler(outside{d}),
+		grpc.UnknownServiceHandler(noMethod),
 		grpc.MaxRecvMsgSize(MaxBatchBody),
 		grpc.MaxSendMsgSize(MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
@@ -165,6 +182,9 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
+	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
+	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
 	apipb.RegisterIdentityServiceServer(s, &identityDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/policy/roles"
 )
 
@@ -41,6 +42,21 @@ func (e eyes) tenants() []string {
 		return nil
 	}
 	return append([]string{}, names...) // none is not all
+}
+
+// scopes are where an identity has a verb, nil for everywhere.
+func (e eyes) scopes(v roles.Verb) []history.Scope {
+	out := []history.Scope{}
+	for _, b := range e.who.Bindings {
+		switch {
+		case !roles.Has(b.Role, v):
+		case b.Tenant == "":
+			return nil
+		default:
+			out = append(out, history.Scope{Tenant: b.Tenant, Queue: b.Queue})
+		}
+	}
+	return out
 }
 
 // parts says whether of a tenant only some queues may be shown.

@@ -110,7 +110,7 @@ func newGates(l Limits, shed func(class string)) *gates {
 		events:  newGate("events", "open event streams", l.EventStreams, 0, 0),
 		logs:    newGate("logs", "open log streams", l.LogStreams, 0, 0),
 		dumps:   newGate("dump", "open dumps of the store", maxDumps, 0, 0),
-		backups: newGate("backup", "backups and recordings under way", maxBackups, 0, 0),
+		backups: newGate("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
 		opening: newGate("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(),
 		agents:  newGate("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(),
 	}
@@ -124,6 +124,7 @@ func newGates(l Limits, shed func(class string)) *gates {
 		apipb.ClusterService_DumpStore_FullMethodName:   g.dumps,
 		apipb.ClusterService_BackupStore_FullMethodName: g.backups,
 		apipb.ClusterService_RecordState_FullMethodName: g.backups,
+		apipb.AuditService_VerifyAudit_FullMethodName:   g.backups,
 		apipb.AgentService_OpenSession_FullMethodName:   g.opening,
 		apipb.TrustService_JoinNode_FullMethodName:      g.opening,
 		apipb.AgentService_WatchSeats_FullMethodName:    g.agents,
@@ -204,6 +205,9 @@ func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, er
 		return ctx, nil // the call itself asks, and refuses
 	}
 	if err := g.refuses(name); err != nil {
+		rec := newRecord(ctx, nil)
+		rec.User = name
+		d.refusedBefore(ctx, rec, info.FullMethodName, err)
 		return ctx, d.answer(ctx, info.FullMethodName, err, 0)
 	}
 	return ctx, nil

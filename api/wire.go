@@ -21,7 +21,7 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		Command: j.Command, Args: j.Args, Image: j.Image,
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
 		Attempt: int32(r.Placed), Retries: int32(r.Retries), Preemptions: int32(r.Yields),
-		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner,
+		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner, PolicyNotes: notesOf(j),
 		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex),
 		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
 	}
@@ -63,7 +63,10 @@ func newElements(v *control.View, j *ares.Job) *apipb.ArrayElements {
 	if !j.IsArray() {
 		return nil
 	}
-	e := v.Elements(j)
+	return elementsOf(v.Elements(j))
+}
+
+func elementsOf(e ares.Elements) *apipb.ArrayElements {
 	return &apipb.ArrayElements{
 		Total: int32(e.Total), Made: int32(e.Made), Running: int32(e.Running), Waiting: int32(e.Waiting),
 		Succeeded: int32(e.Succeeded), Failed: int32(e.Failed), Cancelled: int32(e.Cancelled), Lost: int32(e.Lost),

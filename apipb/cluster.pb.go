@@ -901,7 +901,9 @@ type Node struct {
 	// without what runs there.
 	Reservations []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	// How it has done so far; unset while nothing is known of it.
-	Score         *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
+	Score *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
+	// How jobs are set apart there, in words: users, mounts, limits.
+	Isolation     string `protobuf:"bytes,26,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1109,6 +1111,13 @@ func (x *Node) GetScore() *NodeScore {
 		return x.Score
 	}
 	return nil
+}
+
+func (x *Node) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 // NodeScore is how a node has done so far. Counts are of what ended there, each
@@ -3414,7 +3423,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xc0\a\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xde\a\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3444,7 +3453,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
 	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x128\n" +
 	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x12(\n" +
-	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x1a9\n" +
+	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x12\x1c\n" +
+	"\tisolation\x18\x1a \x01(\tR\tisolation\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +

@@ -71,6 +71,7 @@ var soleImporters = []struct {
 // others are pieces that their parent is built from.
 var ancestors = map[string]string{
 	"engine/laws":      "it judges what its parent decides",
+	"audit/sinktest":   "it judges what implements its parent's interface",
 	"history/sqlite":   "a driver implements its parent's interface",
 	"history/postgres": "a driver implements its parent's interface",
 }
@@ -88,7 +89,7 @@ var pure = map[string][]string{
 	},
 	"policy": {
 		module, module + "/policy/", "cel.dev/cel-go/",
-		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "slices", "sort", "strconv", "strings", "time",
+		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time",
 	},
 	"forecast": {
 		module, module + "/forecast/",

@@ -227,7 +227,7 @@ func examineWhole(ctx context.Context, c *client.Client) ([]finding, bool) {
 	for _, n := range list.GetNodes() {
 		found = append(found, wallClock("node "+n.GetNodeId(), time.Duration(n.GetClockAheadSeconds()*float64(time.Second)))...)
 	}
-	return found, true
+	return append(found, examineIsolation(list.GetNodes())...), true
 }
 
 // maxSkew is how far wall clocks may be apart before it is worth a word. Leases

@@ -125,6 +125,7 @@ func (a *app) up(ctx context.Context, cfg server.Config, n *nodeFlags) error {
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		a.announce(s)
 		say(a.out, "  devices          %s\n", clean(devices(ag.Node())))
+		say(a.out, "  isolation        %s\n", clean(ag.Node().Isolation))
 		try := program() + strings.TrimPrefix(a.self(cfg.DataDir), "ares")
 		say(a.out, "\nTry, in another terminal:\n\n  %s job submit --name hello -- echo hello\n\n", try)
 	})
@@ -160,6 +161,7 @@ type nodeFlags struct {
 	node, address, mock string
 	labels, taints      []string
 	runImages           bool
+	isolation           string
 	file, level, join   string
 }
 
@@ -168,6 +170,8 @@ func (n *nodeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&n.address, "address", "", "where ranks on other nodes reach this one (default 127.0.0.1)")
 	c.Flags().StringArrayVar(&n.labels, "node-label", nil, "label of this node, NAME=VALUE; may be repeated")
 	c.Flags().StringArrayVar(&n.taints, "taint", nil, "keep jobs off this node that do not tolerate it, KEY=VALUE:NoSchedule or :PreferNoSchedule;\nmay be repeated (ARES_TAINTS)")
+	c.Flags().StringVar(&n.isolation, "isolation", "", "whom jobs run as: tenant, user, none or auto (ARES_ISOLATION_MODE; see docs/isolation.md)")
+	must(c.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions([]string{agent.IsolateAuto, agent.IsolateTenant, agent.IsolateUser, agent.IsolateNone}, cobra.ShellCompDirectiveNoFileComp)))
 	c.Flags().StringVar(&n.mock, "mock", "", "simulate the devices of "+strings.Join(gpu.Profiles(), ", ")+"; or off")
 	must(c.RegisterFlagCompletionFunc("mock", cobra.FixedCompletions(append(gpu.Profiles(), gpu.Off), cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -176,7 +180,10 @@ func (n *nodeFlags) add(c *cobra.Command) {
 func (n *nodeFlags) config(dataDir string, general *server.Config, log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
 		Node: firstOf(n.node, os.Getenv("WORKER_ID")), Dir: dataDir + "/agent", Address: n.address, Mock: n.mock,
-		RunImages: n.runImages, Version: Version, Log: log,
+		RunImages: n.runImages, Isolation: general.Isolation, Version: Version, Log: log,
+	}
+	if n.isolation != "" {
+		cfg.Isolation.Mode = n.isolation
 	}
 	if cfg.Node == "" {
 		host, err := os.Hostname()
@@ -221,14 +228,14 @@ ended because the agent was away for too long.`,
 			if err != nil {
 				return err
 			}
-			say(a.out, "Node %s joins %s.\n  devices          %s\n", cfg.Node, strings.Join(cfg.Servers, ", "), clean(devices(ag.Node())))
+			say(a.out, "Node %s joins %s.\n  devices          %s\n  isolation        %s\n", cfg.Node, strings.Join(cfg.Servers, ", "), clean(devices(ag.Node())), clean(ag.Node().Isolation))
 			return ag.Run(cmd.Context())
 		},
 	}
 	n.add(c)
 	c.Flags().BoolVar(&n.runImages, "run-images", false, "run the command of a job that names an image directly on this host")
 	c.Flags().StringVar(&n.join, "join", "", "join token of ares node token create; needed while the node has no good certificate (ARES_JOIN_TOKEN)")
-	c.Flags().StringVar(&n.file, "config", "", "configuration file; an agent reads taints and log of it")
+	c.Flags().StringVar(&n.file, "config", "", "configuration file; an agent reads taints, isolation and log of it")
 	c.Flags().StringVar(&n.level, "log-level", "", "debug, info, warn or error (LOG_LEVEL)")
 	return c
 }

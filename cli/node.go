@@ -105,6 +105,7 @@ func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 	if !n.GetContains() {
 		s.line("Containment", "no cgroup: the death of a job's processes is found by looking for them")
 	}
+	s.line("Isolation", n.GetIsolation())
 	s.line("Labels", pairs(n.GetLabels()))
 	s.list("Taints", taints(n))
 	s.line("NUMA nodes", numaNodes(n))

@@ -6,19 +6,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/history"
 )
 
 // Filter selects jobs. Zero fields select all.
 type Filter struct {
 	Phases []ares.Phase
 	Tenant string
+	Queue  string
+	User   string // who submitted it
 	// Tenants are those whose jobs may be seen, nil for all, and Sees says which of
 	// them, nil for all.
 	Tenants []string
 	Sees    func(*ares.Job) bool
-	Name    string // substring
+	Within  []history.Scope // the same, for jobs of history
+	Name    string          // substring
+	// From and To bound when jobs were accepted; To itself is left out.
+	From, To time.Time
 	// ArrayOf selects the elements of an array, by index. Without it, elements
 	// are left out unless Elements asks for them too.
 	ArrayOf  ares.JobID
@@ -40,7 +47,7 @@ type Page struct {
 }
 
 // Jobs lists live jobs, newest first. How many match is known from the counts
-// unless names are looked at, so most lists end with their page: a list must
+// unless single jobs are looked at, so most lists end with their page: a list must
 // not cost more the more jobs wait.
 func (v *View) Jobs(f Filter) Page {
 	v.mu.RLock()
@@ -72,7 +79,7 @@ func (v *View) Jobs(f Filter) Page {
 // total counts the jobs a filter selects, on all pages.
 func (v *View) total(f Filter) int {
 	n := 0
-	if f.Name != "" || f.Sees != nil {
+	if f.Name != "" || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() || f.Sees != nil {
 		for _, e := range v.jobs { // order-free: a count
 			if f.matches(e) {
 				n++
@@ -95,6 +102,10 @@ func (f *Filter) matches(e *Entry) bool {
 	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
 		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
 		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
+		(f.Queue == "" || f.Queue == e.Job.Queue) &&
+		(f.User == "" || f.User == e.Job.Owner) &&
+		(f.From.IsZero() || !e.Job.AcceptedAt.Before(f.From)) &&
+		(f.To.IsZero() || e.Job.AcceptedAt.Before(f.To)) &&
 		(f.Tenants == nil || slices.Contains(f.Tenants, e.Job.Tenant)) &&
 		(f.Sees == nil || f.Sees(e.Job)) &&
 		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))

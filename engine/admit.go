@@ -157,6 +157,14 @@ func (s *State) renewal(plan *ares.Plan, t *tenant) {
 	}
 }
 
+// Spent is the GPU-seconds a tenant's jobs have used in the month of now.
+func Spent(s *State, tenantID string, now time.Time) int64 {
+	if t := s.tenants[tenantID]; t != nil {
+		return s.spent(t, now)
+	}
+	return 0
+}
+
 // spent is the GPU-seconds the tenant's jobs have used in the month of now.
 func (s *State) spent(t *tenant, now time.Time) int64 {
 	now = now.UTC()

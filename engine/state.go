@@ -241,7 +241,7 @@ func (s *State) forget(g ares.Gone) {
 		s.survey(&ares.Topology{})
 	case ares.KindForecast:
 		s.predict(ares.JobID(g.ID), nil)
-	case ares.KindProgress:
+	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
 	}
 }
 

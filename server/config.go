@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent"
 	"github.com/ares-scheduler/ares/pki"
 )
 
@@ -43,7 +44,11 @@ type Config struct {
 	Limits    LimitsConfig    `yaml:"limits"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
+	Isolation IsolationConfig `yaml:"isolation"`
+	Audit     AuditConfig     `yaml:"audit"`
+	Alerts    AlertsConfig    `yaml:"alerts"`
 	Redis     RedisConfig     `yaml:"redis"`
+	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
 
@@ -204,7 +209,7 @@ type SessionsConfig struct {
 // JobsConfig is about finished jobs.
 type JobsConfig struct {
 	// ArchiveAfterMinutes is how long a finished job stays in the live store;
-	// then it moves to the archive file. Default 1440, at least 1.
+	// then it is in history and the archive file alone. Default 1440, at least 1.
 	ArchiveAfterMinutes int `yaml:"archive_after_minutes"`
 	// RememberDays is how long after its job's end a request_id is remembered.
 	// Default 7, at least 1.
@@ -230,7 +235,11 @@ func Default() Config {
 		Limits:    defaultLimits(),
 		Auth:      defaultAuth(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Isolation: agent.DefaultIsolation(),
+		Audit:     defaultAudit(),
+		Alerts:    defaultAlerts(),
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
+		History:   HistoryConfig{Currency: "USD"},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
 	}
@@ -255,7 +264,7 @@ func (c *Config) Check() error {
 		p.Add("data_dir", "is empty: name a directory")
 	}
 	c.checkListeners(&p)
-	for _, r := range append(c.Limits.ranges(), []intRange{
+	for _, r := range append(append(c.Limits.ranges(), c.Audit.ranges()...), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
@@ -278,11 +287,14 @@ func (c *Config) Check() error {
 			p.Add("taints", "%s", err)
 		}
 	}
+	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
+	c.Alerts.check(&p)
 	c.Redis.check(&p)
 	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
 		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
 	}
+	c.History.check(&p, &c.Jobs)
 	c.Auth.OIDC.check(&p)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)

@@ -25,8 +25,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/aside"
+	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -59,23 +61,27 @@ type Server struct {
 	Store      *store.Store
 	View       *control.View
 	Desk       *control.Desk
+	Policies   *control.Policies
 	Loop       *control.Loop
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
+	Audit      *audit.Log
+	Ledger     *control.Ledger
 
-	cfg    Config
-	log    *slog.Logger
-	name   string
-	stop   context.CancelFunc
-	parts  sync.WaitGroup
-	failed chan error
-	auth   *auth.Auth
-	trust  *api.Trust
-	hosts  []string // names and addresses of this server
-	doors  *api.Doors
-	grpc   *grpc.Server
-	http   []*http.Server
-	close  sync.Once
+	cfg      Config
+	log      *slog.Logger
+	name     string
+	stop     context.CancelFunc
+	parts    sync.WaitGroup
+	failed   chan error
+	auth     *auth.Auth
+	trust    *api.Trust
+	notifier *notify.Notifier
+	hosts    []string // names and addresses of this server
+	doors    *api.Doors
+	grpc     *grpc.Server
+	http     []*http.Server
+	close    sync.Once
 
 	closing  atomic.Bool
 	caughtUp atomic.Int64               // a revision up to which the view misses nothing
@@ -120,6 +126,9 @@ func (s *Server) start(ctx, run context.Context) error {
 	if err = s.register(ctx); err != nil {
 		return err
 	}
+	if err = s.openAudit(ctx, run, m); err != nil {
+		return err
+	}
 	listeners, err := s.listen(ctx)
 	if err != nil {
 		return err
@@ -134,9 +143,18 @@ func (s *Server) start(ctx, run context.Context) error {
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
+	if err = s.startPolicies(run, m); err != nil {
+		listeners.close()
+		return err
+	}
+	if err = s.openHistory(); err != nil {
+		listeners.close()
+		return err
+	}
 	s.startEstimator(ctx, run, m)
 	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
+	s.Policies.Spent = s.Loop.Spent
 	beside, err := s.startRedis(run, m)
 	if err != nil {
 		listeners.close()
@@ -213,6 +231,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
+	s.remember(recorder, m)
 	s.Loop = control.NewLoop(s.View, s.cfg.engine())
 	recorder.Fold = s.Loop.Fold
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
@@ -288,9 +307,11 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 		limits.Rate.Shared = beside
 	}
 	s.doors, err = api.New(api.Config{
+		Policies: s.Policies, Notifier: s.notifier,
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
+		Audit: s.Audit, AuditLog: s.Audit, Ledger: s.Ledger, Currency: s.cfg.History.Currency,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
@@ -338,6 +359,7 @@ func (s *Server) Close() {
 		}
 		s.stop()
 		s.parts.Wait()
+		s.closeHistory()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {
 				s.log.Warn("close the store", "error", err)
@@ -440,6 +462,7 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		who, err := s.auth.Check(r.Context(), token)
 		if err != nil {
+			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return

@@ -29,6 +29,7 @@ const (
 	joinsKey    = prefix + "jointokens/"
 	revokedKey  = prefix + "revoked/"
 	caKey       = prefix + "authority"
+	policiesKey = prefix + "policies/"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -52,6 +53,7 @@ func tenantKey(id string) string      { return tenantsKey + id }
 func joinKey(id string) string        { return joinsKey + id }
 func revokedOf(node string) string    { return revokedKey + node }
 func windowKey(name string) string    { return windowsKey + name }
+func policyKey(id string) string      { return policiesKey + id }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string    { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {

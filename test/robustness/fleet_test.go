@@ -157,7 +157,7 @@ func (f *fleet) startAgent(i int) *process {
 		at = append(at, addr)
 	}
 	at = append(at[i%members:], at[:i%members]...) // spread over the servers
-	return start(f.t, m, f.logs, "agent-"+m.name, f.ares, []string{f.failpoints(m)}, "agent", "--data-dir", m.disk, "--node", m.name, "--mock", "v100-4",
+	return start(f.t, m, f.logs, "agent-"+m.name, f.ares, []string{f.failpoints(m)}, "agent", "--data-dir", m.disk, "--node", m.name, "--mock", "v100-4", "--isolation", "none",
 		"--address", m.ip, "--server", strings.Join(at, ","), "--tls-ca", f.file("ca.pem"), "--token-file", f.file("node.token"))
 }
 
