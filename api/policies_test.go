@@ -256,7 +256,9 @@ func BenchmarkPoliced(b *testing.B) {
 	h := newHouse(b)
 	id := h.submit()
 	h.seen()
-	ctx := withIdentity(b.Context(), Identity{Name: "admin", Role: RoleAdmin})
+	who, err := h.cfg.Auth.Check(b.Context(), adminToken)
+	must(b, err)
+	ctx := withCaller(b.Context(), who)
 	req := &apipb.GetJobRequest{JobId: id}
 	for _, n := range []int{0, 1, 10} {
 		for i := range n {
