@@ -231,8 +231,11 @@ func inNameOf(kind protoreflect.MessageDescriptor, node string) proto.Message {
 		in, field protoreflect.Name
 		value     any
 	}{
-		{"ref", "node_id", node}, {"node", "node_id", node}, {"result", "outcome", "succeeded"},
-		{"seat", "job_id", "job-aaaaaaaaaaaaaaaaaaaaaaaa"}, {"seat", "fence", int64(1)},
+		{"ref", "node_id", node},
+		{"node", "node_id", node},
+		{"result", "outcome", "succeeded"},
+		{"seat", "job_id", "job-aaaaaaaaaaaaaaaaaaaaaaaa"},
+		{"seat", "fence", int64(1)},
 	} {
 		if fd := kind.Fields().ByName(c.in); fd != nil {
 			inner := m.Mutable(fd).Message()
