@@ -272,6 +272,8 @@ func (h *hunt) run(ban uint64) {
 	}
 	h.survey()
 	if len(h.grounds) == 0 {
+		h.reset(scope{})
+		h.land() // it may be that only a quota keeps it waiting
 		return
 	}
 	landed := false
@@ -328,6 +330,9 @@ func (h *hunt) land() bool {
 	}
 	c := choice{seats: p.Seats, victims: h.trim(p.Seats, slices.Clone(h.gone))}
 	h.shrink(&c)
+	if !h.admits(&c) {
+		h.makeRoom(&c)
+	}
 	if !h.affords(c.victims) || !h.admits(&c) {
 		return true
 	}
@@ -359,7 +364,14 @@ func (h *hunt) trim(seats []ares.Seat, victims []*rival) []*rival {
 	}
 	t.occupy(seats)
 	slices.SortFunc(victims, func(a, b *rival) int { return byLoss(b, a) })
-	return slices.DeleteFunc(victims, func(v *rival) bool { return t.stays(v.entry) })
+	return slices.DeleteFunc(victims, func(v *rival) bool { return !v.entry.sitsBy(seats) || t.stays(v.entry) })
+}
+
+// sitsBy says whether a running job has a seat on a node of some.
+func (e *entry) sitsBy(seats []ares.Seat) bool {
+	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
+		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
+	})
 }
 
 // stays puts a job that was to leave back on its seats, if nobody else is given
@@ -427,61 +439,6 @@ func (h *hunt) shrink(c *choice) {
 			i++
 		}
 	}
-}
-
-// affords says whether no more is taken back of anybody than it has borrowed. Of
-// who is borrowed in part only the last may exceed it.
-func (h *hunt) affords(victims []*rival) bool {
-	for i := range h.debts {
-		h.debts[i].left = h.debts[i].Over
-	}
-	victims = slices.SortedFunc(slices.Values(victims), bySize)
-	for _, v := range victims {
-		if v.why == ares.YieldQuota && !h.collect(v) {
-			return false
-		}
-	}
-	return true
-}
-
-// owing says whether what is left of a job's debts allows to take it.
-func (h *hunt) owing(v *rival) bool {
-	if v.why != ares.YieldQuota {
-		return true
-	}
-	for _, p := range v.debts {
-		if left := h.debts[p.debt].left; left <= 0 || !h.partly && left < p.milli {
-			return false
-		}
-	}
-	return true
-}
-
-// collect counts that a job goes against what it owes. It is false, and counts
-// nothing, when it does not owe enough any more.
-func (h *hunt) collect(v *rival) bool {
-	if !h.owing(v) {
-		return false
-	}
-	if v.why == ares.YieldQuota {
-		for _, p := range v.debts {
-			h.debts[p.debt].left -= p.milli
-		}
-	}
-	return true
-}
-
-// admits says whether the limits and quotas leave room for the job once the
-// victims are gone.
-func (h *hunt) admits(c *choice) bool {
-	for _, v := range c.victims {
-		v.entry.shape.leaf.Charge(v.entry.held.grant, -1)
-	}
-	ok := h.try.state.mayHave(h.sh, c.seats, h.now)
-	for _, v := range c.victims {
-		v.entry.shape.leaf.Charge(v.entry.held.grant, 1)
-	}
-	return ok
 }
 
 // everybody supposes that all who may give way do, where the topology's rules
