@@ -329,10 +329,10 @@ func (h *hunt) land() bool {
 		return false
 	}
 	c := choice{seats: p.Seats, victims: h.trim(p.Seats, slices.Clone(h.gone))}
-	h.shrink(&c)
 	if !h.admits(&c) {
 		h.makeRoom(&c)
 	}
+	h.shrink(&c)
 	if !h.affords(c.victims) || !h.admits(&c) {
 		return true
 	}
@@ -423,20 +423,27 @@ const shrinkMost = 8
 // shrink tries to do without one after the other, the most costly first, with
 // whatever seats there are then.
 func (h *hunt) shrink(c *choice) {
-	if len(c.victims) < 2 || len(c.victims) > shrinkMost {
+	if len(c.victims) < 2 || len(c.victims) > shrinkMost || !h.admits(c) {
 		return
 	}
+	slices.SortFunc(c.victims, func(a, b *rival) int { return byLoss(b, a) })
 	for i := 0; i < len(c.victims) && len(c.victims) > 1; {
 		rest := slices.Delete(slices.Clone(c.victims), i, i+1)
 		h.try.undo(h.base)
 		for _, v := range rest {
 			h.try.vacate(v.entry)
 		}
-		if p, ok := h.try.place(h.sh, h.sh.least, h.want.ban, h.entry); ok {
-			c.seats, c.victims = p.Seats, h.trim(p.Seats, rest)
-			i = 0
-		} else {
-			i++
+		i++
+		p, ok := h.try.place(h.sh, h.sh.least, h.want.ban, h.entry)
+		if !ok {
+			continue
+		}
+		less := choice{seats: p.Seats, victims: h.trim(p.Seats, slices.Clone(rest))}
+		if !h.admits(&less) {
+			less.victims = rest // who is not in its way may have borrowed what it lacks
+		}
+		if h.admits(&less) {
+			c.seats, c.victims, i = less.seats, less.victims, 0
 		}
 	}
 }
