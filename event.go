@@ -21,6 +21,7 @@ type Event struct {
 	Gone     Gone
 
 	Reservation *Reservation
+	Policy      *Policy
 }
 
 // RunEvent is the new state of a job's run.
@@ -67,6 +68,7 @@ const (
 	KindScore    Kind = "score" // of a node
 
 	KindReservation Kind = "reservation"
+	KindPolicy      Kind = "policy" // its ID is that of PolicyID
 )
 
 // Gone names a deleted record.

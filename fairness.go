@@ -14,7 +14,8 @@ type FairShare struct {
 	Tenant        string
 	Queue         string // "" for the tenant as a whole
 	Weight        float64
-	GPUMilli      int // devices in thousandths, times the weight of their model
+	Counts        float64 // what the weight comes to: another where it follows past use
+	GPUMilli      int     // devices in thousandths, times the weight of their model
 	CPUs          int
 	MemoryMB      int
 	Waiting       int    // jobs

@@ -29,6 +29,15 @@ func NewJobID(tenant, requestID string) JobID {
 	return JobID("job-" + idAlphabet.EncodeToString(sum[:15]))
 }
 
+// JobID is the ID of the job that a submission with a request ID asks for.
+func (s *Spec) JobID() JobID {
+	tenant := s.Tenant
+	if tenant == "" {
+		tenant = DefaultTenant
+	}
+	return NewJobID(tenant, s.RequestID)
+}
+
 // ValidJobID says whether s has the form of a job ID, so that nothing else
 // ever becomes part of a key or a path.
 func ValidJobID(s string) bool {

@@ -110,14 +110,15 @@ type Job struct {
 	Spec
 
 	ID         JobID
-	Digest     Digest    // of the submission as received
-	AcceptedAt time.Time // wall clock of the accepting server
-	Revision   int64     // store revision of the acceptance; orders jobs
-	Owner      string    // who submitted it
-	RetryOf    JobID     // the job this one repeats, "" when none
-	ArrayOf    JobID     // the array this one is an element of, "" when none
-	ArrayIndex int       // of an element, from 0
-	ArrayCount int       // of an element: how many there are
+	Digest     Digest       // of the submission as received
+	AcceptedAt time.Time    // wall clock of the accepting server
+	Revision   int64        // store revision of the acceptance; orders jobs
+	Owner      string       // who submitted it
+	RetryOf    JobID        // the job this one repeats, "" when none
+	ArrayOf    JobID        // the array this one is an element of, "" when none
+	ArrayIndex int          // of an element, from 0
+	ArrayCount int          // of an element: how many there are
+	Notes      []PolicyNote // what policies said of it when it was accepted
 }
 
 // DefaultsVersion names the defaults below. A stored job keeps what was said
@@ -227,7 +228,7 @@ func (s Spec) TotalGPUs() int { return s.GPUs * max(s.Members, 1) }
 var ownVariables = []string{
 	"ARES_ARRAY_COUNT", "ARES_ARRAY_INDEX", "ARES_ARRAY_JOB_ID",
 	"ARES_ATTEMPT", "ARES_CHECKPOINTED_AT", "ARES_CHECKPOINT_FILE", "ARES_CHECKPOINT_PATH", "ARES_FENCING_TOKEN", "ARES_JOB_ID", "ARES_NODE", "ARES_PROGRESS_FILE", "ARES_RANK", "ARES_WORLD_SIZE",
-	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE",
+	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT", "NVIDIA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE",
 }
 
 // Overridden lists the variables of the spec's environment that Ares sets

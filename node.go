@@ -34,6 +34,8 @@ type Node struct {
 	Mock     bool   // its devices are simulated
 	Contains bool   // it has a writable cgroup2, so that death can be verified
 	Unfit    string // why nothing can be started there now, "" when it can
+	// Isolation says in words how jobs are set apart there: users, mounts, limits.
+	Isolation string
 	// SessionTTL is how long its session outlives its last renewal. It is kept
 	// with the node, because servers may come to differ in it.
 	SessionTTL time.Duration

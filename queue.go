@@ -88,6 +88,9 @@ func CheckQuotas(p *Problems, quotas []Quota) {
 		between(p, field+".nominal_gpus", q.Nominal, 0, Unlimited)
 		between(p, field+".borrowing_limit", q.Borrow, 0, Unlimited)
 		between(p, field+".lending_limit", q.Lend, 0, Unlimited)
+		if q.Lend != Unlimited && q.Lend > q.Nominal {
+			p.Add(field+".lending_limit", "%d is more than the %d that are promised", q.Lend, q.Nominal)
+		}
 		if seen[q.Model] {
 			p.Add(field+".gpu_model", "%q is given twice", clip(q.Model))
 		}

@@ -66,8 +66,11 @@ type Transition struct {
 
 // NewRun is the run of a job that was just accepted.
 func NewRun(acceptedAt time.Time) Run {
-	return Run{Phase: Pending, Transitions: []Transition{{At: acceptedAt, Phase: Pending, Message: "accepted"}}}
+	return Run{Phase: Pending, Transitions: []Transition{{At: acceptedAt, Phase: Pending, Message: accepted}}}
 }
+
+// accepted is the message of a run's first transition.
+const accepted = "accepted"
 
 // Current is the attempt under way, nil when there is none.
 func (r *Run) Current() *Attempt {

@@ -15,12 +15,34 @@ type Tenant struct {
 	Limits        Limits
 	PriorityTier  Class   // the highest class its jobs may ask for, "" for no cap
 	Weight        float64 // share of the fleet against other tenants
+	WeightMin     float64 // bounds of a weight that follows past use; both 0 for one that does not
+	WeightMax     float64
 	MayPreempt    bool
 	Quotas        []Quota
 	GPUHours      int // budget for a calendar month in UTC; 0 for none
 	LostAfterSecs int // default of its jobs' lost_after_seconds, 0 for the general one
 	CreatedAt     time.Time
 	Revision      int64 // of its record; a change compares it
+}
+
+// CheckWeight notes what is wrong with a tenant's weight and its bounds.
+func (t *Tenant) CheckWeight(p *Problems) {
+	if t.Weight != 0 && !ValidWeight(t.Weight) {
+		p.Add("fair_share_weight", "must be between %v and %v, got %v", MinWeight, MaxWeight, t.Weight)
+	}
+	weight := t.Weight
+	if weight == 0 {
+		weight = 1
+	}
+	switch {
+	case t.WeightMin == 0 && t.WeightMax == 0:
+	case !ValidWeight(t.WeightMin):
+		p.Add("fair_share_weight_min", "must be between %v and %v where there is a fair_share_weight_max, got %v; give 0 for both for a fixed weight", MinWeight, MaxWeight, t.WeightMin)
+	case !ValidWeight(t.WeightMax):
+		p.Add("fair_share_weight_max", "must be between %v and %v where there is a fair_share_weight_min, got %v; give 0 for both for a fixed weight", MinWeight, MaxWeight, t.WeightMax)
+	case weight < t.WeightMin || weight > t.WeightMax:
+		p.Add("fair_share_weight", "%v is not between fair_share_weight_min %v and fair_share_weight_max %v", weight, t.WeightMin, t.WeightMax)
+	}
 }
 
 // Limits are what a tenant may use at once.

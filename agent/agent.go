@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/ares-scheduler/ares/agent/gpu"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pki"
 )
 
 // errTaken is the refusal of a session because another agent has this node's
@@ -30,6 +32,10 @@ type Agent struct {
 	runner   *run.Runner
 	source   gpu.Source
 	instance string
+	apart    *isolation
+	refuses  string    // why no job may run here at all, "" when one may
+	identity *pki.Node // nil where a token speaks for the node
+	outcast  error     // why a server does not take the certificate any more
 
 	session atomic.Int64 // revision of the present session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
@@ -63,7 +69,16 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the agent's directory: %w", err)
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), link: newLink(&cfg), seats: map[run.Key]*seat{}}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}}
+	if cfg.Token == "" {
+		if a.identity, err = pki.OpenNode(CertificateDir(cfg.Dir), cfg.Node, time.Now); err != nil {
+			return nil, err
+		}
+		if !a.identity.Joined() && cfg.Join == "" {
+			return nil, fmt.Errorf("%w: %w", ErrNotJoined, a.identity.Lacks())
+		}
+	}
+	a.link = newLink(&cfg, a.identity)
 	if a.instance, err = instance(cfg.Dir); err != nil {
 		return nil, err
 	}
@@ -75,6 +90,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	if a.runner, err = run.Open(filepath.Join(cfg.Dir, "seats"), supervisor); err != nil {
 		return nil, err
+	}
+	if a.apart, err = openIsolation(cfg.Isolation, a.runner.Means(), cfg.Dir); err != nil {
+		return nil, errors.Join(err, a.runner.Close())
 	}
 	if a.source, err = gpu.Find(ctx, cfg.Mock, cfg.Node, a.log); err != nil {
 		return nil, err
@@ -90,6 +108,12 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if !contained {
 		a.log.Warn("jobs are not held by a cgroup: their death is verified by a sweep of their descendants only", "why", why)
 	}
+	if a.apart.mode == IsolateNone {
+		a.log.Warn("jobs run as the agent's own user", "isolation", a.apart.describe())
+	}
+	if a.refuses = a.apart.refusal(); a.refuses != "" {
+		a.log.Error("no job may run here", "why", a.refuses)
+	}
 	address := cfg.Address
 	if address == "" {
 		address = "127.0.0.1"
@@ -97,6 +121,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
+		Isolation: clip(a.apart.describe(), 1024), Unfit: clip(a.refuses, 512),
 	}
 	return a, nil
 }
@@ -121,14 +146,21 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		err := a.serve(life)
+		err := a.ensureCertificate(life)
+		if err == nil {
+			err = a.serve(life)
+			a.refused(err)
+		}
 		a.leave(ctx)
 		a.session.Store(0)
 		if ctx.Err() != nil {
 			return nil
 		}
+		if errors.Is(err, errRenewed) {
+			continue
+		}
 		a.log.Warn("session ended", "error", err)
-		if errors.Is(err, errTaken) {
+		if errors.Is(err, errTaken) || errors.Is(err, ErrNotJoined) && !a.busy() {
 			return err
 		}
 		// Not all at once: a server that comes back is awaited by its whole fleet.
@@ -139,14 +171,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
+// busy says whether processes of jobs may live here.
+func (a *Agent) busy() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.seats) > 0
+}
+
 // leave ends the session when the agent is asked to end and holds nothing, so
 // that the node is known to be gone at once and not only after its TTL.
 func (a *Agent) leave(ctx context.Context) {
-	a.mu.Lock()
-	held := len(a.seats)
-	a.mu.Unlock()
 	session := a.session.Load()
-	if ctx.Err() == nil || held > 0 || session == 0 {
+	if ctx.Err() == nil || a.busy() || session == 0 {
 		return
 	}
 	control, _, _, err := a.link.connections()
@@ -194,13 +230,17 @@ func (a *Agent) serve(ctx context.Context) error {
 	defer end(nil)
 	ref := &apipb.SessionRef{NodeId: a.cfg.Node, Session: resp.Session}
 	var wg sync.WaitGroup
-	for name, part := range map[string]func() error{
+	parts := map[string]func() error{
 		"renew":    func() error { return a.renew(ctx, control, ref, ttl) },
 		"seats":    func() error { return a.follow(ctx, control, ref) },
 		"files":    func() error { return a.serveFiles(ctx, bulk, ref) },
 		"progress": func() error { return a.reportProgress(ctx, control, ref) },
 		"devices":  func() error { return a.watchDevices(ctx, control, ref) },
-	} {
+	}
+	if a.identity != nil {
+		parts["certificate"] = func() error { return a.renewCertificate(ctx) }
+	}
+	for name, part := range parts {
 		wg.Go(func() { end(fmt.Errorf("%s: %w", name, part())) })
 	}
 	<-ctx.Done()
@@ -294,6 +334,15 @@ func fresh(renewed run.BootTime, lostAfter time.Duration) bool {
 	return renewed != 0 && run.Now().Sub(renewed) < lostAfter/2
 }
 
+// clip keeps a text within what the contract allows, or a server takes nothing
+// of a node's words.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "")
+}
+
 // Starts that fail by this node's own fault one after the other make it unfit
 // for a while: it would only draw job after job and lose them.
 const (
@@ -307,7 +356,7 @@ func (a *Agent) startFailed(why string) {
 	defer a.mu.Unlock()
 	if a.failures++; a.failures >= maxFailures && a.node.Unfit == "" {
 		a.log.Error("this node is unfit for a while: jobs cannot be started here", "why", why)
-		a.node.Unfit, a.unfitSince, a.untold = why, run.Now(), true
+		a.node.Unfit, a.unfitSince, a.untold = clip(why, 512), run.Now(), true
 	}
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"google.golang.org/grpc/credentials"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
@@ -23,10 +22,14 @@ type Config struct {
 	Node string
 	// Servers are gRPC addresses; the next one is tried when one is silent.
 	Servers []string
-	// Token proves to a server that this is a node of the fleet.
+	// Token proves to a server that this is a node of the fleet. Without one the
+	// node proves itself by a certificate of its own.
 	Token string
-	// TLS to the servers, nil for plaintext (loopback only).
-	TLS credentials.TransportCredentials
+	// Join is the join token by which a node without a good certificate gets one.
+	Join string
+	// TLS says which servers to trust. Nil for plaintext with a Token (loopback
+	// only), and else for those of the authority that the node has joined.
+	TLS *tls.Config
 	// Dir keeps the agent's identity and its seats between restarts.
 	Dir string
 	// Address is where ranks on other nodes reach this one. Default 127.0.0.1.
@@ -41,6 +44,9 @@ type Config struct {
 	// RunImages lets a job that names an image run its command directly on the
 	// host. Without it such a job is refused.
 	RunImages bool
+	// Isolation sets jobs apart from the machine and each other. The zero value is
+	// the default.
+	Isolation Isolation
 	Version   string
 	Log       *slog.Logger
 }
@@ -55,16 +61,17 @@ func (c *Config) Check() error {
 		p.Add("server", "give at least one server address, such as 127.0.0.1:9090")
 	}
 	for _, addr := range c.Servers {
-		if c.TLS == nil && !isLoopback(addr) {
+		if c.Token != "" && c.TLS == nil && !isLoopback(addr) {
 			p.Add("server", "%s is not a loopback address: a token must not travel in the clear, so give --tls or --tls-ca", addr)
 		}
-	}
-	if c.Token == "" {
-		p.Add("token", "a node token is needed: see node.token in the server's data directory")
 	}
 	if c.Dir == "" {
 		p.Add("data-dir", "a directory is needed for the agent's state")
 	}
+	if c.Isolation.Mode == "" {
+		c.Isolation = DefaultIsolation()
+	}
+	c.Isolation.Check(&p)
 	return p.Err()
 }
 

@@ -28,7 +28,7 @@ func (a *Agent) watchDevices(ctx context.Context, c apipb.AgentServiceClient, re
 		if changed := mergeDevices(a.node.Devices, machine.Devices); changed != nil {
 			a.node.Devices, a.untold = changed, true
 		}
-		if a.node.Unfit != "" && run.Now().Sub(a.unfitSince) > unfitFor {
+		if a.node.Unfit != "" && a.refuses == "" && run.Now().Sub(a.unfitSince) > unfitFor {
 			a.node.Unfit, a.failures, a.untold = "", 0, true // try again
 		}
 		a.mu.Unlock()

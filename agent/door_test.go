@@ -245,11 +245,20 @@ func (h *hands) says(text string) bool {
 	return strings.Contains(h.log.String(), text)
 }
 
+// newHands starts an agent whose jobs run as its own user, so that they can write
+// into a test's directories.
 func newHands(t *testing.T, d *door, dir string) *hands {
+	t.Helper()
+	together := DefaultIsolation()
+	together.Mode = IsolateNone
+	return newHandsApart(t, d, dir, together)
+}
+
+func newHandsApart(t *testing.T, d *door, dir string, apart Isolation) *hands {
 	t.Helper()
 	h := &hands{dir: dir}
 	a, err := New(t.Context(), Config{
-		Node: "n", Servers: []string{d.addr}, Token: "t", Dir: dir, Mock: "v100-4", Log: slog.New(slog.NewTextHandler(h, nil)),
+		Node: "n", Servers: []string{d.addr}, Token: "t", Dir: dir, Mock: "v100-4", Isolation: apart, Log: slog.New(slog.NewTextHandler(h, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

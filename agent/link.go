@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pki"
 )
 
 // link is the agent's way to a server: one connection for renewals, seats and
@@ -19,8 +20,8 @@ import (
 // server is silent the next one is taken, with both connections.
 type link struct {
 	servers []string
-	creds   credentials.TransportCredentials
-	token   string
+	creds   func() credentials.TransportCredentials
+	token   string // "" where a certificate speaks
 
 	mu      sync.Mutex
 	at      int
@@ -43,12 +44,16 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // Config refuses it elsewhere.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-func newLink(cfg *Config) *link {
-	creds := cfg.TLS
-	if creds == nil {
-		creds = insecure.NewCredentials()
-	}
-	return &link{servers: cfg.Servers, creds: creds, token: cfg.Token}
+func newLink(cfg *Config, identity *pki.Node) *link {
+	return &link{servers: cfg.Servers, token: cfg.Token, creds: func() credentials.TransportCredentials {
+		switch {
+		case identity != nil:
+			return credentials.NewTLS(identity.Client(cfg.TLS))
+		case cfg.TLS != nil:
+			return credentials.NewTLS(cfg.TLS)
+		}
+		return insecure.NewCredentials()
+	}}
 }
 
 // connections returns those to the present server, made when needed.
@@ -58,9 +63,12 @@ func (l *link) connections() (control, bulk apipb.AgentServiceClient, server str
 	server = l.servers[l.at]
 	if l.control == nil {
 		opts := []grpc.DialOption{
-			grpc.WithTransportCredentials(l.creds), grpc.WithPerRPCCredentials(bearer(l.token)),
+			grpc.WithTransportCredentials(l.creds()),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
+		}
+		if l.token != "" {
+			opts = append(opts, grpc.WithPerRPCCredentials(bearer(l.token)))
 		}
 		if l.control, err = grpc.NewClient(server, opts...); err != nil {
 			return nil, nil, server, fmt.Errorf("connect to %s: %w", server, err)
@@ -70,6 +78,16 @@ func (l *link) connections() (control, bulk apipb.AgentServiceClient, server str
 		}
 	}
 	return apipb.NewAgentServiceClient(l.control), apipb.NewAgentServiceClient(l.bulk), server, nil
+}
+
+// trust is where certificates are renewed, at the present server.
+func (l *link) trust() (apipb.TrustServiceClient, error) {
+	if _, _, _, err := l.connections(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return apipb.NewTrustServiceClient(l.control), nil
 }
 
 // next gives a silent server up for the next one. Its connections are dropped

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,30 +24,84 @@ func (s *seat) spec() (run.Spec, error) {
 	if job.Image != "" && !s.agent.cfg.RunImages {
 		return run.Spec{}, fmt.Errorf("the job names image %s, and this agent runs no containers: leave image out, or start the agent with --run-images to run its command directly on the host", job.Image)
 	}
-	dir := job.WorkingDir
-	if dir == "" {
-		dir = s.scratch()
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+	user, err := s.agent.apart.of(job.Tenant)
+	if err != nil {
+		return run.Spec{}, err
+	}
+	spec := run.Spec{
+		Key: s.key, Attempt: int(o.Attempt), Argv: job.Argv(), Dir: job.WorkingDir, User: user,
+		LostAfter: job.LostAfter(), MaxRuntime: job.MaxRuntime(), Grace: max(job.Grace(), time.Millisecond),
+		Limits: run.Limits{MilliCPU: int64(job.CPUs) * 1000, MemoryMB: int64(job.MemoryMB), Pids: int64(s.agent.apart.Pids)},
+	}
+	if user != nil && s.agent.apart.means.Room {
+		spec.Room = run.Room{
+			Private: true, OwnTmp: s.agent.apart.PrivateTmp && !inTmp(job.WorkingDir) && !inTmp(job.Checkpoint.Path),
+			Scratch: s.scratch(), Hide: s.agent.hide(o.Shares),
+		}
+	}
+	if spec.Dir == "" || user != nil {
+		if err := s.makeScratch(user); err != nil {
 			return run.Spec{}, fmt.Errorf("make the working directory: %w", err)
 		}
 	}
-	return run.Spec{
-		Key: s.key, Attempt: int(o.Attempt), Argv: job.Argv(), Env: s.environment(&job), Dir: dir,
-		LostAfter: job.LostAfter(), MaxRuntime: job.MaxRuntime(), Grace: max(job.Grace(), time.Millisecond),
-	}, nil
+	home := s.scratch()
+	if spec.Room.Private {
+		home = run.RoomWork
+	}
+	if spec.Dir == "" {
+		spec.Dir = home
+	}
+	spec.Env = s.environment(&job, home, user)
+	return spec, nil
+}
+
+// inTmp says whether a job's own files lie where it would otherwise find a
+// directory of its own.
+func inTmp(path string) bool {
+	path = filepath.Clean(path)
+	for _, tmp := range []string{"/tmp", "/var/tmp"} {
+		if path == tmp || strings.HasPrefix(path, tmp+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// makeScratch makes the seat's own working directory and gives it to its user.
+func (s *seat) makeScratch(user *run.User) error {
+	dir := s.scratch()
+	above := fs.FileMode(0o700)
+	if user != nil && !s.agent.apart.means.Room {
+		above = 0o711 // its user must pass
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), above); err != nil {
+		return err
+	}
+	if err := os.Chmod(filepath.Dir(dir), above); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil || user == nil {
+		return err
+	}
+	return os.Lchown(dir, int(user.UID), int(user.GID))
 }
 
 // environment is what the process sees: a plain base, the job's own variables,
-// and over them Ares's.
-func (s *seat) environment(job *ares.Spec) []string {
+// and over them Ares's. Of the agent's own it sees what is named here.
+func (s *seat) environment(job *ares.Spec, home string, user *run.User) []string {
 	o := s.order
 	env := map[string]string{
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": s.scratch(),
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": home,
 	}
 	for _, k := range []string{"PATH", "HOME", "LANG", "TZ", "LD_LIBRARY_PATH"} {
-		if v := os.Getenv(k); v != "" {
+		if v := os.Getenv(k); v != "" && (k != "HOME" || user == nil) {
 			env[k] = v
 		}
+	}
+	if user != nil {
+		// A user that no password file knows is asked for by name all the same.
+		env["USER"] = s.agent.apart.login(job.Tenant)
+		env["LOGNAME"] = env["USER"]
 	}
 	maps.Copy(env, job.Environment)
 	rank, world := strconv.Itoa(int(o.Seat.Rank)), strconv.Itoa(int(o.WorldSize))
@@ -54,6 +111,7 @@ func (s *seat) environment(job *ares.Spec) []string {
 		"ARES_NODE": s.agent.cfg.Node,
 		"RANK":      rank, "WORLD_SIZE": world, "MASTER_ADDR": o.MasterAddress, "MASTER_PORT": strconv.Itoa(int(o.MasterPort)),
 		"CUDA_VISIBLE_DEVICES": s.agent.visible(o.Shares), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+		"NVIDIA_VISIBLE_DEVICES": visibleIDs(o.Shares),
 	})
 	if path := job.Checkpoint.Path; path != "" {
 		env["ARES_CHECKPOINT_PATH"] = path
@@ -88,6 +146,16 @@ func (a *Agent) visible(shares []*apipb.DeviceShare) string {
 		}
 	}
 	return strings.Join(words, ",")
+}
+
+// visibleIDs is the value of NVIDIA_VISIBLE_DEVICES, which container runtimes
+// read. Empty means all of them to some, so none has a word.
+func visibleIDs(shares []*apipb.DeviceShare) string {
+	words := make([]string, len(shares))
+	for i, sh := range shares {
+		words[i] = sh.DeviceId
+	}
+	return cmp.Or(strings.Join(words, ","), "void")
 }
 
 // lacks says why a seat's devices cannot be used here, "" when they can.

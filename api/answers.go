@@ -15,8 +15,9 @@ type Engine interface {
 	Refusal(id ares.JobID) ares.Refusal
 	// Explain says everything that can be said of a waiting job.
 	Explain(id ares.JobID) ares.Explanation
-	// Plan says where a job would go now, or else why it would wait.
-	Plan(job *ares.Job) (ares.Placing, *ares.Explanation)
+	// Plan says where a job would go if it were submitted now, or else why it would
+	// wait. p is how long it is thought to run, nil where nobody knows.
+	Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation)
 	Fairness() ares.Fairness
 	// Consolidate says what would be moved now, whether that is done, and how many
 	// times what it costs it must gain, in thousandths.
@@ -56,12 +57,16 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 	if err != nil {
 		return nil, err
 	}
-	placing, why := d.cfg.Engine.Plan(job)
+	var p *ares.RuntimePredicted
+	if d.cfg.Predict != nil {
+		p = new(d.cfg.Predict(job))
+	}
+	placing, why := d.cfg.Engine.Plan(job, p)
 	if why != nil {
 		why.Job = "" // nobody can ask for it
-		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil)}, nil
+		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil
 	}
-	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil)}
+	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
 	for i := range placing.Seats {
 		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
 	}
@@ -76,7 +81,7 @@ func (d *Doors) explained(job *ares.Job, run *ares.Run) *apipb.Explanation {
 
 // withYields adds what a job was stopped for, and what is kept for it.
 func (d *Doors) withYields(m *apipb.Explanation, job *ares.Job, run *ares.Run) *apipb.Explanation {
-	m.State, m.Nomination = string(run.Phase), d.newNomination(job, run.Nominated)
+	m.State, m.Nomination, m.PolicyNotes = string(run.Phase), d.newNomination(job, run.Nominated), notesOf(job)
 	for _, p := range control.PreemptionsOf(job, run) {
 		m.GaveWay = append(m.GaveWay, d.newPreemption(p, job.Tenant))
 	}

@@ -63,6 +63,8 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 		t.Fatal(err)
 	}
 	h := &house{t: t, store: st, view: control.NewView(time.Now), log: &lockedBuffer{}, observed: map[string]ares.Code{}}
+	policies, err := control.NewPolicies(h.view)
+	must(t, err)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -79,13 +81,16 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: HashToken(adminToken), Role: RoleAdmin}))
 	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: HashToken(nodeToken), Role: RoleNode}))
 	cfg := Config{
-		Desk:    &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second},
-		View:    h.view,
-		Store:   st,
-		Auth:    NewAuth(st.Tokens),
-		Log:     slog.New(slog.NewTextHandler(h.log, nil)),
-		Engine:  &fakeEngine{},
-		Version: "test", Server: "127.0.0.1:1",
+		Desk: &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second, Policies: policies},
+		View: h.view,
+
+		Policies: policies,
+		Store:    st,
+		Auth:     NewAuth(st.Tokens),
+		Trust:    newTrust(t, st),
+		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
+		Engine:   &fakeEngine{},
+		Version:  "test", Server: "127.0.0.1:1",
 		Observe: func(method string, code ares.Code, _ time.Duration) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -114,6 +119,7 @@ type fakeEngine struct {
 	places   *ares.Placing
 	fair     ares.Fairness
 	moves    []ares.Consolidation
+	told     *ares.RuntimePredicted // of the last job it planned
 }
 
 func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
@@ -129,7 +135,8 @@ func (f *fakeEngine) Explain(id ares.JobID) ares.Explanation {
 	return e
 }
 
-func (f *fakeEngine) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
+func (f *fakeEngine) Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation) {
+	f.told = p
 	if f.places != nil {
 		return *f.places, nil
 	}

@@ -11,7 +11,6 @@ import (
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
@@ -20,18 +19,23 @@ import (
 
 // call is the one way in. Every request, whichever door it came through,
 // passes it: a panic becomes an internal error, the caller is identified and
-// must be allowed the method, an error becomes a status, and the call is
-// observed.
+// must be allowed the method, the audit has what became of it, an error becomes a
+// status, and the call is observed.
 func (d *Doors) call(ctx context.Context, method string, do func(context.Context) error) (err error) {
 	start := time.Now()
+	ctx, rec := withRecord(ctx)
 	defer func() {
 		if p := recover(); p != nil {
 			d.cfg.Log.Error("a call panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = ares.Errorf(ares.Internal, "internal error: the server's log has the details")
 		}
+		err = d.settle(ctx, rec, method, err)
 		err = d.answer(ctx, method, err, time.Since(start))
 	}()
 	if ctx, err = d.admit(ctx, method); err != nil {
+		return err
+	}
+	if err = d.mayChange(method); err != nil {
 		return err
 	}
 	return do(ctx)
@@ -67,16 +71,25 @@ func (d *Doors) admit(ctx context.Context, method string) (context.Context, erro
 	who, ok := identityOf(ctx) // the REST door has asked already
 	if !ok {
 		var err error
-		if who, err = d.cfg.Auth.Check(ctx, bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))); err != nil {
+		if ctx, err = d.identify(ctx); err != nil {
 			return ctx, err
 		}
-		ctx = withIdentity(ctx, who)
+		who, _ = identityOf(ctx)
 	}
 	return ctx, who.may(grant)
 }
 
-// check refuses a message that breaks the contract.
-func (d *Doors) check(method string, req any) error {
+// check refuses a message that breaks the contract, or that its caller may not
+// send. Every request passes it, of streams the first.
+func (d *Doors) check(ctx context.Context, method string, req any) error {
+	if err := d.conforms(method, req); err != nil {
+		return err
+	}
+	return d.policed(ctx, method, req)
+}
+
+// conforms refuses a message that breaks the contract.
+func (d *Doors) conforms(method string, req any) error {
 	m, ok := req.(proto.Message)
 	if !ok {
 		return nil
@@ -120,9 +133,13 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
-		if err = d.check(info.FullMethod, req); err == nil {
-			resp, err = handler(ctx, req)
+		if err = speaksFor(ctx, req); err == nil {
+			err = d.check(ctx, info.FullMethod, req)
 		}
+		if err == nil {
+			resp, err = handler(asUser(ctx), req)
+		}
+		recordOf(ctx).saw(req, resp)
 		return err
 	})
 	if out != nil {
@@ -132,6 +149,9 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (d *Doors) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if _, known := access[info.FullMethod]; !known {
+		return d.unknownMethod(ss.Context(), info.FullMethod)
+	}
 	return d.stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
 		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, doors: d, method: info.FullMethod})
 	})
@@ -145,6 +165,7 @@ type checkedStream struct {
 	doors  *Doors
 	method string
 	stuck  atomic.Bool
+	asked  bool // the first message has come
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -153,7 +174,15 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.doors.check(s.method, m)
+	recordOf(s.ctx).saw(m, nil)
+	if err := speaksFor(s.ctx, m); err != nil {
+		return err
+	}
+	if s.asked {
+		return s.doors.conforms(s.method, m)
+	}
+	s.asked = true
+	return s.doors.check(s.ctx, s.method, m)
 }
 
 // SendMsg waits for the reader, but not for ever: who never reads would keep
@@ -179,14 +208,20 @@ func (s *checkedStream) SendMsg(m any) error {
 var errStuck = errors.New("it takes nothing more")
 
 // stream is call for what lasts: its context also ends, with the reason as its
-// cause, when the doors close or the caller's token is no longer good.
+// cause, when the doors close or the caller's token or certificate is no longer good.
 func (d *Doors) stream(ctx context.Context, method string, do func(context.Context) error) error {
 	return d.call(ctx, method, func(ctx context.Context) error {
+		if err := d.gates.spend(ctx, d.gates.of[method]); err != nil {
+			return err
+		}
 		leave, err := d.gates.of[method].enter(ctx, caller(ctx))
 		if err != nil {
 			return err
 		}
 		defer leave()
+		if err = d.opened(ctx, method); err != nil {
+			return err
+		}
 		ctx, stop := d.watchOver(ctx)
 		defer stop()
 		err = do(ctx)
@@ -205,18 +240,22 @@ func (d *Doors) watchOver(ctx context.Context) (_ context.Context, stop func()) 
 		defer close(done)
 		tick := time.NewTicker(d.recheck)
 		defer tick.Stop()
+		revoked := d.revocations(ctx)
 		for {
+			// At once, too: it may have been revoked since it was let in.
+			if err := d.recheckCaller(ctx, who); ares.CodeOf(err) == ares.Unauthentic {
+				cancel(err)
+				return
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-d.life.Done():
 				cancel(stopping())
 				return
+			case <-revoked:
+				revoked = d.revocations(ctx)
 			case <-tick.C:
-				if err := d.cfg.Auth.Recheck(ctx, who); ares.CodeOf(err) == ares.Unauthentic {
-					cancel(err)
-					return
-				}
 			}
 		}
 	}()

@@ -81,13 +81,18 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 		return nil, err
 	}
 	entry := control.NodeEntry{Node: ares.Node{ID: c.Node}}
+	var was, is any
 	if n := d.cfg.View.Node(c.Node); n != nil {
 		entry = *n // what the view does not know yet is known here
+		if n.Cordon != nil {
+			was = *n.Cordon
+		}
 	}
 	entry.Cordon = nil
 	if c.By != "" {
-		entry.Cordon = &c
+		entry.Cordon, is = &c, c
 	}
+	changed(ctx, "", was, is)
 	return d.node(&entry), nil
 }
 
@@ -97,7 +102,7 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 	m := &apipb.Node{
 		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
 		CpuCores: int32(n.Node.CPUs), MemoryMb: int32(n.Node.MemoryMB), CpuCoresFree: int32(n.Node.CPUs), MemoryMbFree: int32(n.Node.MemoryMB),
-		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version,
+		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version, Isolation: n.Node.Isolation,
 		ClockAheadSeconds: n.Node.ClockAhead.Seconds(), Numa: apipb.NewNUMANodes(n.Node.NUMA), Taints: apipb.NewTaints(n.Node.Taints),
 	}
 	if n.Cordon != nil {

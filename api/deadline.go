@@ -30,11 +30,3 @@ func (d *Doors) outlook(j *ares.Job, r *ares.Run) *apipb.DeadlineOutlook {
 	}
 	return m
 }
-
-// warnings is what was said against a job that was accepted.
-func warnings(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
-}

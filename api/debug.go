@@ -45,7 +45,7 @@ func (d *Doors) serveStore(w http.ResponseWriter, r *http.Request, _ map[string]
 		if err := readQuery(req, r.URL.RawQuery); err != nil {
 			return err
 		}
-		if err := d.check(method, req); err != nil {
+		if err := d.check(ctx, method, req); err != nil {
 			return err
 		}
 		out.begin()

@@ -31,6 +31,10 @@ type Config struct {
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
+	// Policies are the rules people wrote. Default: those that the View knows.
+	Policies *control.Policies
+	// Notifier sends alerts. Without it there is no channel.
+	Notifier Notifier
 	// Alert says what people should know of the whole, "" for nothing. May be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. May be nil.
@@ -48,6 +52,8 @@ type Config struct {
 	Logs LogSource
 	// AgentService is the door for node agents; registered unless it is nil.
 	AgentService apipb.AgentServiceServer
+	// Trust is by what nodes are certified.
+	Trust *Trust
 	// Log default: nothing is logged. Neither tokens nor environments are.
 	Log *slog.Logger
 	// Observe is told each call's method, code ("" for success) and duration.
@@ -57,6 +63,10 @@ type Config struct {
 	MaxBody int64
 	// Limits of what is under way at once. Default DefaultLimits.
 	Limits Limits
+	// Audit keeps what callers did and were refused. Without it nobody does.
+	Audit Auditor
+	// AuditLog is what AuditService tells of. Without it that is unavailable.
+	AuditLog AuditLog
 	// Shed is told the class of each call that was turned away. May be nil.
 	Shed func(class string)
 }
@@ -79,12 +89,14 @@ type Doors struct {
 
 // New makes the doors.
 func New(cfg Config) (*Doors, error) {
-	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil {
-		return nil, fmt.Errorf("api: Desk, View, Store, Engine and Auth are required")
+	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil || cfg.Trust == nil {
+		return nil, fmt.Errorf("api: Desk, View, Store, Engine, Auth and Trust are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	clock := cfg.Now // as fine as the store keeps it, so that what is read is what was written
+	cfg.Now = func() time.Time { return clock().Truncate(time.Microsecond) }
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -96,6 +108,12 @@ func New(cfg Config) (*Doors, error) {
 	}
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits()
+	}
+	if cfg.Policies == nil {
+		var err error
+		if cfg.Policies, err = control.NewPolicies(cfg.View); err != nil {
+			return nil, fmt.Errorf("make the policies: %w", err)
+		}
 	}
 	validate, err := protovalidate.New()
 	if err != nil {
@@ -135,6 +153,8 @@ func (d *Doors) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.UnaryInterceptor(d.unary),
 		grpc.StreamInterceptor(d.streaming),
 		grpc.InTapHandle(d.tapped),
+		grpc.StatsHandler(outside{d}),
+		grpc.UnknownServiceHandler(noMethod),
 		grpc.MaxRecvMsgSize(MaxBatchBody),
 		grpc.MaxSendMsgSize(MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
@@ -160,6 +180,9 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
+	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
+	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

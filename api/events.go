@@ -162,7 +162,7 @@ func (d *Doors) eventsRequest(r *http.Request) (*apipb.WatchEventsRequest, error
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		req.Revision = last
 	}
-	return req, d.check(apipb.ClusterService_WatchEvents_FullMethodName, req)
+	return req, d.check(r.Context(), apipb.ClusterService_WatchEvents_FullMethodName, req)
 }
 
 // sseReader writes server-sent events. Only the last event of a revision

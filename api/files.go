@@ -24,8 +24,8 @@ const window = 16
 type Files struct {
 	View   *control.View
 	Server string // this server's own address
-	// TLS to other servers, nil for plaintext.
-	TLS *tls.Config
+	// TLS to another server, nil for plaintext. May be nil.
+	TLS func(server string) *tls.Config
 
 	mu    sync.Mutex
 	nodes map[string]*bulk
@@ -48,6 +48,9 @@ func (d *AgentDoor) ServeFiles(stream apipb.AgentService_ServeFilesServer) error
 	}
 	b := &bulk{stream: stream, readers: map[int64]chan *apipb.ServeFilesRequest{}, gone: make(chan struct{})}
 	node := hello.GetRef().GetNodeId()
+	if node == "" {
+		return ares.Errorf(ares.Invalid, "ref: the first message names the session").At("ref")
+	}
 	d.Files.attach(node, b)
 	defer d.Files.detach(node, b)
 	for {
@@ -178,7 +181,9 @@ func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send fun
 	}
 	creds := insecure.NewCredentials()
 	if f.TLS != nil {
-		creds = credentials.NewTLS(f.TLS)
+		if config := f.TLS(n.Session.Server); config != nil {
+			creds = credentials.NewTLS(config)
+		}
 	}
 	conn, err := grpc.NewClient(n.Session.Server, grpc.WithTransportCredentials(creds))
 	if err != nil {

@@ -34,7 +34,7 @@ func (d *jobDoor) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	resp := &apipb.SubmitJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted successfully", State: string(got.Phase), Warnings: warnings(got.Warning)}
+	resp := &apipb.SubmitJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted successfully", State: string(got.Phase), Warnings: got.Warnings}
 	if got.Duplicate {
 		resp.Status, resp.Message = duplicate, "This request was accepted before; it is the same job"
 	}
@@ -49,7 +49,7 @@ func (d *jobDoor) SubmitJobs(ctx context.Context, req *apipb.SubmitJobsRequest) 
 	}
 	resp := &apipb.SubmitJobsResponse{Results: make([]*apipb.SubmitResult, len(specs))}
 	for i, got := range d.cfg.Desk.SubmitAll(ctx, specs, caller(ctx)) {
-		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted, Warnings: warnings(got.Warning)}
+		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted, Warnings: got.Warnings}
 		switch {
 		case got.Err != nil:
 			r.JobId, r.Status = "", refused
@@ -302,7 +302,11 @@ func (d *jobDoor) CancelJob(ctx context.Context, req *apipb.CancelJobRequest) (*
 	if err := jobID(req.GetJobId()); err != nil {
 		return nil, err
 	}
+	was := d.cfg.View.Job(ares.JobID(req.GetJobId()))
 	run, err := d.cfg.Desk.Cancel(ctx, ares.JobID(req.GetJobId()), caller(ctx))
+	if was != nil {
+		changed(ctx, was.Job.Tenant, was.Run, run)
+	}
 	if run.Phase == ares.Cancelled && (err == nil || ares.CodeOf(err) == ares.Conflict) { // perhaps archived since
 		return &apipb.CancelJobResponse{JobId: req.GetJobId(), Status: string(ares.Cancelled), Message: "Job cancelled"}, nil
 	}
@@ -324,7 +328,7 @@ func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*ap
 	if err != nil {
 		return nil, err
 	}
-	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId()}
+	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId(), Warnings: got.Warnings}
 	if got.Duplicate {
 		resp.Status, resp.Message = duplicate, "This retry was accepted before; it is the same job"
 	}
@@ -352,7 +356,7 @@ func (d *jobDoor) ListJobEvents(ctx context.Context, req *apipb.ListJobEventsReq
 	resp := &apipb.ListJobEventsResponse{Dropped: int32(snap.Run.Dropped)}
 	for _, t := range snap.Run.Transitions {
 		resp.Events = append(resp.Events, &apipb.JobEvent{
-			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: t.Message,
+			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: snap.Job.Told(t),
 		})
 	}
 	return resp, nil

@@ -72,6 +72,8 @@ type Limits struct {
 	Wait time.Duration
 	// EventStreams and LogStreams are those open at once. Default 256 each.
 	EventStreams, LogStreams int
+	// Rate bounds the calls of one caller. Default none.
+	Rate Rate
 }
 
 // DefaultLimits go by the cores: a read is work for one, and more at once than
@@ -91,6 +93,7 @@ type gates struct {
 	backups       *gate
 	opening       *gate
 	agents        *gate // streams of agents
+	rates         *rates
 	of            map[string]*gate
 }
 
@@ -106,20 +109,23 @@ func newGates(l Limits, shed func(class string)) *gates {
 		events:  newGate("events", "open event streams", l.EventStreams, 0, 0),
 		logs:    newGate("logs", "open log streams", l.LogStreams, 0, 0),
 		dumps:   newGate("dump", "open dumps of the store", maxDumps, 0, 0),
-		backups: newGate("backup", "backups and recordings under way", maxBackups, 0, 0),
+		backups: newGate("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
 		opening: newGate("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(),
 		agents:  newGate("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(),
 	}
 	for _, one := range g.all() {
 		one.shed = shed
 	}
+	g.rates = newRates(l.Rate, shed)
 	g.of = map[string]*gate{
 		apipb.ClusterService_WatchEvents_FullMethodName: g.events,
 		apipb.JobService_StreamLogs_FullMethodName:      g.logs,
 		apipb.ClusterService_DumpStore_FullMethodName:   g.dumps,
 		apipb.ClusterService_BackupStore_FullMethodName: g.backups,
 		apipb.ClusterService_RecordState_FullMethodName: g.backups,
+		apipb.AuditService_VerifyAudit_FullMethodName:   g.backups,
 		apipb.AgentService_OpenSession_FullMethodName:   g.opening,
+		apipb.TrustService_JoinNode_FullMethodName:      g.opening,
 		apipb.AgentService_WatchSeats_FullMethodName:    g.agents,
 		apipb.AgentService_ServeFiles_FullMethodName:    g.agents,
 		apipb.JobService_ExplainJob_FullMethodName:      g.reads,
@@ -154,6 +160,9 @@ func (d *Doors) UnderWay(each func(class string, open, waiting int)) {
 // already.
 func (d *Doors) enter(ctx context.Context, method string, req any) (leave func(), err error) {
 	g := d.gates.of[method]
+	if err = d.gates.spend(ctx, g); err != nil {
+		return nil, err
+	}
 	if a, ok := ctx.Value(answeringKey{}).(*answering); ok {
 		if leave, err = g.enter(ctx, caller(ctx)); err == nil {
 			a.holds = append(a.holds, leave)
@@ -174,6 +183,14 @@ func (d *Doors) enter(ctx context.Context, method string, req any) (leave func()
 	return func() { own(); large() }, nil
 }
 
+// spend counts a user's call against its rate.
+func (g *gates) spend(ctx context.Context, of *gate) error {
+	if of == nil || of == g.opening || of == g.agents {
+		return nil
+	}
+	return g.rates.spend(ctx, caller(ctx))
+}
+
 // tapped turns a gRPC call away before its message is read, when its caller
 // would be turned away anyhow. It waits for nothing: it stands in the way of
 // all that comes over the connection.
@@ -187,6 +204,7 @@ func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, er
 		return ctx, nil // the call itself asks, and refuses
 	}
 	if err := g.refuses(who.Name); err != nil {
+		d.refusedBefore(withIdentity(ctx, who), newRecord(ctx, nil), info.FullMethodName, err)
 		return ctx, d.answer(ctx, info.FullMethodName, err, 0)
 	}
 	return ctx, nil

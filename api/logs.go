@@ -128,7 +128,7 @@ func (d *Doors) serveLogs(w http.ResponseWriter, r *http.Request, params map[str
 			return err
 		}
 		req.JobId = params["job_id"]
-		if err := d.check(apipb.JobService_StreamLogs_FullMethodName, req); err != nil {
+		if err := d.check(ctx, apipb.JobService_StreamLogs_FullMethodName, req); err != nil {
 			return err
 		}
 		return d.streamLogs(ctx, req, out.send)

@@ -52,6 +52,9 @@ func (d *Doors) newREST() (http.Handler, error) {
 		apipb.RegisterTopologyServiceHandlerClient(ctx, mux, apipb.NewTopologyServiceClient(conn)),
 		apipb.RegisterReservationServiceHandlerClient(ctx, mux, apipb.NewReservationServiceClient(conn)),
 		apipb.RegisterHistoryServiceHandlerClient(ctx, mux, apipb.NewHistoryServiceClient(conn)),
+		apipb.RegisterTrustServiceHandlerClient(ctx, mux, apipb.NewTrustServiceClient(conn)),
+		apipb.RegisterAuditServiceHandlerClient(ctx, mux, apipb.NewAuditServiceClient(conn)),
+		apipb.RegisterPolicyServiceHandlerClient(ctx, mux, apipb.NewPolicyServiceClient(conn)),
 		mux.HandlePath(http.MethodGet, "/api/v1/events", d.serveEvents),
 		mux.HandlePath(http.MethodGet, "/api/v1/jobs/{job_id}/logs", d.serveLogs),
 		mux.HandlePath(http.MethodGet, "/api/v1/openapi.json", serveOpenAPI),
@@ -71,7 +74,7 @@ func setCreated(_ context.Context, w http.ResponseWriter, m proto.Message) error
 	default:
 		kind := m.ProtoReflect().Descriptor()
 		made = kind == (&apipb.CreateTenantResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateQueueResponse{}).ProtoReflect().Descriptor() ||
-			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor()
+			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateJoinTokenResponse{}).ProtoReflect().Descriptor()
 	}
 	if made {
 		w.WriteHeader(http.StatusCreated)
@@ -89,21 +92,25 @@ func (d *Doors) gatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.M
 	if b, ok := r.Body.(*body); ok && b.err != nil && !errors.Is(b.err, io.EOF) {
 		err = b.err // with its fields
 	}
+	d.refusedAtDoor(r, err)
 	d.fail(w, err)
 }
 
 // routingError answers a request that no route takes.
 func (d *Doors) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	path := clip(r.URL.Path)
+	var err error
 	switch code {
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", strings.Join(methodsOf(r.URL.Path), ", "))
-		d.failAs(w, code, ares.Errorf(ares.Invalid, "%s does not take %s: see /api/v1/openapi.json", path, clip(r.Method)))
+		err = ares.Errorf(ares.Invalid, "%s does not take %s: see /api/v1/openapi.json", path, clip(r.Method))
 	case http.StatusNotFound:
-		d.failAs(w, code, ares.Errorf(ares.NotFound, "there is no %s: see /api/v1/openapi.json", path))
+		err = ares.Errorf(ares.NotFound, "there is no %s: see /api/v1/openapi.json", path)
 	default:
-		d.failAs(w, code, ares.Errorf(ares.Invalid, "the path %q cannot be read", path))
+		err = ares.Errorf(ares.Invalid, "the path %q cannot be read", path)
 	}
+	d.refusedAtDoor(r, err)
+	d.failAs(w, code, err)
 }
 
 // guard stands before every route: headers, Host, Origin, token and body, in
@@ -117,6 +124,8 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
+		r, rec := withRequestRecord(r)
+		h.Set(requestIDHeader, rec.RequestID)
 		out := &answering{ResponseWriter: w}
 		defer out.free()
 		if anonymous[r.URL.Path] {
@@ -127,6 +136,7 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 		} else {
 			who, code, err := d.letIn(r)
 			if err != nil {
+				d.refusedAtDoor(r.WithContext(withIdentity(r.Context(), who)), err)
 				drain(r)
 				d.failAs(w, code, err)
 				return
@@ -135,6 +145,7 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 		}
 		leave, code, err := d.takeBody(r)
 		if err != nil {
+			d.refusedAtDoor(r, err)
 			drain(r)
 			d.failAs(w, code, err)
 			return

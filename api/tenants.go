@@ -51,11 +51,14 @@ func (d *tenantDoor) CreateTenant(ctx context.Context, req *apipb.CreateTenantRe
 	if t.Name == "" {
 		t.Name = t.ID
 	}
-	merge(&t, m)
+	if err := merge(&t, m); err != nil {
+		return nil, err
+	}
 	made, err := d.create(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, made.ID, nil, made)
 	d.seen(ctx, made.Revision)
 	return &apipb.CreateTenantResponse{Tenant: d.tenant(&made)}, nil
 }
@@ -162,8 +165,9 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	}
 }
 
-// merge puts the fields that are given into t.
-func merge(t *ares.Tenant, m *apipb.Tenant) {
+// merge puts the fields that are given into t, and says what does not go together
+// then.
+func merge(t *ares.Tenant, m *apipb.Tenant) error {
 	set := func(to *int, v *int32) {
 		if v != nil {
 			*to = int(*v)
@@ -189,9 +193,18 @@ func merge(t *ares.Tenant, m *apipb.Tenant) {
 	if m.FairShareWeight != nil {
 		t.Weight = m.GetFairShareWeight()
 	}
+	if m.FairShareWeightMin != nil {
+		t.WeightMin = m.GetFairShareWeightMin()
+	}
+	if m.FairShareWeightMax != nil {
+		t.WeightMax = m.GetFairShareWeightMax()
+	}
 	if m.AllowPreemption != nil {
 		t.MayPreempt = m.GetAllowPreemption()
 	}
+	var p ares.Problems
+	t.CheckWeight(&p)
+	return p.Err()
 }
 
 // GetTenant implements apipb.TenantServiceServer.
@@ -236,10 +249,13 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		if err != nil {
 			return nil, err
 		}
+		was := t
 		if req.GetClearQuotas() {
 			t.Quotas = nil
 		}
-		merge(&t, m)
+		if err := merge(&t, m); err != nil {
+			return nil, err
+		}
 		made, err := d.cfg.Store.UpdateTenant(ctx, t)
 		if ares.CodeOf(err) == ares.Conflict && try < tenantTries {
 			continue
@@ -247,6 +263,7 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		if err != nil {
 			return nil, err
 		}
+		changed(ctx, made.ID, was, made)
 		d.seen(ctx, made.Revision)
 		return &apipb.UpdateTenantResponse{Tenant: d.tenant(&made)}, nil
 	}
@@ -257,9 +274,14 @@ func (d *tenantDoor) DeleteTenant(ctx context.Context, req *apipb.DeleteTenantRe
 	if err := tenantID(req.GetTenantId()); err != nil {
 		return nil, err
 	}
+	was, err := d.cfg.Store.Tenant(ctx, req.GetTenantId())
+	if err != nil {
+		return nil, err
+	}
 	if err := d.cfg.Desk.DeleteTenant(ctx, req.GetTenantId()); err != nil {
 		return nil, err
 	}
+	changed(ctx, was.ID, was, nil)
 	return &apipb.DeleteTenantResponse{Message: "Tenant " + req.GetTenantId() + " deleted"}, nil
 }
 

@@ -21,7 +21,7 @@ func newJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		Command: j.Command, Args: j.Args, Image: j.Image,
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
 		Attempt: int32(r.Placed), Retries: int32(r.Retries), Preemptions: int32(r.Yields),
-		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner,
+		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner, PolicyNotes: notesOf(j),
 		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex),
 		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
 	}
@@ -142,6 +142,9 @@ func newTenant(t *ares.Tenant, use ares.Use, waiting int) *apipb.Tenant {
 		CreatedAt: apipb.Timestamp(t.CreatedAt),
 		Current:   newUse(use, waiting),
 		Quotas:    newQuotas(t.Quotas),
+	}
+	if t.WeightMax != 0 {
+		m.FairShareWeightMin, m.FairShareWeightMax = new(t.WeightMin), new(t.WeightMax)
 	}
 	if t.GPUHours != 0 {
 		m.GpuHoursPerMonth = new(int32(t.GPUHours))

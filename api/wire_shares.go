@@ -88,7 +88,7 @@ func newSeat(s *ares.Seat) *apipb.JobSeat {
 func newFairShare(s ares.FairShare) *apipb.FairShare {
 	part := func(millionths int) float64 { return float64(millionths) / 1_000_000 }
 	return &apipb.FairShare{
-		TenantId: s.Tenant, Queue: s.Queue, Weight: s.Weight, Gpus: float64(s.GPUMilli) / 1000, CpuCores: int32(s.CPUs), MemoryMb: int32(s.MemoryMB),
+		TenantId: s.Tenant, Queue: s.Queue, Weight: s.Weight, EffectiveWeight: s.Counts, Gpus: float64(s.GPUMilli) / 1000, CpuCores: int32(s.CPUs), MemoryMb: int32(s.MemoryMB),
 		WaitingJobs: int32(s.Waiting), Resource: s.Resource,
 		DominantShare: part(s.DominantShare), PastShare: part(s.PastShare), WeightedShare: part(s.WeightedShare),
 	}

@@ -42,9 +42,11 @@ type NodeInfo struct {
 	// How long its session outlives its last renewal; the server's word.
 	SessionTtlSeconds int32 `protobuf:"varint,12,opt,name=session_ttl_seconds,json=sessionTtlSeconds,proto3" json:"session_ttl_seconds,omitempty"`
 	// How far its wall clock was ahead when its session began; the server's word.
-	ClockAheadMs  int32       `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
-	Numa          []*NumaNode `protobuf:"bytes,14,rep,name=numa,proto3" json:"numa,omitempty"`
-	Taints        []*Taint    `protobuf:"bytes,15,rep,name=taints,proto3" json:"taints,omitempty"`
+	ClockAheadMs int32       `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
+	Numa         []*NumaNode `protobuf:"bytes,14,rep,name=numa,proto3" json:"numa,omitempty"`
+	Taints       []*Taint    `protobuf:"bytes,15,rep,name=taints,proto3" json:"taints,omitempty"`
+	// How jobs are set apart there, in words: users, mounts, limits.
+	Isolation     string `protobuf:"bytes,16,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +184,13 @@ func (x *NodeInfo) GetTaints() []*Taint {
 		return x.Taints
 	}
 	return nil
+}
+
+func (x *NodeInfo) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 // DeviceInfo is one accelerator as its agent sees it.
@@ -2142,7 +2151,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x04\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x04\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2159,7 +2168,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x13session_ttl_seconds\x18\f \x01(\x05R\x11sessionTtlSeconds\x12$\n" +
 	"\x0eclock_ahead_ms\x18\r \x01(\x05R\fclockAheadMs\x12%\n" +
 	"\x04numa\x18\x0e \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
-	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x1a9\n" +
+	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12&\n" +
+	"\tisolation\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tisolation\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +

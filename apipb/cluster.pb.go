@@ -54,8 +54,13 @@ type Tenant struct {
 	Quotas []*Quota `protobuf:"bytes,15,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	// Budget for a calendar month in UTC; 0 for none.
 	GpuHoursPerMonth *int32 `protobuf:"varint,16,opt,name=gpu_hours_per_month,json=gpuHoursPerMonth,proto3,oneof" json:"gpu_hours_per_month,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Bounds of a weight that follows past use: who used less than its weight
+	// entitles it to counts for more, up to the max, and who used more for less.
+	// 0 for both, the default, keeps the weight as it is.
+	FairShareWeightMin *float64 `protobuf:"fixed64,17,opt,name=fair_share_weight_min,json=fairShareWeightMin,proto3,oneof" json:"fair_share_weight_min,omitempty"`
+	FairShareWeightMax *float64 `protobuf:"fixed64,18,opt,name=fair_share_weight_max,json=fairShareWeightMax,proto3,oneof" json:"fair_share_weight_max,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -196,6 +201,20 @@ func (x *Tenant) GetQuotas() []*Quota {
 func (x *Tenant) GetGpuHoursPerMonth() int32 {
 	if x != nil && x.GpuHoursPerMonth != nil {
 		return *x.GpuHoursPerMonth
+	}
+	return 0
+}
+
+func (x *Tenant) GetFairShareWeightMin() float64 {
+	if x != nil && x.FairShareWeightMin != nil {
+		return *x.FairShareWeightMin
+	}
+	return 0
+}
+
+func (x *Tenant) GetFairShareWeightMax() float64 {
+	if x != nil && x.FairShareWeightMax != nil {
+		return *x.FairShareWeightMax
 	}
 	return 0
 }
@@ -882,7 +901,9 @@ type Node struct {
 	// without what runs there.
 	Reservations []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	// How it has done so far; unset while nothing is known of it.
-	Score         *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
+	Score *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
+	// How jobs are set apart there, in words: users, mounts, limits.
+	Isolation     string `protobuf:"bytes,26,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1090,6 +1111,13 @@ func (x *Node) GetScore() *NodeScore {
 		return x.Score
 	}
 	return nil
+}
+
+func (x *Node) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 // NodeScore is how a node has done so far. Counts are of what ended there, each
@@ -3309,7 +3337,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\a\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\b\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3329,7 +3357,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\acurrent\x18\x0e \x01(\v2\x12.ares.v1.TenantUseR\acurrent\x12&\n" +
 	"\x06quotas\x18\x0f \x03(\v2\x0e.ares.v1.QuotaR\x06quotas\x122\n" +
 	"\x13gpu_hours_per_month\x18\x10 \x01(\x05H\n" +
-	"R\x10gpuHoursPerMonth\x88\x01\x01B\v\n" +
+	"R\x10gpuHoursPerMonth\x88\x01\x01\x126\n" +
+	"\x15fair_share_weight_min\x18\x11 \x01(\x01H\vR\x12fairShareWeightMin\x88\x01\x01\x126\n" +
+	"\x15fair_share_weight_max\x18\x12 \x01(\x01H\fR\x12fairShareWeightMax\x88\x01\x01B\v\n" +
 	"\t_max_gpusB\x14\n" +
 	"\x12_max_gpu_memory_mbB\x10\n" +
 	"\x0e_max_cpu_coresB\x10\n" +
@@ -3340,7 +3370,9 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x12_fair_share_weightB\x13\n" +
 	"\x11_allow_preemptionB\x1d\n" +
 	"\x1b_default_lost_after_secondsB\x16\n" +
-	"\x14_gpu_hours_per_month\"\xc5\x01\n" +
+	"\x14_gpu_hours_per_monthB\x18\n" +
+	"\x16_fair_share_weight_minB\x18\n" +
+	"\x16_fair_share_weight_max\"\xc5\x01\n" +
 	"\x05Quota\x12\x1b\n" +
 	"\tgpu_model\x18\x01 \x01(\tR\bgpuModel\x12!\n" +
 	"\fnominal_gpus\x18\x02 \x01(\x05R\vnominalGpus\x12,\n" +
@@ -3381,7 +3413,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xc0\a\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xde\a\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3411,7 +3443,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05drain\x18\x16 \x01(\v2\x12.ares.v1.NodeDrainR\x05drain\x12&\n" +
 	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x128\n" +
 	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x12(\n" +
-	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x1a9\n" +
+	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x12\x1c\n" +
+	"\tisolation\x18\x1a \x01(\tR\tisolation\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +

@@ -131,7 +131,7 @@ func (m *NodeInfo) Node() ares.Node {
 	n := ares.Node{
 		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), MemoryMB: int(m.GetMemoryMb()),
 		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
-		Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
+		Isolation: m.GetIsolation(), Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
 		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond,
 	}
 	for _, d := range m.GetDevices() {
@@ -156,7 +156,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 	m := &NodeInfo{
 		NodeId: n.ID, Address: n.Address, CpuCores: int32(n.CPUs), MemoryMb: int32(n.MemoryMB),
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
-		Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
+		Isolation: n.Isolation, Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
 		ClockAheadMs: int32(n.ClockAhead / time.Millisecond),
 		Numa:         NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
 	}

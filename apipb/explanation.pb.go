@@ -47,7 +47,10 @@ type Explanation struct {
 	// Seats that are kept for it while others give way.
 	Nomination *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
 	// How it stands to its deadline, if it has one.
-	Deadline      *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// What policies said of the job when it was accepted, such as which labels its
+	// nodes must have.
+	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,6 +172,13 @@ func (x *Explanation) GetNomination() *Nomination {
 func (x *Explanation) GetDeadline() *DeadlineOutlook {
 	if x != nil {
 		return x.Deadline
+	}
+	return nil
+}
+
+func (x *Explanation) GetPolicyNotes() []string {
+	if x != nil {
+		return x.PolicyNotes
 	}
 	return nil
 }
@@ -808,7 +818,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x03\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -824,7 +834,8 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
 	"nomination\x18\x16 \x01(\v2\x13.ares.v1.NominationR\n" +
 	"nomination\x124\n" +
-	"\bdeadline\x18( \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"\xa3\x01\n" +
+	"\bdeadline\x18( \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x12!\n" +
+	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"\xa3\x01\n" +
 	"\x03Eta\x126\n" +
 	"\bearliest\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bearliest\x122\n" +
 	"\x06latest\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06latest\x12\x1a\n" +

@@ -777,8 +777,11 @@ type Job struct {
 	Preemptions int32 `protobuf:"varint,51,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
 	// How it stands to its deadline; absent without one, and once it has ended.
 	DeadlineOutlook *DeadlineOutlook `protobuf:"bytes,60,opt,name=deadline_outlook,json=deadlineOutlook,proto3" json:"deadline_outlook,omitempty"`
+	// What policies said of it when it was accepted: warnings, and labels that its
+	// nodes must have.
+	PolicyNotes []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	// What it has used by now and what that costs; in lists with all only.
-	Use           *JobUse `protobuf:"bytes,70,opt,name=use,proto3" json:"use,omitempty"`
+	Use           *JobUse `protobuf:"bytes,75,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1103,6 +1106,13 @@ func (x *Job) GetPreemptions() int32 {
 func (x *Job) GetDeadlineOutlook() *DeadlineOutlook {
 	if x != nil {
 		return x.DeadlineOutlook
+	}
+	return nil
+}
+
+func (x *Job) GetPolicyNotes() []string {
+	if x != nil {
+		return x.PolicyNotes
 	}
 	return nil
 }
@@ -2576,11 +2586,13 @@ func (x *RetryJobRequest) GetRequestId() string {
 }
 
 type RetryJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Status        string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	RetryOf       string                 `protobuf:"bytes,4,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	JobId   string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Status  string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	RetryOf string                 `protobuf:"bytes,4,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
+	// What policies said of the new job.
+	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2641,6 +2653,13 @@ func (x *RetryJobResponse) GetRetryOf() string {
 		return x.RetryOf
 	}
 	return ""
+}
+
+func (x *RetryJobResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type PredictJobRequest struct {
@@ -2883,7 +2902,9 @@ type PlanJobResponse struct {
 	// Why it would wait, when it would.
 	Explanation *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	// How it would stand to its deadline, if it has one and started now.
-	Deadline      *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// What policies said of it: warnings, and labels that its nodes must have.
+	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2956,6 +2977,13 @@ func (x *PlanJobResponse) GetExplanation() *Explanation {
 func (x *PlanJobResponse) GetDeadline() *DeadlineOutlook {
 	if x != nil {
 		return x.Deadline
+	}
+	return nil
+}
+
+func (x *PlanJobResponse) GetPolicyNotes() []string {
+	if x != nil {
+		return x.PolicyNotes
 	}
 	return nil
 }
@@ -3342,7 +3370,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x8b\f\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xae\f\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3395,7 +3423,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"nomination\x12 \n" +
 	"\vpreemptions\x183 \x01(\x05R\vpreemptions\x12C\n" +
 	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\x12!\n" +
-	"\x03use\x18F \x01(\v2\x0f.ares.v1.JobUseR\x03use\"\x83\x01\n" +
+	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\x12!\n" +
+	"\x03use\x18K \x01(\v2\x0f.ares.v1.JobUseR\x03use\"\x83\x01\n" +
 	"\x06JobUse\x12\x1b\n" +
 	"\tgpu_hours\x18\x01 \x01(\x01R\bgpuHours\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x01R\x04cost\x12\x1a\n" +
@@ -3514,12 +3543,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x0fRetryJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\trequestId\"v\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\trequestId\"\x92\x01\n" +
 	"\x10RetryJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x19\n" +
-	"\bretry_of\x18\x04 \x01(\tR\aretryOf\"N\n" +
+	"\bretry_of\x18\x04 \x01(\tR\aretryOf\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"N\n" +
 	"\x11PredictJobRequest\x12\"\n" +
 	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x03job\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\"J\n" +
@@ -3530,14 +3560,15 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x126\n" +
 	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
 	"\x0ePlanJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xfb\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\x9e\x02\n" +
 	"\x0fPlanJobResponse\x12\x16\n" +
 	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
 	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
 	"\x05score\x18\x03 \x01(\x05R\x05score\x12$\n" +
 	"\x05merit\x18\x04 \x01(\v2\x0e.ares.v1.MeritR\x05merit\x126\n" +
 	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x124\n" +
-	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\"-\n" +
+	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x12!\n" +
+	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"-\n" +
 	"\x14ListJobEventsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x15ListJobEventsResponse\x12)\n" +

@@ -816,8 +816,10 @@ type FairShare struct {
 	PastShare float64 `protobuf:"fixed64,10,opt,name=past_share,json=pastShare,proto3" json:"past_share,omitempty"`
 	// Both together, divided by the weight: the least is served first.
 	WeightedShare float64 `protobuf:"fixed64,11,opt,name=weighted_share,json=weightedShare,proto3" json:"weighted_share,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What the weight comes to now: another where it follows past use.
+	EffectiveWeight float64 `protobuf:"fixed64,12,opt,name=effective_weight,json=effectiveWeight,proto3" json:"effective_weight,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *FairShare) Reset() {
@@ -927,6 +929,13 @@ func (x *FairShare) GetWeightedShare() float64 {
 	return 0
 }
 
+func (x *FairShare) GetEffectiveWeight() float64 {
+	if x != nil {
+		return x.EffectiveWeight
+	}
+	return 0
+}
+
 var File_apipb_queue_proto protoreflect.FileDescriptor
 
 const file_apipb_queue_proto_rawDesc = "" +
@@ -993,7 +1002,7 @@ const file_apipb_queue_proto_rawDesc = "" +
 	"\x13GetFairnessResponse\x12*\n" +
 	"\x06shares\x18\x01 \x03(\v2\x12.ares.v1.FairShareR\x06shares\x12\x1d\n" +
 	"\n" +
-	"jain_index\x18\x02 \x01(\x01R\tjainIndex\"\xd0\x02\n" +
+	"jain_index\x18\x02 \x01(\x01R\tjainIndex\"\xfb\x02\n" +
 	"\tFairShare\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
@@ -1007,7 +1016,8 @@ const file_apipb_queue_proto_rawDesc = "" +
 	"\n" +
 	"past_share\x18\n" +
 	" \x01(\x01R\tpastShare\x12%\n" +
-	"\x0eweighted_share\x18\v \x01(\x01R\rweightedShare2\xec\x05\n" +
+	"\x0eweighted_share\x18\v \x01(\x01R\rweightedShare\x12)\n" +
+	"\x10effective_weight\x18\f \x01(\x01R\x0feffectiveWeight2\xec\x05\n" +
 	"\fQueueService\x12n\n" +
 	"\vCreateQueue\x12\x1b.ares.v1.CreateQueueRequest\x1a\x1c.ares.v1.CreateQueueResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x05queueb\x05queue\"\x0e/api/v1/queues\x12y\n" +
 	"\bGetQueue\x12\x18.ares.v1.GetQueueRequest\x1a\x19.ares.v1.GetQueueResponse\"8\x82\xd3\xe4\x93\x022b\x05queue\x12)/api/v1/tenants/{tenant_id}/queues/{name}\x12\x83\x01\n" +

@@ -17,6 +17,7 @@ var layers = map[string]int{
 	"audit":      2, // the chained log of who did what
 	"pki":        2, // certificates and join tokens
 	"notify":     2, // alerts to people
+	"aside":      2, // Redis beside the servers; nothing depends on it
 	"auth":       3, // who somebody is: tokens, OIDC
 	"control":    3,
 	"client":     3,
@@ -61,6 +62,7 @@ var soleImporters = []struct {
 	{"modernc.org/sqlite", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/jackc/pgx", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/pressly/goose", "history", "SQL holds history only; a decision never reads it"},
+	{"github.com/redis/go-redis", "aside", "nothing may depend on Redis"},
 	{"k8s.io", "kube", "Ares runs without Kubernetes; only its adapter knows it"},
 	{"sigs.k8s.io/controller-runtime", "kube", "Ares runs without Kubernetes; only its adapter knows it"},
 }
@@ -69,6 +71,7 @@ var soleImporters = []struct {
 // others are pieces that their parent is built from.
 var ancestors = map[string]string{
 	"engine/laws":      "it judges what its parent decides",
+	"audit/sinktest":   "it judges what implements its parent's interface",
 	"history/sqlite":   "a driver implements its parent's interface",
 	"history/postgres": "a driver implements its parent's interface",
 }
@@ -86,7 +89,7 @@ var pure = map[string][]string{
 	},
 	"policy": {
 		module, module + "/policy/", "cel.dev/cel-go/",
-		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "slices", "sort", "strconv", "strings", "time",
+		"cmp", "errors", "fmt", "iter", "maps", "math", "math/bits", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time",
 	},
 	"forecast": {
 		module, module + "/forecast/",

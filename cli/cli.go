@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/server"
 )
@@ -72,9 +73,8 @@ Start a whole Ares on this machine with "ares up", then, in another terminal:
 
   ares job submit --name hello -- echo hello
   ares job list`,
-		a.jobCommand(), a.tenantCommand(), a.queueCommand(), a.fairnessCommand(), a.preemptionsCommand(), a.consolidateCommand(), a.nodeCommand(), a.reservationCommand(), a.topologyCommand(),
-		a.usageCommand(), a.costCommand(), a.priceCommand(), a.historyCommand(),
-		a.simCommand(), a.clusterCommand(), a.configCommand(), a.versionCommand())
+		a.jobCommand(), a.tenantCommand(), a.queueCommand(), a.fairnessCommand(), a.preemptionsCommand(), a.consolidateCommand(), a.nodeCommand(), a.reservationCommand(), a.policyCommand(), a.alertCommand(), a.topologyCommand(),
+		a.usageCommand(), a.costCommand(), a.priceCommand(), a.historyCommand(), a.auditCommand(), a.simCommand(), a.clusterCommand(), a.configCommand(), a.versionCommand())
 	root.AddCommand(a.hostCommands()...)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -259,7 +259,7 @@ func (a *app) report(err error) int {
 
 // hint says what to do about an error whose text cannot know it.
 func (a *app) hint(err error) string {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, agent.ErrNotJoined) {
 		return ""
 	}
 	switch ares.CodeOf(err) {
@@ -277,6 +277,9 @@ func (a *app) whereServer(err error) string {
 	at, start := strings.Join(a.addresses(), ", "), "ares up"
 	if a.stopped() {
 		return fmt.Sprintf("start one with %q, or name another with --server.", a.self(a.dir())+" up")
+	}
+	if remedy := connectRemedy(err); remedy != "" {
+		return remedy
 	}
 	if !strings.Contains(err.Error(), apipb.CannotConnect) {
 		return fmt.Sprintf("is the server at %s well? See with: %s doctor", at, a.again())

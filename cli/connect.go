@@ -32,6 +32,7 @@ type endpoints struct {
 	GRPC    string `json:"grpc"`
 	HTTP    string `json:"http"`
 	Metrics string `json:"metrics,omitempty"`
+	CA      string `json:"ca,omitempty"`
 }
 
 func (a *app) endpoints() endpoints {
@@ -52,7 +53,20 @@ func (a *app) addresses() []string {
 	if env := os.Getenv("ARES_SERVER"); env != "" {
 		return strings.Split(env, ",")
 	}
-	return []string{firstOf(a.endpoints().GRPC, defaultServer)}
+	return []string{server.Local(firstOf(a.endpoints().GRPC, defaultServer))}
+}
+
+// own says whether addresses are those of the data directory's own server, and
+// by which authority it is verified, "" where it has no TLS of its own.
+func (a *app) own(addresses []string) (authority string, own bool) {
+	e := a.endpoints()
+	if len(addresses) != 1 || e.GRPC == "" || addresses[0] != server.Local(e.GRPC) && addresses[0] != server.Local(e.HTTP) {
+		return "", false
+	}
+	if e.CA == "" {
+		return "", onThisMachine(addresses)
+	}
+	return filepath.Join(a.dir(), e.CA), true
 }
 
 // stopped says that no server runs in a data directory that was named: the
@@ -65,8 +79,15 @@ func (a *app) stopped() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// trusted says whether addresses may be sent the token of this machine's own
+// server: on this machine, or of that server as its authority proves.
+func (a *app) trusted(addresses []string) bool {
+	_, own := a.own(addresses)
+	return own || onThisMachine(addresses)
+}
+
 // connect makes the client. The token of this machine's own server is sent to
-// this machine only.
+// that only.
 func (a *app) connect() (*client.Client, error) {
 	if a.stopped() {
 		return nil, ares.Errorf(ares.Unavailable, "no server runs in the data directory %s", a.dir())
@@ -82,7 +103,7 @@ func (a *app) connectTo(o client.Options) (*client.Client, error) {
 			return nil, usagef("--server %s: give the gRPC address as host:port, such as %s", addr, defaultServer)
 		}
 	}
-	config, err := a.tlsConfig()
+	config, err := a.tlsConfig(o.Addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +115,7 @@ func (a *app) connectTo(o client.Options) (*client.Client, error) {
 		o.Token = os.Getenv("ARES_TOKEN")
 	case os.Getenv("ARES_TOKEN_FILE") != "":
 		o.TokenFile = os.Getenv("ARES_TOKEN_FILE")
-	case onThisMachine(o.Addresses):
+	case a.trusted(o.Addresses):
 		if _, missing := os.Stat(a.tokenPath()); !errors.Is(missing, fs.ErrNotExist) {
 			o.TokenFile = a.tokenPath()
 		}
@@ -129,11 +150,14 @@ func (a *app) again() string {
 	return commandLine(words)
 }
 
-func (a *app) tlsConfig() (*tls.Config, error) {
+// tlsConfig is how to speak to addresses, nil for plaintext.
+func (a *app) tlsConfig(addresses []string) (*tls.Config, error) {
 	ca := firstOf(a.tlsCA, os.Getenv("ARES_TLS_CA"))
 	on, _ := strconv.ParseBool(os.Getenv("ARES_TLS"))
 	if ca == "" && !a.tls && !on {
-		return nil, nil
+		if ca, _ = a.own(addresses); ca == "" {
+			return nil, nil
+		}
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if ca == "" {

@@ -72,7 +72,8 @@ func (a *app) examineMachine() []finding {
 	} else {
 		found = append(found, finding{What: "devices", State: note, Detail: "no nvidia-smi: an agent here simulates devices (the processes are real)"})
 	}
-	return append(found, examineCgroup())
+	found = append(found, examineCgroup(), examineUser())
+	return append(found, a.examineCertificates()...)
 }
 
 func (a *app) examineDir() finding {

@@ -85,6 +85,7 @@ func (a *app) examineServer(ctx context.Context, p *patient) []finding {
 		found = append(found, finding{What: "versions", State: note, Detail: fmt.Sprintf("this command is %s, the server %s", Version, status.GetVersion())})
 	}
 	found = append(found, examineStore(status)...)
+	found = append(found, a.examineAuthority(ctx, p)...)
 	if mb := status.GetDataDirFreeMb(); mb >= 0 && mb < littleSpaceMB {
 		found = append(found, space("server's disk", "the data directory of "+p.at, int64(mb)))
 	}
@@ -105,11 +106,23 @@ func accessFinding(err error) finding {
 
 // reach says what to do about a server that cannot be connected to.
 func (a *app) reach(at string, err error) string {
+	if remedy := connectRemedy(err); remedy != "" {
+		return remedy
+	}
+	if !onThisMachine([]string{at}) {
+		return "see that a server runs there (systemctl status ares-server), or name another with --server"
+	}
+	return `start one with "ares up", or name another with --server`
+}
+
+// connectRemedy says what to do about a connection that fails in a way that is
+// known, "" for others.
+func connectRemedy(err error) string {
 	text := err.Error()
 	for _, c := range []struct{ sign, remedy string }{
-		{"does not look like a TLS handshake", "the server speaks no TLS there: leave --tls and --tls-ca away, or give it tls.cert_file"},
-		{"unknown authority", "name the authority that signed the server's certificate with --tls-ca FILE"},
-		{"certificate is valid for", "use a name that the certificate has, or give the server another certificate"},
+		{"does not look like a TLS handshake", "the server speaks no TLS there: leave --tls and --tls-ca away, or have it listen beyond the loopback"},
+		{"unknown authority", "name the authority that signed the server's certificate with --tls-ca FILE: ca.crt in its data directory, unless it has a certificate of its own"},
+		{"certificate is valid for", "use a name that the certificate has, or add the name to the server's hosts (or give it another certificate, where it has its own)"},
 		{"certificate has expired", "give the server a new certificate; also compare the clocks"},
 		{"not yet valid", "compare the clocks of this machine and the server"},
 		{"error reading server preface", "the server seems to want TLS: add --tls or --tls-ca FILE"},
@@ -121,10 +134,7 @@ func (a *app) reach(at string, err error) string {
 			return c.remedy
 		}
 	}
-	if !onThisMachine([]string{at}) {
-		return "see that a server runs there (systemctl status ares-server), or name another with --server"
-	}
-	return `start one with "ares up", or name another with --server`
+	return ""
 }
 
 // notReadyRemedy says what to do by the word that anybody is told.
@@ -217,7 +227,7 @@ func examineWhole(ctx context.Context, c *client.Client) ([]finding, bool) {
 	for _, n := range list.GetNodes() {
 		found = append(found, wallClock("node "+n.GetNodeId(), time.Duration(n.GetClockAheadSeconds()*float64(time.Second)))...)
 	}
-	return found, true
+	return append(found, examineIsolation(list.GetNodes())...), true
 }
 
 // maxSkew is how far wall clocks may be apart before it is worth a word. Leases

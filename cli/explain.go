@@ -62,8 +62,10 @@ func (a *app) jobPlanCommand() *cobra.Command {
 		Use:   "plan [flags] -- command args... | plan -f FILE",
 		Short: "Say where a job would go now, or why it would wait; nothing is submitted",
 		Long: `Takes a job as "ares job submit" does, and says where it would be placed at this
-moment, with what speaks for the place, or everything that would keep it waiting. Of
-several jobs each is looked at by itself, as if the others were not there.`,
+moment, with what speaks for the place, or everything that would keep it waiting: who
+is before it, when it would start, what would help, and how many jobs would give way to
+it at what cost. Of several jobs each is looked at by itself, as if the others were not
+there.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			specs, err := s.specs(cmd, args)
@@ -106,11 +108,13 @@ func (s *submission) plan(ctx context.Context, c *client.Client, specs []*apipb.
 func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	if !p.GetPlaced() {
 		say(w, "It would wait.\n")
+		sheet{w}.list("Policies", p.GetPolicyNotes())
 		a.writeExplanation(w, p.GetExplanation())
 		writeOutlook(sheet{w}, p.GetDeadline())
 		return
 	}
 	say(w, "It would be placed now.\n")
+	sheet{w}.list("Policies", p.GetPolicyNotes())
 	writeOutlook(sheet{w}, p.GetDeadline())
 	writeMerit(sheet{w}, p.GetScore(), p.GetMerit())
 	t := table{head: []string{"RANK", "NODE", "GPUS"}}
@@ -135,6 +139,7 @@ func (a *app) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	} else if !waits {
 		s.line("Waits for", "nothing: it is "+e.GetState())
 	}
+	s.list("Policies", e.GetPolicyNotes())
 	s.writeYields(e.GetGaveWay(), e.GetNomination())
 	var helps []string
 	for _, r := range e.GetRemedies() {

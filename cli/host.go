@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent"
@@ -73,7 +72,9 @@ func (a *app) serverCommand() *cobra.Command {
 			server.TuneMemory()
 			return server.Run(cmd.Context(), cfg, cfg.NewLog(a.err), func(s *server.Server) {
 				a.announce(s)
-				say(a.out, "  join a node      ares agent --server %s --token-file %s\n", s.Endpoints.GRPC, cfg.DataDir+"/"+server.NodeTokenFile)
+				if s.Endpoints.CA == "" {
+					say(a.out, "  join a node      ares agent --server %s --token-file %s\n", s.Endpoints.GRPC, cfg.DataDir+"/"+server.NodeTokenFile)
+				}
 			})
 		},
 	}
@@ -84,10 +85,14 @@ func (a *app) serverCommand() *cobra.Command {
 // announce says where a server is.
 func (a *app) announce(s *server.Server) {
 	say(a.out, "Ares %s is up.\n", Version)
-	say(a.out, "  REST             http://%s\n", s.Endpoints.HTTP)
+	say(a.out, "  REST             %s\n", s.URL(s.Endpoints.HTTP))
 	say(a.out, "  gRPC             %s\n", s.Endpoints.GRPC)
-	say(a.out, "  metrics          http://%s/metrics\n", s.Endpoints.Metrics)
+	say(a.out, "  metrics          %s/metrics\n", s.URL(s.Endpoints.Metrics))
 	say(a.out, "  admin token      %s\n", s.AdminToken)
+	if s.Endpoints.CA != "" {
+		say(a.out, "  authority        %s (give it to clients elsewhere: --tls-ca FILE)\n", filepath.Join(filepath.Dir(s.AdminToken), s.Endpoints.CA))
+		say(a.out, "  join a node      ares node token create, then on the node: ares agent --server %s --join TOKEN\n", s.Advertised())
+	}
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -120,6 +125,7 @@ func (a *app) up(ctx context.Context, cfg server.Config, n *nodeFlags) error {
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		a.announce(s)
 		say(a.out, "  devices          %s\n", clean(devices(ag.Node())))
+		say(a.out, "  isolation        %s\n", clean(ag.Node().Isolation))
 		try := program() + strings.TrimPrefix(a.self(cfg.DataDir), "ares")
 		say(a.out, "\nTry, in another terminal:\n\n  %s job submit --name hello -- echo hello\n\n", try)
 	})
@@ -155,7 +161,8 @@ type nodeFlags struct {
 	node, address, mock string
 	labels, taints      []string
 	runImages           bool
-	file, level         string
+	isolation           string
+	file, level, join   string
 }
 
 func (n *nodeFlags) add(c *cobra.Command) {
@@ -163,6 +170,8 @@ func (n *nodeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&n.address, "address", "", "where ranks on other nodes reach this one (default 127.0.0.1)")
 	c.Flags().StringArrayVar(&n.labels, "node-label", nil, "label of this node, NAME=VALUE; may be repeated")
 	c.Flags().StringArrayVar(&n.taints, "taint", nil, "keep jobs off this node that do not tolerate it, KEY=VALUE:NoSchedule or :PreferNoSchedule;\nmay be repeated (ARES_TAINTS)")
+	c.Flags().StringVar(&n.isolation, "isolation", "", "whom jobs run as: tenant, user, none or auto (ARES_ISOLATION_MODE; see docs/isolation.md)")
+	must(c.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions([]string{agent.IsolateAuto, agent.IsolateTenant, agent.IsolateUser, agent.IsolateNone}, cobra.ShellCompDirectiveNoFileComp)))
 	c.Flags().StringVar(&n.mock, "mock", "", "simulate the devices of "+strings.Join(gpu.Profiles(), ", ")+"; or off")
 	must(c.RegisterFlagCompletionFunc("mock", cobra.FixedCompletions(append(gpu.Profiles(), gpu.Off), cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -171,7 +180,10 @@ func (n *nodeFlags) add(c *cobra.Command) {
 func (n *nodeFlags) config(dataDir string, general *server.Config, log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
 		Node: firstOf(n.node, os.Getenv("WORKER_ID")), Dir: dataDir + "/agent", Address: n.address, Mock: n.mock,
-		RunImages: n.runImages, Version: Version, Log: log,
+		RunImages: n.runImages, Isolation: general.Isolation, Version: Version, Log: log,
+	}
+	if n.isolation != "" {
+		cfg.Isolation.Mode = n.isolation
 	}
 	if cfg.Node == "" {
 		host, err := os.Hostname()
@@ -198,8 +210,15 @@ func (a *app) agentCommand() *cobra.Command {
 	var n nodeFlags
 	c := &cobra.Command{
 		Use: "agent", Short: "Run a node agent that joins a server", Args: exactly(),
-		Long:    "Runs a node agent until it is interrupted. Its processes go on under their\nsupervisors for a while, and a restarted agent takes them up again.",
-		Example: "  ares agent --server ares.example.com:9090 --tls-ca ca.pem --token-file node.token",
+		Long: `Runs a node agent until it is interrupted. Its processes go on under their
+supervisors for a while, and a restarted agent takes them up again.
+
+On another machine than the server's an agent joins by a token of "ares node token
+create". It carries the hash of the servers' authority, so nothing else is needed to
+know the right servers. The agent makes a key, is given a certificate for it, and
+renews that by itself: the token is needed once, or again when the certificate has
+ended because the agent was away for too long.`,
+		Example: "  ares agent --server ares.example.com:9090 --join ares-join.fvk...",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.agentConfig(&n)
 			if err != nil {
@@ -209,13 +228,14 @@ func (a *app) agentCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			say(a.out, "Node %s joins %s.\n  devices          %s\n", cfg.Node, strings.Join(cfg.Servers, ", "), clean(devices(ag.Node())))
+			say(a.out, "Node %s joins %s.\n  devices          %s\n  isolation        %s\n", cfg.Node, strings.Join(cfg.Servers, ", "), clean(devices(ag.Node())), clean(ag.Node().Isolation))
 			return ag.Run(cmd.Context())
 		},
 	}
 	n.add(c)
 	c.Flags().BoolVar(&n.runImages, "run-images", false, "run the command of a job that names an image directly on this host")
-	c.Flags().StringVar(&n.file, "config", "", "configuration file; an agent reads taints and log of it")
+	c.Flags().StringVar(&n.join, "join", "", "join token of ares node token create; needed while the node has no good certificate (ARES_JOIN_TOKEN)")
+	c.Flags().StringVar(&n.file, "config", "", "configuration file; an agent reads taints, isolation and log of it")
 	c.Flags().StringVar(&n.level, "log-level", "", "debug, info, warn or error (LOG_LEVEL)")
 	return c
 }
@@ -230,17 +250,24 @@ func (a *app) agentConfig(n *nodeFlags) (agent.Config, error) {
 		return cfg, err
 	}
 	cfg.Servers = a.addresses()
-	config, err := a.tlsConfig()
-	if err != nil {
+	if cfg.TLS, err = a.tlsConfig(cfg.Servers); err != nil {
 		return cfg, err
 	}
-	if config != nil {
-		cfg.TLS = credentials.NewTLS(config)
-	} else if !onThisMachine(cfg.Servers) {
-		return cfg, usagef("%s is not on this machine: TLS is required; add --tls or --tls-ca FILE", strings.Join(cfg.Servers, ", "))
+	cfg.Join = firstOf(n.join, os.Getenv("ARES_JOIN_TOKEN"))
+	if cfg.Join != "" || a.joined(cfg.Dir) {
+		return cfg, nil // the node's own certificate speaks for it
+	}
+	if cfg.TLS == nil && !onThisMachine(cfg.Servers) {
+		return cfg, usagef("%s is not on this machine: let this node join with --join TOKEN (ares node token create makes one)", strings.Join(cfg.Servers, ", "))
 	}
 	cfg.Token, err = a.nodeToken(cfg.Servers)
 	return cfg, err
+}
+
+// joined says whether an agent with that directory has had a certificate.
+func (a *app) joined(dir string) bool {
+	_, err := os.Stat(filepath.Join(agent.CertificateDir(dir), "node.crt"))
+	return err == nil
 }
 
 // nodeToken finds the token of an agent, as connect does that of people.
@@ -252,11 +279,11 @@ func (a *app) nodeToken(servers []string) (string, error) {
 		}
 		path = os.Getenv("ARES_TOKEN_FILE")
 	}
-	if path == "" && onThisMachine(servers) {
+	if path == "" && a.trusted(servers) {
 		path = a.dir() + "/" + server.NodeTokenFile
 	}
 	if path == "" {
-		return "", usagef("give the node token with --token-file: it is node.token in the server's data directory")
+		return "", usagef("let this node join with --join TOKEN (ares node token create makes one), or give the node token with --token-file: it is node.token in the server's data directory")
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/server"
 )
 
 // storeDoor is where a server shows its store to an admin: one JSON object on
@@ -62,7 +63,8 @@ func (a *app) debugStoreCommand(use, short string, watch bool, at *string) *cobr
 
 func (a *app) readStore(ctx context.Context, at string, query url.Values, o *readFlags) error {
 	at = strings.TrimPrefix(strings.TrimPrefix(firstOf(at, a.endpoints().HTTP, "127.0.0.1:8080"), "http://"), "https://")
-	config, err := a.tlsConfig()
+	at = server.Local(at)
+	config, err := a.tlsConfig([]string{at})
 	if err != nil {
 		return err
 	}
@@ -154,7 +156,7 @@ func (a *app) bearerToken(at string) (string, error) {
 	if path == "" && os.Getenv("ARES_TOKEN") != "" {
 		return os.Getenv("ARES_TOKEN"), nil
 	}
-	if path = firstOf(path, os.Getenv("ARES_TOKEN_FILE")); path == "" && onThisMachine([]string{at}) {
+	if path = firstOf(path, os.Getenv("ARES_TOKEN_FILE")); path == "" && a.trusted([]string{at}) {
 		path = a.tokenPath()
 	}
 	if path == "" {

@@ -19,7 +19,8 @@ import (
 
 func (a *app) nodeCommand() *cobra.Command {
 	return group("node", "See the machines, and keep work off them", "",
-		a.nodeListCommand(), a.nodeGetCommand(), a.nodeGPUsCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeDrainCommand(), a.nodeRemoveCommand())
+		a.nodeListCommand(), a.nodeGetCommand(), a.nodeGPUsCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeDrainCommand(), a.nodeRemoveCommand(),
+		a.nodeTokenCommand(), a.nodeRevokeCommand(), a.nodeRevocationsCommand())
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
@@ -104,6 +105,7 @@ func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 	if !n.GetContains() {
 		s.line("Containment", "no cgroup: the death of a job's processes is found by looking for them")
 	}
+	s.line("Isolation", n.GetIsolation())
 	s.line("Labels", pairs(n.GetLabels()))
 	s.list("Taints", taints(n))
 	s.line("NUMA nodes", numaNodes(n))
@@ -196,7 +198,9 @@ session, and while jobs may still live there: after a node's last word each job 
 its seat for its lost_after.
 
 With --force jobs are taken back at once. Use it only when the machine is switched off
-or was started anew: else a job may run in two places.`,
+or was started anew: else a job may run in two places.
+
+The certificate of the node is revoked, too (see ares node revoke).`,
 		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			seats, err := c.RemoveNode(ctx, args[0], force)
 			if err != nil {

@@ -301,11 +301,19 @@ tenants that hold or want something have the same.`,
 	return c
 }
 
+// effectiveWeight is a weight, with what it comes to where that is another.
+func effectiveWeight(s *apipb.FairShare) string {
+	if now := s.GetEffectiveWeight(); now != 0 && now != s.GetWeight() {
+		return fmt.Sprintf("%g (now %g)", s.GetWeight(), now)
+	}
+	return fmt.Sprintf("%g", s.GetWeight())
+}
+
 func (a *app) writeFairness(w io.Writer, f *apipb.GetFairnessResponse) {
 	percent := func(part float64) string { return fmt.Sprintf("%.2f %%", 100*part) }
 	t := table{head: []string{"TENANT", "QUEUE", "WEIGHT", "GPUS", "CPU CORES", "MEMORY MB", "WAITING", "SHARE", "OF", "PAST", "WEIGHTED"}}
 	for _, s := range f.GetShares() {
-		t.add(s.GetTenantId(), firstOf(s.GetQueue(), "*"), fmt.Sprintf("%g", s.GetWeight()), fmt.Sprintf("%g", s.GetGpus()),
+		t.add(s.GetTenantId(), firstOf(s.GetQueue(), "*"), effectiveWeight(s), fmt.Sprintf("%g", s.GetGpus()),
 			strconv.Itoa(int(s.GetCpuCores())), strconv.Itoa(int(s.GetMemoryMb())), strconv.Itoa(int(s.GetWaitingJobs())),
 			percent(s.GetDominantShare()), firstOf(s.GetResource(), "-"), percent(s.GetPastShare()), percent(s.GetWeightedShare()))
 	}

@@ -85,6 +85,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	s.line("Command", commandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
 	s.line("Image", j.GetImage())
 	s.line("Labels", pairs(j.GetSpec().GetLabels()))
+	s.list("Policies", j.GetPolicyNotes())
 	s.line("Submitted by", j.GetSubmittedBy())
 	s.line("Retry of", j.GetRetryOf())
 	s.line("Created", a.when(j.GetCreatedAt()))

@@ -30,6 +30,8 @@ type tenantFlags struct {
 	unlimited bool
 	tier      string
 	weight    float64
+	lightest  float64
+	heaviest  float64
 	yield     bool
 	quotas    []string
 	hours     int32
@@ -61,6 +63,8 @@ func (t *tenantFlags) add(f *pflag.FlagSet) {
 	t.number[lostAfterField] = f.Int32(lostAfterFlag, 0, "how long a silent node keeps its jobs")
 	f.StringVar(&t.tier, "priority-tier", "", "highest class its jobs may ask for")
 	f.Float64Var(&t.weight, "fair-share-weight", 1, "share of the fleet against other tenants")
+	f.Float64Var(&t.lightest, "fair-share-weight-min", 0, "least that its weight comes to as it follows past use; 0 with a max of 0 for a fixed weight")
+	f.Float64Var(&t.heaviest, "fair-share-weight-max", 0, "most that its weight comes to as it follows past use")
 	f.BoolVar(&t.yield, "allow-preemption", true, "its jobs may preempt others")
 	addQuotas(f, &t.quotas)
 	f.Int32Var(&t.hours, "gpu-hours", 0, "budget of GPU-hours for a calendar month in UTC; 0 for none")
@@ -97,6 +101,12 @@ func (t *tenantFlags) tenant(a *app, f *pflag.FlagSet) (*apipb.Tenant, error) {
 	}
 	if f.Changed("fair-share-weight") {
 		out.FairShareWeight = &t.weight
+	}
+	if f.Changed("fair-share-weight-min") {
+		out.FairShareWeightMin = &t.lightest
+	}
+	if f.Changed("fair-share-weight-max") {
+		out.FairShareWeightMax = &t.heaviest
 	}
 	if f.Changed("allow-preemption") {
 		out.AllowPreemption = &t.yield
@@ -212,13 +222,21 @@ func (a *app) writeTenant(w io.Writer, t *apipb.Tenant) {
 	s.line("Running", of(u.GetRunningJobs(), t.MaxConcurrentJobs)+" jobs")
 	s.line("Pending", of(u.GetPendingJobs(), t.MaxPendingJobs)+" jobs")
 	s.line("Tier", t.GetPriorityTier())
-	s.line("Weight", fmt.Sprintf("%g", t.GetFairShareWeight()))
+	s.line("Weight", weightWords(t))
 	s.line("Preempts", strconv.FormatBool(t.GetAllowPreemption()))
 	s.list("Quotas", quotaWords(t.GetQuotas()))
 	if t.GetGpuHoursPerMonth() > 0 {
 		s.line("Budget", fmt.Sprintf("%d GPU-hours a month", t.GetGpuHoursPerMonth()))
 	}
 	s.line("Created", a.when(t.GetCreatedAt()))
+}
+
+// weightWords is a tenant's weight, with its bounds if it follows past use.
+func weightWords(t *apipb.Tenant) string {
+	if t.GetFairShareWeightMax() == 0 {
+		return fmt.Sprintf("%g", t.GetFairShareWeight())
+	}
+	return fmt.Sprintf("%g, between %g and %g by past use", t.GetFairShareWeight(), t.GetFairShareWeightMin(), t.GetFairShareWeightMax())
 }
 
 func (a *app) tenantUpdateCommand() *cobra.Command {

@@ -46,7 +46,7 @@ func TestDeadlinesAtTheDesk(t *testing.T) {
 			wantCode(t, drafted, ares.Refused, want)
 			continue
 		}
-		if err != nil || drafted != nil || (got.Warning == "") != (c.warns == "") || !strings.Contains(got.Warning, c.warns) {
+		if err != nil || drafted != nil || (len(got.Warnings) == 0) != (c.warns == "") || !strings.Contains(strings.Join(got.Warnings, "; "), c.warns) {
 			t.Errorf("%+v: %+v, %v, %v", c, got, err, drafted)
 		}
 	}
@@ -63,7 +63,7 @@ func TestRetriedDeadline(t *testing.T) {
 	first := d.submit(t, ask)
 	now = noon.Add(2 * time.Hour)
 	got, err := d.Submit(t.Context(), ask, "me")
-	if err != nil || got.ID != first.ID || !got.Duplicate || got.Warning != "" {
+	if err != nil || got.ID != first.ID || !got.Duplicate || len(got.Warnings) > 0 {
 		t.Errorf("the same request again: %+v, %v", got, err)
 	}
 	d.Predict = func(*ares.Job) ares.RuntimePredicted {

@@ -28,6 +28,10 @@ type Desk struct {
 	// accepted.
 	Predict    func(*ares.Job) ares.RuntimePredicted
 	Infeasible Infeasible
+	// Policies, if there are any, judge what is submitted.
+	Policies *Policies
+	// Aside, if there is one, remembers what was accepted lately, by any server.
+	Aside Aside
 }
 
 // Accepted answers a submission.
@@ -35,7 +39,7 @@ type Accepted struct {
 	ID        ares.JobID
 	Duplicate bool // the same request had been accepted before
 	Phase     ares.Phase
-	Warning   string // about what was accepted now, "" for none
+	Warnings  []string // about what was accepted now
 	Err       error
 }
 
@@ -66,21 +70,27 @@ func (d *Desk) SubmitAll(ctx context.Context, specs []ares.Spec, owner string) [
 // changed.
 func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open []int, out []Accepted, fresh bool) []int {
 	asks := make([]store.Creation, 0, len(open))
+	drafts := make([]draft, 0, len(open))
 	index := make([]int, 0, len(open))
-	before, warnings := newAhead(), map[int]string{}
+	before, warnings := newAhead(), map[int][]string{}
 	for _, i := range open {
+		if again, ok := d.repeated(ctx, &specs[i], len(open)); ok {
+			out[i] = again
+			continue
+		}
 		ask, err := d.prepare(ctx, &specs[i], owner, fresh, before)
 		if err == nil {
 			var warning string
 			if warning, err = d.feasible(ask.Job); warning != "" {
-				warnings[i] = warning
+				warnings[i] = []string{warning}
 			}
 		}
 		if err != nil {
-			out[i] = d.refused(ctx, &specs[i], err)
+			out[i] = d.refused(ctx, &specs[i], owner, err)
 			continue
 		}
-		asks, index = append(asks, ask), append(index, i)
+		warnings[i] = append(warnings[i], texts(ask.Job.Notes)...)
+		asks, drafts, index = append(asks, ask.Creation), append(drafts, ask), append(index, i)
 	}
 	if len(asks) == 0 {
 		return nil
@@ -95,9 +105,11 @@ func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open
 		if c.Err == nil && c.Phase == "" {
 			out[i].Phase = d.phase(c.ID, c.Duplicate)
 		}
-		if c.Err == nil && !c.Duplicate {
-			out[i].Warning = warnings[i]
+		if c.Err == nil && !c.Duplicate && !c.Stale {
+			out[i].Warnings = warnings[i]
+			d.tellAccepted(&drafts[k])
 		}
+		d.remember(&asks[k], &c)
 	}
 	return again
 }
@@ -113,9 +125,9 @@ func (d *Desk) phase(id ares.JobID, duplicate bool) ares.Phase {
 
 // prepare checks a submission and makes the job of it. The request ID is
 // written back, so that a second try is the same request.
-func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool, before *ahead) (store.Creation, error) {
+func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh bool, before *ahead) (draft, error) {
 	if err := spec.Check(); err != nil {
-		return store.Creation{}, err
+		return draft{}, err
 	}
 	digest := ares.DigestOf(*spec)
 	if spec.RequestID == "" {
@@ -127,7 +139,7 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 	}
 	tenant, err := d.tenant(ctx, tenantID, fresh)
 	if err != nil {
-		return store.Creation{}, err
+		return draft{}, err
 	}
 	// What the tenant and this server decide is written down; plain defaults are
 	// filled in when the job is read.
@@ -137,40 +149,47 @@ func (d *Desk) prepare(ctx context.Context, spec *ares.Spec, owner string, fresh
 		said.LostAfterSeconds = tenant.LostAfterSecs
 	}
 	if err = d.fit(&said); err != nil {
-		return store.Creation{}, err
+		return draft{}, err
 	}
 	full := said.WithDefaults()
 	if least := int(d.MinLostAfter / time.Second); full.LostAfterSeconds < least {
 		if spec.LostAfterSeconds != 0 {
-			return store.Creation{}, ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d",
+			return draft{}, ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d",
 				least, ares.MaxLostAfterSec, full.LostAfterSeconds).At("lost_after_seconds")
 		}
 		said.LostAfterSeconds = least
 	}
 	if d.NoGangs && full.Members > 1 {
-		return store.Creation{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
+		return draft{}, ares.Errorf(ares.Refused, "members: jobs of several members are turned off here (scheduler.enable_gang_scheduling)").At("members")
 	}
 	queue, err := d.queue(ctx, tenantID, full.Queue, fresh)
 	if err != nil {
-		return store.Creation{}, err
+		return draft{}, err
 	}
 	if err = d.admit(tenant, queue, full, before); err != nil {
-		return store.Creation{}, err
+		return draft{}, err
+	}
+	verdict, err := d.judge(ctx, tenant, &said, owner, before)
+	if err != nil {
+		return draft{}, err
 	}
 	after, err := d.resolve(ctx, &said, fresh)
 	if err != nil {
-		return store.Creation{}, err
+		return draft{}, err
 	}
 	id := ares.NewJobID(tenantID, spec.RequestID)
 	if d.View.Job(id) == nil {
 		before.add(tenantID, full.Queue)
 	}
-	return store.Creation{
-		Job: &ares.Job{
-			Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner,
+	return draft{
+		Creation: store.Creation{
+			Job: &ares.Job{
+				Spec: said, ID: id, Digest: digest, AcceptedAt: d.Now(), Owner: owner, Notes: verdict.Notes,
+			},
+			TenantRevision: tenant.Revision,
+			After:          after,
 		},
-		TenantRevision: tenant.Revision,
-		After:          after,
+		verdict: verdict,
 	}, nil
 }
 
@@ -197,26 +216,38 @@ func (d *Desk) admit(t *ares.Tenant, q *ares.Queue, spec ares.Spec, before *ahea
 
 // refused answers a submission that would not be accepted now; if the same
 // request was accepted before, it is that job all the same.
-func (d *Desk) refused(ctx context.Context, spec *ares.Spec, err error) Accepted {
+func (d *Desk) refused(ctx context.Context, spec *ares.Spec, owner string, err error) Accepted {
+	out := d.acceptedBefore(ctx, spec, err)
+	if out.Err != nil {
+		d.tellRefused(err, owner)
+	}
+	return out
+}
+
+// acceptedBefore finds the job of a request that was accepted before.
+func (d *Desk) acceptedBefore(ctx context.Context, spec *ares.Spec, err error) Accepted {
 	code := ares.CodeOf(err)
 	if spec.RequestID == "" || code != ares.Refused && code != ares.Exhausted {
 		return Accepted{Err: err}
 	}
-	tenant := spec.Tenant
-	if tenant == "" {
-		tenant = ares.DefaultTenant
-	}
-	id := ares.NewJobID(tenant, spec.RequestID)
-	snap, readErr := d.Store.Job(ctx, id)
-	switch {
-	case readErr != nil:
-		return Accepted{Err: err}
-	case snap.Tombstone != nil && snap.Tombstone.Digest == ares.DigestOf(*spec):
-		return Accepted{ID: id, Duplicate: true, Phase: snap.Tombstone.Phase}
-	case snap.Job != nil && snap.Job.Digest == ares.DigestOf(*spec):
-		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}
+	if before, ok := d.accepted(ctx, spec.JobID(), ares.DigestOf(*spec)); ok {
+		return before
 	}
 	return Accepted{Err: err}
+}
+
+// accepted asks the store whether a request was accepted before, and answers it
+// again then.
+func (d *Desk) accepted(ctx context.Context, id ares.JobID, digest ares.Digest) (Accepted, bool) {
+	snap, err := d.Store.Job(ctx, id)
+	switch {
+	case err != nil:
+	case snap.Tombstone != nil && snap.Tombstone.Digest == digest:
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Tombstone.Phase}, true
+	case snap.Job != nil && snap.Job.Digest == digest:
+		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}, true
+	}
+	return Accepted{}, false
 }
 
 // tenant finds a tenant in the view, or in the store when the view may lag.
@@ -257,7 +288,7 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 	if !snap.Run.Phase.Final() {
 		return Accepted{}, ares.Errorf(ares.Conflict, "job %s is %s: only a finished job is retried; cancel it first", id, snap.Run.Phase)
 	}
-	spec := snap.Job.Spec
+	spec := unrequired(snap.Job)
 	spec.RequestID = requestID
 	if spec.RequestID == "" {
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
@@ -265,18 +296,23 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 	for try := range 5 {
 		ask, err := d.prepare(ctx, &spec, owner, try > 0, newAhead())
 		if err != nil {
-			out := d.refused(ctx, &spec, err)
+			out := d.refused(ctx, &spec, owner, err)
 			return out, out.Err
 		}
 		ask.Job.RetryOf = id
-		c := d.Store.Create(ctx, []store.Creation{ask})[0]
+		c := d.Store.Create(ctx, []store.Creation{ask.Creation})[0]
 		if c.Stale {
 			continue
+		}
+		var warnings []string
+		if c.Err == nil && !c.Duplicate {
+			warnings = texts(ask.Job.Notes)
+			d.tellAccepted(&ask)
 		}
 		if c.Err == nil && c.Phase == "" {
 			c.Phase = d.phase(c.ID, c.Duplicate)
 		}
-		return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Err: c.Err}, c.Err
+		return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Warnings: warnings, Err: c.Err}, c.Err
 	}
 	return Accepted{}, ares.Errorf(ares.Exhausted, "tenant %s changes too fast: try again", spec.Tenant)
 }

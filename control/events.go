@@ -96,7 +96,7 @@ func (r *ring) jobEvents(was, now *Entry, rev int64) {
 	for _, t := range now.Run.Transitions[max(0, min(seen-now.Run.Dropped, len(now.Run.Transitions))):] {
 		h := Happening{
 			Revision: rev, At: t.At, Job: now.Job.ID, Tenant: now.Job.Tenant, Name: now.Job.Name,
-			Phase: t.Phase, Attempt: t.Attempt, Message: t.Message,
+			Phase: t.Phase, Attempt: t.Attempt, Message: now.Job.Told(t),
 		}
 		if a := now.Run.Last(); a != nil && len(a.Seats) > 0 {
 			h.Node = a.Seats[0].Node

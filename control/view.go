@@ -205,6 +205,7 @@ func (v *View) apply(e *ares.Event, live bool) {
 		v.topology = e.Topology
 	case e.Reservation != nil:
 		v.windows[e.Reservation.Name] = e.Reservation
+	case e.Policy != nil: // Policies keeps them
 	case e.Progress != nil:
 		if was := v.jobs[e.Progress.Job]; was != nil {
 			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast}
@@ -248,6 +249,7 @@ func (v *View) gone(e *ares.Event, live bool) {
 			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run, Forecast: was.Forecast}
 		}
 	case ares.KindRun, ares.KindForecast: // go together with their job
+	case ares.KindPolicy: // Policies keeps them
 	case ares.KindUsage: // only the engine asks for it
 	}
 }

@@ -32,15 +32,15 @@ func (s *State) charge(e *entry, sign int) {
 	if e.job == nil || e.shape == nil {
 		return
 	}
-	t := s.tenant(e.job.Tenant)
+	t := e.shape.tenant
 	if e.held.counts {
 		e.shape.leaf.Charge(e.held.grant, sign)
 		if sign > 0 {
 			t.use = t.use.Add(e.held.grant.Held)
-			t.active[e] = struct{}{}
+			t.enter(e)
 		} else {
 			t.use = t.use.Sub(e.held.grant.Held)
-			delete(t.active, e)
+			t.leave(e)
 		}
 	}
 	for i := range e.held.past {
@@ -51,6 +51,21 @@ func (s *State) charge(e *entry, sign int) {
 			t.addMonths(p, int64(sign))
 		}
 	}
+}
+
+// enter puts an entry among those of the tenant that hold something.
+func (t *tenant) enter(e *entry) {
+	t.active = append(t.active, e)
+	e.activeAt = int32(len(t.active))
+}
+
+// leave takes it out.
+func (t *tenant) leave(e *entry) {
+	last := len(t.active) - 1
+	t.active[e.activeAt-1] = t.active[last]
+	t.active[e.activeAt-1].activeAt = e.activeAt
+	t.active[last] = nil
+	t.active, e.activeAt = t.active[:last], 0
 }
 
 // holdings works out what an entry holds and has held.

@@ -157,13 +157,21 @@ func (s *State) renewal(plan *ares.Plan, t *tenant) {
 	}
 }
 
+// Spent is the GPU-seconds a tenant's jobs have used in the month of now.
+func Spent(s *State, tenantID string, now time.Time) int64 {
+	if t := s.tenants[tenantID]; t != nil {
+		return s.spent(t, now)
+	}
+	return 0
+}
+
 // spent is the GPU-seconds the tenant's jobs have used in the month of now.
 func (s *State) spent(t *tenant, now time.Time) int64 {
 	now = now.UTC()
 	month := now.Format(monthForm)
 	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	milliSeconds := t.ended[month]
-	for e := range t.active { // order-free: a sum
+	for _, e := range t.active {
 		for _, p := range e.held.past {
 			if p.to.IsZero() && now.After(p.from) {
 				milliSeconds += p.milli * int64(now.Sub(later(p.from, begin))/time.Second)

@@ -51,7 +51,7 @@ func (s *State) tally(e *entry, sign int) {
 	}
 }
 
-func (e *entry) isArray() bool { return e.job.IsArray() }
+func (e *entry) isArray() bool { return e.array }
 
 // next is the index of the array's element to be made next.
 func (e *entry) next() int {

@@ -142,9 +142,9 @@ func (t *try) foreseenWait(e *entry, members int, ban uint64, now time.Time) (wa
 	t.holdOnly(0)
 	m := mark(len(t.taken))
 	t.supposing = true
-	t.visit()
+	t.visit(now)
 	r, ok := t.soonest(e, members, ban, now)
-	t.backTo(m)
+	t.undo(m)
 	t.endVisit()
 	t.supposing = false
 	if !ok || r.at == endless {
@@ -169,7 +169,7 @@ func (t *try) movers(e *entry, ban uint64, plan *ares.Plan) (choice, bool) {
 	}
 	h := &hunt{
 		try: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: mark(len(t.taken)),
-		forebears: s.forebears(e, plan), barred: t.barred(), stuck: map[*entry]bool{},
+		forebears: s.forebears(e, plan), barred: t.barred(0), stuck: map[*entry]bool{},
 	}
 	for range maxResettlings {
 		stuck := len(h.stuck)

@@ -39,6 +39,18 @@ func (c *crest) above(w *want) bool {
 	return int(c.cpus) < w.cpus || int(c.memory) < w.memory || int(c.whole) < w.gpus || w.milli > 0 && c.whole == 0 && int(c.part) < w.milli
 }
 
+// lack is how many devices at least have to come free on any of the nodes for one
+// member of the want.
+func (c *crest) lack(w *want) int8 {
+	if much := min(w.gpus-int(c.whole), MaxDevices); much > 0 {
+		return int8(much)
+	}
+	if c.above(w) {
+		return 1
+	}
+	return 0
+}
+
 // nowhere says that no node has room for the want. Where it is false there may
 // be none either.
 func (s *State) nowhere(w *want) bool {

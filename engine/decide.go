@@ -28,16 +28,16 @@ func Decide(s *State, now time.Time) ares.Plan {
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
 	// 1. Settle: arrays that are over, delays that are over, and the next one
-	// that will be.
+	// that will be. Who is where others have a reservation leaves: nobody need
+	// give way to have what he has.
 	s.settle(&plan, now)
 	s.finish(&plan)
+	s.evict(&plan)
 
 	blocked := s.deal(&plan)
 	s.try.promises()
 	s.falling(blocked, &plan)
-	// Who is where others have a reservation leaves, if he does not already.
-	s.evict(&plan)
-	// And those that have waited for as long as they would are let go.
+	// Those that have waited for as long as they would are let go.
 	s.giveUp(&plan)
 	s.remark(&plan)
 	plan.Wake = sooner(plan.Wake, s.shuffled())
@@ -60,7 +60,9 @@ func (s *State) deal(plan *ares.Plan) (blocked []*entry) {
 	t := s.begin()
 	t.sparing = true
 	blocked = s.dealt(t, plan)
-	plan.Wake = plan.Now
+	if !plan.Empty() { // of the same state the next would be the same
+		plan.Wake = plan.Now
+	}
 	return blocked
 }
 
@@ -114,7 +116,8 @@ func (s *State) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing
 // cycle is the state's, in a decision that has begun.
 func (t *try) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
 	s := t.state
-	defer t.backTo(0)
+	defer t.end()
+	t.expect(plan)
 	s.siftGains()
 	s.atClock(plan.Now)
 	defer t.letGo()
@@ -127,6 +130,16 @@ func (t *try) cycle(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 	pass := s.order.Begin(plan.Now)
 	defer pass.End()
 	t.turns(pass, plan, tell)
+}
+
+// expect counts on those to leave whom the plan stops already: elements of arrays
+// that are to end, and who has to leave a reservation.
+func (t *try) expect(plan *ares.Plan) {
+	for i := range plan.Stop {
+		if e := t.state.jobs[plan.Stop[i].Job]; e != nil && e.yard >= inRunning {
+			t.leaving = append(t.leaving, e)
+		}
+	}
 }
 
 func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {

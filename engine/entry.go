@@ -16,8 +16,13 @@ type entry struct {
 	job   *ares.Job
 	run   *ares.Run // nil: not stored, so pending
 	shape *shape    // nil without a job
-	plain bool      // neither an array nor an element of one: said here to spare a look at the job
-	moved bool      // noted in State.moved
+	// What a turn asks of the job is said here, beside the item and what the item
+	// leads to: a decision has so many turns that most of their time is spent on
+	// memory that nobody has read since the last one.
+	plain bool  // neither an array nor an element of one
+	array bool  // it is an array
+	class uint8 // as submitted, 0 for the lowest
+	moved bool  // noted in State.moved
 	queue queue
 	item  item      // in the pending queue: its place in the order
 	due   time.Time // in the delayed queue: the end of the delay
@@ -31,12 +36,15 @@ type entry struct {
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
-	turns  alarm  // of one with a deadline that waits: when its place in the order changes
-	notes  alarm  // of one with a deadline that has not ended: when something is to be noted of it
-	quits  alarm  // of one that waits for its first place: when it has waited for as long as it would
-	yard   uint8  // the list of the yard it is in
-	yardAt int32  // and where
-	rival  *rival // of one decision: what speaks for and against its giving way
+	turns  alarm // of one with a deadline that waits: when its place in the order changes
+	notes  alarm // of one with a deadline that has not ended: when something is to be noted of it
+	quits  alarm // of one that waits for its first place: when it has waited for as long as it would
+	yard   uint8 // the list of the yard it is in
+	yardAt int32 // and where
+	// activeAt is one more than where it is among those of its tenant that hold
+	// something, 0 if it is not.
+	activeAt int32
+	rival    *rival // of one decision: what speaks for and against its giving way
 
 	made, madeIn int // of an array: elements made by a decision, and by which
 }
@@ -211,9 +219,10 @@ func (e *entry) seenAt() time.Time {
 // reshape gives an entry the shape of its job.
 func (s *State) reshape(e *entry) {
 	old := e.shape
-	e.shape, e.plain = nil, false
+	e.shape, e.plain, e.array, e.class = nil, false, false, 0
 	if e.job != nil {
-		e.plain = !e.isArray() && e.job.ArrayOf == ""
+		e.array, e.class = e.job.IsArray(), uint8(ares.ClassOf(e.job.PriorityValue()).Rank())
+		e.plain = !e.array && e.job.ArrayOf == ""
 		s.tenant(e.job.Tenant)
 		e.shape = s.shaped(e.job)
 	}

@@ -19,7 +19,7 @@ func (s *State) blockers(e *entry, sh *shape, model string, now time.Time) ([]ar
 		members, ban = sh.least, 0 // what would be, were it admitted
 	}
 	t := s.begin()
-	defer t.backTo(0)
+	defer t.end()
 	defer t.letGo()
 	t.uphold(&ares.Plan{Now: now}, e, nil)
 	m := mark(len(t.taken))
@@ -45,8 +45,8 @@ func (t *try) yielding(e *entry, now time.Time) []ares.Blocker {
 		return []ares.Blocker{k.waits()}
 	}
 	members, _ := t.state.allowed(e.shape, now)
-	if _, ok := t.givingWay(&ares.Plan{Now: now}, e, members > 0); ok {
-		t.say("the next plan has others give way to it")
+	if found, ok := t.givingWay(&ares.Plan{Now: now}, e, members > 0); ok {
+		t.say("%s", reckoned(t.nomination(e, &found, now)))
 	}
 	return t.words
 }

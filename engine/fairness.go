@@ -15,7 +15,7 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 	out := ares.Fairness{Jain: order.Jain(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
-			Tenant: sh.Tenant, Queue: sh.Queue, Weight: float64(sh.Weight) / 1000, GPUMilli: int(sh.Live.GPU), CPUs: int(sh.Live.CPU),
+			Tenant: sh.Tenant, Queue: sh.Queue, Weight: float64(sh.Weight) / 1000, Counts: float64(sh.Pull) / 1000, GPUMilli: int(sh.Live.GPU), CPUs: int(sh.Live.CPU),
 			MemoryMB: int(sh.Live.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.Weighted), FairShare: int(sh.Fair),
 		}
 		var resource string

@@ -66,15 +66,32 @@ type spot struct {
 	milli int64
 }
 
-// search finds who gives way to a job by its class, or because they borrowed.
-// What was promised comes first: it costs nobody what is his own.
+// search finds who gives way to a job by its class, or because they borrowed;
+// rather not where one ahead of it has a reservation.
 func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choice, bool) {
 	s := t.state
 	h := &hunt{
 		try: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: mark(len(t.taken)),
-		forebears: s.forebears(e, plan), barred: t.barred(), owed: map[debtKey]order.Debt{}, promised: promised,
+		forebears: s.forebears(e, plan), barred: t.barred(0), owed: map[debtKey]order.Debt{}, promised: promised,
 	}
-	members, ban := s.allowed(e.shape, plan.Now)
+	if t.holding != 0 {
+		all := h.barred
+		h.barred = t.barred(t.holding)
+		h.byRights(r)
+		h.barred = all
+	}
+	if h.best == nil {
+		h.over = nil
+		h.byRights(r)
+	}
+	t.undo(h.base)
+	return h.verdict(r, plan)
+}
+
+// byRights looks for victims by each right alone, and then by both. What was
+// promised comes first: it costs nobody what is his own.
+func (h *hunt) byRights(r rights) {
+	members, ban := h.try.state.allowed(h.sh, h.now)
 	for _, by := range [3]rights{byQuota, byClass, byQuota | byClass} {
 		if by&^r != 0 || !h.eligible(by) {
 			continue
@@ -90,11 +107,9 @@ func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choi
 		}
 		if h.best != nil {
 			h.best.why = by.word()
-			break
+			return
 		}
 	}
-	t.undo(h.base)
-	return h.verdict(r, plan)
 }
 
 // verdict says what comes of a search: who gives way, or why nobody does.
@@ -190,26 +205,34 @@ func (t *try) withinRate(e *entry, c *choice, plan *ares.Plan) (until time.Time,
 	return until, stops <= most
 }
 
-// barred is who sits where seats are kept for others, or is to give way to one
-// of those.
-func (t *try) barred() map[*entry]bool {
+// barred is who sits where seats are kept for others, or is to give way to one of
+// those. With some reservations it is also who sits where these have a place.
+func (t *try) barred(reservations uint64) map[*entry]bool {
 	out := map[*entry]bool{}
+	bar := func(seats []ares.Seat) {
+		for i := range seats {
+			n := t.state.byID[seats[i].Node]
+			if n == nil {
+				continue
+			}
+			for _, sit := range n.sitters {
+				if meets(sit.seat, &seats[i]) {
+					out[sit.entry] = true
+				}
+			}
+		}
+	}
+	for i := range t.reserved {
+		if reservations&(1<<i) != 0 {
+			bar(t.reserved[i].seats)
+		}
+	}
 	for i := range t.kept {
 		k := &t.kept[i]
 		if k.over {
 			continue
 		}
-		for j := range k.seats {
-			n := t.state.byID[k.seats[j].Node]
-			if n == nil {
-				continue
-			}
-			for _, sit := range n.sitters {
-				if meets(sit.seat, &k.seats[j]) {
-					out[sit.entry] = true
-				}
-			}
-		}
+		bar(k.seats)
 		if nom := k.entry.run; nom != nil && nom.Nominated != nil {
 			for j := range nom.Nominated.Victims {
 				if v := t.pending(&nom.Nominated.Victims[j]); v != nil {

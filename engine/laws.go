@@ -53,7 +53,7 @@ func (s *State) Check() error {
 	if err := s.checkArrays(); err != nil {
 		return err
 	}
-	if err := s.yard.check(s.entries()); err != nil {
+	if err := errors.Join(s.yard.check(s.entries()), s.checkStops()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(s); err != nil {

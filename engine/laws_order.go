@@ -33,7 +33,8 @@ func (s *State) checkOrder() error {
 		if h.counts {
 			leaf.Charge(h.grant, 1)
 		}
-		if _, active := s.tenant(e.job.Tenant).active[e]; active != h.counts {
+		all, at := s.tenant(e.job.Tenant).active, int(e.activeAt)
+		if active := at > 0 && at <= len(all) && all[at-1] == e; active != h.counts {
 			return fmt.Errorf("job %s holds something: %t, and its tenant's list says %t", e.id, h.counts, active)
 		}
 		for _, p := range h.past {

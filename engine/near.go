@@ -69,7 +69,7 @@ func (s *State) keep(out *set, sh *shape, near ares.Near) {
 // neighbours tells the ranges of nodes that are near running jobs of the
 // shape's tenant with the labels, those this decision has placed included.
 func (s *State) neighbours(sh *shape, near ares.Near, tell func(lo, hi int)) {
-	for e := range sh.tenant.active { // order-free: ranges of a set
+	for _, e := range sh.tenant.active {
 		if !near.Of(e.job.Labels) {
 			continue
 		}

@@ -97,7 +97,7 @@ func (c *consult) relaxing(g *group) []ares.Step {
 		field  string
 		set    bool
 	}{
-		{otherLabels, "placement.node_selector", true},
+		{otherLabels, "placement.node_selector", !job.Required()},
 		{otherConditions, "placement.node_affinity", true},
 		{otherRegion, "placement.regions", true},
 		{otherModel, "gpu_model", true},

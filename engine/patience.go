@@ -19,8 +19,9 @@ func (s *State) patient(e *entry) {
 }
 
 // giveUp ends the jobs that have waited for their first place for as long as they
-// would (max_queue_minutes), unless this plan gives them one or keeps one for them. Of an array those
-// elements are given up that were not made; the others go on.
+// would (max_queue_minutes), unless this plan gives them one or keeps one for them,
+// or was cut before their turn. Of an array those elements are given up that were
+// not made; the others go on.
 func (s *State) giveUp(plan *ares.Plan) {
 	if len(s.patience) == 0 {
 		return
@@ -28,7 +29,7 @@ func (s *State) giveUp(plan *ares.Plan) {
 	var over []*entry
 	next := s.patience.rung(plan.Now, func(e *entry) { over = append(over, e) })
 	if len(over) > 0 && len(plan.Place) == MaxPlacings {
-		over = nil // the plan was cut, and it may yet be their turn
+		over = s.refused(over, plan)
 	}
 	slices.SortFunc(over, func(a, b *entry) int { return cmp.Or(a.quits.at.Compare(b.quits.at), cmp.Compare(a.id, b.id)) })
 	served := map[ares.JobID]bool{}
@@ -57,6 +58,21 @@ func (s *State) giveUp(plan *ares.Plan) {
 		}
 	}
 	plan.Wake = sooner(plan.Wake, next)
+}
+
+// refused leaves those of some jobs whose turn a plan has come to that is full: they
+// or others of their shape are refused. Those behind have it in the next plan.
+func (s *State) refused(of []*entry, plan *ares.Plan) []*entry {
+	shapes, jobs := map[*shape]bool{}, map[ares.JobID]bool{}
+	for i := range plan.Refuse {
+		r := &plan.Refuse[i]
+		jobs[r.Job] = true
+		alone := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == kindOrder || b.Detail == WouldBorrow })
+		if e := s.jobs[r.Job]; !alone { // others of its shape may be done sooner
+			shapes[e.shape] = true
+		}
+	}
+	return slices.DeleteFunc(of, func(e *entry) bool { return !shapes[e.shape] && !jobs[e.id] })
 }
 
 // waitsSince is from when on the job waits for a place: since it was accepted, or

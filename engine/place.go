@@ -28,7 +28,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 			pl, ok = t.place(sh, members, ban, e)
 		}
 		t.letGo()
-		t.backTo(0)
+		t.end()
 		if ok {
 			pl.Job = job.ID
 			return pl, nil
@@ -81,13 +81,13 @@ func (s *State) overLeaf(w *want) bool {
 // lone takes the seat of a job of one member.
 func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if allowed == &w.taste.filter.nodes && w.failed == s.decision && !t.supposing {
+	if allowed == &w.taste.filter.nodes && w.failed == s.sight && !t.supposing {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := s.single(sh, w, allowed)
 	if n == nil {
 		if allowed == &w.taste.filter.nodes && !t.supposing {
-			w.failed = s.decision
+			w.failed = s.sight
 		}
 		return ares.Placing{}, false
 	}

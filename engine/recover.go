@@ -150,6 +150,12 @@ func (t *try) couldGoOn(e *entry, now time.Time) bool {
 	return ok
 }
 
+// gathers says whether seats are kept for a gang whose turn is still to come in this
+// decision.
+func (t *try) gathers() bool {
+	return slices.ContainsFunc(t.gangs, func(g gathering) bool { return !g.given && g.entry.queue == inPending && g.entry.settled() })
+}
+
 // handOver gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
 func (t *try) handOver(e *entry) {
@@ -157,16 +163,18 @@ func (t *try) handOver(e *entry) {
 	if at < 0 {
 		return
 	}
-	for _, seat := range t.gangs[at].seats {
+	t.part(&t.gangs[at])
+	t.gangs[at].given = true
+	t.state.sight++ // what asked in vain so far may find room now
+}
+
+// part gives up what is kept for a gang.
+func (t *try) part(g *gathering) {
+	for _, seat := range g.seats {
 		n := t.state.byID[seat.Node]
-		for i := range seat.Shares {
-			t.take(taking{node: n, device: n.spot(&seat.Shares[i]), milli: -seat.Shares[i].Milli})
-		}
-		t.take(taking{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: seatKind(seat)})
+		t.vacateSeat(n, seat)
 		t.state.move(n)
 	}
-	t.gangs[at].given = true
-	t.state.decision++ // what asked in vain so far may find room now
 }
 
 // lapse has the plan wake when seats are no longer kept for a gang it does not

@@ -221,7 +221,8 @@ func (h *hunt) eligible(r rights) bool {
 				continue
 			}
 			if h.barred[e] {
-				v.guard = byKept
+				h.guards.count[byKept]++
+				continue
 			}
 			if !v.yieldsTo(h.rank) {
 				h.guards.note(v)

@@ -12,31 +12,32 @@ import (
 // asks, for what, where, and after whom. Jobs of one shape share it: when one
 // of them finds no place, neither do the others in the same decision.
 type shape struct {
+	// First what every turn asks for, side by side.
+	want    *want
+	tenant  *tenant
+	leaf    *leaf
+	members int
+	lost    refused // what is known of its finding no place
+	after   []ares.JobID
+	near    []ares.Near    // only beside such jobs
+	apart   []ares.Near    // not beside such jobs
+	noRoom  []ares.Blocker // the words for its finding none, once they were needed
+	told    int            // the last decision in which one was refused and others were still asked
+
 	key   string
 	index int // dense, so that a decision can note shapes in a bitset
 	refs  int
 
-	want    *want
-	tenant  *tenant
-	leaf    *leaf
-	one     ares.Use // of one member
-	members int
-	least   int // members it can start with
-	after   []ares.JobID
-	wish    wish
-	near    []ares.Near // only beside such jobs
-	apart   []ares.Near // not beside such jobs
-	labels  map[string]string
+	one    ares.Use // of one member
+	least  int      // members it can start with
+	wish   wish
+	labels map[string]string
+	briefs []brief // the jobs it is the shape of, briefly
 
-	briefs []brief        // the jobs it is the shape of, briefly
-	lost   refused        // what is known of its finding no place
-	noRoom []ares.Blocker // the words for it, once they were needed
-	told   int            // the last decision in which one was refused and others were still asked
-
-	kept     int   // the last decision in which a reservation kept a job of it off
+	kept     int   // the last sight in which a reservation kept a job of it off
 	keptFrom int64 // that one's foreseen end
 
-	shut    int           // the last decision in which a window kept a job of it off for its length
+	shut    int           // the last sight in which a window kept a job of it off for its length
 	shutFor time.Duration // and that
 }
 

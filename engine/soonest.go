@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reserva
 		if r, fits := t.at(sp, e, w, members, ban, now); fits {
 			return r, true
 		}
-		t.backTo(m)
+		t.undo(m)
 	}
 	if len(spans) == 0 || sh.members == 1 {
 		return reservation{}, false
@@ -61,7 +62,7 @@ func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reserva
 		if r, fits := t.at(wide, e, w, members, ban, now); fits {
 			return t.narrowed(m, r, span{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
 		}
-		t.backTo(m)
+		t.undo(m)
 	}
 	return reservation{}, false
 }
@@ -76,7 +77,7 @@ func (s *State) reachAgain(sh *shape, w *want) *set {
 // and one at which it does.
 func (t *try) narrowed(m mark, r reservation, not, fits span, e *entry, w *want, members int, ban uint64, now time.Time) reservation {
 	s := t.state
-	t.backTo(m)
+	t.undo(m)
 	o, reach := s.opening(w, now, t.by), s.reachAgain(e.shape, w)
 	var times []int64
 	for at := reach.next(fits.lo); at >= 0 && at < fits.hi; at = reach.next(at + 1) {
@@ -99,7 +100,7 @@ func (t *try) narrowed(m mark, r reservation, not, fits span, e *entry, w *want,
 		} else {
 			lo = mid
 		}
-		t.backTo(m)
+		t.undo(m)
 	}
 	return r
 }
@@ -172,6 +173,9 @@ func (t *try) limit(r *reservation, at int64, now time.Time) {
 			} else {
 				r.bound++
 			}
+			if d.overdue {
+				r.late++
+			}
 		}
 	}
 	r.limit = r.at
@@ -214,7 +218,7 @@ func (t *try) standby(e *entry, members int, ban uint64, now time.Time) (reserva
 				s.move(n)
 			}
 			p, fits := t.place(sh, members, ban, e)
-			t.backTo(m)
+			t.undo(m)
 			if fits {
 				return reservation{entry: e, leaf: sh.leaf, hard: true, at: endless, ends: endless, seats: p.Seats, merit: p.Merit, hold: t.partly(p.Seats, w)}, true
 			}
@@ -227,12 +231,6 @@ func (t *try) standby(e *entry, members int, ban uint64, now time.Time) (reserva
 // oldest is how long somebody has run of whom nobody knows when it will end, to
 // be taken for one that never does, as long as there are others to wait for.
 const oldest = 24 * time.Hour
-
-// lack is a node with how much has to come free there for one member.
-type lack struct {
-	node *node
-	much int
-}
 
 // nearest is the nodes of one domain that the shape may use where the least has
 // to come free for so many members, not counting those where one runs since
@@ -247,48 +245,95 @@ func (s *State) nearest(sh *shape, w *want, reach *set, members int, cut int64) 
 	}
 	var best []*node
 	least := -1
+	s.lacks.clear(len(s.nodes))
 	for lo := 0; lo < len(s.nodes); {
 		hi := len(s.nodes)
 		if level != "" {
 			_, hi = s.places.Span(lo, level)
 		}
-		lacks, most := s.lacks[:0], 0
-		for at := reach.next(lo); at >= 0 && at < hi; at = reach.next(at + 1) {
-			if n := s.nodes[at]; n.open() {
-				lacks = append(lacks, lack{n, n.lack(w)})
-				most = max(most, lacks[len(lacks)-1].much)
-			}
-		}
-		s.lacks, lo = lacks, hi
 		var nodes []*node
 		sum, room := 0, 0
-		for much := 0; much <= most && room < members; much++ { // few devices: sorting would take longer
-			for _, l := range lacks {
-				if l.much != much || room >= members {
-					continue
-				}
-				if more := l.node.roomWhen(w, cut); more > 0 {
-					nodes = append(nodes, l.node)
-					sum, room = sum+much, room+more
-				}
+		for at, much := range s.lacking(w, reach, lo, hi) {
+			if more := s.nodes[at].roomWhen(w, cut); more > 0 {
+				nodes = append(nodes, s.nodes[at])
+				sum, room = sum+much, room+more
+			}
+			if room >= members {
+				break
 			}
 		}
 		if room >= sh.least && (least < 0 || sum < least) {
 			best, least = nodes, sum
 		}
+		lo = hi
 	}
 	return best
 }
 
-// lack is how many devices have to come free on the node for one member.
-func (n *node) lack(w *want) int {
-	switch {
-	case n.room(w) > 0:
-		return 0
-	case w.gpus > 0:
-		return max(w.gpus-bits.OnesCount64(w.mask(n.profile)&n.free), 1)
+// lacks is how many devices have to come free on each node for one member of a
+// want. It is found out for 64 nodes at a time, when they are asked for.
+type lacks struct {
+	much  []int8 // by position; -1 where none may go
+	least []int8 // of each 64: at least; -1 while nobody has asked
+	found set    // of these 64
+}
+
+func (l *lacks) clear(nodes int) {
+	l.much = slices.Grow(l.much[:0], nodes)[:nodes]
+	l.least = slices.Grow(l.least[:0], (nodes+63)/64)[:(nodes+63)/64]
+	for k := range l.least {
+		l.least[k] = -1
 	}
-	return 1
+	l.found.resize(len(l.least))
+}
+
+// lacking yields the open nodes from lo up to hi with what they lack, those that
+// lack the least first. There are few devices in a node: sorting would take longer.
+func (s *State) lacking(w *want, reach *set, lo, hi int) iter.Seq2[int, int] {
+	return func(yield func(at, much int) bool) {
+		l := &s.lacks
+		for much := range min(max(w.gpus, 1), MaxDevices) + 1 {
+			for k := lo / 64; 64*k < hi; k++ {
+				if l.least[k] < 0 {
+					l.least[k] = s.crestAt(k).lack(w)
+				}
+				if int(l.least[k]) > much {
+					continue
+				}
+				if !l.found.has(k) {
+					l.found.add(k)
+					s.findLacks(k, w, reach)
+				}
+				for at := max(64*k, lo); at < min(64*k+64, hi); at++ {
+					if int(l.much[at]) == much && !yield(at, much) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// findLacks finds out what the k-th 64 nodes lack. Nearly always the gists say so:
+// where a fleet is large the walk must not touch each node itself.
+func (s *State) findLacks(k int, w *want, reach *set) {
+	last, mask := int32(-1), uint64(0)
+	for at := 64 * k; at < min(64*k+64, len(s.nodes)); at++ {
+		g, sp := &s.gists[at], &s.spare[at]
+		s.lacks.much[at] = -1
+		if !g.open || !reach.has(at) {
+			continue
+		}
+		if g.profile != last {
+			last, mask = g.profile, w.mask(s.profiles.all[g.profile])
+		}
+		much := min(max(w.gpus-bits.OnesCount64(mask&g.free), 0), MaxDevices)
+		full := int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || w.milli > int(g.part) && mask&g.free == 0
+		if much == 0 && (full || s.nodes[at].room(w) == 0) {
+			much = 1 // something else than whole devices
+		}
+		s.lacks.much[at] = int8(much)
+	}
 }
 
 // roomWhen is how many members the node can take when all have left who do not

@@ -65,7 +65,7 @@ type State struct {
 	granted  []order.Part    // scratch of grantOf
 	foreseen [lenses][]*want // that have openings, oldest first
 	firsts   []int64         // scratch of enough
-	lacks    []lack          // scratch of nearest
+	lacks    lacks           // scratch of nearest
 	foretold int             // jobs of which it is known how long they run
 	steps    []widening      // scratch of enough
 
@@ -76,6 +76,7 @@ type State struct {
 	remeasure bool                 // what the fleet has changed since then
 	try       try                  // scratch of one decision, empty between them
 	decision  int                  // counts them
+	sight     int                  // counts them too, and what gives room in the middle of one
 	refusals  int                  // of the last one, for the room of the next
 	promises  []ares.Promise       // by the last one
 	wants     int                  // counts those that were ever made
@@ -96,7 +97,7 @@ type tenant struct {
 	record *ares.Tenant
 	use    ares.Use
 
-	active   map[*entry]struct{}   // hold something
+	active   []*entry              // hold something, in no order
 	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
 	archived map[string]ares.Usage // by queue: of jobs that are no longer live
 	stops    []time.Time           // when live jobs were stopped by class for its own, in order
@@ -240,7 +241,7 @@ func (s *State) forget(g ares.Gone) {
 		s.survey(&ares.Topology{})
 	case ares.KindForecast:
 		s.predict(ares.JobID(g.ID), nil)
-	case ares.KindProgress:
+	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
 	}
 }
 
@@ -297,7 +298,7 @@ func (s *State) entry(id ares.JobID) *entry {
 func (s *State) tenant(id string) *tenant {
 	t := s.tenants[id]
 	if t == nil {
-		t = &tenant{id: id, active: map[*entry]struct{}{}, ended: map[string]int64{}, archived: map[string]ares.Usage{}}
+		t = &tenant{id: id, ended: map[string]int64{}, archived: map[string]ares.Usage{}}
 		s.tenants[id] = t
 	}
 	return t

@@ -24,7 +24,7 @@ func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func())
 		s.absorb(events)
 	}
 	if w := e.shape.want; w != shape.want {
-		w.passing = w.refs == 1
+		w.passing = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
 	}
 	s.ready()
 	look()
@@ -247,7 +247,7 @@ func (s *State) fits(e *entry, now time.Time) bool {
 		s.note(e.shape, ban)
 	}
 	t.letGo()
-	t.backTo(0)
+	t.end()
 	return ok
 }
 

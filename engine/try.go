@@ -73,11 +73,11 @@ const (
 // mark is a point to go back to.
 type mark int
 
-// begin returns the state's scratch for one decision. The caller ends it with
-// backTo(0).
+// begin returns the state's scratch for one decision. The caller ends it.
 func (s *State) begin() *try {
 	s.try.state = s
 	s.decision++
+	s.sight++
 	t := &s.try
 	clear(t.reserved)
 	t.reserving, t.reserved = s.reserving(), t.reserved[:0]
@@ -93,25 +93,20 @@ func (s *State) begin() *try {
 	return t
 }
 
-// backTo gives back everything taken since the mark; back to 0 it ends the
-// decision.
-func (t *try) backTo(m mark) {
-	if m == 0 {
-		t.regain()
-	}
-	t.undo(m)
-	if m == 0 {
-		clear(t.placed)
-		t.placed = t.placed[:0]
-		t.offer = ares.Placing{}
-		t.disperse()
-		clear(t.leaving)
-		clear(t.vain)
-		t.leaving, t.vain = t.leaving[:0], t.vain[:0]
-	}
+// end gives back everything that was taken, and forgets the rest.
+func (t *try) end() {
+	t.regain()
+	t.undo(0)
+	clear(t.placed)
+	t.placed = t.placed[:0]
+	t.offer = ares.Placing{}
+	t.disperse()
+	clear(t.leaving)
+	clear(t.vain)
+	t.leaving, t.vain = t.leaving[:0], t.vain[:0]
 }
 
-// undo is backTo within a decision.
+// undo gives back everything taken since the mark.
 func (t *try) undo(m mark) {
 	for i := len(t.taken) - 1; i >= int(m); i-- {
 		t.taken[i].apply(-1)

@@ -274,7 +274,7 @@ func (c *consult) yielding(musts []ares.Step) []ares.Step {
 	size := func(u ares.Use) int { return u.GPUs*wholeMilli + u.GPUMilli }
 	asked := size(sh.asks(sh.least))
 	var best *entry
-	for e := range sh.tenant.active { // order-free: the least in a total order
+	for _, e := range sh.tenant.active { // in no order: the least in a total order
 		if e.run.Current() == nil {
 			continue
 		}

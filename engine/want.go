@@ -39,7 +39,7 @@ type want struct {
 	board  board
 	opens  [lenses]*openings
 	narrow map[uint64]*want // the same with models left out
-	failed int              // the decision in which no node had room for it
+	failed int              // the sight in which no node had room for it
 	gains  gains
 	listed bool // in State.lost
 

@@ -225,7 +225,7 @@ func (t *try) shutOut(e *entry, members int, ban uint64) bool {
 	lasts := c.lasts
 	c.lasts = 0
 	if t.keptOff = fits(); t.keptOff {
-		e.shape.shut, e.shape.shutFor = s.decision, lasts
+		e.shape.shut, e.shape.shutFor = s.sight, lasts
 	}
 	c.lasts = lasts
 	return true
@@ -235,7 +235,7 @@ func (t *try) shutOut(e *entry, members int, ban uint64) bool {
 // in this decision already.
 func (t *try) outlasts(e *entry) bool {
 	s := t.state
-	if e.shape.shut != s.decision || t.supposing {
+	if e.shape.shut != s.sight || t.supposing {
 		return false
 	}
 	s.stays(e)

@@ -29,7 +29,7 @@ const (
 )
 
 // rank is the submitted class of a job, 0 for the lowest.
-func (e *entry) rank() int { return ares.ClassOf(e.job.PriorityValue()).Rank() }
+func (e *entry) rank() int { return int(e.class) }
 
 // yardOf puts an entry where it belongs in the yard, or takes it out.
 func (s *State) yardOf(e *entry, sign int) {
@@ -122,29 +122,50 @@ func (y *yard) check(all []*entry) error {
 // An hour is what the bound on how many jobs a tenant stops is for.
 const rateOver = time.Hour
 
-// noteStops adds the times at which an entry was stopped by class to those of the
-// tenants for whom it was, or takes them out.
-func (s *State) noteStops(e *entry, sign int) {
+// stopsOf hears of every time at which an entry was stopped by class, and for whose.
+func stopsOf(e *entry, hear func(tenant string, at time.Time)) {
 	if e.run == nil {
 		return
 	}
 	for i := range e.run.Attempts {
 		if a := &e.run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.YieldClass {
-			s.tenant(a.Yield.Tenant).stopped(a.EndedAt, sign)
+			hear(a.Yield.Tenant, a.EndedAt)
 		}
 	}
 	if stop := e.run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.YieldClass {
-		s.tenant(stop.Yield.Tenant).stopped(stop.At, sign)
+		hear(stop.Yield.Tenant, stop.At)
 	}
 }
 
+// noteStops adds the times at which an entry was stopped by class to those of the
+// tenants for whom it was, or takes them out.
+func (s *State) noteStops(e *entry, sign int) {
+	stopsOf(e, func(tenant string, at time.Time) { s.tenant(tenant).stopped(at, sign) })
+}
+
 func (t *tenant) stopped(at time.Time, sign int) {
-	i, _ := slices.BinarySearchFunc(t.stops, at, time.Time.Compare)
-	if sign > 0 {
+	i, known := slices.BinarySearchFunc(t.stops, at, time.Time.Compare)
+	switch {
+	case sign > 0:
 		t.stops = slices.Insert(t.stops, i, at)
-	} else {
+	case known:
 		t.stops = slices.Delete(t.stops, i, i+1)
 	}
+}
+
+// checkStops wants the times that are kept to be those that counting anew finds.
+func (s *State) checkStops() error {
+	counted := map[string][]time.Time{}
+	for _, e := range s.entries() {
+		stopsOf(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
+	}
+	for id, t := range s.tenants { // order-free: any that is wrong will do
+		slices.SortFunc(counted[id], time.Time.Compare)
+		if !slices.EqualFunc(t.stops, counted[id], time.Time.Equal) {
+			return fmt.Errorf("for tenant %s others were stopped at %v, kept is %v", id, counted[id], t.stops)
+		}
+	}
+	return nil
 }
 
 // lately is how many jobs were stopped by class for the tenant's within the

@@ -41,10 +41,10 @@ func (t *try) behind(e *entry, plan *ares.Plan) []*rival {
 	mine, rank := s.standing(e, now), e.rank()
 	until, bounded := s.stopsPeers(e)
 	waited := bounded && !now.Before(until)
-	forebears, barred := s.forebears(e, plan), t.barred()
+	forebears, barred := s.forebears(e, plan), t.barred(0)
 	standing := map[*entry]uint64{}
 	var out []*rival
-	for v := range e.shape.tenant.active { // order-free: sorted right below
+	for _, v := range e.shape.tenant.active { // in no order: sorted right below
 		if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || !v.mayYield() || v.rank() != rank {
 			continue
 		}
@@ -166,7 +166,7 @@ func (s *State) falling(blocked []*entry, plan *ares.Plan) {
 		if s.standing(e, plan.Now) > 0 {
 			continue
 		}
-		for v := range e.shape.tenant.active { // order-free: the earliest of all
+		for _, v := range e.shape.tenant.active { // in no order: the earliest of all
 			if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || v.run.Current().StartedAt.IsZero() || !v.mayYield() {
 				continue
 			}

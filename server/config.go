@@ -11,6 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent"
+	"github.com/ares-scheduler/ares/pki"
 )
 
 // Config of a server. Every key can be given in the YAML file, and as an
@@ -42,7 +44,12 @@ type Config struct {
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
 	History   HistoryConfig   `yaml:"history"`
+	Isolation IsolationConfig `yaml:"isolation"`
+	Audit     AuditConfig     `yaml:"audit"`
+	Alerts    AlertsConfig    `yaml:"alerts"`
+	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
+	PKI       PKIConfig       `yaml:"pki"`
 
 	wrong ares.Problems // what Load could not take
 }
@@ -60,11 +67,13 @@ type EtcdConfig struct {
 	TimeoutSeconds int `yaml:"timeout_seconds"`
 }
 
-// TLSConfig secures every listener. It is required beyond loopback.
+// TLSConfig names a certificate of your own for every listener. Without one,
+// those beyond the loopback have certificates of the internal authority.
 type TLSConfig struct {
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// CAFile verifies other servers. Default: the system's.
+	// CAFile verifies other servers, beside the internal authority. Default: the
+	// system's where cert_file is given.
 	CAFile string `yaml:"ca_file"`
 }
 
@@ -225,7 +234,12 @@ func Default() Config {
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
 		History:   HistoryConfig{Currency: "USD"},
+		Isolation: agent.DefaultIsolation(),
+		Audit:     defaultAudit(),
+		Alerts:    defaultAlerts(),
+		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
+		PKI:       defaultPKI(),
 	}
 }
 
@@ -248,7 +262,7 @@ func (c *Config) Check() error {
 		p.Add("data_dir", "is empty: name a directory")
 	}
 	c.checkListeners(&p)
-	for _, r := range append(c.Limits.ranges(), []intRange{
+	for _, r := range append(append(c.Limits.ranges(), c.Audit.ranges()...), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
@@ -258,7 +272,9 @@ func (c *Config) Check() error {
 		{"jobs.archive_after_minutes", c.Jobs.ArchiveAfterMinutes, 1, 60 * 24 * 366},
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
 		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
+		{"pki.node_cert_seconds", c.PKI.NodeCertSeconds, 10, int(pki.MaxNodeLife / time.Second)},
 		{"recording.files", c.Recording.Files, 2, 10_000},
+		{"redis.timeout_ms", c.Redis.TimeoutMS, 1, 1000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
@@ -269,8 +285,14 @@ func (c *Config) Check() error {
 			p.Add("taints", "%s", err)
 		}
 	}
+	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
 	c.History.check(&p, &c.Jobs)
+	c.Alerts.check(&p)
+	c.Redis.check(&p)
+	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
+		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
+	}
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}
@@ -280,8 +302,7 @@ func (c *Config) Check() error {
 	return p.Err()
 }
 
-// checkListeners refuses to listen beyond loopback without TLS: the API of a
-// scheduler runs code.
+// checkListeners refuses addresses that cannot be listened on.
 func (c *Config) checkListeners(p *ares.Problems) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		p.Add("tls", "give both cert_file and key_file, or neither")
@@ -294,14 +315,8 @@ func (c *Config) checkListeners(p *ares.Problems) {
 	for _, door := range []struct{ key, addr string }{
 		{"http_addr", c.HTTPAddr}, {"grpc_addr", c.GRPCAddr}, {"metrics_addr", c.MetricsAddr},
 	} {
-		key, addr := door.key, door.addr
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			p.Add(key, "%q is not an address: write it as 127.0.0.1:8080", addr)
-			continue
-		}
-		if !isLoopback(host) && c.TLS.CertFile == "" {
-			p.Add(key, "%s is not a loopback address: set tls.cert_file and tls.key_file, or listen on 127.0.0.1", addr)
+		if _, _, err := net.SplitHostPort(door.addr); err != nil {
+			p.Add(door.key, "%q is not an address: write it as 127.0.0.1:8080", door.addr)
 		}
 	}
 }

@@ -63,6 +63,12 @@ func setFromFile(v reflect.Value, at string, n *yaml.Node, wrong *ares.Problems)
 	}
 	switch {
 	case n.ShortTag() == "!!null":
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct && n.Kind == yaml.SequenceNode:
+		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+		for i, item := range n.Content {
+			setFromFile(list.Index(i), fmt.Sprintf("%s[%d]", at, i), item, wrong)
+		}
+		v.Set(list)
 	case v.Kind() != reflect.Struct:
 		if !take(v, n) {
 			wrong.Add(fmt.Sprintf("line %d: %s", line, at), "want %s, got %s", wants(v), given(n))
@@ -125,8 +131,14 @@ func wants(v reflect.Value) string {
 	case reflect.Float64:
 		return "a number"
 	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Struct {
+			return "a list of items with keys of their own, such as - name: one"
+		}
 		return "a list of words such as [a, b]"
 	case reflect.Map:
+		if v.Type().Elem().Kind() == reflect.String {
+			return "names with words such as {research: alice}"
+		}
 		return "names with numbers such as {h100: 2.5}"
 	case reflect.Struct:
 		return "keys of its own, such as " + v.Type().Field(0).Tag.Get("yaml")

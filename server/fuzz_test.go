@@ -74,7 +74,10 @@ func bare(c Config) Config {
 	if len(c.Scheduler.ModelWeights) == 0 {
 		c.Scheduler.ModelWeights = nil
 	}
-	for _, l := range []*[]string{&c.Hosts, &c.Taints, &c.Etcd.Endpoints} {
+	if len(c.Isolation.Tenants) == 0 {
+		c.Isolation.Tenants = nil
+	}
+	for _, l := range []*[]string{&c.Hosts, &c.Taints, &c.Etcd.Endpoints, &c.Isolation.Groups} {
 		if len(*l) == 0 {
 			*l = nil
 		}

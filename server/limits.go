@@ -24,6 +24,13 @@ type LimitsConfig struct {
 	EventStreams int `yaml:"event_streams"`
 	// LogStreams is how many logs are read at once. Default 256, 2 to 100000.
 	LogStreams int `yaml:"log_streams"`
+	// CallsPerSecond is how many calls one caller makes in a second at most, streams
+	// being opened among them. With a Redis (redis.url) it is counted over all
+	// servers, else at each. Default 0: no bound. Up to 1000000.
+	CallsPerSecond float64 `yaml:"calls_per_second"`
+	// CallsAtOnce is how many of these may come at once after a rest. Default 0:
+	// those of two seconds. Up to 1000000.
+	CallsAtOnce int `yaml:"calls_at_once"`
 	// HTTPConnections is how many connections the REST door has. Default 4096, 16 to 1000000.
 	HTTPConnections int `yaml:"http_connections"`
 	// GRPCConnections is how many connections the gRPC door has; each agent needs
@@ -55,6 +62,7 @@ func (l *LimitsConfig) ranges() []intRange {
 		{"limits.wait_ms", l.WaitMS, 1, 10_000},
 		{"limits.event_streams", l.EventStreams, 2, 100_000},
 		{"limits.log_streams", l.LogStreams, 2, 100_000},
+		{"limits.calls_at_once", l.CallsAtOnce, 0, 1_000_000},
 		{"limits.http_connections", l.HTTPConnections, 16, 1_000_000},
 		{"limits.grpc_connections", l.GRPCConnections, 16, 1_000_000},
 	}
@@ -64,7 +72,16 @@ func (l *LimitsConfig) api() api.Limits {
 	return api.Limits{
 		Reads: l.Reads, Writes: l.Writes, Wait: time.Duration(l.WaitMS) * time.Millisecond,
 		EventStreams: l.EventStreams, LogStreams: l.LogStreams,
+		Rate: api.Rate{PerSecond: l.CallsPerSecond, Burst: l.burst()},
 	}
+}
+
+// burst is how many calls may come at once.
+func (l *LimitsConfig) burst() int {
+	if l.CallsAtOnce > 0 {
+		return l.CallsAtOnce
+	}
+	return max(1, int(2*l.CallsPerSecond))
 }
 
 // bounded is a listener with so many connections at most. One too many is

@@ -24,7 +24,10 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/aside"
+	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -43,6 +46,9 @@ type Endpoints struct {
 	HTTP    string `json:"http"`
 	GRPC    string `json:"grpc"`
 	Metrics string `json:"metrics"`
+	// CA is the file in the data directory that the gRPC door is verified by, ""
+	// where it has no TLS or a certificate that somebody else has signed.
+	CA string `json:"ca,omitempty"`
 }
 
 // Server is one running Ares process.
@@ -53,22 +59,27 @@ type Server struct {
 	Store      *store.Store
 	View       *control.View
 	Desk       *control.Desk
+	Policies   *control.Policies
 	Loop       *control.Loop
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
 	Ledger     *control.Ledger
+	Audit      *audit.Log
 
-	cfg    Config
-	log    *slog.Logger
-	name   string
-	stop   context.CancelFunc
-	parts  sync.WaitGroup
-	failed chan error
-	auth   *api.Auth
-	doors  *api.Doors
-	grpc   *grpc.Server
-	http   []*http.Server
-	close  sync.Once
+	cfg      Config
+	log      *slog.Logger
+	name     string
+	stop     context.CancelFunc
+	parts    sync.WaitGroup
+	failed   chan error
+	auth     *api.Auth
+	trust    *api.Trust
+	notifier *notify.Notifier
+	hosts    []string // names and addresses of this server
+	doors    *api.Doors
+	grpc     *grpc.Server
+	http     []*http.Server
+	close    sync.Once
 
 	closing  atomic.Bool
 	caughtUp atomic.Int64               // a revision up to which the view misses nothing
@@ -113,8 +124,15 @@ func (s *Server) start(ctx, run context.Context) error {
 	if err = s.register(ctx); err != nil {
 		return err
 	}
+	if err = s.openAudit(ctx, run, m); err != nil {
+		return err
+	}
 	listeners, err := s.listen(ctx)
 	if err != nil {
+		return err
+	}
+	if err = s.establish(ctx, run); err != nil {
+		listeners.close()
 		return err
 	}
 	s.Desk = &control.Desk{
@@ -127,10 +145,20 @@ func (s *Server) start(ctx, run context.Context) error {
 		listeners.close()
 		return err
 	}
+	if err = s.startPolicies(run, m); err != nil {
+		listeners.close()
+		return err
+	}
 	s.startEstimator(ctx, run, m)
 	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
-	if err = s.openDoors(m, alert); err != nil {
+	s.Policies.Spent = s.Loop.Spent
+	beside, err := s.startRedis(run, m)
+	if err != nil {
+		listeners.close()
+		return err
+	}
+	if err = s.openDoors(m, alert, beside); err != nil {
 		listeners.close()
 		return err
 	}
@@ -259,21 +287,27 @@ func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
 	s.part("scorer", func() error { return s.Scorer.Run(run) })
 }
 
-func (s *Server) openDoors(m *metrics, alert func() string) error {
-	advertise := s.cfg.AdvertiseAddr
-	if advertise == "" {
-		advertise = s.Endpoints.GRPC
-	}
-	peers, err := s.cfg.TLS.client()
+// Advertised is the address at which others reach this server's gRPC.
+func (s *Server) Advertised() string { return cmp.Or(s.cfg.AdvertiseAddr, s.Endpoints.GRPC) }
+
+func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis) error {
+	advertise := s.Advertised()
+	peers, err := s.peers()
 	if err != nil {
 		return err
 	}
 	s.auth = api.NewAuth(s.Store.Tokens)
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
+	limits := s.cfg.Limits.api()
+	if beside != nil {
+		limits.Rate.Shared = beside
+	}
 	s.doors, err = api.New(api.Config{
+		Policies: s.Policies, Notifier: s.notifier,
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
-		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.cfg.Hosts,
-		Logs: files, Log: s.log, Observe: m.called, Limits: s.cfg.Limits.api(), Shed: m.shedding, FreeMB: s.freeMB,
+		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
+		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
+		Audit: s.Audit, AuditLog: s.Audit,
 		Ledger: s.Ledger, Currency: s.cfg.History.Currency,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
@@ -383,15 +417,8 @@ func (s *Server) serve(l listeners, m *metrics) {
 		metrics: m.bound("metrics", l.metrics, maxMetricsConnections),
 	}
 	var opts []grpc.ServerOption
-	if cert := s.cfg.TLS; cert.CertFile != "" {
-		// Check has seen that both files are named; a bad pair fails here.
-		creds, err := credentials.NewServerTLSFromFile(cert.CertFile, cert.KeyFile)
-		if err != nil {
-			s.failed <- fmt.Errorf("read the TLS certificate: %w", err)
-			l.close()
-			return
-		}
-		opts = append(opts, grpc.Creds(creds))
+	if config := s.doorTLS(); config != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(config)))
 	}
 	s.grpc = s.doors.GRPC(opts...)
 	s.part("grpc", func() error { return s.grpc.Serve(l.grpc) })
@@ -400,16 +427,17 @@ func (s *Server) serve(l listeners, m *metrics) {
 	for name, h := range map[string]struct {
 		listener net.Listener
 		handler  http.Handler
-	}{"http": {l.http, s.doors.HTTP()}, "metrics": {l.metrics, mux}} {
+		tls      *tls.Config
+	}{"http": {l.http, s.doors.HTTP(), s.tlsFor(s.Endpoints.HTTP)}, "metrics": {l.metrics, mux, s.tlsFor(s.Endpoints.Metrics)}} {
 		srv := &http.Server{
-			Handler: h.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+			Handler: h.handler, TLSConfig: h.tls, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 		s.http = append(s.http, srv)
 		s.part(name, func() error {
 			var err error
-			if s.cfg.TLS.CertFile != "" {
-				err = srv.ServeTLS(h.listener, s.cfg.TLS.CertFile, s.cfg.TLS.KeyFile)
+			if h.tls != nil {
+				err = srv.ServeTLS(h.listener, "", "")
 			} else {
 				err = srv.Serve(h.listener)
 			}
@@ -430,6 +458,7 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if _, err := s.auth.Check(r.Context(), token); err != nil {
+			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
@@ -476,22 +505,6 @@ func (c *EtcdConfig) tls() (*tls.Config, error) {
 		}
 		out.Certificates = []tls.Certificate{pair}
 	}
-	if c.CAFile != "" {
-		pool, err := readCA(c.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		out.RootCAs = pool
-	}
-	return out, nil
-}
-
-// client is how this server talks to others of its kind, nil for plaintext.
-func (c *TLSConfig) client() (*tls.Config, error) {
-	if c.CertFile == "" {
-		return nil, nil
-	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
 		pool, err := readCA(c.CAFile)
 		if err != nil {

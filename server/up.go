@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"google.golang.org/grpc/credentials"
-
 	"github.com/ares-scheduler/ares/agent"
 )
 
@@ -44,19 +42,17 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 		return err
 	}
 	defer s.Close()
-	node.Servers = []string{s.Endpoints.GRPC}
+	node.Servers = []string{Local(s.Endpoints.GRPC)}
 	node.Token = s.NodeToken
 	node.Dir = filepath.Join(cfg.DataDir, "agent")
 	node.Version, node.Log = Version, log
-	if cfg.TLS.CertFile != "" {
-		peers, bad := cfg.TLS.client()
-		if bad != nil {
-			return bad
-		}
-		if len(cfg.Hosts) > 0 {
-			peers.ServerName = cfg.Hosts[0] // it dials an address the certificate need not name
-		}
-		node.TLS = credentials.NewTLS(peers)
+	peers, err := s.peers()
+	if err != nil {
+		return err
+	}
+	if node.TLS = peers(s.Endpoints.GRPC); s.cfg.TLS.CertFile != "" && len(cfg.Hosts) > 0 {
+		node.TLS = node.TLS.Clone()
+		node.TLS.ServerName = cfg.Hosts[0] // it dials an address the certificate need not name
 	}
 	a, err := agent.New(ctx, node)
 	if err != nil {

@@ -51,8 +51,10 @@ func up(t *testing.T, mock string, change ...func(*server.Config)) (*server.Serv
 	started := make(chan *server.Server, 1)
 	done := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	node := agent.Config{Node: "here", Mock: mock, RunImages: true, Isolation: agent.DefaultIsolation()}
+	node.Isolation.Mode = agent.IsolateNone // jobs write into a test's directories
 	go func() {
-		done <- server.Up(ctx, cfg, agent.Config{Node: "here", Mock: mock, RunImages: true}, log,
+		done <- server.Up(ctx, cfg, node, log,
 			func(s *server.Server, _ *agent.Agent) { started <- s })
 	}()
 	t.Cleanup(func() {

@@ -9,7 +9,7 @@ func tenantRecord(t *ares.Tenant) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Tenant{Tenant: &storepb.Tenant{
 		Name: t.Name, MaxGpus: int32(t.Limits.GPUs), MaxGpuMemoryMb: int32(t.Limits.GPUMemoryMB), MaxCpuCores: int32(t.Limits.CPUs),
 		MaxMemoryMb: int32(t.Limits.MemoryMB), MaxConcurrentJobs: int32(t.Limits.ConcurrentJobs), MaxPendingJobs: int32(t.Limits.PendingJobs),
-		PriorityTier: string(t.PriorityTier), Weight: t.Weight, MayPreempt: t.MayPreempt,
+		PriorityTier: string(t.PriorityTier), Weight: t.Weight, WeightMin: t.WeightMin, WeightMax: t.WeightMax, MayPreempt: t.MayPreempt,
 		LostAfterSeconds: int32(t.LostAfterSecs), CreatedAt: micros(t.CreatedAt),
 		Quotas: quotaRecords(t.Quotas), GpuHours: int32(t.GPUHours),
 	}}}
@@ -18,6 +18,7 @@ func tenantRecord(t *ares.Tenant) *storepb.Record {
 func tenantOf(m *storepb.Tenant, id string, revision int64) *ares.Tenant {
 	return &ares.Tenant{
 		ID: id, Name: m.GetName(), PriorityTier: ares.Class(m.GetPriorityTier()), Weight: m.GetWeight(), MayPreempt: m.GetMayPreempt(),
+		WeightMin: m.GetWeightMin(), WeightMax: m.GetWeightMax(),
 		Limits: ares.Limits{
 			GPUs: int(m.GetMaxGpus()), GPUMemoryMB: int(m.GetMaxGpuMemoryMb()), CPUs: int(m.GetMaxCpuCores()),
 			MemoryMB: int(m.GetMaxMemoryMb()), ConcurrentJobs: int(m.GetMaxConcurrentJobs()), PendingJobs: int(m.GetMaxPendingJobs()),

@@ -19,7 +19,8 @@ type Raw struct {
 }
 
 // Dump calls fn with every record whose key begins with room (below /ares/),
-// all at one revision. Hashes of tokens are left out.
+// all at one revision. Hashes of tokens and the
+// authority's key are left out.
 func (s *Store) Dump(ctx context.Context, room string, fn func(Raw) error) error {
 	from, end := prefix+room, clientv3.GetPrefixRangeEnd(prefix+room)
 	rev := int64(0)
@@ -62,9 +63,11 @@ func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) 
 
 func rawOf(key string, value []byte, rev, created int64) Raw {
 	raw := Raw{Key: key, Revision: rev, CreateRevision: created, Size: len(value)}
-	if strings.HasPrefix(key, tokensKey) {
-		raw.JSON = `{"token": "not shown"}`
-		return raw
+	for room, word := range map[string]string{tokensKey: "token", joinsKey: "join_token", caKey: "authority"} { // order-free: one at most
+		if strings.HasPrefix(key, room) {
+			raw.JSON = `{"` + word + `": "not shown"}`
+			return raw
+		}
 	}
 	var text []byte
 	rec, err := parse(key, value)

@@ -193,6 +193,9 @@ func records() map[string]*storepb.Record {
 		}),
 		usageOf("t") + "q": usageRecord(&ares.Usage{At: at, GPUMilliSecs: 1, Month: "2030-01", GPUSecs: 2}),
 		tokensKey + "x":    {Body: &storepb.Record_Token{Token: &storepb.Token{Hash: []byte("h"), Role: "admin"}}},
+		joinKey("j"):       joinRecord(&JoinToken{Hash: []byte("h"), Node: "n", By: "me", CreatedAt: at, ExpiresAt: at.Add(time.Hour), UsedAt: at, UsedBy: "n", usedKey: []byte("k")}),
+		revokedOf("n"):     {Body: &storepb.Record_Revocation{Revocation: &storepb.Revocation{By: "me", At: 1, Reason: "r"}}},
+		caKey:              {Body: &storepb.Record_Authority{Authority: &storepb.Authority{Certificate: []byte("c"), Key: []byte("k"), Salt: []byte("s")}}},
 		planKey:            {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},
 		claimKey("a", 0):   {MinReader: 2, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
 	}

@@ -25,6 +25,10 @@ const (
 	usageKey    = prefix + "usage/"
 	windowsKey  = prefix + "reservations/"
 	scoresKey   = prefix + "scores/"
+	joinsKey    = prefix + "jointokens/"
+	revokedKey  = prefix + "revoked/"
+	caKey       = prefix + "authority"
+	policiesKey = prefix + "policies/"
 	topologyKey = prefix + "topology/fleet"
 	planKey     = prefix + "loop/plan"
 	leaderKey   = prefix + "loop/leader"
@@ -45,7 +49,10 @@ func nodeKey(node string) string      { return nodesKey + node }
 func cordonKey(node string) string    { return cordonsKey + node }
 func scoreKey(node string) string     { return scoresKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
+func joinKey(id string) string        { return joinsKey + id }
+func revokedOf(node string) string    { return revokedKey + node }
 func windowKey(name string) string    { return windowsKey + name }
+func policyKey(id string) string      { return policiesKey + id }
 func queuesOf(tenant string) string   { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string    { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {

@@ -22,6 +22,7 @@ var rooms = map[string]ares.Kind{
 	"queues":    ares.KindQueue, "topology": ares.KindTopology, "usage": ares.KindUsage,
 	"reservations": ares.KindReservation,
 	"scores":       ares.KindScore,
+	"policies":     ares.KindPolicy,
 }
 
 // EncodeBatch writes a batch down as a recording keeps it: each record as the
@@ -129,6 +130,8 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 		return queueKey(ev.Queue.Tenant, ev.Queue.Name), queueRecord(ev.Queue)
 	case ev.Reservation != nil:
 		return windowKey(ev.Reservation.Name), reservationRecord(ev.Reservation)
+	case ev.Policy != nil:
+		return policyKey(ev.Policy.ID()), policyRecord(ev.Policy)
 	case ev.Topology != nil:
 		return topologyKey, topologyRecord(ev.Topology)
 	case ev.Usage != nil:

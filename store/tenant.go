@@ -97,7 +97,8 @@ func (s *Store) Tenant(ctx context.Context, id string) (ares.Tenant, error) {
 func (s *Store) DeleteTenant(ctx context.Context, id string, revision int64) error {
 	resp, err := s.txn(ctx, "delete tenant",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(tenantKey(id)), "=", revision)},
-		[]clientv3.Op{clientv3.OpDelete(tenantKey(id))}, nil)
+		// One that is made anew later does not inherit its policies.
+		[]clientv3.Op{clientv3.OpDelete(tenantKey(id)), clientv3.OpDelete(policyKey(ares.PolicyID(id, "")), clientv3.WithPrefix())}, nil)
 	if err == nil && !resp.Succeeded {
 		return ares.Errorf(ares.Conflict, "tenant %s was changed by somebody else: read it again and repeat", id)
 	}

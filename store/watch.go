@@ -226,6 +226,8 @@ func decodeShares(ev *ares.Event, rec *storepb.Record, room, name string) bool {
 		ev.Queue = queueOf(rec.GetQueue(), tenant, queue, ev.Revision)
 	case "reservations":
 		ev.Reservation = reservationOf(rec.GetReservation(), name, ev.Revision)
+	case "policies":
+		ev.Policy = policyOf(rec.GetPolicy(), name, ev.Revision)
 	case "topology":
 		ev.Topology = topologyOf(rec.GetTopology(), ev.Revision)
 	case "usage":

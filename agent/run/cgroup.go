@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,21 +21,60 @@ import (
 // openSafe: see Runner.open.
 const openSafe = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
-// makeCgroup makes <own cgroup>/ares/<id>, the parent of all seats' cgroups, and tries it
-// out. Below the agent's own cgroup, because that is what Delegate=yes hands over.
-func makeCgroup(id, supervisor string) (seat.Cgroup, error) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+// agentGroup is the name of the agent's own cgroup where a service manager makes one below
+// the unit's (DelegateSubgroup). Seats are then beside it: a cgroup that holds processes
+// cannot hand controllers down.
+const agentGroup = "agent"
+
+// bases are where the seats' cgroups of version 2 may be, the best place first: below the
+// agent's own, because that is what Delegate=yes hands over; then, for root, at the top, as
+// container engines do. The top may hand controllers down whoever is in it, and a service
+// manager can start the agent again while jobs of the last one live.
+func bases(mountinfo, cgroup string) ([]string, error) {
+	own, err := ownCgroup(mountinfo, cgroup)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", err
+	if filepath.Base(own) == agentGroup {
+		own = filepath.Dir(own)
 	}
-	base, err := ownCgroup(string(mounts), string(own))
-	if err != nil {
-		return "", err
+	all := []string{own}
+	top, err := mountOf(mountinfo, "/", func(kind, _ string) bool { return kind == "cgroup2" })
+	if err != nil || top == own || os.Geteuid() != 0 {
+		return all, nil
 	}
+	// Every cgroup but the root of all has a type; in a container the top is not that root.
+	if _, err := os.Stat(filepath.Join(top, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		all = append(all, top)
+	}
+	return all, nil
+}
+
+// findCgroups chooses the place where most controllers can be had, the first of equals.
+func (r *Runner) findCgroups(mountinfo, cgroup string) {
+	places, err := bases(mountinfo, cgroup)
+	for _, base := range places {
+		parent, bad := makeCgroup(base, r.id, r.supervisor)
+		if bad != nil {
+			err = cmp.Or(err, bad)
+			continue
+		}
+		l := newLimiter(r.id, parent, mountinfo, cgroup)
+		loser := parent
+		if r.cgroup == "" || len(l.v2) > len(r.limits.v2) {
+			loser, r.cgroup, r.limits = r.cgroup, parent, l
+		}
+		if loser != "" {
+			_ = os.Remove(string(loser)) // unless seats of an earlier time are in it
+		}
+	}
+	if r.cgroup == "" {
+		r.why, r.limits = err.Error(), newLimiter(r.id, "", mountinfo, cgroup)
+	}
+}
+
+// makeCgroup makes <base>/ares/<id>, the parent of all seats' cgroups, and tries it out.
+func makeCgroup(base, id, supervisor string) (seat.Cgroup, error) {
 	parent := filepath.Join(base, "ares", id)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
@@ -53,7 +93,7 @@ func makeCgroup(id, supervisor string) (seat.Cgroup, error) {
 }
 
 // ownCgroup finds the directory of this process's cgroup2. On hybrid machines cgroup2 is
-// mounted beside the v1 controllers; in a container the mount may show a part of the tree.
+// mounted beside the v1 controllers.
 func ownCgroup(mountinfo, cgroup string) (string, error) {
 	own := ""
 	for line := range strings.Lines(cgroup) {
@@ -64,10 +104,20 @@ func ownCgroup(mountinfo, cgroup string) (string, error) {
 	if own == "" {
 		return "", errors.New("this kernel runs without cgroup2")
 	}
+	dir, err := mountOf(mountinfo, own, func(kind, _ string) bool { return kind == "cgroup2" })
+	if err != nil {
+		return "", errors.New("no cgroup2 is mounted")
+	}
+	return dir, nil
+}
+
+// mountOf finds where a path of a cgroup hierarchy is mounted. In a container the mount may
+// show a part of the tree.
+func mountOf(mountinfo, own string, wanted func(kind, options string) bool) (string, error) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
-		f := strings.Fields(before)
-		if !ok || len(f) < 6 || !strings.HasPrefix(after, "cgroup2 ") {
+		f, super := strings.Fields(before), strings.Fields(after)
+		if !ok || len(f) < 6 || len(super) < 3 || !wanted(super[0], super[2]) {
 			continue
 		}
 		root, mount := unescape(f[3]), unescape(f[4])
@@ -77,7 +127,7 @@ func ownCgroup(mountinfo, cgroup string) (string, error) {
 		}
 		return filepath.Join(mount, rel), nil
 	}
-	return "", errors.New("no cgroup2 is mounted")
+	return "", errors.New("not mounted")
 }
 
 // unescape undoes the octal escapes of mountinfo (blank, tab, newline, backslash).
@@ -150,6 +200,7 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 	// what has no cgroup.
 	_, err := r.readOrder(key)
 	swept := group != "" && err == nil
+	limits := r.groups(key)
 	var last error
 	err = until(ctx, func() bool {
 		killed := true
@@ -159,7 +210,11 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 		if killed && !swept {
 			swept, last = r.sweep(key)
 		}
-		return killed && swept
+		gone := false
+		if killed && swept {
+			gone, last = removeGroups(limits)
+		}
+		return gone
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the death of %s: %w", key, errors.Join(err, last))
@@ -199,12 +254,20 @@ func (r *Runner) sweep(key Key) (dead bool, err error) {
 // killStrays ends what runs in our cgroups without a seat directory: a Forget that was
 // interrupted, or a directory lost with its disk.
 func (r *Runner) killStrays(ctx context.Context) error {
-	if r.cgroup == "" {
-		return nil
+	var entries []fs.DirEntry
+	parents := []string{string(r.cgroup)}
+	for _, g := range r.limits.v1 {
+		parents = append(parents, g.Dir)
 	}
-	entries, err := os.ReadDir(string(r.cgroup))
-	if err != nil {
-		return err
+	for _, parent := range parents {
+		if parent == "" {
+			continue
+		}
+		more, err := os.ReadDir(parent)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, more...)
 	}
 	for _, e := range entries {
 		key, ok := seat.ParseKey(e.Name())

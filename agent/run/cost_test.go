@@ -13,7 +13,18 @@ import (
 
 // BenchmarkStart is the cost of one seat from Start to running, of which the supervisor's
 // own start is a part, and what a supervisor keeps in memory.
-func BenchmarkStart(b *testing.B) {
+func BenchmarkStart(b *testing.B) { benchmarkStart(b, func(s Spec) Spec { return s }) }
+
+// BenchmarkStartApart is the same of a seat with a user, limits and a room of its own.
+func BenchmarkStartApart(b *testing.B) {
+	if os.Getuid() != 0 {
+		b.Skip("only root has other users")
+	}
+	benchmarkStart(b, apart)
+}
+
+func benchmarkStart(b *testing.B, change func(Spec) Spec) {
+	b.Helper()
 	r, err := Open(b.TempDir(), supervisorPath)
 	if err != nil {
 		b.Fatal(err)
@@ -22,7 +33,7 @@ func BenchmarkStart(b *testing.B) {
 	ctx := b.Context()
 	var rss, pss, n int64
 	for b.Loop() {
-		spec := sh("")
+		spec := change(sh(""))
 		spec.Key.Rank, spec.Argv = int(n), []string{"/bin/sleep", "1000"}
 		p, err := r.Start(ctx, spec)
 		if err != nil {
@@ -41,6 +52,9 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(float64(pss)/float64(n), "pss-KiB")
 	if r.cgroup != "" {
 		_ = r.cgroup.Remove()
+	}
+	for _, g := range r.limits.v1 {
+		_ = g.Remove()
 	}
 }
 

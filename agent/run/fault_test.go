@@ -87,7 +87,7 @@ func TestMaxRuntime(t *testing.T) {
 
 func TestOrphanDies(t *testing.T) {
 	w := newWorld(t)
-	file := filepath.Join(t.TempDir(), "pid")
+	file := filepath.Join(w.open(), "pid")
 	p := w.start(sh(orphan(file) + `while ! test -s ` + file + `; do sleep 0.01; done`))
 	w.untilResult(p)
 	if pid := w.pidIn(file); lives(pid) {
@@ -108,7 +108,7 @@ func (w *world) untilResult(p *Proc) {
 
 func TestSupervisorKilled(t *testing.T) {
 	w := newWorld(t)
-	file := filepath.Join(t.TempDir(), "pid")
+	file := filepath.Join(w.open(), "pid")
 	p := w.start(sh(orphan(file) + stubborn))
 	pid := w.pidIn(file)
 	if err := syscall.Kill(w.supervisorPid(p), syscall.SIGKILL); err != nil {
@@ -187,7 +187,7 @@ func TestSupervisorTerminated(t *testing.T) {
 
 func TestFenced(t *testing.T) {
 	w := newWorld(t)
-	file := filepath.Join(t.TempDir(), "pid")
+	file := filepath.Join(w.open(), "pid")
 	spec := sh(orphan(file) + `trap "echo term" TERM; echo up; while :; do sleep 0.01; done`)
 	spec.LostAfter, spec.RenewedAt = 8*time.Second, Now()
 	p := w.start(spec)
@@ -243,7 +243,7 @@ func TestRenewalKeepsAlive(t *testing.T) {
 
 func TestNeverSpawnsLate(t *testing.T) {
 	w := newWorld(t)
-	file := filepath.Join(t.TempDir(), "ran")
+	file := filepath.Join(w.open(), "ran")
 	spec := sh("touch " + file)
 	spec.LostAfter = 20 * time.Second
 	spec.RenewedAt = Now().Add(-spec.LostAfter / 2)
@@ -477,7 +477,7 @@ func TestUncontained(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cgroup, w.why = "", "the test says so"
-	file := filepath.Join(t.TempDir(), "pid")
+	file := filepath.Join(w.open(), "pid")
 	p := w.start(sh(orphan(file) + `while ! test -s ` + file + `; do sleep 0.01; done; exit 4`))
 	w.untilResult(p)
 	if pid := w.pidIn(file); lives(pid) {
@@ -487,7 +487,7 @@ func TestUncontained(t *testing.T) {
 		t.Errorf("result %+v", res)
 	}
 	for i, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		file := filepath.Join(t.TempDir(), "pid")
+		file := filepath.Join(w.open(), "pid")
 		// Without its supervisor an orphan is found by its environment only.
 		spec := sh(strings.Replace(orphan(file), "env -i ", "", 1) + stubborn)
 		spec.Rank, spec.LostAfter = i+1, 2*time.Second

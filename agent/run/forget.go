@@ -30,6 +30,11 @@ func (r *Runner) Forget(key Key) error {
 				err = group.Remove()
 			}
 		}
+		for _, g := range r.groups(key) {
+			if err == nil && !alive {
+				err = g.Remove()
+			}
+		}
 	}
 	if err == nil && alive {
 		err = ErrAlive

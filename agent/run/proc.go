@@ -216,6 +216,9 @@ func (p *Proc) killJob() {
 		return
 	}
 	_, _ = seat.KillMarked(p.r.mark(p.order.Key))
+	for _, g := range p.r.groups(p.order.Key) {
+		_, _ = g.Kill()
+	}
 }
 
 func (p *Proc) answers(ctx context.Context) bool {

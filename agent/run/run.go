@@ -44,12 +44,13 @@ type (
 
 // All outcomes; see package seat.
 const (
-	Exited     = seat.Exited
-	Stopped    = seat.Stopped
-	Fenced     = seat.Fenced
-	MaxRuntime = seat.MaxRuntime
-	SpawnError = seat.SpawnError
-	Lost       = seat.Lost
+	Exited      = seat.Exited
+	Stopped     = seat.Stopped
+	Fenced      = seat.Fenced
+	MaxRuntime  = seat.MaxRuntime
+	OutOfMemory = seat.OutOfMemory
+	SpawnError  = seat.SpawnError
+	Lost        = seat.Lost
 )
 
 // Now reads CLOCK_BOOTTIME.
@@ -86,6 +87,8 @@ type Runner struct {
 	id         string
 	cgroup     seat.Cgroup // parent of the seats' cgroups; "" if containment does not work
 	why        string      // it does not
+	limits     limiter     // what bounds a job's use of the machine
+	noRoom     string      // why jobs cannot have a Room, "" if they can
 }
 
 // Open prepares dir for seats. It fails if the supervisor cannot be executed at all; where
@@ -125,9 +128,16 @@ func (r *Runner) prepare() error {
 	if r.id, err = r.readID(); err != nil {
 		return err
 	}
-	if r.cgroup, err = makeCgroup(r.id, r.supervisor); err != nil {
-		r.cgroup, r.why = "", err.Error()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
 	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	r.findCgroups(string(mounts), string(own))
+	r.noRoom = r.probeRoom()
 	return r.tidyLogs()
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-var supervisorPath string
+var supervisorPath, intruderPath string
 
 // With these in its environment the test binary is an agent that starts one seat and hangs.
 const agentEnv, supervisorEnv = "ARES_TEST_AGENT", "ARES_TEST_SUPERVISOR"
@@ -55,6 +55,11 @@ func TestMain(m *testing.M) {
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the supervisor: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	intruderPath = filepath.Join(dir, "intruder")
+	if out, err := exec.Command("go", "build", "-o", intruderPath, "./testdata/intruder").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the intruder: %v\n%s", err, out)
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
@@ -117,6 +122,11 @@ func (w *world) bury() {
 			w.Error(err)
 		}
 	}
+	for _, g := range w.limits.v1 {
+		if err := g.Remove(); err != nil {
+			w.Error(err)
+		}
+	}
 	_ = w.Close()
 	// Supervisors are our children; nothing of them may stay.
 	for {
@@ -149,6 +159,9 @@ func sh(script string) Spec {
 
 func (w *world) start(spec Spec) *Proc {
 	w.Helper()
+	if setApart {
+		spec = apart(spec)
+	}
 	p, err := w.Start(w.ctx, spec)
 	if err != nil {
 		w.Fatal(err)

@@ -32,8 +32,10 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 		return nil, fmt.Errorf("start seat: %w", err)
 	}
 	order := seat.Order{Spec: spec, Cgroup: string(r.defaultGroup(spec.Key)), Mark: r.mark(spec.Key)}
-	order.Progress = filepath.Join(r.dir, seatPath(spec.Key, seat.ProgressFile))
-	order.Checkpoint = filepath.Join(r.dir, seatPath(spec.Key, seat.CheckpointFile))
+	if err := r.place(&order); err != nil {
+		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
+	}
+	r.limits.plan(&order)
 	if err := r.root.Mkdir(seatsDir+"/"+spec.Key.String(), 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			err = ErrExists
@@ -115,36 +117,14 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 	if err := r.furnishJob(order); err != nil {
 		return lock, err
 	}
-	if order.Cgroup == "" {
-		return lock, nil
-	}
-	for _, sub := range []string{"", seat.SupervisorGroup, seat.JobGroup} {
-		if err := os.Mkdir(filepath.Join(order.Cgroup, sub), 0o755); err != nil {
-			return lock, err
-		}
-	}
-	return lock, nil
-}
-
-// furnishJob makes the files that the job writes.
-func (r *Runner) furnishJob(order seat.Order) error {
-	for _, name := range []string{seat.ProgressFile, seat.CheckpointFile} {
-		path := seatPath(order.Key, name)
-		if err := r.root.WriteFile(path, nil, 0o600); err != nil {
-			return err
-		}
-		if u := order.User; u != nil {
-			if err := r.root.Chown(path, int(u.UID), int(u.GID)); err != nil {
-				return err
+	if order.Cgroup != "" {
+		for _, sub := range []string{"", seat.SupervisorGroup, seat.JobGroup} {
+			if err := os.Mkdir(filepath.Join(order.Cgroup, sub), 0o755); err != nil {
+				return lock, err
 			}
 		}
 	}
-	if order.User != nil {
-		if err := r.root.Chmod(seatsDir+"/"+order.Key.String(), 0o711); err != nil {
-			return err
-		}
-	}
-	return r.root.Chtimes(seatPath(order.Key, seat.CheckpointFile), never, never)
+	return lock, r.limits.furnish(&order)
 }
 
 // launch starts the supervisor in a session of its own, and in the seat's cgroup, where it

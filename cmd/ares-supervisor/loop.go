@@ -21,6 +21,7 @@ type supervisor struct {
 	order      seat.Order
 	timer      int // timerfd on CLOCK_BOOTTIME
 	wake       int // eventfd: signals, start, end of the output
+	memory     int // eventfd: the job is out of memory; -1 where that needs no telling
 	listen     int
 	conns      []int // open connections, oldest first
 	out        output
@@ -36,6 +37,7 @@ type supervisor struct {
 	usage    syscall.Rusage
 	renewed  seat.BootTime
 	fenced   bool // final: no renewal counts any more
+	starved  bool // the kernel found no memory for the job within its limit
 	outcome  seat.Outcome
 	reason   string
 	termAt   seat.BootTime // 0: not planned
@@ -126,6 +128,10 @@ func (s *supervisor) decide(now seat.BootTime) {
 	if at := s.maxRuntimeAt(); at != 0 && now >= at {
 		s.end(seat.MaxRuntime, "ran longer than "+s.order.MaxRuntime.String(), at, now.Add(s.order.Grace))
 	}
+	if s.starved && s.running() {
+		// The kernel kills one process. The others would wait for it, or go on without.
+		s.end(seat.OutOfMemory, s.outOfMemory(), 0, now)
+	}
 	if s.terminated.Load() && s.outcome != seat.Lost {
 		s.end(seat.Lost, "the supervisor was told to terminate", now, now.Add(s.order.Grace))
 	}
@@ -181,6 +187,10 @@ func (s *supervisor) running() bool { return s.start != nil && s.start.pid != 0 
 func (s *supervisor) killAll() bool {
 	if s.order.Cgroup == "" {
 		n, err := seat.KillDescendants(os.Getpid())
+		for _, g := range s.order.Groups {
+			more, unread := g.Kill()
+			n, err = n+more, errors.Join(err, unread)
+		}
 		return err == nil && n == 0
 	}
 	job := s.jobGroup()
@@ -217,8 +227,8 @@ func (s *supervisor) next() seat.BootTime {
 
 // wait sleeps until there is something to do, and answers clients meanwhile.
 func (s *supervisor) wait() {
-	fds := make([]pollFD, 0, 3+maxConns)
-	for _, fd := range append([]int{s.timer, s.wake, s.listen}, s.conns...) {
+	fds := make([]pollFD, 0, 4+maxConns)
+	for _, fd := range append([]int{s.timer, s.wake, s.memory, s.listen}, s.conns...) { // poll skips -1
 		fds = append(fds, pollFD{fd: int32(fd), events: pollIn})
 	}
 	timeout := int64(-1)
@@ -237,6 +247,9 @@ func (s *supervisor) wait() {
 		case i < 2:
 			drain(int(p.fd))
 		case i == 2:
+			drain(int(p.fd))
+			s.starved = true
+		case i == 3:
 			s.accept()
 		default:
 			s.serve(int(p.fd))
@@ -268,6 +281,9 @@ func (s *supervisor) result() seat.Result {
 	}
 	if r.Outcome == "" {
 		r.Outcome = seat.Exited
+		if s.order.MemoryGroup != "" && seat.OOMKills(s.order.MemoryGroup) > 0 && (s.status.Signaled() || s.status.ExitStatus() != 0) {
+			r.Outcome, r.Reason = seat.OutOfMemory, s.outOfMemory()
+		}
 	}
 	r.Started = s.start.wall
 	if s.status.Signaled() {
@@ -285,7 +301,14 @@ func (s *supervisor) result() seat.Result {
 			r.PeakMemory = peak
 		}
 	}
+	if peak := seat.Cgroup(s.order.MemoryGroup).PeakMemory(); s.order.MemoryGroup != "" && peak > 0 {
+		r.PeakMemory = peak
+	}
 	return r
+}
+
+func (s *supervisor) outOfMemory() string {
+	return "out of memory: limit " + strconv.FormatInt(s.order.Limits.MemoryMB, 10) + " MB"
 }
 
 // tell writes to the agent that started us. It may be gone.

@@ -28,6 +28,10 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == seat.Probe {
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == seat.ProbeRoom {
+		probeRoom()
+		return
+	}
 	if len(os.Args) != 2 || !isOpen(seat.ReadyFD) || !isOpen(seat.LockFD) {
 		die("ares-supervisor is started by the ares agent, not by hand")
 	}
@@ -90,7 +94,7 @@ func readOrder() (seat.Order, error) {
 // newSupervisor takes all that a seat needs before the job may start, so that what is
 // missing shows now and not when the result is due.
 func newSupervisor(order seat.Order) (*supervisor, error) {
-	s := &supervisor{order: order, renewed: order.RenewedAt, listen: -1}
+	s := &supervisor{order: order, renewed: order.RenewedAt, listen: -1, memory: -1}
 	_, _ = syscall.Setsid() // EPERM: the agent has done so
 	if err := prctl(prSetChildSubreaper, 1); err != nil {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
@@ -107,6 +111,9 @@ func newSupervisor(order seat.Order) (*supervisor, error) {
 	}
 	if s.listen, err = listen(seat.ControlFile); err != nil {
 		return nil, os.NewSyscallError("listen on "+seat.ControlFile, err)
+	}
+	if order.MemoryGroup != "" {
+		s.memory = watchMemory(order.MemoryGroup)
 	}
 	if err := reserveResult(); err != nil {
 		return nil, err

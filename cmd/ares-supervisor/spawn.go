@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,7 +22,10 @@ func (s *supervisor) spawn() birth {
 	o := &s.order
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if o.User != nil {
-		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID}
+		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}
+	}
+	if err := errors.Join(setLimits(o), s.apart()); err != nil {
+		return unable("set the job apart", err)
 	}
 	if o.Cgroup != "" {
 		fd, err := syscall.Open(string(s.jobGroup()), syscall.O_DIRECTORY|syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
@@ -42,9 +46,13 @@ func (s *supervisor) spawn() birth {
 	}
 	defer syscall.Close(pipe[1])
 	env := environment(o)
-	path, err := lookPath(o.Argv[0], o.Dir, env)
+	var path string
+	err = s.asUser(func() (err error) {
+		path, err = lookPath(o.Argv[0], o.Dir, env)
+		return err
+	})
 	if err != nil {
-		return failed(err.Error())
+		return failed(s.apartToo(err.Error()))
 	}
 	// gofail: var supervisorBeforeExec struct{}
 
@@ -55,12 +63,15 @@ func (s *supervisor) spawn() birth {
 		return birth{outcome: seat.Fenced, reason: "the lease was too old to start"}
 	}
 	wall := time.Now()
-	pid, err := syscall.ForkExec(path, o.Argv, &syscall.ProcAttr{
+	pid, machine, err := s.fork(path, &syscall.ProcAttr{
 		Dir: o.Dir, Env: env, Sys: attr,
 		Files: []uintptr{uintptr(null), uintptr(pipe[1]), uintptr(pipe[1])},
 	})
+	if machine != nil {
+		return unable("limit the job", machine)
+	}
 	if err != nil {
-		return failed(explain(path, err))
+		return failed(s.apartToo(explain(path, err)))
 	}
 	s.out.begin(pipe[0], o.LogLimit)
 	return birth{pid: pid, at: now, wall: wall}
@@ -69,16 +80,39 @@ func (s *supervisor) spawn() birth {
 // environment is the job's own, with ours in place of any of the same name.
 func environment(o *seat.Order) []string {
 	const progress, checkpoint, mark = "ARES_PROGRESS_FILE=", "ARES_CHECKPOINT_FILE=", seat.MarkEnv + "="
-	env := make([]string, 0, len(o.Env)+3)
+	env := make([]string, 0, len(o.Env)+4)
+	hasTmp := o.Tmp == ""
 	for _, v := range o.Env {
+		hasTmp = hasTmp || strings.HasPrefix(v, "TMPDIR=")
 		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) {
 			env = append(env, v)
 		}
+	}
+	if !hasTmp {
+		env = append(env, "TMPDIR="+o.Tmp)
 	}
 	return append(env, progress+o.Progress, checkpoint+o.Checkpoint, mark+o.Mark)
 }
 
 func failed(reason string) birth { return birth{outcome: seat.SpawnError, reason: reason} }
+
+// unable is a start that failed by the machine's fault: the job may well run elsewhere.
+func unable(what string, err error) birth {
+	return birth{outcome: seat.Lost, reason: what + ": " + err.Error()}
+}
+
+// apartToo says what may be behind a command that is not found or not allowed: the job has
+// another user and another /tmp than the agent.
+func (s *supervisor) apartToo(reason string) string {
+	if s.order.User == nil {
+		return reason
+	}
+	reason += " (for the job's own user, " + strconv.Itoa(int(s.order.User.UID))
+	if s.order.Room.OwnTmp {
+		reason += ", who has a /tmp of its own"
+	}
+	return reason + ")"
+}
 
 // explain puts into words what exec says in one number.
 func explain(path string, err error) string {

@@ -128,7 +128,10 @@ func rank(e *ares.Event) (kind int, id string) {
 	if e.Reservation != nil {
 		return 12, e.Reservation.Name
 	}
-	return 13, string(e.Gone.Kind) + "/" + e.Gone.ID
+	if e.Policy != nil {
+		return 13, e.Policy.ID()
+	}
+	return 14, string(e.Gone.Kind) + "/" + e.Gone.ID
 }
 
 // counter counts what goes through it.

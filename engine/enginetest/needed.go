@@ -25,12 +25,20 @@ func (w *World) Needed(plan ares.Plan) error {
 				return err
 			}
 			job, _ := f.State.Job(n.Job)
-			if p, refusal := engine.Place(f.State, job, w.Now); refusal == nil {
+			p, refusal := engine.Place(f.State, job, w.Now)
+			if refusal == nil && f.inNextPlan(n.Job) {
 				return fmt.Errorf("%s is stopped for %s, which fits without that on %v", stays, n.Job, p.Seats)
 			}
 		}
 	}
 	return nil
+}
+
+// inNextPlan says whether the next plan places a job: where it would fit, others ahead
+// of it may have a place kept.
+func (w *World) inNextPlan(id ares.JobID) bool {
+	plan := engine.Decide(w.State, w.Now)
+	return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == id })
 }
 
 // without carries a plan out as far as before one of its nominations, and has

@@ -29,7 +29,8 @@ type book struct {
 type account struct {
 	name   string
 	parent *account
-	weight float64
+	light  float64 // the bounds of the weight: equal where it does not follow past use
+	heavy  float64
 	limits *ares.Limits
 	quotas []ares.Quota
 	held   amount
@@ -50,7 +51,11 @@ func newBook(s *engine.State, tenants map[string]*ares.Tenant, nodes map[string]
 	}
 	for id, r := range tenants { // order-free: each by itself
 		a := b.account(id, nil)
-		a.weight, a.limits, a.quotas = weightOf(r.Weight), &r.Limits, r.Quotas
+		a.weigh(r.Weight)
+		a.limits, a.quotas = &r.Limits, r.Quotas
+		if r.WeightMax > 0 && b.cfg.HalfLife > 0 {
+			a.light, a.heavy = weightOf(r.WeightMin), weightOf(r.WeightMax)
+		}
 	}
 	records := map[string]*ares.Queue{}
 	for q := range s.Queues() {
@@ -58,7 +63,8 @@ func newBook(s *engine.State, tenants map[string]*ares.Tenant, nodes map[string]
 	}
 	for q := range s.Queues() {
 		a := b.account(q.ID(), b.above(records, q))
-		a.weight, a.limits, a.quotas = weightOf(q.Weight), &q.Limits, q.Quotas
+		a.weigh(q.Weight)
+		a.limits, a.quotas = &q.Limits, q.Quotas
 	}
 	for _, m := range nodes { // order-free: a sum
 		if m.Session == nil {
@@ -73,6 +79,10 @@ func newBook(s *engine.State, tenants map[string]*ares.Tenant, nodes map[string]
 	return b
 }
 
+func (a *account) weigh(w float64) {
+	a.light, a.heavy = weightOf(w), weightOf(w)
+}
+
 func weightOf(w float64) float64 {
 	if w == 0 {
 		return 1
@@ -84,7 +94,7 @@ func weightOf(w float64) float64 {
 func (b *book) account(name string, parent *account) *account {
 	a := b.accounts[name]
 	if a == nil {
-		a = &account{name: name, parent: parent, weight: 1}
+		a = &account{name: name, parent: parent, light: 1, heavy: 1}
 		a.held.models = map[string]int{}
 		b.accounts[name] = a
 		if parent != nil {

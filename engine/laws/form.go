@@ -35,6 +35,9 @@ func form(t *trial) error {
 	if !p.Wake.IsZero() && p.Wake.Before(p.Now) {
 		return fmt.Errorf("it wakes at %s, in the past", p.Wake)
 	}
+	if p.Empty() && p.Wake.Equal(p.Now) {
+		return fmt.Errorf("it changes nothing and wakes at once: the next would be the same, for ever")
+	}
 	if len(p.Place) > engine.MaxPlacings || len(p.Ready) > engine.MaxPlacings || len(p.Refuse) > engine.MaxRefusals {
 		return fmt.Errorf("it is too long: %d, %d and %d", len(p.Ready), len(p.Place), len(p.Refuse))
 	}

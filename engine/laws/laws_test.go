@@ -123,6 +123,14 @@ func TestPlantedViolations(t *testing.T) {
 	}
 }
 
+// TestPlantedWakes: of the same state the next decision is the same, so one that
+// changes nothing may not ask for it.
+func TestPlantedWakes(t *testing.T) {
+	s := town()
+	expect(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch}), "form")
+	expect(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch.Add(1)}), "")
+}
+
 func gang(level, bandwidth string) ares.Spec {
 	return ares.Spec{GPUs: 1, Members: 2, Placement: ares.Placement{RequiredLevel: level, NetworkBandwidth: bandwidth}}
 }

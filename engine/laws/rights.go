@@ -65,22 +65,25 @@ func (t *trial) entitled(job, victim *ares.Job, n *ares.Nomination, why ares.Yie
 	return fmt.Errorf("by no right")
 }
 
-// takesBack wants a quota to promise the job what it asks for, all of it, and one
+// takesBack wants quotas to promise the job what it asks for, all of it, and one
 // on the victim's side only to be exceeded as long as it is there. Who is being
 // stopped already is about to give back what he has borrowed, and what this plan
 // gives others, or keeps for them, counts.
 func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
 	now := newTrial(t.state, t.plan)
-	now.clearOut(gone)
+	now.clearOut(job.ID, gone)
 	now.settle(job.ID)
 	mine := map[*account]bool{}
 	for a := now.accounts.leaf(job); a != nil; a = a.parent {
 		mine[a] = true
 	}
 	for _, pattern := range now.accounts.patterns() {
+		if len(takenOf(now, n, pattern)) == 0 {
+			continue
+		}
 		for a := now.accounts.leaf(victim); a != nil && !mine[a]; a = a.parent {
 			q := a.quota(pattern)
-			if q != nil && now.accounts.demand(a, pattern) > 1000*int64(q.Nominal) && t.promisedTo(job, n, pattern) {
+			if q != nil && now.accounts.demand(a, pattern) > 1000*int64(q.Nominal) && t.promisedTo(job, n) {
 				return nil
 			}
 		}
@@ -88,10 +91,10 @@ func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*are
 	return fmt.Errorf("it has borrowed nothing that quotas promise %s", job.Tenant)
 }
 
-// promisedTo says whether a job stays within every quota above it for a pattern of
-// models, without borrowing, when it has its seats and those are gone who give way
-// to it.
-func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bool {
+// promisedTo says whether a job stays within every quota above it, without
+// borrowing, when it has its seats and those are gone who give way to it. Its
+// devices may be of several models: for each there is such a quota.
+func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination) bool {
 	with := newTrial(t.state, t.plan)
 	var gone []*ares.Job
 	for i := range n.Victims {
@@ -99,23 +102,31 @@ func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination, pattern string) bo
 			gone = append(gone, victim)
 		}
 	}
-	with.clearOut(gone)
+	with.clearOut(job.ID, gone)
 	for k := range n.Seats {
 		with.sit(job, &n.Seats[k], true)
 	}
-	some := false
-	for a := with.accounts.leaf(job); a != nil; a = a.parent {
-		q := a.quota(pattern)
-		if q == nil {
+	promised := map[seatKey]bool{}
+	for _, pattern := range with.accounts.patterns() {
+		of := takenOf(with, n, pattern)
+		if len(of) == 0 {
 			continue
 		}
-		some = true
-		// Where the ways of both meet, it only takes the place of who goes.
-		if after := with.accounts.demand(a, pattern); after > 1000*int64(q.Nominal) && after > t.demandOf(a.name, pattern) {
-			return false
+		for a := with.accounts.leaf(job); a != nil; a = a.parent {
+			q := a.quota(pattern)
+			if q == nil {
+				continue
+			}
+			for _, d := range of {
+				promised[d] = true
+			}
+			// Where the ways of both meet, it only takes the place of who goes.
+			if after := with.accounts.demand(a, pattern); after > 1000*int64(q.Nominal) && after > t.demandOf(a.name, pattern) {
+				return false
+			}
 		}
 	}
-	return some && matches(with, n, pattern)
+	return len(promised) == len(takenOf(with, n, ""))
 }
 
 // demandOf is what counts against a quota of the account of that name as it is.
@@ -126,10 +137,18 @@ func (t *trial) demandOf(name, pattern string) int64 {
 	return 0
 }
 
-// clearOut has those gone who are being stopped, and some besides.
-func (t *trial) clearOut(gone []*ares.Job) {
+// clearOut has those gone who are being stopped, those whom the plan stops before
+// it stops anybody for a job, and some besides.
+func (t *trial) clearOut(job ares.JobID, gone []*ares.Job) {
+	before := map[ares.JobID]bool{}
+	for i := range t.plan.Stop {
+		if y := t.plan.Stop[i].Stop.Yield; y != nil && y.To == job {
+			break
+		}
+		before[t.plan.Stop[i].Job] = true
+	}
 	for other, run := range t.state.Jobs() {
-		if run != nil && (run.Stop != nil || slices.Contains(gone, other)) {
+		if run != nil && (run.Stop != nil || before[other.ID] || slices.Contains(gone, other)) {
 			t.vacate(other, run)
 		}
 	}
@@ -151,17 +170,18 @@ func (t *trial) settle(but ares.JobID) {
 	}
 }
 
-// matches says whether every device of a nomination is of a model of the pattern.
-func matches(t *trial, n *ares.Nomination, pattern string) bool {
+// takenOf is the devices of a nomination that are of a model of the pattern.
+func takenOf(t *trial, n *ares.Nomination, pattern string) (out []seatKey) {
 	for i := range n.Seats {
 		m := t.nodes[n.Seats[i].Node]
 		for _, sh := range n.Seats[i].Shares {
-			if m == nil || m.device(sh.Device) == nil || !strings.Contains(strings.ToLower(m.device(sh.Device).Model), pattern) {
-				return false
+			key := seatKey{n.Seats[i].Node, sh.Device}
+			if m != nil && m.device(sh.Device) != nil && strings.Contains(strings.ToLower(m.device(sh.Device).Model), pattern) && !slices.Contains(out, key) {
+				out = append(out, key)
 			}
 		}
 	}
-	return true
+	return out
 }
 
 // vacate takes what a job holds out of the accounts.

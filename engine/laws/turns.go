@@ -139,19 +139,20 @@ func path(a *account) []*account {
 }
 
 // share is the dominant share of an account by its weight: at least, and at
-// most, because past use is kept in whole units and for a limited time.
+// most, because past use is kept in whole units and for a limited time, and a weight
+// that follows past use is known by its bounds.
 func (b *book) share(a *account) (least, most float64) {
 	const cut = 1.0 / 30_000
 	for r, all := range b.capacity.share {
 		if all <= 0 {
 			continue
 		}
-		least = max(least, (a.held.share[r]+max(a.before[r]*(1-cut)-2, 0))/all/a.weight)
+		least = max(least, (a.held.share[r]+max(a.before[r]*(1-cut)-2, 0))/all/a.heavy)
 		above := a.before[r]*(1+cut) + 2
 		if a.before[r] == 0 {
 			above = 0
 		}
-		most = max(most, (a.held.share[r]+above)/all/a.weight)
+		most = max(most, (a.held.share[r]+above)/all/a.light)
 	}
 	return least, most
 }

@@ -11,6 +11,7 @@ type Share struct {
 	Queue    string // "" for the tenant
 	Depth    int    // 0 for a tenant
 	Weight   int64  // thousandths
+	Pull     int64  // what the weight comes to where it follows past use; else the weight
 	Live     Use
 	Past     Use
 	Waiting  int
@@ -32,6 +33,7 @@ func (t *Tree[J]) Fairness(now time.Time) []Share {
 	w := walk[J]{tree: t}
 	if t.cfg.HalfLife > 0 {
 		w.at = t.cfg.when(now)
+		w.drift = t.drifts(w.at)
 	}
 	return w.fairness(nil, t.root, 0, Million)
 }
@@ -55,7 +57,8 @@ func (w *walk[J]) fairness(out []Share, n *node[J], depth int, fair int64) []Sha
 		best, of := dominant(use, w.tree.capacity)
 		s.Of = of
 		s.Dominant = millionths(best / 1000)
-		s.Weighted = millionths(best / uint64(k.weight))
+		s.Pull = pull(&w.drift, k, s.Past, w.tree.capacity)
+		s.Weighted = millionths(best / uint64(s.Pull))
 		if k.active() {
 			s.Fair = fair * k.weight / total
 		}

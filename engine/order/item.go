@@ -9,11 +9,12 @@ import (
 // Item is a waiting job. What is exported is given by its owner before Push and
 // must not change while it waits.
 type Item[J any] struct {
+	Owner J // first, so that it lies beside what its owner keeps before the item
+
 	line   *line[J] // where it waits
 	rank   uint64   // smaller is earlier: critical ones first, then by level
 	lifted bool     // it has its rank by Due
 
-	Owner    J
 	ID       string
 	Priority int
 	Accepted time.Time // ageing counts from here

@@ -14,6 +14,7 @@ type Pass[J any] struct {
 	open   bool
 	now    time.Time
 	ladder ladder
+	drift  drift
 	path   []*node[J] // to the leaf whose turn it is; empty when that is not known
 	leaf   *Leaf[J]   // that leaf
 	until  uint64     // up to this key its items are certainly of the class served
@@ -52,6 +53,7 @@ func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
 	var at moment
 	if t.cfg.HalfLife > 0 {
 		at = t.cfg.when(now)
+		p.drift = t.drifts(at)
 	}
 	p.line(t.root, at)
 	return p
@@ -75,6 +77,8 @@ func (p *Pass[J]) line(n *node[J], at moment) {
 		if k := n.heap[i].node; len(n.heap) > 1 && p.tree.cfg.HalfLife > 0 {
 			k.was = k.past.at(at)
 		}
+		k := n.heap[i].node
+		k.pull = pull(&p.drift, k, k.was, p.tree.capacity)
 		n.heap[i].key = p.key(n.heap[i].node, len(n.heap) > 1)
 	}
 	for i := len(n.heap)/2 - 1; i >= 0; i-- {
@@ -94,7 +98,7 @@ func (p *Pass[J]) key(n *node[J], rivals bool) uint64 {
 	if !rivals {
 		return class << 61
 	}
-	return class<<61 | weighted(n.use.Add(n.was, 1), p.tree.capacity, n.weight)
+	return class<<61 | weighted(n.use.Add(n.was, 1), p.tree.capacity, n.pull)
 }
 
 // Next offers the item whose turn it is; false means that none is left.
@@ -238,7 +242,7 @@ func (p *Pass[J]) clear(n *node[J]) {
 		if k.waiting == 0 {
 			continue
 		}
-		k.was = Use{}
+		k.was, k.pull = Use{}, 0
 		if k.leaf != nil {
 			k.leaf.leave()
 		}

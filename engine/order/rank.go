@@ -40,6 +40,7 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 	w := walk[J]{tree: t, ladder: t.cfg.ladder(now)}
 	if t.cfg.HalfLife > 0 {
 		w.at = t.cfg.when(now)
+		w.drift = t.drifts(w.at)
 	}
 	mine := it.line.leaf
 	class := w.ladder.class(it.rank)
@@ -77,14 +78,15 @@ type walk[J any] struct {
 	tree   *Tree[J]
 	ladder ladder
 	at     moment
+	drift  drift
 }
 
 func (w *walk[J]) share(n *node[J]) uint64 {
-	use := n.use
+	var was Use
 	if w.tree.cfg.HalfLife > 0 {
-		use = use.Add(n.past.at(w.at), 1)
+		was = n.past.at(w.at)
 	}
-	return weighted(use, w.tree.capacity, n.weight)
+	return weighted(n.use.Add(was, 1), w.tree.capacity, pull(&w.drift, n, was, w.tree.capacity))
 }
 
 // upTo is how many items under a node have at most a rank, whose key is given.

@@ -433,11 +433,11 @@ func TestFairness(t *testing.T) {
 	w.tree.Tenant("c", nil)
 	got := w.tree.Fairness(dawn)
 	want := []Share{
-		{Tenant: "a", Weight: 3000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 166_666, Fair: 750_000},
-		{Tenant: "a", Queue: "x", Depth: 1, Weight: 1000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 500_000, Fair: 750_000},
-		{Tenant: "b", Weight: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
-		{Tenant: "b", Queue: "default", Depth: 1, Weight: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
-		{Tenant: "c", Weight: 1000, Of: GPU},
+		{Tenant: "a", Weight: 3000, Pull: 3000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 166_666, Fair: 750_000},
+		{Tenant: "a", Queue: "x", Depth: 1, Weight: 1000, Pull: 1000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 500_000, Fair: 750_000},
+		{Tenant: "b", Weight: 1000, Pull: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
+		{Tenant: "b", Queue: "default", Depth: 1, Weight: 1000, Pull: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
+		{Tenant: "c", Weight: 1000, Pull: 1000, Of: GPU},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -38,6 +38,7 @@ type Tree[J any] struct {
 	root     *node[J]
 	tenants  map[string]*tenant[J]
 	stale    bool // records changed since the tree was last put together
+	drifting bool // the weight of some tenant follows its past use
 	models   []string
 	patterns []string // of the quotas, in lower case
 	matches  [][]int  // by model: the patterns that match it
@@ -67,6 +68,8 @@ type node[J any] struct {
 	kids    []*node[J]
 	place   int // in the parent's kids
 	weight  int64
+	least   int64 // the bounds of a weight that follows past use; 0 for one that does not
+	most    int64
 	tenant  string
 	queue   string // "" for a tenant
 	limits  ares.Limits
@@ -81,7 +84,8 @@ type node[J any] struct {
 	accounts []account // by pattern; empty when it has no quota
 
 	// Of a pass.
-	was  Use // past use at its time
+	was  Use   // past use at its time
+	pull int64 // what its weight comes to
 	heap []runner[J]
 }
 
@@ -190,13 +194,17 @@ func (t *Tree[J]) settle() {
 	if !t.stale {
 		return
 	}
-	t.stale = false
+	t.stale, t.drifting = false, false
 	t.root.kids = t.root.kids[:0]
 	var leaves []*Leaf[J]
 	for _, of := range t.tenants { // order-free: kids are sorted below, sums are exact
 		n := of.node
 		n.kids, n.weight, n.limits, n.limited = n.kids[:0], 1000, ares.Limits{}, false
+		n.least, n.most = 0, 0
 		if of.record != nil {
+			if of.record.WeightMax > 0 {
+				n.least, n.most, t.drifting = thousandths(of.record.WeightMin), thousandths(of.record.WeightMax), true
+			}
 			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, of.record.Limits != ares.NoLimits()
 		}
 		t.root.kids = append(t.root.kids, n)

@@ -52,6 +52,10 @@ type Record struct {
 	//	*Record_Forecaster
 	//	*Record_Reservation
 	//	*Record_Score
+	//	*Record_Policy
+	//	*Record_JoinToken
+	//	*Record_Authority
+	//	*Record_Revocation
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -308,6 +312,42 @@ func (x *Record) GetScore() *Score {
 	return nil
 }
 
+func (x *Record) GetPolicy() *Policy {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Policy); ok {
+			return x.Policy
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetJoinToken() *JoinToken {
+	if x != nil {
+		if x, ok := x.Body.(*Record_JoinToken); ok {
+			return x.JoinToken
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetAuthority() *Authority {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Authority); ok {
+			return x.Authority
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetRevocation() *Revocation {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Revocation); ok {
+			return x.Revocation
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -404,6 +444,22 @@ type Record_Score struct {
 	Score *Score `protobuf:"bytes,24,opt,name=score,proto3,oneof"`
 }
 
+type Record_Policy struct {
+	Policy *Policy `protobuf:"bytes,26,opt,name=policy,proto3,oneof"`
+}
+
+type Record_JoinToken struct {
+	JoinToken *JoinToken `protobuf:"bytes,27,opt,name=join_token,json=joinToken,proto3,oneof"`
+}
+
+type Record_Authority struct {
+	Authority *Authority `protobuf:"bytes,28,opt,name=authority,proto3,oneof"`
+}
+
+type Record_Revocation struct {
+	Revocation *Revocation `protobuf:"bytes,29,opt,name=revocation,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -450,6 +506,14 @@ func (*Record_Reservation) isRecord_Body() {}
 
 func (*Record_Score) isRecord_Body() {}
 
+func (*Record_Policy) isRecord_Body() {}
+
+func (*Record_JoinToken) isRecord_Body() {}
+
+func (*Record_Authority) isRecord_Body() {}
+
+func (*Record_Revocation) isRecord_Body() {}
+
 // Job is an accepted job; it never changes.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -465,9 +529,11 @@ type Job struct {
 	Defaults int32 `protobuf:"varint,6,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	// Of an element: the array it belongs to, its index there and how many
 	// elements there are.
-	ArrayOf       string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
-	ArrayIndex    int32  `protobuf:"varint,8,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
-	ArrayCount    int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
+	ArrayOf    string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayIndex int32  `protobuf:"varint,8,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
+	ArrayCount int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
+	// What policies said of it.
+	Notes         []*PolicyNote `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +631,216 @@ func (x *Job) GetArrayCount() int32 {
 	return 0
 }
 
+func (x *Job) GetNotes() []*PolicyNote {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// PolicyNote is what a policy said of a job.
+type PolicyNote struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Policy string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// That its nodes must have by it; they are in the spec's node_selector too.
+	Labels        map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyNote) Reset() {
+	*x = PolicyNote{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyNote) ProtoMessage() {}
+
+func (x *PolicyNote) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyNote.ProtoReflect.Descriptor instead.
+func (*PolicyNote) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PolicyNote) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *PolicyNote) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *PolicyNote) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// Policy is a rule that people wrote; its tenant and name are in its key.
+type Policy struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	On                string                 `protobuf:"bytes,1,opt,name=on,proto3" json:"on,omitempty"`
+	Match             string                 `protobuf:"bytes,2,opt,name=match,proto3" json:"match,omitempty"`
+	Rule              string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	Require           string                 `protobuf:"bytes,4,opt,name=require,proto3" json:"require,omitempty"`
+	Action            string                 `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
+	Message           string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	MessageExpression string                 `protobuf:"bytes,7,opt,name=message_expression,json=messageExpression,proto3" json:"message_expression,omitempty"`
+	Mode              string                 `protobuf:"bytes,8,opt,name=mode,proto3" json:"mode,omitempty"`
+	Alert             []string               `protobuf:"bytes,9,rep,name=alert,proto3" json:"alert,omitempty"`
+	Priority          int32                  `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
+	Why               string                 `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
+	By                string                 `protobuf:"bytes,12,opt,name=by,proto3" json:"by,omitempty"`
+	At                int64                  `protobuf:"varint,13,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Policy) Reset() {
+	*x = Policy{}
+	mi := &file_store_storepb_store_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Policy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Policy) ProtoMessage() {}
+
+func (x *Policy) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Policy.ProtoReflect.Descriptor instead.
+func (*Policy) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Policy) GetOn() string {
+	if x != nil {
+		return x.On
+	}
+	return ""
+}
+
+func (x *Policy) GetMatch() string {
+	if x != nil {
+		return x.Match
+	}
+	return ""
+}
+
+func (x *Policy) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Policy) GetRequire() string {
+	if x != nil {
+		return x.Require
+	}
+	return ""
+}
+
+func (x *Policy) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Policy) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Policy) GetMessageExpression() string {
+	if x != nil {
+		return x.MessageExpression
+	}
+	return ""
+}
+
+func (x *Policy) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Policy) GetAlert() []string {
+	if x != nil {
+		return x.Alert
+	}
+	return nil
+}
+
+func (x *Policy) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Policy) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Policy) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Policy) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Awaited says that a job was accepted that is to come after this one. Its
 // revision tells when that was last so: whoever archives the job must have seen
 // it.
@@ -576,7 +852,7 @@ type Awaited struct {
 
 func (x *Awaited) Reset() {
 	*x = Awaited{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +864,7 @@ func (x *Awaited) String() string {
 func (*Awaited) ProtoMessage() {}
 
 func (x *Awaited) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +877,7 @@ func (x *Awaited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Awaited.ProtoReflect.Descriptor instead.
 func (*Awaited) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 // Tombstone is what is left of an archived job.
@@ -616,7 +892,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +904,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +917,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Tombstone) GetDigest() []byte {
@@ -690,7 +966,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +978,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +991,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Run) GetPhase() string {
@@ -844,7 +1120,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +1132,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +1145,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Nomination) GetSeats() []*Seat {
@@ -918,7 +1194,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1206,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1219,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Victim) GetJob() string {
@@ -983,7 +1259,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1271,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1284,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Yield) GetTo() string {
@@ -1082,7 +1358,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1370,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1383,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1220,7 +1496,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1508,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1521,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Merit) GetLevel() string {
@@ -1334,7 +1610,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1622,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1635,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Seat) GetNode() string {
@@ -1432,7 +1708,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1720,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1733,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Result) GetOutcome() string {
@@ -1515,7 +1791,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1803,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1816,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Stop) GetWhy() string {
@@ -1590,7 +1866,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1878,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1891,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -1656,7 +1932,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1944,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1957,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -1702,7 +1978,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1990,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +2003,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Claim) GetNode() string {
@@ -1755,7 +2031,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2043,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2056,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Session) GetInstance() string {
@@ -1818,7 +2094,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +2106,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +2119,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Cordon) GetBy() string {
@@ -1897,13 +2173,15 @@ type Tenant struct {
 	CreatedAt         int64                  `protobuf:"varint,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	Quotas            []*Quota               `protobuf:"bytes,13,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	GpuHours          int32                  `protobuf:"varint,14,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
+	WeightMin         float64                `protobuf:"fixed64,15,opt,name=weight_min,json=weightMin,proto3" json:"weight_min,omitempty"`
+	WeightMax         float64                `protobuf:"fixed64,16,opt,name=weight_max,json=weightMax,proto3" json:"weight_max,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2193,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2206,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Tenant) GetName() string {
@@ -2029,6 +2307,20 @@ func (x *Tenant) GetGpuHours() int32 {
 	return 0
 }
 
+func (x *Tenant) GetWeightMin() float64 {
+	if x != nil {
+		return x.WeightMin
+	}
+	return 0
+}
+
+func (x *Tenant) GetWeightMax() float64 {
+	if x != nil {
+		return x.WeightMax
+	}
+	return 0
+}
+
 // Quota is what a tenant or a queue is promised of the GPUs of a model.
 type Quota struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2042,7 +2334,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2346,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2359,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Quota) GetModel() string {
@@ -2117,7 +2409,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2421,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2434,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Queue) GetParent() string {
@@ -2239,7 +2531,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2543,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2556,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -2365,7 +2657,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2669,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2682,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -2442,7 +2734,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2746,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2759,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Domain) GetName() string {
@@ -2523,7 +2815,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2827,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2840,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Switch) GetName() string {
@@ -2585,7 +2877,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2889,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2902,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -2657,7 +2949,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2961,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2974,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -2738,7 +3030,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +3042,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +3055,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -2789,7 +3081,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +3093,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +3106,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Leader) GetServer() string {
@@ -2836,7 +3128,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2848,7 +3140,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2861,7 +3153,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -2904,7 +3196,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3208,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3221,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Token) GetHash() []byte {
@@ -2965,7 +3257,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3269,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3282,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Identity) GetStore() string {
@@ -3021,7 +3313,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3325,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3338,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Restored) GetRestore() string {
@@ -3091,7 +3383,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3395,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3408,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -3161,7 +3453,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3465,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3478,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Change) GetKey() string {
@@ -3237,7 +3529,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3541,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3554,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -3304,7 +3596,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3608,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3621,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -3368,7 +3660,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3672,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3685,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Score) GetScore() int64 {
@@ -3487,11 +3779,237 @@ func (x *Score) GetWhy() string {
 	return ""
 }
 
+// JoinToken lets one machine join, once. Its key has its ID.
+type JoinToken struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Hash      []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // of the secret
+	Node      string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"` // the only one that may use it, "" for any that is new
+	CreatedBy string                 `protobuf:"bytes,3,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt int64                  `protobuf:"varint,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt int64                  `protobuf:"varint,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Set by its use.
+	UsedAt        int64  `protobuf:"varint,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedBy        string `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`    // node
+	UsedKey       []byte `protobuf:"bytes,8,opt,name=used_key,json=usedKey,proto3" json:"used_key,omitempty"` // SHA-256 of the public key that was certified
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinToken) Reset() {
+	*x = JoinToken{}
+	mi := &file_store_storepb_store_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinToken) ProtoMessage() {}
+
+func (x *JoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
+func (*JoinToken) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *JoinToken) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *JoinToken) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JoinToken) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *JoinToken) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetUsedAt() int64 {
+	if x != nil {
+		return x.UsedAt
+	}
+	return 0
+}
+
+func (x *JoinToken) GetUsedBy() string {
+	if x != nil {
+		return x.UsedBy
+	}
+	return ""
+}
+
+func (x *JoinToken) GetUsedKey() []byte {
+	if x != nil {
+		return x.UsedKey
+	}
+	return nil
+}
+
+// Authority is the internal certificate authority of all servers.
+type Authority struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Certificate []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
+	// PKCS #8, or that sealed with AES-256-GCM (nonce first) when there is a salt.
+	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Salt          []byte `protobuf:"bytes,3,opt,name=salt,proto3" json:"salt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authority) Reset() {
+	*x = Authority{}
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authority) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authority) ProtoMessage() {}
+
+func (x *Authority) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authority.ProtoReflect.Descriptor instead.
+func (*Authority) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Authority) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Authority) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Authority) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
+// Revocation ends every certificate of a node that was issued at a revision
+// before this record's own. Its key has the node's name.
+type Revocation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revocation) Reset() {
+	*x = Revocation{}
+	mi := &file_store_storepb_store_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revocation) ProtoMessage() {}
+
+func (x *Revocation) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
+func (*Revocation) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Revocation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Revocation) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Revocation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xb0\t\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x93\v\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -3520,8 +4038,15 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"forecaster\x18\x16 \x01(\v2\x19.ares.store.v1.ForecasterH\x00R\n" +
 	"forecaster\x12>\n" +
 	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservation\x12,\n" +
-	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05scoreB\x06\n" +
-	"\x04body\"\x8e\x02\n" +
+	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05score\x12/\n" +
+	"\x06policy\x18\x1a \x01(\v2\x15.ares.store.v1.PolicyH\x00R\x06policy\x129\n" +
+	"\n" +
+	"join_token\x18\x1b \x01(\v2\x18.ares.store.v1.JoinTokenH\x00R\tjoinToken\x128\n" +
+	"\tauthority\x18\x1c \x01(\v2\x18.ares.store.v1.AuthorityH\x00R\tauthority\x12;\n" +
+	"\n" +
+	"revocation\x18\x1d \x01(\v2\x19.ares.store.v1.RevocationH\x00R\n" +
+	"revocationB\x06\n" +
+	"\x04body\"\xbf\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -3534,7 +4059,31 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\varray_index\x18\b \x01(\x05R\n" +
 	"arrayIndex\x12\x1f\n" +
 	"\varray_count\x18\t \x01(\x05R\n" +
-	"arrayCount\"\t\n" +
+	"arrayCount\x12/\n" +
+	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\"\xb2\x01\n" +
+	"\n" +
+	"PolicyNote\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12=\n" +
+	"\x06labels\x18\x03 \x03(\v2%.ares.store.v1.PolicyNote.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +
+	"\x06Policy\x12\x0e\n" +
+	"\x02on\x18\x01 \x01(\tR\x02on\x12\x14\n" +
+	"\x05match\x18\x02 \x01(\tR\x05match\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
+	"\arequire\x18\x04 \x01(\tR\arequire\x12\x16\n" +
+	"\x06action\x18\x05 \x01(\tR\x06action\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
+	"\x12message_expression\x18\a \x01(\tR\x11messageExpression\x12\x12\n" +
+	"\x04mode\x18\b \x01(\tR\x04mode\x12\x14\n" +
+	"\x05alert\x18\t \x03(\tR\x05alert\x12\x1a\n" +
+	"\bpriority\x18\n" +
+	" \x01(\x05R\bpriority\x12\x10\n" +
+	"\x03why\x18\v \x01(\tR\x03why\x12\x0e\n" +
+	"\x02by\x18\f \x01(\tR\x02by\x12\x0e\n" +
+	"\x02at\x18\r \x01(\x03R\x02at\"\t\n" +
 	"\aAwaited\"T\n" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
@@ -3653,7 +4202,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x14\n" +
 	"\x05drain\x18\x04 \x01(\bR\x05drain\x12\x14\n" +
-	"\x05force\x18\x05 \x01(\bR\x05force\"\xfa\x03\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\xb8\x04\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bmax_gpus\x18\x02 \x01(\x05R\amaxGpus\x12)\n" +
@@ -3671,7 +4220,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\f \x01(\x03R\tcreatedAt\x12,\n" +
 	"\x06quotas\x18\r \x03(\v2\x14.ares.store.v1.QuotaR\x06quotas\x12\x1b\n" +
-	"\tgpu_hours\x18\x0e \x01(\x05R\bgpuHours\"c\n" +
+	"\tgpu_hours\x18\x0e \x01(\x05R\bgpuHours\x12\x1d\n" +
+	"\n" +
+	"weight_min\x18\x0f \x01(\x01R\tweightMin\x12\x1d\n" +
+	"\n" +
+	"weight_max\x18\x10 \x01(\x01R\tweightMax\"c\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
 	"\anominal\x18\x02 \x01(\x05R\anominal\x12\x16\n" +
@@ -3799,7 +4352,28 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\x03R\x02at\x12\x14\n" +
 	"\x05until\x18\v \x01(\x03R\x05until\x12\x1a\n" +
 	"\bfamilies\x18\f \x03(\x06R\bfamilies\x12\x10\n" +
-	"\x03why\x18\r \x01(\tR\x03whyB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x03why\x18\r \x01(\tR\x03why\"\xdd\x01\n" +
+	"\tJoinToken\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x03 \x01(\tR\tcreatedBy\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x04 \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\x05 \x01(\x03R\texpiresAt\x12\x17\n" +
+	"\aused_at\x18\x06 \x01(\x03R\x06usedAt\x12\x17\n" +
+	"\aused_by\x18\a \x01(\tR\x06usedBy\x12\x19\n" +
+	"\bused_key\x18\b \x01(\fR\ausedKey\"S\n" +
+	"\tAuthority\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\"D\n" +
+	"\n" +
+	"Revocation\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reasonB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -3813,101 +4387,113 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
-	(*Awaited)(nil),           // 2: ares.store.v1.Awaited
-	(*Tombstone)(nil),         // 3: ares.store.v1.Tombstone
-	(*Run)(nil),               // 4: ares.store.v1.Run
-	(*Nomination)(nil),        // 5: ares.store.v1.Nomination
-	(*Victim)(nil),            // 6: ares.store.v1.Victim
-	(*Yield)(nil),             // 7: ares.store.v1.Yield
-	(*Attempt)(nil),           // 8: ares.store.v1.Attempt
-	(*Merit)(nil),             // 9: ares.store.v1.Merit
-	(*Seat)(nil),              // 10: ares.store.v1.Seat
-	(*Result)(nil),            // 11: ares.store.v1.Result
-	(*Stop)(nil),              // 12: ares.store.v1.Stop
-	(*Transition)(nil),        // 13: ares.store.v1.Transition
-	(*Lease)(nil),             // 14: ares.store.v1.Lease
-	(*Claim)(nil),             // 15: ares.store.v1.Claim
-	(*Session)(nil),           // 16: ares.store.v1.Session
-	(*Cordon)(nil),            // 17: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 18: ares.store.v1.Tenant
-	(*Quota)(nil),             // 19: ares.store.v1.Quota
-	(*Queue)(nil),             // 20: ares.store.v1.Queue
-	(*Reservation)(nil),       // 21: ares.store.v1.Reservation
-	(*Topology)(nil),          // 22: ares.store.v1.Topology
-	(*Domain)(nil),            // 23: ares.store.v1.Domain
-	(*Switch)(nil),            // 24: ares.store.v1.Switch
-	(*Weights)(nil),           // 25: ares.store.v1.Weights
-	(*Usage)(nil),             // 26: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 27: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 28: ares.store.v1.Leader
-	(*Progress)(nil),          // 29: ares.store.v1.Progress
-	(*Token)(nil),             // 30: ares.store.v1.Token
-	(*Identity)(nil),          // 31: ares.store.v1.Identity
-	(*Restored)(nil),          // 32: ares.store.v1.Restored
-	(*Batch)(nil),             // 33: ares.store.v1.Batch
-	(*Change)(nil),            // 34: ares.store.v1.Change
-	(*Forecast)(nil),          // 35: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 36: ares.store.v1.Forecaster
-	(*Score)(nil),             // 37: ares.store.v1.Score
-	nil,                       // 38: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 39: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 40: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 41: ares.v1.DeviceShare
+	(*PolicyNote)(nil),        // 2: ares.store.v1.PolicyNote
+	(*Policy)(nil),            // 3: ares.store.v1.Policy
+	(*Awaited)(nil),           // 4: ares.store.v1.Awaited
+	(*Tombstone)(nil),         // 5: ares.store.v1.Tombstone
+	(*Run)(nil),               // 6: ares.store.v1.Run
+	(*Nomination)(nil),        // 7: ares.store.v1.Nomination
+	(*Victim)(nil),            // 8: ares.store.v1.Victim
+	(*Yield)(nil),             // 9: ares.store.v1.Yield
+	(*Attempt)(nil),           // 10: ares.store.v1.Attempt
+	(*Merit)(nil),             // 11: ares.store.v1.Merit
+	(*Seat)(nil),              // 12: ares.store.v1.Seat
+	(*Result)(nil),            // 13: ares.store.v1.Result
+	(*Stop)(nil),              // 14: ares.store.v1.Stop
+	(*Transition)(nil),        // 15: ares.store.v1.Transition
+	(*Lease)(nil),             // 16: ares.store.v1.Lease
+	(*Claim)(nil),             // 17: ares.store.v1.Claim
+	(*Session)(nil),           // 18: ares.store.v1.Session
+	(*Cordon)(nil),            // 19: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 20: ares.store.v1.Tenant
+	(*Quota)(nil),             // 21: ares.store.v1.Quota
+	(*Queue)(nil),             // 22: ares.store.v1.Queue
+	(*Reservation)(nil),       // 23: ares.store.v1.Reservation
+	(*Topology)(nil),          // 24: ares.store.v1.Topology
+	(*Domain)(nil),            // 25: ares.store.v1.Domain
+	(*Switch)(nil),            // 26: ares.store.v1.Switch
+	(*Weights)(nil),           // 27: ares.store.v1.Weights
+	(*Usage)(nil),             // 28: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 29: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 30: ares.store.v1.Leader
+	(*Progress)(nil),          // 31: ares.store.v1.Progress
+	(*Token)(nil),             // 32: ares.store.v1.Token
+	(*Identity)(nil),          // 33: ares.store.v1.Identity
+	(*Restored)(nil),          // 34: ares.store.v1.Restored
+	(*Batch)(nil),             // 35: ares.store.v1.Batch
+	(*Change)(nil),            // 36: ares.store.v1.Change
+	(*Forecast)(nil),          // 37: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 38: ares.store.v1.Forecaster
+	(*Score)(nil),             // 39: ares.store.v1.Score
+	(*JoinToken)(nil),         // 40: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 41: ares.store.v1.Authority
+	(*Revocation)(nil),        // 42: ares.store.v1.Revocation
+	nil,                       // 43: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 44: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 45: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 46: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 47: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
-	3,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
-	4,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	14, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	15, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	16, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	39, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	17, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	18, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	27, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	28, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	29, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	30, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	31, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	32, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	20, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	22, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	26, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
-	2,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	35, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	36, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	21, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	37, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	40, // 23: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	8,  // 24: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	12, // 25: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	13, // 26: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	5,  // 27: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	10, // 28: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	6,  // 29: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	7,  // 30: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	10, // 31: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	9,  // 32: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	7,  // 33: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	41, // 34: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	11, // 35: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	7,  // 36: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	19, // 37: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	19, // 38: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	38, // 39: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	23, // 40: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	24, // 41: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	25, // 42: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	34, // 43: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	5,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
+	6,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
+	16, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	17, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	18, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	45, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	19, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	20, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	29, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	30, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	31, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	32, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	33, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	34, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	22, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	24, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	28, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	4,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
+	37, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	38, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	23, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	39, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	3,  // 23: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
+	40, // 24: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	41, // 25: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	42, // 26: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	46, // 27: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	2,  // 28: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	43, // 29: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	10, // 30: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	14, // 31: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	15, // 32: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	7,  // 33: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	12, // 34: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	8,  // 35: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	9,  // 36: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	12, // 37: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	11, // 38: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	9,  // 39: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	47, // 40: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	13, // 41: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	9,  // 42: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	21, // 43: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	21, // 44: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	44, // 45: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	25, // 46: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	26, // 47: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	27, // 48: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	36, // 49: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -3939,6 +4525,10 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Forecaster)(nil),
 		(*Record_Reservation)(nil),
 		(*Record_Score)(nil),
+		(*Record_Policy)(nil),
+		(*Record_JoinToken)(nil),
+		(*Record_Authority)(nil),
+		(*Record_Revocation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3946,7 +4536,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -361,7 +361,7 @@ func (w *world) agent(node string, hosts ...*host) *proc {
 	for _, h := range hosts {
 		at = append(at, h.at.GRPC)
 	}
-	return w.start(node, w.ares, nil, "agent", "--data-dir", dir, "--node", node, "--mock", "v100-4",
+	return w.start(node, w.ares, nil, "agent", "--data-dir", dir, "--node", node, "--mock", "v100-4", "--isolation", "none",
 		"--server", strings.Join(at, ","), "--token-file", filepath.Join(hosts[0].dir, server.NodeTokenFile))
 }
 

@@ -137,6 +137,7 @@ func (f *fleet) startServer(i int) *process {
 	config := filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s:%d\ngrpc_addr: %s:%d\nmetrics_addr: 127.0.0.1:9091\n", dir, m.ip, httpPort, m.ip, grpcPort) +
 		fmt.Sprintf("tls: {cert_file: %s, key_file: %s, ca_file: %s}\n", f.file("cert.pem"), f.file("key.pem"), f.file("ca.pem")) +
+		"pki: {allow_node_token: true}\n" +
 		fmt.Sprintf("etcd: {endpoints: [%s]}\n", strings.Join(f.endpoints(), ", ")) +
 		fmt.Sprintf("sessions: {ttl_seconds: %d}\nscheduler: {leader_ttl_seconds: %d}\nhosts: [%s]\n", int(f.patience.session.Seconds()), int(f.patience.leader.Seconds()), m.ip)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -156,7 +157,7 @@ func (f *fleet) startAgent(i int) *process {
 		at = append(at, addr)
 	}
 	at = append(at[i%members:], at[:i%members]...) // spread over the servers
-	return start(f.t, m, f.logs, "agent-"+m.name, f.ares, []string{f.failpoints(m)}, "agent", "--data-dir", m.disk, "--node", m.name, "--mock", "v100-4",
+	return start(f.t, m, f.logs, "agent-"+m.name, f.ares, []string{f.failpoints(m)}, "agent", "--data-dir", m.disk, "--node", m.name, "--mock", "v100-4", "--isolation", "none",
 		"--address", m.ip, "--server", strings.Join(at, ","), "--tls-ca", f.file("ca.pem"), "--token-file", f.file("node.token"))
 }
 

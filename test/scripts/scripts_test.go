@@ -30,6 +30,12 @@ func TestScripts(t *testing.T) {
 		Dir:                "testdata",
 		RequireUniqueNames: true,
 		Setup:              func(env *testscript.Env) error { return setup(env, dir) },
+		Condition: func(name string) (bool, error) {
+			if name != "root" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return os.Geteuid() == 0, nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"up":      up,
 			"serve":   serve,
@@ -71,7 +77,7 @@ func programs(t *testing.T) string {
 }
 
 // carried are the variables a script may set that matter to ares.
-var carried = []string{"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ETCD_ENDPOINTS", "WORKER_ID"}
+var carried = []string{"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ARES_ISOLATION_MODE", "ETCD_ENDPOINTS", "WORKER_ID"}
 
 // session is one script's own: what it started, and the environment at its
 // beginning.
@@ -90,7 +96,8 @@ func setup(env *testscript.Env, dir string) error {
 		env.Setenv(name, "")
 	}
 	env.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	env.Setenv("ARES_MOCK_GPU", "true") // the same devices on every machine
+	env.Setenv("ARES_MOCK_GPU", "true")       // the same devices on every machine
+	env.Setenv("ARES_ISOLATION_MODE", "none") // jobs write into the script's directory; see isolation.txtar
 	env.Setenv("ARES_DATA_DIR", filepath.Join(env.WorkDir, "none"))
 	env.Setenv("LANG", "C.UTF-8")
 	env.Setenv("TZ", "UTC")

@@ -88,8 +88,11 @@ func join(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: join NODE [FLAGS]")
 	}
 	node, dir := args[0], filepath.Join(ts.Getenv("WORK"), "nodes", args[0])
-	token := filepath.Join(ts.Getenv("ARES_DATA_DIR"), "node.token")
-	in := begin(ts, "agent", dir, slices.Concat([]string{"--node", node, "--server", ts.Getenv("GRPC"), "--token-file", token}, args[1:])...)
+	flags := []string{"--node", node, "--server", ts.Getenv("GRPC")}
+	if !slices.Contains(args, "--join") {
+		flags = append(flags, "--token-file", filepath.Join(ts.Getenv("ARES_DATA_DIR"), "node.token"))
+	}
+	in := begin(ts, "agent", dir, slices.Concat(flags, args[1:])...)
 	in.await(ts, "", "online", "node", "get", node)
 }
 
@@ -137,7 +140,7 @@ func (in *instance) export(ts *testscript.TestScript) {
 	data, err := os.ReadFile(filepath.Join(in.dir, "server.json"))
 	ts.Check(err)
 	var at struct{ HTTP, GRPC, Metrics string }
-	ts.Check(json.Unmarshal(data, &at))
+	ts.Check(json.Unmarshal(bytes.ReplaceAll(data, []byte("[::]"), []byte("127.0.0.1")), &at)) // it listens there, too
 	token, err := os.ReadFile(filepath.Join(in.dir, "admin.token"))
 	ts.Check(err)
 	ts.Setenv("URL", "http://"+at.HTTP)

@@ -91,12 +91,14 @@ func (c Cgroup) CPU() time.Duration {
 	return 0
 }
 
-// PeakMemory is the cgroup's peak in bytes; 0 where the memory controller is not on.
+// PeakMemory is the cgroup's peak in bytes, of either version; 0 where the memory
+// controller is not on.
 func (c Cgroup) PeakMemory() int64 {
-	b, err := os.ReadFile(string(c) + "/memory.peak")
-	if err != nil {
-		return 0
+	for _, name := range []string{"/memory.peak", "/memory.max_usage_in_bytes"} {
+		if b, err := os.ReadFile(string(c) + name); err == nil {
+			n, _ := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
+			return n
+		}
 	}
-	n, _ := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
-	return n
+	return 0
 }

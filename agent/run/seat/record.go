@@ -98,7 +98,11 @@ func (o *Order) Encode() []byte {
 	if o.User != nil {
 		e.num("uid", int64(o.User.UID))
 		e.num("gid", int64(o.User.GID))
+		for _, g := range o.User.Groups {
+			e.num("group", int64(g))
+		}
 	}
+	o.encodeRoom(e)
 	e.num("lost_after", int64(o.LostAfter))
 	e.num("max_runtime", int64(o.MaxRuntime))
 	e.num("grace", int64(o.Grace))
@@ -140,6 +144,8 @@ func DecodeOrder(b []byte) (Order, error) {
 			user.UID, o.User = d.id(f), &user
 		case "gid":
 			user.GID, o.User = d.id(f), &user
+		case "group":
+			user.Groups = append(user.Groups, d.id(f))
 		case "lost_after":
 			o.LostAfter = time.Duration(d.num(f))
 		case "max_runtime":
@@ -158,6 +164,8 @@ func DecodeOrder(b []byte) (Order, error) {
 			o.Progress = f.value
 		case "checkpoint":
 			o.Checkpoint = f.value
+		default:
+			o.decodeRoom(f, &d)
 		}
 	}
 	if d.bad {

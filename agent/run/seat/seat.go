@@ -41,6 +41,10 @@ const (
 // agent uses it to learn whether it can start a process in a cgroup at all.
 const Probe = "probe"
 
+// ProbeRoom is the argument that makes it furnish a Room to no purpose, with what the
+// machine has, and exit with 0, or say why that fails.
+const ProbeRoom = "probe-room"
+
 // BootTime is CLOCK_BOOTTIME in nanoseconds: it goes on during suspend and no
 // one can set it. Go's own timers stop in suspend, the wall clock jumps.
 type BootTime int64
@@ -129,9 +133,6 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// User is whom the job runs as.
-type User struct{ UID, GID uint32 }
-
 // Spec is what one seat shall run, and within which times.
 type Spec struct {
 	Key
@@ -144,6 +145,10 @@ type Spec struct {
 	Dir string
 	// User is whom the job runs as. Default: as the agent.
 	User *User
+	// Limits are what the job may use of the machine, as far as it has controllers.
+	Limits Limits
+	// Room sets the job apart from the machine; see there.
+	Room Room
 	// LostAfter is how long a silent node keeps the job. At least 100 ms, at most 24 h.
 	LostAfter time.Duration
 	// MaxRuntime ends the job after that time, counted from its start. Default 0: no limit.
@@ -198,8 +203,12 @@ func (s *Spec) Check() error {
 		return errors.New("the log limit must be at least 8 KiB")
 	case s.RenewedAt <= 0:
 		return errors.New("no acknowledged renewal")
+	case s.Limits.MilliCPU < 0 || s.Limits.MemoryMB < 0 || s.Limits.Pids < 0:
+		return errors.New("a limit must not be negative")
+	case s.User != nil && (s.User.UID == 0 || s.User.GID == 0):
+		return errors.New("a job's own user must not be root")
 	}
-	for _, list := range [][]string{s.Argv, s.Env, {s.Dir}} {
+	for _, list := range [][]string{s.Argv, s.Env, {s.Dir}, s.Room.Hide} {
 		for _, v := range list {
 			if strings.IndexByte(v, 0) >= 0 {
 				return errors.New("a NUL byte in the command, environment or directory")
@@ -235,6 +244,16 @@ type Order struct {
 	Mark string
 	// Progress and Checkpoint are the absolute paths of the files the job writes.
 	Progress, Checkpoint string
+	// Tmp is the absolute path of the job's own temporary directory.
+	Tmp string
+	// Groups are the cgroups of version 1 that limit the job.
+	Groups []Group
+	// MemoryGroup is where the kernel counts what it killed for want of memory,
+	// of either version; "" where nothing limits that.
+	MemoryGroup string
+	// PidsByUser bounds the processes of the job's user instead of the job's, where no
+	// controller does.
+	PidsByUser bool
 }
 
 // The two cgroups below a seat's. Killing the seat's cgroup kills both, killing the
@@ -249,12 +268,13 @@ type Outcome string
 
 // All outcomes.
 const (
-	Exited     Outcome = "exited"      // by itself: see ExitCode and Signal
-	Stopped    Outcome = "stopped"     // on request; Reason is the request's
-	Fenced     Outcome = "fenced"      // the lease was not renewed in time
-	MaxRuntime Outcome = "max_runtime" // the time limit
-	SpawnError Outcome = "spawn_error" // never started; Reason says why
-	Lost       Outcome = "lost"        // nobody knows; it is dead all the same
+	Exited      Outcome = "exited"        // by itself: see ExitCode and Signal
+	Stopped     Outcome = "stopped"       // on request; Reason is the request's
+	Fenced      Outcome = "fenced"        // the lease was not renewed in time
+	MaxRuntime  Outcome = "max_runtime"   // the time limit
+	OutOfMemory Outcome = "out_of_memory" // the memory limit
+	SpawnError  Outcome = "spawn_error"   // never started; Reason says why
+	Lost        Outcome = "lost"          // nobody knows; it is dead all the same
 )
 
 // Result is how a seat ended.

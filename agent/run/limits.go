@@ -1,0 +1,226 @@
+//go:build linux
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// controllers are what bounds a job's use of the machine, and the file of version 1 that a
+// cgroup has if its controller works.
+var controllers = map[string]string{
+	"cpu": "cpu.cfs_quota_us", "memory": "memory.limit_in_bytes", "pids": "pids.max",
+}
+
+// cpuPeriod is the time, in microseconds, in which a job may use up its share of the cores.
+const cpuPeriod = 100_000
+
+// limiter is what this machine can bound. One controller is in either version, never in both.
+type limiter struct {
+	v2 []string              // controllers of the seats' own cgroups
+	v1 map[string]seat.Group // by controller: the parent of the seats', and where the agent is
+}
+
+// newLimiter turns on what can be. parent is that of the seats' cgroups of version 2, with
+// the agent's own somewhere above it, or "".
+func newLimiter(id string, parent seat.Cgroup, mountinfo, cgroup string) limiter {
+	l := limiter{v1: map[string]seat.Group{}}
+	for name := range controllers {
+		if parent != "" && delegate(parent, name) {
+			l.v2 = append(l.v2, name)
+			continue
+		}
+		own, err := ownGroup(mountinfo, cgroup, name)
+		if err != nil {
+			continue
+		}
+		dir := filepath.Join(own, "ares", id)
+		if os.MkdirAll(dir, 0o755) != nil {
+			continue
+		}
+		if f, err := os.OpenFile(filepath.Join(dir, controllers[name]), os.O_WRONLY, 0); err == nil {
+			_ = f.Close()
+			l.v1[name] = seat.Group{Dir: dir, Back: own}
+		}
+	}
+	slices.Sort(l.v2)
+	return l
+}
+
+// delegate turns a controller on for the cgroups below parent. It must be on for each cgroup
+// from the base down, which the kernel refuses as long as processes are in that, unless it is
+// the root of all.
+func delegate(parent seat.Cgroup, controller string) bool {
+	top := filepath.Dir(filepath.Dir(string(parent)))
+	for _, dir := range []string{top, filepath.Dir(string(parent)), string(parent)} {
+		if has(dir+"/cgroup.subtree_control", controller) {
+			continue
+		}
+		if !has(dir+"/cgroup.controllers", controller) || os.WriteFile(dir+"/cgroup.subtree_control", []byte("+"+controller), 0) != nil {
+			return false
+		}
+	}
+	return has(string(parent)+"/cgroup.subtree_control", controller)
+}
+
+func has(file, word string) bool {
+	b, err := os.ReadFile(file)
+	return err == nil && slices.Contains(strings.Fields(string(b)), word)
+}
+
+// ownGroup finds the directory of this process's cgroup of version 1 for a controller.
+func ownGroup(mountinfo, cgroup, controller string) (string, error) {
+	own := ""
+	for line := range strings.Lines(cgroup) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
+			own = f[2]
+		}
+	}
+	if own == "" {
+		return "", fmt.Errorf("no cgroup of version 1 has the controller %s", controller)
+	}
+	return mountOf(mountinfo, own, func(kind, options string) bool {
+		return kind == "cgroup" && slices.Contains(strings.Split(options, ","), controller)
+	})
+}
+
+func (l *limiter) has(controller string) bool {
+	_, old := l.v1[controller]
+	return old || slices.Contains(l.v2, controller)
+}
+
+// setting is one file of a cgroup and what is written there. Optional ones are those that
+// not every kernel has.
+type setting struct {
+	file, value string
+	optional    bool
+}
+
+// settings are how a limit is said to a controller of either version.
+func settings(controller string, v2 bool, limits seat.Limits) []setting {
+	num := func(n int64) string { return strconv.FormatInt(n, 10) }
+	switch quota := limits.MilliCPU * cpuPeriod / 1000; {
+	case controller == "cpu" && limits.MilliCPU > 0 && v2:
+		return []setting{{file: "cpu.max", value: num(quota) + " " + num(cpuPeriod)}}
+	case controller == "cpu" && limits.MilliCPU > 0:
+		return []setting{{file: "cpu.cfs_period_us", value: num(cpuPeriod)}, {file: "cpu.cfs_quota_us", value: num(quota)}}
+	case controller == "memory" && limits.MemoryMB > 0 && v2:
+		return []setting{
+			{file: "memory.max", value: num(limits.MemoryMB << 20)},
+			{file: "memory.swap.max", value: "0", optional: true},
+			{file: "memory.oom.group", value: "1"}, // the whole job ends, not one process of it
+		}
+	case controller == "memory" && limits.MemoryMB > 0:
+		return []setting{
+			{file: "memory.limit_in_bytes", value: num(limits.MemoryMB << 20)},
+			{file: "memory.memsw.limit_in_bytes", value: num(limits.MemoryMB << 20), optional: true},
+		}
+	case controller == "pids" && limits.Pids > 0:
+		return []setting{{file: "pids.max", value: num(limits.Pids)}}
+	}
+	return nil
+}
+
+func apply(dir string, all []setting) error {
+	for _, s := range all {
+		err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.value), 0)
+		if err != nil && (!s.optional || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)) {
+			return fmt.Errorf("limit the job: %w", err)
+		}
+	}
+	return nil
+}
+
+// plan notes in an order which cgroups will limit it.
+func (l *limiter) plan(o *seat.Order) {
+	for _, name := range []string{"cpu", "memory", "pids"} {
+		v2 := slices.Contains(l.v2, name) && o.Cgroup != ""
+		parent, v1 := l.v1[name]
+		if len(settings(name, v2, o.Limits)) == 0 {
+			continue
+		}
+		dir := filepath.Join(parent.Dir, o.Key.String())
+		switch {
+		case v2:
+			dir = filepath.Join(o.Cgroup, seat.JobGroup)
+		case v1:
+			o.Groups = append(o.Groups, seat.Group{Dir: dir, Back: parent.Back})
+		default:
+			o.PidsByUser = o.PidsByUser || name == "pids" && o.User != nil
+			continue
+		}
+		if name == "memory" {
+			o.MemoryGroup = dir
+		}
+	}
+}
+
+// furnish makes the cgroups that plan has noted. The seat's own is there already.
+func (l *limiter) furnish(o *seat.Order) error {
+	for _, name := range l.v2 {
+		all := settings(name, true, o.Limits)
+		if o.Cgroup == "" || len(all) == 0 {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(o.Cgroup, "cgroup.subtree_control"), []byte("+"+name), 0); err != nil {
+			return fmt.Errorf("limit the job: %w", err)
+		}
+		if err := apply(filepath.Join(o.Cgroup, seat.JobGroup), all); err != nil {
+			return err
+		}
+	}
+	for name, parent := range l.v1 {
+		all := settings(name, false, o.Limits)
+		if len(all) == 0 {
+			continue
+		}
+		dir := filepath.Join(parent.Dir, o.Key.String())
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // controllers may share one
+			return fmt.Errorf("limit the job: %w", err)
+		}
+		if err := apply(dir, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groups are the seat's cgroups of version 1: as its spec says, or where they would be.
+func (r *Runner) groups(key Key) []seat.Group {
+	if o, err := r.readOrder(key); err == nil {
+		return o.Groups
+	}
+	var all []seat.Group
+	for _, parent := range r.limits.v1 {
+		all = append(all, seat.Group{Dir: filepath.Join(parent.Dir, key.String()), Back: parent.Back})
+	}
+	return all
+}
+
+// removeGroups ends what may still be in the seat's cgroups of version 1 and removes them.
+func removeGroups(groups []seat.Group) (gone bool, err error) {
+	gone = true
+	for _, g := range groups {
+		n, err := g.Kill()
+		if err == nil && n == 0 {
+			err = g.Remove()
+		}
+		if n > 0 || err != nil {
+			gone = false
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return gone, nil
+}

@@ -1,0 +1,117 @@
+// Command intruder is a job that tries what a job must not do. Each argument is an attempt,
+// "verb=object"; for each it prints a line with "did" or with what the kernel said. It asks
+// no more than whether it may: should it be root one day, nothing is harmed.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	for _, arg := range os.Args[1:] {
+		verb, object, _ := strings.Cut(arg, "=")
+		said, err := attempts[verb](object)
+		if err != nil {
+			said = err.Error()
+		}
+		fmt.Printf("%s: %s\n", arg, said)
+	}
+}
+
+var attempts = map[string]func(string) (string, error){
+	"read": func(path string) (string, error) {
+		_, err := os.ReadFile(path)
+		return "did", err
+	},
+	"list": func(path string) (string, error) {
+		_, err := os.ReadDir(path)
+		return "did", err
+	},
+	"write": func(path string) (string, error) {
+		_, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+		return "did", err
+	},
+	"kill": func(pid string) (string, error) {
+		return "did", syscall.Kill(number(pid), 0) // any signal needs the same right
+	},
+	"ptrace": func(pid string) (string, error) {
+		const seize = 0x4206 // PTRACE_SEIZE does not stop it
+		_, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, seize, uintptr(number(pid)), 0, 0, 0, 0)
+		if errno != 0 {
+			return "", errno
+		}
+		return "did", nil
+	},
+	"setuid": func(uid string) (string, error) {
+		return "did", syscall.Setuid(number(uid))
+	},
+	"setgroups": func(gid string) (string, error) {
+		return "did", syscall.Setgroups([]int{number(gid)})
+	},
+	"run": func(path string) (string, error) { // a program with the set-user-ID bit
+		out, err := exec.Command(path).CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	},
+	"mknod": func(path string) (string, error) {
+		return "did", syscall.Mknod(path, syscall.S_IFCHR|0o666, 1<<8|3) // another /dev/null
+	},
+	"mount": func(path string) (string, error) {
+		return "did", syscall.Mount("none", path, "tmpfs", 0, "")
+	},
+	"umount": func(path string) (string, error) {
+		return "did", syscall.Unmount(path, syscall.MNT_DETACH)
+	},
+	"nice": func(n string) (string, error) {
+		return "did", syscall.Setpriority(syscall.PRIO_PROCESS, 0, number(n))
+	},
+	"bomb": func(n string) (string, error) { // how many of n children could be had at once
+		children := 0
+		for range number(n) {
+			c := exec.Command("/bin/sleep", "1000")
+			if c.Start() != nil {
+				break
+			}
+			children++
+		}
+		return strconv.Itoa(children), nil
+	},
+	"eat": func(mb string) (string, error) { // memory, all of it touched
+		var held [][]byte
+		for range number(mb) {
+			b := make([]byte, 1<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			held = append(held, b)
+		}
+		return strconv.Itoa(len(held)), nil
+	},
+	"burn": func(ms string) (string, error) { // processors: two threads at once
+		done := make(chan struct{})
+		end := time.Now().Add(time.Duration(number(ms)) * time.Millisecond)
+		for range 2 {
+			go func() {
+				for time.Now().Before(end) {
+				}
+				done <- struct{}{}
+			}()
+		}
+		<-done
+		<-done
+		return "did", nil
+	},
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}

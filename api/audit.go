@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/audit"
+)
+
+// AuditLog answers questions on what was recorded.
+type AuditLog interface {
+	List(ctx context.Context, q audit.Query) (audit.Page, error)
+	Head(ctx context.Context) (audit.Head, error)
+	Verify(check audit.Check) (*audit.Report, error)
+}
+
+// auditDoor is the AuditService.
+type auditDoor struct {
+	apipb.UnimplementedAuditServiceServer
+	*Doors
+}
+
+func (d *auditDoor) log() (AuditLog, error) {
+	if d.cfg.AuditLog == nil {
+		return nil, ares.Errorf(ares.Unavailable, "this server keeps no audit log")
+	}
+	return d.cfg.AuditLog, nil
+}
+
+// ListAuditEntries implements apipb.AuditServiceServer.
+func (d *auditDoor) ListAuditEntries(ctx context.Context, req *apipb.ListAuditEntriesRequest) (*apipb.ListAuditEntriesResponse, error) {
+	log, err := d.log()
+	if err != nil {
+		return nil, err
+	}
+	q, err := auditQuery(req)
+	if err != nil {
+		return nil, err
+	}
+	page, err := log.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apipb.ListAuditEntriesResponse{Server: d.cfg.Server}
+	for i := range page.Entries {
+		resp.Entries = append(resp.Entries, newAuditEntry(&page.Entries[i]))
+	}
+	if page.Next > 0 {
+		resp.NextPageToken = strconv.FormatUint(page.Next, 10)
+	}
+	return resp, nil
+}
+
+func auditQuery(req *apipb.ListAuditEntriesRequest) (q audit.Query, err error) {
+	q = audit.Query{
+		User: req.GetUser(), Action: req.GetAction(), Object: req.GetObject(), Status: audit.Status(req.GetStatus()), Code: req.GetCode(),
+		Limit: int(req.GetPageSize()), OldestFirst: req.GetOldestFirst(),
+	}
+	if t := req.GetTenantId(); t != "" {
+		q.Tenants = []string{t}
+	}
+	switch q.Status {
+	case "", audit.Done, audit.Refused, audit.Unknown:
+	default:
+		return q, ares.Errorf(ares.Invalid, "status: %q is unknown: use done, refused or unknown", clip(req.GetStatus())).At("status")
+	}
+	if t := req.GetSince(); t != nil {
+		q.Since = t.AsTime()
+	}
+	if t := req.GetUntil(); t != nil {
+		q.Until = t.AsTime()
+	}
+	if q.Limit == 0 {
+		q.Limit = DefaultPageSize
+	}
+	if t := req.GetPageToken(); t != "" {
+		if q.From, err = strconv.ParseUint(t, 10, 64); err != nil || q.From == 0 {
+			return q, badPageToken()
+		}
+	}
+	return q, nil
+}
+
+func newAuditEntry(e *audit.Entry) *apipb.AuditEntry {
+	m := &apipb.AuditEntry{
+		Sequence: strconv.FormatUint(e.Sequence, 10), Time: timestamppb.New(e.Time), Server: e.Server, Cluster: e.Cluster, Action: e.Action,
+		User: e.User, TenantId: e.Tenant, Object: e.Object, Source: e.Source, Door: e.Door,
+		RequestDigest: e.Request, BeforeDigest: e.Before, AfterDigest: e.After, Status: string(e.Status), Code: e.Code,
+		RequestId: e.RequestID, Detail: e.Detail, Count: int32(e.Count), Previous: e.Previous, Hash: e.Hash,
+	}
+	if !e.Since.IsZero() {
+		m.Since = timestamppb.New(e.Since)
+	}
+	return m
+}
+
+// GetAuditHead implements apipb.AuditServiceServer.
+func (d *auditDoor) GetAuditHead(ctx context.Context, _ *apipb.GetAuditHeadRequest) (*apipb.GetAuditHeadResponse, error) {
+	log, err := d.log()
+	if err != nil {
+		return nil, err
+	}
+	h, err := log.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.GetAuditHeadResponse{Head: &apipb.AuditHead{
+		Kind: string(h.Kind), N: strconv.FormatUint(h.Number, 10), Server: h.Server, Seq: strconv.FormatUint(h.Sequence, 10), Hash: h.Hash,
+		Time: h.Time.Format(time.RFC3339Nano), Key: h.Key, Signature: h.Signature,
+	}}, nil
+}
+
+// VerifyAudit implements apipb.AuditServiceServer.
+func (d *auditDoor) VerifyAudit(_ context.Context, req *apipb.VerifyAuditRequest) (*apipb.VerifyAuditResponse, error) {
+	log, err := d.log()
+	if err != nil {
+		return nil, err
+	}
+	var check audit.Check
+	for _, m := range req.GetHeads() {
+		h, err := headOf(m)
+		if err != nil {
+			return nil, err
+		}
+		check.Heads = append(check.Heads, h)
+	}
+	r, err := log.Verify(check)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apipb.VerifyAuditResponse{
+		Ok: r.OK(), Server: d.cfg.Server, Segments: int32(r.Segments), Entries: strconv.FormatUint(r.Entries, 10),
+		First: strconv.FormatUint(r.First, 10), Last: strconv.FormatUint(r.Last, 10), Hash: r.Hash, Heads: int32(r.Heads),
+		Signed: strconv.FormatUint(r.Signed, 10), Key: r.Key, MoreFaults: int32(r.More),
+	}
+	for _, f := range r.Faults {
+		resp.Faults = append(resp.Faults, &apipb.AuditFault{File: f.File, Line: int32(f.Line), Text: f.Text})
+	}
+	return resp, nil
+}
+
+// headOf reads a head that somebody kept.
+func headOf(m *apipb.AuditHead) (h audit.Head, err error) {
+	h = audit.Head{Kind: audit.HeadKind(m.GetKind()), Server: m.GetServer(), Hash: m.GetHash(), Key: m.GetKey(), Signature: m.GetSignature()}
+	h.Number, err = strconv.ParseUint(m.GetN(), 10, 64)
+	if err == nil {
+		h.Sequence, err = strconv.ParseUint(m.GetSeq(), 10, 64)
+	}
+	if err == nil {
+		h.Time, err = time.Parse(time.RFC3339Nano, m.GetTime())
+	}
+	if err != nil {
+		return h, ares.Errorf(ares.Invalid, "heads: this is not a head of an audit log: %s", err).At("heads")
+	}
+	return h, nil
+}

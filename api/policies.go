@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/notify"
+	"github.com/ares-scheduler/ares/policy"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// policyDoor is the PolicyService.
+type policyDoor struct {
+	apipb.UnimplementedPolicyServiceServer
+	*Doors
+}
+
+// Notifier sends alerts.
+type Notifier interface {
+	Has(channel string) bool
+	Status() []notify.Status
+	Test(ctx context.Context, channel, by string) error
+}
+
+// ApplyPolicy implements apipb.PolicyServiceServer.
+func (d *policyDoor) ApplyPolicy(ctx context.Context, req *apipb.ApplyPolicyRequest) (*apipb.ApplyPolicyResponse, error) {
+	p, err := d.policyOf(ctx, req.GetPolicy())
+	if err != nil {
+		return nil, err
+	}
+	if _, err = d.cfg.Policies.Compile(p); err != nil {
+		return nil, err
+	}
+	resp := &apipb.ApplyPolicyResponse{Policy: d.newPolicy(&p, nil), Status: "checked"}
+	if !req.GetCheckOnly() {
+		now, was, err := d.cfg.Store.ApplyPolicy(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		d.seen(ctx, now.Revision)
+		resp.Policy, resp.Status = d.newPolicy(&now, nil), "created"
+		switch {
+		case was != nil && was.Revision == now.Revision:
+			resp.Status = "unchanged"
+		case was != nil:
+			resp.Status = "updated"
+		}
+	}
+	for _, channel := range p.Alert {
+		if d.cfg.Notifier == nil || !d.cfg.Notifier.Has(channel) {
+			resp.Warnings = append(resp.Warnings, fmt.Sprintf("this server has no alert channel %s: add it to alerts.channels in the configuration of every server", channel))
+		}
+	}
+	return resp, nil
+}
+
+// policyOf is the policy that a request asks for.
+func (d *policyDoor) policyOf(ctx context.Context, m *apipb.Policy) (ares.Policy, error) {
+	p := ares.Policy{
+		Name: m.GetName(), Tenant: m.GetTenantId(), On: ares.PolicyPoint(m.GetOn()), Match: m.GetMatch(), Rule: m.GetRule(), Require: m.GetRequire(),
+		Action: ares.PolicyAction(m.GetAction()), Message: m.GetMessage(), MessageExpression: m.GetMessageExpression(), Mode: ares.PolicyMode(m.GetMode()),
+		Alert: m.GetAlert(), Priority: int(m.GetPriority()), Why: m.GetWhy(), By: caller(ctx), At: d.cfg.Now().UTC(),
+	}.WithDefaults()
+	var bad ares.Problems
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"updated_by", m.GetUpdatedBy() != ""},
+		{"updated_at", m.GetUpdatedAt() != nil},
+		{"revision", m.GetRevision() != ""},
+		{"broken", m.GetBroken() != ""},
+	} {
+		if f.given {
+			bad.Add(f.name, "is not part of a request: remove it")
+		}
+	}
+	return p, bad.Err()
+}
+
+// newPolicy is a policy in its public form.
+func (d *Doors) newPolicy(p *ares.Policy, broken error) *apipb.Policy {
+	m := &apipb.Policy{
+		Name: p.Name, TenantId: p.Tenant, On: string(p.On), Match: p.Match, Rule: p.Rule, Require: p.Require, Action: string(p.Action), Message: p.Message,
+		MessageExpression: p.MessageExpression, Mode: string(p.Mode), Alert: p.Alert, Priority: int32(p.Priority), Why: p.Why,
+		UpdatedBy: p.By, UpdatedAt: apipb.Timestamp(p.At), Revision: strconv.FormatInt(p.Revision, 10),
+	}
+	if broken != nil {
+		m.Broken = broken.Error()
+	}
+	return m
+}
+
+// GetPolicy implements apipb.PolicyServiceServer.
+func (d *policyDoor) GetPolicy(ctx context.Context, req *apipb.GetPolicyRequest) (*apipb.GetPolicyResponse, error) {
+	if err := policyID(req.GetTenantId(), req.GetName()); err != nil {
+		return nil, err
+	}
+	p, err := d.cfg.Store.Policy(ctx, req.GetTenantId(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.GetPolicyResponse{Policy: d.newPolicy(&p, d.cfg.Policies.Broken(p.ID()))}, nil
+}
+
+func policyID(tenant, name string) error {
+	if ares.ValidName(name) && (tenant == "" || ares.ValidName(tenant)) {
+		return nil
+	}
+	return store.NoPolicy(clip(tenant), clip(name))
+}
+
+// ListPolicies implements apipb.PolicyServiceServer.
+func (d *policyDoor) ListPolicies(ctx context.Context, req *apipb.ListPoliciesRequest) (*apipb.ListPoliciesResponse, error) {
+	all := slices.DeleteFunc(d.cfg.Policies.List(), func(r *policy.Rule) bool {
+		p := &r.Policy
+		return !d.seesPolicy(ctx, p) || req.GetTenantId() != "" && p.Tenant != "" && p.Tenant != req.GetTenantId()
+	})
+	page, next, err := pageFrom(all, req.GetPageSize(), req.GetPageToken(), func(r *policy.Rule) *apipb.Policy { return d.newPolicy(&r.Policy, r.Broken) })
+	return &apipb.ListPoliciesResponse{Policies: page, Total: int32(len(all)), NextPageToken: next}, err
+}
+
+// pageFrom pages a short list by position: its order is not that of its names.
+func pageFrom[T, M any](all []T, size int32, token string, public func(T) M) (page []M, next string, err error) {
+	first := 0
+	if token != "" {
+		if first, err = strconv.Atoi(token); err != nil || first < 0 {
+			return nil, "", badPageToken()
+		}
+	}
+	if size == 0 {
+		size = DefaultPageSize
+	}
+	for i := first; i < len(all); i++ {
+		if len(page) == int(size) {
+			return page, strconv.Itoa(i), nil
+		}
+		page = append(page, public(all[i]))
+	}
+	return page, "", nil
+}
+
+// DeletePolicy implements apipb.PolicyServiceServer.
+func (d *policyDoor) DeletePolicy(ctx context.Context, req *apipb.DeletePolicyRequest) (*apipb.DeletePolicyResponse, error) {
+	if err := policyID(req.GetTenantId(), req.GetName()); err != nil {
+		return nil, err
+	}
+	gone, err := d.cfg.Store.DeletePolicy(ctx, req.GetTenantId(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	d.seen(ctx, gone)
+	return &apipb.DeletePolicyResponse{Message: "Policy " + req.GetName() + " deleted"}, nil
+}
+
+// ListAlertChannels implements apipb.PolicyServiceServer.
+func (d *policyDoor) ListAlertChannels(context.Context, *apipb.ListAlertChannelsRequest) (*apipb.ListAlertChannelsResponse, error) {
+	resp := &apipb.ListAlertChannelsResponse{}
+	if d.cfg.Notifier == nil {
+		return resp, nil
+	}
+	for _, s := range d.cfg.Notifier.Status() {
+		resp.Channels = append(resp.Channels, &apipb.AlertChannel{
+			Name: s.Name, Kind: s.Kind, Sent: s.Sent, Failed: s.Failed, Repeated: s.Repeated, Dropped: s.Dropped, Waiting: int32(s.Waiting), LastError: s.LastError,
+		})
+	}
+	return resp, nil
+}
+
+// TestAlertChannel implements apipb.PolicyServiceServer.
+func (d *policyDoor) TestAlertChannel(ctx context.Context, req *apipb.TestAlertChannelRequest) (*apipb.TestAlertChannelResponse, error) {
+	if d.cfg.Notifier == nil || !d.cfg.Notifier.Has(req.GetName()) {
+		return nil, ares.Errorf(ares.NotFound, "this server has no alert channel %q: see `ares alert list`, and alerts.channels in its configuration", clip(req.GetName())).At("name")
+	}
+	if err := d.cfg.Notifier.Test(ctx, req.GetName(), caller(ctx)); err != nil {
+		return nil, err
+	}
+	return &apipb.TestAlertChannelResponse{Message: "Delivered through " + req.GetName()}, nil
+}
+
+// notesOf are what policies said of a job, as people read them.
+func notesOf(j *ares.Job) []string {
+	var out []string
+	for _, n := range j.Notes {
+		out = append(out, n.Text)
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pki"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// How long a join token is good.
+const (
+	defaultJoinLife = time.Hour
+	minJoinLife     = time.Minute
+)
+
+type trustDoor struct {
+	apipb.UnimplementedTrustServiceServer
+	*Doors
+	*Trust
+}
+
+// CreateJoinToken implements apipb.TrustServiceServer.
+func (d *trustDoor) CreateJoinToken(ctx context.Context, req *apipb.CreateJoinTokenRequest) (*apipb.CreateJoinTokenResponse, error) {
+	node := req.GetNodeId()
+	if node != "" && !ares.ValidName(node) {
+		return nil, ares.Errorf(ares.Invalid, "%q is not a name for a node: use up to 63 letters, digits, '.', '-' and '_'", clip(node)).At("node_id")
+	}
+	life := cmp.Or(time.Duration(req.GetTtlSeconds())*time.Second, defaultJoinLife)
+	if life < minJoinLife {
+		return nil, ares.Errorf(ares.Invalid, "ttl_seconds: at least %d, got %d", int(minJoinLife.Seconds()), req.GetTtlSeconds()).At("ttl_seconds")
+	}
+	token := pki.NewJoinToken(d.Authority.Hash())
+	now := d.Now()
+	rec := store.JoinToken{ID: token.ID, Hash: token.Hash(), Node: node, By: caller(ctx), CreatedAt: now, ExpiresAt: now.Add(life)}
+	if err := d.Trust.Store.CreateJoinToken(ctx, rec); err != nil {
+		return nil, err
+	}
+	return &apipb.CreateJoinTokenResponse{Token: token.String(), JoinToken: joinToken(&rec)}, nil
+}
+
+// ListJoinTokens implements apipb.TrustServiceServer.
+func (d *trustDoor) ListJoinTokens(ctx context.Context, _ *apipb.ListJoinTokensRequest) (*apipb.ListJoinTokensResponse, error) {
+	list, err := d.Trust.Store.JoinTokens(ctx, d.Now())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b store.JoinToken) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	out := &apipb.ListJoinTokensResponse{}
+	for i := range list {
+		out.JoinTokens = append(out.JoinTokens, joinToken(&list[i]))
+	}
+	return out, nil
+}
+
+func joinToken(t *store.JoinToken) *apipb.JoinToken {
+	return &apipb.JoinToken{
+		Id: t.ID, NodeId: t.Node, CreatedBy: t.By, CreatedAt: apipb.Timestamp(t.CreatedAt), ExpiresAt: apipb.Timestamp(t.ExpiresAt),
+		UsedAt: apipb.Timestamp(t.UsedAt), UsedBy: t.UsedBy,
+	}
+}
+
+// RevokeJoinToken implements apipb.TrustServiceServer.
+func (d *trustDoor) RevokeJoinToken(ctx context.Context, req *apipb.RevokeJoinTokenRequest) (*apipb.RevokeJoinTokenResponse, error) {
+	id := req.GetId()
+	if !ares.ValidName(id) {
+		return nil, ares.Errorf(ares.NotFound, "there is no join token %q: see `ares node token list`", clip(id)).At("id")
+	}
+	if err := d.Trust.Store.DeleteJoinToken(ctx, id); err != nil {
+		return nil, err
+	}
+	return &apipb.RevokeJoinTokenResponse{Message: "Join token " + id + " revoked"}, nil
+}
+
+// RevokeNode implements apipb.TrustServiceServer. A node that nobody knows may
+// be revoked, too: it may have a certificate and not have come yet.
+func (d *trustDoor) RevokeNode(ctx context.Context, req *apipb.RevokeNodeRequest) (*apipb.RevokeNodeResponse, error) {
+	if !ares.ValidName(req.GetNodeId()) {
+		return nil, noNode(req.GetNodeId())
+	}
+	r, err := d.revoke(ctx, req.GetNodeId(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.RevokeNodeResponse{Revocation: revocation(&r)}, nil
+}
+
+// revoke ends a node's certificates, and has this server know at once.
+func (t *Trust) revoke(ctx context.Context, node, reason string) (store.Revocation, error) {
+	now := t.Now()
+	r, err := t.Store.Revoke(ctx, store.Revocation{Node: node, By: caller(ctx), At: now, Reason: reason}, now.Add(-pki.MaxNodeLife-pki.Backdate))
+	if err == nil {
+		err = t.Load(ctx)
+	}
+	return r, err
+}
+
+// ListRevocations implements apipb.TrustServiceServer.
+func (d *trustDoor) ListRevocations(ctx context.Context, _ *apipb.ListRevocationsRequest) (*apipb.ListRevocationsResponse, error) {
+	list, err := d.Trust.Store.Revocations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &apipb.ListRevocationsResponse{}
+	for i := range list {
+		out.Revocations = append(out.Revocations, revocation(&list[i]))
+	}
+	return out, nil
+}
+
+func revocation(r *store.Revocation) *apipb.Revocation {
+	return &apipb.Revocation{NodeId: r.Node, RevokedBy: r.By, RevokedAt: apipb.Timestamp(r.At), Reason: r.Reason}
+}
+
+// GetAuthority implements apipb.TrustServiceServer.
+func (d *trustDoor) GetAuthority(context.Context, *apipb.GetAuthorityRequest) (*apipb.GetAuthorityResponse, error) {
+	out := &apipb.GetAuthorityResponse{
+		Certificate: string(d.Authority.PEM()), Hash: d.Authority.Hash(),
+		ExpiresAt: timestamppb.New(d.Authority.Certificate.NotAfter), ServerCertificateGiven: d.Given,
+	}
+	if d.Serving != nil {
+		out.ServerExpiresAt = timestamppb.New(d.Serving.Ends())
+	}
+	return out, nil
+}
+
+// JoinNode implements apipb.TrustServiceServer. The token is what the caller
+// proves itself by.
+func (d *trustDoor) JoinNode(ctx context.Context, req *apipb.JoinNodeRequest) (*apipb.JoinNodeResponse, error) {
+	token, err := pki.ParseJoinToken(req.GetToken())
+	if err != nil {
+		return nil, err
+	}
+	node := req.GetNodeId()
+	if !ares.ValidName(node) {
+		return nil, ares.Errorf(ares.Invalid, "%q is not a name for a node: use up to 63 letters, digits, '.', '-' and '_'", clip(node)).At("node_id")
+	}
+	key, err := pki.KeyOf(req.GetRequest())
+	if err != nil {
+		return nil, err
+	}
+	print, err := pki.Fingerprint(key)
+	if err != nil {
+		return nil, err
+	}
+	now := d.Now()
+	revision, err := d.Trust.Store.UseJoinToken(ctx, token.ID, token.Hash(), node, print, now)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := d.Authority.IssueNode(req.GetRequest(), node, revision, now, d.NodeLife)
+	if err != nil {
+		return nil, err
+	}
+	d.cfg.Log.Info("node joined", "node", node, "join_token", token.ID)
+	return &apipb.JoinNodeResponse{Certificate: cert, Authority: d.Authority.Certificate.Raw}, nil
+}
+
+// RenewCertificate implements apipb.TrustServiceServer.
+func (d *trustDoor) RenewCertificate(ctx context.Context, req *apipb.RenewCertificateRequest) (*apipb.RenewCertificateResponse, error) {
+	c, ok := certificateOf(ctx)
+	if !ok {
+		return nil, ares.Errorf(ares.Refused, "only a node that has a certificate is given the next: let it join first (`ares node token create`)")
+	}
+	revision, err := d.Trust.Store.Certifiable(ctx, c.node, c.revision)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := d.Authority.IssueNode(req.GetRequest(), c.node, revision, d.Now(), d.NodeLife)
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.RenewCertificateResponse{Certificate: cert, Authority: d.Authority.Certificate.Raw}, nil
+}

@@ -1,0 +1,395 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pki"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// newTrust is a fleet's trust, just made.
+func newTrust(tb testing.TB, st *store.Store) *Trust {
+	tb.Helper()
+	authority, err := pki.NewAuthority(time.Now())
+	must(tb, err)
+	t := &Trust{Authority: authority, Store: st, NodeLife: time.Hour, Now: time.Now}
+	must(tb, t.Load(tb.Context()))
+	return t
+}
+
+// watched is an agents' door whose stream lasts until it is ended.
+type watched struct {
+	apipb.UnimplementedAgentServiceServer
+	opened chan struct{}
+}
+
+func (w *watched) WatchSeats(_ *apipb.WatchSeatsRequest, s apipb.AgentService_WatchSeatsServer) error {
+	w.opened <- struct{}{}
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+func (w *watched) ServeFiles(s apipb.AgentService_ServeFilesServer) error {
+	return (&AgentDoor{Files: &Files{}}).ServeFiles(s)
+}
+
+func (w *watched) RenewSession(context.Context, *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
+	return &apipb.RenewSessionResponse{}, nil
+}
+
+// fortress is a house whose gRPC door has TLS.
+type fortress struct {
+	*house
+	at     string
+	agents *watched
+	clock  atomic.Int64 // ahead of the real one
+}
+
+func newFortress(t *testing.T) *fortress {
+	f := &fortress{agents: &watched{opened: make(chan struct{}, 1)}}
+	f.house = newHouse(t, func(c *Config) {
+		c.AgentService = f.agents
+		c.Trust.Now = func() time.Time { return time.Now().Add(time.Duration(f.clock.Load())) }
+	})
+	serving, err := pki.Issued(f.cfg.Trust.Authority, t.TempDir(), []string{"127.0.0.1"}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	f.at = l.Addr().String()
+	s := f.GRPC(grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, GetCertificate: serving.Certificate, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: f.cfg.Trust.Authority.Pool(),
+	})))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l) // ends with Stop
+	}()
+	t.Cleanup(func() {
+		s.Stop()
+		<-done
+	})
+	return f
+}
+
+func (f *fortress) connect(config *tls.Config) *grpc.ClientConn {
+	f.t.Helper()
+	conn, err := grpc.NewClient(f.at, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	must(f.t, err)
+	f.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// anonymous is a connection without a certificate.
+func (f *fortress) anonymous() *grpc.ClientConn {
+	return f.connect(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: f.cfg.Trust.Authority.Pool()})
+}
+
+func (f *fortress) token(node string) string {
+	f.t.Helper()
+	made, err := apipb.NewTrustServiceClient(f.anonymous()).CreateJoinToken(as(f.t.Context(), adminToken), &apipb.CreateJoinTokenRequest{NodeId: node})
+	must(f.t, err)
+	return made.GetToken()
+}
+
+// join makes a node that has joined, and its connection.
+func (f *fortress) join(name string) (*pki.Node, *grpc.ClientConn) {
+	f.t.Helper()
+	n, err := pki.OpenNode(f.t.TempDir(), name, time.Now)
+	must(f.t, err)
+	must(f.t, f.joinBy(n, f.token(name)))
+	return n, f.connect(n.Client(nil))
+}
+
+func (f *fortress) joinBy(n *pki.Node, token string) error {
+	request, err := n.Request()
+	must(f.t, err)
+	got, err := apipb.NewTrustServiceClient(f.anonymous()).JoinNode(f.t.Context(), &apipb.JoinNodeRequest{Token: token, NodeId: n.Name, Request: request})
+	if err != nil {
+		return err
+	}
+	return n.Take(got.GetCertificate(), got.GetAuthority())
+}
+
+func refusedAs(t *testing.T, err error, code codes.Code, words ...string) {
+	t.Helper()
+	if status.Code(err) != code {
+		t.Errorf("got %v, want %v", err, code)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}
+
+func TestJoin(t *testing.T) {
+	f := newFortress(t)
+	token := f.token("")
+	first, err := pki.OpenNode(t.TempDir(), "n1", time.Now)
+	must(t, err)
+	second, err := pki.OpenNode(t.TempDir(), "n1", time.Now)
+	must(t, err)
+	must(t, f.joinBy(first, token))
+	must(t, f.joinBy(first, token)) // the answer may have been lost
+	refusedAs(t, f.joinBy(second, token), codes.Unauthenticated, "used already, by node n1")
+	for _, bad := range []string{"", "x", "ares-join.a.b.c", token[:len(token)-1], token + "0"} {
+		refusedAs(t, f.joinBy(second, bad), codes.InvalidArgument, "ares node token create")
+	}
+	refusedAs(t, f.joinBy(second, strings.Replace(token, ".", ".x", 1)), codes.Unauthenticated, "not known")
+	must(t, f.joinBy(second, f.token("n1")))
+	if strings.Contains(f.log.String(), strings.Split(token, ".")[2]) {
+		t.Error("the log has a secret")
+	}
+
+	trust := apipb.NewTrustServiceClient(f.connect(first.Client(nil)))
+	request, err := first.Request()
+	must(t, err)
+	next, err := trust.RenewCertificate(t.Context(), &apipb.RenewCertificateRequest{Request: request})
+	must(t, err)
+	must(t, first.Take(next.GetCertificate(), next.GetAuthority()))
+	_, err = trust.CreateJoinToken(t.Context(), &apipb.CreateJoinTokenRequest{})
+	refusedAs(t, err, codes.PermissionDenied)
+	_, err = apipb.NewTrustServiceClient(f.anonymous()).RenewCertificate(t.Context(), &apipb.RenewCertificateRequest{Request: request})
+	refusedAs(t, err, codes.Unauthenticated)
+	_, err = apipb.NewTrustServiceClient(f.anonymous()).RenewCertificate(as(t.Context(), nodeToken), &apipb.RenewCertificateRequest{Request: request})
+	refusedAs(t, err, codes.FailedPrecondition, "has a certificate")
+}
+
+// TestNodeSpeaksForItself: of every method for agents, as the contract lists
+// them, the certificate of n1 may call what is said in its own name alone. A
+// new method whose requests do not say in whose name they are is refused.
+func TestNodeSpeaksForItself(t *testing.T) {
+	f := newFortress(t)
+	_, conn := f.join("n1")
+	methods := apipb.File_apipb_agent_proto.Services().ByName("AgentService").Methods()
+	if methods.Len() < 13 {
+		t.Fatalf("only %d methods", methods.Len())
+	}
+	for i := range methods.Len() {
+		m := methods.Get(i)
+		for node, want := range map[string]bool{"n1": true, "n2": false, "": false} {
+			full := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			err := say(ctx, conn, full, m, inNameOf(m.Input(), node))
+			cancel()
+			if got := status.Code(err) != codes.PermissionDenied; got != want {
+				t.Errorf("%s in the name of %q: %v", m.Name(), node, err)
+			}
+		}
+	}
+}
+
+func say(ctx context.Context, conn *grpc.ClientConn, full string, m protoreflect.MethodDescriptor, req proto.Message) error {
+	answer := dynamicpb.NewMessage(m.Output())
+	if !m.IsStreamingClient() && !m.IsStreamingServer() {
+		return conn.Invoke(ctx, full, req, answer)
+	}
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: m.IsStreamingClient()}, full)
+	if err != nil {
+		return err
+	}
+	if err = s.SendMsg(req); err != nil {
+		return s.RecvMsg(answer)
+	}
+	_ = s.CloseSend() // RecvMsg tells
+	return s.RecvMsg(answer)
+}
+
+// inNameOf makes a request in a node's name.
+func inNameOf(kind protoreflect.MessageDescriptor, node string) proto.Message {
+	m := dynamicpb.NewMessage(kind)
+	for _, name := range []protoreflect.Name{"ref", "node"} {
+		fd := kind.Fields().ByName(name)
+		if fd == nil {
+			continue
+		}
+		inner := m.Mutable(fd).Message()
+		inner.Set(inner.Descriptor().Fields().ByName("node_id"), protoreflect.ValueOfString(node))
+	}
+	return m
+}
+
+func TestRevocationEndsStreams(t *testing.T) {
+	f := newFortress(t)
+	n1, conn := f.join("n1")
+	_, other := f.join("n2")
+	agents := apipb.NewAgentServiceClient(conn)
+	ref := &apipb.SessionRef{NodeId: "n1", Session: 1}
+	stream, err := agents.WatchSeats(t.Context(), &apipb.WatchSeatsRequest{Ref: ref})
+	must(t, err)
+	<-f.agents.opened
+
+	// Another server of the store, which reads the revocations for itself.
+	beside := &Trust{Authority: f.cfg.Trust.Authority, Store: f.store, NodeLife: time.Hour, Now: time.Now}
+	must(t, beside.Load(t.Context()))
+	leaf := certificate{node: "n1", revision: 1, until: n1.Ends()}
+	must(t, beside.check(leaf))
+	changed := beside.changed()
+
+	admin := apipb.NewTrustServiceClient(f.anonymous())
+	_, err = admin.RevokeNode(as(t.Context(), adminToken), &apipb.RevokeNodeRequest{NodeId: "n1", Reason: "stolen"})
+	must(t, err)
+	_, err = stream.Recv() // ends long before the minute of the other checks
+	refusedAs(t, err, codes.Unauthenticated, "revoked")
+	_, err = agents.RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: ref})
+	refusedAs(t, err, codes.Unauthenticated, "revoked")
+	request, err := n1.Request()
+	must(t, err)
+	_, err = apipb.NewTrustServiceClient(conn).RenewCertificate(t.Context(), &apipb.RenewCertificateRequest{Request: request})
+	refusedAs(t, err, codes.Unauthenticated, "revoked")
+	_, err = apipb.NewAgentServiceClient(other).RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: &apipb.SessionRef{NodeId: "n2", Session: 1}})
+	if err != nil {
+		t.Errorf("another node: %v", err)
+	}
+
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- beside.Run(running) }()
+	select {
+	case <-changed:
+	case <-time.After(10 * revokedWithin):
+		t.Error("the other server does not hear of it")
+	}
+	stop()
+	must(t, <-ended)
+	if err = beside.check(leaf); ares.CodeOf(err) != ares.Unauthentic {
+		t.Errorf("the other server says %v", err)
+	}
+
+	must(t, f.joinBy(n1, f.token("n1")))
+	_, err = apipb.NewAgentServiceClient(f.connect(n1.Client(nil))).RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: ref})
+	if err != nil {
+		t.Errorf("after joining again: %v", err)
+	}
+	list, err := admin.ListRevocations(as(t.Context(), adminToken), &apipb.ListRevocationsRequest{})
+	must(t, err)
+	if len(list.GetRevocations()) != 1 || list.GetRevocations()[0].GetReason() != "stolen" || list.GetRevocations()[0].GetRevokedBy() != "admin" {
+		t.Errorf("the list has %v", list)
+	}
+}
+
+// TestCertificateEnds: a connection outlives its certificate, its calls and
+// streams do not.
+func TestCertificateEnds(t *testing.T) {
+	f := newFortress(t)
+	f.recheck = 10 * time.Millisecond
+	_, conn := f.join("n1")
+	agents := apipb.NewAgentServiceClient(conn)
+	ref := &apipb.SessionRef{NodeId: "n1", Session: 1}
+	stream, err := agents.WatchSeats(t.Context(), &apipb.WatchSeatsRequest{Ref: ref})
+	must(t, err)
+	<-f.agents.opened
+	f.clock.Store(int64(time.Hour + time.Second))
+	must(t, f.cfg.Trust.Load(t.Context())) // at that time
+	_, err = stream.Recv()
+	refusedAs(t, err, codes.Unauthenticated, "ended at")
+	_, err = agents.RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: ref})
+	refusedAs(t, err, codes.Unauthenticated, "ended at")
+	f.clock.Store(int64(time.Hour + time.Second + staleAfter + time.Second))
+	_, err = agents.RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: ref})
+	refusedAs(t, err, codes.Unavailable, "cannot be checked")
+}
+
+// TestForeignCertificates: neither another authority's nor a server's
+// certificate makes a node.
+func TestForeignCertificates(t *testing.T) {
+	f := newFortress(t)
+	key, err := pki.NewKey()
+	must(t, err)
+	request, err := pki.Request(key)
+	must(t, err)
+	stranger, err := pki.NewAuthority(time.Now())
+	must(t, err)
+	foreign, err := stranger.IssueNode(request, "n1", 9, time.Now(), time.Hour)
+	must(t, err)
+	server, err := f.cfg.Trust.Authority.IssueServer(key.Public(), []string{"n1"}, time.Now())
+	must(t, err)
+	for what, der := range map[string][]byte{"another authority's": foreign, "a server's": server} {
+		leaf, err := x509.ParseCertificate(der)
+		must(t, err)
+		conn := f.connect(&tls.Config{
+			MinVersion: tls.VersionTLS13, RootCAs: f.cfg.Trust.Authority.Pool(),
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+			},
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err = apipb.NewAgentServiceClient(conn).RenewSession(ctx, &apipb.RenewSessionRequest{Ref: &apipb.SessionRef{NodeId: "n1"}})
+		cancel()
+		if err == nil {
+			t.Errorf("%s certificate was taken", what)
+		}
+	}
+}
+
+func TestNodeTokenIsForThisMachine(t *testing.T) {
+	h := newHouse(t)
+	at := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
+	for _, c := range []struct {
+		from, to net.Addr
+		token    string
+		allow    bool
+		want     ares.Code
+	}{
+		{at("127.0.0.1"), at("127.0.0.1"), nodeToken, false, ""},
+		{at("10.0.0.1"), at("10.0.0.1"), nodeToken, false, ""},
+		{&net.UnixAddr{Name: "x"}, &net.UnixAddr{Name: "x"}, nodeToken, false, ""},
+		{at("10.0.0.2"), at("10.0.0.1"), nodeToken, false, ares.Forbidden},
+		{at("10.0.0.2"), nil, nodeToken, false, ares.Forbidden},
+		{at("10.0.0.2"), at("10.0.0.1"), nodeToken, true, ""},
+		{at("10.0.0.2"), at("10.0.0.1"), adminToken, false, ""},
+		{at("10.0.0.2"), at("10.0.0.1"), "wrong", true, ares.Unauthentic},
+	} {
+		h.cfg.Trust.AllowNodeToken = c.allow
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: c.from, LocalAddr: c.to})
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("authorization", "Bearer "+c.token))
+		if _, err := h.identify(ctx); ares.CodeOf(err) != c.want {
+			t.Errorf("%s from %v to %v: %v", c.token, c.from, c.to, err)
+		}
+	}
+}
+
+// TestRemovedNodeIsRevoked: who is declared gone does not come back by itself.
+func TestRemovedNodeIsRevoked(t *testing.T) {
+	f := newFortress(t)
+	_, conn := f.join("n1")
+	opened, err := f.store.OpenSession(t.Context(), ares.Node{ID: "n1", CPUs: 1, MemoryMB: 1}, "0123456789abcdef", "s", time.Minute)
+	must(t, err)
+	must(t, f.store.CloseSession(t.Context(), "n1", opened.Revision))
+	_, err = apipb.NewClusterServiceClient(f.anonymous()).RemoveNode(as(t.Context(), adminToken), &apipb.RemoveNodeRequest{NodeId: "n1"})
+	must(t, err)
+	_, err = apipb.NewAgentServiceClient(conn).RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: &apipb.SessionRef{NodeId: "n1"}})
+	refusedAs(t, err, codes.Unauthenticated, "revoked")
+}
+
+func TestRevocationsGrowOld(t *testing.T) {
+	now := time.Now()
+	tr := &Trust{Now: func() time.Time { return now }}
+	if err := tr.check(certificate{node: "n1", until: now.Add(time.Hour)}); ares.CodeOf(err) != ares.Unavailable {
+		t.Errorf("before the first reading: %v", err)
+	}
+	if tr.changed() != nil {
+		t.Error("a channel before the first reading")
+	}
+}

@@ -1,0 +1,65 @@
+package audit
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// BenchmarkRecord is a thousand callers that record at once: with one fsync for
+// all that came together, and with one for each. It prints entries a second and
+// how many shared a sync.
+func BenchmarkRecord(b *testing.B) {
+	for _, callers := range []int{1, 64, 1000} {
+		for name, grouped := range map[string]bool{"grouped": true, "each": false} {
+			b.Run(name+"/callers="+strconv.Itoa(callers), func(b *testing.B) {
+				var syncs atomic.Int64
+				l := start(b, b.TempDir(), func(c *Config) { c.Observe = func(int, time.Duration, error) { syncs.Add(1) } })
+				var alone sync.Mutex
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						for n := left.Add(-1); n >= 0; n = left.Add(-1) {
+							if !grouped {
+								alone.Lock()
+							}
+							if err := l.Record(b.Context(), deed(int(n))); err != nil {
+								b.Error(err)
+							}
+							if !grouped {
+								alone.Unlock()
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+				b.ReportMetric(float64(b.N)/float64(syncs.Load()), "entries/fsync")
+			})
+		}
+	}
+}
+
+// BenchmarkVerify is how fast a log is read whole.
+func BenchmarkVerify(b *testing.B) {
+	l := start(b, b.TempDir())
+	batch := make([]Entry, 1000)
+	for i := range batch {
+		batch[i] = deed(i)
+	}
+	for range 20 {
+		if err := l.Record(b.Context(), batch...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	l.stop()
+	for b.Loop() {
+		good(b, l.Dir())
+	}
+	b.ReportMetric(20_000*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}

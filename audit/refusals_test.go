@@ -1,0 +1,107 @@
+package audit
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func refusal(source, user, object string) Entry {
+	return Entry{Action: "GET_JOB", Code: "forbidden", Source: source, Door: "rest", User: user, Object: object}
+}
+
+// stands adds up what entries stand for.
+func stands(entries []Entry) (n int) {
+	for i := range entries {
+		n += entries[i].Stands()
+	}
+	return n
+}
+
+func (r *running) kinds() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.refusals.kinds)
+}
+
+// TestFloodOfRefusals sends many times more than may be written, from one address
+// and from many: none is forgotten, and the log stays small.
+func TestFloodOfRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		sources int
+		atMost  int // entries
+	}{
+		"one address":    {1, aloneOfKind + 2},
+		"many addresses": {20_000, aloneOfAll + kindsAtOnce + 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const sent = 50_000
+				counted := 0
+				l := start(t, t.TempDir(), func(cfg *Config) { cfg.Aggregated = func() { counted++ } })
+				for i := range sent {
+					l.Refuse(t.Context(), refusal(fmt.Sprintf("10.0.%d.%d:%d", i%c.sources/256, i%c.sources%256, i%60_000), "token:eve", fmt.Sprint("job-", i)))
+				}
+				if n := l.kinds(); n > kindsAtOnce+1 {
+					t.Errorf("%d kinds are remembered, at most %d may be", n, kindsAtOnce+1)
+				}
+				time.Sleep(2 * window)
+				synctest.Wait()
+				got := l.all(Query{Action: "GET_JOB", Limit: 1000})
+				others := l.all(Query{Action: anotherPlace, Limit: 1000})
+				if n := stands(got) + stands(others); n != sent {
+					t.Errorf("the entries stand for %d refusals, %d were sent", n, sent)
+				}
+				if n := len(got) + len(others); n > c.atMost {
+					t.Errorf("%d entries, want at most %d", n, c.atMost)
+				}
+				if alone := sent - counted; alone > len(got) || c.sources == 1 && alone != aloneOfKind {
+					t.Errorf("%d were written each, of %d entries", alone, len(got))
+				}
+				if n := l.kinds(); n != 0 {
+					t.Errorf("%d kinds are still remembered after their window", n)
+				}
+				l.stop()
+				good(t, l.Dir())
+			})
+		})
+	}
+}
+
+// TestRefusalsApart wants what differs to be told apart, and what is counted to
+// name who it was.
+func TestRefusalsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, t.TempDir())
+		for i := range 100 {
+			l.Refuse(t.Context(), refusal("10.0.0.1:1", "token:eve", fmt.Sprint(i)))
+			l.Refuse(t.Context(), refusal("10.0.0.1:2", "token:adam", fmt.Sprint(i)))
+		}
+		time.Sleep(2 * window)
+		synctest.Wait()
+		for _, user := range []string{"token:eve", "token:adam"} {
+			got := l.all(Query{User: user})
+			if stands(got) != 100 || len(got) != aloneOfKind+1 {
+				t.Errorf("%s: %d entries for %d refusals, want %d for 100", user, len(got), stands(got), aloneOfKind+1)
+			}
+			if last := got[0]; last.Count != 100-aloneOfKind || last.Since.IsZero() || last.Source != "10.0.0.1" || last.Code != "forbidden" {
+				t.Errorf("%s: the rest is told as %+v", user, last)
+			}
+		}
+		l.stop()
+	})
+}
+
+// TestCountedAtTheEnd wants a server that stops to tell what it has counted.
+func TestCountedAtTheEnd(t *testing.T) {
+	l := start(t, t.TempDir())
+	for i := range 50 {
+		l.Refuse(t.Context(), refusal("10.0.0.1:1", "token:eve", fmt.Sprint(i)))
+	}
+	l.stop()
+	again := start(t, l.Dir())
+	if n := stands(again.all(Query{User: "token:eve"})); n != 50 {
+		t.Errorf("%d of 50 refusals are in the log after the end", n)
+	}
+}

@@ -1,0 +1,173 @@
+package notify
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"mime"
+	"mime/quotedprintable"
+	"net"
+	"net/mail"
+	"net/smtp"
+	"net/textproto"
+	"strings"
+	"syscall"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Mail sends alerts by SMTP.
+type Mail struct {
+	Addr     string // host:port
+	From     string
+	To       []string
+	Username string // "" for no login
+	Password string
+	// Plain sends without TLS where the server offers none. A password is never
+	// sent so, but to this machine itself.
+	Plain bool
+	// Roots verify the server. Default: the system's.
+	Roots *x509.CertPool
+}
+
+// Check tells what is missing.
+func (m *Mail) Check() error {
+	if _, _, err := net.SplitHostPort(m.Addr); err != nil {
+		return fmt.Errorf("smtp_addr: %q is not an address: write it as mail.example.com:587", m.Addr)
+	}
+	if _, err := mail.ParseAddress(m.From); err != nil {
+		return fmt.Errorf("from: %q is not a mail address", m.From)
+	}
+	if len(m.To) == 0 {
+		return errors.New("to: is empty: name at least one mail address")
+	}
+	for _, to := range m.To {
+		if _, err := mail.ParseAddress(to); err != nil {
+			return fmt.Errorf("to: %q is not a mail address", to)
+		}
+	}
+	return nil
+}
+
+// Send implements Sender.
+func (m *Mail) Send(ctx context.Context, a Alert) error {
+	host, _, err := net.SplitHostPort(m.Addr)
+	if err != nil {
+		return ares.Errorf(ares.Invalid, "the address of the mail server is not one")
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", m.Addr)
+	if err != nil {
+		return fmt.Errorf("the mail server cannot be reached: %s", kindOf(err))
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline) // a connection that cannot have one has just failed
+	}
+	err = m.converse(conn, host, a)
+	if code, ok := errors.AsType[*textproto.Error](err); ok {
+		// Its text may quote what was sent.
+		err = fmt.Errorf("the mail server answered %d", code.Code)
+		if code.Code >= 500 {
+			err = ares.Errorf(ares.Invalid, "the mail server answered %d: see that login and addresses are right", code.Code)
+		}
+	}
+	return err
+}
+
+// converse is one conversation with the server.
+func (m *Mail) converse(conn net.Conn, host string, a Alert) error {
+	c, err := smtp.NewClient(conn, host)
+	if err != nil {
+		return said(err)
+	}
+	defer c.Close()
+	if ok, _ := c.Extension("STARTTLS"); ok {
+		if err = c.StartTLS(&tls.Config{ServerName: host, RootCAs: m.Roots, MinVersion: tls.VersionTLS12}); err != nil {
+			return said(err)
+		}
+	} else if !m.Plain {
+		return ares.Errorf(ares.Invalid, "the mail server offers no TLS: set no_tls: true for the channel where that is meant")
+	}
+	if m.Username != "" {
+		if err = c.Auth(smtp.PlainAuth("", m.Username, m.Password, host)); err != nil {
+			return said(err)
+		}
+	}
+	from, err := mail.ParseAddress(m.From)
+	if err != nil {
+		return ares.Errorf(ares.Invalid, "the sender is no mail address")
+	}
+	if err = c.Mail(from.Address); err != nil {
+		return said(err)
+	}
+	for _, text := range m.To {
+		to, err := mail.ParseAddress(text)
+		if err != nil {
+			return ares.Errorf(ares.Invalid, "a receiver is no mail address")
+		}
+		if err = c.Rcpt(to.Address); err != nil {
+			return said(err)
+		}
+	}
+	w, err := c.Data()
+	if err != nil {
+		return said(err)
+	}
+	if _, err = w.Write(m.message(a)); err != nil {
+		return said(err)
+	}
+	if err = w.Close(); err != nil {
+		return said(err)
+	}
+	_ = c.Quit() // it is delivered already
+	return nil
+}
+
+// said keeps the server's code, and the kind of any other failure.
+func said(err error) error {
+	if _, ok := errors.AsType[*textproto.Error](err); ok {
+		return err
+	}
+	return fmt.Errorf("the conversation with the mail server failed: %s", kindOf(err))
+}
+
+// message is the mail. Headers hold nothing that could become another header.
+func (m *Mail) message(a Alert) []byte {
+	oneLine := strings.NewReplacer("\r", " ", "\n", " ")
+	var s strings.Builder
+	fmt.Fprintf(&s, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMIME-Version: 1.0\r\n", oneLine.Replace(m.From), oneLine.Replace(strings.Join(m.To, ", ")),
+		mime.QEncoding.Encode("utf-8", oneLine.Replace(a.Title)), a.At.UTC().Format(time.RFC1123Z))
+	s.WriteString("Auto-Submitted: auto-generated\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n")
+	w := quotedprintable.NewWriter(&s)
+	fmt.Fprintf(w, "%s\n\n", a.Text)
+	for _, d := range a.Details {
+		fmt.Fprintf(w, "%s: %s\n", d.Name, d.Value)
+	}
+	if a.Repeats > 0 {
+		fmt.Fprintf(w, "%d more like it were not sent since the last one.\n", a.Repeats)
+	}
+	_ = w.Close() // a builder takes everything
+	return []byte(s.String())
+}
+
+// kindOf names the kind of a failure of a connection without its address.
+func kindOf(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var name *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &certificate):
+		return "its certificate is not trusted"
+	case errors.As(err, &name):
+		return "its name is not known"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection was refused"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "it does not answer in time"
+	}
+	return "the connection broke"
+}

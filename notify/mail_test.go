@@ -1,0 +1,286 @@
+package notify_test
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"io"
+	"math/big"
+	"mime"
+	"mime/quotedprintable"
+	"net"
+	"net/mail"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/notify"
+)
+
+// postOffice is a small mail server: STARTTLS, login, and answers as it is told.
+type postOffice struct {
+	addr  string
+	roots *x509.CertPool
+	cert  tls.Certificate
+
+	mu sync.Mutex
+	ledger
+}
+
+// ledger is how the office is to answer, and what it saw.
+type ledger struct {
+	plain bool // offers no TLS
+	// replies are given instead of the usual ones, one for each conversation: to
+	// the command that it names. "DATA 451 later", "silence".
+	replies []string
+
+	mails []string
+	said  []string // commands that came in the clear
+	login []string
+	rcpts []string
+}
+
+// seen is the ledger as it is now.
+func (p *postOffice) seen() ledger {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ledger
+}
+
+func newPostOffice(t *testing.T, replies ...string) *postOffice {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &postOffice{ledger: ledger{replies: replies}, roots: x509.NewCertPool(), cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}
+	p.roots.AddCert(leaf)
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = l.Addr().String()
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { p.serve(conn) })
+		}
+	})
+	return p
+}
+
+// reply is how this conversation goes.
+func (p *postOffice) reply() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.replies) == 0 {
+		return ""
+	}
+	r := p.replies[0]
+	p.replies = p.replies[1:]
+	return r
+}
+
+func (p *postOffice) serve(conn net.Conn) {
+	defer func() { conn.Close() }()
+	special := p.reply()
+	if special == "silence" {
+		_, _ = io.Copy(io.Discard, conn) // until the caller leaves
+		return
+	}
+	command, answer, _ := strings.Cut(special, " ")
+	say := func(line string) { _, _ = io.WriteString(conn, line+"\r\n") }
+	in := bufio.NewReader(conn)
+	say("220 post office")
+	secure := false
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		line = strings.TrimSpace(line)
+		if !secure {
+			p.mu.Lock()
+			p.said = append(p.said, line)
+			p.mu.Unlock()
+		}
+		verb, rest, _ := strings.Cut(line, " ")
+		switch {
+		case verb == command && verb != "":
+			say(answer)
+		case verb == "EHLO" && (secure || p.seen().plain):
+			say("250-here\r\n250 AUTH PLAIN")
+		case verb == "EHLO":
+			say("250-here\r\n250 STARTTLS")
+		case verb == "STARTTLS":
+			say("220 go on")
+			over := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{p.cert}})
+			if over.Handshake() != nil {
+				return
+			}
+			conn, in, secure = over, bufio.NewReader(over), true
+		case verb == "AUTH":
+			p.mu.Lock()
+			text, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(rest, "PLAIN "))
+			p.login = append(p.login, string(text))
+			p.mu.Unlock()
+			say("235 welcome")
+		case verb == "RCPT":
+			p.mu.Lock()
+			p.rcpts = append(p.rcpts, rest)
+			p.mu.Unlock()
+			say("250 ok")
+		case verb == "DATA":
+			say("354 go on")
+			var body strings.Builder
+			for {
+				text, err := in.ReadString('\n')
+				if err != nil {
+					return
+				}
+				if text == ".\r\n" {
+					break
+				}
+				if strings.HasPrefix(text, "..") { // the first was added on the way
+					text = text[1:]
+				}
+				body.WriteString(text)
+			}
+			p.mu.Lock()
+			p.mails = append(p.mails, body.String())
+			p.mu.Unlock()
+			say("250 taken")
+		case verb == "QUIT":
+			say("221 bye")
+			return
+		default:
+			say("250 ok")
+		}
+	}
+}
+
+func (p *postOffice) sender() *notify.Mail {
+	return &notify.Mail{Addr: p.addr, From: "Ares <ares@example.com>", To: []string{"ops@example.com", "Ann <ann@example.com>"}, Username: "ares", Password: canary, Roots: p.roots}
+}
+
+// TestMail: the mail is sent over TLS after a login, to all, and nothing of a job
+// becomes a header.
+func TestMail(t *testing.T) {
+	p := newPostOffice(t)
+	a := alert
+	a.Title, a.Text = "Ares: größer\r\nBcc: everybody@example.com", "first\n.\nlast"
+	if err := p.sender().Send(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	m, err := mail.ReadMessage(strings.NewReader(p.seen().mails[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+	if err != nil || subject != "Ares: größer  Bcc: everybody@example.com" || m.Header.Get("Bcc") != "" {
+		t.Errorf("subject %q, headers %v, %v", subject, m.Header, err)
+	}
+	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	if text := strings.ReplaceAll(string(body), "\r\n", "\n"); err != nil || text != "first\n.\nlast\n\ntenant: vision\nuser: oidc:ann\n" {
+		t.Errorf("body %q, %v", text, err)
+	}
+	if strings.Join(p.seen().rcpts, " ") != "TO:<ops@example.com> TO:<ann@example.com>" || len(p.seen().login) != 1 || p.seen().login[0] != "\x00ares\x00"+canary {
+		t.Errorf("to %v, login %q", p.seen().rcpts, p.seen().login)
+	}
+	for _, line := range p.seen().said {
+		if verb, _, _ := strings.Cut(line, " "); verb != "EHLO" && verb != "STARTTLS" {
+			t.Errorf("said in the clear: %q", line)
+		}
+	}
+}
+
+// TestMailRecovers: a mail server that is silent, then says later, then takes it gets
+// the mail once.
+func TestMailRecovers(t *testing.T) {
+	p := newPostOffice(t, "silence", "MAIL 451 later", "DATA 452 full", "")
+	b := start(t, p.sender(), func(o *notify.Options) { o.Timeout = 300 * time.Millisecond })
+	b.Tell("ops", alert)
+	b.await(t, "ops sent")
+	if len(p.seen().mails) != 1 || strings.Contains(b.logged(), canary) {
+		t.Errorf("%d mails, log %s", len(p.seen().mails), b.logged())
+	}
+}
+
+// TestMailRefused: what the server refuses for good is not tried again, and what it
+// quotes is not passed on.
+func TestMailRefused(t *testing.T) {
+	for command, reply := range map[string]string{"AUTH": "535 no " + canary, "MAIL": "550 " + canary, "RCPT": "550 nobody " + canary} {
+		p := newPostOffice(t, command+" "+reply, "", "")
+		b := start(t, p.sender(), nil)
+		b.Tell("ops", alert)
+		b.await(t, "ops failed")
+		s := b.Status()[0]
+		if len(p.seen().mails) != 0 || len(p.seen().replies) != 2 || !strings.Contains(s.LastError, "the mail server answered 5") || strings.Contains(s.LastError+b.logged(), canary) {
+			t.Errorf("%s: %+v, log %s", command, s, b.logged())
+		}
+		b.stop()
+	}
+}
+
+// TestMailNeedsTLS: without TLS nothing is sent unless that is meant, and to a server
+// whose certificate is not trusted not even then.
+func TestMailNeedsTLS(t *testing.T) {
+	p := newPostOffice(t)
+	stranger := p.sender()
+	stranger.Roots = x509.NewCertPool()
+	if err := stranger.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "certificate is not trusted") {
+		t.Error(err)
+	}
+	p.mu.Lock()
+	p.plain = true
+	p.mu.Unlock()
+	if err := p.sender().Send(t.Context(), alert); ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), "offers no TLS") {
+		t.Error(err)
+	}
+	if len(p.seen().mails) != 0 || len(p.seen().login) != 0 {
+		t.Errorf("mails %v, login %v", p.seen().mails, p.seen().login)
+	}
+	open := p.sender()
+	open.Plain, open.Username = true, ""
+	if err := open.Send(t.Context(), alert); err != nil || len(p.seen().mails) != 1 {
+		t.Errorf("%v, %d mails", err, len(p.seen().mails))
+	}
+}
+
+// TestMailCheck: what is missing of a channel is told.
+func TestMailCheck(t *testing.T) {
+	for want, m := range map[string]notify.Mail{
+		"smtp_addr": {From: "a@b", To: []string{"a@b"}},
+		"from":      {Addr: "a:1", From: "nobody", To: []string{"a@b"}},
+		"to: is":    {Addr: "a:1", From: "a@b"},
+		"to: \"x\"": {Addr: "a:1", From: "a@b", To: []string{"x"}},
+	} {
+		if err := m.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", m, err)
+		}
+	}
+}

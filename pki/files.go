@@ -1,0 +1,110 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Names of the files that keys and certificates are kept in.
+const (
+	AuthorityFile = "ca.crt"
+	serverName    = "server"
+	nodeName      = "node"
+)
+
+// ReadCertificate reads the first certificate of a PEM file.
+func ReadCertificate(path string) (*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := decodeCertificate(data)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return cert, nil
+}
+
+// WriteAuthority writes the certificate that clients verify servers by.
+func WriteAuthority(dir string, cert []byte) error {
+	return replace(filepath.Join(dir, AuthorityFile), cert, 0o644)
+}
+
+// keyFile reads a key, or makes it where there is none.
+func keyFile(path string) (*ecdsa.PrivateKey, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err := NewKey()
+		if err != nil {
+			return nil, err
+		}
+		return key, writeKey(path, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a key: %w", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, fmt.Errorf("%s holds no PEM key: delete it to have a new one made", path)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s is a key of another kind: delete it to have a new one made", path)
+	}
+	return key, nil
+}
+
+func writeKey(path string, key crypto.Signer) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encode a key: %w", err)
+	}
+	return replace(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// chain is a certificate with what it was signed by, as TLS shows it.
+func chain(leaf *x509.Certificate, authority []byte, key crypto.Signer) *tls.Certificate {
+	return &tls.Certificate{Certificate: [][]byte{leaf.Raw, authority}, PrivateKey: key, Leaf: leaf}
+}
+
+// replace writes a file so that it is there whole or not at all, also after a
+// power failure: a node whose certificate is lost cannot come back by itself.
+func replace(path string, data []byte, mode fs.FileMode) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name()) // the error is told
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	if err = errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	return nil
+}

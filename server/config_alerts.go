@@ -1,0 +1,157 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/notify"
+)
+
+// AlertsConfig is about telling people.
+type AlertsConfig struct {
+	// Channels are the ways to tell them.
+	Channels []ChannelConfig `yaml:"channels"`
+	// PerMinute is how many alerts a channel sends in a minute at most; more wait.
+	// Default 20, 1 to 600.
+	PerMinute int `yaml:"per_minute"`
+	// RepeatMinutes is how long the same alert is told once only. Default 10, 1 to 10080.
+	RepeatMinutes int `yaml:"repeat_minutes"`
+	// Queue is how many alerts wait for a channel; more are dropped, and counted.
+	// Default 256, 1 to 10000.
+	Queue int `yaml:"queue"`
+}
+
+// ChannelConfig is one way to tell people. Secrets are named by the file they are
+// in, which is read at the start.
+type ChannelConfig struct {
+	// Name is how policies call it.
+	Name string `yaml:"name"`
+	// Kind is slack (and those that take its {"text": …}), webhook or email.
+	Kind string `yaml:"kind"`
+	// URLFile holds the address of a slack channel or webhook, which is a secret.
+	URLFile string `yaml:"url_file"`
+	// TokenFile holds a bearer token for a webhook.
+	TokenFile string `yaml:"token_file"`
+	// SMTPAddr is the mail server, such as mail.example.com:587.
+	SMTPAddr string   `yaml:"smtp_addr"`
+	From     string   `yaml:"from"`
+	To       []string `yaml:"to"`
+	// Username and PasswordFile log in to the mail server.
+	Username     string `yaml:"username"`
+	PasswordFile string `yaml:"password_file"`
+	// NoTLS lets mail go to a server that offers no STARTTLS. Default false.
+	NoTLS bool `yaml:"no_tls"`
+}
+
+// maxChannels bounds the channels, maxSecretBytes what is read of a secret's file.
+const (
+	maxChannels    = 32
+	maxSecretBytes = 16 << 10
+)
+
+func defaultAlerts() AlertsConfig { return AlertsConfig{PerMinute: 20, RepeatMinutes: 10, Queue: 256} }
+
+func (c *AlertsConfig) check(p *ares.Problems) {
+	for _, r := range []intRange{
+		{"alerts.per_minute", c.PerMinute, 1, 600},
+		{"alerts.repeat_minutes", c.RepeatMinutes, 1, 10_080},
+		{"alerts.queue", c.Queue, 1, 10_000},
+		{"alerts.channels", len(c.Channels), 0, maxChannels},
+	} {
+		if r.v < r.lo || r.v > r.hi {
+			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
+		}
+	}
+	var names []string
+	for i := range c.Channels {
+		ch := &c.Channels[i]
+		at := fmt.Sprintf("alerts.channels[%d]", i)
+		if !ares.ValidName(ch.Name) {
+			p.Add(at+".name", "%q is not a name: use letters, digits, '.', '-' and '_', at most 63", ch.Name)
+		}
+		if slices.Contains(names, ch.Name) {
+			p.Add(at+".name", "%q is there twice", ch.Name)
+		}
+		names = append(names, ch.Name)
+		ch.check(at, p)
+	}
+}
+
+func (c *ChannelConfig) check(at string, p *ares.Problems) {
+	hook, mail := c.URLFile+c.TokenFile != "", c.SMTPAddr+c.From+c.Username+c.PasswordFile != "" || len(c.To) > 0 || c.NoTLS
+	switch c.Kind {
+	case "slack", "webhook":
+		if c.URLFile == "" {
+			p.Add(at+".url_file", "is missing: name the file that holds the address")
+		}
+		if mail {
+			p.Add(at, "has keys of a mail channel: use kind: email, or leave them out")
+		}
+	case "email":
+		if err := (&notify.Mail{Addr: c.SMTPAddr, From: c.From, To: c.To}).Check(); err != nil {
+			p.Add(at, "%s", err)
+		}
+		if (c.Username == "") != (c.PasswordFile == "") {
+			p.Add(at, "give both username and password_file, or neither")
+		}
+		if hook {
+			p.Add(at, "has keys of a webhook: use kind: webhook, or leave them out")
+		}
+	default:
+		p.Add(at+".kind", "%q is unknown: use slack, webhook or email", c.Kind)
+	}
+}
+
+// channel makes the channel, with its secrets.
+func (c *ChannelConfig) channel() (notify.Channel, error) {
+	out := notify.Channel{Name: c.Name, Kind: c.Kind}
+	if c.Kind == "email" {
+		password, err := secret(c.PasswordFile)
+		out.Sender = &notify.Mail{Addr: c.SMTPAddr, From: c.From, To: c.To, Username: c.Username, Password: password, Plain: c.NoTLS}
+		return out, c.in(err)
+	}
+	address, err := secret(c.URLFile)
+	if err != nil {
+		return out, c.in(err)
+	}
+	token, err := secret(c.TokenFile)
+	if err != nil {
+		return out, c.in(err)
+	}
+	hook, err := notify.NewWebhook(address, token, c.Kind == "slack")
+	if err != nil {
+		return out, fmt.Errorf("alert channel %s: %s: %w", c.Name, c.URLFile, err)
+	}
+	out.Sender = hook
+	return out, nil
+}
+
+func (c *ChannelConfig) in(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("alert channel %s: %w", c.Name, err)
+}
+
+// secret reads a secret from its file, "" for no file.
+func secret(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read a secret: %w", err)
+	}
+	text := strings.TrimSpace(string(data))
+	switch {
+	case text == "":
+		return "", fmt.Errorf("%s is empty", path)
+	case len(text) > maxSecretBytes:
+		return "", errors.New(path + " is too large for a secret")
+	}
+	return text, nil
+}

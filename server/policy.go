@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/notify"
+	"github.com/ares-scheduler/ares/policy"
+)
+
+// startPolicies makes the policies and starts what sends their alerts. It is
+// called before the view runs.
+func (s *Server) startPolicies(run context.Context, m *metrics) error {
+	var err error
+	if s.Policies, err = control.NewPolicies(s.View); err != nil {
+		return err
+	}
+	channels := make([]notify.Channel, len(s.cfg.Alerts.Channels))
+	for i := range s.cfg.Alerts.Channels {
+		if channels[i], err = s.cfg.Alerts.Channels[i].channel(); err != nil {
+			return err
+		}
+	}
+	counts := newPolicyMetrics(s.Policies)
+	m.registry.MustRegister(counts.asked, counts.alerts, counts)
+	opts := notify.DefaultOptions()
+	opts.PerMinute, opts.Queue = s.cfg.Alerts.PerMinute, s.cfg.Alerts.Queue
+	opts.Window = time.Duration(s.cfg.Alerts.RepeatMinutes) * time.Minute
+	opts.Log, opts.Observe = s.log, counts.alerted
+	s.notifier = notify.New(channels, opts)
+	s.Policies.Log, s.Policies.Count, s.Policies.Alert = s.log, counts.count, s.notifier.Tell
+	s.Desk.Policies = s.Policies
+	s.part("alerts", func() error { return s.notifier.Run(run) })
+	return nil
+}
+
+// policyMetrics count what policies were asked and what became of alerts.
+type policyMetrics struct {
+	policies *control.Policies
+	asked    *prometheus.CounterVec
+	alerts   *prometheus.CounterVec
+}
+
+var policiesDesc = prometheus.NewDesc("ares_policies", "Policies that this server knows, by mode and by whether it can read them.", []string{"mode", "state"}, nil)
+
+func newPolicyMetrics(p *control.Policies) *policyMetrics {
+	return &policyMetrics{
+		policies: p,
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ares_policy_evaluations_total", Help: "How often a policy was asked, by what it came to. A policy of a tenant's own is named tenant/name.",
+		}, []string{"policy", "outcome", "mode"}),
+		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ares_alerts_total", Help: "What became of alerts: sent, failed after every try, repeated within the window and not sent, dropped because too many waited, or for a channel unknown to this server.",
+		}, []string{"channel", "outcome"}),
+	}
+}
+
+func (m *policyMetrics) count(p *ares.Policy, outcome policy.Outcome) {
+	name := p.Name
+	if p.Tenant != "" {
+		name = p.ID()
+	}
+	m.asked.WithLabelValues(name, string(outcome), string(p.Mode)).Inc()
+}
+
+func (m *policyMetrics) alerted(channel, outcome string) {
+	m.alerts.WithLabelValues(channel, outcome).Inc()
+}
+
+// Describe is part of prometheus.Collector.
+func (m *policyMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- policiesDesc }
+
+// Collect is part of prometheus.Collector.
+func (m *policyMetrics) Collect(ch chan<- prometheus.Metric) {
+	type key struct {
+		mode  ares.PolicyMode
+		state string
+	}
+	counts := map[key]int{}
+	for _, mode := range ares.PolicyModes() {
+		counts[key{mode, "active"}], counts[key{mode, "broken"}] = 0, 0
+	}
+	for _, r := range m.policies.List() {
+		state := "active"
+		if r.Broken != nil {
+			state = "broken"
+		}
+		counts[key{r.Policy.Mode, state}]++
+	}
+	for k, n := range counts { // order-free: each is a metric of its own
+		ch <- prometheus.MustNewConstMetric(policiesDesc, prometheus.GaugeValue, float64(n), string(k.mode), k.state)
+	}
+}
