@@ -175,8 +175,8 @@ func fill(b *testing.B, h *history.History, file string, jobs int) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	exec := func(query string, args ...any) {
-		if _, err := db.ExecContext(b.Context(), query, args...); err != nil {
-			b.Fatalf("%s: %v", query, err)
+		if _, bad := db.ExecContext(b.Context(), query, args...); bad != nil {
+			b.Fatalf("%s: %v", query, bad)
 		}
 	}
 	var indexes []string

@@ -113,8 +113,8 @@ func (w *writer) known(ctx context.Context, jobs []Finished) (known map[key]vers
 	err = w.query(ctx, "SELECT job_id, accepted_revision, seq, run_revision FROM jobs WHERE job_id IN "+marks(len(ids)), ids, func(r *sql.Rows) error {
 		var k key
 		var v version
-		if err := r.Scan(&k.id, &k.accepted, &v.seq, &v.revision); err != nil {
-			return err
+		if bad := r.Scan(&k.id, &k.accepted, &v.seq, &v.revision); bad != nil {
+			return bad
 		}
 		known[k] = v
 		return nil

@@ -44,15 +44,15 @@ func StartPostgres(tb testing.TB) *Postgres {
 // anybody there may do anything with it.
 func StartPostgresAt(tb testing.TB, host string) *Postgres {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "ares-postgres-") // short enough for a socket's path
+	dir, err := os.MkdirTemp("", "ares-postgres-") //nolint:usetesting // a socket's path must be short
 	if err != nil {
 		tb.Fatal(err)
 	}
 	p := &Postgres{tb: tb, bin: postgresBin(tb), dir: dir, host: host, port: freePort(tb, host)}
 	tb.Cleanup(func() {
 		p.Kill()
-		if err := os.RemoveAll(dir); err != nil {
-			tb.Error(err)
+		if bad := os.RemoveAll(dir); bad != nil {
+			tb.Error(bad)
 		}
 	})
 	if err = os.Chmod(dir, 0o755); err != nil {
