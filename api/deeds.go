@@ -69,6 +69,11 @@ var deeds = map[string]deed{
 	apipb.QueueService_ListQueues_FullMethodName:  {reads, "LIST_QUEUES", "", nil},
 	apipb.QueueService_GetFairness_FullMethodName: {reads, "GET_FAIRNESS", "", nil},
 
+	apipb.HistoryService_SetPrice_FullMethodName:    {changes, "SET_PRICE", "price", []string{"price.gpu_model", "price.region", "price.from"}},
+	apipb.HistoryService_DeletePrice_FullMethodName: {changes, "DELETE_PRICE", "price", []string{"gpu_model", "region", "from"}},
+	apipb.HistoryService_ListPrices_FullMethodName:  {reads, "LIST_PRICES", "", nil},
+	apipb.HistoryService_GetUsage_FullMethodName:    {reads, "GET_USAGE", "", nil},
+
 	apipb.TopologyService_ApplyTopology_FullMethodName: {changes, "APPLY_TOPOLOGY", "topology", nil},
 	apipb.TopologyService_GetTopology_FullMethodName:   {reads, "GET_TOPOLOGY", "topology", nil},
 
@@ -111,11 +116,6 @@ var deeds = map[string]deed{
 	apipb.PolicyService_GetPolicy_FullMethodName:         {reads, "GET_POLICY", "policy", []string{"tenant_id", "name"}},
 	apipb.PolicyService_ListPolicies_FullMethodName:      {reads, "LIST_POLICIES", "", nil},
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},
-
-	apipb.HistoryService_SetPrice_FullMethodName:    {changes, "SET_PRICE", "price", nil},
-	apipb.HistoryService_DeletePrice_FullMethodName: {changes, "DELETE_PRICE", "price", nil},
-	apipb.HistoryService_ListPrices_FullMethodName:  {reads, "LIST_PRICES", "", nil},
-	apipb.HistoryService_GetUsage_FullMethodName:    {reads, "GET_USAGE", "", nil},
 
 	apipb.IdentityService_CreateToken_FullMethodName:   {changes, "CREATE_TOKEN", "token", []string{"tenant_id", "name"}},
 	apipb.IdentityService_RevokeToken_FullMethodName:   {changes, "REVOKE_TOKEN", "token", []string{"tenant_id", "name"}},

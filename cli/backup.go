@@ -50,6 +50,7 @@ type restoreFlags struct {
 
 func (f *restoreFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.Archives, "archive", nil, "archive.jsonl of a server: jobs that it shows as ended stay ended; may be repeated")
+	c.Flags().StringVar(&f.History, "history", "", "URL or file of the history: jobs that it shows as ended stay ended (default history.db of the data directory, if it is there)")
 	c.Flags().Int64Var(&f.Bump, "revision-bump", 0, "raise revisions by this many, more than were written since the backup (default 1000000000)")
 	c.Flags().DurationVar(&f.Hold, "hold", 0, "place nothing for so long after the start (default the longest lost_after of any job; shorter only when every node was restarted since)")
 	c.Flags().BoolVar(&f.Force, "force", false, "replace what is there; a store is moved aside and kept")
@@ -128,7 +129,7 @@ func (a *app) restorePrepareCommand() *cobra.Command {
 
 // restoreMember makes one member of an external etcd.
 func (a *app) restoreMember(cmd *cobra.Command, file string, m server.Member) error {
-	for _, name := range []string{"archive", "revision-bump", "hold", "force"} {
+	for _, name := range []string{"archive", "history", "revision-bump", "hold", "force"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--%s goes to \"ares restore prepare\": what it changes must be the same for every member", name)
 		}
@@ -147,7 +148,7 @@ func (a *app) printRestored(f *restoreFlags, done server.Restored, headline stri
 	return a.printValue(f.output.output, done, func(w io.Writer) {
 		say(w, "%s\n", clean(headline))
 		say(w, "  revision         %d, was %d in the backup\n", done.Revision, done.Snapshot)
-		say(w, "  jobs             %d go on; %d ended by the restore, %d by the archive\n", done.Jobs, done.Lost, done.Final)
+		say(w, "  jobs             %d go on; %d ended by the restore, %d by the archive or history\n", done.Jobs, done.Lost, done.Final)
 		say(w, "  placements       begin %s after a server leads\n", done.Hold)
 		if done.Unread > 0 {
 			say(w, "  archive          %d lines could not be read\n", done.Unread)

@@ -128,7 +128,7 @@ func csvLines(w io.Writer) (write func(*apipb.Job) error, flush func() error) {
 			j.GetJobId(), harmless(j.GetName()), harmless(j.GetTenantId()), harmless(j.GetQueue()), harmless(j.GetSubmittedBy()), j.GetState(), harmless(j.GetReason()), exit,
 			decimal(j.GetPriority()), decimal(j.GetMembers()), decimal(j.GetGpuCount()), decimal(j.GetGpuMilli()),
 			isoTime(j.GetCreatedAt()), isoTime(j.GetStartedAt()), isoTime(j.GetFinishedAt()), decimal(j.GetAttempt()), decimal(j.GetPreemptions()),
-			fraction(u.GetGpuHours()), fraction(u.GetCost()), u.GetCurrency(), fraction(u.GetUnpricedGpuHours()),
+			fixed(u.GetGpuHours()), fixed(u.GetCost()), u.GetCurrency(), fixed(u.GetUnpricedGpuHours()),
 		}))
 	}
 	return write, func() error {

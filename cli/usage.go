@@ -207,13 +207,13 @@ func writeBilling(w io.Writer, m *apipb.GetUsageResponse, req *apipb.GetUsageReq
 		for i := range row {
 			row[i] = harmless(row[i])
 		}
-		err = errors.Join(err, out.Write(append(row, strconv.Itoa(int(r.GetJobs())), fraction(r.GetGpuHours()), fraction(r.GetCost()), m.GetCurrency(), fraction(r.GetUnpricedGpuHours()))))
+		err = errors.Join(err, out.Write(append(row, strconv.Itoa(int(r.GetJobs())), fixed(r.GetGpuHours()), fixed(r.GetCost()), m.GetCurrency(), fixed(r.GetUnpricedGpuHours()))))
 	}
 	out.Flush()
 	return errors.Join(err, out.Error())
 }
 
-func fraction(f float64) string { return strconv.FormatFloat(f, 'f', 6, 64) }
+func fixed(f float64) string { return strconv.FormatFloat(f, 'f', 6, 64) }
 
 // harmless keeps a spreadsheet from taking what somebody named a job for a
 // formula.

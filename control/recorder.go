@@ -87,7 +87,7 @@ func (r *Recorder) Run(ctx context.Context, lead *store.Leadership) error {
 
 func (r *Recorder) warn(ctx context.Context, doing string, err error) {
 	if err != nil && ctx.Err() == nil {
-		r.Log.Warn(doing, "error", err)
+		r.Log.Warn("the recorder has to try again", "doing", doing, "error", err)
 	}
 }
 

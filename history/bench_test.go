@@ -175,8 +175,8 @@ func fill(b *testing.B, h *history.History, file string, jobs int) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	exec := func(query string, args ...any) {
-		if _, err := db.ExecContext(b.Context(), query, args...); err != nil {
-			b.Fatalf("%s: %v", query, err)
+		if _, bad := db.ExecContext(b.Context(), query, args...); bad != nil {
+			b.Fatalf("%s: %v", query, bad)
 		}
 	}
 	var indexes []string
@@ -205,7 +205,7 @@ func fill(b *testing.B, h *history.History, file string, jobs int) {
 		}
 		exec("BEGIN")
 		exec(`INSERT INTO jobs SELECT seq + ?1, 'job-' || lower(hex(randomblob(12))), accepted_revision + ?2, run_revision + ?2, name, tenant, queue, submitted_by, phase, reason, outcome,
-			exit_code, priority, priority_class, members, gpus_per_member, gpu_milli, gpu_model, cpu_cores, memory_mb, image, array_of, array_index, retry_of,
+			exit_code, priority, priority_class, members, gpus_per_member, gpu_milli, gpu_model, cpu_cores, memory_mb, image, is_array, array_of, array_index, retry_of,
 			`+shift("accepted_at")+", "+shift("started_at")+", "+shift("finished_at")+`, attempts, retries, preemptions, gpu_milliseconds, digest, record FROM jobs WHERE seq <= ?3`, own*k, 5*own*k, own)
 		exec("INSERT INTO job_usage SELECT job_seq + ?1, date(day, '"+later+"'), model, region, gpu_milliseconds, jobs FROM job_usage WHERE job_seq <= ?2", own*k, own)
 		exec("COMMIT")

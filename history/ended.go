@@ -17,10 +17,12 @@ type Ended struct {
 	At       time.Time
 }
 
-// Ends calls fn with how every job ended, oldest first. A restore of the live
-// store keeps them ended.
+// Ends calls fn with how jobs ended, oldest first. A restore of the live store
+// keeps them ended, so it tells only of those that hold no device any more, and
+// not of arrays, which end with their elements or not at all.
 func (h *History) Ends(ctx context.Context, fn func(Ended)) error {
-	return h.reading(ctx, "SELECT job_id, accepted_revision, digest, phase, finished_at FROM jobs ORDER BY seq", nil, func(r *sql.Rows) error {
+	return h.reading(ctx, "SELECT job_id, accepted_revision, digest, phase, finished_at FROM jobs j WHERE array_of = '' AND NOT is_array AND "+
+		"NOT EXISTS (SELECT 1 FROM placements p WHERE p.job_seq = j.seq AND p.seat_state NOT IN ('released', 'cleared')) ORDER BY seq", nil, func(r *sql.Rows) error {
 		var e Ended
 		var digest []byte
 		var at stamp

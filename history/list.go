@@ -88,8 +88,8 @@ func (h *History) Job(ctx context.Context, id ares.JobID, tenant string) (Job, e
 	err = h.reading(ctx, "SELECT at, phase, attempt, message FROM transitions WHERE job_seq = ? ORDER BY position", []any{seqs[0]}, func(r *sql.Rows) error {
 		var t ares.Transition
 		var at stamp
-		if err := r.Scan(&at, &t.Phase, &t.Attempt, &t.Message); err != nil {
-			return err
+		if bad := r.Scan(&at, &t.Phase, &t.Attempt, &t.Message); bad != nil {
+			return bad
 		}
 		t.At = at.Time
 		run.Transitions = append(run.Transitions, t)
@@ -149,12 +149,12 @@ func (h *History) jobs(ctx context.Context, query string, args []any) (seqs []in
 		var seq int64
 		var k key
 		var digest, data []byte
-		if err := r.Scan(&seq, &k.id, &k.accepted, &digest, &data); err != nil {
-			return err
+		if bad := r.Scan(&seq, &k.id, &k.accepted, &digest, &data); bad != nil {
+			return bad
 		}
-		rec, err := decode(data)
-		if err != nil {
-			return err
+		rec, bad := decode(data)
+		if bad != nil {
+			return bad
 		}
 		rec.Job.ID, rec.Job.Revision = k.id, k.accepted // what pages go by
 		copy(rec.Job.Digest[:], digest)

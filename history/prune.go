@@ -22,13 +22,13 @@ func (h *History) Prune(ctx context.Context, before time.Time) (removed int, err
 	for {
 		n := 0
 		err = h.writing(ctx, func(w *writer) error {
-			if err := w.prune(ctx, before, &n); err != nil {
-				return err
+			if bad := w.prune(ctx, before, &n); bad != nil {
+				return bad
 			}
 			at := before.UTC().Format(isoLayout)
-			was, err := w.setting(ctx, prunedBefore)
-			if err != nil || was >= at {
-				return err
+			was, bad := w.setting(ctx, prunedBefore)
+			if bad != nil || was >= at {
+				return bad
 			}
 			return w.exec(ctx, "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", prunedBefore, at)
 		})

@@ -113,8 +113,8 @@ func (w *writer) known(ctx context.Context, jobs []Finished) (known map[key]vers
 	err = w.query(ctx, "SELECT job_id, accepted_revision, seq, run_revision FROM jobs WHERE job_id IN "+marks(len(ids)), ids, func(r *sql.Rows) error {
 		var k key
 		var v version
-		if err := r.Scan(&k.id, &k.accepted, &v.seq, &v.revision); err != nil {
-			return err
+		if bad := r.Scan(&k.id, &k.accepted, &v.seq, &v.revision); bad != nil {
+			return bad
 		}
 		known[k] = v
 		return nil
@@ -189,7 +189,7 @@ func newBatch(d dialect) *batch {
 		jobs: &rows{table: "jobs", columns: []string{
 			"seq", "job_id", "accepted_revision", "run_revision", "name", "tenant", "queue", "submitted_by", "phase", "reason", "outcome", "exit_code",
 			"priority", "priority_class", "members", "gpus_per_member", "gpu_milli", "gpu_model", "cpu_cores", "memory_mb", "image",
-			"array_of", "array_index", "retry_of", "accepted_at", "started_at", "finished_at", "attempts", "retries", "preemptions",
+			"is_array", "array_of", "array_index", "retry_of", "accepted_at", "started_at", "finished_at", "attempts", "retries", "preemptions",
 			"gpu_milliseconds", "digest", "record",
 		}},
 		attempts:    &rows{table: "attempts", columns: []string{"job_seq", "number", "fence", "placed_at", "started_at", "ended_at", "outcome", "reason", "exit_code", "score", "seats"}},
@@ -220,7 +220,7 @@ func (b *batch) add(seq int64, f *Finished) error {
 	}
 	b.jobs.add(seq, string(j.ID), j.Revision, r.Revision, text(j.Name), j.Tenant, j.Queue, text(j.Owner), string(r.Phase), text(r.Reason), outcome, exit,
 		j.PriorityValue(), string(j.PriorityClass), j.Members, j.GPUs, j.GPUMilli, text(j.GPUModel), j.CPUs, j.MemoryMB, text(j.Image),
-		string(j.ArrayOf), j.ArrayIndex, string(j.RetryOf), b.dialect.at(j.AcceptedAt), b.dialect.at(started(r)), b.dialect.at(r.FinishedAt), r.Placed, r.Retries, r.Yields,
+		j.IsArray(), string(j.ArrayOf), j.ArrayIndex, string(j.RetryOf), b.dialect.at(j.AcceptedAt), b.dialect.at(started(r)), b.dialect.at(r.FinishedAt), r.Placed, r.Retries, r.Yields,
 		total, j.Digest[:], kept)
 	for i := range r.Attempts {
 		b.addAttempt(seq, &r.Attempts[i], f.Kinds)

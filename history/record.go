@@ -66,7 +66,7 @@ func encode(job *ares.Job, run *ares.Run) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	b.WriteByte(recordVersion)
-	w := deflaters.Get().(*flate.Writer) //nolint:errcheck // the pool holds nothing else
+	w := deflaters.Get().(*flate.Writer)
 	defer deflaters.Put(w)
 	w.Reset(&b)
 	if _, err = w.Write(plain); err == nil {

@@ -120,11 +120,11 @@ func (h *History) Usage(ctx context.Context, q UsageQuery) ([]Used, error) {
 	}
 	var out []Used
 	err = h.reading(ctx, text, c.args, func(r *sql.Rows) error {
-		u, ok, err := scanUsed(r, &q)
+		u, ok, bad := scanUsed(r, &q)
 		if ok {
 			out = append(out, u)
 		}
-		return err
+		return bad
 	})
 	return out, err
 }
@@ -151,19 +151,19 @@ func scanUsed(r *sql.Rows, q *UsageQuery) (u Used, ok bool, err error) {
 }
 
 // usage is the condition of a query of sums.
-func (c *query) usage(q *UsageQuery) {
-	c.within("u.tenant", "u.queue", q.Within)
-	c.equals("u.tenant", q.Tenant)
-	c.equals("u.queue", q.Queue)
-	c.equals("u.submitted_by", q.User)
-	if q.Model != "" {
-		c.and("u.kind IN (SELECT kind FROM kinds WHERE lower(model) LIKE ? ESCAPE '!')", "%"+strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(strings.ToLower(q.Model))+"%")
+func (q *query) usage(of *UsageQuery) {
+	q.within("u.tenant", "u.queue", of.Within)
+	q.equals("u.tenant", of.Tenant)
+	q.equals("u.queue", of.Queue)
+	q.equals("u.submitted_by", of.User)
+	if of.Model != "" {
+		q.and("u.kind IN (SELECT kind FROM kinds WHERE lower(model) LIKE ? ESCAPE '!')", "%"+strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(strings.ToLower(of.Model))+"%")
 	}
-	if q.From != "" {
-		c.and("u.day >= "+c.dialect.date, q.From)
+	if of.From != "" {
+		q.and("u.day >= "+q.dialect.date, of.From)
 	}
-	if q.To != "" {
-		c.and("u.day <= "+c.dialect.date, q.To)
+	if of.To != "" {
+		q.and("u.day <= "+q.dialect.date, of.To)
 	}
 }
 
@@ -204,8 +204,8 @@ func (h *History) priced(ctx context.Context, prices Prices) (price, unpriced st
 	n := 0
 	err = h.reading(ctx, "SELECT kind, model, region FROM kinds ORDER BY kind", nil, func(r *sql.Rows) error {
 		number, k := 0, Kind{}
-		if err := r.Scan(&number, &k.Model, &k.Region); err != nil {
-			return err
+		if bad := r.Scan(&number, &k.Model, &k.Region); bad != nil {
+			return bad
 		}
 		terms := prices.of(k)
 		if len(terms) == 0 {

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -20,6 +22,7 @@ import (
 type Restoration struct {
 	File     string
 	Archives []string      // archive.jsonl files of the servers
+	History  string        // URL or file of the history, "" for none
 	Bump     int64         // by how much revisions are raised; 0 for the default
 	Hold     time.Duration // how long nothing is placed; 0 for the longest lost_after
 	Force    bool          // replace what is there
@@ -46,6 +49,11 @@ func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, erro
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return Restored{}, fmt.Errorf("make the data directory: %w", err)
 	}
+	if file := filepath.Join(dataDir, HistoryFile); r.History == "" {
+		if _, err := os.Stat(file); err == nil {
+			r.History = file
+		}
+	}
 	unlock, there, err := lockStore(dir)
 	if err != nil {
 		return Restored{}, err
@@ -59,7 +67,7 @@ func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, erro
 		return Restored{}, fmt.Errorf("make a directory to work in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }() // gone by its new name when all went well
-	done, err := r.run(func(s store.Restoration) (store.Restored, error) { return store.Restore(ctx, work, s) })
+	done, err := r.run(ctx, func(s store.Restoration) (store.Restored, error) { return store.Restore(ctx, work, s) })
 	if err != nil {
 		return done, err
 	}
@@ -84,7 +92,7 @@ func PrepareRestore(ctx context.Context, out string, r Restoration) (done Restor
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	err = WriteWhole(out, r.Force, func(w io.Writer) (err error) {
-		done, err = r.run(func(s store.Restoration) (store.Restored, error) { return store.Prepare(ctx, work, w, s) })
+		done, err = r.run(ctx, func(s store.Restoration) (store.Restored, error) { return store.Prepare(ctx, work, w, s) })
 		return err
 	})
 	return done, err
@@ -94,7 +102,7 @@ func PrepareRestore(ctx context.Context, out string, r Restoration) (done Restor
 // a prepared file.
 func RestoreMember(file string, m Member) error { return store.RestoreMember(file, m) }
 
-func (r *Restoration) run(do func(store.Restoration) (store.Restored, error)) (done Restored, err error) {
+func (r *Restoration) run(ctx context.Context, do func(store.Restoration) (store.Restored, error)) (done Restored, err error) {
 	s := store.Restoration{File: r.File, Bump: r.Bump, Hold: r.Hold, Now: time.Now()}
 	for _, path := range r.Archives {
 		unread, bad := control.ReadArchive(path, func(e store.Ended) { s.Ended = append(s.Ended, e) })
@@ -103,9 +111,37 @@ func (r *Restoration) run(do func(store.Restoration) (store.Restored, error)) (d
 		}
 		done.Unread += unread
 	}
+	if err = r.readHistory(ctx, &s); err != nil {
+		return done, err
+	}
 	done.Restored, err = do(s)
 	done.HoldSeconds = done.Hold.Seconds()
 	return done, err
+}
+
+// readHistory adds what history knows as ended.
+func (r *Restoration) readHistory(ctx context.Context, s *store.Restoration) (err error) {
+	if r.History == "" {
+		return nil
+	}
+	cfg := history.Config{File: r.History}
+	if strings.Contains(r.History, "://") {
+		cfg = history.Config{URL: r.History}
+	} else if _, err = os.Stat(r.History); err != nil {
+		return fmt.Errorf("read history: %w", err)
+	}
+	h, err := history.Open(cfg)
+	if err != nil {
+		return fmt.Errorf("read history: %w", err)
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	err = h.Ends(ctx, func(e history.Ended) {
+		s.Ended = append(s.Ended, store.Ended{Job: e.Job, Accepted: e.Accepted, Digest: e.Digest, Phase: e.Phase, At: e.At})
+	})
+	if err != nil {
+		return fmt.Errorf("read history: %w", err)
+	}
+	return nil
 }
 
 func storeDir(dataDir string) string { return filepath.Join(dataDir, "store") }

@@ -185,7 +185,10 @@ func anythingCanBeWritten(t *testing.T, b Base) {
 func endsAreTold(t *testing.T, b Base) {
 	h := b.Open(t)
 	f := Made{ID: "ends", Phase: ares.Failed}.Finished()
-	put(t, h, 1, f)
+	put(t, h, 4, f,
+		Made{ID: "held", Edit: func(_ *ares.Job, r *ares.Run) { r.Attempts[0].Seats[0].State = ares.SeatFinished }}.Finished(),
+		Made{ID: "array", Edit: func(j *ares.Job, r *ares.Run) { j.Array.Count, r.Attempts = 3, nil }}.Finished(),
+		Made{ID: "element", Edit: func(j *ares.Job, _ *ares.Run) { j.ArrayOf = ID("array") }}.Finished())
 	var got []history.Ended
 	if err := h.Ends(t.Context(), func(e history.Ended) { got = append(got, e) }); err != nil {
 		t.Fatal(err)

@@ -133,10 +133,15 @@ func pricesCountFromTheirDay(t *testing.T, b Base) {
 	}
 }
 
-func pricesAreChecked(t *testing.T, b Base) {
+func pricesAreChecked(t *testing.T, _ Base) {
 	for _, p := range []history.Price{
-		{From: "yesterday"}, {From: "2030-13-01"}, {From: "2030-01-01", PerGPUHour: -1}, {From: "2030-01-01", PerGPUHour: math.NaN()},
-		{From: "2030-01-01", PerGPUHour: math.Inf(1)}, {From: "2030-01-01", Model: "a\x00"}, {From: "2030-01-01", Region: strings.Repeat("x", 10_000)},
+		{From: "yesterday"},
+		{From: "2030-13-01"},
+		{From: "2030-01-01", PerGPUHour: -1},
+		{From: "2030-01-01", PerGPUHour: math.NaN()},
+		{From: "2030-01-01", PerGPUHour: math.Inf(1)},
+		{From: "2030-01-01", Model: "a\x00"},
+		{From: "2030-01-01", Region: strings.Repeat("x", 10_000)},
 	} {
 		if err := p.Check(); ares.CodeOf(err) != ares.Invalid {
 			t.Errorf("%v is answered %v", p, err)

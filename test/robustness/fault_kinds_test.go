@@ -49,6 +49,7 @@ var faults = []fault{
 	{"mass-crash", 1, massCrash},                              // 24
 	{"restore", 1, restore},                                   // 25
 	{"compaction", 3, compaction},                             // 26
+	{"history-kill", 3, historyKill},                          // the database of jobs that ended
 	{"failpoint-server", 10, failpoint(true)},                 // 3, 22
 	{"failpoint-supervisor", 2, failpointSupervisor},          // 20
 	{"failpoint-agent", 8, failpoint(false)},                  // 5, 18, 22

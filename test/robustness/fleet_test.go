@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/history/historytest"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/test/live"
 )
@@ -65,6 +66,8 @@ type fleet struct {
 	servers  []*process
 	agents   []*process
 	toxics   *toxiproxy
+	db       *historytest.Postgres // of history, at the router
+	history  historytest.Base
 	tls      *tls.Config
 	token    string
 }
@@ -81,6 +84,8 @@ func newFleet(t testing.TB, p patience, dir, logs string) *fleet {
 	}
 	f.certify()
 	f.toxics = startToxiproxy(t, logs)
+	f.db = historytest.StartPostgresAt(t, f.controls[0].hub)
+	f.history = f.db.New(t)
 	for i := range f.controls {
 		f.etcds = append(f.etcds, f.startEtcd(i))
 	}
@@ -138,6 +143,7 @@ func (f *fleet) startServer(i int) *process {
 	text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s:%d\ngrpc_addr: %s:%d\nmetrics_addr: 127.0.0.1:9091\n", dir, m.ip, httpPort, m.ip, grpcPort) +
 		fmt.Sprintf("tls: {cert_file: %s, key_file: %s, ca_file: %s}\n", f.file("cert.pem"), f.file("key.pem"), f.file("ca.pem")) +
 		"pki: {allow_node_token: true}\n" +
+		fmt.Sprintf("history: {url: %q}\n", f.history.Config.URL) +
 		fmt.Sprintf("etcd: {endpoints: [%s]}\n", strings.Join(f.endpoints(), ", ")) +
 		fmt.Sprintf("sessions: {ttl_seconds: %d}\nscheduler: {leader_ttl_seconds: %d}\nhosts: [%s]\n", int(f.patience.session.Seconds()), int(f.patience.leader.Seconds()), m.ip)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

@@ -73,6 +73,7 @@ func TestFaultsBySeed(t *testing.T) {
 	meta.Healed, meta.Restores = trace.Now(), scene.restores
 	note(t, record, meta)
 	settle(t, rec)
+	remembered(t, fleet)
 	stopWatching()
 	background.Wait()
 	meta.End = trace.Now()

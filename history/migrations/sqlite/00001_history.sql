@@ -22,6 +22,7 @@ CREATE TABLE jobs (
     cpu_cores         INTEGER NOT NULL,
     memory_mb         INTEGER NOT NULL,
     image             TEXT    NOT NULL,
+    is_array          BOOLEAN NOT NULL,
     array_of          TEXT    NOT NULL,
     array_index       INTEGER NOT NULL,
     retry_of          TEXT    NOT NULL,
