@@ -149,6 +149,9 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (d *Doors) streaming(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if _, known := access[info.FullMethod]; !known {
+		return d.unknownMethod(ss.Context(), info.FullMethod)
+	}
 	return d.stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
 		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, doors: d, method: info.FullMethod})
 	})
@@ -171,10 +174,10 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	recordOf(s.ctx).saw(m, nil)
 	if err := speaksFor(s.ctx, m); err != nil {
 		return err
 	}
-	recordOf(s.ctx).saw(m, nil)
 	if s.asked {
 		return s.doors.conforms(s.method, m)
 	}

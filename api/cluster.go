@@ -81,13 +81,18 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 		return nil, err
 	}
 	entry := control.NodeEntry{Node: ares.Node{ID: c.Node}}
+	var was, is any
 	if n := d.cfg.View.Node(c.Node); n != nil {
 		entry = *n // what the view does not know yet is known here
+		if n.Cordon != nil {
+			was = *n.Cordon
+		}
 	}
 	entry.Cordon = nil
 	if c.By != "" {
-		entry.Cordon = &c
+		entry.Cordon, is = &c, c
 	}
+	changed(ctx, "", was, is)
 	return d.node(&entry), nil
 }
 

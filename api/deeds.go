@@ -84,7 +84,7 @@ var deeds = map[string]deed{
 	apipb.PolicyService_TestAlertChannel_FullMethodName:  {changes, "TEST_ALERT", "channel", []string{"name"}},
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},
 
-	apipb.TenantService_CreateTenant_FullMethodName: {changes, "CREATE_TENANT", "tenant", []string{"tenant.tenant_id"}},
+	apipb.TenantService_CreateTenant_FullMethodName: {changes, "CREATE_TENANT", "tenant", []string{"tenant.id"}},
 	apipb.TenantService_UpdateTenant_FullMethodName: {changes, "UPDATE_TENANT", "tenant", []string{"tenant_id"}},
 	apipb.TenantService_DeleteTenant_FullMethodName: {changes, "DELETE_TENANT", "tenant", []string{"tenant_id"}},
 	apipb.TenantService_GetTenant_FullMethodName:    {reads, "GET_TENANT", "tenant", []string{"tenant_id"}},
@@ -102,6 +102,15 @@ var deeds = map[string]deed{
 	apipb.ClusterService_DumpStore_FullMethodName:        {opens, "DUMP_STORE", "store", []string{"prefix"}},
 	apipb.ClusterService_BackupStore_FullMethodName:      {opens, "BACKUP_STORE", "store", nil},
 	apipb.ClusterService_RecordState_FullMethodName:      {opens, "RECORD_STATE", "store", nil},
+
+	apipb.TrustService_CreateJoinToken_FullMethodName:  {changes, "CREATE_JOIN_TOKEN", "join-token", []string{"join_token.id"}},
+	apipb.TrustService_RevokeJoinToken_FullMethodName:  {changes, "REVOKE_JOIN_TOKEN", "join-token", []string{"id"}},
+	apipb.TrustService_RevokeNode_FullMethodName:       {changes, "REVOKE_NODE", "node", []string{"node_id"}},
+	apipb.TrustService_JoinNode_FullMethodName:         {changes, "JOIN_NODE", "node", []string{"node_id"}},
+	apipb.TrustService_RenewCertificate_FullMethodName: {sessions, "RENEW_CERTIFICATE", "node", nil},
+	apipb.TrustService_ListJoinTokens_FullMethodName:   {reads, "LIST_JOIN_TOKENS", "", nil},
+	apipb.TrustService_ListRevocations_FullMethodName:  {reads, "LIST_REVOCATIONS", "", nil},
+	apipb.TrustService_GetAuthority_FullMethodName:     {reads, "GET_AUTHORITY", "", nil},
 
 	apipb.AuditService_ListAuditEntries_FullMethodName: {reads, "LIST_AUDIT", "", nil},
 	apipb.AuditService_GetAuditHead_FullMethodName:     {reads, "GET_AUDIT_HEAD", "", nil},

@@ -90,6 +90,8 @@ func New(cfg Config) (*Doors, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	clock := cfg.Now // as fine as the store keeps it, so that what is read is what was written
+	cfg.Now = func() time.Time { return clock().Truncate(time.Microsecond) }
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -140,6 +142,8 @@ func (d *Doors) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.UnaryInterceptor(d.unary),
 		grpc.StreamInterceptor(d.streaming),
 		grpc.InTapHandle(d.tapped),
+		grpc.StatsHandler(outside{d}),
+		grpc.UnknownServiceHandler(noMethod),
 		grpc.MaxRecvMsgSize(MaxBatchBody),
 		grpc.MaxSendMsgSize(MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
@@ -164,11 +168,11 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
+	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
+	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	if d.cfg.Policies != nil {
 		apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
 	}
-	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
-	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

@@ -240,7 +240,11 @@ func (d *jobDoor) CancelJob(ctx context.Context, req *apipb.CancelJobRequest) (*
 	if err := jobID(req.GetJobId()); err != nil {
 		return nil, err
 	}
+	was := d.cfg.View.Job(ares.JobID(req.GetJobId()))
 	run, err := d.cfg.Desk.Cancel(ctx, ares.JobID(req.GetJobId()), caller(ctx))
+	if was != nil {
+		changed(ctx, was.Job.Tenant, was.Run, run)
+	}
 	if run.Phase == ares.Cancelled && (err == nil || ares.CodeOf(err) == ares.Conflict) { // perhaps archived since
 		return &apipb.CancelJobResponse{JobId: req.GetJobId(), Status: string(ares.Cancelled), Message: "Job cancelled"}, nil
 	}

@@ -204,6 +204,7 @@ func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, er
 		return ctx, nil // the call itself asks, and refuses
 	}
 	if err := g.refuses(who.Name); err != nil {
+		d.refusedBefore(withIdentity(ctx, who), newRecord(ctx, nil), info.FullMethodName, err)
 		return ctx, d.answer(ctx, info.FullMethodName, err, 0)
 	}
 	return ctx, nil

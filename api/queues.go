@@ -38,6 +38,7 @@ func (d *queueDoor) CreateQueue(ctx context.Context, req *apipb.CreateQueueReque
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, made.Tenant, nil, made)
 	d.seen(ctx, made.Revision)
 	return &apipb.CreateQueueResponse{Queue: d.queue(&made)}, nil
 }
@@ -94,6 +95,7 @@ func (d *queueDoor) UpdateQueue(ctx context.Context, req *apipb.UpdateQueueReque
 		if err != nil {
 			return nil, err
 		}
+		was := q
 		if err = mergeQueue(&q, m, req.GetClearQuotas()); err != nil {
 			return nil, err
 		}
@@ -108,6 +110,7 @@ func (d *queueDoor) UpdateQueue(ctx context.Context, req *apipb.UpdateQueueReque
 		if err != nil {
 			return nil, err
 		}
+		changed(ctx, made.Tenant, was, made)
 		d.seen(ctx, made.Revision)
 		return &apipb.UpdateQueueResponse{Queue: d.queue(&made)}, nil
 	}
@@ -115,12 +118,14 @@ func (d *queueDoor) UpdateQueue(ctx context.Context, req *apipb.UpdateQueueReque
 
 // DeleteQueue implements apipb.QueueServiceServer.
 func (d *queueDoor) DeleteQueue(ctx context.Context, req *apipb.DeleteQueueRequest) (*apipb.DeleteQueueResponse, error) {
-	if _, err := d.read(ctx, req.GetTenantId(), req.GetName()); err != nil {
+	was, err := d.read(ctx, req.GetTenantId(), req.GetName())
+	if err != nil {
 		return nil, err
 	}
 	if err := d.cfg.Desk.DeleteQueue(ctx, req.GetTenantId(), req.GetName()); err != nil {
 		return nil, err
 	}
+	changed(ctx, was.Tenant, was, nil)
 	return &apipb.DeleteQueueResponse{Message: "Queue " + ares.QueueID(req.GetTenantId(), req.GetName()) + " deleted"}, nil
 }
 

@@ -96,12 +96,17 @@ func withRecord(ctx context.Context) (context.Context, *record) {
 	if r, ok := ctx.Value(recordKey{}).(*record); ok {
 		return ctx, r
 	}
-	r := &record{Entry: audit.Entry{Door: "grpc"}}
+	r := newRecord(ctx, metadata.ValueFromIncomingContext(ctx, strings.ToLower(requestIDHeader)))
+	return context.WithValue(ctx, recordKey{}, r), r
+}
+
+// newRecord is the record of a call over gRPC.
+func newRecord(ctx context.Context, id []string) *record {
+	r := &record{Entry: audit.Entry{Door: "grpc", RequestID: callID(id)}}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		r.Source = from.Addr.String()
 	}
-	r.RequestID = callID(metadata.ValueFromIncomingContext(ctx, strings.ToLower(requestIDHeader)))
-	return context.WithValue(ctx, recordKey{}, r), r
+	return r
 }
 
 // withRequestRecord begins the record of a call that came over HTTP.
@@ -152,6 +157,9 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 	switch answer := r.response.(type) {
 	case *apipb.SubmitJobResponse:
 		e.Detail = answer.GetStatus()
+		if req, ok := r.request.(*apipb.SubmitJobRequest); ok {
+			e.After = messageDigest(req.GetJob())
+		}
 	case *apipb.RetryJobResponse:
 		e.Detail = answer.GetStatus() + ", retry of " + answer.GetRetryOf()
 	}
@@ -164,7 +172,7 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 
 // tenantOf is the tenant a call is about, as far as it shows.
 func (d *Doors) tenantOf(r *record, what *deed, e *audit.Entry) string {
-	for _, path := range []string{"tenant_id", "job.tenant_id", "queue.tenant_id", "tenant.tenant_id", "reservation.tenant_id"} {
+	for _, path := range []string{"tenant_id", "job.tenant_id", "queue.tenant_id", "tenant.id", "reservation.tenant_id"} {
 		if t := textAt(r.request, path); t != "" {
 			return t
 		}
@@ -258,6 +266,9 @@ func each(e audit.Entry, r *record) (done, refusals []audit.Entry) {
 	for i, job := range req.GetJobs() {
 		one, result := e, resp.GetResults()[i]
 		one.Object, one.RequestID, one.Request = result.GetJobId(), job.GetRequestId(), messageDigest(job)
+		if result.GetJobId() != "" {
+			one.After = one.Request
+		}
 		one.Tenant = cmp.Or(job.GetTenantId(), ares.DefaultTenant)
 		one.Code, one.Detail = result.GetCode(), result.GetStatus()
 		if one.Status = statusFor(ares.Code(one.Code)); one.Status == audit.Refused {

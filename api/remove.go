@@ -27,6 +27,9 @@ func (d *clusterDoor) RemoveNode(ctx context.Context, req *apipb.RemoveNodeReque
 	for _, e := range entries {
 		jobs = append(jobs, e.Job.ID)
 	}
+	if n := d.cfg.View.Node(node); n != nil {
+		changed(ctx, "", n.Node, nil)
+	}
 	freed, err := d.cfg.Store.RemoveNode(ctx, node, jobs, req.GetForce(), d.cfg.Now())
 	if err != nil {
 		return nil, err

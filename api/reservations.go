@@ -36,6 +36,7 @@ func (d *reservationDoor) CreateReservation(ctx context.Context, req *apipb.Crea
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, made.Tenant, nil, made)
 	d.seen(ctx, made.Revision)
 	return &apipb.CreateReservationResponse{Reservation: d.reservation(&made, true)}, nil
 }
@@ -116,6 +117,7 @@ func (d *reservationDoor) DeleteReservation(ctx context.Context, req *apipb.Dele
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, r.Tenant, r, nil)
 	d.seen(ctx, gone)
 	return &apipb.DeleteReservationResponse{Message: "Reservation " + r.Name + " deleted"}, nil
 }

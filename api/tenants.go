@@ -58,6 +58,7 @@ func (d *tenantDoor) CreateTenant(ctx context.Context, req *apipb.CreateTenantRe
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, made.ID, nil, made)
 	d.seen(ctx, made.Revision)
 	return &apipb.CreateTenantResponse{Tenant: d.tenant(&made)}, nil
 }
@@ -248,6 +249,7 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		if err != nil {
 			return nil, err
 		}
+		was := t
 		if req.GetClearQuotas() {
 			t.Quotas = nil
 		}
@@ -261,6 +263,7 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		if err != nil {
 			return nil, err
 		}
+		changed(ctx, made.ID, was, made)
 		d.seen(ctx, made.Revision)
 		return &apipb.UpdateTenantResponse{Tenant: d.tenant(&made)}, nil
 	}
@@ -271,9 +274,14 @@ func (d *tenantDoor) DeleteTenant(ctx context.Context, req *apipb.DeleteTenantRe
 	if err := tenantID(req.GetTenantId()); err != nil {
 		return nil, err
 	}
+	was, err := d.cfg.Store.Tenant(ctx, req.GetTenantId())
+	if err != nil {
+		return nil, err
+	}
 	if err := d.cfg.Desk.DeleteTenant(ctx, req.GetTenantId()); err != nil {
 		return nil, err
 	}
+	changed(ctx, was.ID, was, nil)
 	return &apipb.DeleteTenantResponse{Message: "Tenant " + req.GetTenantId() + " deleted"}, nil
 }
 

@@ -40,31 +40,31 @@ func (d *topologyDoor) ApplyTopology(ctx context.Context, req *apipb.ApplyTopolo
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	made, err := d.replace(ctx, t, m.GetRevision())
+	was, made, err := d.replace(ctx, t, m.GetRevision())
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, "", was, made)
 	d.seen(ctx, made.Revision)
 	return &apipb.ApplyTopologyResponse{Topology: newTopology(&made), Warnings: d.unknown(&made)}, nil
 }
 
 // replace writes a topology in place of the one at a revision, or of whichever
 // is there.
-func (d *topologyDoor) replace(ctx context.Context, t ares.Topology, revision string) (made ares.Topology, err error) {
+func (d *topologyDoor) replace(ctx context.Context, t ares.Topology, revision string) (was, made ares.Topology, err error) {
 	for try := 1; ; try++ {
-		if revision != "" {
-			t.Revision, err = revisionOf("revision", revision)
-		} else {
-			var there ares.Topology
-			there, err = d.cfg.Store.Topology(ctx)
-			t.Revision = there.Revision
+		if was, err = d.cfg.Store.Topology(ctx); err != nil {
+			return was, t, err
 		}
-		if err != nil {
-			return t, err
+		t.Revision = was.Revision
+		if revision != "" {
+			if t.Revision, err = revisionOf("revision", revision); err != nil {
+				return was, t, err
+			}
 		}
 		made, err = d.cfg.Store.PutTopology(ctx, t)
 		if ares.CodeOf(err) != ares.Conflict || revision != "" || try == tenantTries {
-			return made, err
+			return was, made, err
 		}
 	}
 }

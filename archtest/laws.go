@@ -71,6 +71,7 @@ var soleImporters = []struct {
 // others are pieces that their parent is built from.
 var ancestors = map[string]string{
 	"engine/laws":      "it judges what its parent decides",
+	"audit/sinktest":   "it judges what implements its parent's interface",
 	"history/sqlite":   "a driver implements its parent's interface",
 	"history/postgres": "a driver implements its parent's interface",
 }

@@ -43,9 +43,9 @@ type Config struct {
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
 	Recording RecordingConfig `yaml:"recording"`
-	Alerts    AlertsConfig    `yaml:"alerts"`
 	Isolation IsolationConfig `yaml:"isolation"`
 	Audit     AuditConfig     `yaml:"audit"`
+	Alerts    AlertsConfig    `yaml:"alerts"`
 	Redis     RedisConfig     `yaml:"redis"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
@@ -232,9 +232,9 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
-		Alerts:    defaultAlerts(),
 		Isolation: agent.DefaultIsolation(),
 		Audit:     defaultAudit(),
+		Alerts:    defaultAlerts(),
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),

@@ -42,8 +42,8 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Tenants", tenantLaws},
 		{"Queues", queueLaws},
 		{"Reservations", reservationLaws},
-		{"Policies", policyLaws},
 		{"Trust", trustLaws},
+		{"Policies", policyLaws},
 		{"Remove", removeLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -1,0 +1,117 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/audit/sinktest"
+)
+
+// memory is a sink that forgets with the test.
+type memory struct {
+	mu   sync.Mutex
+	held map[string][]audit.Entry
+	down error
+}
+
+func newMemory(*testing.T) audit.Sink { return &memory{held: map[string][]audit.Entry{}} }
+
+func (m *memory) Reached(_ context.Context, server string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if list := m.held[server]; len(list) > 0 {
+		return list[len(list)-1].Sequence, m.down
+	}
+	return 0, m.down
+}
+
+func (m *memory) Take(ctx context.Context, entries []audit.Entry) error {
+	at, err := m.Reached(ctx, entries[0].Server)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fresh := entries[:0:0]
+	for _, e := range entries {
+		if e.Sequence > at {
+			fresh = append(fresh, e)
+		}
+	}
+	if at > 0 && len(fresh) > 0 && fresh[0].Sequence != at+1 {
+		return ares.Errorf(ares.Conflict, "entry %d does not follow %d", fresh[0].Sequence, at)
+	}
+	m.held[entries[0].Server] = append(m.held[entries[0].Server], fresh...)
+	return nil
+}
+
+func (m *memory) of(server string) []audit.Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.held[server])
+}
+
+func TestMemory(t *testing.T) {
+	sinktest.Run(t, newMemory, func(_ *testing.T, s audit.Sink, server string) []audit.Entry { return s.(*memory).of(server) })
+}
+
+// TestShipping wants a sink to have every entry once, in order, although it was
+// down, was set back and the server was started anew.
+func TestShipping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		sink := &memory{held: map[string][]audit.Entry{}}
+		for round := range 3 {
+			log, err := audit.Open(audit.Config{Dir: dir, Server: "s1", MaxSegment: 3000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			shipper := &audit.Shipper{Log: log, Sink: sink}
+			ctx, stop := context.WithCancel(context.Background())
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = log.Run(ctx) })
+			wg.Go(func() { _ = shipper.Run(ctx) })
+			for i := range 30 {
+				if i == 10 {
+					sink.set(errors.New("down"))
+				}
+				if err := log.Record(ctx, audit.Entry{Action: "SUBMIT_JOB", Status: audit.Done}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
+			if round == 1 { // from a backup
+				sink.mu.Lock()
+				sink.held["s1"] = sink.held["s1"][:5]
+				sink.mu.Unlock()
+			}
+			sink.set(nil)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			seq, _ := log.Position()
+			if got := sink.of("s1"); uint64(len(got)) != seq || shipper.Reached() != seq {
+				t.Errorf("round %d: the sink has %d of %d entries, the shipper believes %d", round, len(got), seq, shipper.Reached())
+			}
+			stop()
+			wg.Wait()
+		}
+		for i, e := range sink.of("s1") {
+			if e.Sequence != uint64(i+1) {
+				t.Fatalf("entry %d is the %dth", e.Sequence, i+1)
+			}
+		}
+	})
+}
+
+func (m *memory) set(down error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down = down
+}
