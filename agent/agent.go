@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,7 +121,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
-		Isolation: a.apart.describe(), Unfit: a.refuses,
+		Isolation: clip(a.apart.describe(), 1024), Unfit: clip(a.refuses, 512),
 	}
 	return a, nil
 }
@@ -333,6 +334,15 @@ func fresh(renewed run.BootTime, lostAfter time.Duration) bool {
 	return renewed != 0 && run.Now().Sub(renewed) < lostAfter/2
 }
 
+// clip keeps a text within what the contract allows, or a server takes nothing
+// of a node's words.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "")
+}
+
 // Starts that fail by this node's own fault one after the other make it unfit
 // for a while: it would only draw job after job and lose them.
 const (
@@ -346,7 +356,7 @@ func (a *Agent) startFailed(why string) {
 	defer a.mu.Unlock()
 	if a.failures++; a.failures >= maxFailures && a.node.Unfit == "" {
 		a.log.Error("this node is unfit for a while: jobs cannot be started here", "why", why)
-		a.node.Unfit, a.unfitSince, a.untold = why, run.Now(), true
+		a.node.Unfit, a.unfitSince, a.untold = clip(why, 512), run.Now(), true
 	}
 }
 

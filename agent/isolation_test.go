@@ -95,10 +95,10 @@ func TestIsolationWithoutMounts(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
 	dir := filepath.Join(top, "agent")
-	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // the point
+	if err = os.Chmod(top, 0o711); err != nil { //nolint:gosec // the point
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err = os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	means := whole()
@@ -156,6 +156,22 @@ func TestUsersOfTenants(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTwoTenantsOfOneUser(t *testing.T) {
+	cfg := DefaultIsolation()
+	cfg.UIDRange = 1
+	i := mustOpen(t, cfg, whole())
+	if _, err := i.of("one"); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := i.of("two"); err == nil || !strings.Contains(err.Error(), "tenants one and two have the same UID") {
+		t.Errorf("%+v is the other's user: %v", u, err)
+	}
+	i.Tenants, i.named = nil, map[string]*run.User{"two": {UID: 5, GID: 5}}
+	if u, err := i.of("two"); err != nil || u.UID != 5 {
+		t.Errorf("%+v, %v", u, err)
+	}
 }
 
 func TestNamedUsers(t *testing.T) {
@@ -302,6 +318,10 @@ func TestNoSecretReachesAJob(t *testing.T) {
 	}
 	d.order(seatOf(100, ares.SeatPlaced, time.Hour, `env; id -u; pwd; cat `+dir+`/key; cat /proc/*/environ | tr '\0' '\n'; ls -la $HOME; echo mine > $HOME/file && cat $HOME/file`))
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
+	eventually(t, "the end of its directory", func() bool {
+		left, err := os.ReadDir(filepath.Join(dir, "work"))
+		return err == nil && len(left) == 0
+	})
 	log, err := h.runner.OpenLog(run.Key{Job: "job-x", Fence: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -321,9 +341,6 @@ func TestNoSecretReachesAJob(t *testing.T) {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}
-	}
-	if left, _ := os.ReadDir(filepath.Join(dir, "work")); len(left) != 0 {
-		t.Errorf("its directory is still there: %v", left)
 	}
 }
 

@@ -27,10 +27,11 @@ type seat struct {
 	order   *apipb.SeatOrder // nil for a seat found after a restart, until one comes
 	proc    *run.Proc
 	result  *run.Result
-	stopped string // why it was asked to stop, "" when it was not
-	dead    bool   // its death is verified, devices and all
-	foreign bool   // it is of another store, or of a time before a restore
-	told    report // of its checkpoints
+	stopped string        // why it was asked to stop, "" when it was not
+	grace   time.Duration // it has then
+	dead    bool          // its death is verified, devices and all
+	foreign bool          // it is of another store, or of a time before a restore
+	told    report        // of its checkpoints
 }
 
 // live claims the seat, runs its process and reports the end.
@@ -114,11 +115,11 @@ func (s *seat) start(ctx context.Context) error {
 	s.agent.mu.Lock()
 	s.proc = proc
 	s.agent.failures = 0
-	stop := s.stopped
+	stop, grace := s.stopped, s.grace
 	s.agent.mu.Unlock()
 	s.agent.log.Info("seat started", "seat", s.key, "pid", proc.Pid())
-	if stop != "" {
-		s.stop(stop, -1)
+	if stop != "" { // it was asked to while it started
+		s.stop(stop, grace)
 	}
 	return nil
 }
@@ -286,7 +287,7 @@ func (s *seat) wish(o *apipb.SeatOrder) {
 	if why == "" || s.stopped != "" || s.result != nil {
 		return
 	}
-	s.stopped = why
+	s.stopped, s.grace = why, grace
 	if s.proc != nil {
 		s.agent.wg.Go(func() { s.stop(why, grace) })
 	}

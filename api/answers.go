@@ -15,8 +15,9 @@ type Engine interface {
 	Refusal(id ares.JobID) ares.Refusal
 	// Explain says everything that can be said of a waiting job.
 	Explain(id ares.JobID) ares.Explanation
-	// Plan says where a job would go now, or else why it would wait.
-	Plan(job *ares.Job) (ares.Placing, *ares.Explanation)
+	// Plan says where a job would go if it were submitted now, or else why it would
+	// wait. p is how long it is thought to run, nil where nobody knows.
+	Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation)
 	Fairness() ares.Fairness
 	// Consolidate says what would be moved now, whether that is done, and how many
 	// times what it costs it must gain, in thousandths.
@@ -56,7 +57,11 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 	if err != nil {
 		return nil, err
 	}
-	placing, why := d.cfg.Engine.Plan(job)
+	var p *ares.RuntimePredicted
+	if d.cfg.Predict != nil {
+		p = new(d.cfg.Predict(job))
+	}
+	placing, why := d.cfg.Engine.Plan(job, p)
 	if why != nil {
 		why.Job = "" // nobody can ask for it
 		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil

@@ -119,6 +119,7 @@ type fakeEngine struct {
 	places   *ares.Placing
 	fair     ares.Fairness
 	moves    []ares.Consolidation
+	told     *ares.RuntimePredicted // of the last job it planned
 }
 
 func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
@@ -134,7 +135,8 @@ func (f *fakeEngine) Explain(id ares.JobID) ares.Explanation {
 	return e
 }
 
-func (f *fakeEngine) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
+func (f *fakeEngine) Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation) {
+	f.told = p
 	if f.places != nil {
 		return *f.places, nil
 	}

@@ -77,6 +77,10 @@ var access = map[string]grant{
 	apipb.PolicyService_DeletePolicy_FullMethodName:      admins,
 	apipb.PolicyService_ListAlertChannels_FullMethodName: admins,
 	apipb.PolicyService_TestAlertChannel_FullMethodName:  admins,
+	apipb.HistoryService_GetUsage_FullMethodName:         admins,
+	apipb.HistoryService_ListPrices_FullMethodName:       admins,
+	apipb.HistoryService_SetPrice_FullMethodName:         admins,
+	apipb.HistoryService_DeletePrice_FullMethodName:      admins,
 
 	apipb.TenantService_CreateTenant_FullMethodName: admins,
 	apipb.TenantService_GetTenant_FullMethodName:    admins,

@@ -335,7 +335,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 		t.Fatalf("only %d routes were found: %v", len(all), all)
 	}
 	for _, r := range all {
-		path := strings.NewReplacer("{job_id}", "job-aaaaaaaaaaaaaaaaaaaaaaaa", "{tenant_id}", "default", "{node_id}", "n1", "{name}", "default", "{id}", "abc").Replace(r.path)
+		path := strings.NewReplacer("{job_id}", "job-aaaaaaaaaaaaaaaaaaaaaaaa", "{tenant_id}", "default", "{node_id}", "n1", "{name}", "default", "{id}", "abc", "{policy.name}", "abc").Replace(r.path)
 		if strings.Contains(path, "{") || r.method == "" {
 			t.Fatalf("cannot ask for %+v", r)
 		}

@@ -2,12 +2,17 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -40,4 +45,55 @@ func BenchmarkRESTDoor(b *testing.B) {
 			b.Fatal(w.Code, w.Body)
 		}
 	}
+}
+
+// BenchmarkSubmitAudited is a submission through the REST door into a real store,
+// with the audit on and off: one caller after the other, and many at once.
+func BenchmarkSubmitAudited(b *testing.B) {
+	for _, callers := range []int{1, 64, 512} {
+		for _, on := range []bool{false, true} {
+			b.Run(fmt.Sprintf("audit=%v/callers=%d", on, callers), func(b *testing.B) {
+				h := newHouse(b, func(c *Config) {
+					c.Limits = Limits{Reads: 2000, Writes: 2000, Wait: time.Second, EventStreams: 1, LogStreams: 1}
+					if on {
+						c.Audit = openLog(b)
+					}
+				})
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						for left.Add(-1) >= 0 {
+							r := httptest.NewRequest("POST", "http://localhost/api/v1/jobs", strings.NewReader(`{"name":"train","command":["true"],"gpu_count":1}`))
+							r.Header.Set("Authorization", "Bearer "+adminToken)
+							r.Header.Set("Content-Type", "application/json")
+							w := httptest.NewRecorder()
+							if h.HTTP().ServeHTTP(w, r); w.Code != http.StatusCreated {
+								b.Error(w.Code, w.Body)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			})
+		}
+	}
+}
+
+// openLog is an audit log that is written until the test ends.
+func openLog(tb testing.TB) *audit.Log {
+	tb.Helper()
+	log, err := audit.Open(audit.Config{Dir: tb.TempDir(), Server: "s"})
+	must(tb, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- log.Run(ctx) }()
+	tb.Cleanup(func() {
+		stop()
+		must(tb, <-done)
+	})
+	return log
 }

@@ -77,13 +77,6 @@ var deeds = map[string]deed{
 	apipb.ReservationService_GetReservation_FullMethodName:    {reads, "GET_RESERVATION", "reservation", []string{"name"}},
 	apipb.ReservationService_ListReservations_FullMethodName:  {reads, "LIST_RESERVATIONS", "", nil},
 
-	apipb.PolicyService_ApplyPolicy_FullMethodName:       {changes, "APPLY_POLICY", "policy", []string{"policy.tenant_id", "policy.name"}},
-	apipb.PolicyService_DeletePolicy_FullMethodName:      {changes, "DELETE_POLICY", "policy", []string{"tenant_id", "name"}},
-	apipb.PolicyService_GetPolicy_FullMethodName:         {reads, "GET_POLICY", "policy", []string{"tenant_id", "name"}},
-	apipb.PolicyService_ListPolicies_FullMethodName:      {reads, "LIST_POLICIES", "", nil},
-	apipb.PolicyService_TestAlertChannel_FullMethodName:  {changes, "TEST_ALERT", "channel", []string{"name"}},
-	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},
-
 	apipb.TenantService_CreateTenant_FullMethodName: {changes, "CREATE_TENANT", "tenant", []string{"tenant.id"}},
 	apipb.TenantService_UpdateTenant_FullMethodName: {changes, "UPDATE_TENANT", "tenant", []string{"tenant_id"}},
 	apipb.TenantService_DeleteTenant_FullMethodName: {changes, "DELETE_TENANT", "tenant", []string{"tenant_id"}},
@@ -111,6 +104,18 @@ var deeds = map[string]deed{
 	apipb.TrustService_ListJoinTokens_FullMethodName:   {reads, "LIST_JOIN_TOKENS", "", nil},
 	apipb.TrustService_ListRevocations_FullMethodName:  {reads, "LIST_REVOCATIONS", "", nil},
 	apipb.TrustService_GetAuthority_FullMethodName:     {reads, "GET_AUTHORITY", "", nil},
+
+	apipb.PolicyService_ApplyPolicy_FullMethodName:       {changes, "APPLY_POLICY", "policy", []string{"policy.tenant_id", "policy.name"}},
+	apipb.PolicyService_DeletePolicy_FullMethodName:      {changes, "DELETE_POLICY", "policy", []string{"tenant_id", "name"}},
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  {changes, "TEST_ALERT_CHANNEL", "channel", []string{"name"}},
+	apipb.PolicyService_GetPolicy_FullMethodName:         {reads, "GET_POLICY", "policy", []string{"tenant_id", "name"}},
+	apipb.PolicyService_ListPolicies_FullMethodName:      {reads, "LIST_POLICIES", "", nil},
+	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},
+
+	apipb.HistoryService_SetPrice_FullMethodName:    {changes, "SET_PRICE", "price", nil},
+	apipb.HistoryService_DeletePrice_FullMethodName: {changes, "DELETE_PRICE", "price", nil},
+	apipb.HistoryService_ListPrices_FullMethodName:  {reads, "LIST_PRICES", "", nil},
+	apipb.HistoryService_GetUsage_FullMethodName:    {reads, "GET_USAGE", "", nil},
 
 	apipb.AuditService_ListAuditEntries_FullMethodName: {reads, "LIST_AUDIT", "", nil},
 	apipb.AuditService_GetAuditHead_FullMethodName:     {reads, "GET_AUDIT_HEAD", "", nil},

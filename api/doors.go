@@ -22,11 +22,16 @@ type Config struct {
 	Desk  *control.Desk
 	View  *control.View
 	Store *store.Store
+	// Ledger finds jobs that are no longer live, and what was used. Without it
+	// there is no history.
+	Ledger *control.Ledger
+	// Currency is what prices are in, such as USD.
+	Currency string
 	// Engine says why jobs wait and where they would go.
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
-	// Policies are the rules people wrote. Without them there are none.
+	// Policies are the rules people wrote. Default: those that the View knows.
 	Policies *control.Policies
 	// Notifier sends alerts. Without it there is no channel.
 	Notifier Notifier
@@ -104,6 +109,12 @@ func New(cfg Config) (*Doors, error) {
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits()
 	}
+	if cfg.Policies == nil {
+		var err error
+		if cfg.Policies, err = control.NewPolicies(cfg.View); err != nil {
+			return nil, fmt.Errorf("make the policies: %w", err)
+		}
+	}
 	validate, err := protovalidate.New()
 	if err != nil {
 		return nil, fmt.Errorf("make the validator: %w", err)
@@ -170,9 +181,8 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
-	if d.cfg.Policies != nil {
-		apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
-	}
+	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
+	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

@@ -79,14 +79,17 @@ func (d *Doors) publicly(err error) (message, code string) {
 // GetJob implements apipb.JobServiceServer.
 func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.GetJobResponse, error) {
 	snap, err := d.snapshot(ctx, req.GetJobId())
+	if ares.CodeOf(err) == ares.NotFound && jobID(req.GetJobId()) == nil || snap.Tombstone != nil {
+		return d.getRemembered(ctx, ares.JobID(req.GetJobId()), snap.Tombstone, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if t := snap.Tombstone; t != nil {
-		return &apipb.GetJobResponse{Job: newArchivedJob(t)}, nil
-	}
 	job := newJob(snap.Job, &snap.Run, snap.Progress)
 	job.Spec = apipb.NewJobSpec(&snap.Job.Spec)
+	if d.cfg.Ledger != nil {
+		job.Use = d.use(ctx, d.cfg.Ledger.Parts(snap.Job, &snap.Run))
+	}
 	job.Forecast = d.forecast(snap.Job, &snap.Run)
 	job.DeadlineOutlook = d.outlook(snap.Job, &snap.Run)
 	job.Nomination = d.newNomination(snap.Job, snap.Run.Nominated)
@@ -111,6 +114,27 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 		for _, b := range job.Explanation.GetBlockers() {
 			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
 		}
+	}
+	return &apipb.GetJobResponse{Job: job}, nil
+}
+
+// getRemembered answers for a job that is no longer live.
+func (d *jobDoor) getRemembered(ctx context.Context, id ares.JobID, t *store.Tombstone, absent error) (*apipb.GetJobResponse, error) {
+	found, err := d.remembered(ctx, id, t, absent)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return &apipb.GetJobResponse{Job: newArchivedJob(t)}, nil
+	}
+	job := newJob(found.Job, &found.Run, nil)
+	job.Spec, job.Archived, job.Use = apipb.NewJobSpec(&found.Job.Spec), true, d.use(ctx, found.Parts)
+	if found.Job.IsArray() {
+		els, err := d.cfg.Ledger.History.Elements(ctx, found.Job)
+		if err != nil {
+			return nil, err
+		}
+		job.Elements = elementsOf(els)
 	}
 	return &apipb.GetJobResponse{Job: job}, nil
 }
@@ -162,29 +186,67 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 			return nil, err
 		}
 	}
+	if req.GetAll() {
+		return d.answerAll(ctx, f)
+	}
 	page := d.cfg.View.Jobs(f)
 	resp := &apipb.ListJobsResponse{Total: int32(page.Total), Revision: strconv.FormatInt(page.Revision, 10)}
-	size, last := 0, (*control.Entry)(nil)
-	for _, e := range page.Entries {
-		job := newListedJob(e)
-		job.Elements = newElements(d.cfg.View, e.Job)
-		if len(resp.Jobs) < maxExplained {
-			d.explain(job, e.Job, &e.Run)
-		}
-		if size += proto.Size(job); size > MaxPageBytes && last != nil {
-			page.More = true
-			break
-		}
-		resp.Jobs, last = append(resp.Jobs, job), e
+	jobs := make([]control.Known, len(page.Entries))
+	for i, e := range page.Entries {
+		jobs[i].Entry = e
 	}
-	if page.More && last != nil {
-		resp.NextPageToken = pageToken(last)
-	}
+	d.fill(resp, jobs, page.More, nil)
 	return resp, nil
 }
 
+// answerAll lists jobs wherever they are, with what they used.
+func (d *jobDoor) answerAll(ctx context.Context, f control.Filter) (*apipb.ListJobsResponse, error) {
+	page, prices, err := d.listAll(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apipb.ListJobsResponse{Revision: strconv.FormatInt(page.Revision, 10)}
+	d.fill(resp, page.Jobs, page.More, func(k control.Known) *apipb.JobUse { return d.priced(prices, k.Parts) })
+	return resp, nil
+}
+
+// fill puts jobs into a page, as many as it may hold, and says where the next
+// begins.
+func (d *jobDoor) fill(resp *apipb.ListJobsResponse, jobs []control.Known, more bool, use func(control.Known) *apipb.JobUse) {
+	size, last := 0, (*control.Entry)(nil)
+	for _, k := range jobs {
+		job := newListedJob(k.Entry)
+		if job.Archived = k.Archived; !k.Archived {
+			job.Elements = newElements(d.cfg.View, k.Job)
+		}
+		if use != nil {
+			job.Use = use(k)
+		}
+		if len(resp.Jobs) < maxExplained {
+			d.explain(job, k.Job, &k.Run)
+		}
+		if size += proto.Size(job); size > MaxPageBytes && last != nil {
+			more = true
+			break
+		}
+		resp.Jobs, last = append(resp.Jobs, job), k.Entry
+	}
+	if more && last != nil {
+		resp.NextPageToken = pageToken(last)
+	}
+}
+
 func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {
-	f := control.Filter{Tenant: req.GetTenantId(), Name: req.GetName(), ArrayOf: ares.JobID(req.GetArrayOf()), Limit: int(req.GetPageSize())}
+	f := control.Filter{
+		Tenant: req.GetTenantId(), Queue: req.GetQueue(), User: req.GetUser(), Name: req.GetName(),
+		ArrayOf: ares.JobID(req.GetArrayOf()), Limit: int(req.GetPageSize()),
+	}
+	if req.GetFrom() != nil {
+		f.From = req.GetFrom().AsTime()
+	}
+	if req.GetTo() != nil {
+		f.To = req.GetTo().AsTime()
+	}
 	if f.ArrayOf != "" && !ares.ValidJobID(req.GetArrayOf()) {
 		return f, ares.Errorf(ares.Invalid, "array_of: %q is not a job ID: use the job_id of an array", clip(req.GetArrayOf())).At("array_of")
 	}
@@ -276,13 +338,20 @@ func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*ap
 // ListJobEvents implements apipb.JobServiceServer.
 func (d *jobDoor) ListJobEvents(ctx context.Context, req *apipb.ListJobEventsRequest) (*apipb.ListJobEventsResponse, error) {
 	snap, err := d.snapshot(ctx, req.GetJobId())
+	if t := snap.Tombstone; t != nil || ares.CodeOf(err) == ares.NotFound && jobID(req.GetJobId()) == nil {
+		found, missing := d.remembered(ctx, ares.JobID(req.GetJobId()), t, err)
+		if missing != nil {
+			return nil, missing
+		}
+		if found == nil {
+			return &apipb.ListJobEventsResponse{Events: []*apipb.JobEvent{{
+				At: apipb.Timestamp(t.EndedAt), State: string(t.Phase), Message: "ended; the job is archived and its earlier events are no longer kept",
+			}}}, nil
+		}
+		snap, err = store.Snapshot{Job: found.Job, Run: found.Run}, nil
+	}
 	if err != nil {
 		return nil, err
-	}
-	if t := snap.Tombstone; t != nil {
-		return &apipb.ListJobEventsResponse{Events: []*apipb.JobEvent{{
-			At: apipb.Timestamp(t.EndedAt), State: string(t.Phase), Message: "ended; the job is archived and its earlier events are no longer kept",
-		}}}, nil
 	}
 	resp := &apipb.ListJobEventsResponse{Dropped: int32(snap.Run.Dropped)}
 	for _, t := range snap.Run.Transitions {

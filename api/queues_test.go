@@ -3,6 +3,7 @@ package api
 import (
 	"strings"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -188,6 +189,29 @@ func TestExplain(t *testing.T) {
 	h.refused(h.do("GET", "/api/v1/jobs/job-aaaaaaaaaaaaaaaaaaaaaaaa/explain", nil), 404, ares.NotFound)
 }
 
+// TestPlanOfOneThatWaits: a job that is only planned is judged by how long it is
+// thought to run, and whoever asks hears when it would start and who would give
+// way to it.
+func TestPlanOfOneThatWaits(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	e := &fakeEngine{explains: ares.Explanation{Queue: "default", Rank: 2, Of: 2, ETA: ares.ETA{Latest: at, Reserved: true, Basis: "behind 1 job in line"}}}
+	h := newHouse(t, func(c *Config) {
+		c.Engine = e
+		c.Predict = func(*ares.Job) ares.RuntimePredicted {
+			return ares.RuntimePredicted{P50: time.Hour, P90: 3 * time.Hour}
+		}
+	})
+	a := h.do("POST", "/api/v1/jobs:plan", job())
+	why, _ := a.json["explanation"].(map[string]any)
+	eta, _ := why["eta"].(map[string]any)
+	if a.code != 200 || a.json["placed"] != false || why["rank"] != 2.0 || eta["latest"] != "2026-03-01T12:00:00Z" || eta["reserved"] != true {
+		t.Errorf("got %d %s", a.code, a.body)
+	}
+	if e.told == nil || e.told.P90 != 3*time.Hour {
+		t.Errorf("the engine was told %+v", e.told)
+	}
+}
+
 func TestPlan(t *testing.T) {
 	e := &fakeEngine{}
 	h := newHouse(t, func(c *Config) { c.Engine = e })
@@ -207,6 +231,9 @@ func TestPlan(t *testing.T) {
 	h.seen()
 	if all := h.do("GET", "/api/v1/jobs", nil); all.json["total"] != 0.0 {
 		t.Errorf("a plan left %s", all.body)
+	}
+	if e.told != nil {
+		t.Errorf("nobody predicts anything, and the engine was told %+v", e.told)
 	}
 	h.refused(h.do("POST", "/api/v1/jobs:plan", job("queue", "nowhere")), 400, ares.Invalid, "queue")
 	h.refused(h.do("POST", "/api/v1/jobs:plan", job("gpu_count", -1)), 400, ares.Invalid, "gpu_count")

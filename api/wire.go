@@ -63,7 +63,10 @@ func newElements(v *control.View, j *ares.Job) *apipb.ArrayElements {
 	if !j.IsArray() {
 		return nil
 	}
-	e := v.Elements(j)
+	return elementsOf(v.Elements(j))
+}
+
+func elementsOf(e ares.Elements) *apipb.ArrayElements {
 	return &apipb.ArrayElements{
 		Total: int32(e.Total), Made: int32(e.Made), Running: int32(e.Running), Waiting: int32(e.Waiting),
 		Succeeded: int32(e.Succeeded), Failed: int32(e.Failed), Cancelled: int32(e.Cancelled), Lost: int32(e.Lost),

@@ -754,7 +754,8 @@ type Job struct {
 	SubmittedBy string   `protobuf:"bytes,30,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	// Store revision of the job's latest change.
 	Revision string `protobuf:"bytes,31,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Only a tombstone is left of it.
+	// It is no longer live. Where history has it, it is whole but for the values of
+	// its environment; else only how it ended is known.
 	Archived bool `protobuf:"varint,32,opt,name=archived,proto3" json:"archived,omitempty"`
 	// Everything that was asked for, defaults filled in.
 	Spec *JobSpec `protobuf:"bytes,33,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -778,7 +779,9 @@ type Job struct {
 	DeadlineOutlook *DeadlineOutlook `protobuf:"bytes,60,opt,name=deadline_outlook,json=deadlineOutlook,proto3" json:"deadline_outlook,omitempty"`
 	// What policies said of it when it was accepted: warnings, and labels that its
 	// nodes must have.
-	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
+	PolicyNotes []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
+	// What it has used by now and what that costs; in lists with all only.
+	Use           *JobUse `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1114,6 +1117,85 @@ func (x *Job) GetPolicyNotes() []string {
 	return nil
 }
 
+func (x *Job) GetUse() *JobUse {
+	if x != nil {
+		return x.Use
+	}
+	return nil
+}
+
+// JobUse is what a job has used.
+type JobUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The time that its devices were held, from each placement to its end.
+	GpuHours float64 `protobuf:"fixed64,1,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
+	// In the currency; of the GPU time that has a price.
+	Cost     float64 `protobuf:"fixed64,2,opt,name=cost,proto3" json:"cost,omitempty"`
+	Currency string  `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	// GPU time without a price.
+	UnpricedGpuHours float64 `protobuf:"fixed64,4,opt,name=unpriced_gpu_hours,json=unpricedGpuHours,proto3" json:"unpriced_gpu_hours,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *JobUse) Reset() {
+	*x = JobUse{}
+	mi := &file_apipb_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobUse) ProtoMessage() {}
+
+func (x *JobUse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobUse.ProtoReflect.Descriptor instead.
+func (*JobUse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *JobUse) GetGpuHours() float64 {
+	if x != nil {
+		return x.GpuHours
+	}
+	return 0
+}
+
+func (x *JobUse) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *JobUse) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *JobUse) GetUnpricedGpuHours() float64 {
+	if x != nil {
+		return x.UnpricedGpuHours
+	}
+	return 0
+}
+
 // RuntimeForecast is how long a run is thought to last.
 type RuntimeForecast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1132,7 +1214,7 @@ type RuntimeForecast struct {
 
 func (x *RuntimeForecast) Reset() {
 	*x = RuntimeForecast{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1226,7 @@ func (x *RuntimeForecast) String() string {
 func (*RuntimeForecast) ProtoMessage() {}
 
 func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1239,7 @@ func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
 func (*RuntimeForecast) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
@@ -1215,7 +1297,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1309,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1322,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1312,7 +1394,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1406,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1419,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1373,7 +1455,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1467,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1480,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1435,7 +1517,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1529,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1542,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1510,7 +1592,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1604,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1617,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1648,7 +1730,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1742,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1755,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -1741,7 +1823,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1835,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1848,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -1792,7 +1874,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1886,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1899,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -1864,7 +1946,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +1958,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +1971,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -1911,7 +1993,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2005,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2018,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -1983,7 +2065,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2077,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2090,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -2055,7 +2137,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2149,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2162,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2099,7 +2181,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2193,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2206,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2148,14 +2230,22 @@ type ListJobsRequest struct {
 	MinRevision string `protobuf:"bytes,6,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
 	// The elements of this array, by index. Without it arrays are listed, and
 	// their elements are not.
-	ArrayOf       string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	ArrayOf string `protobuf:"bytes,7,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
+	// Also jobs that are no longer live, from history.
+	All   bool   `protobuf:"varint,20,opt,name=all,proto3" json:"all,omitempty"`
+	Queue string `protobuf:"bytes,21,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Only jobs that this identity submitted.
+	User string `protobuf:"bytes,22,opt,name=user,proto3" json:"user,omitempty"`
+	// Only jobs that were created from this time on, and before that time.
+	From          *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
+	To            *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2257,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2270,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2232,10 +2322,45 @@ func (x *ListJobsRequest) GetArrayOf() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ListJobsRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// Jobs that match, on all pages.
+	// Jobs that match, on all pages; 0 with all, where they are not counted.
 	Total         int32  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Store revision the list is true at.
@@ -2246,7 +2371,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2383,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2396,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2311,7 +2436,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2448,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2461,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2358,7 +2483,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2495,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2508,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2418,7 +2543,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2555,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2568,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2474,7 +2599,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2611,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2624,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2549,7 +2674,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2686,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2699,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -2600,7 +2725,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2737,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2750,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -2644,7 +2769,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2781,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2794,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -2688,7 +2813,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2825,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2838,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -2732,7 +2857,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2869,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2882,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -2786,7 +2911,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2923,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2936,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -2872,7 +2997,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3009,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3022,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -2918,7 +3043,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3055,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3068,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -2973,7 +3098,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3110,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3123,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3045,7 +3170,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3057,7 +3182,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3070,7 +3195,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3117,7 +3242,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3129,7 +3254,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3142,7 +3267,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3245,7 +3370,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x8b\f\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xae\f\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3298,7 +3423,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"nomination\x12 \n" +
 	"\vpreemptions\x183 \x01(\x05R\vpreemptions\x12C\n" +
 	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\x12!\n" +
-	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"\xd3\x01\n" +
+	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\x12!\n" +
+	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\"\x83\x01\n" +
+	"\x06JobUse\x12\x1b\n" +
+	"\tgpu_hours\x18\x01 \x01(\x01R\bgpuHours\x12\x12\n" +
+	"\x04cost\x18\x02 \x01(\x01R\x04cost\x12\x1a\n" +
+	"\bcurrency\x18\x03 \x01(\tR\bcurrency\x12,\n" +
+	"\x12unpriced_gpu_hours\x18\x04 \x01(\x01R\x10unpricedGpuHours\"\xd3\x01\n" +
 	"\x0fRuntimeForecast\x12\x1f\n" +
 	"\vp50_seconds\x18\x01 \x01(\x01R\n" +
 	"p50Seconds\x12\x1f\n" +
@@ -3382,7 +3513,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
-	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\x87\x02\n" +
+	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\xb3\x03\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x12\n" +
@@ -3392,7 +3523,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tpageToken\x127\n" +
 	"\fmin_revision\x18\x06 \x01(\tB\x14\xbaH\x11r\x0f2\r^[0-9]{0,19}$R\vminRevision\x12\"\n" +
-	"\barray_of\x18\a \x01(\tB\a\xbaH\x04r\x02\x18@R\aarrayOf\"\x8e\x01\n" +
+	"\barray_of\x18\a \x01(\tB\a\xbaH\x04r\x02\x18@R\aarrayOf\x12\x10\n" +
+	"\x03all\x18\x14 \x01(\bR\x03all\x12\x1e\n" +
+	"\x05queue\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05queue\x12\x1c\n" +
+	"\x04user\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04user\x12.\n" +
+	"\x04from\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x8e\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
 	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12&\n" +
@@ -3485,7 +3621,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*Placement)(nil),                 // 1: ares.v1.Placement
@@ -3493,131 +3629,135 @@ var file_apipb_job_proto_goTypes = []any{
 	(*Checkpoint)(nil),                // 3: ares.v1.Checkpoint
 	(*Array)(nil),                     // 4: ares.v1.Array
 	(*Job)(nil),                       // 5: ares.v1.Job
-	(*RuntimeForecast)(nil),           // 6: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),             // 7: ares.v1.ArrayElements
-	(*StopIntent)(nil),                // 8: ares.v1.StopIntent
-	(*JobProgress)(nil),               // 9: ares.v1.JobProgress
-	(*JobResult)(nil),                 // 10: ares.v1.JobResult
-	(*Attempt)(nil),                   // 11: ares.v1.Attempt
-	(*JobSeat)(nil),                   // 12: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),          // 13: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 14: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),         // 15: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 16: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),              // 17: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),             // 18: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 19: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 20: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 21: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),          // 22: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 23: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),           // 24: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 25: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 26: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 27: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 28: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 29: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 30: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 31: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 32: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 33: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 34: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 35: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 36: ares.v1.StreamLogsResponse
-	nil,                               // 37: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 38: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 39: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 40: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 41: ares.v1.Explanation
-	(*Nomination)(nil),                // 42: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 43: ares.v1.DeadlineOutlook
-	(*Merit)(nil),                     // 44: ares.v1.Merit
-	(*Preemption)(nil),                // 45: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 46: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 47: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 48: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 49: ares.v1.PlanConsolidationResponse
+	(*JobUse)(nil),                    // 6: ares.v1.JobUse
+	(*RuntimeForecast)(nil),           // 7: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 8: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 9: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 10: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 11: ares.v1.JobResult
+	(*Attempt)(nil),                   // 12: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 13: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 14: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 15: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 16: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 17: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 18: ares.v1.SubmitResult
+	(*GetJobRequest)(nil),             // 19: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 20: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 21: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 22: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),          // 23: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 24: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),           // 25: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 26: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 27: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 28: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 29: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 30: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 31: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 32: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 33: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 34: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 35: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 36: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 37: ares.v1.StreamLogsResponse
+	nil,                               // 38: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 39: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 40: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 41: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 42: ares.v1.Explanation
+	(*Nomination)(nil),                // 43: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 44: ares.v1.DeadlineOutlook
+	(*Merit)(nil),                     // 45: ares.v1.Merit
+	(*Preemption)(nil),                // 46: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 47: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 48: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 49: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 50: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	37, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	38, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	40, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	41, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	2,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	3,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	4,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	38, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	39, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	40, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	40, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	40, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	40, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	8,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	9,  // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	10, // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	11, // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	39, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	40, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	41, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	41, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	41, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	41, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	9,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	10, // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	11, // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	12, // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 16: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	41, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	7,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	6,  // 19: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	42, // 20: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	43, // 21: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
-	40, // 22: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	40, // 23: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	40, // 24: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	40, // 25: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	12, // 26: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	40, // 27: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	40, // 28: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	40, // 29: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	44, // 30: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
-	40, // 31: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	45, // 32: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 33: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 34: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	17, // 35: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 36: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	5,  // 37: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 38: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	6,  // 39: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	41, // 40: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 41: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	12, // 42: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	44, // 43: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
-	41, // 44: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	43, // 45: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	34, // 46: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	40, // 47: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	13, // 48: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	15, // 49: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	18, // 50: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	20, // 51: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	22, // 52: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	24, // 53: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	32, // 54: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	28, // 55: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	30, // 56: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	26, // 57: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	46, // 58: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	47, // 59: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	35, // 60: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	14, // 61: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	16, // 62: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	19, // 63: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	21, // 64: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	23, // 65: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	25, // 66: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	33, // 67: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	29, // 68: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	31, // 69: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	27, // 70: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	48, // 71: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	49, // 72: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	36, // 73: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	61, // [61:74] is the sub-list for method output_type
-	48, // [48:61] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	42, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	8,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	7,  // 19: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	43, // 20: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	44, // 21: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	6,  // 22: ares.v1.Job.use:type_name -> ares.v1.JobUse
+	41, // 23: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	41, // 24: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	41, // 25: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	41, // 26: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	13, // 27: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	41, // 28: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	41, // 29: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	41, // 30: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	45, // 31: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	41, // 32: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	46, // 33: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 34: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 35: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	18, // 36: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	5,  // 37: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	41, // 38: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	41, // 39: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	5,  // 40: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 41: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	7,  // 42: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	42, // 43: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 44: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	13, // 45: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	45, // 46: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	42, // 47: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	44, // 48: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	35, // 49: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	41, // 50: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	14, // 51: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	16, // 52: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	19, // 53: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	21, // 54: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	23, // 55: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	25, // 56: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	33, // 57: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	29, // 58: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	31, // 59: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	27, // 60: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	47, // 61: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	48, // 62: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	36, // 63: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	15, // 64: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	17, // 65: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	20, // 66: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	22, // 67: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	24, // 68: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	26, // 69: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	34, // 70: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	30, // 71: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	32, // 72: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	28, // 73: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	49, // 74: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	50, // 75: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	37, // 76: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	64, // [64:77] is the sub-list for method output_type
+	51, // [51:64] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -3636,7 +3776,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

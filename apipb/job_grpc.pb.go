@@ -58,8 +58,8 @@ type JobServiceClient interface {
 	ListJobEvents(ctx context.Context, in *ListJobEventsRequest, opts ...grpc.CallOption) (*ListJobEventsResponse, error)
 	// ExplainJob says everything that keeps a waiting job waiting.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
-	// PlanJob says where a job would go now, or why it would wait. It changes
-	// nothing.
+	// PlanJob says where a job would go if it were submitted now, or why it would
+	// wait, when it would start and what would give way to it. It changes nothing.
 	PlanJob(ctx context.Context, in *PlanJobRequest, opts ...grpc.CallOption) (*PlanJobResponse, error)
 	// PredictJob says how long a job will run, from the runs before it: one that
 	// is not submitted, or one that is. It changes nothing.
@@ -245,8 +245,8 @@ type JobServiceServer interface {
 	ListJobEvents(context.Context, *ListJobEventsRequest) (*ListJobEventsResponse, error)
 	// ExplainJob says everything that keeps a waiting job waiting.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
-	// PlanJob says where a job would go now, or why it would wait. It changes
-	// nothing.
+	// PlanJob says where a job would go if it were submitted now, or why it would
+	// wait, when it would start and what would give way to it. It changes nothing.
 	PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error)
 	// PredictJob says how long a job will run, from the runs before it: one that
 	// is not submitted, or one that is. It changes nothing.

@@ -3,6 +3,7 @@ package archtest
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 )
 
@@ -31,7 +32,8 @@ func checkClock(t *Tree) []string {
 	return s.said
 }
 
-// checkSleep wants tests to wait for what they wait for.
+// checkSleep wants tests to wait for what they wait for. In a bubble of synctest
+// sleeping is what makes time pass, and takes none.
 func checkSleep(t *Tree) []string {
 	s := sayer{tree: t}
 	for _, p := range t.Packages {
@@ -39,14 +41,29 @@ func checkSleep(t *Tree) []string {
 			if !f.Test {
 				continue
 			}
+			bubbles := bubblesOf(f)
 			for use := range uses(f, "time") {
-				if use.Sel.Name == "Sleep" {
+				inside := slices.ContainsFunc(bubbles, func(b ast.Node) bool { return b.Pos() < use.Pos() && use.Pos() < b.End() })
+				if use.Sel.Name == "Sleep" && !inside {
 					s.at(use.Pos(), "a test must not sleep: wait for a channel or a watch, or pass a clock")
 				}
 			}
 		}
 	}
 	return s.said
+}
+
+// bubblesOf finds the calls of synctest.Test, with the functions they are given.
+func bubblesOf(f *File) (out []ast.Node) {
+	for test := range uses(f, "testing/synctest") {
+		ast.Inspect(f.AST, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && call.Fun == test && test.Sel.Name == "Test" {
+				out = append(out, call)
+			}
+			return true
+		})
+	}
+	return out
 }
 
 // uses yields each name of an imported package that a file mentions.

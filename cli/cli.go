@@ -73,7 +73,9 @@ Start a whole Ares on this machine with "ares up", then, in another terminal:
 
   ares job submit --name hello -- echo hello
   ares job list`,
-		a.jobCommand(), a.tenantCommand(), a.queueCommand(), a.fairnessCommand(), a.preemptionsCommand(), a.consolidateCommand(), a.nodeCommand(), a.reservationCommand(), a.policyCommand(), a.alertCommand(), a.topologyCommand(), a.auditCommand(), a.simCommand(), a.clusterCommand(), a.configCommand(), a.versionCommand())
+		a.jobCommand(), a.tenantCommand(), a.queueCommand(), a.fairnessCommand(), a.preemptionsCommand(), a.consolidateCommand(), a.nodeCommand(), a.reservationCommand(), a.policyCommand(), a.alertCommand(), a.topologyCommand(),
+		a.auditCommand(), a.usageCommand(), a.costCommand(), a.priceCommand(), a.historyCommand(),
+		a.simCommand(), a.clusterCommand(), a.configCommand(), a.versionCommand())
 	root.AddCommand(a.hostCommands()...)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

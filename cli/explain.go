@@ -62,8 +62,10 @@ func (a *app) jobPlanCommand() *cobra.Command {
 		Use:   "plan [flags] -- command args... | plan -f FILE",
 		Short: "Say where a job would go now, or why it would wait; nothing is submitted",
 		Long: `Takes a job as "ares job submit" does, and says where it would be placed at this
-moment, with what speaks for the place, or everything that would keep it waiting. Of
-several jobs each is looked at by itself, as if the others were not there.`,
+moment, with what speaks for the place, or everything that would keep it waiting: who
+is before it, when it would start, what would help, and how many jobs would give way to
+it at what cost. Of several jobs each is looked at by itself, as if the others were not
+there.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			specs, err := s.specs(cmd, args)

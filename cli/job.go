@@ -56,8 +56,11 @@ func (a *app) jobListCommand() *cobra.Command {
 	var o readFlags
 	var req apipb.ListJobsRequest
 	var limit int
+	var when since
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List jobs, newest first", Args: exactly(),
+		Long: `List jobs, newest first: those that are live, which a job is until a day after its end
+(jobs.archive_after_minutes), and with --all also those that history has.`,
 		RunE: a.with(func(ctx context.Context, c *client.Client, _ []string) error {
 			for _, s := range req.GetState() {
 				if _, err := ares.ParsePhase(s); err != nil {
@@ -67,11 +70,14 @@ func (a *app) jobListCommand() *cobra.Command {
 			if limit < 0 {
 				return usagef("--limit %d: use 0 for all, or how many at most", limit)
 			}
+			if err := when.fill(a, &req); err != nil {
+				return err
+			}
 			return a.show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listJobs(ctx, c, &req, limit) },
 				func(w io.Writer, m proto.Message) {
 					list := m.(*apipb.ListJobsResponse)
-					if len(list.GetJobs()) == 0 && (len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "" || req.GetArrayOf() != "") {
-						say(w, "No job matches. See all of them with: %s job list\n", a.again())
+					if len(list.GetJobs()) == 0 && (len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "" || req.GetArrayOf() != "" || req.GetQueue() != "" || req.GetUser() != "" || req.GetFrom() != nil || req.GetTo() != nil) {
+						say(w, "No job matches. See all of them with: %s job list --all\n", a.again())
 						return
 					}
 					a.writeJobs(w, list)
@@ -79,6 +85,10 @@ func (a *app) jobListCommand() *cobra.Command {
 		}),
 	}
 	o.add(c)
+	c.Flags().BoolVar(&req.All, "all", false, "also jobs that are no longer live, from history")
+	when.add(c)
+	c.Flags().StringVar(&req.Queue, "queue", "", "only jobs of this queue")
+	c.Flags().StringVar(&req.User, "user", "", "only jobs this identity submitted")
 	c.Flags().StringSliceVar(&req.State, "state", nil, "only jobs in these states")
 	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only jobs of this tenant")
 	c.Flags().StringVar(&req.Name, "name", "", "only jobs whose name contains this")
@@ -140,6 +150,8 @@ func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
 	t.write(w, a.color)
 	if n := int(list.GetTotal()); n > len(list.GetJobs()) {
 		say(w, "%d of %d jobs; see more with --limit\n", len(list.GetJobs()), n)
+	} else if n == 0 && list.GetNextPageToken() != "" {
+		say(w, "%d jobs, and there are more; see them with --limit\n", len(list.GetJobs()))
 	}
 }
 

@@ -38,14 +38,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	s := sheet{w}
 	s.line("Job", j.GetJobId())
 	s.line("Name", j.GetName())
-	state := j.GetState()
-	if ares.Phase(state).Active() && j.GetElements() == nil {
-		state += fmt.Sprintf(", attempt %d", j.GetAttempt())
-	}
-	if j.GetArchived() {
-		state += " (archived: the details are no longer kept)"
-	}
-	s.line("State", state)
+	s.line("State", standing(j))
 	s.line("Reason", j.GetReason())
 	if e := j.GetElements(); e != nil {
 		s.line("Array", elements(e))
@@ -84,6 +77,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	if at := j.GetAttempts(); len(at) > 0 {
 		writeMerit(s, at[len(at)-1].GetScore(), at[len(at)-1].GetMerit())
 	}
+	s.line("Used", used(j.GetUse()))
 	s.line("Tenant", j.GetTenantId())
 	s.line("Queue", j.GetQueue())
 	s.line("Priority", fmt.Sprintf("%d (%s)", j.GetPriority(), j.GetPriorityClass()))
@@ -102,6 +96,33 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 		s.line("Finished", a.when(j.GetFinishedAt()))
 	}
 	a.writeAttempts(w, j.GetAttempts())
+}
+
+// standing is a job's state, in words.
+func standing(j *apipb.Job) string {
+	state := j.GetState()
+	if ares.Phase(state).Active() && j.GetElements() == nil {
+		state += fmt.Sprintf(", attempt %d", j.GetAttempt())
+	}
+	switch {
+	case j.GetArchived() && j.GetSpec() == nil:
+		state += " (archived: the details are no longer kept)"
+	case j.GetArchived():
+		state += " (archived)"
+	}
+	return state
+}
+
+// used says what a job has used, in words; "" for nothing.
+func used(u *apipb.JobUse) string {
+	if u.GetGpuHours() == 0 {
+		return ""
+	}
+	out := fmt.Sprintf("%.3f GPU-hours", u.GetGpuHours())
+	if u.GetUnpricedGpuHours() < u.GetGpuHours() {
+		out += fmt.Sprintf(", %.2f %s", u.GetCost(), u.GetCurrency())
+	}
+	return out
 }
 
 // asks says what a job wants, in words.

@@ -22,16 +22,13 @@ func (l *Loop) Explain(id ares.JobID) ares.Explanation {
 	return engine.Explain(l.state, id, l.Now())
 }
 
-// Plan says where a job would go now, or else why it would wait. It changes
-// nothing.
-func (l *Loop) Plan(job *ares.Job) (ares.Placing, *ares.Explanation) {
+// Plan says where a job would go if it were submitted now, or else why it would
+// wait, until when, and who would give way to it. p is how long it is thought to
+// run, nil where nobody knows. It changes nothing.
+func (l *Loop) Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	placing, refusal := engine.Place(l.state, job, l.Now())
-	if refusal != nil {
-		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
-	}
-	return placing, nil
+	return engine.Foretell(l.state, job, p, l.Now())
 }
 
 // Fairness says who holds how much of the fleet against what is theirs.

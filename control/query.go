@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -14,7 +15,11 @@ import (
 type Filter struct {
 	Phases []ares.Phase
 	Tenant string
+	Queue  string
+	User   string // who submitted it
 	Name   string // substring
+	// From and To bound when jobs were accepted; To itself is left out.
+	From, To time.Time
 	// ArrayOf selects the elements of an array, by index. Without it, elements
 	// are left out unless Elements asks for them too.
 	ArrayOf  ares.JobID
@@ -36,7 +41,7 @@ type Page struct {
 }
 
 // Jobs lists live jobs, newest first. How many match is known from the counts
-// unless names are looked at, so most lists end with their page: a list must
+// unless single jobs are looked at, so most lists end with their page: a list must
 // not cost more the more jobs wait.
 func (v *View) Jobs(f Filter) Page {
 	v.mu.RLock()
@@ -68,7 +73,7 @@ func (v *View) Jobs(f Filter) Page {
 // total counts the jobs a filter selects, on all pages.
 func (v *View) total(f Filter) int {
 	n := 0
-	if f.Name != "" {
+	if f.Name != "" || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() {
 		for _, e := range v.jobs { // order-free: a count
 			if f.matches(e) {
 				n++
@@ -91,6 +96,10 @@ func (f *Filter) matches(e *Entry) bool {
 	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
 		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
 		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
+		(f.Queue == "" || f.Queue == e.Job.Queue) &&
+		(f.User == "" || f.User == e.Job.Owner) &&
+		(f.From.IsZero() || !e.Job.AcceptedAt.Before(f.From)) &&
+		(f.To.IsZero() || e.Job.AcceptedAt.Before(f.To)) &&
 		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))
 }
 

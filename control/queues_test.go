@@ -179,13 +179,13 @@ func TestPlanChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, why := l.Plan(job); why == nil || len(why.Blockers) == 0 || why.Queue != "default" {
+	if _, why := l.Plan(job, nil); why == nil || len(why.Blockers) == 0 || why.Queue != "default" {
 		t.Errorf("without a node: %+v", why)
 	}
 	n := storetest.NewNode(t, s)
 	d.caughtUp(t)
 	for range 3 { // a plan that kept what it took would run out
-		if p, why := l.Plan(job); why != nil || len(p.Seats) != 1 || p.Seats[0].Node != n.ID || len(p.Seats[0].Shares) != 4 {
+		if p, why := l.Plan(job, nil); why != nil || len(p.Seats) != 1 || p.Seats[0].Node != n.ID || len(p.Seats[0].Shares) != 4 {
 			t.Errorf("got %+v, %+v", p, why)
 		}
 	}

@@ -142,7 +142,7 @@ func (t *try) foreseenWait(e *entry, members int, ban uint64, now time.Time) (wa
 	t.holdOnly(0)
 	m := mark(len(t.taken))
 	t.supposing = true
-	t.visit()
+	t.visit(now)
 	r, ok := t.soonest(e, members, ban, now)
 	t.undo(m)
 	t.endVisit()

@@ -53,6 +53,12 @@ func (e *entry) ends(a *ares.Attempt, now time.Time, by lens) int64 {
 	return now.Add(left).UnixNano()
 }
 
+// overdue says whether the job has run for longer than was foreseen.
+func (e *entry) overdue(now time.Time) bool {
+	_, late := e.runtime()
+	return late <= e.done(now)
+}
+
 // early is how long the job runs at least, as far as is known: a tenth end
 // before, if runtimes scatter as much below the middle as above. A limit says
 // nothing of the kind.
@@ -86,14 +92,15 @@ func (e *entry) runs(by lens) time.Duration {
 // departure is the end of a seat, and what the node has left then: of all who
 // are foreseen to leave before, too.
 type departure struct {
-	at     int64
-	seat   *ares.Seat
-	from   int64  // when it was placed
-	said   bool   // by a forecast, else by its limit
-	free   uint64 // devices
-	cpus   int    // taken
-	memory int    // taken
-	seats  int
+	at      int64
+	seat    *ares.Seat
+	from    int64  // when it was placed
+	said    bool   // by a forecast, else by its limit
+	overdue bool   // longer than it should be
+	free    uint64 // devices
+	cpus    int    // taken
+	memory  int    // taken
+	seats   int
 }
 
 // departures are the seats of one node that are foreseen to end, by their ends.
@@ -130,7 +137,10 @@ func (s *State) departing(n *node, now time.Time, by lens) *departures {
 		if at != anyMoment {
 			d.until = min(d.until, at)
 		}
-		d.list = append(d.list, departure{at: at, seat: sit.seat, from: a.PlacedAt.UnixNano(), said: e.forecast != nil || e.run.Stop != nil || a.Ended()})
+		d.list = append(d.list, departure{
+			at: at, seat: sit.seat, from: a.PlacedAt.UnixNano(),
+			said: e.forecast != nil || e.run.Stop != nil || a.Ended(), overdue: at != anyMoment && e.overdue(now),
+		})
 	}
 	for _, v := range n.visitors {
 		if v.at != endless {

@@ -29,6 +29,7 @@ type walked struct {
 	place   ares.Merit
 	said    int
 	bound   int
+	late    int
 }
 
 // eta is when the job is thought to start. Who is ahead of it in the order has
@@ -45,9 +46,7 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		return out
 	}
 	if e.run != nil && e.run.Nominated != nil {
-		out.Earliest, out.Latest, out.Reserved = now, later(now, e.run.Nominated.Until), true
-		out.Basis = "seats are kept for it while those who have them give way"
-		return out
+		return keptFor(e.run.Nominated, now)
 	}
 	if v := s.firstToEnd(e); v != nil {
 		out.Earliest, out.Basis = later(now, v.Until), s.calendar.words(v)
@@ -65,7 +64,7 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		out.Latest = later(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := s.cfg.Reserving
-	out.Reserved = late.at != endless && late.ahead == 0 && r.First > 0 && e.waited(now) >= r.After && s.reserving() == r
+	out.Reserved = late.at != endless && late.ahead == 0 && r.First > 0 && e.waited(now) >= r.After && s.reserving() == r && !s.Borrows(e.id)
 	out.Basis = s.basis(e, late, early, now)
 	return out
 }
@@ -91,7 +90,7 @@ func (s *State) walk(e *entry, now time.Time, by lens) walked {
 			out.at = now.UnixNano()
 		case mine:
 			r := &t.reserved[len(t.reserved)-1]
-			out.at, out.place, out.said, out.bound = r.at, r.merit, r.said, r.bound
+			out.at, out.place, out.said, out.bound, out.late = r.at, r.merit, r.said, r.bound, r.late
 		case out.reached:
 			out.at = endless
 		case placing == nil && admitted:
@@ -136,6 +135,9 @@ func (s *State) basis(e *entry, late, early walked, now time.Time) string {
 	}
 	if ends := late.said + late.bound; ends > 0 {
 		parts = append(parts, "when "+seatsFree(ends)+" there: "+foreseenBy(late.said, late.bound))
+	}
+	if late.late > 0 {
+		parts = append(parts, fmt.Sprintf("%d of these should be free by now: longer runs than foreseen", late.late))
 	}
 	if late.blind > 0 {
 		parts = append(parts, "not counting "+jobs(late.blind)+" ahead of which nobody knows when they start")

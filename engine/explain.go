@@ -45,8 +45,8 @@ func (t *try) yielding(e *entry, now time.Time) []ares.Blocker {
 		return []ares.Blocker{k.waits()}
 	}
 	members, _ := t.state.allowed(e.shape, now)
-	if _, ok := t.givingWay(&ares.Plan{Now: now}, e, members > 0); ok {
-		t.say("the next plan has others give way to it")
+	if found, ok := t.givingWay(&ares.Plan{Now: now}, e, members > 0); ok {
+		t.say("%s", reckoned(t.nomination(e, &found, now)))
 	}
 	return t.words
 }

@@ -14,6 +14,7 @@ import (
 type keeping struct {
 	entry  *entry
 	seats  []ares.Seat
+	until  time.Time // its seats are free by then, or given up
 	held   []taking
 	free   int         // seats of which all is held
 	grant  order.Grant // counts for limits and quotas meanwhile, and for no share
@@ -34,7 +35,7 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 			continue // an event will say what becomes of it
 		}
 		n := e.run.Nominated
-		k := keeping{entry: e, seats: n.Seats, over: true}
+		k := keeping{entry: e, seats: n.Seats, until: n.Until, over: true}
 		why := t.spoilt(e, plan.Now)
 		m := mark(len(t.taken))
 		free := why == "" && more && t.sitDown(n.Seats)

@@ -26,7 +26,7 @@ func (t *try) promises() {
 	s.promises = s.promises[:0]
 	for i := range t.reserved {
 		p := t.reserved[i].promise()
-		p.Firm = i == 0 && !p.At.IsZero()
+		p.Firm = i == 0 && !p.At.IsZero() && !s.Borrows(p.Job)
 		s.promises = append(s.promises, p)
 	}
 }

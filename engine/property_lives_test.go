@@ -56,7 +56,7 @@ func TestLives(t *testing.T) {
 
 // toll is what happened in some lives.
 type toll struct {
-	lives, steps, jobs, ended, kept, withdrawn, restarts, most int
+	lives, steps, jobs, ended, kept, withdrawn, restarts, most, promises, moved int
 
 	why map[ares.YieldWhy]int
 }
@@ -67,14 +67,15 @@ func (s *toll) add(o *toll) {
 	}
 	s.lives, s.steps, s.jobs, s.ended = s.lives+1, s.steps+o.steps, s.jobs+o.jobs, s.ended+o.ended
 	s.kept, s.withdrawn, s.restarts, s.most = s.kept+o.kept, s.withdrawn+o.withdrawn, s.restarts+o.restarts, max(s.most, o.most)
+	s.promises, s.moved = s.promises+o.promises, s.moved+o.moved
 	for why, n := range o.why {
 		s.why[why] += n
 	}
 }
 
 func (s *toll) String() string {
-	return fmt.Sprintf("%d lives, %d steps, %d jobs, %d of them ended; stopped by right %v, at most %d times each; %d nominations, %d withdrawn; %d restarts; no cycle",
-		s.lives, s.steps, s.jobs, s.ended, s.why, s.most, s.kept, s.withdrawn, s.restarts)
+	return fmt.Sprintf("%d lives, %d steps, %d jobs, %d of them ended; stopped by right %v, at most %d times each; %d nominations, %d withdrawn; %d firm promises kept, %d moved by an event; %d restarts; no cycle",
+		s.lives, s.steps, s.jobs, s.ended, s.why, s.most, s.kept, s.withdrawn, s.promises, s.moved, s.restarts)
 }
 
 // liveThrough does the lines of a script, and then lets the world run dry.
@@ -98,6 +99,7 @@ func liveThrough(lines []string) (toll, error) {
 		out.why[seen.Stopped[i].Why]++
 	}
 	out.steps, out.most, out.kept, out.withdrawn = len(lines)+w.Ticks(), seen.Most(), seen.Kept, seen.Withdrawn
+	out.promises, out.moved = w.Keeper().Kept, w.Keeper().Moved
 	for _, run := range w.State.Jobs() {
 		out.jobs++
 		if run != nil && run.Phase.Final() {

@@ -152,7 +152,31 @@ func (m *machine) Submit(t *rapid.T) {
 		t.Skip("no such job can be submitted")
 	}
 	s.After = after
+	if once(t, 3, "foretell") {
+		m.foretell(t, s)
+		return
+	}
 	m.submit(s)
+}
+
+// foretell wants a job to fare as was foretold when it is submitted, if nobody
+// else does anything.
+func (m *machine) foretell(t *rapid.T, s ares.Spec) {
+	before := engine.Decide(m.w.State, m.w.Now)
+	job := &ares.Job{ID: ares.JobID(fmt.Sprintf("j%03d", m.jobs)), Spec: s.WithDefaults()}
+	placing, why := engine.Foretell(m.w.State, job, nil, m.w.Now)
+	if why == nil && len(placing.Seats) == 0 || why != nil && len(why.Blockers) == 0 {
+		t.Fatalf("%s has neither a place nor a reason to wait: %v, %v", job.ID, placing, why)
+	}
+	m.submit(s)
+	after := engine.Decide(m.w.State, m.w.Now)
+	if len(before.Place)+len(before.Ready)+len(before.Nominate)+len(before.Withdraw) > 0 {
+		return
+	}
+	placed := slices.ContainsFunc(after.Place, func(p ares.Placing) bool { return p.Job == job.ID || p.ArrayOf == job.ID })
+	if placed != (why == nil) {
+		t.Fatalf("%s is placed: %t, and was foretold %v, %v", job.ID, placed, placing.Seats, why)
+	}
 }
 
 func (m *machine) submit(s ares.Spec) {
@@ -295,7 +319,7 @@ func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 			t.Fatalf("%s is placed and explained as %v", job.ID, r)
 		}
 	}
-	if len(plan.Place) > 0 {
+	if len(plan.Place) > 0 || len(plan.Nominate) > 0 { // what these take, others do not have
 		return
 	}
 	for _, refused := range plan.Refuse {

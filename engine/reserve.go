@@ -23,6 +23,7 @@ type reservation struct {
 	merit ares.Merit
 	said  int // of those it waits for, how many by a forecast, and by a limit
 	bound int
+	late  int // how many of them run for longer than was foreseen
 }
 
 // keptOff is the short refusal of a job that would fit.
@@ -283,7 +284,7 @@ func (t *try) reserve(e *entry, now time.Time) bool {
 	m := mark(len(t.taken))
 	t.supposing = true
 	s.stays(e) // nobody may have asked for it yet whether it has room
-	t.visit()
+	t.visit(now)
 	r, ok := t.soonest(e, members, ban, now)
 	t.undo(m)
 	if t.mayHold(e, &r, ok, now) {
@@ -312,26 +313,51 @@ func (t *try) mayHold(e *entry, r *reservation, foreseen bool, now time.Time) bo
 	return waited >= hold && (!foreseen || r.at-now.UnixNano() < int64(waited))
 }
 
-// visit takes the seats of all reservations, and foresees their ends.
-func (t *try) visit() {
-	for i := range t.reserved {
-		r := &t.reserved[i]
-		for k := range r.seats {
-			n := t.state.byID[r.seats[k].Node]
-			n.visitors = append(n.visitors, visitor{&r.seats[k], r.ends})
+// visit takes the seats of all reservations and nominations, and foresees when those
+// will have ended who have them then.
+func (t *try) visit(now time.Time) {
+	for i := range t.kept {
+		k := &t.kept[i]
+		if k.over {
+			continue
 		}
-		t.occupy(r.seats)
+		ends := int64(endless)
+		if runs := k.entry.runs(t.by); runs != never {
+			ends = k.until.Add(max(runs-k.entry.done(now), 0)).UnixNano()
+		}
+		t.lift(k)
+		t.lodge(k.seats, ends)
+	}
+	for i := range t.reserved {
+		t.lodge(t.reserved[i].seats, t.reserved[i].ends)
+	}
+}
+
+// lodge takes seats for somebody who will have ended at a time.
+func (t *try) lodge(seats []ares.Seat, ends int64) {
+	for k := range seats {
+		if n := t.state.byID[seats[k].Node]; n != nil && n.record != nil {
+			n.visitors = append(n.visitors, visitor{&seats[k], ends})
+			t.occupy(seats[k : k+1])
+		}
 	}
 }
 
 // endVisit ends it: nothing of it is taken any more.
 func (t *try) endVisit() {
-	for i := range t.reserved {
-		for k := range t.reserved[i].seats {
-			n := t.state.byID[t.reserved[i].seats[k].Node]
-			clear(n.visitors)
-			n.visitors = n.visitors[:0]
+	leave := func(seats []ares.Seat) {
+		for k := range seats {
+			if n := t.state.byID[seats[k].Node]; n != nil {
+				clear(n.visitors)
+				n.visitors = n.visitors[:0]
+			}
 		}
+	}
+	for i := range t.kept {
+		leave(t.kept[i].seats)
+	}
+	for i := range t.reserved {
+		leave(t.reserved[i].seats)
 	}
 }
 

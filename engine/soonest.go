@@ -173,6 +173,9 @@ func (t *try) limit(r *reservation, at int64, now time.Time) {
 			} else {
 				r.bound++
 			}
+			if d.overdue {
+				r.late++
+			}
 		}
 	}
 	r.limit = r.at

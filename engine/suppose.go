@@ -24,7 +24,7 @@ func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func())
 		s.absorb(events)
 	}
 	if w := e.shape.want; w != shape.want {
-		w.passing = w.refs == 1
+		w.passing = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
 	}
 	s.ready()
 	look()

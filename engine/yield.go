@@ -321,20 +321,26 @@ func patience(v *entry) time.Duration { return v.job.Grace() + v.job.LostAfter()
 // stops travel, and processes die in their own time.
 const stopMargin = time.Minute
 
-// nominate keeps seats for a job, and stops who sits there.
-func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *choice) {
-	s, now := t.state, plan.Now
+// nomination is how a choice is written down.
+func (t *try) nomination(e *entry, c *choice, now time.Time) *ares.Nomination {
 	milli := milliOf(c.seats)
 	slices.SortFunc(c.victims, bySize)
-	n := ares.Nomination{Seats: c.seats, Why: c.why, At: now}
+	n := &ares.Nomination{Seats: c.seats, Why: c.why, At: now}
 	for _, v := range c.victims {
 		c.within = max(c.within, patience(v.entry))
 		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.id, Fence: v.entry.run.Fence(), Yield: ares.Yield{
 			To: e.id, Tenant: e.job.Tenant, Why: v.why, Milli: v.milli, Lost: v.lost, Asked: milli,
-			Restart: v.milli * int64(s.cfg.Yielding.Restart/time.Second),
+			Restart: v.milli * int64(t.state.cfg.Yielding.Restart/time.Second),
 		}})
 	}
 	n.Until = now.Add(c.within + stopMargin)
+	return n
+}
+
+// nominate keeps seats for a job, and stops who sits there.
+func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *choice) {
+	s := t.state
+	n := *t.nomination(e, c, plan.Now)
 	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.id, Nomination: n})
 	wakeBy(plan, n.Until)
 	for i := range n.Victims {
@@ -342,7 +348,7 @@ func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *c
 			break
 		}
 	}
-	k := keeping{entry: e, seats: c.seats, grant: s.grantTo(e.shape, c.seats)}
+	k := keeping{entry: e, seats: c.seats, until: n.Until, grant: s.grantTo(e.shape, c.seats)}
 	k.held, k.free = t.holdSeats(c.seats)
 	if c.why == ares.YieldMove {
 		t.tell(e, c)

@@ -47,6 +47,7 @@ type Config struct {
 	Audit     AuditConfig     `yaml:"audit"`
 	Alerts    AlertsConfig    `yaml:"alerts"`
 	Redis     RedisConfig     `yaml:"redis"`
+	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
 
@@ -207,7 +208,7 @@ type SessionsConfig struct {
 // JobsConfig is about finished jobs.
 type JobsConfig struct {
 	// ArchiveAfterMinutes is how long a finished job stays in the live store;
-	// then it moves to the archive file. Default 1440, at least 1.
+	// then it is in history and the archive file alone. Default 1440, at least 1.
 	ArchiveAfterMinutes int `yaml:"archive_after_minutes"`
 	// RememberDays is how long after its job's end a request_id is remembered.
 	// Default 7, at least 1.
@@ -236,6 +237,7 @@ func Default() Config {
 		Audit:     defaultAudit(),
 		Alerts:    defaultAlerts(),
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
+		History:   HistoryConfig{Currency: "USD"},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
 	}
@@ -290,6 +292,7 @@ func (c *Config) Check() error {
 	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
 		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
 	}
+	c.History.check(&p, &c.Jobs)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}

@@ -64,6 +64,7 @@ type Server struct {
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
 	Audit      *audit.Log
+	Ledger     *control.Ledger
 
 	cfg      Config
 	log      *slog.Logger
@@ -141,6 +142,10 @@ func (s *Server) start(ctx, run context.Context) error {
 		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
 	if err = s.startPolicies(run, m); err != nil {
+		listeners.close()
+		return err
+	}
+	if err = s.openHistory(); err != nil {
 		listeners.close()
 		return err
 	}
@@ -224,6 +229,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
+	s.remember(recorder, m)
 	s.Loop = control.NewLoop(s.View, s.cfg.engine())
 	recorder.Fold = s.Loop.Fold
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
@@ -301,7 +307,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
-		Audit: s.Audit, AuditLog: s.Audit,
+		Audit: s.Audit, AuditLog: s.Audit, Ledger: s.Ledger, Currency: s.cfg.History.Currency,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
@@ -349,6 +355,7 @@ func (s *Server) Close() {
 		}
 		s.stop()
 		s.parts.Wait()
+		s.closeHistory()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {
 				s.log.Warn("close the store", "error", err)

@@ -51,6 +51,20 @@ func TestOwnGroups(t *testing.T) {
 	}
 }
 
+// The agent is in a cgroup of its own below the unit's, where the manager makes one.
+func TestBases(t *testing.T) {
+	for own, want := range map[string]string{
+		"0::/system.slice/ares-agent.service\n":       "/sys/fs/cgroup/system.slice/ares-agent.service",
+		"0::/system.slice/ares-agent.service/agent\n": "/sys/fs/cgroup/system.slice/ares-agent.service",
+		"0::/\n": "/sys/fs/cgroup",
+	} {
+		got, err := bases(v2Mounts, own)
+		if err != nil || got[0] != want {
+			t.Errorf("%q: %v %v, want %s first", own, got, err, want)
+		}
+	}
+}
+
 // fakeV2 is a directory that looks like cgroup2: the kernel would fill in the files.
 func fakeV2(t *testing.T, controllers ...string) (base string, parent seat.Cgroup) {
 	t.Helper()

@@ -95,8 +95,12 @@ func (r *Runner) probeRoom() string {
 	if os.Geteuid() != 0 {
 		return "the agent is not root"
 	}
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil || !ownProc(string(release)) {
+		return "Linux 5.8 is needed, this is " + strings.TrimSpace(string(release))
+	}
 	dir := filepath.Join(r.dir, "probe")
-	err := os.MkdirAll(filepath.Join(dir, seat.TmpDir), 0o700)
+	err = os.MkdirAll(filepath.Join(dir, seat.TmpDir), 0o700)
 	for _, name := range []string{seat.ProgressFile, seat.CheckpointFile} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
@@ -104,13 +108,21 @@ func (r *Runner) probeRoom() string {
 	if err = errors.Join(err, os.MkdirAll(seat.RoomDir, 0o755)); err != nil {
 		return err.Error()
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // the next start's probe finds it otherwise
 	c := exec.Command(r.supervisor, seat.ProbeRoom)
 	c.Dir, c.Env = dir, []string{}
 	if out, err := c.Output(); err != nil {
 		return strings.TrimSpace(string(out) + " (" + err.Error() + ")")
 	}
 	return ""
+}
+
+// ownProc says whether a kernel can mount a /proc with options of its own. Before 5.8 those
+// are the machine's, and hiding processes from a job would hide them from everybody.
+func ownProc(release string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return err == nil && (major > 5 || major == 5 && minor >= 8)
 }
 
 // place says in an order where the job finds its files.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,21 @@ func needRoot(t *testing.T) {
 	}
 }
 
+// limited says whether this machine has a controller. If not, the runner must say so, and
+// run jobs that ask for a limit all the same.
+func (w *world) limited(controller string) bool {
+	w.Helper()
+	if w.limits.has(controller) {
+		return true
+	}
+	w.Logf("no controller for %s here", controller)
+	if slices.Contains(w.Means().Limited, controller) {
+		w.Errorf("means %+v", w.Means())
+	}
+	w.want(w.start(apart(sh("true"))), Exited, 0)
+	return false
+}
+
 // All that must hold of a job's death holds of jobs that are set apart.
 func TestFaultsApart(t *testing.T) {
 	needRoot(t)
@@ -72,6 +88,7 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 	if err := os.Link(intruderPath, filepath.Join(spec.Room.Scratch, "intruder")); err != nil {
 		w.Fatal(err)
 	}
+	w.setUserID(filepath.Join(spec.Room.Scratch, "set-user-id"))
 	spec.Argv = append([]string{RoomWork + "/intruder"}, attempts...)
 	if spoil != nil {
 		spoil(&spec)
@@ -84,6 +101,21 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 		}
 	}
 	return said
+}
+
+// setUserID makes a program that says who it is, and would be root for anybody.
+func (w *world) setUserID(path string) {
+	w.Helper()
+	b, err := os.ReadFile("/usr/bin/id")
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o755|os.ModeSetuid)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
 }
 
 // A job cannot reach the agent, its files, or the jobs of others.
@@ -112,9 +144,10 @@ func TestIntruder(t *testing.T) {
 		"kill=" + pid: never, "kill=" + supervisor: never, "kill=" + me: never, "kill=1": never,
 		"ptrace=" + pid: never, "ptrace=" + me: never,
 		"setuid=0": never, "setgroups=0": never, "nice=-5": no,
-		"mknod=/tmp/mem": never, "mount=/tmp": never, "umount=/proc": never, "umount=" + seat.RoomDir: never,
+		"mknod=/tmp/device": never, "mount=/tmp": never, "umount=/proc": never, "umount=" + seat.RoomDir: never,
 		"write=/proc/sys/kernel/core_pattern": no, "write=" + seat.RoomDir + "/new": no,
-		"write=" + seat.RoomTmp + "/mine": "did",
+		"run=" + RoomWork + "/set-user-id": "uid=1879048200 gid=1879048200 groups=1879048200", // and no euid=0
+		"write=" + seat.RoomTmp + "/mine":  "did",
 	}
 	var attempts []string
 	for a := range want {
@@ -144,9 +177,9 @@ func TestRoom(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
 	const hidden = "/etc/hosts" // stands for a device: everybody may read it
-	before, err := os.ReadFile(hidden)
-	if err != nil {
-		t.Fatal(err)
+	before, cannot := os.ReadFile(hidden)
+	if cannot != nil {
+		t.Fatal(cannot)
 	}
 	spec := apart(sh(`id -u; id -G; grep -E "^(Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs)" /proc/self/status; ulimit -c
 		echo 50 half > "$ARES_PROGRESS_FILE"; touch "$ARES_CHECKPOINT_FILE"; echo "$TMPDIR $ARES_PROGRESS_FILE"; pwd; echo made > mine
@@ -208,11 +241,34 @@ work
 	}
 }
 
+// In a user namespace of its own, where it has every capability, a job can take nothing
+// away of what hides the machine.
+func TestRoomIsLocked(t *testing.T) {
+	needRoot(t)
+	w := newWorld(t)
+	spec := apart(sh(`for path in /etc/hosts /proc /tmp ` + seat.RoomDir + `; do
+			unshare --user --map-root-user --mount umount $path && echo uncovered $path
+			unshare --user --map-root-user --mount umount --lazy $path && echo uncovered $path
+		done
+		unshare --user --map-root-user --mount mount -t proc proc /proc && echo all processes
+		unshare --user --map-root-user --mount sh -c "mount --bind / /mnt && cat /mnt/etc/hosts" && echo around
+		unshare --user --map-root-user true && echo allowed
+		cat /etc/hosts || exit 0`))
+	spec.Room = Room{Private: true, OwnTmp: true, Hide: []string{"/etc/hosts"}}
+	w.want(w.start(spec), Exited, 0)
+	log := w.log(spec.Key)
+	for _, bad := range []string{"uncovered", "all processes", "around"} {
+		if strings.Contains(log, bad) {
+			t.Errorf("%s:\n%s", bad, log)
+		}
+	}
+}
+
 func TestOutOfMemory(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
-	if !w.limits.has("memory") {
-		t.Fatalf("no memory controller: %+v", w.Means())
+	if !w.limited("memory") {
+		return
 	}
 	for i, script := range []string{
 		"exec " + intruderPath + " eat=400",
@@ -235,8 +291,8 @@ func TestForkBomb(t *testing.T) {
 	needRoot(t)
 	for _, controllers := range []bool{true, false} {
 		w := newWorld(t)
-		if !w.limits.has("pids") {
-			t.Fatalf("no pids controller: %+v", w.Means())
+		if !w.limited("pids") {
+			return
 		}
 		if !controllers { // then the user's processes are counted
 			for name, g := range w.limits.v1 {
@@ -258,8 +314,8 @@ func TestForkBomb(t *testing.T) {
 func TestProcessorLimit(t *testing.T) {
 	needRoot(t)
 	w := newWorld(t)
-	if !w.limits.has("cpu") {
-		t.Fatalf("no cpu controller: %+v", w.Means())
+	if !w.limited("cpu") {
+		return
 	}
 	spec := apart(sh("exec " + intruderPath + " burn=2000"))
 	spec.Limits.MilliCPU = 250
@@ -295,6 +351,16 @@ func TestSpawnErrorsApart(t *testing.T) {
 		spec.Rank, spec.Argv, spec.Dir, spec.Room.OwnTmp = i, []string{c.argv0}, c.dir, c.tmp
 		if res := w.want(w.start(spec), SpawnError, -1); !strings.Contains(res.Reason, c.want) {
 			t.Errorf("%s in %s: %q, want %q", c.argv0, c.dir, res.Reason, c.want)
+		}
+	}
+}
+
+func TestKernels(t *testing.T) {
+	for release, want := range map[string]bool{
+		"6.18.44-fc\n": true, "5.8.0": true, "5.15.0-91-generic": true, "5.7.19": false, "4.18.0-513.el8.x86_64": false, "": false,
+	} {
+		if got := ownProc(release); got != want {
+			t.Errorf("%q: %v", release, got)
 		}
 	}
 }

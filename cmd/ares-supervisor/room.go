@@ -81,8 +81,10 @@ func furnishDir(o *seat.Order) error {
 		return errors.New("mount " + seat.RoomDir + ": " + err.Error())
 	}
 	for _, m := range []struct{ from, to string }{
-		{o.Room.Scratch, seat.RoomWork}, {seat.TmpDir, seat.RoomTmp},
-		{seat.ProgressFile, seat.RoomProgress}, {seat.CheckpointFile, seat.RoomCheckpoint},
+		{o.Room.Scratch, seat.RoomWork},
+		{seat.TmpDir, seat.RoomTmp},
+		{seat.ProgressFile, seat.RoomProgress},
+		{seat.CheckpointFile, seat.RoomCheckpoint},
 	} {
 		if m.from == "" {
 			continue
@@ -114,7 +116,7 @@ func bind(from, to string) error {
 // force go with the change of the user, and no_new_privs brings none back: this is a second
 // lock, which an agent in a container may not be allowed to close.
 func dropCapabilities() {
-	for c := uintptr(0); c < 64; c++ {
+	for c := range uintptr(64) {
 		if prctl(prCapbsetRead, c) != nil {
 			return // the kernel knows no more
 		}

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,6 +96,7 @@ func (w *World) decide() (ares.Plan, error) {
 		return w.Decide()
 	}
 	plan := engine.Decide(w.State, w.Now)
+	w.promised = slices.Clone(w.State.Promises())
 	if plan.Empty() {
 		return plan, nil
 	}
@@ -108,7 +110,7 @@ func (w *World) commit(plan ares.Plan) error {
 	if !w.hurry {
 		return w.Commit(plan)
 	}
-	if err := w.witness.See(w.State, &plan); err != nil {
+	if err := errors.Join(w.witness.See(w.State, &plan), w.keeper.See(w.State, &plan, w.promised)); err != nil {
 		return err
 	}
 	if len(plan.Nominate) > 0 && w.small() {

@@ -293,9 +293,9 @@ func doPredict(w *World, in *words) (string, error) {
 
 func doWhatIf(w *World, in *words) (string, error) {
 	job := &ares.Job{Spec: specOf(in).WithDefaults(), ID: ares.JobID(in.name())}
-	placing, refusal := engine.Place(w.State, job, w.Now)
-	if refusal != nil {
-		return fmt.Sprintf("%s would wait:\n%s", job.ID, blockers(*refusal)), nil
+	placing, why := engine.Foretell(w.State, job, nil, w.Now)
+	if why != nil {
+		return fmt.Sprintf("%s would wait:\n%s", job.ID, blockers(why.Refusal)+w.standing(why)), nil
 	}
 	return fmt.Sprintf("%s would run on %s\n", job.ID, places(placing.Seats)), nil
 }

@@ -33,6 +33,9 @@ func (w *World) Do(line string) error {
 	return nil
 }
 
+// Keeper is what came of the promises so far.
+func (w *World) Keeper() *laws.Keeper { return &w.keeper }
+
 // Witness is what was seen of the run so far.
 func (w *World) Witness() *laws.Witness { return &w.witness }
 

@@ -5,6 +5,7 @@
 package enginetest
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -32,6 +33,7 @@ type World struct {
 	plans    []ares.Plan
 	life     life
 	witness  laws.Witness
+	keeper   laws.Keeper
 	hurry    bool           // not every decision is looked at from all sides
 	promised []ares.Promise // by the last plan
 }
@@ -46,8 +48,16 @@ func NewWorldWith(cfg engine.Config) *World {
 	return w
 }
 
-// Put writes events as one revision.
+// Put writes events as one revision. Nodes, tenants, forecasts: all of that may move
+// what was promised.
 func (w *World) Put(events ...ares.Event) {
+	if slices.ContainsFunc(events, func(ev ares.Event) bool { return ev.Job == nil && ev.Run == nil }) {
+		w.keeper.Forget()
+	}
+	w.write(events)
+}
+
+func (w *World) write(events []ares.Event) {
 	w.revision++
 	for i := range events {
 		events[i].Revision = w.revision
@@ -119,7 +129,7 @@ func (w *World) Plans() []ares.Plan { return w.plans }
 // Commit writes a plan, and checks the laws on the run so far and on the state
 // after it.
 func (w *World) Commit(plan ares.Plan) error {
-	if err := w.witness.See(w.State, &plan); err != nil {
+	if err := errors.Join(w.witness.See(w.State, &plan), w.keeper.See(w.State, &plan, w.promised)); err != nil {
 		return err
 	}
 	if err := w.Write(plan); err != nil {
@@ -176,6 +186,10 @@ func (w *World) Write(plan ares.Plan) error {
 			job.Revision = w.revision + 1
 			events = append(events, ares.Event{Job: job})
 			run = ares.NewRun(job.AcceptedAt)
+			if f, known := w.State.Forecast(p.ArrayOf); known { // of jobs alike the same is said
+				f.Job = p.Job
+				events = append(events, ares.Event{Forecast: &f})
+			}
 		}
 		if err := p.Apply(&run, plan.Now); err != nil {
 			return fmt.Errorf("place %s: %w", p.Job, err)
@@ -184,7 +198,7 @@ func (w *World) Write(plan ares.Plan) error {
 		put(p.Job, run)
 	}
 	if len(events) > 0 {
-		w.Put(events...)
+		w.write(events)
 	}
 	return nil
 }

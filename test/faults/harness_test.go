@@ -44,6 +44,7 @@ type world struct {
 	dir   string
 	ares  string
 	etcd  string // endpoints of the external store, with commas; "" when the server embeds one
+	more  string // of every server's configuration
 	procs []*proc
 }
 
@@ -267,6 +268,7 @@ func (w *world) server(name string) *host {
 	if w.etcd != "" {
 		config += "etcd: {endpoints: [" + w.etcd + "]}\n"
 	}
+	config += w.more
 	path := filepath.Join(h.dir, "config.yaml")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		w.t.Fatal(err)

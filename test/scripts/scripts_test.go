@@ -96,7 +96,7 @@ func setup(env *testscript.Env, dir string) error {
 		env.Setenv(name, "")
 	}
 	env.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	env.Setenv("ARES_MOCK_GPU", "true") // the same devices on every machine
+	env.Setenv("ARES_MOCK_GPU", "true")       // the same devices on every machine
 	env.Setenv("ARES_ISOLATION_MODE", "none") // jobs write into the script's directory; see isolation.txtar
 	env.Setenv("ARES_DATA_DIR", filepath.Join(env.WorkDir, "none"))
 	env.Setenv("LANG", "C.UTF-8")

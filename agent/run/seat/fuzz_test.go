@@ -37,10 +37,12 @@ func FuzzKernelFiles(f *testing.F) {
 	f.Add([]byte("populated 00\n"), []byte(")"))
 	f.Add([]byte("usage_usec 12345\nuser_usec 1\n"), []byte("\xff("))
 	f.Add([]byte("9223372036854775807"), []byte(" Z 0 "))
+	f.Add([]byte("oom_kill 3\n"), []byte("x"))
+	f.Add([]byte("1\n2\n-1\n0\n"), []byte("x"))
 	dir := f.TempDir()
 	ppid := os.Getppid()
 	f.Fuzz(func(t *testing.T, file, name []byte) {
-		for _, n := range []string{"cgroup.events", "cpu.stat", "memory.peak"} {
+		for _, n := range []string{"cgroup.events", "cpu.stat", "memory.peak", "memory.events", "cgroup.procs"} {
 			if err := os.WriteFile(filepath.Join(dir, n), file, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +57,11 @@ func FuzzKernelFiles(f *testing.F) {
 		if !populated && (!said || err != nil) {
 			t.Fatalf("%q is taken for an empty cgroup: %v", file, err)
 		}
-		_, _ = group.CPU(), group.PeakMemory()
+		_, _, _ = group.CPU(), group.PeakMemory(), OOMKills(dir)
+		// Whatever number is listed, a process that is not in the cgroup is not killed.
+		if n, err := (Group{Dir: dir}).Kill(); err != nil || n != 0 {
+			t.Fatalf("%q: %d processes were killed, %v", file, n, err)
+		}
 		if hasEntry(file, name) != bytes.Contains(append(append([]byte{0}, file...), 0), append(append([]byte{0}, name...), 0)) && !bytes.Contains(name, []byte{0}) {
 			t.Fatalf("%q in %q", name, file)
 		}

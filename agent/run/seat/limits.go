@@ -83,11 +83,11 @@ func (g Group) Kill() (int, error) {
 // the seat's, which no other has.
 func (g Group) has(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	if err != nil {
+	i := strings.LastIndexByte(g.Dir, '/')
+	if err != nil || i <= 0 { // a path that names no seat names no process
 		return false
 	}
-	i := strings.LastIndexByte(g.Dir, '/')
-	tail := []byte(g.Dir[strings.LastIndexByte(g.Dir[:max(i, 0)], '/')+1:])
+	tail := []byte(g.Dir[strings.LastIndexByte(g.Dir[:i], '/'):])
 	for line := range bytes.Lines(b) {
 		if bytes.HasSuffix(bytes.TrimSpace(line), tail) {
 			return true

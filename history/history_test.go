@@ -1,0 +1,81 @@
+package history_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/history"
+	"github.com/ares-scheduler/ares/history/historytest"
+)
+
+func TestSQLite(t *testing.T) { historytest.Run(t, historytest.SQLite) }
+
+func TestPostgres(t *testing.T) {
+	server := historytest.StartPostgres(t)
+	historytest.Run(t, server.New)
+}
+
+// TestPostgresComesBack has the server killed under a history: what was
+// answered is there, and the history goes on by itself.
+func TestPostgresComesBack(t *testing.T) {
+	server := historytest.StartPostgres(t)
+	base := server.New(t)
+	h := base.Open(t)
+	if n, err := h.Put(t.Context(), []history.Finished{historytest.Made{ID: "before"}.Finished()}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	server.Kill()
+	after := historytest.Made{ID: "after", Revision: 200}.Finished()
+	if _, err := h.Put(t.Context(), []history.Finished{after}); ares.CodeOf(err) != ares.Unavailable {
+		t.Fatalf("without a server: %v", err)
+	}
+	late := base.Open(t) // a server of ours that starts meanwhile
+	if err := late.Ready(t.Context()); ares.CodeOf(err) != ares.Unavailable {
+		t.Fatalf("without a server: %v", err)
+	}
+	server.Start()
+	for _, one := range []*history.History{h, late} {
+		if _, err := one.Put(t.Context(), []history.Finished{after}); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"before", "after"} {
+			if _, err := one.Job(t.Context(), historytest.ID(name), ""); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	base.Recount(t)
+}
+
+// TestTheFileIsItsOwners has nobody else read what jobs were given.
+func TestTheFileIsItsOwners(t *testing.T) {
+	base := historytest.SQLite(t)
+	h := base.Open(t)
+	if _, err := h.Put(t.Context(), []history.Finished{historytest.Made{ID: "mine"}.Finished()}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(base.Config.File + "*")
+	if err != nil || len(files) < 2 { // its journal lies beside it
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", f, info.Mode(), err)
+		}
+	}
+}
+
+func TestBadURLs(t *testing.T) {
+	for _, url := range []string{"mysql://x", "host=x", "postgres://u:s3cret@h/db?sslmode=wild", "postgres://[", "/tmp/file"} {
+		err := history.CheckURL(url)
+		if ares.CodeOf(err) != ares.Invalid || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s is answered %v", url, err)
+		}
+	}
+	if err := history.CheckURL("postgres://u:p@h/db?sslmode=verify-full&sslrootcert=/etc/ssl/certs/ca-certificates.crt"); err != nil {
+		t.Error(err)
+	}
+}

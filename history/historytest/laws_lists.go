@@ -1,0 +1,122 @@
+package historytest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/history"
+)
+
+// pages reads a whole list, page by page.
+func pages(t *testing.T, h *history.History, f history.Filter) (out []string) {
+	t.Helper()
+	for range 100 {
+		page, more, err := h.Jobs(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range page {
+			out = append(out, j.Job.RequestID)
+		}
+		if !more {
+			return out
+		}
+		if len(page) != f.Limit {
+			t.Fatalf("a page of %d has more behind it, want %d", len(page), f.Limit)
+		}
+		last := page[len(page)-1].Job
+		f.Before, f.After = last.Revision, last.ID
+	}
+	t.Fatal("the list does not end")
+	return nil
+}
+
+func listsArePaged(t *testing.T, b Base) {
+	h := b.Open(t)
+	type place struct {
+		revision int64
+		id       ares.JobID
+		name     string
+	}
+	var want []place
+	for i := range 25 { // several share a revision
+		name := fmt.Sprintf("page-%d", i)
+		f := Made{ID: name, Revision: int64(1000 + i/3)}.Finished()
+		put(t, h, 1, f)
+		want = append(want, place{f.Job.Revision, f.Job.ID, name})
+	}
+	slices.SortFunc(want, func(a, b place) int {
+		if a.revision != b.revision {
+			return int(b.revision - a.revision)
+		}
+		return slices.Compare([]byte(a.id), []byte(b.id))
+	})
+	for _, limit := range []int{1, 2, 7, 25, 100} {
+		got := pages(t, h, history.Filter{Limit: limit})
+		if !slices.EqualFunc(got, want, func(g string, w place) bool { return g == w.name }) {
+			t.Errorf("in pages of %d: %v, want %v", limit, got, want)
+		}
+	}
+}
+
+func listsAreFiltered(t *testing.T, b Base) {
+	h := b.Open(t)
+	day := 24 * time.Hour
+	put(t, h, 5,
+		Made{ID: "a", Revision: 1, Tenant: "t1", Queue: "q1", User: "ann", At: Noon}.Finished(),
+		Made{ID: "b", Revision: 2, Tenant: "t1", Queue: "q2", User: "bob", At: Noon.Add(day), Phase: ares.Failed}.Finished(),
+		// its server's clock is behind
+		Made{ID: "c", Revision: 3, Tenant: "t2", Queue: "q1", User: "ann", At: Noon.Add(day - time.Hour), Phase: ares.Cancelled}.Finished(),
+		Made{ID: "d", Revision: 4, Tenant: "t2", Queue: "q2", User: "bob", At: Noon.Add(2 * day)}.Finished(),
+		Made{ID: "e", Revision: 5, Tenant: "t1", Queue: "q1", User: "ann", At: Noon.Add(3 * day)}.Finished())
+	for _, c := range []struct {
+		what   string
+		filter history.Filter
+		want   []string
+	}{
+		{"all", history.Filter{}, []string{"e", "d", "c", "b", "a"}},
+		{"a tenant", history.Filter{Tenant: "t1"}, []string{"e", "b", "a"}},
+		{"a queue", history.Filter{Queue: "q2"}, []string{"d", "b"}},
+		{"a user", history.Filter{User: "bob"}, []string{"d", "b"}},
+		{"a tenant's queue", history.Filter{Tenant: "t1", Queue: "q1"}, []string{"e", "a"}},
+		{"phases", history.Filter{Phases: []ares.Phase{ares.Failed, ares.Cancelled}}, []string{"c", "b"}},
+		{"a name", history.Filter{Name: "d"}, []string{"d"}},
+		{"from", history.Filter{From: Noon.Add(day)}, []string{"e", "d", "b"}},
+		{"to", history.Filter{To: Noon.Add(day)}, []string{"c", "a"}},
+		{"from and to", history.Filter{From: Noon.Add(time.Second), To: Noon.Add(2 * day)}, []string{"c", "b"}},
+		{"a time without jobs", history.Filter{From: Noon.Add(30 * day)}, nil},
+		{"a time before all", history.Filter{To: Noon.Add(-30 * day)}, nil},
+		{"nobody's", history.Filter{Tenant: "t3"}, nil},
+		{"everything at once", history.Filter{Tenant: "t1", Queue: "q2", User: "bob", Phases: []ares.Phase{ares.Failed}, Name: "b", From: Noon, To: Noon.Add(2 * day)}, []string{"b"}},
+	} {
+		c.filter.Limit = 2
+		if got := pages(t, h, c.filter); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+func elementsAreListedByIndex(t *testing.T, b Base) {
+	h := b.Open(t)
+	array := Made{ID: "array", Revision: 7, Edit: func(j *ares.Job, r *ares.Run) { j.Array, r.Attempts = ares.Array{Count: 5, Parallelism: 2}, nil }}.Finished()
+	put(t, h, 1, array)
+	for _, i := range []int{3, 0, 4, 1, 2} {
+		name := fmt.Sprintf("array-%d", i)
+		put(t, h, 1, Made{ID: name, Revision: int64(20 - i), Edit: func(j *ares.Job, _ *ares.Run) {
+			j.ArrayOf, j.ArrayIndex, j.ArrayCount = array.Job.ID, i, 5
+		}}.Finished())
+	}
+	if got := pages(t, h, history.Filter{Limit: 10}); !slices.Equal(got, []string{"array"}) {
+		t.Errorf("a list has %v, want the array alone", got)
+	}
+	if got := pages(t, h, history.Filter{ArrayOf: array.Job.ID, Limit: 2}); !slices.Equal(got, []string{"array-0", "array-1", "array-2", "array-3", "array-4"}) {
+		t.Errorf("the elements are %v", got)
+	}
+	b.Recount(t)
+	if n := b.count(t, "SELECT SUM(jobs) FROM usage_daily"); n != 5 {
+		t.Errorf("%d jobs are counted, want the 5 elements", n)
+	}
+}

@@ -1,0 +1,206 @@
+package historytest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Postgres is a real PostgreSQL server of a test's own, on a free port of the
+// loopback. It can be killed and started again.
+type Postgres struct {
+	URL string // of its database
+
+	tb   testing.TB
+	bin  string
+	dir  string
+	port int
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+	log  *bytes.Buffer
+}
+
+// StartPostgres starts a server that stops with the test. The test fails when it
+// cannot: PostgreSQL is Debian's package postgresql, or on the PATH.
+func StartPostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "ares-postgres-") // short enough for a socket's path
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Postgres{tb: tb, bin: postgresBin(tb), dir: dir, port: freePort(tb)}
+	tb.Cleanup(func() {
+		p.Kill()
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err = os.Chmod(dir, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	data := filepath.Join(dir, "data")
+	if err = os.Mkdir(data, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	if who := unprivileged(); who != nil {
+		for _, d := range []string{dir, data} {
+			if err = os.Chown(d, int(who.Uid), int(who.Gid)); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+	out, err := p.command("initdb", "-D", data, "-U", "ares", "--auth=trust", "-E", "UTF8", "--no-sync").CombinedOutput()
+	if err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	p.URL = (&url.URL{Scheme: "postgres", User: url.User("ares"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)), Path: "/postgres", RawQuery: "sslmode=disable"}).String()
+	p.Start()
+	return p
+}
+
+// postgresBin finds the folder of the server's programs.
+func postgresBin(tb testing.TB) string {
+	tb.Helper()
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path)
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil || len(found) == 0 {
+		tb.Fatal("there is no PostgreSQL: install the package postgresql (tools/needs postgres does)")
+	}
+	return filepath.Dir(found[len(found)-1])
+}
+
+// unprivileged is who runs the server when the test is root: PostgreSQL refuses
+// to be.
+func unprivileged() *syscall.Credential {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return &syscall.Credential{Uid: 65534, Gid: 65534} // nobody
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (p *Postgres) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(p.bin, name), args...)
+	cmd.Dir, cmd.Env = p.dir, []string{"LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: unprivileged(), Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// Start starts the server where it left off, and waits until it answers.
+func (p *Postgres) Start() {
+	p.tb.Helper()
+	p.cmd = p.command("postgres", "-D", filepath.Join(p.dir, "data"), "-p", strconv.Itoa(p.port), "-h", "127.0.0.1", "-k", p.dir,
+		"-c", "shared_buffers=32MB", "-c", "max_connections=50", "-c", "fsync=off") // what a killed process wrote is with the kernel
+	p.log, p.done = &bytes.Buffer{}, make(chan struct{})
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		p.tb.Fatalf("start postgres: %v", err)
+	}
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		defer close(done)
+		_ = cmd.Wait()
+	}(p.cmd, p.done)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, p.URL)
+		if err == nil {
+			_ = conn.Close(ctx)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-p.done:
+			p.tb.Fatalf("postgres ended: %s", p.log)
+		case <-ctx.Done():
+			p.tb.Fatalf("postgres does not answer: %v", err)
+		}
+	}
+}
+
+// Kill ends the server as a crash of the machine would.
+func (p *Postgres) Kill() {
+	if p.cmd == nil {
+		return
+	}
+	children := p.children()
+	_ = p.cmd.Process.Kill()
+	<-p.done
+	for _, pid := range children { // they would notice by themselves, later
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	p.cmd = nil
+	// The next one must not meet the locks of processes that are still going.
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for _, pid := range children {
+		for syscall.Kill(pid, 0) == nil && !zombie(pid) {
+			<-tick.C // nobody is told when another's child has ended
+		}
+	}
+}
+
+func (p *Postgres) children() []int {
+	pid := p.cmd.Process.Pid
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for f := range strings.FieldsSeq(string(data)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func zombie(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(data, []byte(") Z "))
+}
+
+// Database makes an empty database and returns its URL.
+func (p *Postgres) Database(tb testing.TB, name string) string {
+	tb.Helper()
+	ctx := tb.Context()
+	conn, err := pgx.Connect(ctx, p.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
+		tb.Fatal(err)
+	}
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}

@@ -1,0 +1,141 @@
+// Package historytest is the law for every database that history may stand on:
+// one suite, run on SQLite and on a PostgreSQL of the test's own, and the jobs
+// that other packages' tests fill a history with.
+package historytest
+
+import (
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // registers the driver
+
+	"github.com/ares-scheduler/ares/history"
+)
+
+// Base is an empty database to prove.
+type Base struct {
+	Config history.Config
+	// Raw reads the tables as people do.
+	Raw *sql.DB
+}
+
+// SQLite is a database in a file.
+func SQLite(tb testing.TB) Base {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "history.db")
+	raw, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)")
+	return base(tb, history.Config{File: file}, raw, err)
+}
+
+// Database is a new database of a PostgreSQL server.
+func (p *Postgres) New(tb testing.TB) Base {
+	tb.Helper()
+	url := p.Database(tb, name())
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return base(tb, history.Config{URL: url}, stdlib.OpenDB(*cfg), nil)
+}
+
+func base(tb testing.TB, cfg history.Config, raw *sql.DB, err error) Base {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := raw.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return Base{cfg, raw}
+}
+
+// Open opens the history of a base until the test ends.
+func (b Base) Open(tb testing.TB) *history.History {
+	tb.Helper()
+	h, err := history.Open(b.Config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return h
+}
+
+// Run proves the databases that open makes.
+func Run(t *testing.T, open func(testing.TB) Base) {
+	t.Helper()
+	for _, law := range []struct {
+		name string
+		test func(*testing.T, Base)
+	}{
+		{"AJobComesBackWhole", aJobComesBackWhole},
+		{"AJobIsThereOnce", aJobIsThereOnce},
+		{"AnyOrderOfPutsEndsAlike", anyOrderOfPutsEndsAlike},
+		{"TwoServersPutTheSame", twoServersPutTheSame},
+		{"ListsArePaged", listsArePaged},
+		{"ListsAreFiltered", listsAreFiltered},
+		{"ElementsAreListedByIndex", elementsAreListedByIndex},
+		{"UseIsSummedUp", useIsSummedUp},
+		{"PricesCountFromTheirDay", pricesCountFromTheirDay},
+		{"PricesAreChecked", pricesAreChecked},
+		{"OldJobsGoTheirUseStays", oldJobsGoTheirUseStays},
+		{"AnythingCanBeWritten", anythingCanBeWritten},
+		{"TenantsAreShown", tenantsAreShown},
+		{"EndsAreTold", endsAreTold},
+		{"AnotherStoreIsRefused", anotherStoreIsRefused},
+	} {
+		t.Run(law.name, func(t *testing.T) { law.test(t, open(t)) })
+	}
+}
+
+// count is one number of the tables.
+func (b Base) count(tb testing.TB, query string) (n int64) {
+	tb.Helper()
+	var got sql.NullInt64
+	if err := b.Raw.QueryRowContext(tb.Context(), query).Scan(&got); err != nil {
+		tb.Fatalf("%s: %v", query, err)
+	}
+	return got.Int64
+}
+
+// Recount checks that each job is there once, that its rows are its own, and
+// that the sums are those of the jobs.
+func (b Base) Recount(tb testing.TB) {
+	tb.Helper()
+	if err := errors.Join(
+		b.same(tb, "jobs twice", "SELECT COUNT(*) FROM (SELECT job_id, accepted_revision FROM jobs GROUP BY job_id, accepted_revision HAVING COUNT(*) > 1) d", "SELECT 0"),
+		b.same(tb, "attempts of no job", "SELECT COUNT(*) FROM attempts WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
+		b.same(tb, "placements of no job", "SELECT COUNT(*) FROM placements WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
+		b.same(tb, "transitions of no job", "SELECT COUNT(*) FROM transitions WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
+		b.same(tb, "use of no job", "SELECT COUNT(*) FROM job_usage WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
+		b.same(tb, "jobs without an array, and those counted", "SELECT SUM(jobs) FROM usage_daily", "SELECT SUM(jobs) FROM job_usage"),
+		b.same(tb, "use of jobs", "SELECT SUM(gpu_milliseconds) FROM jobs", "SELECT SUM(gpu_milliseconds) FROM job_usage"),
+		b.same(tb, "differences of the daily sums", "SELECT COUNT(*) FROM ("+
+			"SELECT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region, SUM(u.gpu_milliseconds) AS ms, SUM(u.jobs) AS n FROM job_usage u JOIN jobs j ON j.seq = u.job_seq GROUP BY 1, 2, 3, 4, 5, 6"+
+			" EXCEPT SELECT tenant, day, queue, submitted_by, model, region, gpu_milliseconds, jobs FROM usage_daily) d", "SELECT 0"),
+		b.same(tb, "rows of the daily sums", "SELECT COUNT(*) FROM usage_daily WHERE gpu_milliseconds <> 0 OR jobs <> 0",
+			"SELECT COUNT(*) FROM (SELECT DISTINCT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region FROM job_usage u JOIN jobs j ON j.seq = u.job_seq) d"),
+		b.same(tb, "differences of the tenants' sums", "SELECT COUNT(*) FROM ("+
+			"SELECT u.tenant, u.day, k.kind, SUM(u.gpu_milliseconds) AS ms, SUM(u.jobs) AS n FROM usage_daily u JOIN kinds k ON k.model = u.model AND k.region = u.region GROUP BY 1, 2, 3"+
+			" EXCEPT SELECT tenant, day, kind, gpu_milliseconds, jobs FROM usage_by_tenant) d", "SELECT 0"),
+	); err != nil {
+		tb.Error(err)
+	}
+}
+
+func (b Base) same(tb testing.TB, what, one, other string) error {
+	tb.Helper()
+	if x, y := b.count(tb, one), b.count(tb, other); x != y {
+		return errors.New(what + " do not agree: " + one)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Price is what an hour of one GPU costs from a day on, until another price of
+// the same model and region follows.
+type Price struct {
+	Model  string // part of the model's name in any case, "" for every model
+	Region string // "" for every region
+	From   string // the first day, 2026-01-31, in UTC
+	// PerGPUHour is in the currency of the installation; 0 is free of charge.
+	PerGPUHour float64
+	By         string
+	At         time.Time
+}
+
+// MaxPrices is how many prices there may be, past ones included.
+const MaxPrices = 1000
+
+// maxPrice keeps sums of prices exact to the cent.
+const maxPrice = 1_000_000
+
+// Check reports every mistake of a price as received.
+func (p Price) Check() error {
+	var bad ares.Problems
+	for _, f := range []struct{ field, value string }{{"model", p.Model}, {"region", p.Region}} {
+		if len(f.value) > ares.MaxNameBytes || text(f.value) != f.value {
+			bad.Add(f.field, "must be text of at most %d bytes", ares.MaxNameBytes)
+		}
+	}
+	if _, err := ParseDay(p.From); err != nil {
+		bad.Add("from", "%s", err)
+	}
+	if !(p.PerGPUHour >= 0 && p.PerGPUHour <= maxPrice) {
+		bad.Add("price_per_gpu_hour", "must be between 0 and %d, got %v", maxPrice, p.PerGPUHour)
+	}
+	return bad.Err()
+}
+
+// ParseDay reads a day, in UTC.
+func ParseDay(s string) (time.Time, error) {
+	day, err := time.Parse(time.DateOnly, s)
+	if err != nil {
+		return day, ares.Errorf(ares.Invalid, "%q is not a day: write it as 2026-01-31", clip(s))
+	}
+	return day, nil
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return strings.ToValidUTF8(s[:64], "") + "…"
+	}
+	return s
+}
+
+// SetPrice adds a price, or replaces the one of that model, region and day.
+func (h *History) SetPrice(ctx context.Context, p Price) error {
+	return h.writing(ctx, func(w *writer) error {
+		n := 0
+		if err := w.query(ctx, "SELECT COUNT(*) FROM prices", nil, func(r *sql.Rows) error { return r.Scan(&n) }); err != nil {
+			return err
+		}
+		if n >= MaxPrices {
+			return ares.Errorf(ares.Exhausted, "there are %d prices, at most %d may be: delete old ones", n, MaxPrices)
+		}
+		return w.exec(ctx, `INSERT INTO prices (model, region, from_day, price_per_gpu_hour, set_by, set_at) VALUES (?, ?, `+h.dialect.date+`, ?, ?, ?)
+			ON CONFLICT (model, region, from_day) DO UPDATE SET price_per_gpu_hour = excluded.price_per_gpu_hour, set_by = excluded.set_by, set_at = excluded.set_at`,
+			strings.ToLower(p.Model), p.Region, p.From, p.PerGPUHour, text(p.By), h.dialect.at(p.At))
+	})
+}
+
+// DeletePrice removes the price of a model, a region and a day.
+func (h *History) DeletePrice(ctx context.Context, model, region, from string) error {
+	return h.writing(ctx, func(w *writer) error {
+		n := 0
+		where, args := " FROM prices WHERE model = ? AND region = ? AND from_day = "+h.dialect.date, []any{strings.ToLower(model), region, from}
+		if err := w.query(ctx, "SELECT COUNT(*)"+where, args, func(r *sql.Rows) error { return r.Scan(&n) }); err != nil {
+			return err
+		}
+		if n == 0 {
+			return ares.Errorf(ares.NotFound, "there is no price of model %q in region %q from %s on: see `ares price list`", clip(model), clip(region), from)
+		}
+		return w.exec(ctx, "DELETE"+where, args...)
+	})
+}
+
+// Prices lists all prices, by model, region and day.
+func (h *History) Prices(ctx context.Context) (Prices, error) {
+	var out Prices
+	err := h.reading(ctx, "SELECT model, region, from_day, price_per_gpu_hour, set_by, set_at FROM prices ORDER BY model, region, from_day", nil, func(r *sql.Rows) error {
+		var p Price
+		var from, at stamp
+		if err := r.Scan(&p.Model, &p.Region, &from, &p.PerGPUHour, &p.By, &at); err != nil {
+			return err
+		}
+		p.From, p.At = from.day(), at.Time
+		out = append(out, p)
+		return nil
+	})
+	return out, err
+}
+
+// Prices are all there are.
+type Prices []Price
+
+// term is a price of one kind of device in a time.
+type term struct {
+	from  string // a day; until that of the next
+	price float64
+}
+
+// of lists what a kind costs over time, oldest first, without gaps but before
+// the first. The price with the longest part of the model's name counts, then
+// one for the very region, then the latest.
+func (ps Prices) of(k Kind) []term {
+	var fits []Price
+	for _, p := range ps {
+		if strings.Contains(strings.ToLower(k.Model), strings.ToLower(p.Model)) && (p.Region == "" || p.Region == k.Region) {
+			fits = append(fits, p)
+		}
+	}
+	days := make([]string, 0, len(fits))
+	for _, p := range fits {
+		days = append(days, p.From)
+	}
+	slices.Sort(days)
+	days = slices.Compact(days)
+	var out []term
+	for _, day := range days {
+		price := best(fits, day).PerGPUHour
+		if n := len(out); n > 0 && out[n-1].price == price {
+			continue
+		}
+		out = append(out, term{from: day, price: price})
+	}
+	return out
+}
+
+// best is the price that counts on a day; one is in force by then.
+func best(fits []Price, day string) Price {
+	in := slices.DeleteFunc(slices.Clone(fits), func(p Price) bool { return p.From > day })
+	return slices.MinFunc(in, func(a, b Price) int {
+		return cmp.Or(cmp.Compare(len(b.Model), len(a.Model)), cmp.Compare(len(b.Region), len(a.Region)), strings.Compare(a.Model, b.Model), strings.Compare(b.From, a.From))
+	})
+}
+
+// Cost is what parts cost, and how much GPU time of them has no price.
+func (ps Prices) Cost(parts []Part) (cost float64, unpriced int64) {
+	sum := NewSum(UsageQuery{}, ps, nil)
+	sum.Add(&ares.Job{}, parts)
+	for _, u := range sum.Rows() {
+		cost, unpriced = cost+u.Cost, unpriced+u.Unpriced
+	}
+	return cost, unpriced
+}
+
+const msPerHour = 3_600_000.0
+
+// Cents rounds an amount for people.
+func Cents(amount float64) float64 { return math.Round(amount*100) / 100 }

@@ -1,0 +1,52 @@
+package history
+
+import (
+	"context"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// TenantUse is a tenant with what it holds now.
+type TenantUse struct {
+	Tenant  *ares.Tenant
+	Use     ares.Use
+	Waiting int // jobs
+}
+
+// PutTenants replaces the table of tenants. It is for people who ask; nothing
+// in Ares reads it.
+func (h *History) PutTenants(ctx context.Context, tenants []TenantUse, at time.Time) error {
+	r := &rows{table: "tenants", columns: []string{
+		"tenant", "name", "max_gpus", "max_gpu_memory_mb", "max_cpu_cores", "max_memory_mb", "max_concurrent_jobs", "max_pending_jobs",
+		"priority_tier", "fair_share_weight", "allow_preemption", "gpu_hours_per_month",
+		"gpus_in_use", "cpu_cores_in_use", "memory_mb_in_use", "jobs_running", "jobs_waiting", "as_of",
+	}}
+	for _, t := range tenants {
+		l, u := t.Tenant.Limits, t.Use
+		r.add(t.Tenant.ID, text(t.Tenant.Name), limit(l.GPUs), limit(l.GPUMemoryMB), limit(l.CPUs), limit(l.MemoryMB), limit(l.ConcurrentJobs), limit(l.PendingJobs),
+			string(t.Tenant.PriorityTier), t.Tenant.Weight, t.Tenant.MayPreempt, budget(t.Tenant.GPUHours),
+			float64(u.GPUs)+float64(u.GPUMilli)/1000, u.CPUs, u.MemoryMB, u.Jobs, t.Waiting, h.dialect.at(at))
+	}
+	return h.writing(ctx, func(w *writer) error {
+		if err := w.exec(ctx, "DELETE FROM tenants"); err != nil {
+			return err
+		}
+		return r.insert(ctx, w, "")
+	})
+}
+
+// limit is a limit as a column: none where it does not limit.
+func limit(n int) any {
+	if n >= ares.Unlimited {
+		return nil
+	}
+	return n
+}
+
+func budget(hours int) any {
+	if hours == 0 {
+		return nil
+	}
+	return hours
+}

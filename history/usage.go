@@ -1,0 +1,226 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Dimension is something that use is counted by.
+type Dimension string
+
+// The dimensions.
+const (
+	ByTenant Dimension = "tenant"
+	ByQueue  Dimension = "queue"
+	ByUser   Dimension = "user"
+	ByModel  Dimension = "model"
+	ByRegion Dimension = "region"
+)
+
+// Dimensions lists them, in the order in which they are shown.
+func Dimensions() []Dimension { return []Dimension{ByTenant, ByQueue, ByUser, ByModel, ByRegion} }
+
+// Period is what time is cut into.
+type Period string
+
+// The periods.
+const (
+	Whole   Period = "" // not at all
+	ByDay   Period = "day"
+	ByMonth Period = "month"
+)
+
+// UsageQuery asks what was used.
+type UsageQuery struct {
+	// Tenant, Queue, User and Model select; "" selects all. Model is part of the
+	// model's name in any case.
+	Tenant, Queue, User, Model string
+	// From and To are days, in UTC, both included; "" for no bound.
+	From, To string
+	By       []Dimension
+	Period   Period
+}
+
+// Check reports every mistake of a query as received.
+func (q *UsageQuery) Check() error {
+	var bad ares.Problems
+	for _, f := range []struct{ field, day string }{{"from", q.From}, {"to", q.To}} {
+		if f.day != "" {
+			if _, err := ParseDay(f.day); err != nil {
+				bad.Add(f.field, "%s", err)
+			}
+		}
+	}
+	for _, d := range q.By {
+		if !slices.Contains(Dimensions(), d) {
+			bad.Add("by", "%q is unknown: use tenant, queue, user, model or region", clip(string(d)))
+		}
+	}
+	if q.Period != Whole && q.Period != ByDay && q.Period != ByMonth {
+		bad.Add("period", "%q is unknown: use day or month, or leave it out", clip(string(q.Period)))
+	}
+	return bad.Err()
+}
+
+// Holder is who or what used something. Fields that were not asked for are "".
+type Holder struct {
+	Period string // 2026-01-31 or 2026-01
+	Tenant string
+	Queue  string
+	User   string
+	Kind
+}
+
+// Used is a row of an answer.
+type Used struct {
+	Holder
+	GPUMilliseconds int64
+	Jobs            int64   // that ended
+	Cost            float64 // of what has a price
+	Unpriced        int64   // GPUMilliseconds that have none
+}
+
+// GPUHours is the time in hours.
+func (u *Used) GPUHours() float64 { return float64(u.GPUMilliseconds) / msPerHour }
+
+// Usage sums up what jobs that are in history have used.
+func (h *History) Usage(ctx context.Context, q UsageQuery) ([]Used, error) {
+	prices, err := h.Prices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	price, unpriced, err := h.priced(ctx, prices)
+	if err != nil {
+		return nil, err
+	}
+	c := query{dialect: h.dialect}
+	c.usage(&q)
+	table := "usage_daily"
+	if q.Queue == "" && q.User == "" && !slices.Contains(q.By, ByQueue) && !slices.Contains(q.By, ByUser) {
+		table = "usage_by_tenant" // many times smaller
+	}
+	columns := columnsOf(&q, h.dialect)
+	text := "SELECT " + strings.Join(columns, ", ") + ", SUM(u.gpu_milliseconds), SUM(u.jobs), SUM(u.gpu_milliseconds * " + price + ") / 3600000.0, SUM(" + unpriced + ") FROM " + table + " u"
+	if slices.Contains(q.By, ByModel) || slices.Contains(q.By, ByRegion) {
+		text += " JOIN kinds k ON k.kind = u.kind"
+	}
+	if len(c.terms) > 0 {
+		text += " WHERE " + c.where()
+	}
+	if by := groupings(columns); len(by) > 0 {
+		text += " GROUP BY " + strings.Join(by, ", ")
+	}
+	var out []Used
+	err = h.reading(ctx, text, c.args, func(r *sql.Rows) error {
+		u, ok, err := scanUsed(r, &q)
+		if ok {
+			out = append(out, u)
+		}
+		return err
+	})
+	return out, err
+}
+
+func scanUsed(r *sql.Rows, q *UsageQuery) (u Used, ok bool, err error) {
+	var ms, jobs, unpriced sql.NullInt64
+	var cost sql.NullFloat64
+	var period sql.NullString
+	var day stamp
+	to := []any{&u.Tenant, &u.Queue, &u.User, &u.Model, &u.Region, &ms, &jobs, &cost, &unpriced}
+	if q.Period == ByDay {
+		to = append([]any{&day}, to...)
+	} else {
+		to = append([]any{&period}, to...)
+	}
+	if err = r.Scan(to...); err != nil {
+		return u, false, err
+	}
+	u.GPUMilliseconds, u.Jobs, u.Cost, u.Unpriced, u.Period = ms.Int64, jobs.Int64, cost.Float64, unpriced.Int64, period.String
+	if q.Period == ByDay {
+		u.Period = day.day()
+	}
+	return u, u.GPUMilliseconds != 0 || u.Jobs != 0, nil // a sum may have come back to nothing
+}
+
+// usage is the condition of a query of sums.
+func (c *query) usage(q *UsageQuery) {
+	c.equals("u.tenant", q.Tenant)
+	c.equals("u.queue", q.Queue)
+	c.equals("u.submitted_by", q.User)
+	if q.Model != "" {
+		c.and("u.kind IN (SELECT kind FROM kinds WHERE lower(model) LIKE ? ESCAPE '!')", "%"+strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(strings.ToLower(q.Model))+"%")
+	}
+	if q.From != "" {
+		c.and("u.day >= "+c.dialect.date, q.From)
+	}
+	if q.To != "" {
+		c.and("u.day <= "+c.dialect.date, q.To)
+	}
+}
+
+// columnsOf lists what a row of the answer is about; what was not asked for is
+// a constant.
+func columnsOf(q *UsageQuery, d dialect) []string {
+	out := []string{"''", "''", "''", "''", "''", "''"}
+	switch {
+	case q.Period == ByDay:
+		out[0] = "u.day"
+	case q.Period == ByMonth && d.isoTimes:
+		out[0] = "substr(u.day, 1, 7)"
+	case q.Period == ByMonth:
+		out[0] = "to_char(u.day, 'YYYY-MM')"
+	}
+	for i, column := range []string{"u.tenant", "u.queue", "u.submitted_by", "k.model", "k.region"} {
+		if slices.Contains(q.By, Dimensions()[i]) {
+			out[i+1] = column
+		}
+	}
+	return out
+}
+
+// groupings are the columns to group by, the tenant first: so the table is in
+// order already.
+func groupings(columns []string) []string {
+	out := slices.DeleteFunc([]string{columns[1], columns[0], columns[2], columns[3], columns[4], columns[5]}, func(c string) bool { return c == "''" })
+	return out
+}
+
+// maxTerms bounds the prices in one question.
+const maxTerms = 10_000
+
+// priced is two expressions: what an hour of a row's kind of device costs on its
+// day, and the milliseconds of the row for which there is no price. They go by
+// the kind's number: to join a table takes several times as long.
+func (h *History) priced(ctx context.Context, prices Prices) (price, unpriced string, err error) {
+	n := 0
+	err = h.reading(ctx, "SELECT kind, model, region FROM kinds ORDER BY kind", nil, func(r *sql.Rows) error {
+		number, k := 0, Kind{}
+		if err := r.Scan(&number, &k.Model, &k.Region); err != nil {
+			return err
+		}
+		terms := prices.of(k)
+		if len(terms) == 0 {
+			return nil
+		}
+		if n += len(terms); n > maxTerms {
+			return ares.Errorf(ares.Exhausted, "there are too many prices for so many kinds of devices (at most %d together): delete old ones", maxTerms)
+		}
+		price += fmt.Sprintf(" WHEN %d THEN CASE", number)
+		for _, t := range slices.Backward(terms) {
+			price += fmt.Sprintf(" WHEN u.day >= '%s' THEN %s", t.from, strconv.FormatFloat(t.price, 'f', -1, 64))
+		}
+		price += " END"
+		unpriced += fmt.Sprintf(" WHEN %d THEN CASE WHEN u.day >= '%s' THEN 0 ELSE u.gpu_milliseconds END", number, terms[0].from)
+		return nil
+	})
+	if price == "" { // nothing has a price
+		return "NULL", "u.gpu_milliseconds", err
+	}
+	return "CASE u.kind" + price + " END", "CASE u.kind" + unpriced + " ELSE u.gpu_milliseconds END", err
+}

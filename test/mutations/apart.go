@@ -1,0 +1,61 @@
+package main
+
+const (
+	room  = "cmd/ares-supervisor/room.go"
+	spawn = "cmd/ares-supervisor/spawn.go"
+)
+
+// apart: a job cannot reach the machine, the agent and other jobs.
+var apart = []Mutation{
+	{
+		"apart-job-user", "the change to the job's own user",
+		edit(spawn, "\t\tattr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}\n", ""),
+		// Not by TestIntruder: as root that would do what it tries.
+		inRun("TestRoom$"), `log\n\s+0\n`,
+	},
+	{
+		"apart-groups-of-the-agent", "the drop of the agent's groups",
+		edit(spawn, "Groups: o.User.Groups}", "NoSetGroups: true}"),
+		inRun("TestRoom$"), `log\n\s+1879048200\n\s+1879048200( 0)?\n`,
+	},
+	{
+		"apart-capabilities", "the empty bounding set",
+		edit(room, "\tdropCapabilities()\n", ""),
+		inRun("TestRoom$"), `CapBnd:\s+0*1`,
+	},
+	{
+		"apart-processes-of-others", "the /proc that hides them",
+		edit(room, `"hidepid=2"`, `""`),
+		inRun("TestIntruder"), `list=/proc/\d+: "did"`,
+	},
+	{
+		"apart-devices-of-others", "what covers their files",
+		edit(room, "for _, path := range o.Room.Hide {", "for _, path := range o.Room.Hide[:0] {"),
+		inRun("TestRoom$"), `localhost`,
+	},
+	{
+		"apart-private-tmp", "the job's own /tmp",
+		edit(room, "\tif o.Room.OwnTmp {", "\tif o.Room.OwnTmp && o.Tmp == \"\" {"),
+		inRun("TestIntruder"), `the job's /tmp is the machine's`,
+	},
+	{
+		"apart-memory-ends-the-whole-job", "the end of a job of which the kernel has killed one process",
+		edit(supervisor, "if s.starved && s.running() {", "if s.starved && s.ended {"),
+		inRun("TestOutOfMemory"), `context deadline exceeded`,
+	},
+	{
+		"apart-joined-limits", "the cgroups of version 1 that the job is started in",
+		edit(room, "if machine = g.Join(); machine != nil {", "if machine = g.Leave(); machine != nil {"),
+		inRun("TestForkBomb"), `"200" children`,
+	},
+	{
+		"apart-tenants-of-one-user", "the refusal of a second tenant with one UID",
+		edit("agent/isolation.go", "case known && who != tenant:", "case known && who == \"\":"),
+		inAgent("TestTwoTenantsOfOneUser"), `is the other's user`,
+	},
+	{
+		"apart-environment-of-the-agent", "the short list of what a job has of it",
+		edit("agent/spec.go", `if v := os.Getenv(k); v != "" && (k != "HOME" || user == nil) {`, `if v := os.Getenv(k); v != "" {`),
+		inAgent("TestNoSecretReachesAJob"), `a secret in`,
+	},
+}
