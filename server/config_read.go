@@ -63,6 +63,8 @@ func setFromFile(v reflect.Value, at string, n *yaml.Node, wrong *ares.Problems)
 	}
 	switch {
 	case n.ShortTag() == "!!null":
+	case v.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode && len(n.Content) == 0:
+		v.SetZero() // an empty list is none
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct && n.Kind == yaml.SequenceNode:
 		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 		for i, item := range n.Content {
