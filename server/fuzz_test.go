@@ -77,7 +77,13 @@ func bare(c Config) Config {
 	if len(c.Isolation.Tenants) == 0 {
 		c.Isolation.Tenants = nil
 	}
-	for _, l := range []*[]string{&c.Hosts, &c.Taints, &c.Etcd.Endpoints, &c.Isolation.Groups} {
+	if len(c.Auth.OIDC.Roles) == 0 {
+		c.Auth.OIDC.Roles = nil
+	}
+	if len(c.Alerts.Channels) == 0 {
+		c.Alerts.Channels = nil
+	}
+	for _, l := range []*[]string{&c.Hosts, &c.Taints, &c.Etcd.Endpoints, &c.Isolation.Groups, &c.Auth.OIDC.Algorithms} {
 		if len(*l) == 0 {
 			*l = nil
 		}
