@@ -62,7 +62,6 @@ func (l *LimitsConfig) ranges() []intRange {
 		{"limits.wait_ms", l.WaitMS, 1, 10_000},
 		{"limits.event_streams", l.EventStreams, 2, 100_000},
 		{"limits.log_streams", l.LogStreams, 2, 100_000},
-		{"limits.calls_at_once", l.CallsAtOnce, 0, 1_000_000},
 		{"limits.http_connections", l.HTTPConnections, 16, 1_000_000},
 		{"limits.grpc_connections", l.GRPCConnections, 16, 1_000_000},
 	}
