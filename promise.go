@@ -14,8 +14,9 @@ type Promise struct {
 	// makes it later is an event: a run that is longer than foreseen, a node
 	// lost, a job that comes before it in the order.
 	Latest time.Time
-	// Firm says that Latest binds: it is the first in line, and borrows nothing that
-	// quotas promise others. One behind it may lose its place when somebody ahead
+	// Firm says that Latest binds: it is the first in line, borrows nothing that quotas
+	// promise others, and no administrator's reservation keeps it off nodes that it
+	// could use: when those open again is not what it waits for. One behind it may lose its place when somebody ahead
 	// takes another than was foreseen, so its times are foreseen and no more.
 	Firm   bool
 	Seats  []Seat

@@ -44,9 +44,9 @@ func (d *jobDoor) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) 
 	}
 	if !waits {
 		e := &ares.Explanation{Refusal: ares.Refusal{Job: snap.Job.ID}, Queue: snap.Job.Queue}
-		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, snap.Job.Tenant), snap.Job, &snap.Run)}, nil
+		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, eyesOf(ctx).within(snap.Job.Tenant)), eyesOf(ctx), snap.Job, &snap.Run)}, nil
 	}
-	e := d.explained(snap.Job, &snap.Run)
+	e := d.explained(eyesOf(ctx), snap.Job, &snap.Run)
 	e.Deadline = d.outlook(snap.Job, &snap.Run)
 	return &apipb.ExplainJobResponse{Explanation: e}, nil
 }
@@ -64,7 +64,7 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 	placing, why := d.cfg.Engine.Plan(job, p)
 	if why != nil {
 		why.Job = "" // nobody can ask for it
-		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, job.Tenant), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil
+		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, eyesOf(ctx).within(job.Tenant)), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil
 	}
 	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
 	for i := range placing.Seats {
@@ -74,43 +74,44 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 }
 
 // explained is everything that can be said of why a job waits.
-func (d *Doors) explained(job *ares.Job, run *ares.Run) *apipb.Explanation {
+func (d *Doors) explained(to eyes, job *ares.Job, run *ares.Run) *apipb.Explanation {
 	e := d.cfg.Engine.Explain(job.ID)
-	return d.withYields(d.newExplanation(&e, job.Tenant), job, run)
+	return d.withYields(d.newExplanation(&e, to.within(job.Tenant)), to, job, run)
 }
 
 // withYields adds what a job was stopped for, and what is kept for it.
-func (d *Doors) withYields(m *apipb.Explanation, job *ares.Job, run *ares.Run) *apipb.Explanation {
-	m.State, m.Nomination, m.PolicyNotes = string(run.Phase), d.newNomination(job, run.Nominated), notesOf(job)
+func (d *Doors) withYields(m *apipb.Explanation, to eyes, job *ares.Job, run *ares.Run) *apipb.Explanation {
+	to = to.within(job.Tenant)
+	m.State, m.Nomination, m.PolicyNotes = string(run.Phase), d.newNomination(to, run.Nominated), notesOf(job)
 	for _, p := range control.PreemptionsOf(job, run) {
-		m.GaveWay = append(m.GaveWay, d.newPreemption(p, job.Tenant))
+		m.GaveWay = append(m.GaveWay, d.newPreemption(p, to))
 	}
 	return m
 }
 
 // newExplanation is an explanation in its public form. Whatever the engine
-// names, nothing of another tenant's jobs is told.
-func (d *Doors) newExplanation(e *ares.Explanation, tenant string) *apipb.Explanation {
+// names, nothing of another tenant's jobs is told: to is within the job's own.
+func (d *Doors) newExplanation(e *ares.Explanation, to eyes) *apipb.Explanation {
 	m := &apipb.Explanation{JobId: string(e.Job), Queue: e.Queue, Rank: int32(e.Rank), Of: int32(e.Of)}
 	for _, b := range e.Blockers {
-		m.Blockers = append(m.Blockers, &apipb.Blocker{Kind: b.Kind, Count: int32(b.Count), Of: int32(b.Of), Detail: b.Detail})
+		m.Blockers = append(m.Blockers, &apipb.Blocker{Kind: b.Kind, Count: int32(b.Count), Of: int32(b.Of), Detail: d.redact(to, b.Detail)})
 	}
 	for _, r := range e.Remedies {
-		if steps := d.newSteps(r, tenant); steps != nil {
+		if steps := d.newSteps(r, to); steps != nil {
 			m.Remedies = append(m.Remedies, &apipb.Remedy{Steps: steps})
 		}
 	}
 	for _, a := range e.Ahead {
 		ahead := &apipb.Ahead{Jobs: int32(a.Jobs)}
-		if a.Tenant == tenant {
-			ahead.TenantId, ahead.First = tenant, string(a.First)
+		if d.named(to, a.Tenant, a.First) {
+			ahead.TenantId, ahead.First = a.Tenant, string(a.First)
 		}
 		m.Ahead = append(m.Ahead, ahead)
 	}
 	for _, h := range e.Holders {
 		holder := &apipb.Holder{Gpus: int32(h.GPUs), Nodes: int32(h.Nodes)}
-		if h.Tenant == tenant {
-			holder.TenantId, holder.JobId = tenant, string(h.Job)
+		if d.named(to, h.Tenant, h.Job) {
+			holder.TenantId, holder.JobId = h.Tenant, string(h.Job)
 		}
 		m.Holders = append(m.Holders, holder)
 	}
@@ -122,15 +123,15 @@ func (d *Doors) newExplanation(e *ares.Explanation, tenant string) *apipb.Explan
 
 // newSteps is nil for a remedy that names another tenant's job: it is not for
 // this one to know. Whose jobs a step ends is not told at all, only where.
-func (d *Doors) newSteps(r ares.Remedy, tenant string) []*apipb.Step {
+func (d *Doors) newSteps(r ares.Remedy, to eyes) []*apipb.Step {
 	var out []*apipb.Step
 	for _, s := range r {
 		if s.Kind == ares.StepEnd {
-			if e := d.cfg.View.Job(ares.JobID(s.Target)); e == nil || e.Job.Tenant != tenant {
+			if e := d.cfg.View.Job(ares.JobID(s.Target)); e == nil || !to.job(e.Job) {
 				return nil
 			}
 		}
-		out = append(out, &apipb.Step{Kind: string(s.Kind), Target: s.Target, Amount: int32(s.Amount), Text: s.Text, Field: s.Field, Value: s.Value})
+		out = append(out, &apipb.Step{Kind: string(s.Kind), Target: s.Target, Amount: int32(s.Amount), Text: d.redact(to, s.Text), Field: s.Field, Value: s.Value})
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -78,15 +79,15 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 		_ = st.Close() // the directory goes with it
 	})
 	must(t, st.RegisterTenant(ctx, ares.Tenant{ID: ares.DefaultTenant, Name: "Default", Limits: ares.NoLimits(), Weight: 1, MayPreempt: true}))
-	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: HashToken(adminToken), Role: RoleAdmin}))
-	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: HashToken(nodeToken), Role: RoleNode}))
+	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: auth.HashToken(adminToken), Role: auth.RoleAdmin}))
+	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: auth.HashToken(nodeToken), Role: auth.RoleNode}))
 	cfg := Config{
 		Desk: &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second, Policies: policies},
 		View: h.view,
 
 		Policies: policies,
 		Store:    st,
-		Auth:     NewAuth(st.Tokens),
+		Auth:     auth.New(auth.Config{Tokens: st.Tokens, Bindings: st.Bindings}),
 		Trust:    newTrust(t, st),
 		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
 		Engine:   &fakeEngine{},
@@ -116,6 +117,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 type fakeEngine struct {
 	before   func() // called before each answer, unless nil
 	explains ares.Explanation
+	blockers []ares.Blocker // default: there is no node
 	places   *ares.Placing
 	fair     ares.Fairness
 	moves    []ares.Consolidation
@@ -125,6 +127,9 @@ type fakeEngine struct {
 func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
 	if f.before != nil {
 		f.before()
+	}
+	if f.blockers != nil {
+		return ares.Refusal{Job: id, Blockers: f.blockers}
 	}
 	return ares.Refusal{Job: id, Blockers: []ares.Blocker{{Kind: "nodes", Detail: "there is no node"}}}
 }

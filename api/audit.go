@@ -10,6 +10,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/policy/roles"
 )
 
 // AuditLog answers questions on what was recorded.
@@ -42,6 +43,9 @@ func (d *auditDoor) ListAuditEntries(ctx context.Context, req *apipb.ListAuditEn
 	if err != nil {
 		return nil, err
 	}
+	if q.Tenants == nil {
+		q.Tenants = auditedBy(identityOf(ctx))
+	}
 	page, err := log.List(ctx, q)
 	if err != nil {
 		return nil, err
@@ -54,6 +58,22 @@ func (d *auditDoor) ListAuditEntries(ctx context.Context, req *apipb.ListAuditEn
 		resp.NextPageToken = strconv.FormatUint(page.Next, 10)
 	}
 	return resp, nil
+}
+
+// auditedBy are the tenants whose entries somebody may read, nil for all of them and
+// what is no tenant's.
+func auditedBy(who *ares.Identity) []string {
+	names, all := roles.Tenants(who, roles.AuditRead)
+	if all {
+		return nil
+	}
+	out := []string{}
+	for _, t := range names {
+		if roles.Allows(who, roles.AuditRead, t, "") { // to be bound to a queue is not enough
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func auditQuery(req *apipb.ListAuditEntriesRequest) (q audit.Query, err error) {
@@ -123,9 +143,9 @@ func (d *auditDoor) VerifyAudit(_ context.Context, req *apipb.VerifyAuditRequest
 	}
 	var check audit.Check
 	for _, m := range req.GetHeads() {
-		h, err := headOf(m)
-		if err != nil {
-			return nil, err
+		h, bad := headOf(m)
+		if bad != nil {
+			return nil, bad
 		}
 		check.Heads = append(check.Heads, h)
 	}

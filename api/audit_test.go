@@ -98,7 +98,7 @@ func audited(t *testing.T, change ...func(*Config)) (*house, *ledger) {
 }
 
 // readers begins the names of methods that change nothing.
-var readers = regexp.MustCompile(`^(Get|List|Watch|Stream|Explain|Plan|Predict|Verify|Check|Can|Test|Export|Dump|Backup|Record)`)
+var readers = regexp.MustCompile(`^(Get|List|Watch|Stream|Explain|Plan|Predict|Verify|Check|Can|Who|Test|Export|Dump|Backup|Record)`)
 
 // TestEveryMethodIsADeed fails for a method that the audit does not know, and for
 // one that changes something and is said to read.
@@ -255,7 +255,7 @@ func TestAuditOfRefusals(t *testing.T) {
 		{"a job that is none", func() { h.do("DELETE", "/api/v1/jobs/..%2f..%2fetc", nil) }, "UNKNOWN_ROUTE", ares.NotFound, "", "rest"},
 		{"no such path", func() { h.do("GET", "/api/v1/secrets", nil) }, "UNKNOWN_ROUTE", ares.NotFound, "path//api/v1/secrets", "rest"},
 		{"a bad body", func() { h.do("POST", "/api/v1/jobs", `{"name":`) }, "SUBMIT_JOB", ares.Invalid, "", "rest"},
-		{"an unknown field", func() { h.do("POST", "/api/v1/jobs", `{"nmae":"x"}`) }, "SUBMIT_JOB", ares.Invalid, "", "rest"},
+		{"an unknown field", func() { h.do("POST", "/api/v1/jobs", `{"colour":"x"}`) }, "SUBMIT_JOB", ares.Invalid, "", "rest"},
 		{"a bad value", func() { h.do("POST", "/api/v1/jobs", job("gpu_count", -1)) }, "SUBMIT_JOB", ares.Invalid, "", "rest"},
 		{"a large body", func() { h.do("POST", "/api/v1/jobs", job("name", strings.Repeat("x", 8000))) }, "SUBMIT_JOB", ares.TooLarge, "", "rest"},
 		{"a foreign host", func() { h.do("GET", "/api/v1/jobs", nil, func(r *http.Request) { r.Host = "evil.example" }) }, "LIST_JOBS", ares.Forbidden, "", "rest"},

@@ -2,268 +2,150 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"strings"
-	"sync"
-	"time"
+
+	"google.golang.org/grpc/metadata"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/policy/roles"
 )
 
-// The roles a token may have.
-const (
-	RoleAdmin = "admin" // may call everything but the agents' door
-	RoleNode  = "node"  // may call the agents' door alone
-)
-
-// Identity is who a token belongs to.
-type Identity struct {
-	Name string
-	Role string
-	hash [sha256.Size]byte
-}
-
-// grant says who may call a method.
-type grant int
-
-const (
-	anyone grant = iota + 1
-	admins
-	nodes
-)
-
-// access is the one table of who may call what. A method that is not in it is
-// nobody's.
-var access = map[string]grant{
+// access is the one table of who may call what, and where that counts. A method
+// that is not in it is nobody's.
+var access = map[string]rule{
 	apipb.ClusterService_GetHealth_FullMethodName: anyone,
 	apipb.ClusterService_GetReady_FullMethodName:  anyone,
 
-	apipb.JobService_SubmitJob_FullMethodName:         admins,
-	apipb.JobService_SubmitJobs_FullMethodName:        admins,
-	apipb.JobService_GetJob_FullMethodName:            admins,
-	apipb.JobService_ListJobs_FullMethodName:          admins,
-	apipb.JobService_CancelJob_FullMethodName:         admins,
-	apipb.JobService_RetryJob_FullMethodName:          admins,
-	apipb.JobService_ListJobEvents_FullMethodName:     admins,
-	apipb.JobService_StreamLogs_FullMethodName:        admins,
-	apipb.JobService_ExplainJob_FullMethodName:        admins,
-	apipb.JobService_PlanJob_FullMethodName:           admins,
-	apipb.JobService_PredictJob_FullMethodName:        admins,
-	apipb.JobService_ListPreemptions_FullMethodName:   admins,
-	apipb.JobService_PlanConsolidation_FullMethodName: admins,
+	apipb.JobService_SubmitJob_FullMethodName:         {roles.JobSubmit, ofSpec},
+	apipb.JobService_SubmitJobs_FullMethodName:        {roles.JobSubmit, somewhere}, // each job is looked at by itself
+	apipb.JobService_GetJob_FullMethodName:            {roles.JobRead, ofJob},
+	apipb.JobService_ListJobs_FullMethodName:          {roles.JobRead, somewhere},
+	apipb.JobService_CancelJob_FullMethodName:         {roles.JobCancel, ofJob},
+	apipb.JobService_RetryJob_FullMethodName:          {roles.JobSubmit, ofJob},
+	apipb.JobService_ListJobEvents_FullMethodName:     {roles.JobRead, ofJob},
+	apipb.JobService_StreamLogs_FullMethodName:        {roles.JobRead, ofJob},
+	apipb.JobService_ExplainJob_FullMethodName:        {roles.JobRead, ofJob},
+	apipb.JobService_PlanJob_FullMethodName:           {roles.JobSubmit, ofSpec},
+	apipb.JobService_PredictJob_FullMethodName:        {roles.JobRead, ofJobOrSpec},
+	apipb.JobService_ListPreemptions_FullMethodName:   {roles.JobRead, somewhere},
+	apipb.JobService_PlanConsolidation_FullMethodName: {roles.ClusterRead, everywhere},
 
-	apipb.QueueService_CreateQueue_FullMethodName: admins,
-	apipb.QueueService_GetQueue_FullMethodName:    admins,
-	apipb.QueueService_ListQueues_FullMethodName:  admins,
-	apipb.QueueService_UpdateQueue_FullMethodName: admins,
-	apipb.QueueService_DeleteQueue_FullMethodName: admins,
-	apipb.QueueService_GetFairness_FullMethodName: admins,
+	apipb.QueueService_CreateQueue_FullMethodName: {roles.QueueWrite, ofNewQueue},
+	apipb.QueueService_GetQueue_FullMethodName:    {roles.QueueRead, ofQueue},
+	apipb.QueueService_ListQueues_FullMethodName:  {roles.QueueRead, inTenant},
+	apipb.QueueService_UpdateQueue_FullMethodName: {roles.QueueWrite, ofQueue},
+	apipb.QueueService_DeleteQueue_FullMethodName: {roles.QueueWrite, ofQueue},
+	apipb.QueueService_GetFairness_FullMethodName: {roles.QueueRead, inTenant},
 
-	apipb.TopologyService_GetTopology_FullMethodName:   admins,
-	apipb.TopologyService_ApplyTopology_FullMethodName: admins,
+	apipb.TopologyService_GetTopology_FullMethodName:   {roles.NodeRead, somewhere},
+	apipb.TopologyService_ApplyTopology_FullMethodName: {roles.TopologyWrite, everywhere},
 
-	apipb.ReservationService_CreateReservation_FullMethodName: admins,
-	apipb.ReservationService_GetReservation_FullMethodName:    admins,
-	apipb.ReservationService_ListReservations_FullMethodName:  admins,
-	apipb.ReservationService_DeleteReservation_FullMethodName: admins,
+	apipb.ReservationService_CreateReservation_FullMethodName: {roles.ReservationWrite, everywhere},
+	apipb.ReservationService_GetReservation_FullMethodName:    {roles.ReservationRead, somewhere},
+	apipb.ReservationService_ListReservations_FullMethodName:  {roles.ReservationRead, somewhere},
+	apipb.ReservationService_DeleteReservation_FullMethodName: {roles.ReservationWrite, everywhere},
 
-	apipb.HistoryService_GetUsage_FullMethodName:         admins,
-	apipb.HistoryService_ListPrices_FullMethodName:       admins,
-	apipb.HistoryService_SetPrice_FullMethodName:         admins,
-	apipb.HistoryService_DeletePrice_FullMethodName:      admins,
-	apipb.PolicyService_ApplyPolicy_FullMethodName:       admins,
-	apipb.PolicyService_GetPolicy_FullMethodName:         admins,
-	apipb.PolicyService_ListPolicies_FullMethodName:      admins,
-	apipb.PolicyService_DeletePolicy_FullMethodName:      admins,
-	apipb.PolicyService_ListAlertChannels_FullMethodName: admins,
-	apipb.PolicyService_TestAlertChannel_FullMethodName:  admins,
+	apipb.PolicyService_ApplyPolicy_FullMethodName:       {roles.PolicyWrite, ofNewPolicy},
+	apipb.PolicyService_GetPolicy_FullMethodName:         {roles.PolicyRead, ofPolicy},
+	apipb.PolicyService_ListPolicies_FullMethodName:      {roles.PolicyRead, somewhere},
+	apipb.PolicyService_DeletePolicy_FullMethodName:      {roles.PolicyWrite, ofPolicy},
+	apipb.PolicyService_ListAlertChannels_FullMethodName: {roles.PolicyRead, everywhere},
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  {roles.PolicyWrite, everywhere},
 
-	apipb.TenantService_CreateTenant_FullMethodName: admins,
-	apipb.TenantService_GetTenant_FullMethodName:    admins,
-	apipb.TenantService_ListTenants_FullMethodName:  admins,
-	apipb.TenantService_UpdateTenant_FullMethodName: admins,
-	apipb.TenantService_DeleteTenant_FullMethodName: admins,
+	apipb.HistoryService_GetUsage_FullMethodName:    {roles.UsageRead, ofUsage},
+	apipb.HistoryService_ListPrices_FullMethodName:  {roles.UsageRead, somewhere},
+	apipb.HistoryService_SetPrice_FullMethodName:    {roles.PriceWrite, everywhere},
+	apipb.HistoryService_DeletePrice_FullMethodName: {roles.PriceWrite, everywhere},
 
-	apipb.ClusterService_ListNodes_FullMethodName:        admins,
-	apipb.ClusterService_GetNode_FullMethodName:          admins,
-	apipb.ClusterService_CordonNode_FullMethodName:       admins,
-	apipb.ClusterService_UncordonNode_FullMethodName:     admins,
-	apipb.ClusterService_DrainNode_FullMethodName:        admins,
-	apipb.ClusterService_GetClusterStatus_FullMethodName: admins,
-	apipb.ClusterService_WatchEvents_FullMethodName:      admins,
-	apipb.ClusterService_DumpStore_FullMethodName:        admins,
-	apipb.ClusterService_BackupStore_FullMethodName:      admins,
-	apipb.ClusterService_RecordState_FullMethodName:      admins,
-	apipb.ClusterService_GetServerStatus_FullMethodName:  admins,
-	apipb.ClusterService_RemoveNode_FullMethodName:       admins,
+	apipb.TenantService_CreateTenant_FullMethodName: {roles.TenantWrite, everywhere},
+	apipb.TenantService_GetTenant_FullMethodName:    {roles.TenantRead, ofTenant},
+	apipb.TenantService_ListTenants_FullMethodName:  {roles.TenantRead, somewhere},
+	apipb.TenantService_UpdateTenant_FullMethodName: {roles.TenantWrite, everywhere},
+	apipb.TenantService_DeleteTenant_FullMethodName: {roles.TenantWrite, everywhere},
 
-	apipb.TrustService_CreateJoinToken_FullMethodName:  admins,
-	apipb.TrustService_ListJoinTokens_FullMethodName:   admins,
-	apipb.TrustService_RevokeJoinToken_FullMethodName:  admins,
-	apipb.TrustService_RevokeNode_FullMethodName:       admins,
-	apipb.TrustService_ListRevocations_FullMethodName:  admins,
-	apipb.TrustService_GetAuthority_FullMethodName:     admins,
-	apipb.TrustService_JoinNode_FullMethodName:         anyone, // the join token in it is checked
-	apipb.TrustService_RenewCertificate_FullMethodName: nodes,
-	apipb.AuditService_ListAuditEntries_FullMethodName: admins,
-	apipb.AuditService_GetAuditHead_FullMethodName:     admins,
-	apipb.AuditService_VerifyAudit_FullMethodName:      admins,
+	apipb.ClusterService_ListNodes_FullMethodName:        {roles.NodeRead, somewhere},
+	apipb.ClusterService_GetNode_FullMethodName:          {roles.NodeRead, somewhere},
+	apipb.ClusterService_CordonNode_FullMethodName:       {roles.NodeWrite, everywhere},
+	apipb.ClusterService_UncordonNode_FullMethodName:     {roles.NodeWrite, everywhere},
+	apipb.ClusterService_DrainNode_FullMethodName:        {roles.NodeWrite, everywhere},
+	apipb.ClusterService_GetClusterStatus_FullMethodName: {roles.NodeRead, somewhere},
+	apipb.ClusterService_WatchEvents_FullMethodName:      {roles.JobRead, somewhere},
+	apipb.ClusterService_DumpStore_FullMethodName:        {roles.StoreRead, everywhere},
+	apipb.ClusterService_BackupStore_FullMethodName:      {roles.StoreRead, everywhere},
+	apipb.ClusterService_RecordState_FullMethodName:      {roles.StoreRead, everywhere},
+	apipb.ClusterService_GetServerStatus_FullMethodName:  {roles.ServerRead, everywhere},
+	apipb.ClusterService_RemoveNode_FullMethodName:       {roles.NodeWrite, everywhere},
 
-	apipb.AgentService_OpenSession_FullMethodName:      nodes,
-	apipb.AgentService_RenewSession_FullMethodName:     nodes,
-	apipb.AgentService_UpdateNode_FullMethodName:       nodes,
-	apipb.AgentService_CloseSession_FullMethodName:     nodes,
-	apipb.AgentService_WatchSeats_FullMethodName:       nodes,
-	apipb.AgentService_ClaimSeat_FullMethodName:        nodes,
-	apipb.AgentService_FinishSeat_FullMethodName:       nodes,
-	apipb.AgentService_DeclineSeat_FullMethodName:      nodes,
-	apipb.AgentService_ReleaseSeat_FullMethodName:      nodes,
-	apipb.AgentService_ReportClean_FullMethodName:      nodes,
-	apipb.AgentService_ReportProgress_FullMethodName:   nodes,
-	apipb.AgentService_ReportCheckpoint_FullMethodName: nodes,
-	apipb.AgentService_ServeFiles_FullMethodName:       nodes,
+	apipb.IdentityService_WhoAmI_FullMethodName:        everybody,
+	apipb.IdentityService_CanI_FullMethodName:          everybody,
+	apipb.IdentityService_CreateToken_FullMethodName:   {roles.TokenWrite, somewhere}, // what it is bound to decides
+	apipb.IdentityService_ListTokens_FullMethodName:    {roles.TokenRead, somewhere},
+	apipb.IdentityService_RevokeToken_FullMethodName:   {roles.TokenWrite, somewhere},
+	apipb.IdentityService_CreateBinding_FullMethodName: {roles.BindingWrite, somewhere},
+	apipb.IdentityService_ListBindings_FullMethodName:  {roles.BindingRead, somewhere},
+	apipb.IdentityService_DeleteBinding_FullMethodName: {roles.BindingWrite, somewhere},
+
+	apipb.TrustService_CreateJoinToken_FullMethodName:  {roles.NodeWrite, everywhere},
+	apipb.TrustService_ListJoinTokens_FullMethodName:   {roles.ServerRead, everywhere},
+	apipb.TrustService_RevokeJoinToken_FullMethodName:  {roles.NodeWrite, everywhere},
+	apipb.TrustService_RevokeNode_FullMethodName:       {roles.NodeWrite, everywhere},
+	apipb.TrustService_ListRevocations_FullMethodName:  {roles.ServerRead, everywhere},
+	apipb.TrustService_GetAuthority_FullMethodName:     everybody,
+	apipb.TrustService_JoinNode_FullMethodName:         anyone,                      // the join token in it is checked
+	apipb.TrustService_RenewCertificate_FullMethodName: {roles.AgentAct, somewhere}, // it is given what its certificate says
+
+	apipb.AuditService_ListAuditEntries_FullMethodName: {roles.AuditRead, ofAudit},
+	apipb.AuditService_GetAuditHead_FullMethodName:     {roles.AuditRead, everywhere},
+	apipb.AuditService_VerifyAudit_FullMethodName:      {roles.AuditRead, everywhere},
+
+	apipb.AgentService_OpenSession_FullMethodName:      {roles.AgentAct, ofNode},
+	apipb.AgentService_RenewSession_FullMethodName:     {roles.AgentAct, ofNode},
+	apipb.AgentService_UpdateNode_FullMethodName:       {roles.AgentAct, ofNode},
+	apipb.AgentService_CloseSession_FullMethodName:     {roles.AgentAct, ofNode},
+	apipb.AgentService_WatchSeats_FullMethodName:       {roles.AgentAct, ofNode},
+	apipb.AgentService_ClaimSeat_FullMethodName:        {roles.AgentAct, ofNode},
+	apipb.AgentService_FinishSeat_FullMethodName:       {roles.AgentAct, ofNode},
+	apipb.AgentService_DeclineSeat_FullMethodName:      {roles.AgentAct, ofNode},
+	apipb.AgentService_ReleaseSeat_FullMethodName:      {roles.AgentAct, ofNode},
+	apipb.AgentService_ReportClean_FullMethodName:      {roles.AgentAct, ofNode},
+	apipb.AgentService_ReportProgress_FullMethodName:   {roles.AgentAct, ofNode},
+	apipb.AgentService_ReportCheckpoint_FullMethodName: {roles.AgentAct, ofNode},
+	apipb.AgentService_ServeFiles_FullMethodName:       {roles.AgentAct, ofNode},
 }
 
-// may refuses an identity what it is not granted.
-func (id Identity) may(g grant) error {
-	switch {
-	case g == anyone, g == admins && id.Role == RoleAdmin, g == nodes && id.Role == RoleNode:
-		return nil
-	case g == nodes:
-		return ares.Errorf(ares.Forbidden, "this call is for node agents: use a node token (this one, %s, has role %s)", id.Name, id.Role)
-	default:
-		return ares.Errorf(ares.Forbidden, "token %s has role %s, which may not do this: use an admin token", id.Name, id.Role)
+// admit finds out who is asking and whether the method is theirs to call at all.
+// Where it acts is in its request: permit looks at that.
+func (d *Doors) admit(ctx context.Context, method string) (context.Context, error) {
+	r, ok := access[method]
+	if !ok {
+		return ctx, ares.Errorf(ares.Forbidden, "nobody may call %s", method)
 	}
-}
-
-// How long what was read of the tokens is believed.
-const (
-	reloadAtMost = time.Second      // for a token that is not known
-	refreshAfter = 30 * time.Second // so that a token taken away ends
-	staleAfter   = 5 * time.Minute  // while the store does not answer
-	loadTimeout  = 2 * time.Second
-)
-
-// Auth knows the bearer tokens by their hashes. It is safe for concurrent use.
-type Auth struct {
-	load func(context.Context) ([]store.Token, error)
-	now  func() time.Time
-
-	loading sync.Mutex // held while the store is asked
-	mu      sync.RWMutex
-	tokens  []store.Token
-	tried   time.Time // when the store was last asked
-	loaded  time.Time // when it last answered
-	err     error     // what it answered last
-}
-
-// NewAuth makes an Auth that reads the tokens with load, when it first needs
-// them and again when it meets one it does not know, at most once a second:
-// another server may have registered it.
-func NewAuth(load func(ctx context.Context) ([]store.Token, error)) *Auth {
-	return &Auth{load: load, now: time.Now}
-}
-
-// NewToken makes a token and the hash to register for it.
-func NewToken() (token string, hash []byte) {
-	token = "ares-" + strings.ToLower(rand.Text()+rand.Text())
-	return token, HashToken(token)
-}
-
-// HashToken is what the store keeps of a token.
-func HashToken(token string) []byte {
-	sum := sha256.Sum256([]byte(token))
-	return sum[:]
-}
-
-// Check finds the identity of a token.
-func (a *Auth) Check(ctx context.Context, token string) (Identity, error) {
-	if token == "" {
-		return Identity{}, ares.Errorf(ares.Unauthentic, "no token: send the header Authorization: Bearer <token> (`ares up` writes it to admin.token in its data directory)")
+	if r.open() {
+		return ctx, nil
 	}
-	if len(token) > maxTokenBytes {
-		return Identity{}, unknownToken()
-	}
-	return a.find(ctx, sha256.Sum256([]byte(token)))
-}
-
-// known finds the identity of a token without asking the store.
-func (a *Auth) known(token string) (Identity, bool) {
-	if token == "" || len(token) > maxTokenBytes {
-		return Identity{}, false
-	}
-	id, ok, age := a.lookup(sha256.Sum256([]byte(token)))
-	return id, ok && age <= staleAfter
-}
-
-// Recheck says whether an identity that was found before is still good.
-func (a *Auth) Recheck(ctx context.Context, id Identity) error {
-	_, err := a.find(ctx, id.hash)
-	return err
-}
-
-func unknownToken() error {
-	return ares.Errorf(ares.Unauthentic, "this token is not known: it may have been replaced; read it anew from admin.token in the server's data directory")
-}
-
-func (a *Auth) find(ctx context.Context, hash [sha256.Size]byte) (Identity, error) {
-	id, ok, age := a.lookup(hash)
-	switch {
-	case ok && age > refreshAfter && a.loading.TryLock(): // one asks, the others go on
-		a.reload(ctx)
-		a.loading.Unlock()
-	case !ok:
-		a.loading.Lock()
-		a.reload(ctx)
-		a.loading.Unlock()
-	case age <= staleAfter:
-		return id, nil
-	}
-	if id, ok, age = a.lookup(hash); ok && age <= staleAfter {
-		return id, nil
-	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	if a.err != nil {
-		return Identity{}, ares.Errorf(ares.Unavailable, "the token cannot be checked: the store does not answer; try again")
-	}
-	return Identity{}, unknownToken()
-}
-
-// lookup compares a hash with every known one, in the same time for each.
-func (a *Auth) lookup(hash [sha256.Size]byte) (id Identity, ok bool, age time.Duration) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	for _, t := range a.tokens {
-		if subtle.ConstantTimeCompare(t.Hash, hash[:]) == 1 {
-			id, ok = Identity{Name: t.Name, Role: t.Role, hash: hash}, true
+	if _, known := callerOf(ctx); !known { // the REST door has asked already
+		who, err := d.identify(ctx)
+		if err != nil {
+			return ctx, err
 		}
+		ctx = withCaller(ctx, who)
 	}
-	return id, ok, a.now().Sub(a.loaded)
+	if err := r.admits(identityOf(ctx)); err != nil || r.verb != roles.AgentAct {
+		return ctx, err
+	}
+	return ctx, d.cfg.Trust.admitsAgent(ctx, identityOf(ctx))
 }
 
-// reload asks the store unless that was just done. The caller holds loading.
-func (a *Auth) reload(ctx context.Context) {
-	a.mu.RLock()
-	recent := !a.tried.IsZero() && a.now().Sub(a.tried) < reloadAtMost
-	a.mu.RUnlock()
-	if recent {
-		return
+// identify finds who makes a gRPC call: by its token, or else by the certificate
+// of its connection.
+func (d *Doors) identify(ctx context.Context) (*auth.Caller, error) {
+	token := bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))
+	if leaf := presented(ctx); leaf != nil && token == "" && d.cfg.Certified != nil {
+		return auth.NewCaller(ctx, func(ctx context.Context) (ares.Identity, error) { return d.cfg.Certified(ctx, leaf) })
 	}
-	// The caller may give up, but the answer is for everybody.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
-	defer cancel()
-	tokens, err := a.load(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tried, a.err = a.now(), err
-	if err == nil {
-		a.tokens, a.loaded = tokens, a.tried
-	}
+	return d.cfg.Auth.Check(ctx, token)
 }
 
 // bearerOf reads a token out of Authorization values, "" when there is none.
@@ -278,14 +160,24 @@ func bearerOf(values []string) string {
 	return strings.TrimSpace(token)
 }
 
-type identityKey struct{}
+type callerKey struct{}
 
-func withIdentity(ctx context.Context, id Identity) context.Context {
-	return context.WithValue(ctx, identityKey{}, id)
+func withCaller(ctx context.Context, who *auth.Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
 }
 
+func callerOf(ctx context.Context) (*auth.Caller, bool) {
+	who, ok := ctx.Value(callerKey{}).(*auth.Caller)
+	return who, ok
+}
+
+// nobody has no rights: it stands for a caller where none was asked for.
+var nobody = &ares.Identity{}
+
 // identityOf is who makes a call.
-func identityOf(ctx context.Context) (Identity, bool) {
-	id, ok := ctx.Value(identityKey{}).(Identity)
-	return id, ok
+func identityOf(ctx context.Context) *ares.Identity {
+	if who, ok := callerOf(ctx); ok {
+		return who.Identity()
+	}
+	return nobody
 }

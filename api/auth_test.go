@@ -6,19 +6,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/store"
 )
 
 // dial serves gRPC and connects to it.
@@ -48,72 +43,6 @@ func as(ctx context.Context, token string) context.Context {
 
 type noAgents struct {
 	apipb.UnimplementedAgentServiceServer
-}
-
-// TestAccess walks every method that is registered: each has a row in the
-// table, each row is a method, and each role gets what the table says.
-func TestAccess(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.AgentService = noAgents{} })
-	conn := h.dial()
-	registered := map[string]bool{}
-	for name, service := range h.GRPC().GetServiceInfo() {
-		for _, m := range service.Methods {
-			full := "/" + name + "/" + m.Name
-			registered[full] = true
-			g, ok := access[full]
-			if !ok {
-				t.Errorf("%s has no row in access: say who may call it", full)
-			}
-			for _, who := range []struct {
-				token string
-				role  string
-			}{{"", ""}, {"wrong", ""}, {adminToken, RoleAdmin}, {nodeToken, RoleNode}} {
-				want := codes.OK
-				switch {
-				case g == anyone:
-				case who.role == "":
-					want = codes.Unauthenticated
-				case (g == nodes) != (who.role == RoleNode):
-					want = codes.PermissionDenied
-				}
-				got := probe(t, conn, full, who.token, m.IsServerStream || m.IsClientStream)
-				if (got == codes.Unauthenticated || got == codes.PermissionDenied || want != codes.OK) && got != want {
-					t.Errorf("%s with token %q answered %s, want %s", full, who.token, got, want)
-				}
-			}
-		}
-	}
-	for full := range access {
-		if !registered[full] {
-			t.Errorf("access has a row for %s, which is no method", full)
-		}
-	}
-	if _, err := h.admit(t.Context(), "/ares.v1.JobService/Steal"); ares.CodeOf(err) != ares.Forbidden {
-		t.Errorf("a method without a row: %v", err)
-	}
-}
-
-// probe calls a method with an empty request and tells the status.
-func probe(t *testing.T, conn *grpc.ClientConn, method, token string, streams bool) codes.Code {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if token != "" {
-		ctx = as(ctx, token)
-	}
-	if !streams {
-		return status.Code(conn.Invoke(ctx, method, &apipb.GetHealthRequest{}, &apipb.GetHealthResponse{}))
-	}
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-	if err != nil {
-		return status.Code(err)
-	}
-	if strings.HasSuffix(method, "WatchEvents") && token == adminToken {
-		return codes.OK // it would go on for ever; TestSSE reads one
-	}
-	_ = s.SendMsg(&apipb.GetHealthRequest{}) // RecvMsg tells
-	_ = s.CloseSend()
-	err = s.RecvMsg(&apipb.GetHealthResponse{})
-	return status.Code(err)
 }
 
 func TestRESTAuth(t *testing.T) {
@@ -223,50 +152,6 @@ func TestHostAndOrigin(t *testing.T) {
 	h.refused(a, 403, ares.Forbidden)
 	if a := h.do("GET", "/api/v1/jobs", nil, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }); a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("another page may read an answer")
-	}
-}
-
-// TestAuthCache: how often the store is asked, and how long its word counts.
-func TestAuthCache(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	var loads atomic.Int64
-	var fail error
-	tokens := []store.Token{{Name: "a", Hash: HashToken("ta"), Role: RoleAdmin}}
-	auth := NewAuth(func(context.Context) ([]store.Token, error) {
-		loads.Add(1)
-		return tokens, fail
-	})
-	auth.now = func() time.Time { return now }
-	check := func(token string, want ares.Code, wantLoads int64) {
-		t.Helper()
-		id, err := auth.Check(t.Context(), token)
-		if ares.CodeOf(err) != want || loads.Load() != wantLoads {
-			t.Errorf("check %s: %v after %d loads, want %q after %d", token, err, loads.Load(), want, wantLoads)
-		}
-		if err == nil && (id.Name == "" || id.Role == "") {
-			t.Errorf("check %s found %+v", token, id)
-		}
-	}
-	check("ta", "", 1)
-	check("ta", "", 1)
-	check("tb", ares.Unauthentic, 1) // the store was just asked
-	now = now.Add(2 * time.Second)
-	tokens = append(tokens, store.Token{Name: "b", Hash: HashToken("tb"), Role: RoleNode})
-	check("tb", "", 2)
-	check("tc", ares.Unauthentic, 2)
-	now = now.Add(refreshAfter + time.Second)
-	tokens = tokens[1:] // taken away
-	check("ta", ares.Unauthentic, 3)
-	fail = errors.New("down")
-	now = now.Add(refreshAfter + time.Second)
-	check("tb", "", 4) // the store is down, its last word counts for a while
-	check("ta", ares.Unavailable, 4)
-	now = now.Add(staleAfter)
-	check("tb", ares.Unavailable, 5)
-	check("", ares.Unauthentic, 5)
-	token, hash := NewToken()
-	if len(token) < 40 || string(hash) != string(HashToken(token)) {
-		t.Errorf("NewToken made %s", token)
 	}
 }
 

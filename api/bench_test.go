@@ -13,6 +13,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -28,9 +29,9 @@ func BenchmarkRESTDoor(b *testing.B) {
 	d, err := New(Config{
 		Engine: &fakeEngine{}, Trust: newTrust(b, st),
 		Desk: &control.Desk{Store: st, View: view}, View: view, Store: st,
-		Auth: NewAuth(func(context.Context) ([]store.Token, error) {
-			return []store.Token{{Name: "admin", Hash: HashToken(adminToken), Role: RoleAdmin}}, nil
-		}),
+		Auth: auth.New(auth.Config{Tokens: func(context.Context) ([]store.Token, error) {
+			return []store.Token{{Name: "admin", Hash: auth.HashToken(adminToken), Role: auth.RoleAdmin}}, nil
+		}}),
 	})
 	must(b, err)
 	const body = `{"name":"AI Training Job","tenant_id":"default","gpu_count":4,"priority":1000,"command":["python","train.py"],"image":"pytorch:2.0","gpu_memory_mb":40000,"cpu_cores":16,"memory_mb":64000}`

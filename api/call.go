@@ -59,30 +59,16 @@ func (d *Doors) answer(ctx context.Context, method string, err error, took time.
 	return out
 }
 
-// admit finds out who is asking and whether the method is theirs to call.
-func (d *Doors) admit(ctx context.Context, method string) (context.Context, error) {
-	grant, ok := access[method]
-	if !ok {
-		return ctx, ares.Errorf(ares.Forbidden, "nobody may call %s", method)
-	}
-	if grant == anyone {
-		return ctx, nil
-	}
-	who, ok := identityOf(ctx) // the REST door has asked already
-	if !ok {
-		var err error
-		if ctx, err = d.identify(ctx); err != nil {
-			return ctx, err
-		}
-		who, _ = identityOf(ctx)
-	}
-	return ctx, who.may(grant)
-}
-
 // check refuses a message that breaks the contract, or that its caller may not
 // send. Every request passes it, of streams the first.
 func (d *Doors) check(ctx context.Context, method string, req any) error {
 	if err := d.conforms(method, req); err != nil {
+		return err
+	}
+	if w, ok := ctx.Value(overseenKey{}).(*overseen); ok {
+		w.req.Store(&req)
+	}
+	if err := d.permit(ctx, method, req); err != nil {
 		return err
 	}
 	return d.policed(ctx, method, req)
@@ -133,10 +119,7 @@ func (d *Doors) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, maxCall)
 		defer cancel()
-		if err = speaksFor(ctx, req); err == nil {
-			err = d.check(ctx, info.FullMethod, req)
-		}
-		if err == nil {
+		if err = d.check(ctx, info.FullMethod, req); err == nil {
 			resp, err = handler(asUser(ctx), req)
 		}
 		recordOf(ctx).saw(req, resp)
@@ -175,9 +158,6 @@ func (s *checkedStream) RecvMsg(m any) error {
 		return err
 	}
 	recordOf(s.ctx).saw(m, nil)
-	if err := speaksFor(s.ctx, m); err != nil {
-		return err
-	}
 	if s.asked {
 		return s.doors.conforms(s.method, m)
 	}
@@ -222,7 +202,7 @@ func (d *Doors) stream(ctx context.Context, method string, do func(context.Conte
 		if err = d.opened(ctx, method); err != nil {
 			return err
 		}
-		ctx, stop := d.watchOver(ctx)
+		ctx, stop := d.watchOver(ctx, method)
 		defer stop()
 		err = do(ctx)
 		if cause, ok := errors.AsType[*ares.Error](context.Cause(ctx)); ok {
@@ -232,18 +212,24 @@ func (d *Doors) stream(ctx context.Context, method string, do func(context.Conte
 	})
 }
 
-func (d *Doors) watchOver(ctx context.Context) (_ context.Context, stop func()) {
-	who, _ := identityOf(ctx)
-	ctx, cancel := context.WithCancelCause(ctx)
+// overseen is a stream's request, which its caller must be allowed as long as it
+// is open.
+type overseen struct{ req atomic.Pointer[any] }
+
+type overseenKey struct{}
+
+func (d *Doors) watchOver(ctx context.Context, method string) (_ context.Context, stop func()) {
+	w := &overseen{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, overseenKey{}, w))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(d.recheck)
 		defer tick.Stop()
-		revoked := d.revocations(ctx)
+		revoked := d.cfg.Trust.changed()
 		for {
 			// At once, too: it may have been revoked since it was let in.
-			if err := d.recheckCaller(ctx, who); ares.CodeOf(err) == ares.Unauthentic {
+			if err := d.still(ctx, method, w); err != nil {
 				cancel(err)
 				return
 			}
@@ -254,7 +240,7 @@ func (d *Doors) watchOver(ctx context.Context) (_ context.Context, stop func()) 
 				cancel(stopping())
 				return
 			case <-revoked:
-				revoked = d.revocations(ctx)
+				revoked = d.cfg.Trust.changed()
 			case <-tick.C:
 			}
 		}
@@ -262,5 +248,26 @@ func (d *Doors) watchOver(ctx context.Context) (_ context.Context, stop func()) 
 	return ctx, func() {
 		cancel(nil)
 		<-done
+	}
+}
+
+// still refuses a stream whose caller is no longer who it was, or may no longer
+// have what it asked for. What cannot be found out now ends nothing.
+func (d *Doors) still(ctx context.Context, method string, w *overseen) error {
+	who, ok := callerOf(ctx)
+	if !ok {
+		return nil // of those that anyone may open
+	}
+	err := who.Again(ctx)
+	if req := w.req.Load(); err == nil && req != nil {
+		err = d.permit(ctx, method, *req)
+	} else if err == nil {
+		err = access[method].admits(who.Identity())
+	}
+	switch ares.CodeOf(err) {
+	case ares.Unauthentic, ares.Forbidden, ares.NotFound:
+		return err
+	default:
+		return nil
 	}
 }

@@ -2,17 +2,16 @@ package api
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/pki"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -21,72 +20,31 @@ import (
 // time the store takes to answer, a revoked certificate has ended everywhere.
 const revokedWithin = 2 * time.Second
 
-// certificate is what a caller proved by TLS.
-type certificate struct {
-	node     string
-	revision int64 // of the store, when it was issued
-	until    time.Time
-}
+// staleAfter is how long the revocations that were read are believed while the
+// store does not answer.
+const staleAfter = 5 * time.Minute
 
-type certificateKey struct{}
-
-// certificateOf is the certificate by which the caller was identified.
-func certificateOf(ctx context.Context) (certificate, bool) {
-	c, ok := ctx.Value(certificateKey{}).(certificate)
-	return c, ok
-}
-
-// identify finds out who makes a gRPC call: by the token it sent, or by the
-// certificate of its connection where it sent none.
-func (d *Doors) identify(ctx context.Context) (context.Context, error) {
-	token := bearerOf(metadata.ValueFromIncomingContext(ctx, "authorization"))
-	if c, ok := presented(ctx); ok && token == "" {
-		if err := d.cfg.Trust.check(c); err != nil {
-			return ctx, err
-		}
-		ctx = context.WithValue(ctx, certificateKey{}, c)
-		return withIdentity(ctx, Identity{Name: "node:" + c.node, Role: RoleNode}), nil
-	}
-	who, err := d.cfg.Auth.Check(ctx, token)
-	if err == nil && who.Role == RoleNode && !d.cfg.Trust.AllowNodeToken && !onThisMachine(ctx) {
-		err = ares.Errorf(ares.Forbidden, "the node token is for this machine alone: let the node join by a token of its own (`ares node token create`), or set pki.allow_node_token")
-	}
-	if err != nil {
-		return ctx, err
-	}
-	return withIdentity(ctx, who), nil
-}
-
-// recheckCaller says whether who was let in may stay.
-func (d *Doors) recheckCaller(ctx context.Context, who Identity) error {
-	if c, ok := certificateOf(ctx); ok {
-		return d.cfg.Trust.check(c)
-	}
-	return d.cfg.Auth.Recheck(ctx, who)
-}
-
-// revocations is closed when a certificate may have been revoked.
-func (d *Doors) revocations(ctx context.Context) <-chan struct{} {
-	if _, ok := certificateOf(ctx); ok {
-		return d.cfg.Trust.changed()
-	}
-	return nil
-}
-
-// presented is the node certificate of a connection. TLS has verified that it
-// is of our authority and that the other side has its key.
-func presented(ctx context.Context) (certificate, bool) {
+// presented is the certificate of a connection, nil without one. TLS has
+// verified that it is of our authority and that the other side has its key.
+func presented(ctx context.Context) *x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return certificate{}, false
+		return nil
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 {
-		return certificate{}, false
+		return nil
 	}
-	leaf := info.State.VerifiedChains[0][0]
-	node, revision, err := pki.NodeOf(leaf)
-	return certificate{node: node, revision: revision, until: leaf.NotAfter}, err == nil
+	return info.State.VerifiedChains[0][0]
+}
+
+// admitsAgent refuses agents on other machines that come with the node token,
+// which all share and which speaks for any node.
+func (t *Trust) admitsAgent(ctx context.Context, who *ares.Identity) error {
+	if t.AllowNodeToken || who.Node != "" || onThisMachine(ctx) {
+		return nil
+	}
+	return ares.Errorf(ares.Forbidden, "the node token is for this machine alone: let the node join by a token of its own (`ares node token create`), or set pki.allow_node_token")
 }
 
 // onThisMachine says whether a call comes from the machine it is served on: over
@@ -102,33 +60,6 @@ func onThisMachine(ctx context.Context) bool {
 	}
 	to, ok := p.LocalAddr.(*net.TCPAddr)
 	return from.IP.IsLoopback() || ok && from.IP.Equal(to.IP)
-}
-
-// speaksFor refuses a node what it says in another's name. A message that does
-// not say in whose name it is sent is refused, too.
-func speaksFor(ctx context.Context, m any) error {
-	c, ok := certificateOf(ctx)
-	if !ok {
-		return nil
-	}
-	node := ""
-	switch m := m.(type) {
-	case *apipb.RenewCertificateRequest:
-		return nil // it is given what its certificate says
-	case *apipb.ServeFilesRequest:
-		if m.GetRef() == nil {
-			return nil // the first has one, or is refused; the others are of the same stream
-		}
-		node = m.GetRef().GetNodeId()
-	case interface{ GetRef() *apipb.SessionRef }:
-		node = m.GetRef().GetNodeId()
-	case interface{ GetNode() *apipb.NodeInfo }:
-		node = m.GetNode().GetNodeId()
-	}
-	if node != c.node {
-		return ares.Errorf(ares.Forbidden, "the certificate is that of node %s, which may not speak for %q: each node joins with a token of its own", c.node, clip(node))
-	}
-	return nil
 }
 
 // Trust is by what certificates are issued and judged.
@@ -209,17 +140,22 @@ func (t *Trust) changed() <-chan struct{} {
 	return nil
 }
 
-// check says whether a certificate is still good.
-func (t *Trust) check(c certificate) error {
-	known := t.known.Load()
-	now := t.Now()
+// identify says whom a certificate speaks for, if it is still good.
+func (t *Trust) identify(_ context.Context, leaf *x509.Certificate) (ares.Identity, error) {
+	node, revision, err := pki.NodeOf(leaf)
+	if err != nil {
+		return ares.Identity{}, err
+	}
+	known, now := t.known.Load(), t.Now()
 	switch {
 	case known == nil || now.Sub(known.read) > staleAfter:
-		return ares.Errorf(ares.Unavailable, "the certificate cannot be checked: the store does not answer; try again")
-	case now.After(c.until):
-		return ares.Errorf(ares.Unauthentic, "the certificate of node %s ended at %s: connect again with the renewed one, or join again", c.node, c.until.Format(time.RFC3339))
-	case c.revision < known.at[c.node]:
-		return store.Revoked(c.node)
+		return ares.Identity{}, ares.Errorf(ares.Unavailable, "the certificate cannot be checked: the store does not answer; try again")
+	case now.After(leaf.NotAfter):
+		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "the certificate of node %s ended at %s: connect again with the renewed one, or join again", node, leaf.NotAfter.Format(time.RFC3339))
+	case revision < known.at[node]:
+		return ares.Identity{}, store.Revoked(node)
 	}
-	return nil
+	return ares.Identity{
+		Name: "node:" + node, Kind: ares.ByCert, Bindings: []ares.Binding{{Role: ares.AgentRole}}, Until: leaf.NotAfter, Node: node,
+	}, nil
 }

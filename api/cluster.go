@@ -19,24 +19,26 @@ type clusterDoor struct {
 }
 
 // ListNodes implements apipb.ClusterServiceServer.
-func (d *clusterDoor) ListNodes(_ context.Context, req *apipb.ListNodesRequest) (*apipb.ListNodesResponse, error) {
+func (d *clusterDoor) ListNodes(ctx context.Context, req *apipb.ListNodesRequest) (*apipb.ListNodesResponse, error) {
 	entries, rev := d.cfg.View.Nodes()
-	nodes, next, err := pageByID(entries, req.GetPageSize(), req.GetPageToken(), func(n *control.NodeEntry) string { return n.Node.ID }, d.node)
+	nodes, next, err := pageByID(entries, req.GetPageSize(), req.GetPageToken(), func(n *control.NodeEntry) string { return n.Node.ID },
+		func(n *control.NodeEntry) *apipb.Node { return d.node(eyesOf(ctx), n) })
 	return &apipb.ListNodesResponse{
 		Nodes: nodes, Total: int32(len(entries)), Revision: strconv.FormatInt(rev, 10), NextPageToken: next,
 	}, err
 }
 
 // GetNode implements apipb.ClusterServiceServer.
-func (d *clusterDoor) GetNode(_ context.Context, req *apipb.GetNodeRequest) (*apipb.GetNodeResponse, error) {
+func (d *clusterDoor) GetNode(ctx context.Context, req *apipb.GetNodeRequest) (*apipb.GetNodeResponse, error) {
 	n := d.cfg.View.Node(req.GetNodeId())
 	if n == nil {
 		return nil, noNode(req.GetNodeId())
 	}
-	m := d.node(n)
+	to := eyesOf(ctx)
+	m := d.node(to, n)
 	m.Links = apipb.NewLinks(n.Node.Links)
 	for _, r := range d.cfg.View.ReservedOn(req.GetNodeId()) {
-		if r.StateAt(d.cfg.Now()) != ares.ReservationOver {
+		if r.StateAt(d.cfg.Now()) != ares.ReservationOver && to.reserved(r) {
 			m.Reservations = append(m.Reservations, d.record(r))
 		}
 	}
@@ -93,11 +95,11 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 		entry.Cordon, is = &c, c
 	}
 	changed(ctx, "", was, is)
-	return d.node(&entry), nil
+	return d.node(eyesOf(ctx), &entry), nil
 }
 
 // node is a node in its public form, with what of it is free.
-func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
+func (d *Doors) node(to eyes, n *control.NodeEntry) *apipb.Node {
 	state := n.State(d.cfg.Now())
 	m := &apipb.Node{
 		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
@@ -110,21 +112,22 @@ func (d *Doors) node(n *control.NodeEntry) *apipb.Node {
 		if state == ares.Cordoned {
 			m.StateSince = apipb.Timestamp(n.Cordon.Since)
 		}
-		m.Drain = d.drain(n.Cordon)
+		m.Drain = d.drain(to, n.Cordon)
 	}
 	m.Score = newNodeScore(n.Score)
-	held := d.seats(m)
+	held := d.seats(to, m)
 	for _, dev := range n.Node.Devices {
+		job, taken := held[dev.ID]
 		m.Devices = append(m.Devices, &apipb.Device{
 			Index: int32(dev.Index), DeviceId: dev.ID, Type: dev.Type, Model: dev.Model, MemoryMb: int32(dev.MemoryMB),
-			Numa: int32(dev.NUMA), Healthy: dev.Healthy, Reason: dev.Reason, JobId: held[dev.ID],
+			Numa: int32(dev.NUMA), Healthy: dev.Healthy, Reason: dev.Reason, JobId: job, Taken: taken,
 			Parent: dev.Parent, MigProfile: dev.Profile, Celsius: int32(dev.Celsius),
 		})
 		if dev.Parent != "" {
 			continue // a slice of a device that is counted
 		}
 		m.GpusTotal++
-		if dev.Healthy && held[dev.ID] == "" {
+		if dev.Healthy && !taken {
 			m.GpusFree++
 		}
 	}
@@ -146,25 +149,27 @@ func newNodeScore(r *ares.NodeScore) *apipb.NodeScore {
 }
 
 // drain is how far the drain of a node has come, nil when it is not drained.
-func (d *Doors) drain(c *ares.Cordon) *apipb.NodeDrain {
+func (d *Doors) drain(to eyes, c *ares.Cordon) *apipb.NodeDrain {
 	if !c.Drain {
 		return nil
 	}
 	left, enduring := d.cfg.View.LeftOn(c.Node)
-	m := &apipb.NodeDrain{Since: apipb.Timestamp(c.Since), Force: c.Force, SeatsLeft: int32(left)}
-	for _, id := range enduring {
-		m.LeftRunning = append(m.LeftRunning, string(id))
+	return &apipb.NodeDrain{
+		Since: apipb.Timestamp(c.Since), Force: c.Force, SeatsLeft: int32(left), LeftRunning: d.names(to, enduring, len(enduring)),
 	}
-	return m
 }
 
 // seats takes what jobs hold off the node's free figures, and tells which job
-// holds which device.
-func (d *Doors) seats(m *apipb.Node) map[string]string {
+// holds which device, "" for one that may not be named.
+func (d *Doors) seats(to eyes, m *apipb.Node) map[string]string {
 	held := map[string]string{}
 	entries, _, _ := d.cfg.View.SeatsOn(m.GetNodeId())
 	for _, e := range entries {
-		m.Jobs = append(m.Jobs, string(e.Job.ID))
+		name := ""
+		if to.job(e.Job) {
+			name = string(e.Job.ID)
+			m.Jobs = append(m.Jobs, name)
+		}
 		for i := range e.Run.Attempts {
 			for k := range e.Run.Attempts[i].Seats {
 				h := &e.Run.Attempts[i].Seats[k]
@@ -174,7 +179,7 @@ func (d *Doors) seats(m *apipb.Node) map[string]string {
 				m.CpuCoresFree -= int32(h.CPUs)
 				m.MemoryMbFree -= int32(h.Memory)
 				for _, s := range h.Shares {
-					held[s.Device] = string(e.Job.ID)
+					held[s.Device] = name
 				}
 			}
 		}
@@ -189,7 +194,7 @@ func (d *clusterDoor) GetClusterStatus(ctx context.Context, _ *apipb.GetClusterS
 	resp := &apipb.GetClusterStatusResponse{Version: d.cfg.Version, Jobs: map[string]int32{}}
 	entries, _ := d.cfg.View.Nodes()
 	for _, e := range entries {
-		n := d.node(e)
+		n := d.node(eyesOf(ctx), e)
 		resp.TotalNodes++
 		resp.TotalGpus += n.GetGpusTotal()
 		resp.Mock = resp.Mock || n.GetMock()
@@ -205,7 +210,7 @@ func (d *clusterDoor) GetClusterStatus(ctx context.Context, _ *apipb.GetClusterS
 			resp.CordonedNodes++
 		}
 	}
-	counts := d.cfg.View.Phases()
+	counts := d.cfg.View.PhasesOf(eyesOf(ctx).tenants())
 	for _, p := range ares.Phases() {
 		n := int32(counts[p])
 		resp.Jobs[string(p)] = n

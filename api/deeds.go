@@ -112,10 +112,19 @@ var deeds = map[string]deed{
 
 	apipb.PolicyService_ApplyPolicy_FullMethodName:       {changes, "APPLY_POLICY", "policy", []string{"policy.tenant_id", "policy.name"}},
 	apipb.PolicyService_DeletePolicy_FullMethodName:      {changes, "DELETE_POLICY", "policy", []string{"tenant_id", "name"}},
-	apipb.PolicyService_TestAlertChannel_FullMethodName:  {changes, "TEST_ALERT_CHANNEL", "channel", []string{"name"}},
+	apipb.PolicyService_TestAlertChannel_FullMethodName:  {changes, "TEST_ALERT_CHANNEL", "channel", []string{"name"}}, // an alert is sent
 	apipb.PolicyService_GetPolicy_FullMethodName:         {reads, "GET_POLICY", "policy", []string{"tenant_id", "name"}},
 	apipb.PolicyService_ListPolicies_FullMethodName:      {reads, "LIST_POLICIES", "", nil},
 	apipb.PolicyService_ListAlertChannels_FullMethodName: {reads, "LIST_ALERT_CHANNELS", "", nil},
+
+	apipb.IdentityService_CreateToken_FullMethodName:   {changes, "CREATE_TOKEN", "token", []string{"tenant_id", "name"}},
+	apipb.IdentityService_RevokeToken_FullMethodName:   {changes, "REVOKE_TOKEN", "token", []string{"tenant_id", "name"}},
+	apipb.IdentityService_CreateBinding_FullMethodName: {changes, "CREATE_BINDING", "binding", []string{"binding.subject", "binding.role", "binding.tenant_id", "binding.queue"}},
+	apipb.IdentityService_DeleteBinding_FullMethodName: {changes, "DELETE_BINDING", "binding", []string{"subject", "role", "tenant_id", "queue"}},
+	apipb.IdentityService_ListTokens_FullMethodName:    {reads, "LIST_TOKENS", "", nil},
+	apipb.IdentityService_ListBindings_FullMethodName:  {reads, "LIST_BINDINGS", "", nil},
+	apipb.IdentityService_WhoAmI_FullMethodName:        {reads, "WHO_AM_I", "", nil},
+	apipb.IdentityService_CanI_FullMethodName:          {reads, "CAN_I", "", nil},
 
 	apipb.AuditService_ListAuditEntries_FullMethodName: {reads, "LIST_AUDIT", "", nil},
 	apipb.AuditService_GetAuditHead_FullMethodName:     {reads, "GET_AUDIT_HEAD", "", nil},

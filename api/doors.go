@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -31,7 +33,7 @@ type Config struct {
 	Engine Engine
 	// Predict says how long a job will run. Without it nobody does.
 	Predict func(*ares.Job) ares.RuntimePredicted
-	// Policies are the rules people wrote. Default: those that the View knows.
+	// Policies are the rules people wrote. Without them there are none.
 	Policies *control.Policies
 	// Notifier sends alerts. Without it there is no channel.
 	Notifier Notifier
@@ -41,7 +43,7 @@ type Config struct {
 	FreeMB func() int64
 	// Ready says whether the server may be sent work. Default: the store answers.
 	Ready func(context.Context) error
-	Auth  *Auth
+	Auth  *auth.Auth
 	// Now is the clock of what is written. Default time.Now.
 	Now func() time.Time
 	// Version of the server; Server is its name, the gRPC address it advertises.
@@ -54,6 +56,9 @@ type Config struct {
 	AgentService apipb.AgentServiceServer
 	// Trust is by what nodes are certified.
 	Trust *Trust
+	// Certified says whom a verified client certificate speaks for: an identity of
+	// kind ares.ByCert. Default: what Trust says.
+	Certified func(ctx context.Context, leaf *x509.Certificate) (ares.Identity, error)
 	// Log default: nothing is logged. Neither tokens nor environments are.
 	Log *slog.Logger
 	// Observe is told each call's method, code ("" for success) and duration.
@@ -92,6 +97,9 @@ func New(cfg Config) (*Doors, error) {
 	if cfg.Desk == nil || cfg.View == nil || cfg.Store == nil || cfg.Engine == nil || cfg.Auth == nil || cfg.Trust == nil {
 		return nil, fmt.Errorf("api: Desk, View, Store, Engine, Auth and Trust are required")
 	}
+	if cfg.Certified == nil {
+		cfg.Certified = cfg.Trust.identify
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -108,12 +116,6 @@ func New(cfg Config) (*Doors, error) {
 	}
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits()
-	}
-	if cfg.Policies == nil {
-		var err error
-		if cfg.Policies, err = control.NewPolicies(cfg.View); err != nil {
-			return nil, fmt.Errorf("make the policies: %w", err)
-		}
 	}
 	validate, err := protovalidate.New()
 	if err != nil {
@@ -179,10 +181,11 @@ func (d *Doors) register(s grpc.ServiceRegistrar) {
 	apipb.RegisterQueueServiceServer(s, &queueDoor{Doors: d})
 	apipb.RegisterTopologyServiceServer(s, &topologyDoor{Doors: d})
 	apipb.RegisterReservationServiceServer(s, &reservationDoor{Doors: d})
-	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
+	apipb.RegisterIdentityServiceServer(s, &identityDoor{Doors: d})
 	apipb.RegisterTrustServiceServer(s, &trustDoor{Doors: d, Trust: d.cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditDoor{Doors: d})
 	apipb.RegisterPolicyServiceServer(s, &policyDoor{Doors: d})
+	apipb.RegisterHistoryServiceServer(s, &historyDoor{Doors: d})
 	if d.cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.cfg.AgentService)
 	}

@@ -47,7 +47,7 @@ func (d *Doors) watch(ctx context.Context, req *apipb.WatchEventsRequest, to rea
 		if err != nil {
 			return ares.Errorf(ares.NotFound, "events after revision %d are gone before they were read: the reader is too slow, or the server had to read its state anew; list the jobs, then watch from the revision of that list", rev).At("revision")
 		}
-		if err := sendAll(ctx, to, matching(hs, req)); err != nil {
+		if err := d.sendAll(ctx, to, matching(eyesOf(ctx), hs, req)); err != nil {
 			return err
 		}
 		rev = max(rev, upTo)
@@ -83,23 +83,27 @@ func (d *Doors) beginning(ctx context.Context, req *apipb.WatchEventsRequest) (i
 	return rev, d.cfg.View.WaitFor(wait, rev)
 }
 
-func matching(hs []control.Happening, req *apipb.WatchEventsRequest) []control.Happening {
+// matching are those of what happened that were asked for and may be shown. Nodes
+// are everybody's.
+func matching(to eyes, hs []control.Happening, req *apipb.WatchEventsRequest) []control.Happening {
 	out := hs[:0]
 	for _, h := range hs {
-		if (req.GetTenantId() == "" || req.GetTenantId() == h.Tenant) && (req.GetJobId() == "" || req.GetJobId() == string(h.Job)) {
+		if (h.Job == "" || to.sees(h.Tenant, h.Queue)) && (req.GetTenantId() == "" || req.GetTenantId() == h.Tenant) && (req.GetJobId() == "" || req.GetJobId() == string(h.Job)) {
 			out = append(out, h)
 		}
 	}
 	return out
 }
 
-func sendAll(ctx context.Context, to reader, hs []control.Happening) error {
+func (d *Doors) sendAll(ctx context.Context, to reader, hs []control.Happening) error {
 	for i := range hs {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		last := i+1 == len(hs) || hs[i+1].Revision != hs[i].Revision
-		if err := to.send(newEvent(&hs[i]), last); err != nil {
+		e := newEvent(&hs[i])
+		e.Message = d.redact(eyesOf(ctx), e.Message)
+		if err := to.send(e, last); err != nil {
 			return err
 		}
 	}
@@ -139,7 +143,7 @@ func (d *Doors) serveEvents(w http.ResponseWriter, r *http.Request, _ map[string
 	}
 	out := &sseReader{w: w, control: http.NewResponseController(w)}
 	err := d.stream(r.Context(), apipb.ClusterService_WatchEvents_FullMethodName, func(ctx context.Context) error {
-		req, err := d.eventsRequest(r)
+		req, err := d.eventsRequest(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -154,7 +158,7 @@ func (d *Doors) serveEvents(w http.ResponseWriter, r *http.Request, _ map[string
 
 // eventsRequest reads the request of an event stream. A browser that connects
 // again says in Last-Event-ID how far it came.
-func (d *Doors) eventsRequest(r *http.Request) (*apipb.WatchEventsRequest, error) {
+func (d *Doors) eventsRequest(ctx context.Context, r *http.Request) (*apipb.WatchEventsRequest, error) {
 	req := &apipb.WatchEventsRequest{}
 	if err := readQuery(req, r.URL.RawQuery); err != nil {
 		return nil, err
@@ -162,7 +166,7 @@ func (d *Doors) eventsRequest(r *http.Request) (*apipb.WatchEventsRequest, error
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		req.Revision = last
 	}
-	return req, d.check(r.Context(), apipb.ClusterService_WatchEvents_FullMethodName, req)
+	return req, d.check(ctx, apipb.ClusterService_WatchEvents_FullMethodName, req)
 }
 
 // sseReader writes server-sent events. Only the last event of a revision

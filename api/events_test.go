@@ -14,6 +14,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -124,16 +125,13 @@ func TestSSEWholeRevision(t *testing.T) {
 func TestSSEEnds(t *testing.T) {
 	h := newHouse(t)
 	h.heartbeat, h.recheck = time.Millisecond, 5*time.Millisecond
-	h.cfg.Auth.now = func() time.Time { return time.Now().Add(24 * time.Hour) } // nothing read is believed for long
 	next, _ := h.follow("")
 	_, _ = next()
 	if e, _ := next(); !e.comment || e.id == "" || e.data != nil {
 		t.Errorf("a heartbeat is %+v", e)
 	}
-	must(t, h.store.PutToken(t.Context(), store.Token{Name: "admin", Hash: HashToken("another"), Role: RoleAdmin}))
-	h.cfg.Auth.mu.Lock()
-	h.cfg.Auth.loaded, h.cfg.Auth.tried = time.Time{}, time.Time{}
-	h.cfg.Auth.mu.Unlock()
+	must(t, h.store.PutToken(t.Context(), store.Token{Name: "admin", Hash: auth.HashToken("another"), Role: auth.RoleAdmin}))
+	h.cfg.Auth.Changed()
 	last := sse{}
 	for e, ok := next(); ok; e, ok = next() {
 		last = e
@@ -266,7 +264,11 @@ func TestSlowReader(t *testing.T) {
 	d := &Doors{cfg: Config{View: view}, heartbeat: time.Hour}
 	r := &stuck{entered: make(chan struct{}), resume: make(chan struct{})}
 	ended := make(chan error)
-	go func() { ended <- d.watch(t.Context(), &apipb.WatchEventsRequest{Revision: "10"}, r) }()
+	who, err := auth.NewCaller(t.Context(), func(context.Context) (ares.Identity, error) {
+		return ares.Identity{Bindings: []ares.Binding{{Role: ares.Viewer}}}, nil
+	})
+	must(t, err)
+	go func() { ended <- d.watch(withCaller(t.Context(), who), &apipb.WatchEventsRequest{Revision: "10"}, r) }()
 	apply := func(rev int64) {
 		j := &ares.Job{ID: ares.NewJobID("t", strconv.FormatInt(rev, 10)), Revision: rev}
 		view.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Revision: rev, Job: j}}})

@@ -17,7 +17,7 @@ func TestPredict(t *testing.T) {
 			return ares.RuntimePredicted{P50: 90 * time.Second, P90: time.Duration(j.GPUs) * time.Hour, Basis: "runs of " + j.Owner}
 		}
 	})
-	want := `{"p50_seconds":90,"p90_seconds":7200,"basis":"runs of admin"}`
+	want := `{"p50_seconds":90,"p90_seconds":7200,"basis":"runs of token:admin"}`
 	if a := h.do("POST", "/api/v1/jobs:predict", job("gpu_count", 2)); a.code != http.StatusOK || a.body != want {
 		t.Errorf("predicted %d %s", a.code, a.body)
 	}

@@ -18,6 +18,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -214,7 +215,7 @@ func newBusy(t *testing.T) *busy {
 			b.ended <- method[strings.LastIndexByte(method, '/')+1:]
 		}
 	})
-	must(t, b.store.PutToken(t.Context(), store.Token{Name: "other", Hash: HashToken(otherToken), Role: RoleAdmin}))
+	must(t, b.store.PutToken(t.Context(), store.Token{Name: "other", Hash: auth.HashToken(otherToken), Role: auth.RoleAdmin}))
 	return b
 }
 
@@ -349,7 +350,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	close(b.letGo)
 	var leaves []func()
 	for range maxLargeBodies / 2 {
-		leave, err := b.gates.bodies.enter(t.Context(), "admin")
+		leave, err := b.gates.bodies.enter(t.Context(), "token:admin")
 		must(t, err)
 		leaves = append(leaves, leave)
 	}

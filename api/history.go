@@ -10,6 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/history"
+	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -41,6 +42,7 @@ func (d *historyDoor) GetUsage(ctx context.Context, req *apipb.GetUsageRequest) 
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
+	q.Within = eyesOf(ctx).scopes(roles.UsageRead)
 	after, err := readUsageToken(req.GetPageToken())
 	if err != nil {
 		return nil, err

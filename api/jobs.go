@@ -12,6 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -43,12 +44,8 @@ func (d *jobDoor) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*
 
 // SubmitJobs implements apipb.JobServiceServer.
 func (d *jobDoor) SubmitJobs(ctx context.Context, req *apipb.SubmitJobsRequest) (*apipb.SubmitJobsResponse, error) {
-	specs := make([]ares.Spec, len(req.GetJobs()))
-	for i, j := range req.GetJobs() {
-		specs[i] = j.Spec()
-	}
-	resp := &apipb.SubmitJobsResponse{Results: make([]*apipb.SubmitResult, len(specs))}
-	for i, got := range d.cfg.Desk.SubmitAll(ctx, specs, caller(ctx)) {
+	resp := &apipb.SubmitJobsResponse{Results: make([]*apipb.SubmitResult, len(req.GetJobs()))}
+	for i, got := range d.submitAll(ctx, req.GetJobs()) {
 		r := &apipb.SubmitResult{JobId: string(got.ID), Status: submitted, Warnings: got.Warnings}
 		switch {
 		case got.Err != nil:
@@ -64,6 +61,28 @@ func (d *jobDoor) SubmitJobs(ctx context.Context, req *apipb.SubmitJobsRequest) 
 		resp.Results[i] = r
 	}
 	return resp, nil
+}
+
+// submitAll submits those of many jobs that are the caller's to submit, and
+// answers each.
+func (d *jobDoor) submitAll(ctx context.Context, jobs []*apipb.JobSpec) []control.Accepted {
+	out := make([]control.Accepted, len(jobs))
+	var specs []ares.Spec
+	var index []int
+	who := identityOf(ctx)
+	for i, j := range jobs {
+		where, err := placeOf(who, j)
+		if err == nil {
+			err = where.allows(who, roles.JobSubmit)
+		}
+		if out[i].Err = err; err == nil {
+			specs, index = append(specs, j.Spec()), append(index, i)
+		}
+	}
+	for k, got := range d.cfg.Desk.SubmitAll(ctx, specs, who.Name) {
+		out[index[k]] = got
+	}
+	return out
 }
 
 // publicly is what a caller is told of an error that is part of an answer.
@@ -92,11 +111,12 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	}
 	job.Forecast = d.forecast(snap.Job, &snap.Run)
 	job.DeadlineOutlook = d.outlook(snap.Job, &snap.Run)
-	job.Nomination = d.newNomination(snap.Job, snap.Run.Nominated)
+	to := eyesOf(ctx).within(snap.Job.Tenant)
+	job.Nomination = d.newNomination(to, snap.Run.Nominated)
 	for _, p := range control.PreemptionsOf(snap.Job, &snap.Run) {
 		for _, a := range job.Attempts {
 			if a.Number == int32(p.Attempt.Number) {
-				a.Preemption = d.newPreemption(p, snap.Job.Tenant)
+				a.Preemption = d.newPreemption(p, to)
 			}
 		}
 	}
@@ -110,7 +130,7 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 		job.Elements = newElements(d.cfg.View, snap.Job)
 	}
 	if waits(snap.Job, &snap.Run) {
-		job.Explanation = d.explained(snap.Job, &snap.Run)
+		job.Explanation = d.explained(to, snap.Job, &snap.Run)
 		for _, b := range job.Explanation.GetBlockers() {
 			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
 		}
@@ -145,12 +165,12 @@ func waits(j *ares.Job, r *ares.Run) bool {
 }
 
 // explain says in short why a job waits.
-func (d *Doors) explain(job *apipb.Job, j *ares.Job, r *ares.Run) {
+func (d *Doors) explain(to eyes, job *apipb.Job, j *ares.Job, r *ares.Run) {
 	if !waits(j, r) {
 		return
 	}
 	for _, b := range d.cfg.Engine.Refusal(ares.JobID(job.JobId)).Blockers {
-		job.WaitingFor = append(job.WaitingFor, b.String())
+		job.WaitingFor = append(job.WaitingFor, d.redact(to.within(j.Tenant), b.String()))
 	}
 }
 
@@ -186,7 +206,12 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 			return nil, err
 		}
 	}
+	to := eyesOf(ctx)
+	if f.Tenants = to.tenants(); to.parts() {
+		f.Sees = to.job
+	}
 	if req.GetAll() {
+		f.Within = to.scopes(roles.JobRead)
 		return d.answerAll(ctx, f)
 	}
 	page := d.cfg.View.Jobs(f)
@@ -195,7 +220,7 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 	for i, e := range page.Entries {
 		jobs[i].Entry = e
 	}
-	d.fill(resp, jobs, page.More, nil)
+	d.fill(to, resp, jobs, page.More, nil)
 	return resp, nil
 }
 
@@ -206,13 +231,13 @@ func (d *jobDoor) answerAll(ctx context.Context, f control.Filter) (*apipb.ListJ
 		return nil, err
 	}
 	resp := &apipb.ListJobsResponse{Revision: strconv.FormatInt(page.Revision, 10)}
-	d.fill(resp, page.Jobs, page.More, func(k control.Known) *apipb.JobUse { return d.priced(prices, k.Parts) })
+	d.fill(eyesOf(ctx), resp, page.Jobs, page.More, func(k control.Known) *apipb.JobUse { return d.priced(prices, k.Parts) })
 	return resp, nil
 }
 
 // fill puts jobs into a page, as many as it may hold, and says where the next
 // begins.
-func (d *jobDoor) fill(resp *apipb.ListJobsResponse, jobs []control.Known, more bool, use func(control.Known) *apipb.JobUse) {
+func (d *jobDoor) fill(to eyes, resp *apipb.ListJobsResponse, jobs []control.Known, more bool, use func(control.Known) *apipb.JobUse) {
 	size, last := 0, (*control.Entry)(nil)
 	for _, k := range jobs {
 		job := newListedJob(k.Entry)
@@ -223,7 +248,7 @@ func (d *jobDoor) fill(resp *apipb.ListJobsResponse, jobs []control.Known, more 
 			job.Use = use(k)
 		}
 		if len(resp.Jobs) < maxExplained {
-			d.explain(job, k.Job, &k.Run)
+			d.explain(to, job, k.Job, &k.Run)
 		}
 		if size += proto.Size(job); size > MaxPageBytes && last != nil {
 			more = true
@@ -356,7 +381,7 @@ func (d *jobDoor) ListJobEvents(ctx context.Context, req *apipb.ListJobEventsReq
 	resp := &apipb.ListJobEventsResponse{Dropped: int32(snap.Run.Dropped)}
 	for _, t := range snap.Run.Transitions {
 		resp.Events = append(resp.Events, &apipb.JobEvent{
-			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: snap.Job.Told(t),
+			At: apipb.Timestamp(t.At), State: string(t.Phase), Attempt: int32(t.Attempt), Message: d.redact(eyesOf(ctx).within(snap.Job.Tenant), snap.Job.Told(t)),
 		})
 	}
 	return resp, nil
@@ -364,8 +389,7 @@ func (d *jobDoor) ListJobEvents(ctx context.Context, req *apipb.ListJobEventsReq
 
 // caller is the name of who makes a call.
 func caller(ctx context.Context) string {
-	id, _ := identityOf(ctx)
-	return id.Name
+	return identityOf(ctx).Name
 }
 
 // clip keeps what a caller sent from filling a message.

@@ -28,7 +28,7 @@ func TestSubmitGetList(t *testing.T) {
 	a = h.do("GET", "/api/v1/jobs/"+id, nil)
 	for key, want := range map[string]any{
 		"job_id": id, "id": id, "name": "train", "tenant_id": "default", "state": "pending", "priority": 500.0, "priority_class": "normal",
-		"gpu_count": 2.0, "members": 1.0, "attempt": 0.0, "archived": false, "submitted_by": "admin",
+		"gpu_count": 2.0, "members": 1.0, "attempt": 0.0, "archived": false, "submitted_by": "token:admin",
 	} {
 		if a.json[key] != want {
 			t.Errorf("%s is %v, want %v", key, a.json[key], want)
@@ -285,7 +285,7 @@ func TestClusterStatus(t *testing.T) {
 		t.Errorf("jobs are counted by %v", states)
 	}
 	a = h.do("POST", "/api/v1/nodes/n1/cordon", map[string]any{"reason": "fan"})
-	if a.code != 200 || a.json["state"] != "cordoned" || a.json["cordoned_by"] != "admin" || a.json["cordon_reason"] != "fan" {
+	if a.code != 200 || a.json["state"] != "cordoned" || a.json["cordoned_by"] != "token:admin" || a.json["cordon_reason"] != "fan" {
 		t.Errorf("cordon answered %d %s", a.code, a.body)
 	}
 	h.seen()

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/policy/roles"
 )
 
 // The limits of the doors. Everything a caller can send or hold has one;
@@ -34,7 +36,6 @@ const (
 	MaxPageSize     = 1000
 	MaxPageBytes    = 8 << 20
 
-	maxTokenBytes    = 512
 	maxExplained     = 100     // jobs of one page whose waiting is explained
 	maxDrain         = 4 << 20 // of a body that is too large, so that the refusal is read
 	maxListWait      = 5 * time.Second
@@ -43,9 +44,9 @@ const (
 	maxCall          = 30 * time.Second       // of one call that is no stream
 	maxWriteWait     = 30 * time.Second       // for a reader to take one message, or an answer
 	heartbeatEvery   = 15 * time.Second
-	recheckEvery     = time.Minute
-	maxServerStreams = 256             // of one gRPC connection
-	maxIdle          = 5 * time.Minute // of a gRPC connection without any call
+	recheckEvery     = 15 * time.Second // with what tokens are believed for, within half a minute
+	maxServerStreams = 256              // of one gRPC connection
+	maxIdle          = 5 * time.Minute  // of a gRPC connection without any call
 
 	maxLine         = 4096     // calls of a class that wait for their turn
 	smallBody       = 64 << 10 // a larger one needs a place
@@ -133,9 +134,9 @@ func newGates(l Limits, shed func(class string)) *gates {
 		apipb.JobService_PredictJob_FullMethodName:      g.reads,
 	}
 	for method, who := range access { // order-free: each for itself
-		if g.of[method] == nil && who == admins {
+		if g.of[method] == nil && !who.open() && who.verb != roles.AgentAct {
 			g.of[method] = g.writes
-			if name := method[strings.LastIndexByte(method, '/')+1:]; strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") {
+			if name := method[strings.LastIndexByte(method, '/')+1:]; strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || who.verb == "" {
 				g.of[method] = g.reads
 			}
 		}
@@ -199,23 +200,23 @@ func (d *Doors) tapped(ctx context.Context, info *tap.Info) (context.Context, er
 	if g == nil {
 		return ctx, nil
 	}
-	who, known := d.cfg.Auth.known(bearerOf(info.Header.Get("authorization")))
+	who, known := d.cfg.Auth.Known(bearerOf(info.Header.Get("authorization")))
 	if !known {
 		return ctx, nil // the call itself asks, and refuses
 	}
-	if err := g.refuses(who.Name); err != nil {
-		d.refusedBefore(withIdentity(ctx, who), newRecord(ctx, nil), info.FullMethodName, err)
+	if err := g.refuses(who.Identity().Name); err != nil {
+		d.refusedBefore(withCaller(ctx, who), newRecord(ctx, nil), info.FullMethodName, err)
 		return ctx, d.answer(ctx, info.FullMethodName, err, 0)
 	}
 	return ctx, nil
 }
 
 // refuses turns a REST request away before its body is read, as tapped does.
-func (d *Doors) refuses(r *http.Request, who Identity) error {
+func (d *Doors) refuses(r *http.Request, who *auth.Caller) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return d.gates.reads.refuses(who.Name)
+		return d.gates.reads.refuses(who.Identity().Name)
 	}
-	return d.gates.writes.refuses(who.Name)
+	return d.gates.writes.refuses(who.Identity().Name)
 }
 
 type answeringKey struct{}

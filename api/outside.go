@@ -55,8 +55,7 @@ func (d *Doors) refusedBefore(ctx context.Context, rec *record, method string, e
 	}
 	rec.told = true
 	e := rec.Entry
-	who, _ := identityOf(ctx)
-	e.Action, e.User = deedOf(method).action, who.Name
+	e.Action, e.User = deedOf(method).action, identityOf(ctx).Name
 	e.Code, e.Status = string(ares.CodeOf(apipb.FromStatus(err))), audit.Refused
 	at, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()

@@ -13,10 +13,18 @@ import (
 // pageByID is one page of a list that is sorted by ID, and the token of the
 // next, "" for none. Only what is on the page is made public.
 func pageByID[T any, M proto.Message](all []T, size int32, token string, id func(T) string, public func(T) M) (page []M, next string, err error) {
+	if after, readErr := base64.RawURLEncoding.DecodeString(token); token != "" && (readErr != nil || !validID(string(after))) {
+		return nil, "", badPageToken()
+	}
+	return pageByKey(all, size, token, id, public)
+}
+
+// pageByKey is pageByID for keys of any form.
+func pageByKey[T any, M proto.Message](all []T, size int32, token string, id func(T) string, public func(T) M) (page []M, next string, err error) {
 	first := 0
 	if token != "" {
 		after, readErr := base64.RawURLEncoding.DecodeString(token)
-		if readErr != nil || !validID(string(after)) {
+		if readErr != nil {
 			return nil, "", badPageToken()
 		}
 		first = sort.Search(len(all), func(i int) bool { return id(all[i]) > string(after) })

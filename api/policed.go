@@ -10,6 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/policy"
+	"github.com/ares-scheduler/ares/policy/roles"
 )
 
 // policed asks the policies on access about a call that its maker's roles allow.
@@ -28,14 +29,8 @@ func (d *Doors) policed(ctx context.Context, method string, req any) error {
 
 // beyondPolicies says whether no policy may deny a call.
 func beyondPolicies(method string, who *ares.Identity) bool {
-	admin := false
-	for _, b := range who.Bindings {
-		if b.Role == ares.AgentRole {
-			return true
-		}
-		admin = admin || b.Role == ares.PlatformAdmin && b.Tenant == ""
-	}
-	return admin && serviceOf(method) == "PolicyService"
+	return roles.Allows(who, roles.AgentAct, roles.Any, roles.Any) ||
+		serviceOf(method) == "PolicyService" && roles.Allows(who, roles.PolicyWrite, "", "")
 }
 
 func serviceOf(method string) string {
@@ -90,20 +85,18 @@ func tenantIn(m proto.Message) string {
 	return ""
 }
 
-// seesPolicy says whether a policy may be shown to a caller.
-func (d *Doors) seesPolicy(context.Context, *ares.Policy) bool { return true }
+// seesPolicy says whether a policy may be shown to a caller. Those for all tenants
+// may name any of them.
+func (d *Doors) seesPolicy(ctx context.Context, p *ares.Policy) bool {
+	return roles.Allows(identityOf(ctx), roles.PolicyRead, p.Tenant, "")
+}
 
 // callerIdentity is who makes a call, nil where nobody had to say.
 func callerIdentity(ctx context.Context) *ares.Identity {
-	id, ok := identityOf(ctx)
-	if !ok {
-		return nil
+	if who, ok := callerOf(ctx); ok {
+		return who.Identity()
 	}
-	role := ares.PlatformAdmin
-	if id.Role == RoleNode {
-		role = ares.AgentRole
-	}
-	return &ares.Identity{Name: id.Name, Kind: ares.ByToken, Bindings: []ares.Binding{{Role: role}}}
+	return nil
 }
 
 // asUser has the policies that a submission meets know who makes it.

@@ -26,8 +26,19 @@ type Notifier interface {
 	Test(ctx context.Context, channel, by string) error
 }
 
+// keepsPolicies refuses to speak of policies where there are none.
+func (d *policyDoor) keepsPolicies() error {
+	if d.cfg.Policies == nil {
+		return ares.Errorf(ares.Unavailable, "this server keeps no policies")
+	}
+	return nil
+}
+
 // ApplyPolicy implements apipb.PolicyServiceServer.
 func (d *policyDoor) ApplyPolicy(ctx context.Context, req *apipb.ApplyPolicyRequest) (*apipb.ApplyPolicyResponse, error) {
+	if err := d.keepsPolicies(); err != nil {
+		return nil, err
+	}
 	p, err := d.policyOf(ctx, req.GetPolicy())
 	if err != nil {
 		return nil, err
@@ -100,6 +111,9 @@ func (d *policyDoor) GetPolicy(ctx context.Context, req *apipb.GetPolicyRequest)
 	if err := policyID(req.GetTenantId(), req.GetName()); err != nil {
 		return nil, err
 	}
+	if err := d.keepsPolicies(); err != nil {
+		return nil, err
+	}
 	p, err := d.cfg.Store.Policy(ctx, req.GetTenantId(), req.GetName())
 	if err != nil {
 		return nil, err
@@ -116,6 +130,9 @@ func policyID(tenant, name string) error {
 
 // ListPolicies implements apipb.PolicyServiceServer.
 func (d *policyDoor) ListPolicies(ctx context.Context, req *apipb.ListPoliciesRequest) (*apipb.ListPoliciesResponse, error) {
+	if err := d.keepsPolicies(); err != nil {
+		return nil, err
+	}
 	all := slices.DeleteFunc(d.cfg.Policies.List(), func(r *policy.Rule) bool {
 		p := &r.Policy
 		return !d.seesPolicy(ctx, p) || req.GetTenantId() != "" && p.Tenant != "" && p.Tenant != req.GetTenantId()

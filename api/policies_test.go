@@ -24,6 +24,13 @@ func small(edit ...any) map[string]any {
 	return m
 }
 
+// apply writes a policy.
+func (h *house) apply(name string, body map[string]any) answer {
+	h.t.Helper()
+	body["name"] = name
+	return h.do("PUT", policiesPath, body)
+}
+
 // TestPolicies: they are written, read, replaced and deleted, and every mistake has
 // its field.
 func TestPolicies(t *testing.T) {
@@ -31,7 +38,7 @@ func TestPolicies(t *testing.T) {
 	if a := h.do("POST", "/api/v1/tenants", tenant("id", "vision")); a.code != 201 {
 		t.Fatal(a.body)
 	}
-	put := func(name string, body map[string]any) answer { return h.do("PUT", policiesPath+"/"+name, body) }
+	put := h.apply
 	for _, want := range []string{"created", "unchanged"} {
 		if a := put("small", small()); a.code != 200 || a.json["status"] != want {
 			t.Fatalf("apply answered %d %s, want %s", a.code, a.body, want)
@@ -40,7 +47,7 @@ func TestPolicies(t *testing.T) {
 	if a := put("small", small("mode", "warn", "alert", []string{"ops"})); a.json["status"] != "updated" || !strings.Contains(a.body, "no alert channel ops") {
 		t.Errorf("apply answered %s", a.body)
 	}
-	if a := h.do("PUT", policiesPath+"/other?check_only=true", small()); a.code != 200 || a.json["status"] != "checked" || h.stored("policies/") != 1 {
+	if a := h.do("PUT", policiesPath+"?check_only=true", small("name", "other")); a.code != 200 || a.json["status"] != "checked" || h.stored("policies/") != 1 {
 		t.Errorf("a check answered %d %s", a.code, a.body)
 	}
 	if a := put("own", small("tenant_id", "vision", "priority", 9)); a.code != 200 {
@@ -63,7 +70,7 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%s is not named: %s", c.field, a.body)
 		}
 	}
-	h.refused(put("a%20b", small()), 400, ares.Invalid, "is not a name")
+	h.refused(put("a b", small()), 400, ares.Invalid, "is not a name")
 	h.refused(put("theirs", small("tenant_id", "nobody")), 404, ares.NotFound, "there is no tenant nobody")
 	a := h.do("GET", policiesPath, nil)
 	if a.json["total"] != 2.0 || strings.Index(a.body, `"own"`) > strings.Index(a.body, `"small"`) {
@@ -94,9 +101,9 @@ func TestPolicies(t *testing.T) {
 // answer and stays with the job.
 func TestPoliciesOnSubmission(t *testing.T) {
 	h := newHouse(t)
-	h.do("PUT", policiesPath+"/small", small())
-	h.do("PUT", policiesPath+"/team", map[string]any{"on": "submission", "rule": `"team" in job.labels`, "action": "WARN", "message": "say which team"})
-	h.do("PUT", policiesPath+"/pool", map[string]any{"on": "placement", "match": "job.members > 1", "require": `{"pool": "a100"}`})
+	h.apply("small", small())
+	h.apply("team", map[string]any{"on": "submission", "rule": `"team" in job.labels`, "action": "WARN", "message": "say which team"})
+	h.apply("pool", map[string]any{"on": "placement", "match": "job.members > 1", "require": `{"pool": "a100"}`})
 	h.refused(h.do("POST", "/api/v1/jobs", job("cpu_cores", 5)), 403, ares.Refused, "policy small: too many cores")
 	a := h.do("POST", "/api/v1/jobs", job("cpu_cores", 1, "members", 2))
 	const team, pool = "policy team: say which team", "policy pool requires node label pool=a100"
@@ -126,14 +133,14 @@ func TestPoliciesOnAccess(t *testing.T) {
 	h := newHouse(t)
 	id := h.submit()
 	h.seen()
-	if a := h.do("PUT", policiesPath+"/no-cancel", map[string]any{"on": "access", "match": `request.action == "CancelJob"`, "rule": `!(request.write && object.kind == "job" && object.tenant == "default")`, "message": "not today"}); a.code != 200 {
+	if a := h.apply("no-cancel", map[string]any{"on": "access", "match": `request.action == "CancelJob"`, "rule": `!(request.write && object.kind == "job" && object.tenant == "default")`, "message": "not today"}); a.code != 200 {
 		t.Fatal(a.body)
 	}
 	h.refused(h.do("DELETE", "/api/v1/jobs/"+id, nil), 403, ares.Forbidden, "policy no-cancel: not today")
 	if a := h.do("GET", "/api/v1/jobs/"+id, nil); a.code != 200 || a.json["state"] != "pending" {
 		t.Errorf("get answered %s", a.body)
 	}
-	if a := h.do("PUT", policiesPath+"/nothing", map[string]any{"on": "access", "rule": "false", "message": "closed"}); a.code != 200 {
+	if a := h.apply("nothing", map[string]any{"on": "access", "rule": "false", "message": "closed"}); a.code != 200 {
 		t.Fatal(a.body)
 	}
 	for _, path := range []string{"/api/v1/jobs", "/api/v1/nodes", "/api/v1/tenants", "/api/v1/events", "/api/v1/jobs/" + id + "/logs", "/api/v1/debug/store", "/api/v1/status"} {
@@ -256,11 +263,13 @@ func BenchmarkPoliced(b *testing.B) {
 	h := newHouse(b)
 	id := h.submit()
 	h.seen()
-	ctx := withIdentity(b.Context(), Identity{Name: "admin", Role: RoleAdmin})
+	who, err := h.cfg.Auth.Check(b.Context(), adminToken)
+	must(b, err)
+	ctx := withCaller(b.Context(), who)
 	req := &apipb.GetJobRequest{JobId: id}
 	for _, n := range []int{0, 1, 10} {
 		for i := range n {
-			if a := h.do("PUT", fmt.Sprintf("%s/p%d", policiesPath, i), map[string]any{"on": "access", "match": `request.action == "DrainNode"`, "rule": `"ops" in user.groups`}); a.code != 200 {
+			if a := h.apply(fmt.Sprintf("p%d", i), map[string]any{"on": "access", "match": `request.action == "DrainNode"`, "rule": `"ops" in user.groups`}); a.code != 200 {
 				b.Fatal(a.body)
 			}
 		}

@@ -25,7 +25,7 @@ const (
 )
 
 // ListPreemptions implements apipb.JobServiceServer.
-func (d *jobDoor) ListPreemptions(_ context.Context, req *apipb.ListPreemptionsRequest) (*apipb.ListPreemptionsResponse, error) {
+func (d *jobDoor) ListPreemptions(ctx context.Context, req *apipb.ListPreemptionsRequest) (*apipb.ListPreemptionsResponse, error) {
 	f := control.PreemptionFilter{Tenant: req.GetTenantId(), Job: ares.JobID(req.GetJobId())}
 	if f.Job != "" {
 		if err := jobID(req.GetJobId()); err != nil {
@@ -38,7 +38,9 @@ func (d *jobDoor) ListPreemptions(_ context.Context, req *apipb.ListPreemptionsR
 		}
 		f.Since = s.AsTime()
 	}
+	to := eyesOf(ctx).within(req.GetTenantId())
 	all, revision := d.cfg.View.Preemptions(f)
+	all = slices.DeleteFunc(all, func(p control.Preemption) bool { return !to.job(p.Job) && !d.named(to, p.Yield.Tenant, p.Yield.To) })
 	resp := &apipb.ListPreemptionsResponse{Total: int32(len(all)), Revision: strconv.FormatInt(revision, 10)}
 	lost := int64(0) // thousandths: sums of fractions show what nobody lost
 	for _, p := range all {
@@ -62,7 +64,7 @@ func (d *jobDoor) ListPreemptions(_ context.Context, req *apipb.ListPreemptionsR
 	}
 	size := 0
 	for i, p := range all {
-		m := d.newPreemption(p, req.GetTenantId())
+		m := d.newPreemption(p, to)
 		if size += proto.Size(m); i == limit || size > MaxPageBytes && i > 0 {
 			resp.NextPageToken = preemptionToken(all[i-1])
 			break
@@ -91,9 +93,9 @@ func readPreemptionToken(token string) (p control.Preemption, err error) {
 	return control.Preemption{At: time.UnixMicro(micros), Job: &ares.Job{ID: ares.JobID(parts[1])}, Attempt: &ares.Attempt{Number: number}}, nil
 }
 
-// newPreemption is a preemption in its public form, for people of a tenant: of
-// other tenants' jobs nothing is told. For "" all is.
-func (d *Doors) newPreemption(p control.Preemption, tenant string) *apipb.Preemption {
+// newPreemption is a preemption in its public form: of jobs that may not be shown
+// nothing is told.
+func (d *Doors) newPreemption(p control.Preemption, to eyes) *apipb.Preemption {
 	y := p.Yield
 	m := &apipb.Preemption{
 		Attempt: int32(p.Attempt.Number), State: yieldStopping, At: apipb.Timestamp(p.At),
@@ -104,14 +106,14 @@ func (d *Doors) newPreemption(p control.Preemption, tenant string) *apipb.Preemp
 	if p.Gone {
 		m.State = yieldGone
 	}
-	if tenant == "" || tenant == p.Job.Tenant {
+	if to.job(p.Job) {
 		m.JobId, m.TenantId, m.Name, m.PriorityClass = string(p.Job.ID), p.Job.Tenant, p.Job.Name, string(p.Job.PriorityClass)
 	}
-	if tenant == "" || tenant == y.Tenant {
+	if d.named(to, y.Tenant, y.To) {
 		m.ByJobId, m.ByTenantId = string(y.To), y.Tenant
 	}
-	if to := d.cfg.View.Job(y.To); to != nil { // a class is nobody's secret
-		m.ByPriorityClass, m.PriorityClass = string(to.Job.PriorityClass), string(p.Job.PriorityClass)
+	if by := d.cfg.View.Job(y.To); by != nil { // a class is nobody's secret
+		m.ByPriorityClass, m.PriorityClass = string(by.Job.PriorityClass), string(p.Job.PriorityClass)
 	}
 	m.Text = preemptionText(m, p.Attempt)
 	return m
@@ -180,7 +182,7 @@ func rightOf(m *apipb.Preemption) string {
 func number(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
 
 // newNomination is a nomination in its public form, nil for none.
-func (d *Doors) newNomination(j *ares.Job, n *ares.Nomination) *apipb.Nomination {
+func (d *Doors) newNomination(to eyes, n *ares.Nomination) *apipb.Nomination {
 	if n == nil {
 		return nil
 	}
@@ -195,7 +197,7 @@ func (d *Doors) newNomination(j *ares.Job, n *ares.Nomination) *apipb.Nomination
 	}
 	left := 0
 	for i := range n.Victims {
-		v := d.newVictim(j, &n.Victims[i])
+		v := d.newVictim(to, &n.Victims[i])
 		if v.State != yieldGone {
 			left++
 		}
@@ -222,7 +224,7 @@ func are(n int, thing string) string {
 }
 
 // newVictim tells how far one is that gives way to a job.
-func (d *Doors) newVictim(j *ares.Job, v *ares.Victim) *apipb.Preemption {
+func (d *Doors) newVictim(to eyes, v *ares.Victim) *apipb.Preemption {
 	p := control.Preemption{Job: &ares.Job{ID: v.Job}, Attempt: &ares.Attempt{Fence: v.Fence}, Yield: &v.Yield, Gone: true}
 	waits := false
 	if e := d.cfg.View.Job(v.Job); e != nil {
@@ -244,7 +246,7 @@ func (d *Doors) newVictim(j *ares.Job, v *ares.Victim) *apipb.Preemption {
 			}
 		}
 	}
-	m := d.newPreemption(p, j.Tenant)
+	m := d.newPreemption(p, to)
 	if waits {
 		m.State = yieldWaiting
 	}

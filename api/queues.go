@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"reflect"
+	"slices"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -54,8 +55,8 @@ func (d *queueDoor) GetQueue(ctx context.Context, req *apipb.GetQueueRequest) (*
 
 // read finds a queue; the default one is there without being stored.
 func (d *queueDoor) read(ctx context.Context, tenant, name string) (ares.Queue, error) {
-	if !ares.ValidName(tenant) || !ares.ValidName(name) {
-		return ares.Queue{}, ares.Errorf(ares.NotFound, "there is no queue %q of tenant %q", clip(name), clip(tenant)).At("name")
+	if err := queueNames(tenant, name); err != nil {
+		return ares.Queue{}, err
 	}
 	q, err := d.cfg.Store.Queue(ctx, tenant, name)
 	if name == ares.DefaultQueue && ares.CodeOf(err) == ares.NotFound {
@@ -66,12 +67,26 @@ func (d *queueDoor) read(ctx context.Context, tenant, name string) (ares.Queue, 
 	return q, err
 }
 
-// ListQueues implements apipb.QueueServiceServer.
-func (d *queueDoor) ListQueues(_ context.Context, req *apipb.ListQueuesRequest) (*apipb.ListQueuesResponse, error) {
-	if t := req.GetTenantId(); t != "" && d.cfg.View.Tenant(t) == nil {
-		return nil, ares.Errorf(ares.NotFound, "there is no tenant %q", clip(t)).At("tenant_id")
+func queueNames(tenant, name string) error {
+	if ares.ValidName(tenant) && ares.ValidName(name) {
+		return nil
 	}
-	all := d.cfg.View.Queues(req.GetTenantId())
+	return ares.Errorf(ares.NotFound, "there is no queue %q of tenant %q", clip(name), clip(tenant)).At("name")
+}
+
+// noTenant is the answer to a list of a tenant that is not there, or that its
+// caller may not know of.
+func noTenant(id string) error {
+	return ares.Errorf(ares.NotFound, "there is no tenant %q", clip(id)).At("tenant_id")
+}
+
+// ListQueues implements apipb.QueueServiceServer.
+func (d *queueDoor) ListQueues(ctx context.Context, req *apipb.ListQueuesRequest) (*apipb.ListQueuesResponse, error) {
+	if t := req.GetTenantId(); t != "" && d.cfg.View.Tenant(t) == nil {
+		return nil, noTenant(t)
+	}
+	to := eyesOf(ctx)
+	all := slices.DeleteFunc(d.cfg.View.Queues(req.GetTenantId()), func(q *ares.Queue) bool { return !to.sees(q.Tenant, q.Name) })
 	queues, next, err := pageByID(all, req.GetPageSize(), req.GetPageToken(), func(q *ares.Queue) string { return q.ID() }, d.queue)
 	return &apipb.ListQueuesResponse{Queues: queues, Total: int32(len(all)), NextPageToken: next}, err
 }
@@ -130,14 +145,14 @@ func (d *queueDoor) DeleteQueue(ctx context.Context, req *apipb.DeleteQueueReque
 }
 
 // GetFairness implements apipb.QueueServiceServer.
-func (d *queueDoor) GetFairness(_ context.Context, req *apipb.GetFairnessRequest) (*apipb.GetFairnessResponse, error) {
+func (d *queueDoor) GetFairness(ctx context.Context, req *apipb.GetFairnessRequest) (*apipb.GetFairnessResponse, error) {
 	if t := req.GetTenantId(); t != "" && d.cfg.View.Tenant(t) == nil {
-		return nil, ares.Errorf(ares.NotFound, "there is no tenant %q", clip(t)).At("tenant_id")
+		return nil, noTenant(t)
 	}
 	f := d.cfg.Engine.Fairness()
 	resp := &apipb.GetFairnessResponse{JainIndex: float64(f.Jain) / 1000}
 	for _, s := range f.Shares {
-		if t := req.GetTenantId(); t != "" && t != s.Tenant {
+		if t := req.GetTenantId(); t != "" && t != s.Tenant || !eyesOf(ctx).share(s) {
 			continue
 		}
 		resp.Shares = append(resp.Shares, newFairShare(s))

@@ -141,7 +141,7 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 	what := deedOf(method)
 	e := r.Entry
 	e.Action, e.Code = what.action, string(code)
-	who, _ := identityOf(ctx)
+	who := identityOf(ctx)
 	e.User = who.Name
 	if object := what.object(r.request, r.response); object != "" {
 		e.Object = object
@@ -172,7 +172,7 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 
 // tenantOf is the tenant a call is about, as far as it shows.
 func (d *Doors) tenantOf(r *record, what *deed, e *audit.Entry) string {
-	for _, path := range []string{"tenant_id", "job.tenant_id", "queue.tenant_id", "tenant.id", "reservation.tenant_id"} {
+	for _, path := range []string{"tenant_id", "job.tenant_id", "queue.tenant_id", "tenant.id", "reservation.tenant_id", "policy.tenant_id"} {
 		if t := textAt(r.request, path); t != "" {
 			return t
 		}
@@ -300,7 +300,7 @@ func (d *Doors) refusedAtDoor(r *http.Request, err error) {
 			e.Object = what.kind + "/" + e.Object
 		}
 	}
-	who, _ := identityOf(r.Context())
+	who := identityOf(r.Context())
 	e.User, e.Code, e.Status = who.Name, string(code), audit.Refused
 	wait, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxAuditWait)
 	defer cancel()

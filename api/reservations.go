@@ -8,6 +8,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/store"
 )
 
 // reservationDoor is the ReservationService.
@@ -38,7 +39,7 @@ func (d *reservationDoor) CreateReservation(ctx context.Context, req *apipb.Crea
 	}
 	changed(ctx, made.Tenant, nil, made)
 	d.seen(ctx, made.Revision)
-	return &apipb.CreateReservationResponse{Reservation: d.reservation(&made, true)}, nil
+	return &apipb.CreateReservationResponse{Reservation: d.reservation(eyesOf(ctx), &made, true)}, nil
 }
 
 // reservationOf is the reservation that a request asks for. Times are kept to
@@ -89,21 +90,26 @@ func (d *reservationDoor) GetReservation(ctx context.Context, req *apipb.GetRese
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.GetReservationResponse{Reservation: d.reservation(&r, true)}, nil
+	return &apipb.GetReservationResponse{Reservation: d.reservation(eyesOf(ctx), &r, true)}, nil
 }
 
 func (d *reservationDoor) find(ctx context.Context, name string) (ares.Reservation, error) {
 	if !ares.ValidName(name) {
 		return ares.Reservation{}, ares.Errorf(ares.NotFound, "there is no reservation %q: see `ares reservation list`", clip(name)).At("name")
 	}
-	return d.cfg.Store.Reservation(ctx, name)
+	r, err := d.cfg.Store.Reservation(ctx, name)
+	if err == nil && !eyesOf(ctx).reserved(&r) {
+		return ares.Reservation{}, store.NoReservation(name)
+	}
+	return r, err
 }
 
 // ListReservations implements apipb.ReservationServiceServer.
-func (d *reservationDoor) ListReservations(_ context.Context, req *apipb.ListReservationsRequest) (*apipb.ListReservationsResponse, error) {
-	all := d.cfg.View.Reservations()
+func (d *reservationDoor) ListReservations(ctx context.Context, req *apipb.ListReservationsRequest) (*apipb.ListReservationsResponse, error) {
+	to := eyesOf(ctx)
+	all := slices.DeleteFunc(d.cfg.View.Reservations(), func(r *ares.Reservation) bool { return !to.reserved(r) })
 	page, next, err := pageByID(all, req.GetPageSize(), req.GetPageToken(), func(r *ares.Reservation) string { return r.Name },
-		func(r *ares.Reservation) *apipb.Reservation { return d.reservation(r, false) })
+		func(r *ares.Reservation) *apipb.Reservation { return d.reservation(to, r, false) })
 	return &apipb.ListReservationsResponse{Reservations: page, Total: int32(len(all)), NextPageToken: next}, err
 }
 
@@ -132,19 +138,14 @@ func (d *Doors) record(r *ares.Reservation) *apipb.Reservation {
 }
 
 // reservation is a reservation with what it finds on its nodes.
-func (d *reservationDoor) reservation(r *ares.Reservation, whole bool) *apipb.Reservation {
+func (d *reservationDoor) reservation(to eyes, r *ares.Reservation, whole bool) *apipb.Reservation {
 	m := d.record(r)
 	found := d.cfg.View.Under(r)
 	m.NodeCount, m.JobCount = int32(len(found.Nodes)), int32(len(found.Jobs))
 	if whole {
 		m.ReservedNodes = found.Nodes
 	}
-	for _, id := range found.Jobs[:min(len(found.Jobs), maxNamed)] {
-		m.Jobs = append(m.Jobs, string(id))
-	}
-	for _, id := range found.Enduring[:min(len(found.Enduring), maxNamed)] {
-		m.LeftRunning = append(m.LeftRunning, string(id))
-	}
+	m.Jobs, m.LeftRunning = d.names(to, found.Jobs, maxNamed), d.names(to, found.Enduring, maxNamed)
 	if m.GetState() == string(ares.ReservationOver) {
 		return m
 	}

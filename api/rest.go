@@ -18,6 +18,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 )
 
 // largePaths are those whose body may be as large as a batch.
@@ -51,10 +52,11 @@ func (d *Doors) newREST() (http.Handler, error) {
 		apipb.RegisterQueueServiceHandlerClient(ctx, mux, apipb.NewQueueServiceClient(conn)),
 		apipb.RegisterTopologyServiceHandlerClient(ctx, mux, apipb.NewTopologyServiceClient(conn)),
 		apipb.RegisterReservationServiceHandlerClient(ctx, mux, apipb.NewReservationServiceClient(conn)),
-		apipb.RegisterHistoryServiceHandlerClient(ctx, mux, apipb.NewHistoryServiceClient(conn)),
+		apipb.RegisterIdentityServiceHandlerClient(ctx, mux, apipb.NewIdentityServiceClient(conn)),
 		apipb.RegisterTrustServiceHandlerClient(ctx, mux, apipb.NewTrustServiceClient(conn)),
 		apipb.RegisterAuditServiceHandlerClient(ctx, mux, apipb.NewAuditServiceClient(conn)),
 		apipb.RegisterPolicyServiceHandlerClient(ctx, mux, apipb.NewPolicyServiceClient(conn)),
+		apipb.RegisterHistoryServiceHandlerClient(ctx, mux, apipb.NewHistoryServiceClient(conn)),
 		mux.HandlePath(http.MethodGet, "/api/v1/events", d.serveEvents),
 		mux.HandlePath(http.MethodGet, "/api/v1/jobs/{job_id}/logs", d.serveLogs),
 		mux.HandlePath(http.MethodGet, "/api/v1/openapi.json", serveOpenAPI),
@@ -74,7 +76,8 @@ func setCreated(_ context.Context, w http.ResponseWriter, m proto.Message) error
 	default:
 		kind := m.ProtoReflect().Descriptor()
 		made = kind == (&apipb.CreateTenantResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateQueueResponse{}).ProtoReflect().Descriptor() ||
-			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateJoinTokenResponse{}).ProtoReflect().Descriptor()
+			kind == (&apipb.CreateReservationResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateTokenResponse{}).ProtoReflect().Descriptor() ||
+			kind == (&apipb.CreateBindingResponse{}).ProtoReflect().Descriptor() || kind == (&apipb.CreateJoinTokenResponse{}).ProtoReflect().Descriptor()
 	}
 	if made {
 		w.WriteHeader(http.StatusCreated)
@@ -136,12 +139,15 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 		} else {
 			who, code, err := d.letIn(r)
 			if err != nil {
-				d.refusedAtDoor(r.WithContext(withIdentity(r.Context(), who)), err)
+				if who != nil {
+					r = r.WithContext(withCaller(r.Context(), who))
+				}
+				d.refusedAtDoor(r, err)
 				drain(r)
 				d.failAs(w, code, err)
 				return
 			}
-			r = r.WithContext(context.WithValue(withIdentity(r.Context(), who), answeringKey{}, out))
+			r = r.WithContext(context.WithValue(withCaller(r.Context(), who), answeringKey{}, out))
 		}
 		leave, code, err := d.takeBody(r)
 		if err != nil {
@@ -157,7 +163,7 @@ func (d *Doors) guard(next http.Handler) http.Handler {
 
 // letIn finds out who makes a request, and refuses what came by a way that is
 // not meant.
-func (d *Doors) letIn(r *http.Request) (who Identity, code int, err error) {
+func (d *Doors) letIn(r *http.Request) (who *auth.Caller, code int, err error) {
 	if err = d.checkHost(r); err != nil {
 		return who, http.StatusMisdirectedRequest, err
 	}

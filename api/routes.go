@@ -32,7 +32,7 @@ func readRoutes() []route {
 	for _, file := range []protoreflect.FileDescriptor{
 		apipb.File_apipb_job_proto, apipb.File_apipb_cluster_proto, apipb.File_apipb_queue_proto, apipb.File_apipb_topology_proto,
 		apipb.File_apipb_reservation_proto, apipb.File_apipb_pki_proto, apipb.File_apipb_audit_proto, apipb.File_apipb_policy_proto,
-		apipb.File_apipb_history_proto,
+		apipb.File_apipb_history_proto, apipb.File_apipb_identity_proto,
 	} {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)

@@ -56,7 +56,7 @@ func (d *Doors) serveSocket(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	out.left = cancel
 	err := d.stream(ctx, apipb.ClusterService_WatchEvents_FullMethodName, func(ctx context.Context) error {
-		req, err := d.eventsRequest(r)
+		req, err := d.eventsRequest(ctx, r)
 		if err != nil {
 			return err
 		}

@@ -220,8 +220,9 @@ func (d *tenantDoor) GetTenant(ctx context.Context, req *apipb.GetTenantRequest)
 }
 
 // ListTenants implements apipb.TenantServiceServer.
-func (d *tenantDoor) ListTenants(_ context.Context, req *apipb.ListTenantsRequest) (*apipb.ListTenantsResponse, error) {
-	all := d.cfg.View.Tenants()
+func (d *tenantDoor) ListTenants(ctx context.Context, req *apipb.ListTenantsRequest) (*apipb.ListTenantsResponse, error) {
+	to := eyesOf(ctx)
+	all := slices.DeleteFunc(d.cfg.View.Tenants(), func(t *ares.Tenant) bool { return !to.tenant(t.ID) })
 	tenants, next, err := pageByID(all, req.GetPageSize(), req.GetPageToken(), func(t *ares.Tenant) string { return t.ID }, d.tenant)
 	return &apipb.ListTenantsResponse{Tenants: tenants, Total: int32(len(all)), NextPageToken: next}, err
 }
@@ -253,7 +254,7 @@ func (d *tenantDoor) UpdateTenant(ctx context.Context, req *apipb.UpdateTenantRe
 		if req.GetClearQuotas() {
 			t.Quotas = nil
 		}
-		if err := merge(&t, m); err != nil {
+		if err = merge(&t, m); err != nil {
 			return nil, err
 		}
 		made, err := d.cfg.Store.UpdateTenant(ctx, t)

@@ -164,15 +164,18 @@ func (d *trustDoor) JoinNode(ctx context.Context, req *apipb.JoinNodeRequest) (*
 
 // RenewCertificate implements apipb.TrustServiceServer.
 func (d *trustDoor) RenewCertificate(ctx context.Context, req *apipb.RenewCertificateRequest) (*apipb.RenewCertificateResponse, error) {
-	c, ok := certificateOf(ctx)
-	if !ok {
+	leaf := presented(ctx)
+	if leaf == nil || identityOf(ctx).Kind != ares.ByCert {
 		return nil, ares.Errorf(ares.Refused, "only a node that has a certificate is given the next: let it join first (`ares node token create`)")
 	}
-	revision, err := d.Trust.Store.Certifiable(ctx, c.node, c.revision)
+	node, revision, err := pki.NodeOf(leaf)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := d.Authority.IssueNode(req.GetRequest(), c.node, revision, d.Now(), d.NodeLife)
+	if revision, err = d.Trust.Store.Certifiable(ctx, node, revision); err != nil {
+		return nil, err
+	}
+	cert, err := d.Authority.IssueNode(req.GetRequest(), node, revision, d.Now(), d.NodeLife)
 	if err != nil {
 		return nil, err
 	}

@@ -37,23 +37,23 @@ func newTrust(tb testing.TB, st *store.Store) *Trust {
 	return t
 }
 
-// watched is an agents' door whose stream lasts until it is ended.
-type watched struct {
+// lasting is an agents' door whose stream lasts until it is ended.
+type lasting struct {
 	apipb.UnimplementedAgentServiceServer
 	opened chan struct{}
 }
 
-func (w *watched) WatchSeats(_ *apipb.WatchSeatsRequest, s apipb.AgentService_WatchSeatsServer) error {
+func (w *lasting) WatchSeats(_ *apipb.WatchSeatsRequest, s apipb.AgentService_WatchSeatsServer) error {
 	w.opened <- struct{}{}
 	<-s.Context().Done()
 	return s.Context().Err()
 }
 
-func (w *watched) ServeFiles(s apipb.AgentService_ServeFilesServer) error {
+func (w *lasting) ServeFiles(s apipb.AgentService_ServeFilesServer) error {
 	return (&AgentDoor{Files: &Files{}}).ServeFiles(s)
 }
 
-func (w *watched) RenewSession(context.Context, *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
+func (w *lasting) RenewSession(context.Context, *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
 	return &apipb.RenewSessionResponse{}, nil
 }
 
@@ -61,12 +61,12 @@ func (w *watched) RenewSession(context.Context, *apipb.RenewSessionRequest) (*ap
 type fortress struct {
 	*house
 	at     string
-	agents *watched
+	agents *lasting
 	clock  atomic.Int64 // ahead of the real one
 }
 
 func newFortress(t *testing.T) *fortress {
-	f := &fortress{agents: &watched{opened: make(chan struct{}, 1)}}
+	f := &fortress{agents: &lasting{opened: make(chan struct{}, 1)}}
 	f.house = newHouse(t, func(c *Config) {
 		c.AgentService = f.agents
 		c.Trust.Now = func() time.Time { return time.Now().Add(time.Duration(f.clock.Load())) }
@@ -118,6 +118,14 @@ func (f *fortress) join(name string) (*pki.Node, *grpc.ClientConn) {
 	must(f.t, err)
 	must(f.t, f.joinBy(n, f.token(name)))
 	return n, f.connect(n.Client(nil))
+}
+
+// leafOf is the certificate that a node shows.
+func leafOf(t *testing.T, n *pki.Node) *x509.Certificate {
+	t.Helper()
+	shown, err := n.Client(nil).GetClientCertificate(nil)
+	must(t, err)
+	return shown.Leaf
 }
 
 func (f *fortress) joinBy(n *pki.Node, token string) error {
@@ -219,13 +227,20 @@ func say(ctx context.Context, conn *grpc.ClientConn, full string, m protoreflect
 // inNameOf makes a request in a node's name.
 func inNameOf(kind protoreflect.MessageDescriptor, node string) proto.Message {
 	m := dynamicpb.NewMessage(kind)
-	for _, name := range []protoreflect.Name{"ref", "node"} {
-		fd := kind.Fields().ByName(name)
-		if fd == nil {
-			continue
+	for _, c := range []struct {
+		in, field protoreflect.Name
+		value     any
+	}{
+		{"ref", "node_id", node},
+		{"node", "node_id", node},
+		{"result", "outcome", "succeeded"},
+		{"seat", "job_id", "job-aaaaaaaaaaaaaaaaaaaaaaaa"},
+		{"seat", "fence", int64(1)},
+	} {
+		if fd := kind.Fields().ByName(c.in); fd != nil {
+			inner := m.Mutable(fd).Message()
+			inner.Set(inner.Descriptor().Fields().ByName(c.field), protoreflect.ValueOf(c.value))
 		}
-		inner := m.Mutable(fd).Message()
-		inner.Set(inner.Descriptor().Fields().ByName("node_id"), protoreflect.ValueOfString(node))
 	}
 	return m
 }
@@ -243,8 +258,8 @@ func TestRevocationEndsStreams(t *testing.T) {
 	// Another server of the store, which reads the revocations for itself.
 	beside := &Trust{Authority: f.cfg.Trust.Authority, Store: f.store, NodeLife: time.Hour, Now: time.Now}
 	must(t, beside.Load(t.Context()))
-	leaf := certificate{node: "n1", revision: 1, until: n1.Ends()}
-	must(t, beside.check(leaf))
+	_, err = beside.identify(t.Context(), leafOf(t, n1))
+	must(t, err)
 	changed := beside.changed()
 
 	admin := apipb.NewTrustServiceClient(f.anonymous())
@@ -273,7 +288,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	stop()
 	must(t, <-ended)
-	if err = beside.check(leaf); ares.CodeOf(err) != ares.Unauthentic {
+	if _, err = beside.identify(t.Context(), leafOf(t, n1)); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("the other server says %v", err)
 	}
 
@@ -284,7 +299,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	list, err := admin.ListRevocations(as(t.Context(), adminToken), &apipb.ListRevocationsRequest{})
 	must(t, err)
-	if len(list.GetRevocations()) != 1 || list.GetRevocations()[0].GetReason() != "stolen" || list.GetRevocations()[0].GetRevokedBy() != "admin" {
+	if len(list.GetRevocations()) != 1 || list.GetRevocations()[0].GetReason() != "stolen" || list.GetRevocations()[0].GetRevokedBy() != "token:admin" {
 		t.Errorf("the list has %v", list)
 	}
 }
@@ -364,7 +379,11 @@ func TestNodeTokenIsForThisMachine(t *testing.T) {
 		h.cfg.Trust.AllowNodeToken = c.allow
 		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: c.from, LocalAddr: c.to})
 		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("authorization", "Bearer "+c.token))
-		if _, err := h.identify(ctx); ares.CodeOf(err) != c.want {
+		method := apipb.AgentService_RenewSession_FullMethodName
+		if c.token == adminToken {
+			method = apipb.ClusterService_ListNodes_FullMethodName
+		}
+		if _, err := h.admit(ctx, method); ares.CodeOf(err) != c.want {
 			t.Errorf("%s from %v to %v: %v", c.token, c.from, c.to, err)
 		}
 	}
@@ -384,9 +403,10 @@ func TestRemovedNodeIsRevoked(t *testing.T) {
 }
 
 func TestRevocationsGrowOld(t *testing.T) {
-	now := time.Now()
-	tr := &Trust{Now: func() time.Time { return now }}
-	if err := tr.check(certificate{node: "n1", until: now.Add(time.Hour)}); ares.CodeOf(err) != ares.Unavailable {
+	f := newFortress(t)
+	n, _ := f.join("n1")
+	tr := &Trust{Now: time.Now}
+	if _, err := tr.identify(t.Context(), leafOf(t, n)); ares.CodeOf(err) != ares.Unavailable {
 		t.Errorf("before the first reading: %v", err)
 	}
 	if tr.changed() != nil {

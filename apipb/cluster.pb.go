@@ -1497,12 +1497,15 @@ type Device struct {
 	Numa     int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
 	Healthy  bool                   `protobuf:"varint,7,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Reason   string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The job that holds it, "" when it is free.
+	// The job that holds it, "" when it is free or its job is not the caller's to
+	// see.
 	JobId      string `protobuf:"bytes,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Parent     string `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
 	MigProfile string `protobuf:"bytes,11,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
 	// Its temperature when last told; 0 when it is not known.
-	Celsius       int32 `protobuf:"varint,12,opt,name=celsius,proto3" json:"celsius,omitempty"`
+	Celsius int32 `protobuf:"varint,12,opt,name=celsius,proto3" json:"celsius,omitempty"`
+	// A job holds it, whoever's.
+	Taken         bool `protobuf:"varint,13,opt,name=taken,proto3" json:"taken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1619,6 +1622,13 @@ func (x *Device) GetCelsius() int32 {
 		return x.Celsius
 	}
 	return 0
+}
+
+func (x *Device) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
 }
 
 type ListNodesRequest struct {
@@ -3478,7 +3488,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
 	"\x06effect\x18\x03 \x01(\tR\x06effect\"\x19\n" +
 	"\aLinkRow\x12\x0e\n" +
-	"\x02to\x18\x01 \x03(\tR\x02to\"\xb2\x02\n" +
+	"\x02to\x18\x01 \x03(\tR\x02to\"\xc8\x02\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x12\n" +
@@ -3493,7 +3503,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	" \x01(\tR\x06parent\x12\x1f\n" +
 	"\vmig_profile\x18\v \x01(\tR\n" +
 	"migProfile\x12\x18\n" +
-	"\acelsius\x18\f \x01(\x05R\acelsius\"d\n" +
+	"\acelsius\x18\f \x01(\x05R\acelsius\x12\x14\n" +
+	"\x05taken\x18\r \x01(\bR\x05taken\"d\n" +
 	"\x10ListNodesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +

@@ -781,7 +781,7 @@ type Job struct {
 	// nodes must have.
 	PolicyNotes []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	// What it has used by now and what that costs; in lists with all only.
-	Use           *JobUse `protobuf:"bytes,75,opt,name=use,proto3" json:"use,omitempty"`
+	Use           *JobUse `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3424,7 +3424,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\vpreemptions\x183 \x01(\x05R\vpreemptions\x12C\n" +
 	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\x12!\n" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\x12!\n" +
-	"\x03use\x18K \x01(\v2\x0f.ares.v1.JobUseR\x03use\"\x83\x01\n" +
+	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\"\x83\x01\n" +
 	"\x06JobUse\x12\x1b\n" +
 	"\tgpu_hours\x18\x01 \x01(\x01R\bgpuHours\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x01R\x04cost\x12\x1a\n" +

@@ -990,9 +990,9 @@ const file_apipb_policy_proto_rawDesc = "" +
 	"\x17TestAlertChannelRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"4\n" +
 	"\x18TestAlertChannelResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage2\xd2\x05\n" +
-	"\rPolicyService\x12x\n" +
-	"\vApplyPolicy\x12\x1b.ares.v1.ApplyPolicyRequest\x1a\x1c.ares.v1.ApplyPolicyResponse\".\x82\xd3\xe4\x93\x02(:\x06policy\x1a\x1e/api/v1/policies/{policy.name}\x12k\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage2\xc4\x05\n" +
+	"\rPolicyService\x12j\n" +
+	"\vApplyPolicy\x12\x1b.ares.v1.ApplyPolicyRequest\x1a\x1c.ares.v1.ApplyPolicyResponse\" \x82\xd3\xe4\x93\x02\x1a:\x06policy\x1a\x10/api/v1/policies\x12k\n" +
 	"\tGetPolicy\x12\x19.ares.v1.GetPolicyRequest\x1a\x1a.ares.v1.GetPolicyResponse\"'\x82\xd3\xe4\x93\x02!b\x06policy\x12\x17/api/v1/policies/{name}\x12e\n" +
 	"\fListPolicies\x12\x1c.ares.v1.ListPoliciesRequest\x1a\x1d.ares.v1.ListPoliciesResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/policies\x12l\n" +
 	"\fDeletePolicy\x12\x1c.ares.v1.DeletePolicyRequest\x1a\x1d.ares.v1.DeletePolicyResponse\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/api/v1/policies/{name}\x12{\n" +

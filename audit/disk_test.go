@@ -106,13 +106,13 @@ func TestFullDisk(t *testing.T) {
 					t.Fatal("a log on a full disk is ready")
 				}
 				l.Refuse(t.Context(), Entry{Action: "SUBMIT_JOB", Code: "unavailable"})
-				time.Sleep(30 * time.Second)
+				pass(30 * time.Second)
 				synctest.Wait()
 				if l.Ready() == nil {
 					t.Fatal("a disk that is still full is thought well")
 				}
 				disk.set(false, false)
-				time.Sleep(2 * tickEvery)
+				pass(2 * tickEvery)
 				synctest.Wait()
 				if err := l.Ready(); err != nil {
 					t.Fatalf("the disk is well again, but %v", err)
@@ -144,7 +144,7 @@ func TestLongOutageSaysWhatIsMissing(t *testing.T) {
 			}
 		}
 		disk.set(false, false)
-		time.Sleep(2 * tickEvery)
+		pass(2 * tickEvery)
 		synctest.Wait()
 		gaps := l.all(Query{Action: ActionGap})
 		if len(gaps) != 1 || gaps[0].Count != 10 {
@@ -225,7 +225,7 @@ func TestDamageIsNotRepaired(t *testing.T) {
 		if err = os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "ares audit verify") {
+		if _, err = Open(Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "ares audit verify") {
 			t.Errorf("%s: opened with %v", name, err)
 		}
 	}

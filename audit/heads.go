@@ -189,7 +189,7 @@ func parseKey(data []byte) (ed25519.PrivateKey, error) {
 }
 
 func (s *signer) public() string {
-	return base64.StdEncoding.EncodeToString(s.key.Public().(ed25519.PublicKey)) //nolint:errcheck,forcetypeassert // an Ed25519 key's public part is one
+	return base64.StdEncoding.EncodeToString(s.key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // an Ed25519 key's public part is one
 }
 
 // sign states that the log, whose last segment begins with first, has reached an

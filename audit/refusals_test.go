@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 func refusal(source, user, object string) Entry {
@@ -46,7 +45,7 @@ func TestFloodOfRefusals(t *testing.T) {
 				if n := l.kinds(); n > kindsAtOnce+1 {
 					t.Errorf("%d kinds are remembered, at most %d may be", n, kindsAtOnce+1)
 				}
-				time.Sleep(2 * window)
+				pass(2 * window)
 				synctest.Wait()
 				got := l.all(Query{Action: "GET_JOB", Limit: 1000})
 				others := l.all(Query{Action: anotherPlace, Limit: 1000})
@@ -78,7 +77,7 @@ func TestRefusalsApart(t *testing.T) {
 			l.Refuse(t.Context(), refusal("10.0.0.1:1", "token:eve", fmt.Sprint(i)))
 			l.Refuse(t.Context(), refusal("10.0.0.1:2", "token:adam", fmt.Sprint(i)))
 		}
-		time.Sleep(2 * window)
+		pass(2 * window)
 		synctest.Wait()
 		for _, user := range []string{"token:eve", "token:adam"} {
 			got := l.all(Query{User: user})

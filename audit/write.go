@@ -193,7 +193,10 @@ func (l *Log) resume(all []segment) (err error) {
 			}
 		}
 		if l.seq < l.signer.last.Sequence {
-			return fmt.Errorf("the audit log in %s is damaged: entry %d was signed, but %s is good only up to %d (%v); see `ares audit verify --dir %s`, and move the directory away to begin a new log",
+			if torn == nil {
+				torn = errors.New("it ends there")
+			}
+			return fmt.Errorf("the audit log in %s is damaged: entry %d was signed, but %s is good only up to %d (%w); see `ares audit verify --dir %s`, and move the directory away to begin a new log",
 				l.cfg.Dir, l.signer.last.Sequence, filepath.Base(last.path), l.seq, torn, l.cfg.Dir)
 		}
 		if torn != nil {

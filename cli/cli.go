@@ -74,7 +74,8 @@ Start a whole Ares on this machine with "ares up", then, in another terminal:
   ares job submit --name hello -- echo hello
   ares job list`,
 		a.jobCommand(), a.tenantCommand(), a.queueCommand(), a.fairnessCommand(), a.preemptionsCommand(), a.consolidateCommand(), a.nodeCommand(), a.reservationCommand(), a.policyCommand(), a.alertCommand(), a.topologyCommand(),
-		a.usageCommand(), a.costCommand(), a.priceCommand(), a.historyCommand(), a.auditCommand(), a.simCommand(), a.clusterCommand(), a.configCommand(), a.versionCommand())
+		a.authCommand(), a.tokenCommand(), a.bindingCommand(), a.auditCommand(), a.usageCommand(), a.costCommand(), a.priceCommand(), a.historyCommand(),
+		a.simCommand(), a.clusterCommand(), a.configCommand(), a.versionCommand())
 	root.AddCommand(a.hostCommands()...)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()

@@ -118,6 +118,8 @@ func newDeviceView(n *apipb.Node, best int) *deviceView {
 			line.Use = strings.TrimSuffix("unhealthy: "+d.GetReason(), ": ")
 		case d.GetJobId() != "":
 			line.Use = d.GetJobId()
+		case d.GetTaken():
+			line.Use = elsewhere
 		default:
 			line.Free = true
 		}

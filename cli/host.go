@@ -184,6 +184,10 @@ func (n *nodeFlags) config(dataDir string, general *server.Config, log *slog.Log
 	}
 	if n.isolation != "" {
 		cfg.Isolation.Mode = n.isolation
+		var p ares.Problems // before anything is started
+		if cfg.Isolation.Check(&p); len(p) > 0 {
+			return cfg, p.Err()
+		}
 	}
 	if cfg.Node == "" {
 		host, err := os.Hostname()

@@ -123,10 +123,21 @@ func (a *app) writeNode(w io.Writer, n *apipb.Node) {
 			health = strings.TrimSuffix("no: "+d.GetReason(), ": ")
 		}
 		t.add(strconv.Itoa(int(d.GetIndex())), firstOf(strings.TrimSpace(d.GetModel()+" "+d.GetMigProfile()), d.GetType()), strconv.Itoa(int(d.GetMemoryMb())),
-			strconv.Itoa(int(d.GetNuma())), health, firstOf(d.GetJobId(), "-"), celsius(d), d.GetDeviceId())
+			strconv.Itoa(int(d.GetNuma())), health, holder(d), celsius(d), d.GetDeviceId())
 	}
 	say(w, "\n")
 	t.write(w, a.color)
+}
+
+// elsewhere stands for a job that one may not see.
+const elsewhere = "another tenant's"
+
+// holder is who holds a device.
+func holder(d *apipb.Device) string {
+	if d.GetJobId() == "" && d.GetTaken() {
+		return elsewhere
+	}
+	return firstOf(d.GetJobId(), "-")
 }
 
 func celsius(d *apipb.Device) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
 )
 
 // resolve looks at the jobs a submission is to come after. What has succeeded
@@ -18,7 +19,7 @@ func (d *Desk) resolve(ctx context.Context, said *ares.Spec, fresh bool) (map[ar
 	live, kept := map[ares.JobID]int64{}, []string(nil)
 	for i, name := range said.After {
 		id := ares.JobID(name)
-		phase, revision, err := d.before(ctx, id, fresh)
+		phase, revision, err := d.before(ctx, id, said.Tenant, fresh)
 		field := fmt.Sprintf("after[%d]", i)
 		switch {
 		case ares.CodeOf(err) == ares.NotFound:
@@ -37,10 +38,12 @@ func (d *Desk) resolve(ctx context.Context, said *ares.Spec, fresh bool) (map[ar
 	return live, nil
 }
 
-// before finds where a job stands, and its revision while it is live.
-func (d *Desk) before(ctx context.Context, id ares.JobID, fresh bool) (ares.Phase, int64, error) {
+// before finds where a job of a tenant stands, and its revision while it is live.
+// One of another tenant is as good as none: how it ends is not for others to
+// know.
+func (d *Desk) before(ctx context.Context, id ares.JobID, tenant string, fresh bool) (ares.Phase, int64, error) {
 	if !fresh {
-		if e := d.View.Job(id); e != nil {
+		if e := d.View.Job(id); e != nil && e.Job.Tenant == tenant {
 			return e.Run.Phase, e.Job.Revision, nil
 		}
 	}
@@ -48,8 +51,10 @@ func (d *Desk) before(ctx context.Context, id ares.JobID, fresh bool) (ares.Phas
 	switch {
 	case err != nil:
 		return "", 0, err
-	case snap.Tombstone != nil:
+	case snap.Tombstone != nil && snap.Tombstone.Of(tenant):
 		return snap.Tombstone.Phase, 0, nil
+	case snap.Tombstone != nil || snap.Job.Tenant != tenant:
+		return "", 0, store.NoJob(id)
 	}
 	return snap.Run.Phase, snap.Job.Revision, nil
 }

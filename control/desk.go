@@ -259,12 +259,18 @@ func (d *Desk) tenant(ctx context.Context, id string, fresh bool) (*ares.Tenant,
 	}
 	t, err := d.Store.Tenant(ctx, id)
 	if ares.CodeOf(err) == ares.NotFound {
-		return nil, ares.Errorf(ares.Invalid, "tenant_id: there is no tenant %q: create it first (POST /api/v1/tenants or `ares tenant create`)", id).At("tenant_id")
+		return nil, NoTenant(id)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &t, nil
+}
+
+// NoTenant is the answer to a submission for a tenant that is not there, or that
+// its caller may not know of.
+func NoTenant(id string) error {
+	return ares.Errorf(ares.Invalid, "tenant_id: there is no tenant %q: create it first (POST /api/v1/tenants or `ares tenant create`)", id).At("tenant_id")
 }
 
 // Cancel asks for a job's end in whatever phase it is.

@@ -37,7 +37,13 @@ func (d *Desk) queue(ctx context.Context, tenant, name string, fresh bool) (*are
 	case name == ares.DefaultQueue:
 		return new(ares.NewDefaultQueue(tenant)), nil
 	}
-	return nil, ares.Errorf(ares.Invalid, "queue: tenant %s has no queue %q: create it first (POST /api/v1/queues or `ares queue create`), or leave queue out", tenant, name).At("queue")
+	return nil, NoQueue(tenant, name)
+}
+
+// NoQueue is the answer to a submission for a queue that is not there, or that its
+// caller may not know of.
+func NoQueue(tenant, name string) error {
+	return ares.Errorf(ares.Invalid, "queue: tenant %s has no queue %q: create it first (POST /api/v1/queues or `ares queue create`), or leave queue out", tenant, name).At("queue")
 }
 
 // admitQueue refuses what a queue, or one it is under, could never run, and what

@@ -13,6 +13,7 @@ type Happening struct {
 	At       time.Time
 	Job      ares.JobID // "" when it is about a node
 	Tenant   string
+	Queue    string
 	Name     string
 	Phase    ares.Phase
 	Attempt  int
@@ -95,7 +96,7 @@ func (r *ring) jobEvents(was, now *Entry, rev int64) {
 	}
 	for _, t := range now.Run.Transitions[max(0, min(seen-now.Run.Dropped, len(now.Run.Transitions))):] {
 		h := Happening{
-			Revision: rev, At: t.At, Job: now.Job.ID, Tenant: now.Job.Tenant, Name: now.Job.Name,
+			Revision: rev, At: t.At, Job: now.Job.ID, Tenant: now.Job.Tenant, Queue: now.Job.Queue, Name: now.Job.Name,
 			Phase: t.Phase, Attempt: t.Attempt, Message: now.Job.Told(t),
 		}
 		if a := now.Run.Last(); a != nil && len(a.Seats) > 0 {

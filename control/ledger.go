@@ -201,7 +201,7 @@ func (l *Ledger) Jobs(ctx context.Context, f Filter) (KnownPage, error) {
 	}
 	old, more, err := l.History.Jobs(ctx, history.Filter{
 		Tenant: f.Tenant, Queue: f.Queue, User: f.User, Phases: f.Phases, Name: f.Name, From: f.From, To: f.To,
-		ArrayOf: f.ArrayOf, Before: f.Before, After: f.After, Limit: f.Limit,
+		ArrayOf: f.ArrayOf, Before: f.Before, After: f.After, Limit: f.Limit, Within: f.Within,
 	})
 	if err != nil {
 		return out, err

@@ -164,7 +164,8 @@ func TestPolicyPlaces(t *testing.T) {
 	if !maps.Equal(job.Placement.NodeSelector, map[string]string{"zone": "z", "pool": "a100"}) || !job.Required() || job.Notes[0].Text != "policy pool requires node label pool=a100" {
 		t.Errorf("%v, %+v", job.Placement.NodeSelector, job.Notes)
 	}
-	if again, err := d.Submit(t.Context(), spec(mine, asking("one")), "ann"); err != nil || !again.Duplicate {
+	again, err := d.Submit(t.Context(), spec(mine, asking("one")), "ann")
+	if err != nil || !again.Duplicate {
 		t.Errorf("the same request again: %+v, %v", again, err)
 	}
 	_, err = d.Submit(t.Context(), spec(func(s *ares.Spec) { s.Placement.NodeSelector = map[string]string{"pool": "t4"} }), "ann")

@@ -9,15 +9,21 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/history"
 )
 
 // Filter selects jobs. Zero fields select all.
 type Filter struct {
 	Phases []ares.Phase
 	Tenant string
-	Queue  string
-	User   string // who submitted it
-	Name   string // substring
+	// Tenants are those whose jobs may be seen, nil for all, and Sees says which of
+	// them, nil for all. History knows neither.
+	Tenants []string
+	Sees    func(*ares.Job) bool
+	Queue   string
+	User    string          // who submitted it
+	Within  []history.Scope // as Tenants and Sees, for jobs of history
+	Name    string          // substring
 	// From and To bound when jobs were accepted; To itself is left out.
 	From, To time.Time
 	// ArrayOf selects the elements of an array, by index. Without it, elements
@@ -73,7 +79,7 @@ func (v *View) Jobs(f Filter) Page {
 // total counts the jobs a filter selects, on all pages.
 func (v *View) total(f Filter) int {
 	n := 0
-	if f.Name != "" || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() {
+	if f.Name != "" || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() || f.Sees != nil {
 		for _, e := range v.jobs { // order-free: a count
 			if f.matches(e) {
 				n++
@@ -85,7 +91,7 @@ func (v *View) total(f Filter) int {
 		if k.element && !f.Elements {
 			continue
 		}
-		if (f.Tenant == "" || f.Tenant == k.tenant) && (len(f.Phases) == 0 || slices.Contains(f.Phases, k.phase)) {
+		if (f.Tenant == "" || f.Tenant == k.tenant) && (f.Tenants == nil || slices.Contains(f.Tenants, k.tenant)) && (len(f.Phases) == 0 || slices.Contains(f.Phases, k.phase)) {
 			n += count
 		}
 	}
@@ -96,6 +102,8 @@ func (f *Filter) matches(e *Entry) bool {
 	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
 		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
 		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, e.Job.Tenant)) &&
+		(f.Sees == nil || f.Sees(e.Job)) &&
 		(f.Queue == "" || f.Queue == e.Job.Queue) &&
 		(f.User == "" || f.User == e.Job.Owner) &&
 		(f.From.IsZero() || !e.Job.AcceptedAt.Before(f.From)) &&
@@ -217,12 +225,17 @@ func (v *View) Topology() ares.Topology {
 }
 
 // Phases counts the live jobs by phase.
-func (v *View) Phases() map[ares.Phase]int {
+func (v *View) Phases() map[ares.Phase]int { return v.PhasesOf(nil) }
+
+// PhasesOf counts the live jobs of some tenants by phase, of all for nil.
+func (v *View) PhasesOf(tenants []string) map[ares.Phase]int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out := map[ares.Phase]int{}
 	for k, n := range v.counts { // order-free: a sum
-		out[k.phase] += n
+		if tenants == nil || slices.Contains(tenants, k.tenant) {
+			out[k.phase] += n
+		}
 	}
 	return out
 }

@@ -272,6 +272,8 @@ func (h *hunt) run(ban uint64) {
 	}
 	h.survey()
 	if len(h.grounds) == 0 {
+		h.reset(scope{})
+		h.land() // it may be that only a quota keeps it waiting
 		return
 	}
 	landed := false
@@ -327,6 +329,9 @@ func (h *hunt) land() bool {
 		return false
 	}
 	c := choice{seats: p.Seats, victims: h.trim(p.Seats, slices.Clone(h.gone))}
+	if !h.admits(&c) {
+		h.makeRoom(&c)
+	}
 	h.shrink(&c)
 	if !h.affords(c.victims) || !h.admits(&c) {
 		return true
@@ -359,7 +364,14 @@ func (h *hunt) trim(seats []ares.Seat, victims []*rival) []*rival {
 	}
 	t.occupy(seats)
 	slices.SortFunc(victims, func(a, b *rival) int { return byLoss(b, a) })
-	return slices.DeleteFunc(victims, func(v *rival) bool { return t.stays(v.entry) })
+	return slices.DeleteFunc(victims, func(v *rival) bool { return !v.entry.sitsBy(seats) || t.stays(v.entry) })
+}
+
+// sitsBy says whether a running job has a seat on a node of some.
+func (e *entry) sitsBy(seats []ares.Seat) bool {
+	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
+		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
+	})
 }
 
 // stays puts a job that was to leave back on its seats, if nobody else is given
@@ -411,77 +423,29 @@ const shrinkMost = 8
 // shrink tries to do without one after the other, the most costly first, with
 // whatever seats there are then.
 func (h *hunt) shrink(c *choice) {
-	if len(c.victims) < 2 || len(c.victims) > shrinkMost {
+	if len(c.victims) < 2 || len(c.victims) > shrinkMost || !h.admits(c) {
 		return
 	}
+	slices.SortFunc(c.victims, func(a, b *rival) int { return byLoss(b, a) })
 	for i := 0; i < len(c.victims) && len(c.victims) > 1; {
 		rest := slices.Delete(slices.Clone(c.victims), i, i+1)
 		h.try.undo(h.base)
 		for _, v := range rest {
 			h.try.vacate(v.entry)
 		}
-		if p, ok := h.try.place(h.sh, h.sh.least, h.want.ban, h.entry); ok {
-			c.seats, c.victims = p.Seats, h.trim(p.Seats, rest)
-			i = 0
-		} else {
-			i++
+		i++
+		p, ok := h.try.place(h.sh, h.sh.least, h.want.ban, h.entry)
+		if !ok {
+			continue
+		}
+		less := choice{seats: p.Seats, victims: h.trim(p.Seats, slices.Clone(rest))}
+		if !h.admits(&less) {
+			less.victims = rest // who is not in its way may have borrowed what it lacks
+		}
+		if h.admits(&less) {
+			c.seats, c.victims, i = less.seats, less.victims, 0
 		}
 	}
-}
-
-// affords says whether no more is taken back of anybody than it has borrowed. Of
-// who is borrowed in part only the last may exceed it.
-func (h *hunt) affords(victims []*rival) bool {
-	for i := range h.debts {
-		h.debts[i].left = h.debts[i].Over
-	}
-	victims = slices.SortedFunc(slices.Values(victims), bySize)
-	for _, v := range victims {
-		if v.why == ares.YieldQuota && !h.collect(v) {
-			return false
-		}
-	}
-	return true
-}
-
-// owing says whether what is left of a job's debts allows to take it.
-func (h *hunt) owing(v *rival) bool {
-	if v.why != ares.YieldQuota {
-		return true
-	}
-	for _, p := range v.debts {
-		if left := h.debts[p.debt].left; left <= 0 || !h.partly && left < p.milli {
-			return false
-		}
-	}
-	return true
-}
-
-// collect counts that a job goes against what it owes. It is false, and counts
-// nothing, when it does not owe enough any more.
-func (h *hunt) collect(v *rival) bool {
-	if !h.owing(v) {
-		return false
-	}
-	if v.why == ares.YieldQuota {
-		for _, p := range v.debts {
-			h.debts[p.debt].left -= p.milli
-		}
-	}
-	return true
-}
-
-// admits says whether the limits and quotas leave room for the job once the
-// victims are gone.
-func (h *hunt) admits(c *choice) bool {
-	for _, v := range c.victims {
-		v.entry.shape.leaf.Charge(v.entry.held.grant, -1)
-	}
-	ok := h.try.state.mayHave(h.sh, c.seats, h.now)
-	for _, v := range c.victims {
-		v.entry.shape.leaf.Charge(v.entry.held.grant, 1)
-	}
-	return ok
 }
 
 // everybody supposes that all who may give way do, where the topology's rules

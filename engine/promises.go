@@ -26,7 +26,7 @@ func (t *try) promises() {
 	s.promises = s.promises[:0]
 	for i := range t.reserved {
 		p := t.reserved[i].promise()
-		p.Firm = i == 0 && !p.At.IsZero() && !s.Borrows(p.Job)
+		p.Firm = t.reserved[i].first && !p.At.IsZero() && !s.Borrows(p.Job) && !s.shutFrom(t.reserved[i].entry)
 		s.promises = append(s.promises, p)
 	}
 }

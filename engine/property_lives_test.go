@@ -141,15 +141,16 @@ func runDry(w *enginetest.World) error {
 		if run != nil && run.Phase.Final() || job.IsArray() {
 			continue
 		}
-		if fits, why := alone(w, job.ID); fits {
-			return fmt.Errorf("%s waits for ever though it fits where nobody runs (%s)", job.ID, why)
+		if alone(w, job.ID) {
+			why := engine.Explain(w.State, job.ID, w.Now).Refusal
+			return fmt.Errorf("%s waits for ever though it fits where nobody runs (%s)", job.ID, &why)
 		}
 	}
 	return nil
 }
 
 // alone says whether a job that waits would be placed if nobody else waited.
-func alone(w *enginetest.World, id ares.JobID) (bool, string) {
+func alone(w *enginetest.World, id ares.JobID) bool {
 	others := map[ares.JobID]bool{}
 	for job, run := range w.State.Jobs() {
 		others[job.ID] = job.ID != id && (run == nil || !run.Phase.Final())
@@ -162,7 +163,7 @@ func alone(w *enginetest.World, id ares.JobID) (bool, string) {
 	s.Apply(b)
 	plan := engine.Decide(s, w.Now)
 	placed := slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == id })
-	return placed || slices.Contains(plan.Ready, id), engine.Explain(w.State, id, w.Now).Refusal.String()
+	return placed || slices.Contains(plan.Ready, id)
 }
 
 // shrink leaves out what is not needed to break a law: halves, then quarters, and

@@ -15,6 +15,7 @@ type reservation struct {
 	leaf  *leaf
 	at    int64 // its start, endless if nobody knows
 	limit int64 // who comes behind it must have ended by then
+	first bool  // nobody ahead of it found no place
 	hard  bool  // nobody may take what it holds, however soon he ends
 	ends  int64 // when the job will have ended, endless if nobody knows
 	seats []ares.Seat
@@ -59,8 +60,11 @@ func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time
 	case s.cfg.Queueing.Blocked == BlockedHold && s.independent(e):
 		pass.Hold()
 	default:
-		if admitted && t.mayReserve(e, now) {
-			t.reserve(e, now)
+		if admitted && t.mayReserve(e, now) && t.reserve(e, now) {
+			t.reserved[len(t.reserved)-1].first = t.unplaced == 0
+		}
+		if admitted {
+			t.unplaced++
 		}
 		pass.Refuse()
 	}

@@ -20,6 +20,7 @@ type try struct {
 	reserved  []reservation
 	holding   uint64 // which of them hold what they have
 	sought    int    // times one was looked for
+	unplaced  int    // shapes that found no place
 	probes    int    // times somebody was seen to be kept off
 	everybody bool   // each has its own, whether alike or not: to foresee who is behind
 	by        lens   // ends are foreseen by
@@ -81,7 +82,7 @@ func (s *State) begin() *try {
 	t := &s.try
 	clear(t.reserved)
 	t.reserving, t.reserved = s.reserving(), t.reserved[:0]
-	t.holding, t.sought, t.probes, t.everybody, t.by = 0, 0, 0, false, byLate
+	t.holding, t.sought, t.unplaced, t.probes, t.everybody, t.by = 0, 0, 0, 0, false, byLate
 	if s.cfg.Queueing.Blocked == BlockedReserve { // as it was published
 		t.by = byHalf
 	}

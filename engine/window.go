@@ -166,6 +166,15 @@ func (s *State) firstToEnd(e *entry) *window {
 	return slices.MinFunc(barred, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
 }
 
+// shutFrom says whether a window keeps a job off some node that it could use.
+func (s *State) shutFrom(e *entry) bool {
+	if len(s.calendar.windows) == 0 {
+		return false
+	}
+	s.stays(e)
+	return len(s.bars(e.shape, &s.sift(e.shape.want).nodes)) > 0
+}
+
 // barredBy is a window that keeps the job whose turn it is off a node, nil for
 // none.
 func (s *State) barredBy(sh *shape, n *node) *window {

@@ -3,14 +3,28 @@ package history
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
+// Scope is a tenant, or one of its queues.
+type Scope struct {
+	Tenant string
+	Queue  string // "" for all
+}
+
+// covers says whether some scopes hold a queue of a tenant; nil holds everything.
+func covers(within []Scope, tenant, queue string) bool {
+	return within == nil || slices.ContainsFunc(within, func(s Scope) bool { return s.Tenant == tenant && (s.Queue == "" || s.Queue == queue) })
+}
+
 // Filter selects jobs. Zero fields select all.
 type Filter struct {
+	// Within is where jobs may be that are told of at all; nil for everywhere.
+	Within              []Scope
 	Tenant, Queue, User string
 	Phases              []ares.Phase
 	Name                string // substring
@@ -191,12 +205,29 @@ func (q *query) equals(column, value string) {
 	}
 }
 
+// within asks for what is in some scopes.
+func (q *query) within(tenant, queue string, scopes []Scope) {
+	if scopes == nil {
+		return
+	}
+	terms, args := []string{"1 = 0"}, []any{}
+	for _, s := range scopes {
+		if s.Queue == "" {
+			terms, args = append(terms, tenant+" = ?"), append(args, s.Tenant)
+		} else {
+			terms, args = append(terms, "("+tenant+" = ? AND "+queue+" = ?)"), append(args, s.Tenant, s.Queue)
+		}
+	}
+	q.and("("+strings.Join(terms, " OR ")+")", args...)
+}
+
 func (q *query) filter(f *Filter) {
 	if f.ArrayOf == "" {
 		q.and("j.array_of = ''")
 	} else {
 		q.and("j.array_of = ? AND j.array_of <> ''", string(f.ArrayOf)) // the second tells the planner of the index
 	}
+	q.within("j.tenant", "j.queue", f.Within)
 	q.equals("j.tenant", f.Tenant)
 	q.equals("j.queue", f.Queue)
 	q.equals("j.submitted_by", f.User)

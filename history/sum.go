@@ -29,7 +29,7 @@ func NewSum(q UsageQuery, prices Prices, rows []Used) *Sum {
 // Add adds what a job has used, as far as the query asks for it.
 func (s *Sum) Add(job *ares.Job, parts []Part) {
 	q := &s.query
-	if q.Tenant != "" && q.Tenant != job.Tenant || q.Queue != "" && q.Queue != job.Queue || q.User != "" && q.User != job.Owner {
+	if !covers(q.Within, job.Tenant, job.Queue) || q.Tenant != "" && q.Tenant != job.Tenant || q.Queue != "" && q.Queue != job.Queue || q.User != "" && q.User != job.Owner {
 		return
 	}
 	for _, p := range parts {

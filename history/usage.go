@@ -41,6 +41,8 @@ type UsageQuery struct {
 	// Tenant, Queue, User and Model select; "" selects all. Model is part of the
 	// model's name in any case.
 	Tenant, Queue, User, Model string
+	// Within is where use may be that is told of at all; nil for everywhere.
+	Within []Scope
 	// From and To are days, in UTC, both included; "" for no bound.
 	From, To string
 	By       []Dimension
@@ -150,6 +152,7 @@ func scanUsed(r *sql.Rows, q *UsageQuery) (u Used, ok bool, err error) {
 
 // usage is the condition of a query of sums.
 func (q *query) usage(of *UsageQuery) {
+	q.within("u.tenant", "u.queue", of.Within)
 	q.equals("u.tenant", of.Tenant)
 	q.equals("u.queue", of.Queue)
 	q.equals("u.submitted_by", of.User)

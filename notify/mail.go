@@ -84,7 +84,7 @@ func (m *Mail) converse(conn net.Conn, host string, a Alert) error {
 	if err != nil {
 		return said(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // after Quit it is closed already
 	if ok, _ := c.Extension("STARTTLS"); ok {
 		if err = c.StartTLS(&tls.Config{ServerName: host, RootCAs: m.Roots, MinVersion: tls.VersionTLS12}); err != nil {
 			return said(err)
@@ -105,8 +105,8 @@ func (m *Mail) converse(conn net.Conn, host string, a Alert) error {
 		return said(err)
 	}
 	for _, text := range m.To {
-		to, err := mail.ParseAddress(text)
-		if err != nil {
+		to, bad := mail.ParseAddress(text)
+		if bad != nil {
 			return ares.Errorf(ares.Invalid, "a receiver is no mail address")
 		}
 		if err = c.Rcpt(to.Address); err != nil {

@@ -42,11 +42,11 @@ func WriteAuthority(dir string, cert []byte) error {
 func keyFile(path string) (*ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		key, err := NewKey()
-		if err != nil {
-			return nil, err
+		made, bad := NewKey()
+		if bad != nil {
+			return nil, bad
 		}
-		return key, writeKey(path, key)
+		return made, writeKey(path, made)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a key: %w", err)

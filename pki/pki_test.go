@@ -64,7 +64,7 @@ func TestSealedAuthority(t *testing.T) {
 	must(t, err)
 	sealed, err := a.Seal(secret)
 	must(t, err)
-	if key, err := x509.MarshalPKCS8PrivateKey(a.key); err != nil || !bytes.Contains(open.Key, key) || bytes.Contains(sealed.Key, key[len(key)-32:]) {
+	if key, bad := x509.MarshalPKCS8PrivateKey(a.key); bad != nil || !bytes.Contains(open.Key, key) || bytes.Contains(sealed.Key, key[len(key)-32:]) {
 		t.Error("the key is not where it should be, or is where it should not")
 	}
 	for what, c := range map[string]struct {
@@ -83,12 +83,12 @@ func TestSealedAuthority(t *testing.T) {
 		"no key":               {Sealed{Certificate: open.Certificate}, nil, "key"},
 		"no certificate":       {Sealed{Key: open.Key}, nil, "certificate"},
 	} {
-		got, err := c.kept.Open(c.secret)
+		got, bad := c.kept.Open(c.secret)
 		switch {
 		case c.want != "":
-			refused(t, err, c.want)
-		case err != nil || got.Hash() != a.Hash():
-			t.Errorf("%s: %v", what, err)
+			refused(t, bad, c.want)
+		case bad != nil || got.Hash() != a.Hash():
+			t.Errorf("%s: %v", what, bad)
 		}
 	}
 	if _, err = a.Seal([]byte("short")); err == nil {
@@ -264,8 +264,8 @@ func shake(t *testing.T, shown *tls.Certificate, client *tls.Config) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		far, err := l.Accept()
-		if err != nil {
+		far, bad := l.Accept()
+		if bad != nil {
 			return // the client tells
 		}
 		_ = far.(*tls.Conn).HandshakeContext(t.Context()) // the client tells

@@ -256,7 +256,7 @@ func (a *asking) require(r *Rule, job *Job, by map[string]string) {
 }
 
 // needed notes the labels that a policy wants and the job does not name itself.
-func (a *asking) needed(r *Rule, labels map[string]string, by map[string]string, enforced bool) {
+func (a *asking) needed(r *Rule, labels, by map[string]string, enforced bool) {
 	if len(labels) == 0 {
 		a.found(r, Allowed, "", nil)
 		return

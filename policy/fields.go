@@ -21,8 +21,7 @@ func Fields() []Field {
 	var out []Field
 	add := func(seen []variable, on []ares.PolicyPoint) {
 		for _, v := range seen {
-			for i := range v.of.NumField() {
-				f := v.of.Field(i)
+			for f := range v.of.Fields() {
 				name := v.name + "." + f.Tag.Get("json")
 				if k := slices.IndexFunc(out, func(known Field) bool { return known.Name == name }); k >= 0 {
 					out[k].On = append(slices.Clone(out[k].On), on...)

@@ -223,7 +223,8 @@ func TestPlacement(t *testing.T) {
 		"against it":    {[]ares.Policy{pool}, asks(map[string]string{"pool": "t4"}), "map[]", "", "policy pool requires node label pool=a100, the job asks for pool=t4"},
 		"both the same": {[]ares.Policy{pool, with(pool, func(p *ares.Policy) { p.Name = "too" })}, asks(nil), "map[pool:a100]", "policy pool requires node label pool=a100", ""},
 		"each other": {
-			[]ares.Policy{pool, with(pool, func(p *ares.Policy) { p.Name, p.Require = "two", `{"pool": "t4"}` })}, asks(nil), "map[]", "",
+			[]ares.Policy{pool, with(pool, func(p *ares.Policy) { p.Name, p.Require = "two", `{"pool": "t4"}` })},
+			asks(nil), "map[]", "",
 			"policy two requires node label pool=t4 and policy pool pool=a100: no node has both",
 		},
 		"warn":     {[]ares.Policy{with(pool, func(p *ares.Policy) { p.Mode, p.Message = ares.WarnOnly, "from May on" })}, asks(map[string]string{"pool": "t4"}), "map[]", "policy pool would require node label pool=a100: from May on", ""},
@@ -336,7 +337,8 @@ func TestTenantWithoutBudget(t *testing.T) {
 
 // TestJob: what policies see of a job, its variables' values not.
 func TestJob(t *testing.T) {
-	v := set(t, ares.Policy{Name: "p", On: ares.OnSubmission, Rule: `
+	v := set(t, ares.Policy{
+		Name: "p", On: ares.OnSubmission, Rule: `
 		job.gpus == 6 && job.members == 3 && job.gpu_count == 2 && job.queue == "default" && job.priority == 500 && job.priority_class == "normal" &&
 		job.command == ["a", "b"] && job.environment_names == ["A", "B"] && job.max_retries == 3 && !job.has_deadline && job.labels.team == "x" &&
 		job.execution_mode == "restart" && job.deadline < now && now.getFullYear() == 2026 && usage.gpus == 0 && user.groups == ["ml"]`,

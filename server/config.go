@@ -42,12 +42,13 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
-	History   HistoryConfig   `yaml:"history"`
 	Isolation IsolationConfig `yaml:"isolation"`
 	Audit     AuditConfig     `yaml:"audit"`
 	Alerts    AlertsConfig    `yaml:"alerts"`
 	Redis     RedisConfig     `yaml:"redis"`
+	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
 
@@ -232,12 +233,13 @@ func Default() Config {
 		Sessions:  SessionsConfig{BrakePercent: 55},
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
+		Auth:      defaultAuth(),
 		Recording: RecordingConfig{FileMB: 64, Files: 8},
-		History:   HistoryConfig{Currency: "USD"},
 		Isolation: agent.DefaultIsolation(),
 		Audit:     defaultAudit(),
 		Alerts:    defaultAlerts(),
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
+		History:   HistoryConfig{Currency: "USD"},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
 	}
@@ -287,12 +289,13 @@ func (c *Config) Check() error {
 	}
 	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
-	c.History.check(&p, &c.Jobs)
+	c.Auth.OIDC.check(&p)
 	c.Alerts.check(&p)
 	c.Redis.check(&p)
 	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
 		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
 	}
+	c.History.check(&p, &c.Jobs)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)
 	}

@@ -63,6 +63,8 @@ func setFromFile(v reflect.Value, at string, n *yaml.Node, wrong *ares.Problems)
 	}
 	switch {
 	case n.ShortTag() == "!!null":
+	case v.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode && len(n.Content) == 0:
+		v.SetZero() // an empty list is none
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct && n.Kind == yaml.SequenceNode:
 		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 		for i, item := range n.Content {
@@ -137,7 +139,7 @@ func wants(v reflect.Value) string {
 		return "a list of words such as [a, b]"
 	case reflect.Map:
 		if v.Type().Elem().Kind() == reflect.String {
-			return "names with words such as {research: alice}"
+			return "names with words such as {ml-team: submitter}"
 		}
 		return "names with numbers such as {h100: 2.5}"
 	case reflect.Struct:

@@ -66,12 +66,12 @@ func (s *Server) authority(ctx context.Context) (*pki.Authority, error) {
 		return nil, err
 	}
 	kept, err := s.Store.Authority(ctx, func() (store.Authority, error) {
-		made, err := pki.NewAuthority(time.Now())
-		if err != nil {
-			return store.Authority{}, err
+		made, bad := pki.NewAuthority(time.Now())
+		if bad != nil {
+			return store.Authority{}, bad
 		}
-		sealed, err := made.Seal(secret)
-		return store.Authority(sealed), err
+		sealed, bad := made.Seal(secret)
+		return store.Authority(sealed), bad
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find the internal authority: %w", err)

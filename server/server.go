@@ -26,8 +26,10 @@ import (
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/aside"
 	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/notify"
+	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -63,8 +65,8 @@ type Server struct {
 	Loop       *control.Loop
 	Estimator  *control.Estimator
 	Scorer     *control.Scorer
-	Ledger     *control.Ledger
 	Audit      *audit.Log
+	Ledger     *control.Ledger
 
 	cfg      Config
 	log      *slog.Logger
@@ -72,7 +74,7 @@ type Server struct {
 	stop     context.CancelFunc
 	parts    sync.WaitGroup
 	failed   chan error
-	auth     *api.Auth
+	auth     *auth.Auth
 	trust    *api.Trust
 	notifier *notify.Notifier
 	hosts    []string // names and addresses of this server
@@ -141,11 +143,11 @@ func (s *Server) start(ctx, run context.Context) error {
 		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
-	if err = s.openHistory(); err != nil {
+	if err = s.startPolicies(run, m); err != nil {
 		listeners.close()
 		return err
 	}
-	if err = s.startPolicies(run, m); err != nil {
+	if err = s.openHistory(); err != nil {
 		listeners.close()
 		return err
 	}
@@ -206,11 +208,11 @@ func (s *Server) register(ctx context.Context) error {
 	if err = s.Store.RegisterTenant(ctx, tenant); err != nil {
 		return fmt.Errorf("make the default tenant: %w", err)
 	}
-	if _, err = ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, api.RoleAdmin, id); err != nil {
+	if _, err = ensureToken(ctx, s.Store, s.cfg.DataDir, AdminTokenFile, auth.RoleAdmin, id); err != nil {
 		return err
 	}
 	s.AdminToken = filepath.Join(s.cfg.DataDir, AdminTokenFile)
-	s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, api.RoleNode, id)
+	s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, auth.RoleNode, id)
 	return err
 }
 
@@ -296,7 +298,9 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 	if err != nil {
 		return err
 	}
-	s.auth = api.NewAuth(s.Store.Tokens)
+	if s.auth, err = s.cfg.Auth.open(s.Store); err != nil {
+		return err
+	}
 	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
@@ -307,8 +311,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
-		Audit: s.Audit, AuditLog: s.Audit,
-		Ledger: s.Ledger, Currency: s.cfg.History.Currency,
+		Audit: s.Audit, AuditLog: s.Audit, Ledger: s.Ledger, Currency: s.cfg.History.Currency,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
@@ -457,10 +460,15 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if _, err := s.auth.Check(r.Context(), token); err != nil {
+		who, err := s.auth.Check(r.Context(), token)
+		if err != nil {
 			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // they tell of every tenant
+			http.Error(w, "metrics are for those who are bound to all tenants, as viewers at least", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -30,7 +30,7 @@ func ensureToken(ctx context.Context, s *store.Store, dir, file, role, server st
 	switch {
 	case err == nil && token != "":
 	case err == nil || errors.Is(err, fs.ErrNotExist):
-		token, _ = api.NewToken()
+		token, _ = auth.NewToken()
 		if err = os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
 			return "", fmt.Errorf("write %s: %w", file, err)
 		}
@@ -40,7 +40,7 @@ func ensureToken(ctx context.Context, s *store.Store, dir, file, role, server st
 	if err = os.Chmod(path, 0o600); err != nil {
 		return "", fmt.Errorf("protect %s: %w", file, err)
 	}
-	err = s.PutToken(ctx, store.Token{Name: role + "@" + server, Hash: api.HashToken(token), Role: role})
+	err = s.PutToken(ctx, store.Token{Name: role + "@" + server, Hash: auth.HashToken(token), Role: role})
 	if err != nil {
 		return "", fmt.Errorf("register %s: %w", file, err)
 	}
@@ -54,7 +54,7 @@ func serverID(dir string) (string, error) {
 	if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) != "" {
 		return strings.TrimSpace(string(data)), nil
 	}
-	token, _ := api.NewToken()
+	token, _ := auth.NewToken()
 	id := strings.TrimPrefix(token, "ares-")[:12]
 	if err := os.WriteFile(path, []byte(id+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("write server.id: %w", err)

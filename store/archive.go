@@ -32,7 +32,7 @@ func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 		return ares.Errorf(ares.Conflict, "job %s is %s and holds seats: it cannot be archived", job.ID, run.Phase)
 	}
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{
-		Digest: job.Digest[:], Phase: string(run.Phase), EndedAt: run.FinishedAt.Unix(),
+		Digest: job.Digest[:], Phase: string(run.Phase), EndedAt: run.FinishedAt.Unix(), Tenant: tenantHash(job.Tenant),
 	}}})
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ const (
 	forecastKey = prefix + "predicted/" // after the jobs, so that a snapshot has those first
 	awaitedKey  = prefix + "awaited/"
 	tokensKey   = prefix + "tokens/"
+	bindingsKey = prefix + "bindings/"
 	queuesKey   = prefix + "queues/"
 	usageKey    = prefix + "usage/"
 	windowsKey  = prefix + "reservations/"

@@ -28,7 +28,7 @@ func (s *Store) CreateQueue(ctx context.Context, q ares.Queue) (ares.Queue, erro
 // UpdateQueue replaces a queue that is still at q.Revision.
 func (s *Store) UpdateQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) {
 	if q.Revision == 0 {
-		return q, noQueue(q.Tenant, q.Name)
+		return q, NoQueue(q.Tenant, q.Name)
 	}
 	return s.putQueue(ctx, q)
 }
@@ -90,7 +90,7 @@ func (s *Store) DeleteQueue(ctx context.Context, tenant, name string, revision i
 		there := f.queues[name]
 		switch {
 		case there == nil:
-			return noQueue(tenant, name)
+			return NoQueue(tenant, name)
 		case there.Revision != revision:
 			return changedQueue(tenant, name)
 		}
@@ -115,7 +115,7 @@ func (s *Store) Queue(ctx context.Context, tenant, name string) (ares.Queue, err
 		return ares.Queue{}, err
 	}
 	if len(got.Kvs) == 0 {
-		return ares.Queue{}, noQueue(tenant, name)
+		return ares.Queue{}, NoQueue(tenant, name)
 	}
 	rec, err := unmarshal(key, got.Kvs[0].Value)
 	if err != nil {
@@ -124,10 +124,12 @@ func (s *Store) Queue(ctx context.Context, tenant, name string) (ares.Queue, err
 	return *queueOf(rec.GetQueue(), tenant, name, got.Kvs[0].ModRevision), nil
 }
 
-// DropQueues removes the queues of a tenant that is gone, and what they used.
+// DropQueues removes the queues of a tenant that is gone, what they used, and who
+// had rights in it.
 func (s *Store) DropQueues(ctx context.Context, tenant string) error {
 	_, err := s.txn(ctx, "drop queues",
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tenantKey(tenant)), "=", 0)}, dropQueues(tenant), nil)
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tenantKey(tenant)), "=", 0)},
+		append(dropQueues(tenant), dropRights(tenant)...), nil)
 	return err
 }
 
@@ -174,7 +176,7 @@ func (f *forest) admits(q *ares.Queue) error {
 	case q.Revision == 0 && there != nil:
 		return ares.Errorf(ares.Conflict, "queue %s exists already: choose another name, or change it with PATCH", q.ID()).At("name")
 	case q.Revision != 0 && there == nil:
-		return noQueue(q.Tenant, q.Name)
+		return NoQueue(q.Tenant, q.Name)
 	case q.Revision != 0 && there.Revision != q.Revision:
 		return changedQueue(q.Tenant, q.Name)
 	case there == nil && len(f.queues) >= ares.MaxQueues:
@@ -237,7 +239,9 @@ func sameQueue(a, b *ares.Queue) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-func noQueue(tenant, name string) error {
+// NoQueue is the answer for a queue that is not there, and for one that whoever
+// asks may not know of.
+func NoQueue(tenant, name string) error {
 	return ares.Errorf(ares.NotFound, "there is no queue %s of tenant %s: see `ares queue list`", name, tenant).At("name")
 }
 

@@ -55,7 +55,7 @@ func (s *Store) CreateReservation(ctx context.Context, r ares.Reservation) (ares
 			if i == 0 {
 				return r, ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", r.Tenant).At("tenant_id")
 			}
-			return r, noQueue(r.Tenant, r.Queue)
+			return r, NoQueue(r.Tenant, r.Queue)
 		}
 	}
 	return r, ares.Errorf(ares.Exhausted, "the reservations change too fast: try again")
@@ -84,7 +84,7 @@ func (s *Store) DeleteReservation(ctx context.Context, name string, revision int
 	case resp.Succeeded:
 		return resp.Header.Revision, nil
 	case len(resp.Responses[0].GetResponseRange().Kvs) == 0:
-		return 0, noReservation(name)
+		return 0, NoReservation(name)
 	}
 	return 0, ares.Errorf(ares.Conflict, "reservation %s was made anew by somebody else: read it again and repeat", name)
 }
@@ -97,7 +97,7 @@ func (s *Store) Reservation(ctx context.Context, name string) (ares.Reservation,
 		return ares.Reservation{}, err
 	}
 	if len(got.Kvs) == 0 {
-		return ares.Reservation{}, noReservation(name)
+		return ares.Reservation{}, NoReservation(name)
 	}
 	rec, err := unmarshal(key, got.Kvs[0].Value)
 	if err != nil {
@@ -124,7 +124,9 @@ func (s *Store) reservations(ctx context.Context) (map[string]*ares.Reservation,
 	return all, got.Header.Revision, nil
 }
 
-func noReservation(name string) error {
+// NoReservation is the answer for a reservation that is not there, and for one
+// that whoever asks may not know of.
+func NoReservation(name string) error {
 	return ares.Errorf(ares.NotFound, "there is no reservation %s: see `ares reservation list`", name).At("name")
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -35,7 +36,22 @@ type Tombstone struct {
 	Phase   ares.Phase
 	EndedAt time.Time
 	Digest  ares.Digest
+	tenant  uint32 // a hash; 0 when it was archived by an Ares that did not tell
 }
+
+// Of says whether the job was one of a tenant, as far as a hash tells.
+func (t *Tombstone) Of(tenant string) bool { return t.tenant != 0 && t.tenant == tenantHash(tenant) }
+
+// tenantHash is what a tombstone keeps of a tenant's name, never 0.
+func tenantHash(tenant string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(tenant)) // a hash never fails
+	return max(h.Sum32(), 1)
+}
+
+// NoJob is the answer for a job that is not there, and for one that whoever asks
+// may not know of.
+func NoJob(id ares.JobID) error { return ares.Errorf(ares.NotFound, "there is no job %s", id) }
 
 // Job reads one job. The answer is linearizable.
 func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
@@ -48,7 +64,7 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 	snap := Snapshot{Revision: resp.Header.Revision}
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
-		return snap, ares.Errorf(ares.NotFound, "there is no job %s", id)
+		return snap, NoJob(id)
 	}
 	rec, err := unmarshal(jobKey(id), kvs[0].Value)
 	if err != nil {
@@ -286,7 +302,7 @@ func progressRecord(m *storepb.Progress) ares.Progress {
 }
 
 func tombstoneOf(id ares.JobID, m *storepb.Tombstone) *Tombstone {
-	t := &Tombstone{ID: id, Phase: ares.Phase(m.Phase), EndedAt: time.Unix(m.EndedAt, 0).UTC()}
+	t := &Tombstone{ID: id, Phase: ares.Phase(m.Phase), EndedAt: time.Unix(m.EndedAt, 0).UTC(), tenant: m.GetTenant()}
 	copy(t.Digest[:], m.Digest)
 	return t
 }

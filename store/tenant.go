@@ -6,7 +6,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/store/storepb"
 )
 
 // CreateTenant adds a tenant. It returns the tenant with its revision. What an
@@ -16,7 +15,7 @@ func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, e
 	if err != nil {
 		return t, err
 	}
-	return s.putTenant(ctx, t, value, 0, dropQueues(t.ID)...)
+	return s.putTenant(ctx, t, value, 0, append(dropQueues(t.ID), dropRights(t.ID)...)...)
 }
 
 // UndeleteTenant puts a tenant back that was just deleted, with its queues.
@@ -83,13 +82,19 @@ func (s *Store) Tenant(ctx context.Context, id string) (ares.Tenant, error) {
 		return ares.Tenant{}, err
 	}
 	if len(got.Kvs) == 0 {
-		return ares.Tenant{}, ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", id).At("tenant_id")
+		return ares.Tenant{}, NoTenant(id)
 	}
 	rec, err := unmarshal(tenantKey(id), got.Kvs[0].Value)
 	if err != nil {
 		return ares.Tenant{}, err
 	}
 	return *tenantOf(rec.GetTenant(), id, got.Kvs[0].ModRevision), nil
+}
+
+// NoTenant is the answer for a tenant that is not there, and for one that
+// whoever asks may not know of.
+func NoTenant(id string) error {
+	return ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", id).At("tenant_id")
 }
 
 // DeleteTenant removes a tenant that is still at revision. A submission that
@@ -103,39 +108,4 @@ func (s *Store) DeleteTenant(ctx context.Context, id string, revision int64) err
 		return ares.Errorf(ares.Conflict, "tenant %s was changed by somebody else: read it again and repeat", id)
 	}
 	return err
-}
-
-// Token is a bearer token's hash and what it allows.
-type Token struct {
-	Name string
-	Hash []byte
-	Role string
-}
-
-// PutToken registers a token under a name; an earlier one of that name ends.
-func (s *Store) PutToken(ctx context.Context, t Token) error {
-	value, err := marshal(&storepb.Record{Body: &storepb.Record_Token{Token: &storepb.Token{Hash: t.Hash, Role: t.Role}}})
-	if err != nil {
-		return err
-	}
-	_, err = s.txn(ctx, "register token", nil, []clientv3.Op{clientv3.OpPut(tokensKey+t.Name, value)}, nil)
-	return err
-}
-
-// Tokens reads every registered token.
-func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
-	got, err := s.get(ctx, tokensKey, clientv3.WithPrefix())
-	if err != nil {
-		return nil, err
-	}
-	var out []Token
-	for _, kv := range got.Kvs {
-		rec, err := unmarshal(string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, err
-		}
-		_, name := rest(string(kv.Key))
-		out = append(out, Token{Name: name, Hash: rec.GetToken().GetHash(), Role: rec.GetToken().GetRole()})
-	}
-	return out, nil
 }

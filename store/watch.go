@@ -171,7 +171,7 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	room, name := rest(key)
 	read := unmarshal
 	switch room {
-	case "leases", "loop", "tokens", "awaited":
+	case "leases", "loop", "tokens", "awaited", "bindings":
 		return ev, false, nil
 	}
 	if rooms[room] == "" {

@@ -185,7 +185,7 @@ func (l *limiter) furnish(o *seat.Order) error {
 			continue
 		}
 		dir := filepath.Join(parent.Dir, o.Key.String())
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // controllers may share one
+		if err := os.MkdirAll(dir, 0o755); err != nil { // controllers may share one
 			return fmt.Errorf("limit the job: %w", err)
 		}
 		if err := apply(dir, all); err != nil {

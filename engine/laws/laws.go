@@ -39,7 +39,7 @@ func Laws() []Law {
 		{Name: "yields", Text: "only a running job that nothing protects gives way, by order to an earlier one of its queue and class", plan: yields},
 		{Name: "ceiling", Text: "no more is stopped for a job than the ceiling allows for what it asks", plan: ceiling},
 		{Name: "rates", Text: "no more is stopped by class for a tenant's jobs in an hour than may be", plan: rates},
-		{Name: "sitters", Text: "who gives way is who sits on the seats that are kept", plan: sitters},
+		{Name: "sitters", Text: "who gives way is who sits on the seats that are kept, or has borrowed what the job lacks", plan: sitters},
 		{Name: "circles", Text: "nobody gives way to a job that gave way to it, by however many others", plan: circles},
 		{Name: "reckonings", Text: "seats are kept for a job that waits, with the reckoning of each attempt that gives way, and nobody is stopped otherwise", plan: reckonings},
 		{Name: "kept seats", Text: "what is free of the seats that are kept for somebody is given to nobody else", plan: keptSeats},

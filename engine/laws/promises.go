@@ -46,7 +46,8 @@ func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) err
 	if err := k.judge(p, &first); err != nil {
 		return Violation{"promises", err}
 	}
-	if len(p.Place) == 0 && first.Job != k.job {
+	overtaken := len(promises) > 0 && promises[0].Job != k.job
+	if overtaken || len(p.Place) == 0 && first.Job != k.job {
 		k.Forget()
 		k.job, k.latest = first.Job, first.Latest
 	}

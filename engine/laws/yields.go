@@ -149,7 +149,8 @@ func sitters(t *trial) error {
 }
 
 // seated wants the victims of a nomination to be those who sit where it keeps
-// seats, and whom nobody stops yet.
+// seats, and whom nobody stops yet. Who has borrowed may sit elsewhere: by quotas
+// that is what the job lacks.
 func (t *trial) seated(n *ares.Nominating) error {
 	nodes, devices := map[string]bool{}, map[seatKey]bool{}
 	for k := range n.Nomination.Seats {
@@ -168,7 +169,7 @@ func (t *trial) seated(n *ares.Nominating) error {
 		if !ok || a == nil || a.Fence != v.Fence || run.Stop != nil {
 			return fmt.Errorf("%s is to give way to %s, and does not run", v.Job, n.Job)
 		}
-		if !slices.ContainsFunc(a.Seats, func(h ares.Held) bool { return nodes[h.Node] }) {
+		if v.Yield.Why != ares.YieldQuota && !slices.ContainsFunc(a.Seats, func(h ares.Held) bool { return nodes[h.Node] }) {
 			return fmt.Errorf("%s is to give way to %s, and sits elsewhere", v.Job, n.Job)
 		}
 		victims[v.Job] = true

@@ -52,6 +52,7 @@ type Record struct {
 	//	*Record_Forecaster
 	//	*Record_Reservation
 	//	*Record_Score
+	//	*Record_Binding
 	//	*Record_Policy
 	//	*Record_JoinToken
 	//	*Record_Authority
@@ -312,6 +313,15 @@ func (x *Record) GetScore() *Score {
 	return nil
 }
 
+func (x *Record) GetBinding() *Binding {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Binding); ok {
+			return x.Binding
+		}
+	}
+	return nil
+}
+
 func (x *Record) GetPolicy() *Policy {
 	if x != nil {
 		if x, ok := x.Body.(*Record_Policy); ok {
@@ -444,6 +454,10 @@ type Record_Score struct {
 	Score *Score `protobuf:"bytes,24,opt,name=score,proto3,oneof"`
 }
 
+type Record_Binding struct {
+	Binding *Binding `protobuf:"bytes,25,opt,name=binding,proto3,oneof"`
+}
+
 type Record_Policy struct {
 	Policy *Policy `protobuf:"bytes,26,opt,name=policy,proto3,oneof"`
 }
@@ -505,6 +519,8 @@ func (*Record_Forecaster) isRecord_Body() {}
 func (*Record_Reservation) isRecord_Body() {}
 
 func (*Record_Score) isRecord_Body() {}
+
+func (*Record_Binding) isRecord_Body() {}
 
 func (*Record_Policy) isRecord_Body() {}
 
@@ -882,10 +898,12 @@ func (*Awaited) Descriptor() ([]byte, []int) {
 
 // Tombstone is what is left of an archived job.
 type Tombstone struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Digest        []byte                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	Phase         string                 `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
-	EndedAt       int64                  `protobuf:"varint,3,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"` // Unix seconds
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Digest  []byte                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	Phase   string                 `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	EndedAt int64                  `protobuf:"varint,3,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"` // Unix seconds
+	// A hash of the tenant: it tells whose the job was, in less than a name takes.
+	Tenant        uint32 `protobuf:"fixed32,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -937,6 +955,13 @@ func (x *Tombstone) GetPhase() string {
 func (x *Tombstone) GetEndedAt() int64 {
 	if x != nil {
 		return x.EndedAt
+	}
+	return 0
+}
+
+func (x *Tombstone) GetTenant() uint32 {
+	if x != nil {
+		return x.Tenant
 	}
 	return 0
 }
@@ -3186,10 +3211,14 @@ func (x *Progress) GetFence() int64 {
 
 // Token is a bearer token's hash and what it allows.
 type Token struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hash          []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
-	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	CreatedAt     int64                  `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Hash  []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	// admin or node, of a token that a server made for itself; others have grants.
+	Role          string   `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	CreatedAt     int64    `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Grants        []*Grant `protobuf:"bytes,4,rep,name=grants,proto3" json:"grants,omitempty"`
+	Until         int64    `protobuf:"varint,5,opt,name=until,proto3" json:"until,omitempty"` // 0 for no end
+	CreatedBy     string   `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3245,6 +3274,149 @@ func (x *Token) GetCreatedAt() int64 {
 	return 0
 }
 
+func (x *Token) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *Token) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Token) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+// Grant is a role in a scope.
+type Grant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"` // "" for all
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`   // "" for all of the tenant
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_store_storepb_store_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Grant) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Grant) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Grant) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+// Binding gives a subject a role. Where, and which, is its key.
+type Binding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Subject       string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	CreatedBy     string                 `protobuf:"bytes,2,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt     int64                  `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Binding) Reset() {
+	*x = Binding{}
+	mi := &file_store_storepb_store_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Binding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Binding) ProtoMessage() {}
+
+func (x *Binding) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Binding.ProtoReflect.Descriptor instead.
+func (*Binding) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Binding) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Binding) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Binding) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
 // Identity tells one store from another. It is part of every backup.
 type Identity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3257,7 +3429,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3441,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3454,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Identity) GetStore() string {
@@ -3313,7 +3485,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3497,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +3510,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Restored) GetRestore() string {
@@ -3383,7 +3555,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3567,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3580,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -3453,7 +3625,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3637,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3650,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Change) GetKey() string {
@@ -3529,7 +3701,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3713,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3726,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -3596,7 +3768,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3780,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3793,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -3660,7 +3832,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3844,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3857,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Score) GetScore() int64 {
@@ -3797,7 +3969,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +3981,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +3994,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -3894,7 +4066,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4078,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4091,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -3956,7 +4128,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4140,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4153,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Revocation) GetBy() string {
@@ -4009,7 +4181,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\x93\v\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xc7\v\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -4038,7 +4210,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"forecaster\x18\x16 \x01(\v2\x19.ares.store.v1.ForecasterH\x00R\n" +
 	"forecaster\x12>\n" +
 	"\vreservation\x18\x17 \x01(\v2\x1a.ares.store.v1.ReservationH\x00R\vreservation\x12,\n" +
-	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05score\x12/\n" +
+	"\x05score\x18\x18 \x01(\v2\x14.ares.store.v1.ScoreH\x00R\x05score\x122\n" +
+	"\abinding\x18\x19 \x01(\v2\x16.ares.store.v1.BindingH\x00R\abinding\x12/\n" +
 	"\x06policy\x18\x1a \x01(\v2\x15.ares.store.v1.PolicyH\x00R\x06policy\x129\n" +
 	"\n" +
 	"join_token\x18\x1b \x01(\v2\x18.ares.store.v1.JoinTokenH\x00R\tjoinToken\x128\n" +
@@ -4084,11 +4257,12 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03why\x18\v \x01(\tR\x03why\x12\x0e\n" +
 	"\x02by\x18\f \x01(\tR\x02by\x12\x0e\n" +
 	"\x02at\x18\r \x01(\x03R\x02at\"\t\n" +
-	"\aAwaited\"T\n" +
+	"\aAwaited\"l\n" +
 	"\tTombstone\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
-	"\bended_at\x18\x03 \x01(\x03R\aendedAt\"\x91\x04\n" +
+	"\bended_at\x18\x03 \x01(\x03R\aendedAt\x12\x16\n" +
+	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\x91\x04\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -4301,10 +4475,24 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\apercent\x18\x01 \x01(\x01R\apercent\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x14\n" +
-	"\x05fence\x18\x04 \x01(\x03R\x05fence\"N\n" +
+	"\x05fence\x18\x04 \x01(\x03R\x05fence\"\xb1\x01\n" +
 	"\x05Token\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x03 \x01(\x03R\tcreatedAt\x12,\n" +
+	"\x06grants\x18\x04 \x03(\v2\x14.ares.store.v1.GrantR\x06grants\x12\x14\n" +
+	"\x05until\x18\x05 \x01(\x03R\x05until\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x06 \x01(\tR\tcreatedBy\"I\n" +
+	"\x05Grant\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"a\n" +
+	"\aBinding\x12\x18\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x02 \x01(\tR\tcreatedBy\x12\x1d\n" +
 	"\n" +
 	"created_at\x18\x03 \x01(\x03R\tcreatedAt\":\n" +
 	"\bIdentity\x12\x14\n" +
@@ -4387,7 +4575,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -4422,21 +4610,23 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Leader)(nil),            // 30: ares.store.v1.Leader
 	(*Progress)(nil),          // 31: ares.store.v1.Progress
 	(*Token)(nil),             // 32: ares.store.v1.Token
-	(*Identity)(nil),          // 33: ares.store.v1.Identity
-	(*Restored)(nil),          // 34: ares.store.v1.Restored
-	(*Batch)(nil),             // 35: ares.store.v1.Batch
-	(*Change)(nil),            // 36: ares.store.v1.Change
-	(*Forecast)(nil),          // 37: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 38: ares.store.v1.Forecaster
-	(*Score)(nil),             // 39: ares.store.v1.Score
-	(*JoinToken)(nil),         // 40: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 41: ares.store.v1.Authority
-	(*Revocation)(nil),        // 42: ares.store.v1.Revocation
-	nil,                       // 43: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 44: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 45: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 46: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 47: ares.v1.DeviceShare
+	(*Grant)(nil),             // 33: ares.store.v1.Grant
+	(*Binding)(nil),           // 34: ares.store.v1.Binding
+	(*Identity)(nil),          // 35: ares.store.v1.Identity
+	(*Restored)(nil),          // 36: ares.store.v1.Restored
+	(*Batch)(nil),             // 37: ares.store.v1.Batch
+	(*Change)(nil),            // 38: ares.store.v1.Change
+	(*Forecast)(nil),          // 39: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 40: ares.store.v1.Forecaster
+	(*Score)(nil),             // 41: ares.store.v1.Score
+	(*JoinToken)(nil),         // 42: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 43: ares.store.v1.Authority
+	(*Revocation)(nil),        // 44: ares.store.v1.Revocation
+	nil,                       // 45: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 46: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 47: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 48: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 49: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -4445,55 +4635,57 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	16, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	17, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	18, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	45, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	47, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	19, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	20, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	29, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
 	30, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
 	31, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
 	32, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	33, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	34, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	35, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	36, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
 	22, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
 	24, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
 	28, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	4,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	37, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	38, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	39, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	40, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
 	23, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	39, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	3,  // 23: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	40, // 24: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	41, // 25: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	42, // 26: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	46, // 27: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	2,  // 28: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	43, // 29: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	10, // 30: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	14, // 31: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	15, // 32: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	7,  // 33: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	12, // 34: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	8,  // 35: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	9,  // 36: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	12, // 37: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	11, // 38: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	9,  // 39: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	47, // 40: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	13, // 41: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	9,  // 42: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	21, // 43: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	21, // 44: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	44, // 45: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	25, // 46: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	26, // 47: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	27, // 48: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	36, // 49: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	41, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	34, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	3,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
+	42, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	43, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	44, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	48, // 28: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	2,  // 29: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	45, // 30: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	10, // 31: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	14, // 32: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	15, // 33: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	7,  // 34: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	12, // 35: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	8,  // 36: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	9,  // 37: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	12, // 38: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	11, // 39: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	9,  // 40: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	49, // 41: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	13, // 42: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	9,  // 43: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	21, // 44: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	21, // 45: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	46, // 46: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	25, // 47: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	26, // 48: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	27, // 49: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	33, // 50: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	38, // 51: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4525,6 +4717,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Forecaster)(nil),
 		(*Record_Reservation)(nil),
 		(*Record_Score)(nil),
+		(*Record_Binding)(nil),
 		(*Record_Policy)(nil),
 		(*Record_JoinToken)(nil),
 		(*Record_Authority)(nil),
@@ -4536,7 +4729,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

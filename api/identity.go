@@ -1,0 +1,268 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/policy/roles"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// identityDoor is the IdentityService.
+type identityDoor struct {
+	apipb.UnimplementedIdentityServiceServer
+	*Doors
+}
+
+// Limits of tokens and bindings.
+const (
+	defaultLifetime = 90 * 24 * time.Hour
+	minLifetime     = time.Minute
+	maxTokens       = 10_000
+	maxBindings     = 50_000
+)
+
+// WhoAmI implements apipb.IdentityServiceServer.
+func (d *identityDoor) WhoAmI(ctx context.Context, _ *apipb.WhoAmIRequest) (*apipb.WhoAmIResponse, error) {
+	who := identityOf(ctx)
+	resp := &apipb.WhoAmIResponse{
+		Name: who.Name, Kind: string(who.Kind), TenantId: who.Tenant, Groups: who.Groups, ExpiresAt: apipb.Timestamp(who.Until), NodeId: who.Node,
+	}
+	for _, b := range who.Bindings {
+		resp.Bindings = append(resp.Bindings, newBinding("", b))
+	}
+	return resp, nil
+}
+
+// CanI implements apipb.IdentityServiceServer. It says nothing of whether the
+// tenant or queue is there.
+func (d *identityDoor) CanI(ctx context.Context, req *apipb.CanIRequest) (*apipb.CanIResponse, error) {
+	who, verb := identityOf(ctx), roles.Verb(req.GetVerb())
+	if all := roles.Verbs(); !slices.Contains(all, verb) {
+		var words []string
+		for _, v := range all {
+			words = append(words, string(v))
+		}
+		return nil, ares.Errorf(ares.Invalid, "verb: %q is none: use one of %s", clip(req.GetVerb()), strings.Join(words, ", ")).At("verb")
+	}
+	tenant := req.GetTenantId()
+	switch tenant {
+	case "*":
+		tenant = ""
+	case "":
+		tenant = who.Tenant
+	}
+	p := place{tenant: tenant, queue: req.GetQueue()}
+	if err := p.allows(who, verb); err != nil {
+		return &apipb.CanIResponse{Reason: err.Error()}, nil
+	}
+	return &apipb.CanIResponse{Allowed: true, Reason: who.Name + " has " + rolesOf(who)}, nil
+}
+
+// CreateToken implements apipb.IdentityServiceServer.
+func (d *identityDoor) CreateToken(ctx context.Context, req *apipb.CreateTokenRequest) (*apipb.CreateTokenResponse, error) {
+	who := identityOf(ctx)
+	t := store.Token{Name: req.GetName(), CreatedBy: who.Name, CreatedAt: d.cfg.Now().UTC()}
+	var p ares.Problems
+	if !ares.ValidName(req.GetName()) {
+		p.Add("name", "%q is not a name: use up to 63 letters, digits, '.', '-' and '_', first a letter or digit", clip(req.GetName()))
+	}
+	life := time.Duration(req.GetLifetimeSeconds()) * time.Second
+	if life == 0 {
+		life = defaultLifetime
+	}
+	if life < minLifetime {
+		p.Add("lifetime_seconds", "must be between %d and %d, got %d", minLifetime/time.Second, 366*24*3600, req.GetLifetimeSeconds())
+	}
+	t.Until = t.CreatedAt.Add(life)
+	for _, m := range req.GetBindings() {
+		b := bindingOf(m)
+		roles.Check(&p, "bindings.", b)
+		t.Bindings = append(t.Bindings, b)
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	home := place{tenant: req.GetTenantId()}
+	if home.tenant != "" {
+		t.Name, home.absent = home.tenant+"/"+t.Name, store.NoTenant(clip(home.tenant))
+	}
+	if err := home.allows(who, roles.TokenWrite); err != nil {
+		return nil, err
+	}
+	if err := mayGrant(who, t.Bindings...); err != nil {
+		return nil, err
+	}
+	tokens, err := d.cfg.Store.Tokens(ctx)
+	if err == nil && len(tokens) >= maxTokens {
+		err = ares.Errorf(ares.Refused, "there are %d tokens, the most there may be: revoke some", len(tokens))
+	}
+	if err != nil {
+		return nil, err
+	}
+	var secret string
+	secret, t.Hash = auth.NewToken()
+	if err = d.cfg.Store.CreateToken(ctx, t); err != nil {
+		return nil, err
+	}
+	d.cfg.Auth.Changed()
+	return &apipb.CreateTokenResponse{Token: secret, Record: newToken(&t)}, nil
+}
+
+// mayGrant refuses to give, or take away, more than one has. Of a place where one
+// sees nothing it says that there is nothing.
+func mayGrant(who *ares.Identity, bindings ...ares.Binding) error {
+	for _, b := range bindings {
+		if roles.MayGrant(who, b) {
+			continue
+		}
+		if b.Tenant != "" && !roles.Allows(who, roles.JobRead, b.Tenant, roles.Any) {
+			return store.NoTenant(clip(b.Tenant))
+		}
+		return ares.Errorf(ares.Forbidden, "%s has %s and cannot make anybody %s: nobody gives more than they have", who.Name, rolesOf(who), roles.String(b))
+	}
+	return nil
+}
+
+// ListTokens implements apipb.IdentityServiceServer.
+func (d *identityDoor) ListTokens(ctx context.Context, req *apipb.ListTokensRequest) (*apipb.ListTokensResponse, error) {
+	tokens, err := d.cfg.Store.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*store.Token
+	for i := range tokens {
+		t := &tokens[i]
+		if want := req.GetTenantId(); (want == "" || want == t.Tenant()) && roles.Allows(identityOf(ctx), roles.TokenRead, t.Tenant(), "") {
+			all = append(all, t)
+		}
+	}
+	page, next, err := pageByKey(all, req.GetPageSize(), req.GetPageToken(), func(t *store.Token) string { return t.Name }, newToken)
+	return &apipb.ListTokensResponse{Tokens: page, Total: int32(len(all)), NextPageToken: next}, err
+}
+
+// RevokeToken implements apipb.IdentityServiceServer.
+func (d *identityDoor) RevokeToken(ctx context.Context, req *apipb.RevokeTokenRequest) (*apipb.RevokeTokenResponse, error) {
+	who, name := identityOf(ctx), req.GetName()
+	home := place{tenant: req.GetTenantId()}
+	if home.tenant != "" {
+		name = home.tenant + "/" + name
+		home.absent = store.NoToken(clip(name))
+	}
+	if err := home.allows(who, roles.TokenWrite); err != nil {
+		return nil, err
+	}
+	if err := d.cfg.Store.RevokeToken(ctx, name, auth.Subject(name)); err != nil {
+		return nil, err
+	}
+	d.cfg.Auth.Changed()
+	return &apipb.RevokeTokenResponse{Message: "Token " + name + " revoked"}, nil
+}
+
+// CreateBinding implements apipb.IdentityServiceServer.
+func (d *identityDoor) CreateBinding(ctx context.Context, req *apipb.CreateBindingRequest) (*apipb.CreateBindingResponse, error) {
+	who, m := identityOf(ctx), req.GetBinding()
+	b := store.Binding{Binding: bindingOf(m), Subject: m.GetSubject(), CreatedBy: who.Name, CreatedAt: d.cfg.Now().UTC()}
+	var p ares.Problems
+	auth.CheckSubject(&p, "subject", b.Subject)
+	roles.Check(&p, "", b.Binding)
+	notGiven(&p, map[string]bool{"created_at": m.GetCreatedAt() != nil})
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	if err := mayGrant(who, b.Binding); err != nil {
+		return nil, err
+	}
+	all, err := d.cfg.Store.Bindings(ctx)
+	if err == nil && len(all) >= maxBindings {
+		err = ares.Errorf(ares.Refused, "there are %d bindings, the most there may be: delete some, or bind groups", len(all))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b, err = d.cfg.Store.CreateBinding(ctx, b); err != nil {
+		return nil, err
+	}
+	d.cfg.Auth.Changed()
+	return &apipb.CreateBindingResponse{Binding: newStoredBinding(&b)}, nil
+}
+
+// ListBindings implements apipb.IdentityServiceServer.
+func (d *identityDoor) ListBindings(ctx context.Context, req *apipb.ListBindingsRequest) (*apipb.ListBindingsResponse, error) {
+	bindings, err := d.cfg.Store.Bindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*store.Binding
+	for i := range bindings {
+		b := &bindings[i]
+		if want := req.GetTenantId(); want != "" && want != b.Tenant || req.GetSubject() != "" && req.GetSubject() != b.Subject {
+			continue
+		}
+		if roles.Allows(identityOf(ctx), roles.BindingRead, b.Tenant, b.Queue) {
+			all = append(all, b)
+		}
+	}
+	key := func(b *store.Binding) string {
+		return strings.Join([]string{b.Subject, b.Tenant, b.Queue, string(b.Role)}, "\x00")
+	}
+	slices.SortFunc(all, func(a, b *store.Binding) int { return strings.Compare(key(a), key(b)) })
+	page, next, err := pageByKey(all, req.GetPageSize(), req.GetPageToken(), key, newStoredBinding)
+	return &apipb.ListBindingsResponse{Bindings: page, Total: int32(len(all)), NextPageToken: next}, err
+}
+
+// DeleteBinding implements apipb.IdentityServiceServer.
+func (d *identityDoor) DeleteBinding(ctx context.Context, req *apipb.DeleteBindingRequest) (*apipb.DeleteBindingResponse, error) {
+	b := store.Binding{
+		Binding: ares.Binding{Role: ares.Role(req.GetRole()), Tenant: req.GetTenantId(), Queue: req.GetQueue()}, Subject: req.GetSubject(),
+	}
+	var p ares.Problems
+	auth.CheckSubject(&p, "subject", b.Subject)
+	roles.Check(&p, "", b.Binding)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	if err := mayGrant(identityOf(ctx), b.Binding); err != nil {
+		return nil, err
+	}
+	if err := d.cfg.Store.DeleteBinding(ctx, b); err != nil {
+		return nil, err
+	}
+	d.cfg.Auth.Changed()
+	return &apipb.DeleteBindingResponse{Message: b.Subject + " is no longer " + roles.String(b.Binding)}, nil
+}
+
+func bindingOf(m *apipb.Binding) ares.Binding {
+	return ares.Binding{Role: ares.Role(m.GetRole()), Tenant: m.GetTenantId(), Queue: m.GetQueue()}
+}
+
+func newBinding(subject string, b ares.Binding) *apipb.Binding {
+	return &apipb.Binding{Subject: subject, Role: string(b.Role), TenantId: b.Tenant, Queue: b.Queue}
+}
+
+func newStoredBinding(b *store.Binding) *apipb.Binding {
+	m := newBinding(b.Subject, b.Binding)
+	m.CreatedBy, m.CreatedAt = b.CreatedBy, apipb.Timestamp(b.CreatedAt)
+	return m
+}
+
+// newToken is a token in its public form, which has no hash.
+func newToken(t *store.Token) *apipb.Token {
+	name := t.Name
+	if tenant := t.Tenant(); tenant != "" {
+		name = strings.TrimPrefix(name, tenant+"/")
+	}
+	m := &apipb.Token{
+		Name: name, TenantId: t.Tenant(), Subject: auth.Subject(t.Name), CreatedBy: t.CreatedBy,
+		CreatedAt: apipb.Timestamp(t.CreatedAt), ExpiresAt: apipb.Timestamp(t.Until),
+	}
+	for _, b := range auth.BindingsOf(t) {
+		m.Bindings = append(m.Bindings, newBinding("", b))
+	}
+	return m
+}

@@ -1,0 +1,39 @@
+package policy_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ares-scheduler/ares/policy"
+)
+
+// fieldRows is the table of fields as docs/policy.md has it.
+func fieldRows() string {
+	var s strings.Builder
+	for _, f := range policy.Fields() {
+		var on []string
+		for _, p := range f.On {
+			on = append(on, string(p))
+		}
+		s.WriteString("| `" + f.Name + "` | " + f.Type + " | " + strings.Join(on, ", ") + " | " + f.Text + " |\n")
+	}
+	return s.String()
+}
+
+// TestFieldsAreDocumented: the table in the documentation is the one expressions are
+// checked against, and every field says what it is.
+func TestFieldsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), "|---|---|---|---|\n"+fieldRows()+"\n") {
+		t.Errorf("docs/policy.md has another table than:\n%s", fieldRows())
+	}
+	for _, f := range policy.Fields() {
+		if f.Text == "" || f.Name == "" || strings.HasSuffix(f.Name, ".") {
+			t.Errorf("%+v says nothing of itself", f)
+		}
+	}
+}

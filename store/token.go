@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// Token is a bearer token's hash and what it allows.
+type Token struct {
+	// Name is the token's own, or TENANT/NAME of one that belongs to a tenant.
+	Name string
+	Hash []byte
+	// Role is admin or node, of a token that a server made for itself; others
+	// have bindings.
+	Role      string
+	Bindings  []ares.Binding
+	Until     time.Time // zero for no end
+	CreatedBy string
+	CreatedAt time.Time
+}
+
+// Tenant is the tenant a token belongs to, "" for one of the platform.
+func (t *Token) Tenant() string {
+	tenant, _, ok := strings.Cut(t.Name, "/")
+	if !ok {
+		return ""
+	}
+	return tenant
+}
+
+// PutToken registers a token under a name; an earlier one of that name ends.
+func (s *Store) PutToken(ctx context.Context, t Token) error {
+	value, err := marshal(tokenRecord(&t))
+	if err != nil {
+		return err
+	}
+	_, err = s.txn(ctx, "register token", nil, []clientv3.Op{clientv3.OpPut(tokensKey+t.Name, value)}, nil)
+	return err
+}
+
+// CreateToken registers a token under a name that is free. One that belongs to a
+// tenant needs that tenant.
+func (s *Store) CreateToken(ctx context.Context, t Token) error {
+	value, err := marshal(tokenRecord(&t))
+	if err != nil {
+		return err
+	}
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tokensKey+t.Name), "=", 0)}
+	tenant := t.Tenant()
+	if tenant != "" {
+		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(tenantKey(tenant)), ">", 0))
+	}
+	resp, err := s.txn(ctx, "create token", cmps, []clientv3.Op{clientv3.OpPut(tokensKey+t.Name, value)},
+		[]clientv3.Op{clientv3.OpGet(tokensKey + t.Name)})
+	if err != nil || resp.Succeeded {
+		return err
+	}
+	switch kvs := resp.Responses[0].GetResponseRange().Kvs; {
+	case len(kvs) == 0:
+		return NoTenant(tenant)
+	case string(kvs[0].Value) == value:
+		return nil // an earlier try of ours got through
+	}
+	return ares.Errorf(ares.Conflict, "there is a token %s already: revoke it first, or choose another name", t.Name).At("name")
+}
+
+// RevokeToken ends a token, and with it what its name is bound to: the next one
+// of that name begins anew.
+func (s *Store) RevokeToken(ctx context.Context, name, subject string) error {
+	all, err := s.Bindings(ctx)
+	if err != nil {
+		return err
+	}
+	ops := []clientv3.Op{clientv3.OpDelete(tokensKey + name)}
+	for i := range all {
+		if all[i].Subject == subject {
+			ops = append(ops, clientv3.OpDelete(bindingKey(&all[i])))
+		}
+	}
+	const most = 100 // a transaction holds 128 operations
+	for len(ops) > most {
+		if _, err = s.txn(ctx, "unbind token", nil, ops[len(ops)-most:], nil); err != nil {
+			return err
+		}
+		ops = ops[:len(ops)-most]
+	}
+	resp, err := s.txn(ctx, "revoke token", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tokensKey+name), ">", 0)}, ops, nil)
+	if err == nil && !resp.Succeeded {
+		return NoToken(name)
+	}
+	return err
+}
+
+// NoToken is the answer for a token that is not there, and for one that whoever
+// asks may not know of.
+func NoToken(name string) error {
+	return ares.Errorf(ares.NotFound, "there is no token %s: see `ares token list`", name).At("name")
+}
+
+// Tokens reads every registered token, by name.
+func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
+	got, err := s.get(ctx, tokensKey, clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Token, 0, len(got.Kvs))
+	for _, kv := range got.Kvs {
+		rec, err := unmarshal(string(kv.Key), kv.Value)
+		if err != nil {
+			return nil, err
+		}
+		_, name := rest(string(kv.Key))
+		out = append(out, tokenOf(name, rec.GetToken()))
+	}
+	return out, nil
+}
+
+func tokenRecord(t *Token) *storepb.Record {
+	m := &storepb.Token{Hash: t.Hash, Role: t.Role, CreatedAt: micros(t.CreatedAt), Until: micros(t.Until), CreatedBy: t.CreatedBy}
+	for _, b := range t.Bindings {
+		m.Grants = append(m.Grants, &storepb.Grant{Role: string(b.Role), Tenant: b.Tenant, Queue: b.Queue})
+	}
+	return &storepb.Record{Body: &storepb.Record_Token{Token: m}}
+}
+
+func tokenOf(name string, m *storepb.Token) Token {
+	t := Token{
+		Name: name, Hash: slices.Clone(m.GetHash()), Role: m.GetRole(), CreatedAt: fromMicros(m.GetCreatedAt()),
+		Until: fromMicros(m.GetUntil()), CreatedBy: m.GetCreatedBy(),
+	}
+	for _, g := range m.GetGrants() {
+		t.Bindings = append(t.Bindings, ares.Binding{Role: ares.Role(g.GetRole()), Tenant: g.GetTenant(), Queue: g.GetQueue()})
+	}
+	return t
+}
