@@ -36,7 +36,8 @@ func (k *Keeper) Forget() {
 // See sees a plan and what was promised with it, before it is written.
 func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) error {
 	ends, stopping := foreseen(s, p.Now)
-	if k.job != "" && (stopping || k.overrun(s, ends)) {
+	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // what the plan promises counts with that
+	if k.job != "" && (stopping || yields || k.overrun(s, ends)) {
 		k.Forget()
 	}
 	first := ares.Promise{}
