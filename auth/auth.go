@@ -19,6 +19,7 @@ const (
 	refreshAfter = 10 * time.Second // so that what was taken away ends
 	staleAfter   = 5 * time.Minute  // while the store does not answer
 	loadTimeout  = 2 * time.Second
+	glance       = time.Second // of a caller who is known, while there is time
 )
 
 // MaxTokenBytes bounds a token. An issuer's may hold many groups.
@@ -211,13 +212,17 @@ func (a *Auth) refresh(ctx context.Context, wait bool) {
 	}
 	defer a.loading.Unlock()
 	a.mu.RLock()
-	recent := !a.tried.IsZero() && a.cfg.Now().Sub(a.tried) < reloadAtMost
+	again, within := refreshAfter, glance // who is known is not kept waiting for a store that does not answer
+	if wait || a.cfg.Now().Sub(a.loaded) > staleAfter/2 {
+		again, within = reloadAtMost, loadTimeout
+	}
+	recent := !a.tried.IsZero() && a.cfg.Now().Sub(a.tried) < again
 	a.mu.RUnlock()
 	if recent {
 		return
 	}
 	// The caller may give up, but the answer is for everybody.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	asked := a.cfg.Now()
 	holders, bound, err := a.load(ctx)
