@@ -105,9 +105,10 @@ func (s *scene) socket(ctx context.Context, token string) func() (string, error)
 	}
 	return func() (string, error) {
 		defer func() { _ = conn.CloseNow() }()
-		for {
-			if _, _, err := conn.Read(ctx); err != nil {
-				return "", err
+		for all := ""; ; { // the reason is the last message, and in the close frame if that arrives
+			_, data, err := conn.Read(ctx)
+			if all += string(data); err != nil {
+				return all, err
 			}
 		}
 	}
