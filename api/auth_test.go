@@ -122,7 +122,7 @@ func TestReady(t *testing.T) {
 }
 
 func TestHostAndOrigin(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Hosts = []string{"ares.example.com"} })
+	h := newHouse(t, func(c *Config) { c.Hosts = []string{"ares.example.com", "127.0.0.1", "localhost"} })
 	own := strings.TrimPrefix(h.server.URL, "http://")
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:8080": 200, "127.0.0.1:1": 200, "127.9.9.9": 200, "[::1]:80": 200, "LOCALHOST.": 200,
@@ -137,7 +137,7 @@ func TestHostAndOrigin(t *testing.T) {
 		}
 	}
 	for origin, want := range map[string]int{
-		"": 201, "http://" + own: 201, "https://ares.example.com": 201, "null": 403, "http://evil.example": 403, "http://localhost:1": 403, "::": 403,
+		"": 201, "http://" + own: 201, "https://ares.example.com": 201, "null": 403, "http://evil.example": 403, "http://localhost:1": 403, "http://127.0.0.1:1": 403, "::": 403,
 	} {
 		a := h.do("POST", "/api/v1/jobs", job(), func(r *http.Request) {
 			if origin != "" {

@@ -206,9 +206,11 @@ func (d *Doors) checkHost(r *http.Request) error {
 	return nil
 }
 
-func (d *Doors) known(host string) bool {
+func (d *Doors) known(host string) bool { return isLoopback(host) || d.hosts[host] }
+
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback() || d.hosts[host]
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // hostname is a Host header without its port, in lower case.
@@ -220,7 +222,8 @@ func hostname(host string) string {
 }
 
 // checkOrigin refuses what a web page of somebody else has a browser send.
-// Programs send no Origin.
+// Programs send no Origin. On the loopback every port is another program's page, so
+// there the port counts too.
 func (d *Doors) checkOrigin(r *http.Request) error {
 	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if safe && !upgrades(r) {
@@ -231,7 +234,7 @@ func (d *Doors) checkOrigin(r *http.Request) error {
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "" || site == "same-origin" || site == "none" {
 			return nil
 		}
-	} else if u, err := url.Parse(origin); err == nil && u.Host != "" && (strings.EqualFold(u.Host, r.Host) || d.hosts[hostname(u.Host)]) {
+	} else if u, err := url.Parse(origin); err == nil && u.Host != "" && (strings.EqualFold(u.Host, r.Host) || d.hosts[hostname(u.Host)] && !isLoopback(hostname(u.Host))) {
 		return nil
 	}
 	return ares.Errorf(ares.Forbidden, "a page of %q may not do this: open the server's own page, or add that host to the server's allowed hosts", clip(origin))

@@ -162,6 +162,9 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 			return 0, err
 		}
 		if t.UsedAt.IsZero() {
+			if err = s.newlyJoined(ctx, &t, node); err != nil {
+				return 0, err
+			}
 			t.UsedAt = now
 		}
 		t.UsedBy, t.usedKey = node, key
@@ -171,6 +174,25 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 		}
 	}
 	return 0, ares.Errorf(ares.Exhausted, "join token %s is in use: try again", id)
+}
+
+// newlyJoined refuses a token for anybody to a name that another token has let in: it
+// has a certificate, though it is not among the nodes before its first session.
+func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) error {
+	if t.Node != "" {
+		return nil
+	}
+	all, err := s.joinTokens(ctx)
+	for _, other := range all {
+		if other.ID != t.ID && other.UsedBy == node {
+			return notForAnybody(node, "is known already")
+		}
+	}
+	return err
+}
+
+func notForAnybody(node, why string) error {
+	return ares.Errorf(ares.Forbidden, "node %s %s: only a join token that names it lets it join (`ares node token create --node %s`)", node, why, node)
 }
 
 // check says whether a node may use a token.
@@ -211,7 +233,7 @@ func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record,
 	}
 	for i, word := range []string{"is known already", "was revoked"} {
 		if t.Node == "" && len(resp.Responses[i].GetResponseRange().Kvs) > 0 {
-			return 0, false, ares.Errorf(ares.Forbidden, "node %s %s: only a join token that names it lets it join (`ares node token create --node %s`)", node, word, node)
+			return 0, false, notForAnybody(node, word)
 		}
 	}
 	return 0, true, nil

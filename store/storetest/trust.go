@@ -136,6 +136,14 @@ func trustKnownNode(t *testing.T, s *store.Store) {
 	if _, err = s.UseJoinToken(t.Context(), named.ID, named.Hash, node.ID, []byte("k"), Noon); err != nil {
 		t.Errorf("a token that names the node: %v", err)
 	}
+	// One that has joined and has not opened its session yet is known too.
+	fresh := Name("node")
+	for i, want := range []ares.Code{"", ares.Forbidden} {
+		j := newJoin(t, s, "")
+		if _, err = s.UseJoinToken(t.Context(), j.ID, j.Hash, fresh, []byte{byte(i)}, Noon); ares.CodeOf(err) != want {
+			t.Errorf("machine %d joins as %s: %v, want %q", i, fresh, err, want)
+		}
+	}
 	gone := Name("node")
 	if _, err = s.Revoke(t.Context(), store.Revocation{Node: gone, At: Noon}, Noon); err != nil {
 		t.Fatal(err)
