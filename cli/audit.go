@@ -63,7 +63,7 @@ func (f *auditFlags) request(now time.Time) (*apipb.ListAuditEntriesRequest, err
 		if ago, err := parseSpan(one.text); err == nil {
 			at = now.Add(-ago)
 		} else if at, err = readMoment(one.flag, one.text, now, now); err != nil {
-			return nil, err
+			return nil, usagef("--%s %q is not a time: write 90m, 4h or 2d for so long ago, 2026-01-31, 2026-01-31T22:00 or 2026-01-31T22:00:00Z", one.flag, one.text)
 		}
 		*one.to = timestamppb.New(at)
 	}
