@@ -20,7 +20,9 @@ func TestRoomToBegin(t *testing.T) {
 		freeMB int64
 		ok     bool
 	}{
-		{fresh, newStoreMB - 1, false}, {fresh, 0, false}, {fresh, newStoreMB, true},
+		{fresh, newStoreMB - 1, false},
+		{fresh, 0, false},
+		{fresh, newStoreMB, true},
 		{fresh, -1, true}, // the system does not tell
 		{old, 0, true},
 	} {
