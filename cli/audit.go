@@ -292,7 +292,7 @@ func (a *app) verifyThere(ctx context.Context, heads []audit.Head, key string) (
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // it was only read from
 	var kept []*apipb.AuditHead
 	for i := range heads {
 		h := &heads[i]
