@@ -27,7 +27,7 @@ type server struct {
 
 func startRedis(t *testing.T) *server {
 	t.Helper()
-	s := &server{t: t, addr: freeAddr(t)}
+	s := &server{t: t, addr: live.FreeAddr(t)}
 	s.start()
 	t.Cleanup(s.kill)
 	return s
@@ -66,16 +66,6 @@ func (s *server) do(args ...any) {
 	if err := client.Do(context.Background(), args...).Err(); err != nil {
 		s.t.Fatalf("%v: %v", args, err)
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // outcomes counts what became of calls.

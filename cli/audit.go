@@ -59,11 +59,13 @@ func (f *auditFlags) request(now time.Time) (*apipb.ListAuditEntriesRequest, err
 		if one.text == "" {
 			continue
 		}
-		at := now
-		if ago, err := parseSpan(one.text); err == nil {
-			at = now.Add(-ago)
-		} else if at, err = readMoment(one.flag, one.text, now, now); err != nil {
-			return nil, err
+		ago, err := parseSpan(one.text)
+		at := now.Add(-ago)
+		if err != nil {
+			at, err = readMoment(one.flag, one.text, now, now)
+		}
+		if err != nil {
+			return nil, usagef("--%s %q is not a time: write 90m, 4h or 2d for so long ago, 2026-01-31, 2026-01-31T22:00 or 2026-01-31T22:00:00Z", one.flag, one.text)
 		}
 		*one.to = timestamppb.New(at)
 	}
@@ -290,7 +292,7 @@ func (a *app) verifyThere(ctx context.Context, heads []audit.Head, key string) (
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // it was only read from
 	var kept []*apipb.AuditHead
 	for i := range heads {
 		h := &heads[i]

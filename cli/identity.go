@@ -116,7 +116,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 			for _, r := range roles {
 				ask.Bindings = append(ask.Bindings, &apipb.Binding{Role: r, TenantId: ask.GetTenantId(), Queue: queue})
 			}
-			life, err := readSpan("expires", expires)
+			life, err := readSpanWithin("expires", expires, "1m", "366d")
 			if err != nil {
 				return err
 			}

@@ -41,6 +41,23 @@ func readMoment(flag, text string, base, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("--%s %q is not a time: write 22:00, 2026-01-31T22:00, 2026-01-31T22:00:00Z or +2h", flag, text)
 }
 
+// readSpanWithin is readSpan for a length with bounds, which are written as people do.
+func readSpanWithin(flag, text, least, most string) (time.Duration, error) {
+	d, err := readSpan(flag, text)
+	if err != nil {
+		return 0, err
+	}
+	from, err := parseSpan(least)
+	if err != nil {
+		return 0, err
+	}
+	to, err := parseSpan(most)
+	if err == nil && (d < from || d > to) {
+		err = usagef("--%s %s: it must be %s to %s", flag, text, least, most)
+	}
+	return d, err
+}
+
 // readSpan reads 90m, 4h, 1h30m or 2d.
 func readSpan(flag, text string) (time.Duration, error) {
 	if d, err := parseSpan(text); err == nil && d > 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,6 +22,26 @@ func TestReadMoment(t *testing.T) {
 	for _, text := range []string{"", "25:00", "22", "tomorrow", "+", "+x", "-2h", "2026-13-01"} {
 		if got, err := readMoment("from", text, base, now); err == nil {
 			t.Errorf("%q is %s", text, got)
+		}
+	}
+}
+
+func TestSpansWithinBounds(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{"1m": true, "7d": true, "90m": true, "59s": false, "8d": false, "30": false, "-1h": false} {
+		if d, err := readSpanWithin("ttl", text, "1m", "7d"); (err == nil) != ok {
+			t.Errorf("%s is %s, %v", text, d, err)
+		}
+	}
+}
+
+// What is yet to come is not "0.0s ago".
+func TestTimesToCome(t *testing.T) {
+	t.Parallel()
+	a, _ := testApp()
+	for seconds, want := range map[int]string{-3700: "(1h01m ago)", 0: "(0.0s ago)", 1: "(0.0s ago)", 3700: "(in 1h01m)", 90 * 24 * 3600: "(in 90d00h)"} {
+		if got := a.when(at(seconds)); !strings.HasSuffix(got, want) {
+			t.Errorf("%d s from now is %s, want %s", seconds, got, want)
 		}
 	}
 }

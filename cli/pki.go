@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
@@ -33,7 +30,7 @@ that has it may join, under a name that is not known yet; with --node only that 
 which may be known already. Hand it over as you would a password.`,
 		Example: "  ares node token create --node gpu-17 --ttl 30m",
 		RunE: a.with(func(ctx context.Context, c *client.Client, _ []string) error {
-			life, err := readSpan("ttl", ttl)
+			life, err := readSpanWithin("ttl", ttl, "1m", "7d")
 			if err != nil {
 				return err
 			}
@@ -44,7 +41,8 @@ which may be known already. Hand it over as you would a password.`,
 			return a.print(&o, made, func(w io.Writer, _ proto.Message) {
 				t := made.GetJoinToken()
 				say(w, "%s\n", made.GetToken())
-				say(a.err, "good for one join%s until %s; on the node:\n  ares agent --server %s --join TOKEN\n", forNode(t.GetNodeId()), a.left(t.GetExpiresAt()), strings.Join(a.addresses(), ","))
+				say(a.err, "good for one join%s until %s; on the node:\n  ares agent --server %s%s --join TOKEN\n",
+					forNode(t.GetNodeId()), a.when(t.GetExpiresAt()), strings.Join(a.addresses(), ","), nodeFlag(t.GetNodeId()))
 			})
 		}),
 	}
@@ -54,16 +52,19 @@ which may be known already. Hand it over as you would a password.`,
 	return c
 }
 
-// left is until when something is good, and how long that is.
-func (a *app) left(t *timestamppb.Timestamp) string {
-	return fmt.Sprintf("%s (in %s)", t.AsTime().Local().Format(time.RFC3339), span(t.AsTime().Sub(a.now())))
-}
-
 func forNode(node string) string {
 	if node == "" {
 		return ""
 	}
 	return " of " + clean(node)
+}
+
+// nodeFlag names the node that a token is for: a machine's own name may be another.
+func nodeFlag(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " --node " + clean(node)
 }
 
 func (a *app) nodeTokenListCommand() *cobra.Command {
@@ -88,7 +89,7 @@ func (a *app) writeJoinTokens(w io.Writer, list *apipb.ListJoinTokensResponse) {
 		if j.GetUsedAt() != nil {
 			state = "used by " + j.GetUsedBy()
 		}
-		t.add(j.GetId(), firstOf(j.GetNodeId(), "any new"), state, a.left(j.GetExpiresAt()), j.GetCreatedBy())
+		t.add(j.GetId(), firstOf(j.GetNodeId(), "any new"), state, a.when(j.GetExpiresAt()), j.GetCreatedBy())
 	}
 	t.write(w, a.color)
 }

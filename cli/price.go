@@ -66,7 +66,10 @@ func (a *app) priceSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(&o, set, func(w io.Writer, _ proto.Message) { say(w, "%s from %s on\n", clean(price(set)), clean(set.GetFrom())) })
+			return a.print(&o, set, func(w io.Writer, _ proto.Message) {
+				say(w, "%s for %s in %s from %s on\n", clean(price(set)), clean(firstOf(set.GetGpuModel(), "all models")),
+					clean(firstOf(set.GetRegion(), "all regions")), clean(set.GetFrom()))
+			})
 		}),
 	}
 	c.Flags().StringVar(&p.GpuModel, "gpu-model", "", "of GPUs whose model's name contains this (default all)")

@@ -302,11 +302,16 @@ func (a *app) age(t *timestamppb.Timestamp) string {
 	return span(a.now().Sub(t.AsTime()))
 }
 
+// when is a time, and how far it is from now.
 func (a *app) when(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s (%s ago)", t.AsTime().Local().Format(time.RFC3339), a.age(t))
+	text := t.AsTime().Local().Format(time.RFC3339)
+	if left := t.AsTime().Sub(a.now()); left > time.Second { // less is a clock that differs
+		return fmt.Sprintf("%s (in %s)", text, span(left))
+	}
+	return fmt.Sprintf("%s (%s ago)", text, a.age(t))
 }
 
 func span(d time.Duration) string {

@@ -313,7 +313,7 @@ func (c *Config) checkListeners(p *ares.Problems) {
 	}
 	if host, _, err := net.SplitHostPort(c.GRPCAddr); err == nil && c.AdvertiseAddr == "" {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			p.Add("advertise_addr", "is needed when grpc_addr names no host: the address at which other servers reach this one")
+			p.Add("advertise_addr", "is needed when grpc_addr names no host: give grpc_addr an address of this machine, or set advertise_addr in the configuration file to where agents and other servers reach this one")
 		}
 	}
 	for _, door := range []struct{ key, addr string }{

@@ -33,12 +33,38 @@ func (e *embedded) close() error {
 	return e.lock.Close()
 }
 
+// newStoreMB is what a new store takes at once: etcd reserves two files of 64 MB
+// for its log, and panics where it cannot.
+const newStoreMB = 160
+
+// roomToBegin refuses to begin a store on a disk that cannot hold it. One that is
+// there already has its files, and is left to try.
+func roomToBegin(dir string, freeMB int64) error {
+	if _, err := os.Stat(filepath.Join(dir, "member")); err == nil || freeMB < 0 || freeMB >= newStoreMB {
+		return nil
+	}
+	return fmt.Errorf("%d MB are free at %s, and a new store needs %d: make room there, or choose another --data-dir", freeMB, dir, newStoreMB)
+}
+
+// freeMB is the space that is left where a directory is, -1 when the system does
+// not tell.
+func freeMB(dir string) int64 {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return -1
+	}
+	return int64(st.Bavail * uint64(st.Bsize) >> 20)
+}
+
 func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client, error) {
 	if dir == "" {
 		return nil, nil, fmt.Errorf("the embedded store needs a directory")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the store's directory: %w", err)
+	}
+	if err := roomToBegin(dir, freeMB(dir)); err != nil {
+		return nil, nil, err
 	}
 	// etcd itself would wait for ever for another process to let go.
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)

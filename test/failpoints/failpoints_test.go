@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/test/overlay"
+
+	"github.com/ares-scheduler/ares/test/live"
 )
 
 const patience = 90 * time.Second
@@ -28,7 +29,7 @@ const patience = 90 * time.Second
 func TestDriven(t *testing.T) {
 	dir := t.TempDir()
 	program := build(t, dir)
-	knob := "http://" + freeAddr(t)
+	knob := "http://" + live.FreeAddr(t)
 	data := filepath.Join(dir, "data")
 	s := start(t, []string{"GOFAIL_HTTP=" + strings.TrimPrefix(knob, "http://")}, program, "server", "--data-dir", data)
 	submit := func(request string) (string, error) {
@@ -185,16 +186,6 @@ func set(t *testing.T, method, url, term string) {
 	if resp.StatusCode != http.StatusNoContent {
 		t.Fatalf("%s %s: %s", method, url, resp.Status)
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func poll(t *testing.T, what string, ok func() bool) {

@@ -3,6 +3,7 @@
 package live
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,4 +46,15 @@ func Await(t testing.TB, atMost time.Duration, what string, ok func() (bool, str
 		}
 		<-tick.C
 	}
+}
+
+// FreeAddr finds a loopback address that nobody listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -99,14 +98,14 @@ type plant struct {
 
 // newPlant starts etcd and a server. config is added to the server's file.
 func newPlant(b *testing.B, config string) *plant {
-	p := &plant{dir: b.TempDir(), endpoint: "http://" + freeAddr(b)}
-	peer := "http://" + freeAddr(b)
+	p := &plant{dir: b.TempDir(), endpoint: "http://" + live.FreeAddr(b)}
+	peer := "http://" + live.FreeAddr(b)
 	p.etcd = start(b, p.dir, "etcd", live.Program(b, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"),
 		"--name", "perf", "--data-dir", filepath.Join(p.dir, "etcd"),
 		"--listen-client-urls", p.endpoint, "--advertise-client-urls", p.endpoint,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "perf="+peer,
 		"--log-level", "error")
-	p.at = server.Endpoints{HTTP: freeAddr(b), GRPC: freeAddr(b), Metrics: freeAddr(b)}
+	p.at = server.Endpoints{HTTP: live.FreeAddr(b), GRPC: live.FreeAddr(b), Metrics: live.FreeAddr(b)}
 	data := filepath.Join(p.dir, "server")
 	file := filepath.Join(p.dir, "server.yaml")
 	text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\netcd: {endpoints: [%s]}\n%s\n",
@@ -185,15 +184,6 @@ func (p *plant) metric(b *testing.B, name string) float64 {
 		b.Fatal(err)
 	}
 	return sum
-}
-
-func freeAddr(b *testing.B) string {
-	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // usage is what the plant's two processes used over a while.

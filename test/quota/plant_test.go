@@ -3,7 +3,6 @@ package quota
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,17 +27,17 @@ type plant struct {
 // startPlant starts them; config is added to the servers' files.
 func startPlant(t *testing.T, config string) *plant {
 	t.Helper()
-	p := &plant{dir: t.TempDir(), etcd: "http://" + freeAddr(t)}
-	peer := "http://" + freeAddr(t)
+	p := &plant{dir: t.TempDir(), etcd: "http://" + live.FreeAddr(t)}
+	peer := "http://" + live.FreeAddr(t)
 	p.start(t, "etcd", live.Program(t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"),
 		"--name", "one", "--data-dir", filepath.Join(p.dir, "etcd"), "--listen-client-urls", p.etcd, "--advertise-client-urls", p.etcd,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "one="+peer, "--log-level", "error")
 	for i := range p.grpc {
-		name, http := fmt.Sprintf("server%d", i), freeAddr(t)
-		p.grpc[i] = freeAddr(t)
+		name, http := fmt.Sprintf("server%d", i), live.FreeAddr(t)
+		p.grpc[i] = live.FreeAddr(t)
 		file := filepath.Join(p.dir, name+".yaml")
 		text := fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\netcd: {endpoints: [%s]}\n%s",
-			filepath.Join(p.dir, name), http, p.grpc[i], freeAddr(t), p.etcd, config)
+			filepath.Join(p.dir, name), http, p.grpc[i], live.FreeAddr(t), p.etcd, config)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +82,7 @@ func ready(t *testing.T, addr string) (bool, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Timeout: 5 * time.Second}).Do(req)
 	if err != nil {
 		return false, err.Error()
 	}
@@ -106,16 +105,6 @@ func (p *plant) as(t *testing.T, nth int, file string) *client.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // startAgents lets nodes live whose jobs end as soon as they have begun.

@@ -20,7 +20,7 @@ import (
 // and every answer says so.
 func TestARedisThatFailsChangesNoAnswer(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t)
+	addr := live.FreeAddr(t)
 	p := startPlant(t, fmt.Sprintf("redis: {url: \"redis://%s/0\"}\n", addr))
 	start := func() *os.Process {
 		_, port, _ := net.SplitHostPort(addr)
@@ -95,7 +95,7 @@ func askTwice(t *testing.T, servers [2]*client.Client, request string) {
 // TestARateHoldsOverTwoServers: who may call so often may do so at both together.
 func TestARateHoldsOverTwoServers(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t)
+	addr := live.FreeAddr(t)
 	p := startPlant(t, fmt.Sprintf("redis: {url: \"redis://%s/0\", timeout_ms: 1000}\nlimits: {calls_per_second: 0.01, calls_at_once: 20}\n", addr))
 	_, port, _ := net.SplitHostPort(addr)
 	p.start(t, "redis", live.Program(t, "ARES_TEST_REDIS", "/usr/bin/redis-server", "make needs"),
