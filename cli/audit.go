@@ -60,11 +60,12 @@ func (f *auditFlags) request(now time.Time) (*apipb.ListAuditEntriesRequest, err
 		if one.text == "" {
 			continue
 		}
-		at := now
-		if ago, err := parseSpan(one.text); err == nil {
-			at = now.Add(-ago)
-		} else if at, err = readMoment(one.flag, one.text, now, now); err != nil {
-			return nil, err
+		ago, err := parseSpan(one.text)
+		at := now.Add(-ago)
+		if err != nil {
+			if at, err = readMoment(one.flag, one.text, now, now); err != nil {
+				return nil, err
+			}
 		}
 		*one.to = timestamppb.New(at)
 	}
@@ -304,7 +305,7 @@ func (a *app) verifyThere(ctx context.Context, heads []audit.Head, key string) (
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	var kept []*apipb.AuditHead
 	for i := range heads {
 		h := &heads[i]

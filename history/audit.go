@@ -148,9 +148,9 @@ func (d Deeds) Prune(ctx context.Context, before time.Time) (removed int, err er
 			var found []key
 			bad := w.query(ctx, "SELECT server, sequence"+old+" ORDER BY at LIMIT ?", []any{w.dialect.at(before), maxPrune}, func(r *sql.Rows) error {
 				var k key
-				err := r.Scan(&k.server, &k.seq)
+				scanned := r.Scan(&k.server, &k.seq)
 				found = append(found, k)
-				return err
+				return scanned
 			})
 			for _, k := range found {
 				if bad == nil {

@@ -95,9 +95,23 @@ func queriesFindWhatTheLogWould(t *testing.T, d history.Deeds) {
 	}
 	taken(t, d, entries)
 	for _, q := range []audit.Query{
-		{}, {User: "ann"}, {Action: "submit_job"}, {Action: "(Others)"}, {Object: "queue/"}, {Object: "queue"}, {Object: "queue/red/night"}, {Object: "queue/red/"},
-		{Tenants: []string{}}, {Tenants: []string{"red"}}, {Tenants: []string{"red", "blue"}}, {Tenants: []string{""}}, {Status: audit.Refused}, {Code: "forbidden"},
-		{Since: noon.Add(5 * time.Second)}, {Until: noon.Add(5 * time.Second)}, {User: "bob", Status: audit.Done, Since: noon.Add(time.Second), Until: noon.Add(time.Minute)},
+		{},
+		{User: "ann"},
+		{Action: "submit_job"},
+		{Action: "(Others)"},
+		{Object: "queue/"},
+		{Object: "queue"},
+		{Object: "queue/red/night"},
+		{Object: "queue/red/"},
+		{Tenants: []string{}},
+		{Tenants: []string{"red"}},
+		{Tenants: []string{"red", "blue"}},
+		{Tenants: []string{""}},
+		{Status: audit.Refused},
+		{Code: "forbidden"},
+		{Since: noon.Add(5 * time.Second)},
+		{Until: noon.Add(5 * time.Second)},
+		{User: "bob", Status: audit.Done, Since: noon.Add(time.Second), Until: noon.Add(time.Minute)},
 	} {
 		q.OldestFirst, q.Limit = true, 7
 		var want []audit.Entry
@@ -169,8 +183,8 @@ func TestAuditOutlastsItsDatabase(t *testing.T) {
 	record := func(n int) {
 		t.Helper()
 		for range n {
-			if err := log.Record(ctx, audit.Entry{Action: "SUBMIT_JOB", Status: audit.Done}); err != nil {
-				t.Fatal(err)
+			if bad := log.Record(ctx, audit.Entry{Action: "SUBMIT_JOB", Status: audit.Done}); bad != nil {
+				t.Fatal(bad)
 			}
 		}
 	}
@@ -197,7 +211,7 @@ func TestAuditOutlastsItsDatabase(t *testing.T) {
 	slices.SortFunc(got, func(a, b audit.Entry) int { return int(a.Sequence) - int(b.Sequence) })
 	for i := range got {
 		hash := got[i].Hash
-		if _, err := got[i].Line(); err != nil || got[i].Sequence != uint64(i+1) || got[i].Hash != hash {
+		if _, err = got[i].Line(); err != nil || got[i].Sequence != uint64(i+1) || got[i].Hash != hash {
 			t.Fatalf("entry %d is the %dth with the hash %s, not %s: %v", got[i].Sequence, i+1, hash, got[i].Hash, err)
 		}
 	}

@@ -17,7 +17,7 @@ type shippedAudit struct {
 	shipper *audit.Shipper
 	deeds   history.Deeds
 	keep    time.Duration // 0 for ever
-	failed  func(doing string, err error)
+	failed  func(err error) // hears why old entries stay
 }
 
 // pruneAuditEvery is how often what is too old is removed from history.
@@ -28,7 +28,7 @@ func (s *Server) shipAudit(run context.Context, m *metrics) *shippedAudit {
 	errors := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ares_audit_ship_errors_total", Help: "Times that the audit log could not be shipped to history. Entries stay in the log until it can.",
 	})
-	a := &shippedAudit{deeds: history.Deeds{History: s.Ledger.History}, keep: s.cfg.Audit.keep(), failed: func(doing string, err error) { s.log.Warn(doing, "error", err) }}
+	a := &shippedAudit{deeds: history.Deeds{History: s.Ledger.History}, keep: s.cfg.Audit.keep(), failed: func(err error) { s.log.Warn("remove old entries of the audit from history", "error", err) }}
 	a.shipper = &audit.Shipper{Log: s.Audit, Sink: a.deeds, Slog: s.log, Told: func(_ int, err error) {
 		if err != nil {
 			errors.Inc()
@@ -58,7 +58,7 @@ func (a *shippedAudit) prune(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if _, err := a.deeds.Prune(ctx, time.Now().Add(-a.keep)); err != nil && ctx.Err() == nil {
-			a.failed("remove old entries of the audit from history", err)
+			a.failed(err)
 		}
 		select {
 		case <-ctx.Done():

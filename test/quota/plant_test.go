@@ -83,7 +83,7 @@ func ready(t *testing.T, addr string) (bool, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Timeout: 5 * time.Second}).Do(req)
 	if err != nil {
 		return false, err.Error()
 	}
