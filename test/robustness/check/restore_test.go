@@ -204,10 +204,10 @@ func TestHistoryOutlastsARestore(t *testing.T) {
 		change func(*trace.Call)
 		holds  bool
 	}{
-		"as it ended":         {func(*trace.Call) {}, true},
-		"before its end":      {func(c *trace.Call) { c.Phase = ares.Running }, false},
-		"with another end":    {func(c *trace.Call) { c.Phase = ares.Failed }, false},
-		"after another try":   {func(c *trace.Call) { c.Attempt++ }, false},
+		"as it ended":       {func(*trace.Call) {}, true},
+		"before its end":    {func(c *trace.Call) { c.Phase = ares.Running }, false},
+		"with another end":  {func(c *trace.Call) { c.Phase = ares.Failed }, false},
+		"after another try": {func(c *trace.Call) { c.Attempt++ }, false},
 	} {
 		m := good(t)
 		b := m.backup()
