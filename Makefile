@@ -12,7 +12,7 @@ P       ?= 2
 # No cached results: the cache does not see that a binary which a test starts has changed.
 GOTEST  := go test -p $(P) -count 1 -timeout 15m
 # The packages that share memory between goroutines; `make test` runs these under the race detector.
-SHARED  := ^$(MODULE)/(agent|api|audit|checkpoint|client|control|federation|history|kube|polaris|server|store)(/|$$)
+SHARED  := ^$(MODULE)/(agent|api|aside|audit|auth|checkpoint|client|control|federation|history|kube|notify|pki|polaris|server|store)(/|$$)
 
 # How long `make fuzz` tries each parser.
 FUZZTIME ?= 10m

@@ -27,7 +27,7 @@ type Isolation struct {
 	Mode string `yaml:"mode"`
 	// User of mode user: a name of /etc/passwd, or UID:GID.
 	User string `yaml:"user"`
-	// Tenants are users of some tenants, such as {research: alice, prod: 4001:4001},
+	// Tenants are users of some tenants, such as {research: lab, prod: 4001:4001},
 	// in mode tenant. The others get a UID that is made of their name.
 	Tenants map[string]string `yaml:"tenants"`
 	// UIDBase and UIDRange are where those UIDs lie. Every node must have the same

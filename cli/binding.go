@@ -33,7 +33,7 @@ func (a *app) bindingCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create SUBJECT", Short: "Give somebody a role", Args: exactly("SUBJECT"),
 		Example: "  ares binding create group:vision --role submitter --tenant-id vision\n" +
-			"  ares binding create oidc:alice --role platform-admin",
+			"  ares binding create oidc:ops@example.org --role platform-admin",
 		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			b.Subject = args[0]
 			if b.Role == "" {

@@ -79,7 +79,7 @@ var oldSettings = []oldSetting{
 	{key: "api.host", why: "Ares listens on 127.0.0.1; to listen elsewhere set http_addr and grpc_addr, with TLS"},
 }
 
-const noDatabase = "Ares needs no database: it keeps its state in etcd, embedded or at etcd.endpoints"
+const noDatabase = "Ares needs no database: it keeps its state in etcd, embedded or at etcd.endpoints (history may have one: history.url)"
 
 func whole(s string) (any, error) {
 	n, err := strconv.ParseInt(s, 10, 32)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -40,6 +41,9 @@ const writersLock = 0x61726573 // "ares"
 
 func openPostgres(url string) (*History, error) {
 	cfg, err := pgx.ParseConfig(url)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // of a certificate or a key
+		return nil, ares.Errorf(ares.Invalid, "names a file that cannot be read: %s", file)
+	}
 	if err != nil || !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
 		return nil, ares.Errorf(ares.Invalid, "is not the URL of a PostgreSQL database: write it as postgres://user:password@host:5432/database?sslmode=verify-full")
 	}

@@ -84,7 +84,7 @@ func TestTheFileIsItsOwners(t *testing.T) {
 }
 
 func TestBadURLs(t *testing.T) {
-	for _, url := range []string{"mysql://x", "host=x", "postgres://u:s3cret@h/db?sslmode=wild", "postgres://[", "/tmp/file"} {
+	for _, url := range []string{"mysql://x", "host=x", "postgres://u:s3cret@h/db?sslmode=wild", "postgres://[", "postgres://u:s3cret@[", "/tmp/file", "postgres://u:s3cret@h/db?sslmode=verify-full&sslrootcert=/none"} {
 		err := history.CheckURL(url)
 		if ares.CodeOf(err) != ares.Invalid || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s is answered %v", url, err)

@@ -104,7 +104,8 @@ func (h *History) Usage(ctx context.Context, q UsageQuery) ([]Used, error) {
 	c := query{dialect: h.dialect}
 	c.usage(&q)
 	table := "usage_daily"
-	if q.Queue == "" && q.User == "" && !slices.Contains(q.By, ByQueue) && !slices.Contains(q.By, ByUser) {
+	byQueue := slices.Contains(q.By, ByQueue) || slices.ContainsFunc(q.Within, func(s Scope) bool { return s.Queue != "" })
+	if q.Queue == "" && q.User == "" && !byQueue && !slices.Contains(q.By, ByUser) {
 		table = "usage_by_tenant" // many times smaller
 	}
 	columns := columnsOf(&q, h.dialect)

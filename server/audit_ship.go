@@ -16,7 +16,7 @@ import (
 type shippedAudit struct {
 	shipper *audit.Shipper
 	deeds   history.Deeds
-	keep    time.Duration // 0 for ever
+	keep    time.Duration   // 0 for ever
 	failed  func(err error) // hears why old entries stay
 }
 

@@ -36,7 +36,8 @@ func (k *Keeper) Forget() {
 // See sees a plan and what was promised with it, before it is written.
 func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) error {
 	ends, stopping := foreseen(s, p.Now)
-	if k.job != "" && (stopping || k.overrun(s, ends)) {
+	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // what the plan promises counts with that
+	if k.job != "" && (stopping || yields || k.overrun(s, ends)) {
 		k.Forget()
 	}
 	first := ares.Promise{}
@@ -83,22 +84,26 @@ func (k *Keeper) moves(s *engine.State, p *ares.Plan) bool {
 	return slices.ContainsFunc(Passed(s, p), func(before []ares.JobID) bool { return !slices.Contains(before, k.job) })
 }
 
-// overrun says whether somebody ran for longer than was foreseen.
+// overrun says whether somebody ran for longer than was foreseen, or was lost and
+// waits again.
 func (k *Keeper) overrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
 	for id, was := range k.ends { // order-free: any will do
 		end, runs := ends[id]
 		if run, known := s.Run(id); !runs && known && run.Last() != nil {
+			if run.Phase.Waiting() {
+				return true
+			}
 			end = run.Last().EndedAt
 		}
-		if end.After(was.Add(time.Second)) {
+		if !was.IsZero() && end.After(was.Add(time.Second)) {
 			return true
 		}
 	}
 	return false
 }
 
-// foreseen is when those who run are thought to end, and whether somebody is asked
-// to stop: how long that takes is his.
+// foreseen is when those who run are thought to end, zero if nobody knows, and
+// whether somebody is asked to stop: how long that takes is his.
 func foreseen(s *engine.State, now time.Time) (ends map[ares.JobID]time.Time, stopping bool) {
 	ends = map[ares.JobID]time.Time{}
 	for job, run := range s.Jobs() {
@@ -106,6 +111,7 @@ func foreseen(s *engine.State, now time.Time) (ends map[ares.JobID]time.Time, st
 			continue
 		}
 		stopping = stopping || run.Stop != nil
+		ends[job.ID] = time.Time{}
 		if end, known := s.Ends(job.ID, now); known {
 			ends[job.ID] = end
 		}

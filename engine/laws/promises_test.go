@@ -18,6 +18,7 @@ func TestPlantedPromises(t *testing.T) {
 		name   string
 		then   []ares.Promise
 		moved  bool // by something that the keeper is told of
+		yields bool // others give way by the same plan
 		placed time.Duration
 		broken bool
 	}{
@@ -26,6 +27,7 @@ func TestPlantedPromises(t *testing.T) {
 		{name: "within its slack", then: at(time.Hour + time.Minute), placed: time.Hour + time.Minute},
 		{name: "promised anew, and later", then: at(2 * time.Hour), broken: true},
 		{name: "something moved it", then: at(2 * time.Hour), moved: true, placed: 2 * time.Hour},
+		{name: "others give way to one ahead", then: at(2 * time.Hour), yields: true, placed: 2 * time.Hour},
 		{name: "starts later", placed: 2 * time.Hour, then: at(time.Hour), broken: true},
 		{name: "another comes before it", then: []ares.Promise{{Job: "k", Firm: true, At: epoch}}, placed: 2 * time.Hour},
 	} {
@@ -37,7 +39,11 @@ func TestPlantedPromises(t *testing.T) {
 			if c.moved {
 				k.Forget()
 			}
-			err := k.See(s, &ares.Plan{Now: epoch.Add(time.Minute)}, c.then)
+			plan := &ares.Plan{Now: epoch.Add(time.Minute)}
+			if c.yields {
+				plan.Nominate = []ares.Nominating{{Job: "k"}}
+			}
+			err := k.See(s, plan, c.then)
 			if err == nil && c.placed > 0 {
 				err = k.See(s, &ares.Plan{Now: epoch.Add(c.placed), Place: []ares.Placing{{Job: "j"}}}, nil)
 			}
