@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -10,6 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/policy/roles"
 )
 
@@ -19,6 +22,15 @@ type AuditLog interface {
 	Head(ctx context.Context) (audit.Head, error)
 	Verify(check audit.Check) (*audit.Report, error)
 }
+
+// AuditHistory has the entries of all servers, this one's up to the last that was
+// answered.
+type AuditHistory interface {
+	List(ctx context.Context, q audit.Query, after *history.DeedsAfter) (page []audit.Entry, more bool, err error)
+}
+
+// historyWithin is how long history may take before the server's own log is asked.
+const historyWithin = 3 * time.Second
 
 // auditDoor is the AuditService.
 type auditDoor struct {
@@ -46,6 +58,17 @@ func (d *auditDoor) ListAuditEntries(ctx context.Context, req *apipb.ListAuditEn
 	if q.Tenants == nil {
 		q.Tenants = auditedBy(identityOf(ctx))
 	}
+	after, err := auditPlace(req, &q)
+	if err != nil {
+		return nil, err
+	}
+	if d.cfg.AuditHistory != nil && !req.GetOwnLog() && q.From == 0 {
+		resp, bad := d.fromHistory(ctx, q, after)
+		if bad == nil || after != nil { // the first page says which it is
+			return resp, bad
+		}
+		d.cfg.Log.Warn("the audit log is read from this server alone", "error", bad)
+	}
 	page, err := log.List(ctx, q)
 	if err != nil {
 		return nil, err
@@ -59,6 +82,55 @@ func (d *auditDoor) ListAuditEntries(ctx context.Context, req *apipb.ListAuditEn
 	}
 	return resp, nil
 }
+
+func (d *auditDoor) fromHistory(ctx context.Context, q audit.Query, after *history.DeedsAfter) (*apipb.ListAuditEntriesResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyWithin)
+	defer cancel()
+	page, more, err := d.cfg.AuditHistory.List(ctx, q, after)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apipb.ListAuditEntriesResponse{Server: d.cfg.Server, FromHistory: true}
+	for i := range page {
+		resp.Entries = append(resp.Entries, newAuditEntry(&page[i]))
+	}
+	if more {
+		last := &page[len(page)-1]
+		resp.NextPageToken = fmt.Sprintf("%s%d.%d.%s", placeInHistory, last.Time.UnixMicro(), last.Sequence, last.Server)
+	}
+	return resp, nil
+}
+
+// placeInHistory begins a token of a page from history: a time, a sequence and a
+// server. One of a server's own log is a sequence.
+const placeInHistory = "h"
+
+// auditPlace reads a page's token.
+func auditPlace(req *apipb.ListAuditEntriesRequest, q *audit.Query) (after *history.DeedsAfter, err error) {
+	token := req.GetPageToken()
+	place, inHistory := strings.CutPrefix(token, placeInHistory)
+	if !inHistory {
+		if token != "" {
+			if q.From, err = strconv.ParseUint(token, 10, 64); err != nil || q.From == 0 {
+				return nil, badPageToken()
+			}
+		}
+		return nil, nil
+	}
+	parts := strings.SplitN(place, ".", 3)
+	if len(parts) < 3 || req.GetOwnLog() {
+		return nil, badPageToken()
+	}
+	micros, badTime := strconv.ParseInt(parts[0], 10, 64)
+	seq, badSeq := strconv.ParseInt(parts[1], 10, 64)
+	if badTime != nil || badSeq != nil || seq < 1 || micros < 0 || micros > maxPlaceMicros || strings.ContainsRune(parts[2], 0) {
+		return nil, badPageToken()
+	}
+	return &history.DeedsAfter{At: time.UnixMicro(micros).UTC(), Server: parts[2], Sequence: uint64(seq)}, nil
+}
+
+// maxPlaceMicros is the end of the year 9999, the last that both databases know.
+const maxPlaceMicros = 253_402_300_799_999_999
 
 // auditedBy are the tenants whose entries somebody may read, nil for all of them and
 // what is no tenant's.
@@ -97,11 +169,6 @@ func auditQuery(req *apipb.ListAuditEntriesRequest) (q audit.Query, err error) {
 	}
 	if q.Limit == 0 {
 		q.Limit = DefaultPageSize
-	}
-	if t := req.GetPageToken(); t != "" {
-		if q.From, err = strconv.ParseUint(t, 10, 64); err != nil || q.From == 0 {
-			return q, badPageToken()
-		}
 	}
 	return q, nil
 }

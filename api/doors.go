@@ -72,6 +72,8 @@ type Config struct {
 	Audit Auditor
 	// AuditLog is what AuditService tells of. Without it that is unavailable.
 	AuditLog AuditLog
+	// AuditHistory has the entries of all servers. Without it AuditLog is asked.
+	AuditHistory AuditHistory
 	// Shed is told the class of each call that was turned away. May be nil.
 	Shed func(class string)
 }

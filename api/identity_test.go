@@ -5,17 +5,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/auth"
-	"github.com/ares-scheduler/ares/store"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/store"
 )
 
 // with makes a request as the holder of a token.

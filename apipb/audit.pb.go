@@ -259,7 +259,9 @@ type ListAuditEntriesRequest struct {
 	PageSize  int32  `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The oldest first.
-	OldestFirst   bool `protobuf:"varint,11,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"`
+	OldestFirst bool `protobuf:"varint,11,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"`
+	// Only the log of the server that is asked, as it stands there.
+	OwnLog        bool `protobuf:"varint,12,opt,name=own_log,json=ownLog,proto3" json:"own_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,14 +373,23 @@ func (x *ListAuditEntriesRequest) GetOldestFirst() bool {
 	return false
 }
 
+func (x *ListAuditEntriesRequest) GetOwnLog() bool {
+	if x != nil {
+		return x.OwnLog
+	}
+	return false
+}
+
 type ListAuditEntriesResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Entries []*AuditEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// A page may have fewer entries than were asked for, or none, and yet not be the
 	// last: so much of the log is read for one page. The last has no token.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Whose log it is.
-	Server        string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	// The server that was asked. Without from_history it is its log.
+	Server string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	// The entries are those of every server that shares this one's history.
+	FromHistory   bool `protobuf:"varint,4,opt,name=from_history,json=fromHistory,proto3" json:"from_history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,6 +443,13 @@ func (x *ListAuditEntriesResponse) GetServer() string {
 		return x.Server
 	}
 	return ""
+}
+
+func (x *ListAuditEntriesResponse) GetFromHistory() bool {
+	if x != nil {
+		return x.FromHistory
+	}
+	return false
 }
 
 // AuditHead is a signed statement: that the entry with this sequence has this hash.
@@ -891,7 +909,7 @@ const file_apipb_audit_proto_rawDesc = "" +
 	"\x05count\x18\x12 \x01(\x05R\x05count\x120\n" +
 	"\x05since\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\bprevious\x18\x14 \x01(\tR\bprevious\x12\x12\n" +
-	"\x04hash\x18\x15 \x01(\tR\x04hash\"\xbb\x03\n" +
+	"\x04hash\x18\x15 \x01(\tR\x04hash\"\xd4\x03\n" +
 	"\x17ListAuditEntriesRequest\x12\x1c\n" +
 	"\x04user\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04user\x12%\n" +
 	"\ttenant_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\btenantId\x12 \n" +
@@ -906,11 +924,13 @@ const file_apipb_audit_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tpageToken\x12!\n" +
-	"\foldest_first\x18\v \x01(\bR\voldestFirst\"\x89\x01\n" +
+	"\foldest_first\x18\v \x01(\bR\voldestFirst\x12\x17\n" +
+	"\aown_log\x18\f \x01(\bR\x06ownLog\"\xac\x01\n" +
 	"\x18ListAuditEntriesResponse\x12-\n" +
 	"\aentries\x18\x01 \x03(\v2\x13.ares.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x16\n" +
-	"\x06server\x18\x03 \x01(\tR\x06server\"\xaf\x01\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\x12!\n" +
+	"\ffrom_history\x18\x04 \x01(\bR\vfromHistory\"\xaf\x01\n" +
 	"\tAuditHead\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\f\n" +
 	"\x01n\x18\x02 \x01(\tR\x01n\x12\x16\n" +

@@ -30,8 +30,8 @@ const (
 //
 // AuditService tells who did what, and what was refused.
 type AuditServiceClient interface {
-	// ListAuditEntries finds entries of the log of the server that is asked, the
-	// latest first unless asked otherwise.
+	// ListAuditEntries finds entries of all servers where history answers, else of
+	// the log of the server that is asked; the latest first unless asked otherwise.
 	ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error)
 	// GetAuditHead signs the end of the log as it is now. Who keeps the answer
 	// elsewhere can tell later whether the log still holds all that it held.
@@ -85,8 +85,8 @@ func (c *auditServiceClient) VerifyAudit(ctx context.Context, in *VerifyAuditReq
 //
 // AuditService tells who did what, and what was refused.
 type AuditServiceServer interface {
-	// ListAuditEntries finds entries of the log of the server that is asked, the
-	// latest first unless asked otherwise.
+	// ListAuditEntries finds entries of all servers where history answers, else of
+	// the log of the server that is asked; the latest first unless asked otherwise.
 	ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error)
 	// GetAuditHead signs the end of the log as it is now. Who keeps the answer
 	// elsewhere can tell later whether the log still holds all that it held.

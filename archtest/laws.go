@@ -9,12 +9,12 @@ const module = "github.com/ares-scheduler/ares"
 var layers = map[string]int{
 	".":          0, // the vocabulary
 	"apipb":      1, // the wire contract: both the store and the doors speak it
+	"audit":      1, // the chained log of who did what; history keeps its entries too
 	"engine":     2,
 	"policy":     2,
 	"forecast":   2,
 	"store":      2,
 	"history":    2,
-	"audit":      2, // the chained log of who did what
 	"pki":        2, // certificates and join tokens
 	"notify":     2, // alerts to people
 	"aside":      2, // Redis beside the servers; nothing depends on it

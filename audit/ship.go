@@ -24,6 +24,7 @@ const (
 	shipAtOnce = 500
 	shipEvery  = time.Second
 	shipAfter  = 30 * time.Second // a failure
+	stepWithin = 30 * time.Second // the sink answers, or has failed
 )
 
 // Shipper hands a server's entries to a sink, in order. A sink that does not
@@ -42,11 +43,17 @@ type Shipper struct {
 // Reached is the last entry that the sink is known to hold.
 func (s *Shipper) Reached() uint64 { return s.reached.Load() }
 
+// Behind is how many entries the sink is not known to hold.
+func (s *Shipper) Behind() uint64 {
+	seq, _ := s.Log.Position()
+	return seq - min(seq, s.reached.Load())
+}
+
 // Run ships until ctx ends.
 func (s *Shipper) Run(ctx context.Context) error {
 	failing := false
 	for {
-		err := s.ship(ctx)
+		err := s.Ship(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -68,9 +75,13 @@ func (s *Shipper) Run(ctx context.Context) error {
 	}
 }
 
-// ship hands over everything that is safe by now.
-func (s *Shipper) ship(ctx context.Context) error {
-	at, err := s.Sink.Reached(ctx, s.Log.cfg.Server)
+// Ship hands over everything that is safe by now. Several may at once: what the
+// sink has it passes over.
+func (s *Shipper) Ship(ctx context.Context) error {
+	at, err := s.reach(ctx)
+	if seq, _ := s.Log.Position(); err == nil && at > seq {
+		err = fmt.Errorf("the log ends with entry %d and %d are there already: it is another log of a server with the name %s", seq, at, s.Log.cfg.Server)
+	}
 	if err != nil {
 		s.tell(0, err)
 		return err
@@ -94,6 +105,12 @@ func (s *Shipper) ship(ctx context.Context) error {
 	}
 }
 
+func (s *Shipper) reach(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	return s.Sink.Reached(ctx, s.Log.cfg.Server)
+}
+
 // hand passes entries on that follow each other. One that List could not read
 // makes a gap, and what is behind a gap is not shipped: it would look whole there.
 // Those before the first were removed by age.
@@ -107,6 +124,8 @@ func (s *Shipper) hand(ctx context.Context, entries []Entry, at uint64) error {
 			return fmt.Errorf("entry %d of the audit log cannot be read: see `ares audit verify`", next+uint64(i))
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
 	return s.Sink.Take(ctx, entries)
 }
 

@@ -29,7 +29,8 @@ Its entries are chained by their hashes, and its end is signed each minute. Keep
 signed head elsewhere now and then ("ares audit heads > FILE"): "ares audit verify
 --head FILE" then also finds out whether the end of the log was cut off.
 
-With several servers each has its own log: name them one by one with --server.`,
+"list" shows the entries of all servers that share a history. The others are about the
+log of the server that is asked: name several one by one with --server.`,
 		a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand(), a.auditHeadsCommand())
 }
 
@@ -76,6 +77,7 @@ func (a *app) auditListCommand() *cobra.Command {
 	var f auditFlags
 	var o readFlags
 	var limit int
+	var own bool
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List entries, the latest first", Args: exactly(),
 		Example: "  ares audit list --status refused --since 1h\n  ares audit list --object job-… \n  ares audit list --user token:ci --action SUBMIT_JOB",
@@ -87,21 +89,33 @@ func (a *app) auditListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req.PageSize = int32(min(limit, 1000))
+			req.PageSize, req.OwnLog = int32(min(limit, 1000)), own
 			list := &apipb.ListAuditEntriesResponse{}
-			err = c.AuditEntries(ctx, req, func(page []*apipb.AuditEntry) (bool, error) {
-				list.Entries = append(list.Entries, page...)
+			err = c.AuditEntries(ctx, req, func(page *apipb.ListAuditEntriesResponse) (bool, error) {
+				list.Server, list.FromHistory = page.GetServer(), page.GetFromHistory()
+				list.Entries = append(list.Entries, page.GetEntries()...)
 				return len(list.GetEntries()) < limit, nil
 			})
 			if err != nil {
 				return err
 			}
 			list.Entries, list.NextPageToken = list.Entries[:min(limit, len(list.Entries))], ""
-			return a.print(&o, list, func(w io.Writer, _ proto.Message) { a.writeAudit(w, list.GetEntries()) })
+			return a.print(&o, list, func(w io.Writer, _ proto.Message) {
+				a.writeAudit(w, list.GetEntries())
+				switch {
+				case list.GetFromHistory():
+					say(w, "From history: of every server that shares it.\n")
+				case own:
+					say(w, "From the log of server %s.\n", clean(list.GetServer()))
+				default:
+					say(w, "From the log of server %s alone: history does not answer.\n", clean(list.GetServer()))
+				}
+			})
 		}),
 	}
 	f.add(c.Flags())
 	c.Flags().IntVar(&limit, "limit", 100, "how many entries at most")
+	c.Flags().BoolVar(&own, "own", false, "only the log of the server that is asked, as it stands there")
 	o.addOutput(c)
 	return c
 }
@@ -127,7 +141,7 @@ func (a *app) auditExportCommand() *cobra.Command {
 	var f auditFlags
 	c := &cobra.Command{
 		Use: "export", Short: "Print entries as lines of JSON, the oldest first", Args: exactly(),
-		Long: `Prints entries as lines of JSON, the oldest first, each as it stands in the log with its
+		Long: `Prints entries of the server's log as lines of JSON, the oldest first, each as it stands in the log with its
 hash and that of the entry before it.`,
 		Example: "  ares audit export --since 2026-01-01 > january.jsonl",
 		RunE: a.with(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -135,10 +149,10 @@ hash and that of the entry before it.`,
 			if err != nil {
 				return err
 			}
-			req.PageSize, req.OldestFirst = 1000, true
+			req.PageSize, req.OldestFirst, req.OwnLog = 1000, true, true
 			out := bufio.NewWriter(a.out)
-			err = c.AuditEntries(ctx, req, func(page []*apipb.AuditEntry) (bool, error) {
-				for _, m := range page {
+			err = c.AuditEntries(ctx, req, func(page *apipb.ListAuditEntriesResponse) (bool, error) {
+				for _, m := range page.GetEntries() {
 					line, lineErr := auditLine(m)
 					if lineErr != nil {
 						return false, lineErr

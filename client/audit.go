@@ -8,9 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// AuditEntries finds entries of the audit log of the server in use, page by page,
-// until there are no more or each says that it has enough.
-func (c *Client) AuditEntries(ctx context.Context, req *apipb.ListAuditEntriesRequest, each func([]*apipb.AuditEntry) (more bool, err error)) error {
+// AuditEntries finds entries of the audit log, page by page, until there are no
+// more or each says that it has enough.
+func (c *Client) AuditEntries(ctx context.Context, req *apipb.ListAuditEntriesRequest, each func(*apipb.ListAuditEntriesResponse) (more bool, err error)) error {
 	for {
 		page, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListAuditEntriesResponse, error) {
 			return apipb.NewAuditServiceClient(conn).ListAuditEntries(ctx, req)
@@ -18,7 +18,7 @@ func (c *Client) AuditEntries(ctx context.Context, req *apipb.ListAuditEntriesRe
 		if err != nil {
 			return err
 		}
-		more, err := each(page.GetEntries())
+		more, err := each(page)
 		if req.PageToken = page.GetNextPageToken(); err != nil || !more || req.PageToken == "" {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/audit/sinktest"
 	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/history/historytest"
 )
@@ -16,6 +18,19 @@ func TestSQLite(t *testing.T) { historytest.Run(t, historytest.SQLite) }
 func TestPostgres(t *testing.T) {
 	server := historytest.StartPostgres(t)
 	historytest.Run(t, server.New)
+}
+
+// TestAudit proves the audit entries in both databases.
+func TestAudit(t *testing.T) {
+	for name, open := range map[string]func(testing.TB) historytest.Base{"SQLite": historytest.SQLite, "Postgres": historytest.StartPostgres(t).New} {
+		t.Run(name, func(t *testing.T) {
+			sinktest.Run(t, func(t *testing.T) audit.Sink { return history.Deeds{History: open(t).Open(t)} }, entriesOf)
+			t.Run("ServersAreListedTogether", func(t *testing.T) { serversAreListedTogether(t, history.Deeds{History: open(t).Open(t)}) })
+			t.Run("QueriesFindWhatTheLogWould", func(t *testing.T) { queriesFindWhatTheLogWould(t, history.Deeds{History: open(t).Open(t)}) })
+			t.Run("AnotherLogIsRefused", func(t *testing.T) { anotherLogIsRefused(t, history.Deeds{History: open(t).Open(t)}) })
+			t.Run("OldEntriesGo", func(t *testing.T) { oldEntriesGo(t, history.Deeds{History: open(t).Open(t)}) })
+		})
+	}
 }
 
 // TestPostgresComesBack has the server killed under a history: what was

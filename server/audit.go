@@ -21,6 +21,12 @@ func (s *Server) openAudit(ctx, run context.Context, m *metrics) error {
 	s.Audit, err = audit.Open(audit.Config{
 		Dir: s.cfg.Audit.dir(s.cfg.DataDir), Server: s.name, Cluster: id.Store, MaxSegment: int64(s.cfg.Audit.MaxSegmentMB) << 20,
 		Keep: s.cfg.Audit.keep(), Now: time.Now, Log: s.log, Observe: count.synced, Aggregated: count.aggregated.Inc,
+		Shipped: func() uint64 {
+			if shipper := s.shipped.Load(); shipper != nil {
+				return shipper.Reached()
+			}
+			return 0
+		},
 	})
 	if err != nil {
 		return err

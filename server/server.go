@@ -83,6 +83,7 @@ type Server struct {
 	http     []*http.Server
 	close    sync.Once
 
+	shipped  atomic.Pointer[audit.Shipper] // nil until history is prepared
 	closing  atomic.Bool
 	caughtUp atomic.Int64               // a revision up to which the view misses nothing
 	outrun   atomic.Pointer[ares.Error] // why this server must not lead, nil when it may
@@ -151,6 +152,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		listeners.close()
 		return err
 	}
+	shipped := s.shipAudit(run, m)
 	s.startEstimator(ctx, run, m)
 	s.Desk.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
@@ -160,7 +162,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		listeners.close()
 		return err
 	}
-	if err = s.openDoors(m, alert, beside); err != nil {
+	if err = s.openDoors(m, alert, beside, shipped); err != nil {
 		listeners.close()
 		return err
 	}
@@ -292,7 +294,7 @@ func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
 // Advertised is the address at which others reach this server's gRPC.
 func (s *Server) Advertised() string { return cmp.Or(s.cfg.AdvertiseAddr, s.Endpoints.GRPC) }
 
-func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis) error {
+func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis, shipped *shippedAudit) error {
 	advertise := s.Advertised()
 	peers, err := s.peers()
 	if err != nil {
@@ -311,7 +313,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis)
 		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
-		Audit: s.Audit, AuditLog: s.Audit, Ledger: s.Ledger, Currency: s.cfg.History.Currency,
+		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, Ledger: s.Ledger, Currency: s.cfg.History.Currency,
 		AgentService: &api.AgentDoor{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},

@@ -108,7 +108,7 @@ func (b Base) count(tb testing.TB, query string) (n int64) {
 }
 
 // Recount checks that each job is there once, that its rows are its own, and
-// that the sums are those of the jobs.
+// that the sums are those of the jobs. Each server's audit must be a chain.
 func (b Base) Recount(tb testing.TB) {
 	tb.Helper()
 	if err := errors.Join(
@@ -116,6 +116,8 @@ func (b Base) Recount(tb testing.TB) {
 		b.same(tb, "attempts of no job", "SELECT COUNT(*) FROM attempts WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
 		b.same(tb, "placements of no job", "SELECT COUNT(*) FROM placements WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
 		b.same(tb, "transitions of no job", "SELECT COUNT(*) FROM transitions WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
+		b.same(tb, "audit entries that follow no other", "SELECT COUNT(*) FROM audit a WHERE NOT EXISTS (SELECT 1 FROM audit p WHERE p.server = a.server AND p.sequence = a.sequence - 1 AND p.hash = a.previous_hash)",
+			"SELECT COUNT(DISTINCT server) FROM audit"),
 		b.same(tb, "use of no job", "SELECT COUNT(*) FROM job_usage WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
 		b.same(tb, "jobs without an array, and those counted", "SELECT SUM(jobs) FROM usage_daily", "SELECT SUM(jobs) FROM job_usage"),
 		b.same(tb, "use of jobs", "SELECT SUM(gpu_milliseconds) FROM jobs", "SELECT SUM(gpu_milliseconds) FROM job_usage"),

@@ -2,6 +2,7 @@ package robustness_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,40 +22,67 @@ func historyKill(t *tempter) *mishap {
 }
 
 // remembered checks, once everything is well again, that history has every job
-// that ended, each once, with the sums of all. It may have more: a restore of the
+// that ended, each once, as it ended, with the sums of all. It may have more: a restore of the
 // store forgets jobs that had ended.
 func remembered(t *testing.T, f *fleet) {
 	t.Helper()
 	c := f.client(0, 20*time.Second)
 	defer c.Close()
-	ended := map[string]bool{}
+	ended := map[string]string{}
 	for job, err := range c.AllJobs(t.Context(), &apipb.ListJobsRequest{PageSize: 1000}) {
 		if err != nil {
 			t.Errorf("list the jobs that history should have: %v", err)
 			return
 		}
 		if ares.Phase(job.GetState()).Final() {
-			ended[job.GetJobId()] = true
+			ended[job.GetJobId()] = job.GetState()
 		}
 	}
 	live.Await(t, 2*time.Minute, "every job in history", func() (bool, string) {
-		rows, err := f.history.Raw.QueryContext(t.Context(), "SELECT job_id FROM jobs")
+		rows, err := f.history.Raw.QueryContext(t.Context(), "SELECT job_id, phase FROM jobs ORDER BY accepted_revision")
 		if err != nil {
 			return false, err.Error()
 		}
 		defer rows.Close()
-		missing := len(ended)
+		kept := map[string]string{} // of several jobs with one ID the last
 		for rows.Next() {
-			var id string
-			if err = rows.Scan(&id); err != nil {
+			var id, phase string
+			if err = rows.Scan(&id, &phase); err != nil {
 				return false, err.Error()
 			}
-			if ended[id] {
-				missing--
+			kept[id] = phase
+		}
+		missing, example := 0, ""
+		for id, phase := range ended {
+			if kept[id] != phase {
+				missing++
+				example = fmt.Sprintf("%s is %s, in history %q", id, phase, kept[id])
 			}
 		}
-		return missing <= 0 && rows.Err() == nil, fmt.Sprint(missing, " of ", len(ended), " are missing ", rows.Err())
+		return missing == 0 && rows.Err() == nil, fmt.Sprint(missing, " of ", len(ended), " are not as they ended: ", example, " ", rows.Err())
 	})
-	f.history.Recount(t)
+	audited(t, f)
 	t.Logf("history has every one of %d jobs that ended", len(ended))
+}
+
+// audited checks that history gets what each server's audit log has, whose
+// chains Recount checks.
+func audited(t *testing.T, f *fleet) {
+	t.Helper()
+	for i := range f.controls {
+		c := f.client(i, 20*time.Second)
+		defer c.Close()
+		head, err := c.AuditHead(t.Context())
+		if err != nil {
+			t.Errorf("the end of an audit log: %v", err)
+			continue
+		}
+		live.Await(t, 2*time.Minute, "the audit log of "+head.GetServer()+" in history", func() (bool, string) {
+			var n, last int64
+			err := f.history.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*), COALESCE(MAX(sequence), 0) FROM audit WHERE server = $1", head.GetServer()).Scan(&n, &last)
+			want, bad := strconv.ParseInt(head.GetSeq(), 10, 64)
+			return err == nil && bad == nil && n == last && n >= want, fmt.Sprint(n, " entries up to ", last, ", want ", head.GetSeq(), " ", err)
+		})
+	}
+	f.history.Recount(t)
 }

@@ -71,7 +71,7 @@ func (j *judge) operations(calls []*trace.Call, epoch int) []porcupine.Operation
 	doubtful := map[[2]string]int{} // index of the first of its kind
 	for _, c := range calls {
 		from, to := j.epochAt(c.Start), j.epochAt(c.End)
-		if from > epoch || to < epoch && c.Outcome != trace.Unknown {
+		if from > epoch || to < epoch && c.Outcome != trace.Unknown || j.fromHistory(c, epoch) {
 			continue
 		}
 		op := porcupine.Operation{ClientId: c.Client, Input: asked{Call: c}, Call: int64(c.Start), Return: int64(c.End)}
@@ -105,6 +105,14 @@ func (j *judge) operations(calls []*trace.Call, epoch int) []porcupine.Operation
 		return nil // nothing was answered
 	}
 	return out
+}
+
+// fromHistory says whether a get was answered what history has of a job that a
+// restore made the store forget: its end, at a revision that is no more. That says
+// nothing of the store. That the job ended so is compareGet's to check.
+func (j *judge) fromHistory(c *trace.Call, epoch int) bool {
+	return c.Op == trace.Get && c.Outcome == trace.OK && c.Phase.Final() &&
+		slices.ContainsFunc(j.run.Meta.Restores[:epoch], func(r trace.Restore) bool { return r.Backup < c.Revision && c.Revision <= r.Highest })
 }
 
 // asked is a call with its place among the gets, -1 for other calls.

@@ -195,3 +195,39 @@ func TestCallsAcrossRestore(t *testing.T) {
 		}
 	}
 }
+
+// TestHistoryOutlastsARestore: history may tell how a job ended that the store
+// has forgotten, and nothing else of it.
+func TestHistoryOutlastsARestore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*trace.Call)
+		holds  bool
+	}{
+		"as it ended":       {func(*trace.Call) {}, true},
+		"before its end":    {func(c *trace.Call) { c.Phase = ares.Running }, false},
+		"with another end":  {func(c *trace.Call) { c.Phase = ares.Failed }, false},
+		"after another try": {func(c *trace.Call) { c.Attempt++ }, false},
+	} {
+		m := good(t)
+		b := m.backup()
+		m.submit("young", 1)
+		m.place("young", "n2/1")
+		m.start("young")
+		m.end("young", ares.OutcomeSucceeded)
+		told := *m.get("young")
+		m.restore(b)
+		c.change(&told)
+		m.call(trace.Call{Op: trace.Get, Job: "young"}, func(now *trace.Call) {
+			now.Phase, now.Attempt, now.Revision = told.Phase, told.Attempt, told.Revision
+		})
+		m.notFound(trace.Cancel, "young")
+		m.submit("young", 1)
+		m.place("young", "n2/1")
+		m.start("young")
+		m.end("young", ares.OutcomeSucceeded)
+		if got := check.Run(copied(t, m.finish())); (len(got.Violations) == 0) != c.holds {
+			t.Errorf("%s: got %v", name, got.Violations)
+		}
+	}
+}
