@@ -139,7 +139,7 @@ func trustKnownNode(t *testing.T, s *store.Store) {
 	// One that has joined and has not opened its session yet is known too.
 	fresh := Name("node")
 	for i, want := range []ares.Code{"", ares.Forbidden} {
-		j := newJoin(t, s, "")
+		j = newJoin(t, s, "")
 		if _, err = s.UseJoinToken(t.Context(), j.ID, j.Hash, fresh, []byte{byte(i)}, Noon); ares.CodeOf(err) != want {
 			t.Errorf("machine %d joins as %s: %v, want %q", i, fresh, err, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -166,9 +167,7 @@ func (p *plant) ask(ctx context.Context, token, method, path, body string, heade
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	for name, values := range header {
-		req.Header[name] = values // as it is spelled
-	}
+	maps.Copy(req.Header, header) // as they are spelled
 	if host := header.Get("Host"); host != "" {
 		req.Host = host
 	}

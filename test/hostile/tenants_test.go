@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,9 +13,7 @@ import (
 func (s *scene) rest(name, token, method, path, body string, header http.Header) attempt {
 	return attempt{name: name, try: func(ctx context.Context, n names, id string) (result, error) {
 		h := http.Header{"X-Request-Id": {id}}
-		for k, v := range header {
-			h[k] = v
-		}
+		maps.Copy(h, header)
 		got, err := s.ask(ctx, token, method, n.in(path, id), n.in(body, id), h)
 		return heardOf(got), err
 	}}
