@@ -17,9 +17,8 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/server"
-	"github.com/ares-scheduler/ares/test/overlay"
-
 	"github.com/ares-scheduler/ares/test/live"
+	"github.com/ares-scheduler/ares/test/overlay"
 )
 
 const patience = 90 * time.Second
