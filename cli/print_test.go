@@ -106,13 +106,29 @@ func TestFormats(t *testing.T) {
 
 func TestWatchOnAPipe(t *testing.T) {
 	serve(t, &fake{job: &apipb.Job{JobId: "job-1", State: "running"}})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var out, errs bytes.Buffer
-	code := Main(ctx, []string{"job", "list", "--watch", "-o", "json"}, nil, &out, &errs)
+	var errs bytes.Buffer
+	out := &untilLine{then: cancel}
+	code := Main(ctx, []string{"job", "list", "--watch", "-o", "json"}, nil, out, &errs)
 	if code != 0 || strings.Count(out.String(), "\n") != 1 || !strings.HasPrefix(out.String(), `{"jobs":[{"job_id":"job-1"`) {
 		t.Errorf("exit %d, %q, %q", code, out.String(), errs.String())
 	}
+}
+
+// untilLine keeps what is written, and ends something with the first whole line.
+type untilLine struct {
+	bytes.Buffer
+
+	then func()
+}
+
+func (u *untilLine) Write(data []byte) (int, error) {
+	n, err := u.Buffer.Write(data)
+	if bytes.IndexByte(u.Bytes(), '\n') >= 0 {
+		u.then()
+	}
+	return n, err
 }
 
 func TestClean(t *testing.T) {
