@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -192,9 +190,4 @@ func (r *Redis) tell(op string, outcome Outcome) {
 	if r.cfg.Observe != nil {
 		r.cfg.Observe(op, outcome)
 	}
-}
-
-// String is the Redis without its secrets.
-func (r *Redis) String() string {
-	return fmt.Sprintf("redis at %s", strings.TrimPrefix(Redacted(r.cfg.URL), "redis://"))
 }

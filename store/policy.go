@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -104,20 +103,12 @@ func (s *Store) Policy(ctx context.Context, tenant, name string) (ares.Policy, e
 
 // policies reads all of them by ID, and the revision they were read at.
 func (s *Store) policies(ctx context.Context) (map[string]*ares.Policy, int64, error) {
-	got, err := s.get(ctx, policiesKey, clientv3.WithPrefix())
-	if err != nil {
-		return nil, 0, err
-	}
+	list, revision, err := s.records(ctx, policiesKey)
 	all := map[string]*ares.Policy{}
-	for _, kv := range got.Kvs {
-		rec, err := unmarshal(string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, 0, err
-		}
-		id := strings.TrimPrefix(string(kv.Key), policiesKey)
-		all[id] = policyOf(rec.GetPolicy(), id, kv.ModRevision)
+	for _, r := range list {
+		all[r.name] = policyOf(r.GetPolicy(), r.name, r.revision)
 	}
-	return all, got.Header.Revision, nil
+	return all, revision, err
 }
 
 // NoPolicy says that there is no such policy, or that it is not the caller's.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -142,18 +141,13 @@ func dropQueues(tenant string) []clientv3.Op {
 
 // forest reads the queues of a tenant; the answer is linearizable.
 func (s *Store) forest(ctx context.Context, tenant string) (*forest, error) {
-	got, err := s.get(ctx, queuesOf(tenant), clientv3.WithPrefix())
+	list, revision, err := s.records(ctx, queuesOf(tenant))
 	if err != nil {
 		return nil, err
 	}
-	f := &forest{tenant: tenant, revision: got.Header.Revision, queues: map[string]*ares.Queue{}, records: map[string]*storepb.Record{}}
-	for _, kv := range got.Kvs {
-		rec, err := unmarshal(string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, err
-		}
-		name := strings.TrimPrefix(string(kv.Key), queuesOf(tenant))
-		f.queues[name], f.records[name] = queueOf(rec.GetQueue(), tenant, name, kv.ModRevision), rec
+	f := &forest{tenant: tenant, revision: revision, queues: map[string]*ares.Queue{}, records: map[string]*storepb.Record{}}
+	for _, r := range list {
+		f.queues[r.name], f.records[r.name] = queueOf(r.GetQueue(), tenant, r.name, r.revision), r.Record
 	}
 	return f, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -108,20 +107,12 @@ func (s *Store) Reservation(ctx context.Context, name string) (ares.Reservation,
 
 // reservations reads all of them by name, and the revision they were read at.
 func (s *Store) reservations(ctx context.Context) (map[string]*ares.Reservation, int64, error) {
-	got, err := s.get(ctx, windowsKey, clientv3.WithPrefix())
-	if err != nil {
-		return nil, 0, err
-	}
+	list, revision, err := s.records(ctx, windowsKey)
 	all := map[string]*ares.Reservation{}
-	for _, kv := range got.Kvs {
-		rec, err := unmarshal(string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, 0, err
-		}
-		name := strings.TrimPrefix(string(kv.Key), windowsKey)
-		all[name] = reservationOf(rec.GetReservation(), name, kv.ModRevision)
+	for _, r := range list {
+		all[r.name] = reservationOf(r.GetReservation(), r.name, r.revision)
 	}
-	return all, got.Header.Revision, nil
+	return all, revision, err
 }
 
 // NoReservation is the answer for a reservation that is not there, and for one

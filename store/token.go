@@ -106,20 +106,12 @@ func NoToken(name string) error {
 
 // Tokens reads every registered token, by name.
 func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
-	got, err := s.get(ctx, tokensKey, clientv3.WithPrefix())
-	if err != nil {
-		return nil, err
+	list, _, err := s.records(ctx, tokensKey)
+	out := make([]Token, 0, len(list))
+	for _, r := range list {
+		out = append(out, tokenOf(r.name, r.GetToken()))
 	}
-	out := make([]Token, 0, len(got.Kvs))
-	for _, kv := range got.Kvs {
-		rec, err := unmarshal(string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, err
-		}
-		_, name := rest(string(kv.Key))
-		out = append(out, tokenOf(name, rec.GetToken()))
-	}
-	return out, nil
+	return out, err
 }
 
 func tokenRecord(t *Token) *storepb.Record {

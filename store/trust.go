@@ -287,21 +287,13 @@ func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revoc
 
 // Revocations reads all of them, linearizable, by the nodes' names.
 func (s *Store) Revocations(ctx context.Context) ([]Revocation, error) {
-	got, err := s.get(ctx, revokedKey, clientv3.WithPrefix())
-	if err != nil {
-		return nil, err
-	}
+	list, _, err := s.records(ctx, revokedKey)
 	var out []Revocation
-	for _, kv := range got.Kvs {
-		rec, err := unmarshal(string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, err
-		}
-		_, node := rest(string(kv.Key))
-		m := rec.GetRevocation()
-		out = append(out, Revocation{Node: node, By: m.GetBy(), At: fromMicros(m.GetAt()), Reason: m.GetReason(), Revision: kv.ModRevision})
+	for _, r := range list {
+		m := r.GetRevocation()
+		out = append(out, Revocation{Node: r.name, By: m.GetBy(), At: fromMicros(m.GetAt()), Reason: m.GetReason(), Revision: r.revision})
 	}
-	return out, nil
+	return out, err
 }
 
 // Certifiable reads at which revision a node that was certified at an earlier
