@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -212,36 +211,34 @@ func TestAnswerComesAfterTheDisk(t *testing.T) {
 	wg.Wait()
 }
 
-// TestManyShareOneSync has a thousand callers at once.
+// TestManyShareOneSync has a thousand callers at once: those who come while a sync
+// is under way wait for it, and share the next.
 func TestManyShareOneSync(t *testing.T) {
-	var syncs, entries atomic.Int64
-	held := make(chan struct{})
-	disk := &fakeDisk{beforeSync: func() { <-held }}
-	l := start(t, t.TempDir(), func(c *Config) {
-		c.open = disk.open
-		c.Observe = func(n int, _ time.Duration, _ error) { syncs.Add(1); entries.Add(int64(n)) }
-	})
-	var wg sync.WaitGroup
-	for i := range 1000 {
-		wg.Go(func() {
-			if err := l.Record(t.Context(), deed(i)); err != nil {
-				t.Error(err)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		var syncs, entries atomic.Int64
+		held := make(chan struct{})
+		disk := &fakeDisk{beforeSync: func() { <-held }}
+		l := start(t, t.TempDir(), func(c *Config) {
+			c.open = disk.open
+			c.Observe = func(n int, _ time.Duration, _ error) { syncs.Add(1); entries.Add(int64(n)) }
 		})
-	}
-	for waiting := 0; waiting < 999; { // one may be with the first sync
-		l.mu.Lock()
-		waiting = l.waiting
-		l.mu.Unlock()
-		runtime.Gosched()
-	}
-	close(held)
-	wg.Wait()
-	if entries.Load() != 1001 || syncs.Load() > 3 {
-		t.Errorf("%d entries took %d syncs, want 1001 in at most 3", entries.Load(), syncs.Load())
-	}
-	l.stop()
-	good(t, l.Dir())
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() {
+				if err := l.Record(t.Context(), deed(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(held)
+		wg.Wait()
+		if entries.Load() != 1001 || syncs.Load() > 3 {
+			t.Errorf("%d entries took %d syncs, want 1001 in at most 3", entries.Load(), syncs.Load())
+		}
+		l.stop()
+		good(t, l.Dir())
+	})
 }
 
 func TestHeadIsOfTheLastEntry(t *testing.T) {

@@ -97,7 +97,8 @@ func TestPatience(t *testing.T) {
 	hasty := d.submit(t, spec(func(s *ares.Spec) { s.GPUs, s.MaxQueueMinutes = 1, 30 }))
 	array := d.submit(t, spec(func(s *ares.Spec) { s.GPUs, s.MaxQueueMinutes, s.Array.Count = 1, 30, 3 }))
 	late := d.submit(t, spec(func(s *ares.Spec) { s.GPUs, s.Deadline = 1, time.Now().Add(20*time.Minute) }))
-	phase := func(id ares.JobID) ares.Phase { return srv.view.Job(id).Run.Phase }
+	phase := func(id ares.JobID) ares.Phase { return phaseOf(srv.view, id) }
+	await(t, srv.view, "the jobs to be seen", func() bool { return phase(late.ID) == ares.Pending })
 	ahead.Store(int64(25 * time.Minute))
 	await(t, srv.view, "the deadline to be noted", func() bool { return srv.view.Job(late.ID).Run.Lateness == ares.LatenessMissed })
 	if phase(hasty.ID) != ares.Pending || phase(array.ID) != ares.Pending {
