@@ -29,7 +29,9 @@ func newServer(t *testing.T, name string, s *store.Store, change ...func(*Loop))
 	t.Helper()
 	srv := &server{s: s, view: NewView(time.Now)}
 	srv.loop = NewLoop(srv.view, engine.Default())
-	srv.loop.Store, srv.loop.Server, srv.loop.TTL, srv.loop.Now, srv.loop.Log = s, name, 2*time.Second, time.Now, quiet
+	// A term ends when its server stops; by its lease only where a test says so, for a
+	// machine may stand still for longer than a short one lasts.
+	srv.loop.Store, srv.loop.Server, srv.loop.TTL, srv.loop.Now, srv.loop.Log = s, name, time.Minute, time.Now, quiet
 	srv.loop.Observe = func(time.Duration) {}
 	srv.loop.Interval = 50 * time.Millisecond
 	srv.loop.Judge = func(state *engine.State, plan *ares.Plan) {
@@ -244,9 +246,8 @@ func TestTakeover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := newServer(t, "server-1", doomed)
+	first := newServer(t, "server-1", doomed, func(l *Loop) { l.TTL = 5 * time.Second })
 	await(t, seen, "the first leader", func() bool { name, _ := agents.Leader(t.Context()); return name == "server-1" })
-	second := newServer(t, "server-2", etcd.Open(t))
 	jobs := submitMany(t, agents, 40) // 66 devices asked for, 16 there
 	await(t, seen, "the jobs", func() bool { return seen.Job(jobs[0]) != nil })
 	await(t, seen, "the nodes to be full and the decisions about it recorded", func() bool {
@@ -255,6 +256,7 @@ func TestTakeover(t *testing.T) {
 		return use.GPUs == 16 && first.placed(t) == phases[ares.Scheduled]+phases[ares.Running]
 	})
 
+	second := newServer(t, "server-2", etcd.Open(t)) // stands, and waits for the lease
 	// A cut connection: it cannot even resign.
 	_ = doomed.Close()
 	first.stop()
