@@ -55,6 +55,17 @@ func (r *reaping) note(b ares.Batch) {
 	}
 }
 
+// away says whether the view has seen the sessions of nodes end; it knows nothing
+// of a node until it has heard of it.
+func (r *reaping) away(nodes ...*storetest.Node) bool {
+	for _, n := range nodes {
+		if seen := r.view.Node(n.ID); seen == nil || seen.Session != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // busy is a node with a running job on it.
 func (r *reaping) busy(t *testing.T, lostAfter, sessionTTL time.Duration) (*storetest.Node, *ares.Job) {
 	t.Helper()
@@ -104,9 +115,7 @@ func TestReaperSparesANodeThatReturns(t *testing.T) {
 	away, lost := r.busy(t, ttl+time.Second, 5*time.Minute)
 	back.Close(t, r.s)
 	away.Close(t, r.s)
-	await(t, r.view, "both sessions to end", func() bool {
-		return r.view.Node(back.ID).Session == nil && r.view.Node(away.ID).Session == nil
-	})
+	await(t, r.view, "both sessions to end", func() bool { return r.away(back, away) })
 	back.Open(t, r.s, 5*time.Minute)
 	await(t, r.view, "the other's job to be taken back", func() bool { return phaseOf(r.view, lost.ID) == ares.Pending })
 	if run := storetest.Get(t, r.s, kept.ID).Run; run.Phase != ares.Running || len(run.Attempts) != 1 || run.Losses != 0 {
@@ -127,10 +136,7 @@ func TestReaperActsOnWhatItFinds(t *testing.T) {
 	r := newReaping(t)
 	n, j := r.busy(t, ttl+time.Second, 5*time.Minute)
 	n.Close(t, r.s)
-	await(t, r.view, "the session to end", func() bool {
-		seen := r.view.Node(n.ID) // nil until the view has heard of it
-		return seen != nil && seen.Session == nil
-	})
+	await(t, r.view, "the session to end", func() bool { return r.away(n) })
 	began := time.Now()
 	r.start(t)
 	await(t, r.view, "the job to be taken back", func() bool { return phaseOf(r.view, j.ID) == ares.Pending })
@@ -154,14 +160,7 @@ func TestReaperBrakes(t *testing.T) {
 	for _, n := range nodes[:3] {
 		n.Close(t, r.s)
 	}
-	await(t, r.view, "three sessions to end", func() bool {
-		for _, n := range nodes[:3] {
-			if r.view.Node(n.ID).Session != nil {
-				return false
-			}
-		}
-		return true
-	})
+	await(t, r.view, "three sessions to end", func() bool { return r.away(nodes[:3]...) })
 	r.start(t)
 	await(t, r.view, "the alert", func() bool { return r.reaper.Alert() != "" })
 	for i, j := range jobs {
