@@ -87,9 +87,13 @@ func sessionKeepsLease(t *testing.T, s *store.Store) {
 }
 
 func sessionExpires(t *testing.T, s *store.Store) {
-	node := NewNode(t, s, SessionTTL)
+	var node *Node
 	told := errors.New("told")
 	err := s.Watch(t.Context(), func(b ares.Batch) error {
+		if node == nil { // so that its end does not come before the watch
+			node = NewNode(t, s, SessionTTL)
+			return nil
+		}
 		for _, e := range b.Events {
 			if e.Gone == (ares.Gone{Kind: ares.KindSession, ID: node.ID}) {
 				return told
@@ -113,12 +117,13 @@ func sessionExpires(t *testing.T, s *store.Store) {
 // sessionRenewed keeps one session alive for longer than its TTL, while
 // another that began with it ends.
 func sessionRenewed(t *testing.T, s *store.Store) {
-	kept, silent := NewNode(t, s, SessionTTL), NewNode(t, s, SessionTTL)
+	const ttl = 2 * SessionTTL // a machine may stand still between two renewals
+	var kept, silent *Node
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	renewed := make(chan error, 1)
-	go func() {
-		tick := time.NewTicker(SessionTTL / 8)
+	renew := func() {
+		tick := time.NewTicker(ttl / 20)
 		defer tick.Stop()
 		for {
 			select {
@@ -132,9 +137,14 @@ func sessionRenewed(t *testing.T, s *store.Store) {
 				return
 			}
 		}
-	}()
+	}
 	done := errors.New("done")
 	err := s.Watch(ctx, func(b ares.Batch) error {
+		if silent == nil { // so that its end does not come before the watch
+			kept, silent = NewNode(t, s, ttl), NewNode(t, s, ttl+time.Second)
+			go renew()
+			return nil
+		}
 		for _, e := range b.Events {
 			if e.Gone.Kind == ares.KindSession && e.Gone.ID == silent.ID {
 				return done
