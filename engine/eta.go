@@ -27,8 +27,7 @@ type walked struct {
 	blind   int   // jobs ahead of it for which nothing is foreseen
 	ahead   int   // jobs ahead of it that have to start first
 	place   ares.Merit
-	said    int
-	bound   int
+	by      [sources]int
 	late    int
 }
 
@@ -90,7 +89,7 @@ func (s *State) walk(e *entry, now time.Time, by lens) walked {
 			out.at = now.UnixNano()
 		case mine:
 			r := &t.reserved[len(t.reserved)-1]
-			out.at, out.place, out.said, out.bound, out.late = r.at, r.merit, r.said, r.bound, r.late
+			out.at, out.place, out.by, out.late = r.at, r.merit, r.by, r.late
 		case out.reached:
 			out.at = endless
 		case placing == nil && admitted:
@@ -133,8 +132,8 @@ func (s *State) basis(e *entry, late, early walked, now time.Time) string {
 	if late.ahead > 0 {
 		parts = append(parts, "behind "+jobs(late.ahead)+" in line")
 	}
-	if ends := late.said + late.bound; ends > 0 {
-		parts = append(parts, "when "+seatsFree(ends)+" there: "+foreseenBy(late.said, late.bound))
+	if ends := late.by[byForecast] + late.by[byLimit] + late.by[byGuess]; ends > 0 {
+		parts = append(parts, "when "+seatsFree(ends)+" there: "+foreseenBy(late.by, ends))
 	}
 	if late.late > 0 {
 		parts = append(parts, fmt.Sprintf("%d of these should be free by now: longer runs than foreseen", late.late))
@@ -153,14 +152,20 @@ func seatsFree(n int) string {
 }
 
 // foreseenBy says what ends were foreseen by.
-func foreseenBy(said, bound int) string {
-	switch {
-	case bound == 0:
-		return "by forecasts"
-	case said == 0:
-		return "by their limits"
+func foreseenBy(by [sources]int, ends int) string {
+	var parts []string
+	for i, words := range [sources]string{
+		byForecast: "by forecasts", byLimit: "by their limits", byGuess: "by a guess: no runs like theirs are known, and they have no limits",
+	} {
+		switch by[i] {
+		case 0:
+		case ends:
+			return words
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s", by[i], words))
+		}
 	}
-	return fmt.Sprintf("%d by forecasts, %d by their limits", said, bound)
+	return strings.Join(parts, ", ")
 }
 
 func jobs(n int) string {

@@ -12,7 +12,7 @@ func (s *State) Promises() []ares.Promise { return s.promises }
 
 // promise is a reservation as others are told of it.
 func (r *reservation) promise() ares.Promise {
-	p := ares.Promise{Job: r.entry.id, Seats: r.seats, Level: r.merit.Level, Domain: r.merit.Domain, Forecasts: r.said, Limits: r.bound}
+	p := ares.Promise{Job: r.entry.id, Seats: r.seats, Level: r.merit.Level, Domain: r.merit.Domain}
 	if r.at != endless {
 		p.At, p.Latest = time.Unix(0, r.at).UTC(), time.Unix(0, max(r.at, r.limit)).UTC()
 	}

@@ -168,11 +168,7 @@ func (t *try) limit(r *reservation, at int64, now time.Time) {
 			if d.from < qualified {
 				could = max(could, d.at)
 			}
-			if d.said {
-				r.said++
-			} else {
-				r.bound++
-			}
+			r.by[d.source]++
 			if d.overdue {
 				r.late++
 			}
