@@ -61,10 +61,10 @@ func (e *entry) overdue(now time.Time) bool {
 
 // early is how long the job runs at least, as far as is known: a tenth end
 // before, if runtimes scatter as much below the middle as above. A limit says
-// nothing of the kind.
+// nothing of the kind, and neither does a guess.
 func (e *entry) early() time.Duration {
 	f := e.forecast
-	if f == nil || f.P90 <= 0 {
+	if f == nil || f.Samples == 0 || f.P90 <= 0 {
 		return 0
 	}
 	half, late := int64(f.P50/time.Second), int64(max(f.P50, f.P90)/time.Second)
