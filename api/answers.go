@@ -116,7 +116,7 @@ func (d *Doors) newExplanation(e *ares.Explanation, to eyes) *apipb.Explanation 
 		m.Holders = append(m.Holders, holder)
 	}
 	if t := e.ETA; t.Basis != "" {
-		m.Eta = &apipb.Eta{Earliest: apipb.Timestamp(t.Earliest), Latest: apipb.Timestamp(t.Latest), Reserved: t.Reserved, Basis: t.Basis}
+		m.Eta = &apipb.Eta{Earliest: apipb.Timestamp(t.Earliest), Latest: apipb.Timestamp(t.Latest), Reserved: t.Reserved, Basis: d.redact(to, t.Basis)}
 	}
 	return m
 }

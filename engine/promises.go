@@ -26,7 +26,7 @@ func (t *try) promises() {
 	s.promises = s.promises[:0]
 	for i := range t.reserved {
 		p := t.reserved[i].promise()
-		p.Firm = t.reserved[i].first && !p.At.IsZero() && !s.Borrows(p.Job) && !s.shutFrom(t.reserved[i].entry)
+		p.Firm = t.reserved[i].first && !p.At.IsZero() && !s.Borrows(p.Job) && len(s.shutFrom(t.reserved[i].entry)) == 0
 		s.promises = append(s.promises, p)
 	}
 }

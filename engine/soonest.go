@@ -127,7 +127,7 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 	given := len(t.taken)
 	today := s.calendar
 	if len(today.windows) > 0 { // which nodes administrators keep, by then
-		s.dated(time.Unix(0, max(sp.at, now.UnixNano())))
+		s.dated(later(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
 		s.stays(e)
 	}
 	p, ok := t.place(e.shape, members, ban, e)
