@@ -105,6 +105,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	if h.Doors, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	h.viewWait = time.Minute // a view that lags is no failure, but lists without what was written are
 	h.server = httptest.NewServer(h.HTTP())
 	t.Cleanup(func() {
 		h.Close(context.Background())
