@@ -383,7 +383,7 @@ func TestAStoreThatIsGone(t *testing.T) {
 	run := ares.NewRun(storetest.Noon)
 	_, readErr := s.Job(t.Context(), job.ID)
 	_, _, commitErr := s.Commit(t.Context(), lead, "digest", []store.Change{{Job: job.ID, Next: run}})
-	_, openErr := s.OpenSession(t.Context(), ares.Node{ID: "n"}, "instance", "server", storetest.SessionTTL)
+	_, openErr := s.OpenSession(t.Context(), ares.Node{ID: "n"}, "instance", "server", storetest.SessionTTL, 0)
 	for doing, err := range map[string]error{
 		"create": s.Create(t.Context(), []store.Creation{storetest.JobOf(tenant, storetest.Sleep())})[0].Err,
 		"read":   readErr, "commit": commitErr, "open": openErr, "ready": s.Ready(t.Context()),

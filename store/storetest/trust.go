@@ -17,6 +17,9 @@ var trustLaws = []law{
 	{"OneOfManyAtOnceUsesAJoinToken", trustRace},
 	{"AJoinTokenForAnybodyIsNotForKnownNodes", trustKnownNode},
 	{"ARevocationEndsWhatIsOlder", trustRevoked},
+	{"ARevocationEndsTheSession", revokedSession},
+	{"ARevokedNodeOpensNoSession", revokedOpens},
+	{"ARevocationRacesWithSessions", revokedRace},
 	{"ADumpShowsNoSecrets", trustDump},
 }
 
