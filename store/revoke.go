@@ -66,8 +66,8 @@ func (s *Store) revocation(ctx context.Context, r *Revocation, keep time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	const others = 3 // the session, the node's record and the revocation
-	ops := []clientv3.Op{clientv3.OpPut(revokedOf(r.Node), value)}
+	const others = 2 // the session and the node's record
+	ops := []clientv3.Op{clientv3.OpPut(revokedOf(r.Node), value), clientv3.OpDelete(joinedOf(r.Node))}
 	for _, t := range tokens {
 		if t.Node == r.Node && len(ops) < maxWriterOps-others {
 			ops = append(ops, clientv3.OpDelete(joinKey(t.ID)))

@@ -161,14 +161,15 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 		if err = t.check(hash, node, key, now); err != nil {
 			return 0, err
 		}
+		seen, err := s.newlyJoined(ctx, &t, node)
+		if err != nil {
+			return 0, err
+		}
 		if t.UsedAt.IsZero() {
-			if err = s.newlyJoined(ctx, &t, node); err != nil {
-				return 0, err
-			}
 			t.UsedAt = now
 		}
 		t.UsedBy, t.usedKey = node, key
-		rev, again, err := s.markUsed(ctx, &t, rec, node)
+		rev, again, err := s.markUsed(ctx, &t, rec, seen)
 		if err != nil || !again {
 			return rev, err
 		}
@@ -177,18 +178,21 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 }
 
 // newlyJoined refuses a token for anybody to a name that another token has let in: it
-// has a certificate, though it is not among the nodes before its first session.
-func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) error {
-	if t.Node != "" {
-		return nil
+// has a certificate, though it is not among the nodes before its first session. It
+// returns the revision of what it has seen, for markUsed to compare.
+func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) (seen int64, err error) {
+	got, err := s.get(ctx, joinedOf(node))
+	if err != nil || len(got.Kvs) == 0 {
+		return 0, err
 	}
-	all, err := s.joinTokens(ctx)
-	for _, other := range all {
-		if other.ID != t.ID && other.UsedBy == node {
-			return notForAnybody(node, "is known already")
-		}
+	rec, err := unmarshal(joinedOf(node), got.Kvs[0].Value)
+	if err != nil {
+		return 0, err
 	}
-	return err
+	if t.Node == "" && rec.GetJoined().GetToken() != t.ID {
+		return 0, notForAnybody(node, "is known already")
+	}
+	return got.Kvs[0].ModRevision, nil
 }
 
 func notForAnybody(node, why string) error {
@@ -208,23 +212,32 @@ func (t *JoinToken) check(hash []byte, node string, key []byte, now time.Time) e
 	return nil
 }
 
-// markUsed writes a token's use. again says that the token was changed meanwhile.
-func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record, node string) (rev int64, again bool, err error) {
-	rec := joinRecord(t)
+// markUsed writes a token's use, and that the node has joined. again says that one
+// of the two was changed meanwhile: of machines that want one name, one has it.
+func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record, seen int64) (rev int64, again bool, err error) {
+	node, rec := t.UsedBy, joinRecord(t)
 	carry(rec, was)
 	carry(rec.GetJoinToken(), was.GetJoinToken())
 	value, err := marshal(rec)
 	if err != nil {
 		return 0, false, err
 	}
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(joinKey(t.ID)), "=", t.revision)}
+	joined, err := marshal(&storepb.Record{Body: &storepb.Record_Joined{Joined: &storepb.Joined{Token: t.ID, At: micros(t.UsedAt)}}})
+	if err != nil {
+		return 0, false, err
+	}
+	cmps := []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(joinKey(t.ID)), "=", t.revision),
+		clientv3.Compare(clientv3.ModRevision(joinedOf(node)), "=", seen),
+	}
 	known := []clientv3.Op{clientv3.OpGet(nodeKey(node), clientv3.WithKeysOnly()), clientv3.OpGet(revokedOf(node), clientv3.WithKeysOnly())}
 	if t.Node == "" {
 		// A token for anybody must not make its holder a node that is another's.
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(nodeKey(node)), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(revokedOf(node)), "=", 0))
 	}
-	resp, err := s.txn(ctx, "use join token", cmps, []clientv3.Op{clientv3.OpPut(joinKey(t.ID), value)}, known)
+	resp, err := s.txn(ctx, "use join token", cmps,
+		[]clientv3.Op{clientv3.OpPut(joinKey(t.ID), value), clientv3.OpPut(joinedOf(node), joined)}, known)
 	switch {
 	case err != nil:
 		return 0, false, err
