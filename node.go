@@ -39,6 +39,9 @@ type Node struct {
 	// SessionTTL is how long its session outlives its last renewal. It is kept
 	// with the node, because servers may come to differ in it.
 	SessionTTL time.Duration
+	// SessionCut says that its last session was ended by a revocation: the node had
+	// not been silent then.
+	SessionCut bool
 	ClockAhead time.Duration // of the server's, when its session began
 	Version    string
 	Revision   int64 // of its record; a new session rewrites it

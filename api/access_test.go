@@ -95,7 +95,7 @@ func newEstate(t *testing.T) *estate {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}
 		}
 	})
-	_, err = e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 5*time.Minute)
+	_, err = e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 5*time.Minute, 0)
 	must(t, err)
 	e.conn = e.dial()
 	for _, tenant := range []string{"a", "b"} {

@@ -63,7 +63,11 @@ func (d *AgentDoor) OpenSession(ctx context.Context, req *apipb.OpenSessionReque
 		return nil, err
 	}
 	node.ClockAhead = clockAhead(req, d.Now())
-	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, ttl)
+	certified, err := certifiedAt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, ttl, certified)
 	if err != nil {
 		return nil, err
 	}

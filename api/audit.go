@@ -55,8 +55,10 @@ func (d *auditDoor) ListAuditEntries(ctx context.Context, req *apipb.ListAuditEn
 	if err != nil {
 		return nil, err
 	}
+	mine := auditedBy(identityOf(ctx))
+	q.Unnamed = mine != nil
 	if q.Tenants == nil {
-		q.Tenants = auditedBy(identityOf(ctx))
+		q.Tenants = mine
 	}
 	after, err := auditPlace(req, &q)
 	if err != nil {
@@ -75,7 +77,7 @@ func (d *auditDoor) ListAuditEntries(ctx context.Context, req *apipb.ListAuditEn
 	}
 	resp := &apipb.ListAuditEntriesResponse{Server: d.cfg.Server}
 	for i := range page.Entries {
-		resp.Entries = append(resp.Entries, newAuditEntry(&page.Entries[i]))
+		resp.Entries = append(resp.Entries, newAuditEntry(&page.Entries[i], q.Unnamed))
 	}
 	if page.Next > 0 {
 		resp.NextPageToken = strconv.FormatUint(page.Next, 10)
@@ -92,7 +94,7 @@ func (d *auditDoor) fromHistory(ctx context.Context, q audit.Query, after *histo
 	}
 	resp := &apipb.ListAuditEntriesResponse{Server: d.cfg.Server, FromHistory: true}
 	for i := range page {
-		resp.Entries = append(resp.Entries, newAuditEntry(&page[i]))
+		resp.Entries = append(resp.Entries, newAuditEntry(&page[i], q.Unnamed))
 	}
 	if more {
 		last := &page[len(page)-1]
@@ -173,7 +175,10 @@ func auditQuery(req *apipb.ListAuditEntriesRequest) (q audit.Query, err error) {
 	return q, nil
 }
 
-func newAuditEntry(e *audit.Entry) *apipb.AuditEntry {
+func newAuditEntry(e *audit.Entry, unnamed bool) *apipb.AuditEntry {
+	if unnamed {
+		e = new(e.Unnamed())
+	}
 	m := &apipb.AuditEntry{
 		Sequence: strconv.FormatUint(e.Sequence, 10), Time: timestamppb.New(e.Time), Server: e.Server, Cluster: e.Cluster, Action: e.Action,
 		User: e.User, TenantId: e.Tenant, Object: e.Object, Source: e.Source, Door: e.Door,

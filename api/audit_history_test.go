@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/history/historytest"
@@ -67,6 +68,56 @@ func TestAuditOfAllServers(t *testing.T) {
 	for _, bad := range []string{"h", "h1.1", "h.1.s", "h1.0.s", "h-1.1.s", "h999999999999999999.1.s", "h1.x.s", "x", "0", "h1.1.a%00b", token + "&own_log=true"} {
 		if got := h.do("GET", "/api/v1/audit?page_token="+bad, nil); got.code != 400 {
 			t.Errorf("page_token=%s: %d %s", bad, got.code, got.body)
+		}
+	}
+}
+
+// TestAuditDoesNotNameOutsiders: a tenant's administrator is told what somebody of
+// another tenant tried, and not who that is, whichever way the question is put.
+// Who reads the audit of all tenants is told.
+func TestAuditDoesNotNameOutsiders(t *testing.T) {
+	e := newEstate(t)
+	thief := e.put("thief", "b", ares.Binding{Role: ares.TenantAdmin, Tenant: "b"})
+	e.cfg.Auth.Changed()
+	batch := map[string]any{"jobs": []any{map[string]any{"request_id": "thiefs-own", "name": "x", "tenant_id": "a", "command": []string{"true"}}}}
+	e.do("GET", "/api/v1/jobs/"+e.jobs["a"], nil, with(thief))
+	e.do("DELETE", "/api/v1/tenants/a/queues/q", nil, with(thief))
+	e.do("POST", "/api/v1/jobs:batch", batch, with(thief))
+	e.do("DELETE", "/api/v1/jobs/"+e.jobs["a"], nil, with(thief))
+	e.do("DELETE", "/api/v1/tenants/a/queues/nosuch", nil, with(e.tokens["tenant-admin"])) // refused, and of the tenant
+
+	past := history.Deeds{History: historytest.SQLite(t).Open(t)}
+	all, err := e.cfg.AuditLog.List(t.Context(), audit.Query{OldestFirst: true, Limit: 1000})
+	must(t, err)
+	must(t, past.Take(t.Context(), all.Entries))
+	for name, shipped := range map[string]AuditHistory{"its own log": nil, "history": past} {
+		e.cfg.AuditHistory = shipped
+		ask := func(as, query string) string {
+			t.Helper()
+			got := e.do("GET", "/api/v1/audit?page_size=1000&"+query, nil, with(e.tokens[as]))
+			if got.code != 200 || got.json["from_history"] != (shipped != nil) {
+				t.Fatalf("%s: %d %s", name, got.code, got.body)
+			}
+			return got.body
+		}
+		for _, query := range []string{"", "tenant_id=a", "status=refused", "user=token:b/thief"} {
+			for _, reader := range []string{"tenant-admin", "auditor"} { // of the tenant
+				if body := ask(reader, query); strings.Contains(body, "thief") {
+					t.Errorf("%s: %s asks for %q and reads %s", name, reader, query, body)
+				}
+			}
+		}
+		if body := ask("tenant-admin", "user=token:b/thief"); strings.Contains(body, "DELETE_QUEUE") {
+			t.Errorf("%s: an outsider is found by name: %s", name, body)
+		}
+		told := ask("tenant-admin", "status=refused")
+		for _, want := range []string{audit.Outsider, "DELETE_QUEUE", "queue/a/q", "GET_JOB", e.jobs["a"], "token:a/tenant-admin", "CANCEL_JOB"} {
+			if !strings.Contains(told, want) {
+				t.Errorf("%s: what was tried is told without %q: %s", name, want, told)
+			}
+		}
+		if whole := ask("platform-admin", "tenant_id=a&user=token:b/thief"); !strings.Contains(whole, "DELETE_QUEUE") || !strings.Contains(whole, `"request_id":"thiefs-own"`) {
+			t.Errorf("%s: the platform is told %s", name, whole)
 		}
 	}
 }

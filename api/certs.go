@@ -38,6 +38,17 @@ func presented(ctx context.Context) *x509.Certificate {
 	return info.State.VerifiedChains[0][0]
 }
 
+// certifiedAt is the store's revision at which the certificate of a call was
+// issued, 0 for a caller that did not come by one.
+func certifiedAt(ctx context.Context) (int64, error) {
+	leaf := presented(ctx)
+	if leaf == nil || identityOf(ctx).Kind != ares.ByCert {
+		return 0, nil
+	}
+	_, revision, err := pki.NodeOf(leaf)
+	return revision, err
+}
+
 // admitsAgent refuses agents on other machines that come with the node token,
 // which all share and which speaks for any node.
 func (t *Trust) admitsAgent(ctx context.Context, who *ares.Identity) error {

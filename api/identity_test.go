@@ -146,6 +146,54 @@ func TestBindings(t *testing.T) {
 	e.refused(e.do("GET", "/api/v1/jobs", nil, nobody), 403, ares.Forbidden)
 }
 
+// TestRightsNeedTheirPlace: a binding, or a token, in a queue or a tenant that is
+// not there is a mistyped one: it would give nothing, and whoever makes the queue
+// later would not know who is in it already.
+func TestRightsNeedTheirPlace(t *testing.T) {
+	e := newEstate(t)
+	admin := with(adminToken)
+	if a := e.do("POST", "/api/v1/queues", map[string]any{"tenant_id": "a", "name": "night"}, admin); a.code != 201 {
+		t.Fatal(a.body)
+	}
+	at := func(tenant, queue string) map[string]any {
+		return map[string]any{"role": "submitter", "tenant_id": tenant, "queue": queue}
+	}
+	for _, c := range []struct {
+		tenant, queue string
+		says          []string // nothing where it is there
+	}{
+		{"a", "night", nil},
+		{"a", "default", nil}, // every tenant has it, made or not
+		{"a", "", nil},
+		{"a", "nigth", []string{"tenant a has no queue nigth", "ares queue list", "ares queue create a/nigth"}},
+		{"b", "night", []string{"tenant b has no queue night"}},
+		{"c", "night", []string{"there is no tenant c", "ares tenant create"}},
+		{"c", "default", []string{"there is no tenant c"}},
+		{"c", "", []string{"there is no tenant c"}},
+	} {
+		binding := at(c.tenant, c.queue)
+		binding["subject"] = "group:people"
+		token := map[string]any{"name": "t-" + c.tenant + c.queue, "bindings": []any{at("a", ""), at(c.tenant, c.queue)}}
+		for path, body := range map[string]map[string]any{"/api/v1/bindings": binding, "/api/v1/tokens": token} {
+			got := e.do("POST", path, body, admin)
+			if c.says == nil && got.code != 201 {
+				t.Errorf("%s in %s/%s: %s", path, c.tenant, c.queue, got.body)
+			}
+			if c.says != nil {
+				e.refused(got, 404, ares.NotFound, c.says...)
+			}
+		}
+	}
+	if n := e.stored("bindings/c/") + e.stored("bindings/b/night/") + e.stored("tokens/t-c"); n != 0 {
+		t.Errorf("%d rights in places that are not there", n)
+	}
+	// Nobody learns by that what another tenant has.
+	lead := with(e.tokens["tenant-admin"])
+	foreign := at("b", "nosuch")
+	foreign["subject"] = "group:people"
+	e.refused(e.do("POST", "/api/v1/bindings", foreign, lead), 404, ares.NotFound, "no tenant b")
+}
+
 // TestRightsEndWithTheTenant: whoever makes a tenant of the same name again has
 // it for themselves.
 func TestRightsEndWithTheTenant(t *testing.T) {

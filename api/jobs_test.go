@@ -269,7 +269,7 @@ func TestClusterStatus(t *testing.T) {
 		}, NUMA: []ares.NUMANode{{ID: 0, CPUs: 8, MemoryMB: 1000}}, Taints: []ares.Taint{{Key: "lab", Value: "x", Effect: ares.NoSchedule}},
 		Links: [][]string{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}},
 	} // as far as it says
-	_, err := h.store.OpenSession(ctx, node, "0123456789abcdef", "here", time.Minute)
+	_, err := h.store.OpenSession(ctx, node, "0123456789abcdef", "here", time.Minute, 0)
 	must(t, err)
 	h.submit()
 	h.seen()

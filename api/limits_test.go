@@ -31,7 +31,7 @@ func TestPagesOfNodesAndTenants(t *testing.T) {
 	h := newHouse(t)
 	for i := range 5 {
 		name := fmt.Sprint("n", i)
-		_, err := h.store.OpenSession(t.Context(), ares.Node{ID: name, CPUs: 1}, "0123456789abcdef", "s", time.Minute)
+		_, err := h.store.OpenSession(t.Context(), ares.Node{ID: name, CPUs: 1}, "0123456789abcdef", "s", time.Minute, 0)
 		must(t, err)
 		if a := h.do("POST", "/api/v1/tenants", tenant("id", "t"+name, "name", name)); a.code != 201 {
 			t.Fatal(a.body)

@@ -167,7 +167,25 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 		e.Tenant = d.tenantOf(r, &what, &e)
 	}
 	e.Status = statusFor(code)
+	markOutsider(&e, who)
 	return e
+}
+
+// markOutsider has the entry say so where its caller has no part in the tenant it
+// is about: that tenant's administrators are told of the deed, not of the name.
+func markOutsider(e *audit.Entry, who *ares.Identity) {
+	if e.Tenant == "" || who.Name == "" || who.Tenant == e.Tenant || e.ByOutsider() {
+		return
+	}
+	for _, b := range who.Bindings {
+		if b.Tenant == "" || b.Tenant == e.Tenant {
+			return
+		}
+	}
+	if e.Detail != "" {
+		e.Detail = ": " + e.Detail
+	}
+	e.Detail = audit.FromOutside + e.Detail
 }
 
 // tenantOf is the tenant a call is about, as far as it shows.
@@ -240,7 +258,7 @@ func (d *Doors) settle(ctx context.Context, r *record, method string, err error)
 	case e.Status == audit.Refused:
 		d.cfg.Audit.Refuse(wait, e)
 	case keep == changes:
-		done, refused := each(e, r)
+		done, refused := each(e, r, identityOf(ctx))
 		if len(refused) > 0 {
 			d.cfg.Audit.Refuse(wait, refused...)
 		}
@@ -257,7 +275,7 @@ func (d *Doors) settle(ctx context.Context, r *record, method string, err error)
 }
 
 // each makes an entry of every job of a batch, and one of any other call.
-func each(e audit.Entry, r *record) (done, refusals []audit.Entry) {
+func each(e audit.Entry, r *record, who *ares.Identity) (done, refusals []audit.Entry) {
 	req, isBatch := r.request.(*apipb.SubmitJobsRequest)
 	resp, answered := r.response.(*apipb.SubmitJobsResponse)
 	if !isBatch || !answered || len(req.GetJobs()) != len(resp.GetResults()) {
@@ -271,6 +289,7 @@ func each(e audit.Entry, r *record) (done, refusals []audit.Entry) {
 		}
 		one.Tenant = cmp.Or(job.GetTenantId(), ares.DefaultTenant)
 		one.Code, one.Detail = result.GetCode(), result.GetStatus()
+		markOutsider(&one, who)
 		if one.Status = statusFor(ares.Code(one.Code)); one.Status == audit.Refused {
 			refusals = append(refusals, one)
 		} else {

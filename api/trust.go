@@ -88,6 +88,7 @@ func (d *trustDoor) RevokeNode(ctx context.Context, req *apipb.RevokeNodeRequest
 	if err != nil {
 		return nil, err
 	}
+	d.seen(ctx, r.Revision)
 	return &apipb.RevokeNodeResponse{Revocation: revocation(&r)}, nil
 }
 

@@ -23,6 +23,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/pki"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -41,12 +42,17 @@ func newTrust(tb testing.TB, st *store.Store) *Trust {
 type lasting struct {
 	apipb.UnimplementedAgentServiceServer
 	opened chan struct{}
+	door   *AgentDoor
 }
 
 func (w *lasting) WatchSeats(_ *apipb.WatchSeatsRequest, s apipb.AgentService_WatchSeatsServer) error {
 	w.opened <- struct{}{}
 	<-s.Context().Done()
 	return s.Context().Err()
+}
+
+func (w *lasting) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
+	return w.door.OpenSession(ctx, req)
 }
 
 func (w *lasting) ServeFiles(s apipb.AgentService_ServeFilesServer) error {
@@ -69,6 +75,7 @@ func newFortress(t *testing.T) *fortress {
 	f := &fortress{agents: &lasting{opened: make(chan struct{}, 1)}}
 	f.house = newHouse(t, func(c *Config) {
 		c.AgentService = f.agents
+		f.agents.door = &AgentDoor{Store: c.Store, View: c.View, Server: "here", TTL: func(int) time.Duration { return time.Minute }, Now: time.Now}
 		c.Trust.Now = func() time.Time { return time.Now().Add(time.Duration(f.clock.Load())) }
 	})
 	serving, err := pki.Issued(f.cfg.Trust.Authority, t.TempDir(), []string{"127.0.0.1"}, slog.New(slog.DiscardHandler))
@@ -314,6 +321,40 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 }
 
+// TestRevocationEndsTheSession: at once, and for good. A server that has not read
+// of the revocation yet takes the certificate still, but opens no session by it.
+func TestRevocationEndsTheSession(t *testing.T) {
+	f := newFortress(t)
+	n1, conn := f.join("n1")
+	open := func(conn *grpc.ClientConn) error {
+		_, err := apipb.NewAgentServiceClient(conn).OpenSession(t.Context(), &apipb.OpenSessionRequest{
+			Node: &apipb.NodeInfo{NodeId: "n1", SessionCut: true}, Instance: "0123456789abcdef",
+		})
+		return err
+	}
+	seen := func(what string, is func(*control.NodeEntry) bool) {
+		t.Helper()
+		now, err := f.store.Revision(t.Context())
+		must(t, err)
+		must(t, f.view.WaitFor(t.Context(), now))
+		if n := f.view.Node("n1"); n == nil || !is(n) {
+			t.Fatalf("%s: %+v", what, n)
+		}
+	}
+	must(t, open(conn))
+	seen("it has come, and says of itself what is the server's to say", func(n *control.NodeEntry) bool { return n.Session != nil && !n.Node.SessionCut })
+	_, err := f.store.Revoke(t.Context(), store.Revocation{Node: "n1", At: time.Now()}, time.Now()) // at another server
+	must(t, err)
+	seen("revoked", func(n *control.NodeEntry) bool { return n.Session == nil && n.Node.SessionCut })
+	refusedAs(t, open(conn), codes.Unauthenticated, "revoked")
+	seen("it tried again", func(n *control.NodeEntry) bool { return n.Session == nil })
+	must(t, f.joinBy(n1, f.token("n1")))
+	must(t, open(f.connect(n1.Client(nil))))
+	_, err = apipb.NewTrustServiceClient(f.anonymous()).RevokeNode(as(t.Context(), adminToken), &apipb.RevokeNodeRequest{NodeId: "n1"})
+	must(t, err)
+	seen("revoked by the API", func(n *control.NodeEntry) bool { return n.Session == nil && n.Node.SessionCut })
+}
+
 // TestCertificateEnds: a connection outlives its certificate, its calls and
 // streams do not.
 func TestCertificateEnds(t *testing.T) {
@@ -407,7 +448,7 @@ func TestNodeTokenIsForThisMachine(t *testing.T) {
 func TestRemovedNodeIsRevoked(t *testing.T) {
 	f := newFortress(t)
 	_, conn := f.join("n1")
-	opened, err := f.store.OpenSession(t.Context(), ares.Node{ID: "n1", CPUs: 1, MemoryMB: 1}, "0123456789abcdef", "s", time.Minute)
+	opened, err := f.store.OpenSession(t.Context(), ares.Node{ID: "n1", CPUs: 1, MemoryMB: 1}, "0123456789abcdef", "s", time.Minute, 0)
 	must(t, err)
 	must(t, f.store.CloseSession(t.Context(), "n1", opened.Revision))
 	_, err = apipb.NewClusterServiceClient(f.anonymous()).RemoveNode(as(t.Context(), adminToken), &apipb.RemoveNodeRequest{NodeId: "n1"})

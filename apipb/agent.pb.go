@@ -46,7 +46,10 @@ type NodeInfo struct {
 	Numa         []*NumaNode `protobuf:"bytes,14,rep,name=numa,proto3" json:"numa,omitempty"`
 	Taints       []*Taint    `protobuf:"bytes,15,rep,name=taints,proto3" json:"taints,omitempty"`
 	// How jobs are set apart there, in words: users, mounts, limits.
-	Isolation     string `protobuf:"bytes,16,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	Isolation string `protobuf:"bytes,16,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	// That its last session was ended by a revocation and not by its silence; the
+	// server's word.
+	SessionCut    bool `protobuf:"varint,17,opt,name=session_cut,json=sessionCut,proto3" json:"session_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -191,6 +194,13 @@ func (x *NodeInfo) GetIsolation() string {
 		return x.Isolation
 	}
 	return ""
+}
+
+func (x *NodeInfo) GetSessionCut() bool {
+	if x != nil {
+		return x.SessionCut
+	}
+	return false
 }
 
 // DeviceInfo is one accelerator as its agent sees it.
@@ -2151,7 +2161,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x04\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x05\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2169,7 +2179,9 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x0eclock_ahead_ms\x18\r \x01(\x05R\fclockAheadMs\x12%\n" +
 	"\x04numa\x18\x0e \x03(\v2\x11.ares.v1.NumaNodeR\x04numa\x12&\n" +
 	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12&\n" +
-	"\tisolation\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tisolation\x1a9\n" +
+	"\tisolation\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tisolation\x12\x1f\n" +
+	"\vsession_cut\x18\x11 \x01(\bR\n" +
+	"sessionCut\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +

@@ -35,7 +35,8 @@ type AuditEntry struct {
 	Cluster  string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// What was asked for, such as SUBMIT_JOB.
 	Action string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
-	// Who asked; "" when that is not known.
+	// Who asked; "" when that is not known. To readers of one tenant, of whom has no
+	// part in it only that: "somebody outside this tenant".
 	User     string `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
 	TenantId string `protobuf:"bytes,7,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	// A job's ID, or a kind and a name, such as queue/red/night.

@@ -53,7 +53,8 @@ type Entry struct {
 	// Code of the error, "" without one.
 	Code      string `json:"code,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
-	// Detail says more, in words of the server's own.
+	// Detail says more, in words of the server's own. It begins with FromOutside for
+	// somebody who had no part in the tenant.
 	Detail string `json:"detail,omitempty"`
 	// Count is how many refusals alike the entry stands for, the first of them at
 	// Since; 0 for one.
@@ -62,6 +63,29 @@ type Entry struct {
 	// Previous is the hash of the entry before, Hash that of this one.
 	Previous string `json:"prev"`
 	Hash     string `json:"-"`
+}
+
+// FromOutside begins the detail of what was asked about a tenant by somebody who
+// neither belongs to it nor has a role there.
+const FromOutside = "from outside the tenant"
+
+// Outsider stands for the name of somebody outside the tenant, where that is not
+// told.
+const Outsider = "somebody outside this tenant"
+
+// ByOutsider says whether who asked had no part in the tenant.
+func (e *Entry) ByOutsider() bool { return strings.HasPrefix(e.Detail, FromOutside) }
+
+// Unnamed is the entry as the tenant it is about may see it: that an outsider
+// tried, what and when, but not who, nor what the name could be found out by. The
+// hashes are of the whole entry, so a guess could be tried on them.
+func (e *Entry) Unnamed() Entry {
+	out := *e
+	if out.ByOutsider() {
+		out.User = Outsider
+		out.Source, out.RequestID, out.Request, out.Before, out.After, out.Previous, out.Hash = "", "", "", "", "", "", ""
+	}
+	return out
 }
 
 // Stands is how many deeds the entry stands for.

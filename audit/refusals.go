@@ -27,6 +27,7 @@ type tally struct {
 	alone   int // written each
 	counted int
 	tenant  string
+	outside bool
 	since   time.Time // of the first that was only counted
 	began   time.Time // of the window
 }
@@ -93,6 +94,7 @@ func (r *refusals) count(e *Entry) {
 	if t.tenant != e.Tenant {
 		t.tenant = ""
 	}
+	t.outside = t.outside || e.ByOutsider()
 	if r.aggregated != nil {
 		r.aggregated()
 	}
@@ -121,6 +123,9 @@ func (r *refusals) take(now time.Time, over func(*tally) bool) []Entry {
 		e := Entry{
 			Time: now, Action: k.action, User: k.user, Tenant: t.tenant, Source: k.host, Door: k.door, Status: Refused, Code: k.code,
 			Count: t.counted, Since: t.since, Detail: fmt.Sprintf("%d refusals alike, counted", t.counted),
+		}
+		if t.outside {
+			e.Detail = FromOutside + ": " + e.Detail
 		}
 		out = append(out, e)
 	}

@@ -2,8 +2,10 @@ package audit
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func refusal(source, user, object string) Entry {
@@ -102,5 +104,35 @@ func TestCountedAtTheEnd(t *testing.T) {
 	again := start(t, l.Dir())
 	if n := stands(again.all(Query{User: "token:eve"})); n != 50 {
 		t.Errorf("%d of 50 refusals are in the log after the end", n)
+	}
+}
+
+// TestOutsidersAreCountedAsSuch: refusals that are counted are still told to be of
+// somebody outside the tenant, and without the name where that is asked for.
+func TestOutsidersAreCountedAsSuch(t *testing.T) {
+	r := newRefusals(nil)
+	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	for _, who := range []string{"token:b/thief", "token:a/lead"} {
+		e := Entry{Time: now, Action: "CANCEL_JOB", User: who, Tenant: "a", Source: "10.0.0.1:7", Status: Refused, Code: "not_found"}
+		if who == "token:b/thief" {
+			e.Detail = FromOutside
+		}
+		for range 3 {
+			r.count(&e)
+		}
+	}
+	named := map[string]bool{}
+	for _, e := range r.all(now) {
+		out := e.Unnamed()
+		named[out.User] = true
+		if e.ByOutsider() != (e.User == "token:b/thief") || e.ByOutsider() != (out.Source == "") || out.Count != 3 || !strings.Contains(out.Detail, "3 refusals alike") {
+			t.Errorf("%+v is shown as %+v", e, out)
+		}
+		if q := (Query{User: e.User, Unnamed: true}); q.Matches(&e) == e.ByOutsider() {
+			t.Errorf("found by name: %v, of %+v", !e.ByOutsider(), e)
+		}
+	}
+	if !named[Outsider] || !named["token:a/lead"] || len(named) != 2 {
+		t.Errorf("named are %v", named)
 	}
 }

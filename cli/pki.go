@@ -114,12 +114,13 @@ func (a *app) nodeRevokeCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "revoke NODE", Short: "End a node's certificates: it is not trusted any more", Args: exactly("NODE"),
-		Long: `Ends every certificate that a node was given so far, and the join tokens for it. Its
-open streams end and its calls are refused, at every server within seconds. Its jobs
-are taken back as those of a node that is lost: each keeps its seat for its lost_after.
+		Long: `Ends every certificate that a node was given so far, the join tokens for it and its
+session: nothing more is placed there. Its open streams end and its calls are refused,
+at every server within seconds. Its jobs are taken back as those of a node that is lost:
+each keeps its seat for its lost_after.
 
 The machine may come back by a new token: ares node token create --node NODE. An agent
-that uses the node token is not affected: see pki.allow_node_token.`,
+that uses the node token comes back by that at once: see pki.allow_node_token.`,
 		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			r, err := c.RevokeNode(ctx, args[0], reason)
 			if err != nil {

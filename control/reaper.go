@@ -95,7 +95,7 @@ func (r *Reaper) look(gone map[string]absence) {
 		case n.Session != nil:
 			delete(gone, n.Node.ID)
 		case !known || a.revision != n.Node.Revision:
-			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: cmp.Or(n.Node.SessionTTL, r.TTL)}
+			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: r.silence(&n.Node)}
 		}
 	}
 	// A plan that was under way while a node was removed leaves a seat there.
@@ -106,6 +106,14 @@ func (r *Reaper) look(gone map[string]absence) {
 		}
 	}
 	maps.DeleteFunc(gone, func(node string, _ absence) bool { return !there[node] })
+}
+
+// silence is how long a node had been silent when its session ended.
+func (r *Reaper) silence(n *ares.Node) time.Duration {
+	if n.SessionCut {
+		return 0 // a renewal may have been acknowledged the moment before
+	}
+	return cmp.Or(n.SessionTTL, r.TTL)
 }
 
 // braked holds voiding back while too many nodes are gone at once: that is
@@ -134,7 +142,8 @@ func (r *Reaper) braked(gone map[string]absence) bool {
 }
 
 // reap voids every seat whose node has been away for long enough: the session
-// was already silent for its TTL when it ended, so lost_after − TTL is left.
+// was already silent for its TTL when it ended, so lost_after − TTL is left; of a
+// session that was cut, all of lost_after.
 func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[string]absence) error {
 	for node, a := range gone { // order-free: each seat is voided by itself
 		entries, _, _ := r.View.SeatsOn(node)

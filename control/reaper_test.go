@@ -114,6 +114,28 @@ func TestReaperWaitsForThePatience(t *testing.T) {
 	}
 }
 
+// TestReaperWaitsLongerForACutSession revokes a node that is well: its session
+// ends at once, but a renewal may have been acknowledged a moment before, so the
+// job is taken back when the whole of lost_after has passed, not lost_after − TTL.
+func TestReaperWaitsLongerForACutSession(t *testing.T) {
+	r := newReaping(t)
+	r.start(t)
+	const lostAfter = ttl + time.Second
+	n, j := r.busy(t, lostAfter)
+	began := time.Now()
+	_, err := r.s.Revoke(t.Context(), store.Revocation{Node: n.ID, At: storetest.Noon}, storetest.Noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, r.view, "its session to end", func() bool { return r.away(n) })
+	await(t, r.view, "its job to be taken back", func() bool { return phaseOf(r.view, j.ID) == ares.Pending })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waited := r.freed[j.ID].Sub(began); waited < lostAfter {
+		t.Errorf("taken back %s after the revocation, its process may live for %s", waited, lostAfter*4/5)
+	}
+}
+
 // TestReaperSparesANodeThatReturns compares two nodes that go together: one
 // comes back in time and keeps its job, the other does not.
 func TestReaperSparesANodeThatReturns(t *testing.T) {
@@ -277,12 +299,16 @@ func TestPatienceGoesByTheNodesOwnTTL(t *testing.T) {
 	v.Apply(ares.Batch{Revision: 2, Reset: true, Events: []ares.Event{
 		{Revision: 1, Node: &ares.Node{ID: "told", Revision: 1, SessionTTL: 20 * time.Second}},
 		{Revision: 2, Node: &ares.Node{ID: "untold", Revision: 2}},
+		{Revision: 2, Node: &ares.Node{ID: "cut", Revision: 2, SessionTTL: 20 * time.Second, SessionCut: true}},
 	}})
 	r := &Reaper{View: v, TTL: 5 * time.Minute, Log: quiet, BrakePercent: 55}
 	gone := map[string]absence{}
 	r.look(gone)
 	if got := gone["told"].silent; got != 20*time.Second {
 		t.Errorf("the node was silent for %s when its session ended, not for its TTL", got)
+	}
+	if got := gone["cut"].silent; got != 0 {
+		t.Errorf("a node whose session was cut counts as silent for %s", got)
 	}
 	if got := gone["untold"].silent; got != r.TTL {
 		t.Errorf("an old record counts as %s", got)

@@ -108,6 +108,9 @@ func (d Deeds) List(ctx context.Context, a audit.Query, after *DeedsAfter) (page
 // deeds asks for what audit.Query.Matches would.
 func (q *query) deeds(a *audit.Query) {
 	q.equals("done_by", a.User)
+	if a.User != "" && a.Unnamed {
+		q.and("detail NOT LIKE ?", audit.FromOutside+"%")
+	}
 	q.equals("UPPER(action)", strings.ToUpper(a.Action))
 	q.equals("status", string(a.Status))
 	q.equals("code", a.Code)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,8 @@ func either(s, other string) string {
 	return s
 }
 
-// CreateBinding binds a subject. The same binding again is the one before. A
-// tenant that is named must be there.
+// CreateBinding binds a subject. The same binding again is the one before. The
+// tenant and the queue that are named must be there.
 func (s *Store) CreateBinding(ctx context.Context, b Binding) (Binding, error) {
 	key := bindingKey(&b)
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Binding{Binding: &storepb.Binding{
@@ -47,19 +48,75 @@ func (s *Store) CreateBinding(ctx context.Context, b Binding) (Binding, error) {
 	if err != nil {
 		return b, err
 	}
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
-	if b.Tenant != "" {
-		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(tenantKey(b.Tenant)), ">", 0))
-	}
-	resp, err := s.txn(ctx, "bind", cmps, []clientv3.Op{clientv3.OpPut(key, value)}, []clientv3.Op{clientv3.OpGet(key)})
+	all := places{}
+	all.add(b.Tenant, b.Queue)
+	resp, err := s.txn(ctx, "bind", append(all.there(), clientv3.Compare(clientv3.CreateRevision(key), "=", 0)),
+		[]clientv3.Op{clientv3.OpPut(key, value)}, append(all.look(), clientv3.OpGet(key)))
 	if err != nil || resp.Succeeded {
 		return b, err
 	}
-	kvs := resp.Responses[0].GetResponseRange().Kvs
-	if len(kvs) == 0 {
-		return b, NoTenant(b.Tenant)
+	if kvs := resp.Responses[len(all)].GetResponseRange().Kvs; len(kvs) > 0 {
+		return bindingOf(string(kvs[0].Key), kvs[0].Value)
 	}
-	return bindingOf(string(kvs[0].Key), kvs[0].Value)
+	return b, all.missing(resp)
+}
+
+// place is where a right counts: a tenant, or one queue of it.
+type place struct{ tenant, queue string }
+
+// places are what must be there for a right to be given.
+type places []place
+
+// add names a place. The default queue is every tenant's, made or not.
+func (p *places) add(tenant, queue string) {
+	at := []place{{tenant: tenant}}
+	if queue != "" && queue != ares.DefaultQueue {
+		at = append(at, place{tenant, queue})
+	}
+	for _, one := range at {
+		if tenant != "" && !slices.Contains(*p, one) {
+			*p = append(*p, one)
+		}
+	}
+}
+
+func (p place) key() string {
+	if p.queue == "" {
+		return tenantKey(p.tenant)
+	}
+	return queueKey(p.tenant, p.queue)
+}
+
+// there compares that all are.
+func (p places) there() []clientv3.Cmp {
+	var out []clientv3.Cmp
+	for _, one := range p {
+		out = append(out, clientv3.Compare(clientv3.CreateRevision(one.key()), ">", 0))
+	}
+	return out
+}
+
+// look reads which are there, for missing.
+func (p places) look() []clientv3.Op {
+	var out []clientv3.Op
+	for _, one := range p {
+		out = append(out, clientv3.OpGet(one.key(), clientv3.WithKeysOnly()))
+	}
+	return out
+}
+
+// missing names the first that is not there. The answer begins with those to look.
+func (p places) missing(answer *clientv3.TxnResponse) error {
+	for i, one := range p {
+		switch {
+		case len(answer.Responses[i].GetResponseRange().Kvs) > 0:
+		case one.queue == "":
+			return NoTenant(one.tenant)
+		default:
+			return ares.Errorf(ares.NotFound, "tenant %s has no queue %s: see `ares queue list`, or create it first (`ares queue create %s/%s`)", one.tenant, one.queue, one.tenant, one.queue).At("queue")
+		}
+	}
+	return nil
 }
 
 // DeleteBinding takes a binding away.

@@ -27,6 +27,7 @@ const (
 	windowsKey  = prefix + "reservations/"
 	scoresKey   = prefix + "scores/"
 	joinsKey    = prefix + "jointokens/"
+	joinedKey   = prefix + "joined/"
 	revokedKey  = prefix + "revoked/"
 	caKey       = prefix + "authority"
 	policiesKey = prefix + "policies/"
@@ -51,6 +52,7 @@ func cordonKey(node string) string    { return cordonsKey + node }
 func scoreKey(node string) string     { return scoresKey + node }
 func tenantKey(id string) string      { return tenantsKey + id }
 func joinKey(id string) string        { return joinsKey + id }
+func joinedOf(node string) string     { return joinedKey + node }
 func revokedOf(node string) string    { return revokedKey + node }
 func windowKey(name string) string    { return windowsKey + name }
 func policyKey(id string) string      { return policiesKey + id }

@@ -392,7 +392,7 @@ func TestAStoreThatIsGone(t *testing.T) {
 			return err
 		},
 		"open a session": func() error {
-			_, err := s.OpenSession(t.Context(), ares.Node{ID: "n"}, "instance", "server", storetest.SessionTTL)
+			_, err := s.OpenSession(t.Context(), ares.Node{ID: "n"}, "instance", "server", storetest.SessionTTL, 0)
 			return err
 		},
 		"ready": func() error { return s.Ready(t.Context()) },

@@ -14,8 +14,11 @@ import (
 // OpenSession proves that a node is there: it writes the node's session, the
 // only key on an etcd lease, and rewrites the node's record, so that a timer
 // started before sees that the node came back (R3). Another instance is
-// refused while a session lives.
-func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, server string, ttl time.Duration) (ares.Session, error) {
+// refused while a session lives, and so is a node that was revoked since its
+// certificate was issued at the revision certified, 0 for one that has none: the
+// server may not have heard of that yet.
+func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, server string, ttl time.Duration, certified int64) (ares.Session, error) {
+	node.SessionCut = false
 	nodeValue, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
 	if err != nil {
 		return ares.Session{}, err
@@ -32,7 +35,7 @@ func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, serve
 		if err != nil {
 			return ares.Session{}, err
 		}
-		revision, err := s.putSession(ctx, node.ID, nodeValue, old.revision, lease, &storepb.Session{Instance: instance, Server: server, Lease: int64(lease)})
+		revision, err := s.putSession(ctx, node.ID, nodeValue, old.revision, certified, lease, &storepb.Session{Instance: instance, Server: server, Lease: int64(lease)})
 		if err != nil {
 			// A lease of unknown fate is left to end by itself: if the session was
 			// written after all, ending it now would shorten the time that the agent
@@ -91,26 +94,35 @@ func (s *Store) sessionLease(ctx context.Context, old clientv3.LeaseID, ttl time
 	return lease.ID, nil
 }
 
-// putSession writes a session if the one before is still as it was seen. The
-// revision is 0 when it is not, or when the lease has ended: look again.
-func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen int64, lease clientv3.LeaseID, rec *storepb.Session) (int64, error) {
+// putSession writes a session if the one before is still as it was seen and the
+// node was not revoked. The revision is 0 when the session is not, or when the
+// lease has ended: look again.
+func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen, certified int64, lease clientv3.LeaseID, rec *storepb.Session) (int64, error) {
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Session{Session: rec}})
 	if err != nil {
 		return 0, err
 	}
-	resp, err := s.txn(ctx, "open session",
-		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(sessionKey(node)), "=", seen)},
+	same := []clientv3.Cmp{sessionIs(node, seen)}
+	if certified > 0 {
+		same = append(same, notRevokedSince(node, certified))
+	}
+	resp, err := s.txn(ctx, "open session", same,
 		[]clientv3.Op{
 			clientv3.OpPut(sessionKey(node), value, clientv3.WithLease(lease)),
 			clientv3.OpPut(nodeKey(node), nodeValue),
-		}, nil)
+		}, []clientv3.Op{clientv3.OpGet(revokedOf(node), clientv3.WithKeysOnly())})
 	switch {
-	case isLeaseGone(err), err == nil && !resp.Succeeded:
+	case isLeaseGone(err):
 		return 0, nil
 	case err != nil:
 		return 0, err
+	case resp.Succeeded:
+		return resp.Header.Revision, nil
 	}
-	return resp.Header.Revision, nil
+	if kvs := resp.Responses[0].GetResponseRange().Kvs; certified > 0 && len(kvs) > 0 && certified < kvs[0].ModRevision {
+		return 0, Revoked(node)
+	}
+	return 0, nil
 }
 
 // RenewSession extends a session. It returns after etcd's answer.
@@ -195,6 +207,7 @@ func (s *Store) CloseSession(ctx context.Context, node string, session int64) er
 
 // UpdateNode rewrites what a node offers, under its own session.
 func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) error {
+	node.SessionCut = false
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
 	if err != nil {
 		return err

@@ -45,27 +45,29 @@ func (s *Store) PutToken(ctx context.Context, t Token) error {
 	return err
 }
 
-// CreateToken registers a token under a name that is free. One that belongs to a
-// tenant needs that tenant.
+// CreateToken registers a token under a name that is free. The tenant that it
+// belongs to, and the tenants and queues that it is bound to, must be there.
 func (s *Store) CreateToken(ctx context.Context, t Token) error {
 	value, err := marshal(tokenRecord(&t))
 	if err != nil {
 		return err
 	}
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tokensKey+t.Name), "=", 0)}
-	tenant := t.Tenant()
-	if tenant != "" {
-		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(tenantKey(tenant)), ">", 0))
+	all := places{}
+	all.add(t.Tenant(), "")
+	for _, b := range t.Bindings {
+		all.add(b.Tenant, b.Queue)
 	}
-	resp, err := s.txn(ctx, "create token", cmps, []clientv3.Op{clientv3.OpPut(tokensKey+t.Name, value)},
-		[]clientv3.Op{clientv3.OpGet(tokensKey + t.Name)})
+	resp, err := s.txn(ctx, "create token",
+		append(all.there(), clientv3.Compare(clientv3.CreateRevision(tokensKey+t.Name), "=", 0)),
+		[]clientv3.Op{clientv3.OpPut(tokensKey+t.Name, value)},
+		append(all.look(), clientv3.OpGet(tokensKey+t.Name)))
 	if err != nil || resp.Succeeded {
 		return err
 	}
-	switch kvs := resp.Responses[0].GetResponseRange().Kvs; {
-	case len(kvs) == 0:
-		return NoTenant(tenant)
-	case string(kvs[0].Value) == value:
+	if err = all.missing(resp); err != nil {
+		return err
+	}
+	if kvs := resp.Responses[len(all)].GetResponseRange().Kvs; len(kvs) > 0 && string(kvs[0].Value) == value {
 		return nil // an earlier try of ours got through
 	}
 	return ares.Errorf(ares.Conflict, "there is a token %s already: revoke it first, or choose another name", t.Name).At("name")

@@ -161,14 +161,15 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 		if err = t.check(hash, node, key, now); err != nil {
 			return 0, err
 		}
+		seen, err := s.newlyJoined(ctx, &t, node)
+		if err != nil {
+			return 0, err
+		}
 		if t.UsedAt.IsZero() {
-			if err = s.newlyJoined(ctx, &t, node); err != nil {
-				return 0, err
-			}
 			t.UsedAt = now
 		}
 		t.UsedBy, t.usedKey = node, key
-		rev, again, err := s.markUsed(ctx, &t, rec, node)
+		rev, again, err := s.markUsed(ctx, &t, rec, seen)
 		if err != nil || !again {
 			return rev, err
 		}
@@ -177,18 +178,21 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 }
 
 // newlyJoined refuses a token for anybody to a name that another token has let in: it
-// has a certificate, though it is not among the nodes before its first session.
-func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) error {
-	if t.Node != "" {
-		return nil
+// has a certificate, though it is not among the nodes before its first session. It
+// returns the revision of what it has seen, for markUsed to compare.
+func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) (seen int64, err error) {
+	got, err := s.get(ctx, joinedOf(node))
+	if err != nil || len(got.Kvs) == 0 {
+		return 0, err
 	}
-	all, err := s.joinTokens(ctx)
-	for _, other := range all {
-		if other.ID != t.ID && other.UsedBy == node {
-			return notForAnybody(node, "is known already")
-		}
+	rec, err := unmarshal(joinedOf(node), got.Kvs[0].Value)
+	if err != nil {
+		return 0, err
 	}
-	return err
+	if t.Node == "" && rec.GetJoined().GetToken() != t.ID {
+		return 0, notForAnybody(node, "is known already")
+	}
+	return got.Kvs[0].ModRevision, nil
 }
 
 func notForAnybody(node, why string) error {
@@ -208,23 +212,32 @@ func (t *JoinToken) check(hash []byte, node string, key []byte, now time.Time) e
 	return nil
 }
 
-// markUsed writes a token's use. again says that the token was changed meanwhile.
-func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record, node string) (rev int64, again bool, err error) {
-	rec := joinRecord(t)
+// markUsed writes a token's use, and that the node has joined. again says that one
+// of the two was changed meanwhile: of machines that want one name, one has it.
+func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record, seen int64) (rev int64, again bool, err error) {
+	node, rec := t.UsedBy, joinRecord(t)
 	carry(rec, was)
 	carry(rec.GetJoinToken(), was.GetJoinToken())
 	value, err := marshal(rec)
 	if err != nil {
 		return 0, false, err
 	}
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(joinKey(t.ID)), "=", t.revision)}
+	joined, err := marshal(&storepb.Record{Body: &storepb.Record_Joined{Joined: &storepb.Joined{Token: t.ID, At: micros(t.UsedAt)}}})
+	if err != nil {
+		return 0, false, err
+	}
+	cmps := []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(joinKey(t.ID)), "=", t.revision),
+		clientv3.Compare(clientv3.ModRevision(joinedOf(node)), "=", seen),
+	}
 	known := []clientv3.Op{clientv3.OpGet(nodeKey(node), clientv3.WithKeysOnly()), clientv3.OpGet(revokedOf(node), clientv3.WithKeysOnly())}
 	if t.Node == "" {
 		// A token for anybody must not make its holder a node that is another's.
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(nodeKey(node)), "=", 0),
 			clientv3.Compare(clientv3.CreateRevision(revokedOf(node)), "=", 0))
 	}
-	resp, err := s.txn(ctx, "use join token", cmps, []clientv3.Op{clientv3.OpPut(joinKey(t.ID), value)}, known)
+	resp, err := s.txn(ctx, "use join token", cmps,
+		[]clientv3.Op{clientv3.OpPut(joinKey(t.ID), value), clientv3.OpPut(joinedOf(node), joined)}, known)
 	switch {
 	case err != nil:
 		return 0, false, err
@@ -237,81 +250,6 @@ func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record,
 		}
 	}
 	return 0, true, nil
-}
-
-// Revocation ends the certificates of a node that were issued before Revision.
-type Revocation struct {
-	Node     string
-	By       string
-	At       time.Time
-	Reason   string
-	Revision int64
-}
-
-// Revoke ends every certificate that a node was given so far, and the join
-// tokens for it. Revocations made before keep are forgotten: what they ended
-// has expired.
-func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revocation, error) {
-	tokens, err := s.joinTokens(ctx)
-	if err != nil {
-		return r, err
-	}
-	past, err := s.Revocations(ctx)
-	if err != nil {
-		return r, err
-	}
-	value, err := marshal(&storepb.Record{Body: &storepb.Record_Revocation{Revocation: &storepb.Revocation{
-		By: r.By, At: micros(r.At), Reason: r.Reason,
-	}}})
-	if err != nil {
-		return r, err
-	}
-	ops := []clientv3.Op{clientv3.OpPut(revokedOf(r.Node), value)}
-	for _, t := range tokens {
-		if t.Node == r.Node && len(ops) < maxWriterOps {
-			ops = append(ops, clientv3.OpDelete(joinKey(t.ID)))
-		}
-	}
-	for _, old := range past {
-		if old.Node != r.Node && old.At.Before(keep) && len(ops) < maxWriterOps {
-			ops = append(ops, clientv3.OpDelete(revokedOf(old.Node)))
-		}
-	}
-	resp, err := s.txn(ctx, "revoke node", nil, ops, nil)
-	if err != nil {
-		return r, err
-	}
-	r.Revision = resp.Header.Revision
-	return r, nil
-}
-
-// Revocations reads all of them, linearizable, by the nodes' names.
-func (s *Store) Revocations(ctx context.Context) ([]Revocation, error) {
-	list, _, err := s.records(ctx, revokedKey)
-	var out []Revocation
-	for _, r := range list {
-		m := r.GetRevocation()
-		out = append(out, Revocation{Node: r.name, By: m.GetBy(), At: fromMicros(m.GetAt()), Reason: m.GetReason(), Revision: r.revision})
-	}
-	return out, err
-}
-
-// Certifiable reads at which revision a node that was certified at an earlier
-// one may be certified again; one that was revoked since may not.
-func (s *Store) Certifiable(ctx context.Context, node string, earlier int64) (int64, error) {
-	got, err := s.get(ctx, revokedOf(node), clientv3.WithKeysOnly())
-	if err != nil {
-		return 0, err
-	}
-	if len(got.Kvs) > 0 && earlier < got.Kvs[0].ModRevision {
-		return 0, Revoked(node)
-	}
-	return got.Header.Revision, nil
-}
-
-// Revoked is the answer to a node whose certificate is not good any more.
-func Revoked(node string) error {
-	return ares.Errorf(ares.Unauthentic, "the certificate of node %s was revoked: if the machine is to be trusted again, make a token with `ares node token create --node %s` and start its agent with --join", node, node)
 }
 
 func joinRecord(t *JoinToken) *storepb.Record {

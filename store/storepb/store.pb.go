@@ -57,6 +57,7 @@ type Record struct {
 	//	*Record_JoinToken
 	//	*Record_Authority
 	//	*Record_Revocation
+	//	*Record_Joined
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -358,6 +359,15 @@ func (x *Record) GetRevocation() *Revocation {
 	return nil
 }
 
+func (x *Record) GetJoined() *Joined {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Joined); ok {
+			return x.Joined
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -474,6 +484,10 @@ type Record_Revocation struct {
 	Revocation *Revocation `protobuf:"bytes,29,opt,name=revocation,proto3,oneof"`
 }
 
+type Record_Joined struct {
+	Joined *Joined `protobuf:"bytes,30,opt,name=joined,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -529,6 +543,8 @@ func (*Record_JoinToken) isRecord_Body() {}
 func (*Record_Authority) isRecord_Body() {}
 
 func (*Record_Revocation) isRecord_Body() {}
+
+func (*Record_Joined) isRecord_Body() {}
 
 // Job is an accepted job; it never changes.
 type Job struct {
@@ -4115,6 +4131,59 @@ func (x *Authority) GetSalt() []byte {
 	return nil
 }
 
+// Joined is that a node was let in by a join token. Its key has the node's name.
+type Joined struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // its ID
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Joined) Reset() {
+	*x = Joined{}
+	mi := &file_store_storepb_store_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Joined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Joined) ProtoMessage() {}
+
+func (x *Joined) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Joined.ProtoReflect.Descriptor instead.
+func (*Joined) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Joined) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Joined) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Revocation ends every certificate of a node that was issued at a revision
 // before this record's own. Its key has the node's name.
 type Revocation struct {
@@ -4128,7 +4197,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4209,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4222,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Revocation) GetBy() string {
@@ -4181,7 +4250,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xc7\v\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xf8\v\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -4218,7 +4287,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tauthority\x18\x1c \x01(\v2\x18.ares.store.v1.AuthorityH\x00R\tauthority\x12;\n" +
 	"\n" +
 	"revocation\x18\x1d \x01(\v2\x19.ares.store.v1.RevocationH\x00R\n" +
-	"revocationB\x06\n" +
+	"revocation\x12/\n" +
+	"\x06joined\x18\x1e \x01(\v2\x15.ares.store.v1.JoinedH\x00R\x06joinedB\x06\n" +
 	"\x04body\"\xbf\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
@@ -4556,7 +4626,10 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tAuthority\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
-	"\x04salt\x18\x03 \x01(\fR\x04salt\"D\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\".\n" +
+	"\x06Joined\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\"D\n" +
 	"\n" +
 	"Revocation\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
@@ -4575,7 +4648,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*Job)(nil),               // 1: ares.store.v1.Job
@@ -4621,12 +4694,13 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Score)(nil),             // 41: ares.store.v1.Score
 	(*JoinToken)(nil),         // 42: ares.store.v1.JoinToken
 	(*Authority)(nil),         // 43: ares.store.v1.Authority
-	(*Revocation)(nil),        // 44: ares.store.v1.Revocation
-	nil,                       // 45: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 46: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 47: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 48: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 49: ares.v1.DeviceShare
+	(*Joined)(nil),            // 44: ares.store.v1.Joined
+	(*Revocation)(nil),        // 45: ares.store.v1.Revocation
+	nil,                       // 46: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 47: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 48: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 49: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 50: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -4635,7 +4709,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	16, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	17, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	18, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	47, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	48, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	19, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	20, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	29, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -4656,36 +4730,37 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	3,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
 	42, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
 	43, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	44, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	48, // 28: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	2,  // 29: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	45, // 30: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	10, // 31: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	14, // 32: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	15, // 33: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	7,  // 34: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	12, // 35: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	8,  // 36: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	9,  // 37: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	12, // 38: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	11, // 39: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	9,  // 40: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	49, // 41: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	13, // 42: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	9,  // 43: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	21, // 44: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	21, // 45: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	46, // 46: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	25, // 47: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	26, // 48: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	27, // 49: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	33, // 50: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	38, // 51: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	45, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	44, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	49, // 29: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	2,  // 30: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	46, // 31: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	10, // 32: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	14, // 33: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	15, // 34: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	7,  // 35: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	12, // 36: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	8,  // 37: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	9,  // 38: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	12, // 39: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	11, // 40: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	9,  // 41: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	50, // 42: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	13, // 43: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	9,  // 44: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	21, // 45: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	21, // 46: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	47, // 47: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	25, // 48: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	26, // 49: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	27, // 50: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	33, // 51: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	38, // 52: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4722,6 +4797,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_JoinToken)(nil),
 		(*Record_Authority)(nil),
 		(*Record_Revocation)(nil),
+		(*Record_Joined)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4729,7 +4805,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

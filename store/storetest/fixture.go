@@ -92,7 +92,7 @@ func NewNode(tb testing.TB, s *store.Store, ttl ...time.Duration) *Node {
 // Open opens a session of the node anew.
 func (n *Node) Open(tb testing.TB, s *store.Store, ttl time.Duration) {
 	tb.Helper()
-	sess, err := s.OpenSession(tb.Context(), n.Node, n.Instance, "server-1", ttl)
+	sess, err := s.OpenSession(tb.Context(), n.Node, n.Instance, "server-1", ttl, 0)
 	if err != nil {
 		tb.Fatalf("open session of %s: %v", n.ID, err)
 	}

@@ -26,13 +26,13 @@ var sessionLaws = []law{
 
 func sessionSecond(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
-	_, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", time.Minute)
+	_, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", time.Minute, 0)
 	refused(t, err, ares.Conflict, "another agent", node.ID)
 	if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
 		t.Errorf("the first session: %v", err)
 	}
 	node.Close(t, s)
-	if _, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", time.Minute); err != nil {
+	if _, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", time.Minute, 0); err != nil {
 		t.Errorf("the name is free again: %v", err)
 	}
 }

@@ -15,8 +15,12 @@ var trustLaws = []law{
 	{"ServersAgreeOnOneAuthority", trustOneAuthority},
 	{"AJoinTokenIsUsedOnce", trustOnce},
 	{"OneOfManyAtOnceUsesAJoinToken", trustRace},
+	{"OneOfManyAtOnceHasAName", trustNameRace},
 	{"AJoinTokenForAnybodyIsNotForKnownNodes", trustKnownNode},
 	{"ARevocationEndsWhatIsOlder", trustRevoked},
+	{"ARevocationEndsTheSession", revokedSession},
+	{"ARevokedNodeOpensNoSession", revokedOpens},
+	{"ARevocationRacesWithSessions", revokedRace},
 	{"ADumpShowsNoSecrets", trustDump},
 }
 
@@ -127,6 +131,35 @@ func trustRace(t *testing.T, s *store.Store) {
 	}
 }
 
+// trustNameRace: two open tokens and two machines that want one name at the same
+// time. One has it, and the other is told what to do.
+func trustNameRace(t *testing.T, s *store.Store) {
+	for range 10 {
+		const rivals = 4
+		node := Name("node")
+		errs, tokens := make([]error, rivals), make([]store.JoinToken, rivals)
+		for i := range tokens {
+			tokens[i] = newJoin(t, s, "")
+		}
+		var wg sync.WaitGroup
+		for i, j := range tokens {
+			wg.Go(func() { _, errs[i] = s.UseJoinToken(t.Context(), j.ID, j.Hash, node, []byte{byte(i)}, Noon) })
+		}
+		wg.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+				continue
+			}
+			refused(t, err, ares.Forbidden, "known already", "--node "+node)
+		}
+		if won != 1 {
+			t.Fatalf("%d of %d machines became %s: %v", won, rivals, node, errs)
+		}
+	}
+}
+
 func trustKnownNode(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	j := newJoin(t, s, "")
@@ -144,6 +177,13 @@ func trustKnownNode(t *testing.T, s *store.Store) {
 			t.Errorf("machine %d joins as %s: %v, want %q", i, fresh, err, want)
 		}
 	}
+	// So is one whose token has been forgotten: its certificate may live on.
+	if err = s.DeleteJoinToken(t.Context(), j.ID); err != nil {
+		t.Fatal(err)
+	}
+	j = newJoin(t, s, "")
+	_, err = s.UseJoinToken(t.Context(), j.ID, j.Hash, fresh, []byte("k"), Noon)
+	refused(t, err, ares.Forbidden, "known already")
 	gone := Name("node")
 	if _, err = s.Revoke(t.Context(), store.Revocation{Node: gone, At: Noon}, Noon); err != nil {
 		t.Fatal(err)

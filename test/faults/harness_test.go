@@ -2,6 +2,8 @@ package faults_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +47,7 @@ type world struct {
 	ares  string
 	etcd  string // endpoints of the external store, with commas; "" when the server embeds one
 	more  string // of every server's configuration
+	tls   bool   // whether servers serve gRPC beyond the loopback, so with TLS
 	procs []*proc
 }
 
@@ -260,13 +263,20 @@ func (w *world) server(name string) *host {
 	w.t.Helper()
 	h := &host{dir: filepath.Join(w.dir, name)}
 	h.at = server.Endpoints{HTTP: freeAddr(w.t), GRPC: freeAddr(w.t), Metrics: freeAddr(w.t)}
+	listen := h.at.GRPC
+	if w.tls {
+		listen = strings.Replace(listen, "127.0.0.1", "0.0.0.0", 1)
+	}
 	if err := os.Mkdir(h.dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	config := fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\n", h.dir, h.at.HTTP, h.at.GRPC, h.at.Metrics) +
+	config := fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\n", h.dir, h.at.HTTP, listen, h.at.Metrics) +
 		fmt.Sprintf("sessions: {ttl_seconds: %d, brake_percent: 100}\nscheduler: {leader_ttl_seconds: 2}\n", ttl)
 	if w.etcd != "" {
 		config += "etcd: {endpoints: [" + w.etcd + "]}\n"
+	}
+	if w.tls {
+		config += "advertise_addr: " + h.at.GRPC + "\n"
 	}
 	config += w.more
 	path := filepath.Join(h.dir, "config.yaml")
@@ -297,7 +307,8 @@ func (h *host) ready() {
 		if err == nil {
 			err = json.Unmarshal(data, &said)
 		}
-		return err == nil && said == h.at, fmt.Sprint(said, err)
+		port := h.at.GRPC[strings.LastIndex(h.at.GRPC, ":"):] // the host may be all of this machine's
+		return err == nil && said.HTTP == h.at.HTTP && said.Metrics == h.at.Metrics && strings.HasSuffix(said.GRPC, port), fmt.Sprint(said, err)
 	})
 }
 
@@ -341,6 +352,10 @@ func (w *world) client(hosts ...*host) *client.Client {
 	for _, h := range hosts {
 		o.Addresses = append(o.Addresses, h.at.GRPC)
 	}
+	if w.tls {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: x509.NewCertPool()}
+		o.TLS.RootCAs.AppendCertsFromPEM([]byte(hosts[0].token("ca.crt")))
+	}
 	c, err := client.New(o)
 	if err != nil {
 		w.t.Fatal(err)
@@ -353,6 +368,21 @@ func (w *world) client(hosts ...*host) *client.Client {
 // session; see online.
 func (w *world) agent(node string, hosts ...*host) *proc {
 	w.t.Helper()
+	return w.agentBy(node, []string{"--token-file", filepath.Join(hosts[0].dir, server.NodeTokenFile)}, hosts...)
+}
+
+// joins starts `ares agent` with a join token of its own.
+func (w *world) joins(c *client.Client, node string, hosts ...*host) *proc {
+	w.t.Helper()
+	made, err := c.CreateJoinToken(w.t.Context(), node, time.Hour)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.agentBy(node, []string{"--join", made.GetToken()}, hosts...)
+}
+
+func (w *world) agentBy(node string, proof []string, hosts ...*host) *proc {
+	w.t.Helper()
 	dir := filepath.Join(w.dir, node)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		w.t.Fatal(err)
@@ -361,8 +391,9 @@ func (w *world) agent(node string, hosts ...*host) *proc {
 	for _, h := range hosts {
 		at = append(at, h.at.GRPC)
 	}
-	return w.start(node, w.ares, nil, "agent", "--data-dir", dir, "--node", node, "--mock", "v100-4", "--isolation", "none",
-		"--server", strings.Join(at, ","), "--token-file", filepath.Join(hosts[0].dir, server.NodeTokenFile))
+	return w.start(node, w.ares, nil, append([]string{
+		"agent", "--data-dir", dir, "--node", node, "--mock", "v100-4", "--isolation", "none", "--server", strings.Join(at, ","),
+	}, proof...)...)
 }
 
 // online waits until nodes have a session.

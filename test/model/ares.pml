@@ -82,8 +82,8 @@ inline pass(n, how) {
 }
 
 inline timers_run(n) {
-	if :: timer[TIMER(0, n)] > 0 && timer[TIMER(0, n)] <= LOST_AFTER - TTL -> timer[TIMER(0, n)]++ :: else fi;
-	if :: timer[TIMER(1, n)] > 0 && timer[TIMER(1, n)] <= LOST_AFTER - TTL -> timer[TIMER(1, n)]++ :: else fi
+	if :: timer[TIMER(0, n)] > 0 && timer[TIMER(0, n)] <= longest_patience(n) -> timer[TIMER(0, n)]++ :: else fi;
+	if :: timer[TIMER(1, n)] > 0 && timer[TIMER(1, n)] <= longest_patience(n) -> timer[TIMER(1, n)]++ :: else fi
 }
 
 /* Before healing each node may be renewed or not, as far as the budget goes. A
@@ -134,7 +134,7 @@ byte how[NODES];	/* zero between ticks */
 	|| is_renewing(n) && agent_age[n] > 0 \
 	|| arrival_age[n] < LOST_AFTER && up[n] \
 	|| runs(0, n) || runs(1, n))
-#define runs(i, n) (timer[TIMER(i, n)] > 0 && timer[TIMER(i, n)] <= LOST_AFTER - TTL)
+#define runs(i, n) (timer[TIMER(i, n)] > 0 && timer[TIMER(i, n)] <= longest_patience(n))
 
 /* O3 and R1: nothing is stuck. Every job is final, nothing lives, and no living
  * node keeps a device for a job that is over. A job that only lacks room for
@@ -168,6 +168,9 @@ proctype Time() {
 		printf("==== healed: no faults from here on ====\n");
 		healed = true;
 		slow = 0; kills = 0; crashes = 0; losses = 0; takeovers = 0; unknowns = 0; wipes = 0;
+#if REVOKES > 0
+		revokes = 0;
+#endif
 		if
 		:: true
 #ifdef GONE

@@ -70,13 +70,14 @@ inline forget_late_plan() {
 #define look_starts(i, n) (!session[n] && (timer[TIMER(i, n)] == 0 || !timer_same[TIMER(i, n)]))
 #define look_drops(i, n)  (session[n] && timer[TIMER(i, n)] > 0)
 
-/* Reaper.reap: the session has been away for lost_after − TTL. */
+/* Reaper.reap: the session has been away for lost_after − TTL, or for all of
+ * lost_after if it was cut. */
 #ifdef NO_R3
 #define same_record(i, n) true
 #else
 #define same_record(i, n) timer_same[TIMER(i, n)]
 #endif
-#define may_void(i, n) (timer[TIMER(i, n)] > PATIENCE && is_leader(i) && !session[n] && same_record(i, n) \
+#define may_void(i, n) (timer[TIMER(i, n)] > patience(n) && is_leader(i) && !session[n] && same_record(i, n) \
 	&& seat_on[n] > 0 && !settled(seat[seat_on[n] - 1]))
 
 #define REAPER(n) \

@@ -73,6 +73,9 @@ inline acknowledged(n, age) {
 /* Store.OpenSession: the session anew, and the node's record rewritten (R3). */
 inline open_session(n) {
 	session[n] = true; session_age[n] = 0; session_mine[n] = true;
+#if REVOKES > 0
+	session_cut[n] = false;
+#endif
 	timer_same[TIMER(0, n)] = false; timer_same[TIMER(1, n)] = false;
 	late_claim_session[n] = false;
 	older_reports(n)
@@ -239,6 +242,17 @@ proctype Node(byte n) {
 		session[n] = false; session_age[n] = 0; session_current[n] = false; late_claim_session[n] = false;
 		older_reports(n);
 		printf("node %d: its session expires\n", n) }
+
+#if REVOKES > 0
+	/* Store.Revoke: the session is cut, and the node's record says so (R3). That it
+	 * may open another at any time stands for joining again. */
+	:: d_step { session[n] && revokes > 0 -> revokes--;
+		session[n] = false; session_age[n] = 0; session_current[n] = false; late_claim_session[n] = false;
+		session_cut[n] = true;
+		timer_same[TIMER(0, n)] = false; timer_same[TIMER(1, n)] = false;
+		older_reports(n);
+		printf("node %d: is revoked\n", n) }
+#endif
 
 	/* ---- a seat: seat.live ---- */
 	:: d_step { up[n] && life[n] == Idle && agent_session[n] && (session_current[n] || !healed) && wants_process(n) && may_claim_now(n) ->

@@ -39,10 +39,16 @@
 #ifndef WIPES
 #define WIPES 0		/* an agent comes back with an empty directory: another instance */
 #endif
+#ifndef REVOKES
+#define REVOKES 0	/* a node is revoked: its session is cut; it may join again at any time */
+#endif
 /* AT_MOST_ONCE: a lost job 0 is final. GONE: node 0 may stay away if it is down at the healing. */
 
 byte slow = SLOW, kills = KILLS, crashes = CRASHES, losses = LOSSES, takeovers = TAKEOVERS;
 byte unknowns = UNKNOWNS, cancels = CANCELS, wipes = WIPES;
+#if REVOKES > 0
+byte revokes = REVOKES;
+#endif
 bool healed;	/* no faults from here on, and whoever can act does */
 bool over;	/* the judge has spoken */
 
@@ -80,6 +86,20 @@ bool over;	/* the judge has spoken */
 #define PATIENCE 0
 #else
 #define PATIENCE (LOST_AFTER - TTL)
+#endif
+
+/* How long the Reaper waits for a node. A session that was cut was not silent
+ * when it ended: all of lost_after is left. */
+#if REVOKES > 0
+#ifdef CUT_AS_SILENT	/* planted: it is taken for one that has expired */
+#define patience(n) PATIENCE
+#else
+#define patience(n) (session_cut[n] -> LOST_AFTER : PATIENCE)
+#endif
+#define longest_patience(n) LOST_AFTER
+#else
+#define patience(n) PATIENCE
+#define longest_patience(n) (LOST_AFTER - TTL)
 #endif
 
 #ifdef FROM_ANSWER	/* planted: the deadline counts from the answer, not from the sending */

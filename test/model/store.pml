@@ -36,6 +36,9 @@ byte          seat_on[NODES];
 bool session[NODES]         = true;
 byte session_age[NODES];		/* since the last renewal that arrived */
 bool session_mine[NODES]    = true;	/* it is of the instance that now runs there */
+#if REVOKES > 0
+bool session_cut[NODES];		/* Node.SessionCut: it was ended by a revocation */
+#endif
 /* The agent's side: whether it believes to have a session, and whether that is
  * the one in the store. */
 bool agent_session[NODES]   = true;

@@ -83,7 +83,7 @@ func inProcess(b *testing.B, s *steps, jobs int) {
 	for i := range 8 {
 		node.Devices = append(node.Devices, ares.Device{ID: fmt.Sprint("gpu-", i), Index: i, Type: "gpu", MemoryMB: 81920, Healthy: true})
 	}
-	session, err := d.Store.OpenSession(b.Context(), node, "bench-instance-0", "bench", time.Minute)
+	session, err := d.Store.OpenSession(b.Context(), node, "bench-instance-0", "bench", time.Minute, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,0 +1,123 @@
+package storetest
+
+import (
+	"sync"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+func revoke(t *testing.T, s *store.Store, node string) store.Revocation {
+	t.Helper()
+	r, err := s.Revoke(t.Context(), store.Revocation{Node: node, By: "bob", At: Noon}, Noon)
+	if err != nil {
+		t.Fatalf("revoke %s: %v", node, err)
+	}
+	return r
+}
+
+// wasCut is what a node's record says of its last session.
+func wasCut(t *testing.T, s *store.Store, node *Node) bool {
+	t.Helper()
+	cut, _ := body(t, Records(t, s, "nodes/"+node.ID)[0], "node")["session_cut"].(bool)
+	return cut
+}
+
+// revokedSession: one transaction ends the session with the certificates, and
+// says that it was cut, so that a timer does not take the node for silent.
+func revokedSession(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 2)
+	node := st.nodes[0]
+	Claim(t, s, st.seats[:1], node)
+	before := node.Revision(t, s)
+	r := revoke(t, s, node.ID)
+	if left := Records(t, s, "sessions/"+node.ID); len(left) > 0 {
+		t.Fatalf("its session goes on: %+v", left)
+	}
+	if got := node.Revision(t, s); got != r.Revision || !wasCut(t, s, node) {
+		t.Errorf("revoked at %d; its record is of %d, cut %v", r.Revision, got, wasCut(t, s, node))
+	}
+	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced)
+	refused(t, s.UpdateNode(t.Context(), node.Node, node.Session), ares.Fenced)
+	late := st.seats[1]
+	late.Node = node.ID
+	if err := s.Claim(t.Context(), late, node.Session, Noon); err == nil {
+		t.Error("it claims a seat without a session")
+	}
+	refused(t, s.Void(t.Context(), st.lead, st.seats[0], before, Noon), ares.Conflict) // a timer of before
+	if err := s.RenewSession(t.Context(), st.nodes[1].ID, st.nodes[1].Session); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+	// A node that has no session is not told anew: a timer that runs, runs on.
+	if again := revoke(t, s, node.ID); again.Revision <= r.Revision || node.Revision(t, s) != r.Revision {
+		t.Errorf("revoked again at %d, its record is of %d", again.Revision, node.Revision(t, s))
+	}
+	silent := NewNode(t, s)
+	silent.Close(t, s)
+	if seen := silent.Revision(t, s); revoke(t, s, silent.ID).Revision <= seen || silent.Revision(t, s) != seen || wasCut(t, s, silent) {
+		t.Errorf("a silent node was told anew: %d after %d", silent.Revision(t, s), seen)
+	}
+	if err := s.Void(t.Context(), st.lead, st.seats[0], node.Revision(t, s), Noon); err != nil {
+		t.Fatal(err)
+	}
+	phase(t, s, st.job.ID, ares.Pending)
+}
+
+// revokedOpens: a server that has not heard of a revocation opens no session.
+func revokedOpens(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	issued, err := s.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(certified int64) error {
+		_, failed := s.OpenSession(t.Context(), node.Node, node.Instance, "server-2", SessionTTL, certified)
+		return failed
+	}
+	if err = open(issued); err != nil {
+		t.Fatal(err)
+	}
+	r := revoke(t, s, node.ID)
+	refused(t, open(issued), ares.Unauthentic, "was revoked", "--node "+node.ID)
+	refused(t, open(r.Revision-1), ares.Unauthentic)
+	if left := Records(t, s, "sessions/"+node.ID); len(left) > 0 {
+		t.Errorf("a revoked node has a session: %+v", left)
+	}
+	if err = open(r.Revision + 1); err != nil {
+		t.Errorf("it joined again, yet: %v", err)
+	}
+	if wasCut(t, s, node) {
+		t.Error("its new session counts as cut")
+	}
+	revoke(t, s, node.ID)
+	if err = open(0); err != nil { // by the node token, which speaks for any node
+		t.Errorf("without a certificate: %v", err)
+	}
+}
+
+// revokedRace: whatever its agent does at that moment, a revoked node is left
+// without a session.
+func revokedRace(t *testing.T, s *store.Store) {
+	node := NewNode(t, s)
+	issued, err := s.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 20 {
+				_, failed := s.OpenSession(t.Context(), node.Node, node.Instance, "server-2", SessionTTL, issued)
+				if failed != nil && ares.CodeOf(failed) != ares.Unauthentic && ares.CodeOf(failed) != ares.Exhausted {
+					t.Error(failed)
+				}
+			}
+		})
+	}
+	r := revoke(t, s, node.ID)
+	wg.Wait()
+	if left := Records(t, s, "sessions/"+node.ID); len(left) > 0 {
+		t.Errorf("revoked at %d, it has a session: %+v", r.Revision, left)
+	}
+}
