@@ -172,19 +172,18 @@ func (d *historyDoor) DeletePrice(ctx context.Context, req *apipb.DeletePriceReq
 	return &apipb.DeletePriceResponse{Message: "Price deleted"}, nil
 }
 
-// remembered finds a job that is no longer live: t is its tombstone, nil when
-// that is gone too. Without an answer of history a tombstone still says how the
-// job ended.
-func (d *Doors) remembered(ctx context.Context, id ares.JobID, t *store.Tombstone, absent error) (*control.Known, error) {
+// remembered finds a job that is no longer live. The error is store.NoJob when
+// there is none, and another when history does not answer.
+func (d *Doors) remembered(ctx context.Context, id ares.JobID) (*control.Known, error) {
 	if d.cfg.Ledger == nil {
-		return nil, absent
+		return nil, store.NoJob(id)
 	}
 	found, err := d.cfg.Ledger.Job(ctx, id, "")
 	switch {
 	case err == nil:
 		return &found, nil
-	case ares.CodeOf(err) == ares.NotFound || t != nil:
-		return nil, absent
+	case ares.CodeOf(err) == ares.NotFound:
+		return nil, store.NoJob(id)
 	}
 	return nil, err
 }

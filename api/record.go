@@ -46,6 +46,7 @@ type record struct {
 	audit.Entry
 
 	request, response proto.Message
+	refused           bool // its caller has no right to it, whatever the answer calls that
 	told              bool // the audit has it, or need not
 }
 
@@ -166,7 +167,9 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 	if e.Tenant == "" {
 		e.Tenant = d.tenantOf(r, &what, &e)
 	}
-	e.Status = statusFor(code)
+	if e.Status = statusFor(code); r.refused {
+		e.Status = audit.Refused
+	}
 	return e
 }
 
