@@ -354,6 +354,9 @@ func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*ap
 	if err != nil {
 		return nil, err
 	}
+	if snap, err := d.cfg.Store.Job(ctx, got.ID); err == nil && snap.Job != nil {
+		changed(ctx, snap.Job.Tenant, nil, snap.Job)
+	}
 	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId(), Warnings: got.Warnings}
 	if got.Duplicate {
 		resp.Status, resp.Message = duplicate, "This retry was accepted before; it is the same job"
