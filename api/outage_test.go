@@ -111,3 +111,16 @@ func TestStreamsEndWithoutHistory(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusTellsOfHistory wants who looks after a server told that its history does
+// not answer.
+func TestStatusTellsOfHistory(t *testing.T) {
+	e := newEstate(t)
+	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "" {
+		t.Errorf("a history that answers: %d %s", a.code, a.body)
+	}
+	must(t, e.past.Close())
+	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "history is closed" {
+		t.Errorf("a history that does not: %d %s", a.code, a.body)
+	}
+}
