@@ -121,6 +121,7 @@ func newEstate(t *testing.T) *estate {
 		engine.explains.Holders = append(engine.explains.Holders, ares.Holder{Tenant: tenant, Job: j, GPUs: 1})
 		engine.explains.Ahead = append(engine.explains.Ahead, ares.Ahead{Tenant: tenant, First: j, Jobs: 1})
 	}
+	engine.explains.ETA = ares.ETA{Basis: "reserved for tenant b until tomorrow (reservation window-b)"}
 	engine.blockers = []ares.Blocker{{Kind: "nodes", Detail: "after " + e.jobs["b"] + ", and reserved for tenant b (reservation window-b)"}}
 	for _, role := range []ares.Role{ares.Viewer, ares.Submitter, ares.TenantAdmin, ares.Auditor} {
 		e.tokens[string(role)] = e.put(string(role), "a", ares.Binding{Role: role, Tenant: "a"})

@@ -110,6 +110,14 @@ func TestPreemptionsAreListedWithTheirReckoning(t *testing.T) {
 func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 	h := newHouse(t)
 	c := h.preempt()
+	reader := func(tenant string) func(*http.Request) {
+		a := h.do("POST", "/api/v1/tokens", map[string]any{"name": "reader", "tenant_id": tenant, "bindings": []any{map[string]any{"role": "viewer", "tenant_id": tenant}}})
+		if a.code != http.StatusCreated {
+			t.Fatal(a.body)
+		}
+		return with(a.json["token"].(string))
+	}
+	theirs, ours := reader("vision"), reader("default")
 	secret := []string{string(c.to.ID), "default", "urgent"}
 	must(t, h.store.Checkpointed(t.Context(), c.other, storetest.Noon.Add(time.Second)))
 	for _, end := range []bool{false, true} {
@@ -123,7 +131,7 @@ func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 			"/api/v1/preemptions?tenant_id=vision", "/api/v1/jobs/" + string(c.other.Job), "/api/v1/jobs/" + string(c.other.Job) + "/explain",
 			"/api/v1/jobs/" + string(c.other.Job) + "/events",
 		} {
-			a := h.do("GET", path, nil)
+			a := h.do("GET", path, nil, theirs)
 			if a.code != 200 || !strings.Contains(a.body, "another") {
 				t.Errorf("%s answered %d %s", path, a.code, a.body)
 			}
@@ -134,10 +142,18 @@ func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 			}
 		}
 	}
-	// Nor does the job that is given way to learn who does.
-	a := h.do("GET", "/api/v1/jobs/"+string(c.to.ID), nil)
+	// Nor do people of the job that is given way to learn who does.
+	a := h.do("GET", "/api/v1/jobs/"+string(c.to.ID), nil, ours)
 	if strings.Contains(a.body, string(c.other.Job)) || strings.Contains(a.body, "theirs") || !strings.Contains(a.body, string(c.own.Job)) {
 		t.Errorf("the nominated job shows %s", a.body)
+	}
+	// Who sees both tenants is told who it was, on either side.
+	for path, name := range map[string]ares.JobID{
+		"/api/v1/jobs/" + string(c.other.Job): c.to.ID, "/api/v1/jobs/" + string(c.other.Job) + "/explain": c.to.ID, "/api/v1/jobs/" + string(c.to.ID): c.other.Job,
+	} {
+		if a := h.do("GET", path, nil); !strings.Contains(a.body, string(name)) {
+			t.Errorf("%s does not tell an administrator of %s: %s", path, name, a.body)
+		}
 	}
 }
 
