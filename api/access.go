@@ -54,36 +54,48 @@ func ofJob(ctx context.Context, d *Doors, who *ares.Identity, req any) (place, e
 		return place{}, err
 	}
 	if e := d.cfg.View.Job(ares.JobID(id)); e != nil {
-		return place{e.Job.Tenant, e.Job.Queue, store.NoJob(e.Job.ID)}, nil
+		return d.ofLive(ctx, who, e.Job), nil
 	}
 	snap, err := d.cfg.Store.Job(ctx, ares.JobID(id))
 	if err == nil && snap.Job != nil {
-		return place{snap.Job.Tenant, snap.Job.Queue, store.NoJob(snap.Job.ID)}, nil
+		return d.ofLive(ctx, who, snap.Job), nil
 	}
 	if err != nil && ares.CodeOf(err) != ares.NotFound {
 		return place{}, err
 	}
-	absent := store.NoJob(ares.JobID(id))
-	known, past := d.remembered(ctx, ares.JobID(id), snap.Tombstone, absent)
+	known, absent := d.remembered(ctx, ares.JobID(id))
 	switch {
-	case past == nil:
-		return place{known.Job.Tenant, known.Job.Queue, absent}, nil
+	case known != nil:
+		return place{known.Job.Tenant, known.Job.Queue, store.NoJob(known.Job.ID)}, nil
 	case snap.Tombstone != nil:
-		return ofTombstone(who, snap.Tombstone), nil
+		return ofTombstone(who, snap.Tombstone, absent), nil
 	}
-	return place{}, past
+	return place{}, absent
+}
+
+// ofLive is where a live job is. Who does not see it is answered as for one that
+// is not there, and for that history is asked: while it does not answer, nobody
+// can say that there is no such job, so it is not said of this one either.
+func (d *Doors) ofLive(ctx context.Context, who *ares.Identity, job *ares.Job) place {
+	p := place{job.Tenant, job.Queue, store.NoJob(job.ID)}
+	if !roles.Allows(who, roles.JobRead, p.tenant, p.queue) {
+		if _, err := d.remembered(ctx, job.ID); err != nil {
+			p.absent = err
+		}
+	}
+	return p
 }
 
 // ofTombstone is where an archived job was, as far as that can be told: it keeps
-// a hash of its tenant and nothing of its queue.
-func ofTombstone(who *ares.Identity, t *store.Tombstone) place {
+// a hash of its tenant and nothing of its queue. Absent is what history said.
+func ofTombstone(who *ares.Identity, t *store.Tombstone, absent error) place {
 	mine, _ := roles.Tenants(who, roles.JobRead)
 	for _, tenant := range mine {
 		if t.Of(tenant) {
-			return place{tenant, "", store.NoJob(t.ID)}
+			return place{tenant, "", absent}
 		}
 	}
-	return place{absent: store.NoJob(t.ID)}
+	return place{absent: absent}
 }
 
 // ofSpec is where a job would go.
@@ -285,8 +297,17 @@ func (d *Doors) permit(ctx context.Context, method string, req any) error {
 	if err != nil || r.verb == "" {
 		return err
 	}
-	return p.allows(who, r.verb)
+	if err = p.allows(who, r.verb); err != nil {
+		return noRight{err}
+	}
+	return nil
 }
+
+// noRight is the answer to who has no right to what it asked for. It may look
+// like another failure, where that is what is answered for what is not there.
+type noRight struct{ error }
+
+func (n noRight) Unwrap() error { return n.error }
 
 // allows refuses who may not do something in a place, as if there were nothing
 // if they see nothing there.

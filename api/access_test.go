@@ -78,6 +78,7 @@ type estate struct {
 	conn   *grpc.ClientConn
 	tokens map[string]string
 	jobs   map[string]string // by tenant
+	past   *history.History
 }
 
 func newEstate(t *testing.T) *estate {
@@ -87,6 +88,7 @@ func newEstate(t *testing.T) *estate {
 	past, err := history.Open(history.Config{File: filepath.Join(t.TempDir(), "history.db")})
 	must(t, err)
 	t.Cleanup(func() { must(t, past.Close()) })
+	e.past = past
 	e.house = newHouse(t, func(c *Config) {
 		c.Audit, c.AuditLog = log, log
 		c.Ledger = &control.Ledger{View: c.View, History: past, Now: time.Now}

@@ -150,8 +150,13 @@ func TestHostAndOrigin(t *testing.T) {
 	}
 	a := h.do("POST", "/api/v1/jobs", job(), func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
 	h.refused(a, 403, ares.Forbidden)
-	if a := h.do("GET", "/api/v1/jobs", nil, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }); a.header.Get("Access-Control-Allow-Origin") != "" {
+	a = h.do("GET", "/api/v1/jobs", nil, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") })
+	h.refused(a, 403, ares.Forbidden, "evil.example")
+	if a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("another page may read an answer")
+	}
+	if a = h.do("GET", "/api/v1/jobs", nil, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }); a.code != 200 {
+		t.Errorf("who came by a link is answered %d", a.code)
 	}
 }
 

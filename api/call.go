@@ -69,6 +69,7 @@ func (d *Doors) check(ctx context.Context, method string, req any) error {
 		w.req.Store(&req)
 	}
 	if err := d.permit(ctx, method, req); err != nil {
+		_, recordOf(ctx).refused = errors.AsType[noRight](err)
 		return err
 	}
 	return d.policed(ctx, method, req)
@@ -263,6 +264,9 @@ func (d *Doors) still(ctx context.Context, method string, w *overseen) error {
 		err = d.permit(ctx, method, *req)
 	} else if err == nil {
 		err = access[method].admits(who.Identity())
+	}
+	if _, lost := errors.AsType[noRight](err); lost {
+		return err
 	}
 	switch ares.CodeOf(err) {
 	case ares.Unauthentic, ares.Forbidden, ares.NotFound:

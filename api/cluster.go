@@ -51,7 +51,7 @@ func noNode(id string) error {
 
 // CordonNode implements apipb.ClusterServiceServer.
 func (d *clusterDoor) CordonNode(ctx context.Context, req *apipb.CordonNodeRequest) (*apipb.CordonNodeResponse, error) {
-	n, err := d.cordon(ctx, ares.Cordon{Node: req.GetNodeId(), By: caller(ctx), Why: req.GetReason(), Since: d.cfg.Now()})
+	n, err := d.cordon(ctx, ares.Cordon{Node: req.GetNodeId(), By: caller(ctx), Why: req.GetReason(), Since: wholeMicros(d.cfg.Now())})
 	return &apipb.CordonNodeResponse{Node: n}, err
 }
 
@@ -64,7 +64,7 @@ func (d *clusterDoor) UncordonNode(ctx context.Context, req *apipb.UncordonNodeR
 // DrainNode implements apipb.ClusterServiceServer.
 func (d *clusterDoor) DrainNode(ctx context.Context, req *apipb.DrainNodeRequest) (*apipb.DrainNodeResponse, error) {
 	c := ares.Cordon{
-		Node: req.GetNodeId(), By: caller(ctx), Why: req.GetReason(), Since: d.cfg.Now(), Drain: true, Force: req.GetForce(),
+		Node: req.GetNodeId(), By: caller(ctx), Why: req.GetReason(), Since: wholeMicros(d.cfg.Now()), Drain: true, Force: req.GetForce(),
 	}
 	// Asked again, it is the same drain: it began when it began.
 	if n := d.cfg.View.Node(c.Node); n != nil && n.Cordon != nil && n.Cordon.Drain {
@@ -79,16 +79,18 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 	if !ares.ValidName(c.Node) {
 		return nil, noNode(c.Node)
 	}
+	var was, is any // the view is asked before: after it, it may know what is
+	if n := d.cfg.View.Node(c.Node); n != nil && n.Cordon != nil {
+		before := *n.Cordon
+		before.Revision = 0 // what is written does not have it yet
+		was = before
+	}
 	if err := d.cfg.Store.Cordon(ctx, c); err != nil {
 		return nil, err
 	}
 	entry := control.NodeEntry{Node: ares.Node{ID: c.Node}}
-	var was, is any
 	if n := d.cfg.View.Node(c.Node); n != nil {
 		entry = *n // what the view does not know yet is known here
-		if n.Cordon != nil {
-			was = *n.Cordon
-		}
 	}
 	entry.Cordon = nil
 	if c.By != "" {

@@ -105,7 +105,7 @@ var deeds = map[string]deed{
 	apipb.TrustService_RevokeJoinToken_FullMethodName:  {changes, "REVOKE_JOIN_TOKEN", "join-token", []string{"id"}},
 	apipb.TrustService_RevokeNode_FullMethodName:       {changes, "REVOKE_NODE", "node", []string{"node_id"}},
 	apipb.TrustService_JoinNode_FullMethodName:         {changes, "JOIN_NODE", "node", []string{"node_id"}},
-	apipb.TrustService_RenewCertificate_FullMethodName: {sessions, "RENEW_CERTIFICATE", "node", nil},
+	apipb.TrustService_RenewCertificate_FullMethodName: {sessions, "RENEW_CERTIFICATE", "", nil}, // of the node that its certificate names
 	apipb.TrustService_ListJoinTokens_FullMethodName:   {reads, "LIST_JOIN_TOKENS", "", nil},
 	apipb.TrustService_ListRevocations_FullMethodName:  {reads, "LIST_REVOCATIONS", "", nil},
 	apipb.TrustService_GetAuthority_FullMethodName:     {reads, "GET_AUTHORITY", "", nil},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -139,7 +140,7 @@ func (d *historyDoor) SetPrice(ctx context.Context, req *apipb.SetPriceRequest) 
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	now := d.cfg.Now().UTC()
+	now := wholeMicros(d.cfg.Now())
 	p := history.Price{Model: m.GetGpuModel(), Region: m.GetRegion(), From: m.GetFrom(), PerGPUHour: m.GetPricePerGpuHour(), By: caller(ctx), At: now}
 	if p.From == "" {
 		p.From = now.Format(time.DateOnly)
@@ -151,9 +152,16 @@ func (d *historyDoor) SetPrice(ctx context.Context, req *apipb.SetPriceRequest) 
 	if err != nil {
 		return nil, err
 	}
+	was, err := priceBefore(ctx, ledger, p.Model, p.Region, p.From)
+	if err != nil {
+		return nil, err
+	}
 	if err = ledger.History.SetPrice(ctx, p); err != nil {
 		return nil, err
 	}
+	kept := p
+	kept.Model = strings.ToLower(p.Model)
+	changed(ctx, "", was, kept)
 	return &apipb.SetPriceResponse{Price: d.newPrice(&p)}, nil
 }
 
@@ -166,25 +174,40 @@ func (d *historyDoor) DeletePrice(ctx context.Context, req *apipb.DeletePriceReq
 	if err != nil {
 		return nil, err
 	}
+	was, err := priceBefore(ctx, ledger, req.GetGpuModel(), req.GetRegion(), req.GetFrom())
+	if err != nil {
+		return nil, err
+	}
 	if err = ledger.History.DeletePrice(ctx, req.GetGpuModel(), req.GetRegion(), req.GetFrom()); err != nil {
 		return nil, err
 	}
+	changed(ctx, "", was, nil)
 	return &apipb.DeletePriceResponse{Message: "Price deleted"}, nil
 }
 
-// remembered finds a job that is no longer live: t is its tombstone, nil when
-// that is gone too. Without an answer of history a tombstone still says how the
-// job ended.
-func (d *Doors) remembered(ctx context.Context, id ares.JobID, t *store.Tombstone, absent error) (*control.Known, error) {
+// priceBefore is the price that is there before a change, nil for none.
+func priceBefore(ctx context.Context, ledger *control.Ledger, model, region, from string) (any, error) {
+	prices, err := ledger.History.Prices(ctx)
+	for _, p := range prices {
+		if strings.EqualFold(p.Model, model) && p.Region == region && p.From == from {
+			return p, err
+		}
+	}
+	return nil, err
+}
+
+// remembered finds a job that is no longer live. The error is store.NoJob when
+// there is none, and another when history does not answer.
+func (d *Doors) remembered(ctx context.Context, id ares.JobID) (*control.Known, error) {
 	if d.cfg.Ledger == nil {
-		return nil, absent
+		return nil, store.NoJob(id)
 	}
 	found, err := d.cfg.Ledger.Job(ctx, id, "")
 	switch {
 	case err == nil:
 		return &found, nil
-	case ares.CodeOf(err) == ares.NotFound || t != nil:
-		return nil, absent
+	case ares.CodeOf(err) == ares.NotFound:
+		return nil, store.NoJob(id)
 	}
 	return nil, err
 }

@@ -67,7 +67,7 @@ func (d *identityDoor) CanI(ctx context.Context, req *apipb.CanIRequest) (*apipb
 // CreateToken implements apipb.IdentityServiceServer.
 func (d *identityDoor) CreateToken(ctx context.Context, req *apipb.CreateTokenRequest) (*apipb.CreateTokenResponse, error) {
 	who := identityOf(ctx)
-	t := store.Token{Name: req.GetName(), CreatedBy: who.Name, CreatedAt: d.cfg.Now().UTC()}
+	t := store.Token{Name: req.GetName(), CreatedBy: who.Name, CreatedAt: wholeMicros(d.cfg.Now())}
 	var p ares.Problems
 	if !ares.ValidName(req.GetName()) {
 		p.Add("name", "%q is not a name: use up to 63 letters, digits, '.', '-' and '_', first a letter or digit", clip(req.GetName()))
@@ -110,6 +110,7 @@ func (d *identityDoor) CreateToken(ctx context.Context, req *apipb.CreateTokenRe
 	if err = d.cfg.Store.CreateToken(ctx, t); err != nil {
 		return nil, err
 	}
+	changed(ctx, t.Tenant(), nil, t)
 	d.cfg.Auth.Changed()
 	return &apipb.CreateTokenResponse{Token: secret, Record: newToken(&t)}, nil
 }
@@ -157,8 +158,15 @@ func (d *identityDoor) RevokeToken(ctx context.Context, req *apipb.RevokeTokenRe
 	if err := home.allows(who, roles.TokenWrite); err != nil {
 		return nil, err
 	}
+	tokens, err := d.cfg.Store.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := d.cfg.Store.RevokeToken(ctx, name, auth.Subject(name)); err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(tokens, func(t store.Token) bool { return t.Name == name }); i >= 0 {
+		changed(ctx, home.tenant, tokens[i], nil)
 	}
 	d.cfg.Auth.Changed()
 	return &apipb.RevokeTokenResponse{Message: "Token " + name + " revoked"}, nil
@@ -167,7 +175,7 @@ func (d *identityDoor) RevokeToken(ctx context.Context, req *apipb.RevokeTokenRe
 // CreateBinding implements apipb.IdentityServiceServer.
 func (d *identityDoor) CreateBinding(ctx context.Context, req *apipb.CreateBindingRequest) (*apipb.CreateBindingResponse, error) {
 	who, m := identityOf(ctx), req.GetBinding()
-	b := store.Binding{Binding: bindingOf(m), Subject: m.GetSubject(), CreatedBy: who.Name, CreatedAt: d.cfg.Now().UTC()}
+	b := store.Binding{Binding: bindingOf(m), Subject: m.GetSubject(), CreatedBy: who.Name, CreatedAt: wholeMicros(d.cfg.Now())}
 	var p ares.Problems
 	auth.CheckSubject(&p, "subject", b.Subject)
 	roles.Check(&p, "", b.Binding)
@@ -188,6 +196,7 @@ func (d *identityDoor) CreateBinding(ctx context.Context, req *apipb.CreateBindi
 	if b, err = d.cfg.Store.CreateBinding(ctx, b); err != nil {
 		return nil, err
 	}
+	changed(ctx, b.Tenant, nil, b)
 	d.cfg.Auth.Changed()
 	return &apipb.CreateBindingResponse{Binding: newStoredBinding(&b)}, nil
 }
@@ -230,8 +239,15 @@ func (d *identityDoor) DeleteBinding(ctx context.Context, req *apipb.DeleteBindi
 	if err := mayGrant(identityOf(ctx), b.Binding); err != nil {
 		return nil, err
 	}
+	all, err := d.cfg.Store.Bindings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := d.cfg.Store.DeleteBinding(ctx, b); err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(all, func(was store.Binding) bool { return was.Binding == b.Binding && was.Subject == b.Subject }); i >= 0 {
+		changed(ctx, b.Tenant, all[i], nil)
 	}
 	d.cfg.Auth.Changed()
 	return &apipb.DeleteBindingResponse{Message: b.Subject + " is no longer " + roles.String(b.Binding)}, nil

@@ -99,7 +99,7 @@ func (d *Doors) publicly(err error) (message, code string) {
 func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.GetJobResponse, error) {
 	snap, err := d.snapshot(ctx, req.GetJobId())
 	if ares.CodeOf(err) == ares.NotFound && jobID(req.GetJobId()) == nil || snap.Tombstone != nil {
-		return d.getRemembered(ctx, ares.JobID(req.GetJobId()), snap.Tombstone, err)
+		return d.getRemembered(ctx, ares.JobID(req.GetJobId()), snap.Tombstone)
 	}
 	if err != nil {
 		return nil, err
@@ -138,14 +138,15 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	return &apipb.GetJobResponse{Job: job}, nil
 }
 
-// getRemembered answers for a job that is no longer live.
-func (d *jobDoor) getRemembered(ctx context.Context, id ares.JobID, t *store.Tombstone, absent error) (*apipb.GetJobResponse, error) {
-	found, err := d.remembered(ctx, id, t, absent)
+// getRemembered answers for a job that is no longer live: t is its tombstone, nil
+// when that is gone too.
+func (d *jobDoor) getRemembered(ctx context.Context, id ares.JobID, t *store.Tombstone) (*apipb.GetJobResponse, error) {
+	found, err := d.remembered(ctx, id)
 	switch {
-	case err != nil:
+	case err != nil && t == nil:
 		return nil, err
-	case found == nil:
-		return &apipb.GetJobResponse{Job: newArchivedJob(t)}, nil
+	case err != nil:
+		return &apipb.GetJobResponse{Job: newArchivedJob(t, err)}, nil
 	}
 	job := newJob(found.Job, &found.Run, nil)
 	job.Spec, job.Archived, job.Use = apipb.NewJobSpec(&found.Job.Spec), true, d.use(ctx, found.Parts)
@@ -353,6 +354,9 @@ func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*ap
 	if err != nil {
 		return nil, err
 	}
+	if snap, err := d.cfg.Store.Job(ctx, got.ID); err == nil && snap.Job != nil {
+		changed(ctx, snap.Job.Tenant, nil, snap.Job)
+	}
 	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId(), Warnings: got.Warnings}
 	if got.Duplicate {
 		resp.Status, resp.Message = duplicate, "This retry was accepted before; it is the same job"
@@ -364,14 +368,12 @@ func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*ap
 func (d *jobDoor) ListJobEvents(ctx context.Context, req *apipb.ListJobEventsRequest) (*apipb.ListJobEventsResponse, error) {
 	snap, err := d.snapshot(ctx, req.GetJobId())
 	if t := snap.Tombstone; t != nil || ares.CodeOf(err) == ares.NotFound && jobID(req.GetJobId()) == nil {
-		found, missing := d.remembered(ctx, ares.JobID(req.GetJobId()), t, err)
-		if missing != nil {
+		found, missing := d.remembered(ctx, ares.JobID(req.GetJobId()))
+		switch {
+		case missing != nil && t == nil:
 			return nil, missing
-		}
-		if found == nil {
-			return &apipb.ListJobEventsResponse{Events: []*apipb.JobEvent{{
-				At: apipb.Timestamp(t.EndedAt), State: string(t.Phase), Message: "ended; the job is archived and its earlier events are no longer kept",
-			}}}, nil
+		case missing != nil:
+			return &apipb.ListJobEventsResponse{Events: []*apipb.JobEvent{{At: apipb.Timestamp(t.EndedAt), State: string(t.Phase), Message: "ended; " + onlyTheEnd(missing)}}}, nil
 		}
 		snap, err = store.Snapshot{Job: found.Job, Run: found.Run}, nil
 	}

@@ -55,10 +55,13 @@ func (d *policyDoor) ApplyPolicy(ctx context.Context, req *apipb.ApplyPolicyRequ
 		d.seen(ctx, now.Revision)
 		resp.Policy, resp.Status = d.newPolicy(&now, nil), "created"
 		switch {
-		case was != nil && was.Revision == now.Revision:
+		case was == nil:
+			changed(ctx, now.Tenant, nil, now)
+		case was.Revision == now.Revision:
 			resp.Status = "unchanged"
-		case was != nil:
+		default:
 			resp.Status = "updated"
+			changed(ctx, now.Tenant, *was, now)
 		}
 	}
 	for _, channel := range p.Alert {
@@ -74,7 +77,7 @@ func (d *policyDoor) policyOf(ctx context.Context, m *apipb.Policy) (ares.Policy
 	p := ares.Policy{
 		Name: m.GetName(), Tenant: m.GetTenantId(), On: ares.PolicyPoint(m.GetOn()), Match: m.GetMatch(), Rule: m.GetRule(), Require: m.GetRequire(),
 		Action: ares.PolicyAction(m.GetAction()), Message: m.GetMessage(), MessageExpression: m.GetMessageExpression(), Mode: ares.PolicyMode(m.GetMode()),
-		Alert: m.GetAlert(), Priority: int(m.GetPriority()), Why: m.GetWhy(), By: caller(ctx), At: d.cfg.Now().UTC(),
+		Alert: m.GetAlert(), Priority: int(m.GetPriority()), Why: m.GetWhy(), By: caller(ctx), At: wholeMicros(d.cfg.Now()),
 	}.WithDefaults()
 	var bad ares.Problems
 	for _, f := range []struct {
@@ -166,10 +169,15 @@ func (d *policyDoor) DeletePolicy(ctx context.Context, req *apipb.DeletePolicyRe
 	if err := policyID(req.GetTenantId(), req.GetName()); err != nil {
 		return nil, err
 	}
+	was, err := d.cfg.Store.Policy(ctx, req.GetTenantId(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
 	gone, err := d.cfg.Store.DeletePolicy(ctx, req.GetTenantId(), req.GetName())
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, was.Tenant, was, nil)
 	d.seen(ctx, gone)
 	return &apipb.DeletePolicyResponse{Message: "Policy " + req.GetName() + " deleted"}, nil
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -218,7 +219,7 @@ func mergeQuotas(p *ares.Problems, was []ares.Quota, given []*apipb.Quota, none 
 
 // notGiven reports fields that only answers have.
 func notGiven(p *ares.Problems, fields map[string]bool) {
-	for _, name := range []string{"id", "current", "created_at"} {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if fields[name] {
 			p.Add(name, "is not part of a request: remove it")
 		}

@@ -46,6 +46,7 @@ type record struct {
 	audit.Entry
 
 	request, response proto.Message
+	refused           bool // its caller has no right to it, whatever the answer calls that
 	told              bool // the audit has it, or need not
 }
 
@@ -65,6 +66,10 @@ func changed(ctx context.Context, tenant string, before, after any) {
 	}
 	r.Before, r.After = digestOf(before), digestOf(after)
 }
+
+// wholeMicros is a time as the store keeps it, so that what was written and what
+// is read again have one digest.
+func wholeMicros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // digestOf is the digest of an object of ours.
 func digestOf(v any) string {
@@ -160,13 +165,17 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 		if req, ok := r.request.(*apipb.SubmitJobRequest); ok {
 			e.After = messageDigest(req.GetJob())
 		}
+	case *apipb.ApplyPolicyResponse:
+		e.Detail = answer.GetStatus() // checked, created, updated or unchanged
 	case *apipb.RetryJobResponse:
 		e.Detail = answer.GetStatus() + ", retry of " + answer.GetRetryOf()
 	}
 	if e.Tenant == "" {
 		e.Tenant = d.tenantOf(r, &what, &e)
 	}
-	e.Status = statusFor(code)
+	if e.Status = statusFor(code); r.refused {
+		e.Status = audit.Refused
+	}
 	markOutsider(&e, who)
 	return e
 }

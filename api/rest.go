@@ -225,12 +225,12 @@ func hostname(host string) string {
 // Programs send no Origin. On the loopback every port is another program's page, so
 // there the port counts too.
 func (d *Doors) checkOrigin(r *http.Request) error {
-	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if safe && !upgrades(r) {
-		return nil
-	}
 	origin := r.Header.Get("Origin")
 	if origin == "" {
+		safe := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if safe && !upgrades(r) {
+			return nil // somebody may have come by a link
+		}
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "" || site == "same-origin" || site == "none" {
 			return nil
 		}

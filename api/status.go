@@ -42,12 +42,26 @@ func (d *clusterDoor) GetServerStatus(ctx context.Context, _ *apipb.GetServerSta
 		// A leader that is not known is as good as none.
 		resp.Leader, _ = d.cfg.Store.Leader(asking)
 	}
+	resp.HistoryError = d.historyError(ctx)
 	if err := d.ready.ask(ctx, d.cfg.Ready); err != nil {
 		resp.NotReady = err.Error()
 	}
 	// Last, so that they are as true as can be when the answer arrives.
 	resp.UptimeSeconds, resp.WallClock = time.Since(d.began).Seconds(), apipb.Timestamp(d.cfg.Now())
 	return resp, nil
+}
+
+// historyError says why history does not answer, to those who may know where it is.
+func (d *Doors) historyError(ctx context.Context) string {
+	if d.cfg.Ledger == nil {
+		return ""
+	}
+	asking, cancel := context.WithTimeout(ctx, maxReadyWait)
+	defer cancel()
+	if err := d.cfg.Ledger.History.Ready(asking); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // mb is a size in MiB, rounded up.

@@ -158,7 +158,7 @@ func checkTenant(p *ares.Problems, m *apipb.Tenant) {
 	if v := m.DefaultLostAfterSeconds; v != nil && *v != 0 && (*v < ares.MinLostAfterSec || *v > ares.MaxLostAfterSec) {
 		p.Add("default_lost_after_seconds", "must be between %d and %d, or 0 for the general default, got %d", ares.MinLostAfterSec, ares.MaxLostAfterSec, *v)
 	}
-	notGiven(p, map[string]bool{"current": m.GetCurrent() != nil, "created_at": m.GetCreatedAt() != nil})
+	notGiven(p, map[string]bool{"current": m.GetCurrent() != nil, "created_at": m.GetCreatedAt() != nil, "gpu_hours_this_month": m.GpuHoursThisMonth != nil})
 	ares.CheckQuotas(p, quotasOf(m.GetQuotas()))
 	if v := m.GpuHoursPerMonth; v != nil && *v < 0 {
 		p.Add("gpu_hours_per_month", "must be between 0 (no budget) and 2147483647, got %d", *v)
@@ -296,7 +296,11 @@ func tenantID(id string) error {
 // tenant is a tenant with what its jobs hold now.
 func (d *Doors) tenant(t *ares.Tenant) *apipb.Tenant {
 	use, waiting := d.cfg.View.Use(t.ID)
-	return newTenant(t, use, waiting)
+	m := newTenant(t, use, waiting)
+	if t.GPUHours != 0 {
+		m.GpuHoursThisMonth = new(d.cfg.Engine.Spent(t.ID))
+	}
+	return m
 }
 
 // seen lets this server's own view catch up with a change, so that the list

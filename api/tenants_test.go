@@ -49,6 +49,12 @@ func TestTenants(t *testing.T) {
 	if c.code != 200 || c.json["max_gpus"] != 2.0 || c.json["max_cpu_cores"] != 64.0 || c.json["priority_tier"] != nil || c.json["name"] != "Vision" {
 		t.Errorf("patch answered %d %s", c.code, c.body)
 	}
+	if c.json["gpu_hours_this_month"] != nil {
+		t.Errorf("use of a budget that there is not: %s", c.body)
+	}
+	if c = h.do("PATCH", "/api/v1/tenants/vision", map[string]any{"gpu_hours_per_month": 9}); c.json["gpu_hours_this_month"] != 2.5 {
+		t.Errorf("with a budget: %s", c.body)
+	}
 	h.refused(h.do("POST", "/api/v1/jobs", job("tenant_id", "vision", "gpu_count", 3)), 403, ares.Refused, "requested=3, quota=2")
 	if d := h.do("GET", "/api/v1/tenants", nil); d.json["total"] != 4.0 || !strings.Contains(d.body, `"id":"default"`) {
 		t.Errorf("list answered %s", d.body)
@@ -84,6 +90,7 @@ func TestBadTenants(t *testing.T) {
 		{tenant("name", "a\nb"), []string{"name"}},
 		{tenant("name", strings.Repeat("x", 300)), []string{"name"}},
 		{tenant("name", "x", "current", map[string]any{"gpus": 1}), []string{"current"}},
+		{tenant("name", "x", "gpu_hours_this_month", 1), []string{"gpu_hours_this_month"}},
 		{tenant("name", "x", "created_at", "2026-01-31T18:00:00Z"), []string{"created_at"}},
 		{tenant("name", "x", "max_gpu", 1), []string{"max_gpu", "max_gpus"}},
 		{"", []string{"empty"}},

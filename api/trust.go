@@ -10,6 +10,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/pki"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -37,11 +38,12 @@ func (d *trustDoor) CreateJoinToken(ctx context.Context, req *apipb.CreateJoinTo
 		return nil, ares.Errorf(ares.Invalid, "ttl_seconds: at least %d, got %d", int(minJoinLife.Seconds()), req.GetTtlSeconds()).At("ttl_seconds")
 	}
 	token := pki.NewJoinToken(d.Authority.Hash())
-	now := d.Now()
+	now := wholeMicros(d.Now())
 	rec := store.JoinToken{ID: token.ID, Hash: token.Hash(), Node: node, By: caller(ctx), CreatedAt: now, ExpiresAt: now.Add(life)}
 	if err := d.Trust.Store.CreateJoinToken(ctx, rec); err != nil {
 		return nil, err
 	}
+	changed(ctx, "", nil, rec)
 	return &apipb.CreateJoinTokenResponse{Token: token.String(), JoinToken: joinToken(&rec)}, nil
 }
 
@@ -72,8 +74,15 @@ func (d *trustDoor) RevokeJoinToken(ctx context.Context, req *apipb.RevokeJoinTo
 	if !ares.ValidName(id) {
 		return nil, ares.Errorf(ares.NotFound, "there is no join token %q: see `ares node token list`", clip(id)).At("id")
 	}
+	list, err := d.Trust.Store.JoinTokens(ctx, d.Now())
+	if err != nil {
+		return nil, err
+	}
 	if err := d.Trust.Store.DeleteJoinToken(ctx, id); err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(list, func(t store.JoinToken) bool { return t.ID == id }); i >= 0 {
+		changed(ctx, "", list[i], nil)
 	}
 	return &apipb.RevokeJoinTokenResponse{Message: "Join token " + id + " revoked"}, nil
 }
@@ -88,6 +97,7 @@ func (d *trustDoor) RevokeNode(ctx context.Context, req *apipb.RevokeNodeRequest
 	if err != nil {
 		return nil, err
 	}
+	changed(ctx, "", nil, r)
 	d.seen(ctx, r.Revision)
 	return &apipb.RevokeNodeResponse{Revocation: revocation(&r)}, nil
 }
@@ -160,6 +170,7 @@ func (d *trustDoor) JoinNode(ctx context.Context, req *apipb.JoinNodeRequest) (*
 		return nil, err
 	}
 	d.cfg.Log.Info("node joined", "node", node, "join_token", token.ID)
+	recordOf(ctx).After = audit.Digest(cert)
 	return &apipb.JoinNodeResponse{Certificate: cert, Authority: d.Authority.Certificate.Raw}, nil
 }
 
@@ -180,5 +191,7 @@ func (d *trustDoor) RenewCertificate(ctx context.Context, req *apipb.RenewCertif
 	if err != nil {
 		return nil, err
 	}
+	r := recordOf(ctx)
+	r.Object, r.Before, r.After = "node/"+node, audit.Digest(leaf.Raw), audit.Digest(cert)
 	return &apipb.RenewCertificateResponse{Certificate: cert, Authority: d.Authority.Certificate.Raw}, nil
 }

@@ -71,13 +71,13 @@ type fortress struct {
 	clock  atomic.Int64 // ahead of the real one
 }
 
-func newFortress(t *testing.T) *fortress {
+func newFortress(t *testing.T, change ...func(*Config)) *fortress {
 	f := &fortress{agents: &lasting{opened: make(chan struct{}, 1)}}
-	f.house = newHouse(t, func(c *Config) {
+	f.house = newHouse(t, append(change, func(c *Config) {
 		c.AgentService = f.agents
 		f.agents.door = &AgentDoor{Store: c.Store, View: c.View, Server: "here", TTL: func(int) time.Duration { return time.Minute }, Now: time.Now}
 		c.Trust.Now = func() time.Time { return time.Now().Add(time.Duration(f.clock.Load())) }
-	})
+	})...)
 	serving, err := pki.Issued(f.cfg.Trust.Authority, t.TempDir(), []string{"127.0.0.1"}, slog.New(slog.DiscardHandler))
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

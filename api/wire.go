@@ -82,13 +82,22 @@ func newListedJob(e *control.Entry) *apipb.Job {
 	return newJob(e.Job, &run, e.Progress)
 }
 
-// newArchivedJob is what is left of a job.
-func newArchivedJob(t *store.Tombstone) *apipb.Job {
+// newArchivedJob is what is left of a job; why tells what became of the rest.
+func newArchivedJob(t *store.Tombstone, why error) *apipb.Job {
 	return &apipb.Job{
 		JobId: string(t.ID), Id: string(t.ID), State: string(t.Phase), FinishedAt: apipb.Timestamp(t.EndedAt),
-		Reason: "archived: only how it ended is kept", Archived: true,
+		Reason: onlyTheEnd(why), Archived: true,
 		Result: &apipb.JobResult{Outcome: string(outcomeOf(t.Phase))},
 	}
+}
+
+// onlyTheEnd says why no more is told of an archived job than how it ended, by
+// what history answered.
+func onlyTheEnd(why error) string {
+	if ares.CodeOf(why) == ares.NotFound {
+		return "archived: only how it ended is kept"
+	}
+	return "archived: history does not answer, so only how it ended can be told"
 }
 
 // outcomeOf is how a job ended that tells no more than its phase.

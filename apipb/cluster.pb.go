@@ -59,8 +59,11 @@ type Tenant struct {
 	// 0 for both, the default, keeps the weight as it is.
 	FairShareWeightMin *float64 `protobuf:"fixed64,17,opt,name=fair_share_weight_min,json=fairShareWeightMin,proto3,oneof" json:"fair_share_weight_min,omitempty"`
 	FairShareWeightMax *float64 `protobuf:"fixed64,18,opt,name=fair_share_weight_max,json=fairShareWeightMax,proto3,oneof" json:"fair_share_weight_max,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What its jobs have used of the budget in this month, those that run up to now.
+	// Left out without a budget. Not part of a request.
+	GpuHoursThisMonth *float64 `protobuf:"fixed64,19,opt,name=gpu_hours_this_month,json=gpuHoursThisMonth,proto3,oneof" json:"gpu_hours_this_month,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
@@ -215,6 +218,13 @@ func (x *Tenant) GetFairShareWeightMin() float64 {
 func (x *Tenant) GetFairShareWeightMax() float64 {
 	if x != nil && x.FairShareWeightMax != nil {
 		return *x.FairShareWeightMax
+	}
+	return 0
+}
+
+func (x *Tenant) GetGpuHoursThisMonth() float64 {
+	if x != nil && x.GpuHoursThisMonth != nil {
+		return *x.GpuHoursThisMonth
 	}
 	return 0
 }
@@ -2484,6 +2494,8 @@ type GetServerStatusResponse struct {
 	Alarms        []string `protobuf:"bytes,11,rep,name=alarms,proto3" json:"alarms,omitempty"`
 	DataDirFreeMb int32    `protobuf:"varint,12,opt,name=data_dir_free_mb,json=dataDirFreeMb,proto3" json:"data_dir_free_mb,omitempty"`
 	Alert         string   `protobuf:"bytes,13,opt,name=alert,proto3" json:"alert,omitempty"`
+	// Why history does not answer, "" when it does. Jobs do not wait for it.
+	HistoryError  string `protobuf:"bytes,14,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2605,6 +2617,13 @@ func (x *GetServerStatusResponse) GetDataDirFreeMb() int32 {
 func (x *GetServerStatusResponse) GetAlert() string {
 	if x != nil {
 		return x.Alert
+	}
+	return ""
+}
+
+func (x *GetServerStatusResponse) GetHistoryError() string {
+	if x != nil {
+		return x.HistoryError
 	}
 	return ""
 }
@@ -3347,7 +3366,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\b\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\t\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3369,7 +3388,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13gpu_hours_per_month\x18\x10 \x01(\x05H\n" +
 	"R\x10gpuHoursPerMonth\x88\x01\x01\x126\n" +
 	"\x15fair_share_weight_min\x18\x11 \x01(\x01H\vR\x12fairShareWeightMin\x88\x01\x01\x126\n" +
-	"\x15fair_share_weight_max\x18\x12 \x01(\x01H\fR\x12fairShareWeightMax\x88\x01\x01B\v\n" +
+	"\x15fair_share_weight_max\x18\x12 \x01(\x01H\fR\x12fairShareWeightMax\x88\x01\x01\x124\n" +
+	"\x14gpu_hours_this_month\x18\x13 \x01(\x01H\rR\x11gpuHoursThisMonth\x88\x01\x01B\v\n" +
 	"\t_max_gpusB\x14\n" +
 	"\x12_max_gpu_memory_mbB\x10\n" +
 	"\x0e_max_cpu_coresB\x10\n" +
@@ -3382,7 +3402,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x1b_default_lost_after_secondsB\x16\n" +
 	"\x14_gpu_hours_per_monthB\x18\n" +
 	"\x16_fair_share_weight_minB\x18\n" +
-	"\x16_fair_share_weight_max\"\xc5\x01\n" +
+	"\x16_fair_share_weight_maxB\x17\n" +
+	"\x15_gpu_hours_this_month\"\xc5\x01\n" +
 	"\x05Quota\x12\x1b\n" +
 	"\tgpu_model\x18\x01 \x01(\tR\bgpuModel\x12!\n" +
 	"\fnominal_gpus\x18\x02 \x01(\x05R\vnominalGpus\x12,\n" +
@@ -3563,7 +3584,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x18\n" +
-	"\x16GetServerStatusRequest\"\xc8\x03\n" +
+	"\x16GetServerStatusRequest\"\xed\x03\n" +
 	"\x17GetServerStatusResponse\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -3579,7 +3600,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	" \x03(\v2\x14.ares.v1.StoreMemberR\amembers\x12\x16\n" +
 	"\x06alarms\x18\v \x03(\tR\x06alarms\x12'\n" +
 	"\x10data_dir_free_mb\x18\f \x01(\x05R\rdataDirFreeMb\x12\x14\n" +
-	"\x05alert\x18\r \x01(\tR\x05alert\"\xe5\x01\n" +
+	"\x05alert\x18\r \x01(\tR\x05alert\x12#\n" +
+	"\rhistory_error\x18\x0e \x01(\tR\fhistoryError\"\xe5\x01\n" +
 	"\vStoreMember\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +

@@ -10,9 +10,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	ares "github.com/ares-scheduler/ares"
 )
+
+// The library writes lines of its own to standard error, between those of the
+// server's log and not in its format. What becomes of calls is told by Observe.
+func init() { logging.Disable() }
 
 // Config says where the Redis is.
 type Config struct {

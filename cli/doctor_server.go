@@ -85,6 +85,7 @@ func (a *app) examineServer(ctx context.Context, p *patient) []finding {
 		found = append(found, finding{What: "versions", State: note, Detail: fmt.Sprintf("this command is %s, the server %s", Version, status.GetVersion())})
 	}
 	found = append(found, examineStore(status)...)
+	found = append(found, examineHistory(status))
 	found = append(found, a.examineAuthority(ctx, p)...)
 	if mb := status.GetDataDirFreeMb(); mb >= 0 && mb < littleSpaceMB {
 		found = append(found, space("server's disk", "the data directory of "+p.at, int64(mb)))
@@ -200,6 +201,17 @@ func examineStore(status *apipb.GetServerStatusResponse) []finding {
 }
 
 const noSpace = "etcdctl compaction REVISION (etcdctl endpoint status tells it), etcdctl defrag --cluster, then etcdctl alarm disarm; raise --quota-backend-bytes if it fills again"
+
+// examineHistory says whether the server reaches its history.
+func examineHistory(status *apipb.GetServerStatusResponse) finding {
+	if why := status.GetHistoryError(); why != "" {
+		return finding{
+			What: "history", State: fault, Detail: "does not answer: " + why,
+			Remedy: "bring the database back, or correct history.url; jobs go on meanwhile, and what ends is kept in the store until history takes it",
+		}
+	}
+	return finding{What: "history", State: fine, Detail: "it answers"}
+}
 
 // examineWhole looks at what every server tells alike, and says whether one did.
 func examineWhole(ctx context.Context, c *client.Client) ([]finding, bool) {

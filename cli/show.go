@@ -106,7 +106,7 @@ func standing(j *apipb.Job) string {
 	}
 	switch {
 	case j.GetArchived() && j.GetSpec() == nil:
-		state += " (archived: the details are no longer kept)"
+		state += " (archived: only how it ended is known)"
 	case j.GetArchived():
 		state += " (archived)"
 	}

@@ -226,7 +226,7 @@ func (a *app) writeTenant(w io.Writer, t *apipb.Tenant) {
 	s.line("Preempts", strconv.FormatBool(t.GetAllowPreemption()))
 	s.list("Quotas", quotaWords(t.GetQuotas()))
 	if t.GetGpuHoursPerMonth() > 0 {
-		s.line("Budget", fmt.Sprintf("%d GPU-hours a month", t.GetGpuHoursPerMonth()))
+		s.line("Budget", fmt.Sprintf("%.1f of %d GPU-hours of this month used", t.GetGpuHoursThisMonth(), t.GetGpuHoursPerMonth()))
 	}
 	s.line("Created", a.when(t.GetCreatedAt()))
 }

@@ -43,7 +43,10 @@ func (s *Server) startRedis(run context.Context, m *metrics) (*aside.Redis, erro
 	m.registry.MustRegister(calls)
 	r, err := aside.Open(aside.Config{
 		URL: s.cfg.Redis.URL, Timeout: time.Duration(s.cfg.Redis.TimeoutMS) * time.Millisecond,
-		Observe: func(op string, outcome aside.Outcome) { calls.WithLabelValues(op, string(outcome)).Inc() },
+		Observe: func(op string, outcome aside.Outcome) {
+			calls.WithLabelValues(op, string(outcome)).Inc()
+			s.sayRedis(outcome)
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -56,4 +59,20 @@ func (s *Server) startRedis(run context.Context, m *metrics) (*aside.Redis, erro
 		return nil
 	})
 	return r, nil
+}
+
+// sayRedis has the log say that Redis is left alone, and that it answers again.
+// One failure is not worth a line: it is tried again at once.
+func (s *Server) sayRedis(outcome aside.Outcome) {
+	switch outcome {
+	case aside.Resting:
+		if !s.redisAway.Swap(true) {
+			s.log.Warn("redis does not answer: requests are looked up in the store, and each server holds rates by itself", "url", aside.Redacted(s.cfg.Redis.URL))
+		}
+	case aside.Answered, aside.Missing:
+		if s.redisAway.Swap(false) {
+			s.log.Info("redis answers again")
+		}
+	case aside.Failed, aside.Lied, aside.Dropped:
+	}
 }

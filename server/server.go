@@ -83,11 +83,12 @@ type Server struct {
 	http     []*http.Server
 	close    sync.Once
 
-	shipped  atomic.Pointer[audit.Shipper] // nil until history is prepared
-	closing  atomic.Bool
-	caughtUp atomic.Int64               // a revision up to which the view misses nothing
-	outrun   atomic.Pointer[ares.Error] // why this server must not lead, nil when it may
-	resign   context.CancelFunc         // ends the loop for good
+	shipped   atomic.Pointer[audit.Shipper] // nil until history is prepared
+	closing   atomic.Bool
+	caughtUp  atomic.Int64               // a revision up to which the view misses nothing
+	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil when it may
+	redisAway atomic.Bool                // it is left alone for now
+	resign    context.CancelFunc         // ends the loop for good
 }
 
 // Start assembles a server and starts it. It returns once every listener is

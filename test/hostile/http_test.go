@@ -78,11 +78,13 @@ func (s *scene) headers() []attempt {
 	for _, origin := range []string{"https://evil.example", "null", "http://localhost.evil.example", "https://127.0.0.1:1", "file://"} {
 		a := s.rest("Origin "+origin, s.red, http.MethodPost, "/api/v1/jobs", `{"request_id":"{id}","name":"x","command":["true"]}`, http.Header{"Origin": {origin}})
 		a.codes = []string{"403"}
+		g := s.rest("GET from "+origin, s.red, http.MethodGet, "/api/v1/jobs", "", http.Header{"Origin": {origin}})
+		g.codes = []string{"403"}
 		w := s.rest("WebSocket from "+origin, s.red, http.MethodGet, "/api/v1/events", "", http.Header{
 			"Origin": {origin}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
 		})
 		w.codes = []string{"403"}
-		out = append(out, a, w)
+		out = append(out, a, g, w)
 	}
 	for _, name := range []string{"X-HTTP-Method-Override", "X-Http-Method", "X-Method-Override"} {
 		a := s.rest("DELETE by "+name, s.red, http.MethodPost, "/api/v1/jobs/{job}", "", http.Header{name: {"DELETE"}})

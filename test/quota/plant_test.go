@@ -76,6 +76,16 @@ func (p *plant) process(t *testing.T, name, path string, args ...string) *os.Pro
 	return cmd.Process
 }
 
+// log is what a program has written by now.
+func (p *plant) log(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.dir, name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 func ready(t *testing.T, addr string) (bool, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/api/v1/ready", nil)

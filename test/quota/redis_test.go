@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -65,6 +66,15 @@ func TestARedisThatFailsChangesNoAnswer(t *testing.T) {
 	}
 	if jobs != rounds*requests {
 		t.Errorf("%d requests became %d jobs", rounds*requests, jobs)
+	}
+	said := p.log(t, "server0") + p.log(t, "server1")
+	for _, want := range []string{"redis does not answer", "redis answers again"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no log says: %s", want)
+		}
+	}
+	if strings.Contains(said, "\nredis: ") {
+		t.Error("the library of Redis writes lines of its own into a server's log")
 	}
 }
 

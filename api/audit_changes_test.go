@@ -1,0 +1,147 @@
+package api
+
+import (
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/history"
+)
+
+// change is a call that changes something, and how it is recorded.
+type change struct {
+	method, path string
+	body         any
+	action       string
+	object       string // TOKEN stands for the join token that was made
+	tenant       string
+	was, is      bool // there is something before, after
+}
+
+var (
+	firstJob  = string(ares.NewJobID("default", "r-1"))
+	secondJob = string(ares.NewJobID("default", "r-2"))
+)
+
+func changesInTurn() []change {
+	binding := map[string]any{"subject": "group:ml", "role": "viewer", "tenant_id": "default"}
+	rule := func(text string) map[string]any {
+		return map[string]any{"name": "small", "on": "submission", "rule": text, "message": "too large"}
+	}
+	price := map[string]any{"gpu_model": "H100", "price_per_gpu_hour": 2.5, "from": "2026-01-01"}
+	until := time.Now().Add(time.Hour).Format(time.RFC3339)
+	return []change{
+		{"POST", "/api/v1/tenants", map[string]any{"id": "red", "max_gpus": 4, "max_gpu_memory_mb": 4, "max_cpu_cores": 4, "max_memory_mb": 4, "max_concurrent_jobs": 4}, "CREATE_TENANT", "tenant/red", "red", false, true},
+		{"POST", "/api/v1/queues", map[string]any{"name": "night", "tenant_id": "default"}, "CREATE_QUEUE", "queue/default/night", "default", false, true},
+		{"PATCH", "/api/v1/tenants/default/queues/night", map[string]any{"weight": 2}, "UPDATE_QUEUE", "queue/default/night", "default", true, true},
+		{"DELETE", "/api/v1/tenants/default/queues/night", nil, "DELETE_QUEUE", "queue/default/night", "default", true, false},
+		{"PATCH", "/api/v1/tenants/red", map[string]any{"max_gpus": 8}, "UPDATE_TENANT", "tenant/red", "red", true, true},
+		{"DELETE", "/api/v1/tenants/red", nil, "DELETE_TENANT", "tenant/red", "red", true, false},
+		{"POST", "/api/v1/jobs", job("request_id", "r-1"), "SUBMIT_JOB", firstJob, "default", false, true},
+		{"DELETE", "/api/v1/jobs/" + firstJob, nil, "CANCEL_JOB", firstJob, "default", true, true},
+		{"POST", "/api/v1/jobs/" + firstJob + "/retry", map[string]any{"request_id": "r-2"}, "RETRY_JOB", secondJob, "default", false, true},
+		{"POST", "/api/v1/reservations", map[string]any{"name": "disks", "nodes": []string{"n1"}, "until": until}, "CREATE_RESERVATION", "reservation/disks", "", false, true},
+		{"DELETE", "/api/v1/reservations/disks", nil, "DELETE_RESERVATION", "reservation/disks", "", true, false},
+		{"POST", "/api/v1/tokens", map[string]any{"name": "ci", "tenant_id": "default", "bindings": []any{map[string]any{"role": "viewer", "tenant_id": "default"}}}, "CREATE_TOKEN", "token/default/ci", "default", false, true},
+		{"DELETE", "/api/v1/tenants/default/tokens/ci", nil, "REVOKE_TOKEN", "token/default/ci", "default", true, false},
+		{"POST", "/api/v1/bindings", binding, "CREATE_BINDING", "binding/group:ml/viewer/default", "default", false, true},
+		{"DELETE", "/api/v1/bindings?subject=group:ml&role=viewer&tenant_id=default", nil, "DELETE_BINDING", "binding/group:ml/viewer/default", "default", true, false},
+		{"PUT", "/api/v1/policies?check_only=true", rule("true"), "APPLY_POLICY", "policy/small", "", false, false},
+		{"PUT", "/api/v1/policies", rule("true"), "APPLY_POLICY", "policy/small", "", false, true},
+		{"PUT", "/api/v1/policies", rule("job.gpus < 9"), "APPLY_POLICY", "policy/small", "", true, true},
+		{"DELETE", "/api/v1/policies/small", nil, "DELETE_POLICY", "policy/small", "", true, false},
+		{"PUT", "/api/v1/prices", price, "SET_PRICE", "price/H100/2026-01-01", "", false, true},
+		{"PUT", "/api/v1/prices", price, "SET_PRICE", "price/H100/2026-01-01", "", true, true},
+		{"DELETE", "/api/v1/prices?gpu_model=H100&from=2026-01-01", nil, "DELETE_PRICE", "price/H100/2026-01-01", "", true, false},
+		{"POST", "/api/v1/join-tokens", map[string]any{"node_id": "n9"}, "CREATE_JOIN_TOKEN", "join-token/TOKEN", "", false, true},
+		{"DELETE", "/api/v1/join-tokens/TOKEN", nil, "REVOKE_JOIN_TOKEN", "join-token/TOKEN", "", true, false},
+		{"POST", "/api/v1/nodes/n9:revoke", map[string]any{}, "REVOKE_NODE", "node/n9", "", false, true},
+		{"POST", "/api/v1/nodes/n1/cordon", map[string]any{}, "CORDON_NODE", "node/n1", "", false, true},
+		{"POST", "/api/v1/nodes/n1/uncordon", map[string]any{}, "UNCORDON_NODE", "node/n1", "", true, false},
+		{"POST", "/api/v1/nodes/n1/drain", map[string]any{}, "DRAIN_NODE", "node/n1", "", false, true},
+		{"PUT", "/api/v1/topology", map[string]any{}, "APPLY_TOPOLOGY", "topology", "", true, true},
+	}
+}
+
+// digestless are the changes that the table cannot make: what a node is, or needs,
+// and an alert, which changes no object.
+var digestless = []string{"JOIN_NODE", "REMOVE_NODE", "TEST_ALERT_CHANNEL"}
+
+// TestAuditOfChanges wants one entry for each change, with what it was about and
+// the digests to go with the changes before and after it. It fails for a method
+// that changes something and is not tried.
+func TestAuditOfChanges(t *testing.T) {
+	past, err := history.Open(history.Config{File: filepath.Join(t.TempDir(), "history.db")})
+	must(t, err)
+	t.Cleanup(func() { must(t, past.Close()) })
+	h, l := audited(t, func(c *Config) { c.Ledger = &control.Ledger{View: c.View, History: past, Now: time.Now} })
+	_, err = h.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 20*time.Second)
+	must(t, err)
+	tried, token, after := digestless, "", map[string]string{}
+	for _, c := range changesInTurn() {
+		tried = append(tried, c.action)
+		h.seen()
+		named := strings.NewReplacer("TOKEN", token)
+		a := h.do(c.method, named.Replace(c.path), c.body, func(r *http.Request) { r.Header.Set("X-Request-Id", "my-call") })
+		if a.code >= 300 {
+			t.Fatalf("%s %s answered %d %s", c.method, c.path, a.code, a.body)
+		}
+		if made, ok := a.json["join_token"].(map[string]any); ok {
+			token, _ = made["id"].(string)
+			named = strings.NewReplacer("TOKEN", token)
+		}
+		e := l.one(t, c.action)
+		c.object = named.Replace(c.object)
+		if e.Action != c.action || e.Object != c.object || e.Tenant != c.tenant || e.Status != audit.Done || e.Code != "" ||
+			e.User == "" || e.Door != "rest" || !strings.HasPrefix(e.Source, "127.0.0.1:") || len(e.Request) != 64 {
+			t.Errorf("%s %s is recorded as %+v", c.method, c.path, e)
+		}
+		if want := map[string]string{"SUBMIT_JOB": "r-1", "RETRY_JOB": "r-2"}[c.action]; e.RequestID != want && (want != "" || e.RequestID != "my-call") {
+			t.Errorf("%s: the request is called %q", c.action, e.RequestID)
+		}
+		if (e.Before != "") != c.was || (e.After != "") != c.is {
+			t.Errorf("%s: digests before %q, after %q", c.action, e.Before, e.After)
+		}
+		kind, _, _ := strings.Cut(c.object, "/")
+		if was := after[c.object]; was != "" && c.was && slices.Contains(chained, kind) && e.Before != was {
+			t.Errorf("%s: before is %s, but after the last change it was %s", c.action, e.Before, was)
+		}
+		after[c.object] = e.After
+	}
+	for method, d := range deeds {
+		if d.keep == changes && !slices.Contains(tried, d.action) {
+			t.Errorf("%s changes something, and no row says what is recorded of it", method)
+		}
+	}
+}
+
+// chained are the kinds of objects that nobody changes but by calls.
+var chained = []string{"queue", "tenant", "reservation", "token", "binding", "policy", "price", "join-token", "node"}
+
+// TestAuditOfCertificates wants the audit to have the digest of each certificate
+// that a node was given, so that one that turns up can be found there.
+func TestAuditOfCertificates(t *testing.T) {
+	l := &ledger{}
+	f := newFortress(t, func(c *Config) { c.Audit = l })
+	n, conn := f.join("n1")
+	entries := l.take() // the first is of the token
+	first := leafOf(t, n).Raw
+	if joined := entries[len(entries)-1]; joined.Action != "JOIN_NODE" || joined.Object != "node/n1" || joined.Before != "" || joined.After != audit.Digest(first) {
+		t.Errorf("joining is recorded as %+v", joined)
+	}
+	request, err := n.Request()
+	must(t, err)
+	next, err := apipb.NewTrustServiceClient(conn).RenewCertificate(t.Context(), &apipb.RenewCertificateRequest{Request: request})
+	must(t, err)
+	must(t, n.Take(next.GetCertificate(), next.GetAuthority()))
+	if renewed := l.one(t, "RENEW_CERTIFICATE"); renewed.Object != "node/n1" || renewed.Before != audit.Digest(first) || renewed.After != audit.Digest(leafOf(t, n).Raw) {
+		t.Errorf("a renewal is recorded as %+v", renewed)
+	}
+}
