@@ -107,7 +107,6 @@ func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, RunE: runGroup,
 	}
-	c.SuggestionsMinimumDistance = 2
 	c.AddCommand(subs...)
 	return c
 }
@@ -117,6 +116,7 @@ func runGroup(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
 	}
+	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		return usagef("%s has no command %q: did you mean %q?", c.CommandPath(), args[0], near[0])
 	}

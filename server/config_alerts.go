@@ -37,11 +37,14 @@ type ChannelConfig struct {
 	// TokenFile holds a bearer token for a webhook.
 	TokenFile string `yaml:"token_file"`
 	// SMTPAddr is the mail server, such as mail.example.com:587.
-	SMTPAddr string   `yaml:"smtp_addr"`
-	From     string   `yaml:"from"`
-	To       []string `yaml:"to"`
-	// Username and PasswordFile log in to the mail server.
-	Username     string `yaml:"username"`
+	SMTPAddr string `yaml:"smtp_addr"`
+	// From is whom mail comes from, such as ares@example.com.
+	From string `yaml:"from"`
+	// To are those who get the mail.
+	To []string `yaml:"to"`
+	// Username is who to log in to the mail server as.
+	Username string `yaml:"username"`
+	// PasswordFile holds that user's password.
 	PasswordFile string `yaml:"password_file"`
 	// NoTLS lets mail go to a server that offers no STARTTLS. Default false.
 	NoTLS bool `yaml:"no_tls"`
