@@ -297,6 +297,7 @@ func (c *Config) Check() error {
 			p.Add("taints", "%s", err)
 		}
 	}
+	c.Etcd.check(&p)
 	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
 	c.Auth.OIDC.check(&p)

@@ -35,10 +35,16 @@ func Embedded(tb testing.TB) *store.Store {
 // only proved against the embedded one is not proved for a fleet.
 func External(tb testing.TB) *Etcd {
 	tb.Helper()
+	return ExternalWith(tb, "http")
+}
+
+// ExternalWith is External by another scheme, with more flags.
+func ExternalWith(tb testing.TB, scheme string, flags ...string) *Etcd {
+	tb.Helper()
 	binary := etcdBinary(tb)
 	var last error
 	for range 3 { // a free port may be taken before etcd listens on it
-		e, err := start(binary, tb.TempDir())
+		e, err := start(binary, tb.TempDir(), scheme, flags...)
 		if err == nil {
 			tb.Cleanup(e.Kill)
 			return e
@@ -57,7 +63,7 @@ func RestoredMember(tb testing.TB, file string) *Etcd {
 	if err := store.RestoreMember(file, store.Member{Dir: dir, Name: "test", InitialCluster: "test=" + peer, PeerURLs: []string{peer}, Token: "again"}); err != nil {
 		tb.Fatal(err)
 	}
-	e, err := start(etcdBinary(tb), dir)
+	e, err := start(etcdBinary(tb), dir, "http")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -128,15 +134,17 @@ func etcdBinary(tb testing.TB) string {
 }
 
 // start runs etcd on free loopback ports and returns when it serves.
-func start(binary, dir string) (*Etcd, error) {
+func start(binary, dir, scheme string, flags ...string) (*Etcd, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	cmd := exec.Command(binary, "--name", "test", "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap", "--log-outputs", "stderr",
+	client, peer := scheme+"://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	cmd := exec.Command(binary, append([]string{
+		"--name", "test", "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap", "--log-outputs", "stderr",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test="+peer)
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test=" + peer,
+	}, flags...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
