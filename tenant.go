@@ -36,6 +36,8 @@ func (t *Tenant) CheckWeight(p *Problems) {
 	}
 	switch {
 	case t.WeightMin == 0 && t.WeightMax == 0:
+	case t.WeightMax != 0 && !ValidWeight(t.WeightMax):
+		p.Add("fair_share_weight_max", "must be between %v and %v, got %v; give 0 for it and fair_share_weight_min for a fixed weight", MinWeight, MaxWeight, t.WeightMax)
 	case !ValidWeight(t.WeightMin):
 		p.Add("fair_share_weight_min", "must be between %v and %v where there is a fair_share_weight_max, got %v; give 0 for both for a fixed weight", MinWeight, MaxWeight, t.WeightMin)
 	case !ValidWeight(t.WeightMax):

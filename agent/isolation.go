@@ -25,15 +25,16 @@ type Isolation struct {
 	// (all have the one that is named), none (the agent's own) or auto: tenant
 	// where the agent is root and that works, otherwise none. Default auto.
 	Mode string `yaml:"mode"`
-	// User of mode user: a name of /etc/passwd, or UID:GID.
+	// User is that of mode user: a name of /etc/passwd, or UID:GID.
 	User string `yaml:"user"`
 	// Tenants are users of some tenants, such as {research: lab, prod: 4001:4001},
 	// in mode tenant. The others get a UID that is made of their name.
 	Tenants map[string]string `yaml:"tenants"`
-	// UIDBase and UIDRange are where those UIDs lie. Every node must have the same
-	// ones, or a tenant's files on a shared disk are not its own everywhere.
-	// Default 1879048192 and 134217728: what neither people nor containers use.
-	UIDBase  int `yaml:"uid_base"`
+	// UIDBase is where those UIDs begin. Every node must have the same, or a
+	// tenant's files on a shared disk are not its own everywhere. Default 1879048192,
+	// from where on neither people nor containers use them.
+	UIDBase int `yaml:"uid_base"`
+	// UIDRange is how many of them there are, the same on every node. Default 134217728.
 	UIDRange int `yaml:"uid_range"`
 	// Groups that every job is in beside its user's own: names or numbers, such as
 	// [video, render] where the devices are theirs. Default none.

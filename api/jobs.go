@@ -216,7 +216,7 @@ func (d *jobDoor) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (*ap
 		return d.answerAll(ctx, f)
 	}
 	page := d.cfg.View.Jobs(f)
-	resp := &apipb.ListJobsResponse{Total: int32(page.Total), Revision: strconv.FormatInt(page.Revision, 10)}
+	resp := &apipb.ListJobsResponse{Total: new(int32(page.Total)), Revision: strconv.FormatInt(page.Revision, 10)}
 	jobs := make([]control.Known, len(page.Entries))
 	for i, e := range page.Entries {
 		jobs[i].Entry = e
@@ -232,6 +232,9 @@ func (d *jobDoor) answerAll(ctx context.Context, f control.Filter) (*apipb.ListJ
 		return nil, err
 	}
 	resp := &apipb.ListJobsResponse{Revision: strconv.FormatInt(page.Revision, 10)}
+	if page.Total != nil {
+		resp.Total = new(int32(min(*page.Total, ares.Unlimited)))
+	}
 	d.fill(eyesOf(ctx), resp, page.Jobs, page.More, func(k control.Known) *apipb.JobUse { return d.priced(prices, k.Parts) })
 	return resp, nil
 }

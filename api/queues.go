@@ -193,7 +193,9 @@ func mergeQueue(q *ares.Queue, m *apipb.Queue, clearQuotas bool) error {
 		q.Parent = m.GetParent()
 	}
 	if m.Weight != nil {
-		q.Weight = m.GetWeight()
+		if q.Weight = m.GetWeight(); q.Weight == 0 { // which is none given, once it is stored
+			p.Add("weight", "must be between %v and %v, got 0", ares.MinWeight, ares.MaxWeight)
+		}
 	}
 	q.Quotas = mergeQuotas(&p, q.Quotas, m.GetQuotas(), clearQuotas)
 	if bad, ok := q.Check().(*ares.InvalidRequest); ok { //nolint:errorlint // Check makes it itself

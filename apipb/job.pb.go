@@ -2360,8 +2360,10 @@ func (x *ListJobsRequest) GetTo() *timestamppb.Timestamp {
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// Jobs that match, on all pages; 0 with all, where they are not counted.
-	Total         int32  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// Jobs that match, on all pages. Absent where that is not known without reading
+	// them all: with all, several pages, and name, from or to; and for a moment
+	// while very many jobs go to history.
+	Total         *int32 `protobuf:"varint,2,opt,name=total,proto3,oneof" json:"total,omitempty"`
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Store revision the list is true at.
 	Revision      string `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -2407,8 +2409,8 @@ func (x *ListJobsResponse) GetJobs() []*Job {
 }
 
 func (x *ListJobsResponse) GetTotal() int32 {
-	if x != nil {
-		return x.Total
+	if x != nil && x.Total != nil {
+		return *x.Total
 	}
 	return 0
 }
@@ -3528,12 +3530,13 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05queue\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05queue\x12\x1c\n" +
 	"\x04user\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04user\x12.\n" +
 	"\x04from\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x8e\x01\n" +
+	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x9d\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
-	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x05R\x05total\x12&\n" +
+	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x19\n" +
+	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\tR\brevision\")\n" +
+	"\brevision\x18\x04 \x01(\tR\brevisionB\b\n" +
+	"\x06_total\")\n" +
 	"\x10CancelJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x11CancelJobResponse\x12\x15\n" +
@@ -3770,6 +3773,7 @@ func file_apipb_job_proto_init() {
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[2].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -107,7 +107,6 @@ func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs, RunE: runGroup,
 	}
-	c.SuggestionsMinimumDistance = 2
 	c.AddCommand(subs...)
 	return c
 }
@@ -117,6 +116,7 @@ func runGroup(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
 	}
+	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		return usagef("%s has no command %q: did you mean %q?", c.CommandPath(), args[0], near[0])
 	}
@@ -167,15 +167,29 @@ func flagError(c *cobra.Command, err error) error {
 			message += ": did you mean --" + near + "?"
 		}
 	}
+	if text := negative(err); text != "" {
+		message = fmt.Sprintf("%q is read as a flag, and there is none: for an argument that begins with - write -- before it", text)
+	}
 	return usagef("%s (see: %s --help)", message, c.CommandPath())
+}
+
+// negative is the number below zero that was taken for a flag, "" for none.
+func negative(err error) string {
+	none, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || !strings.ContainsAny(none.GetSpecifiedShortnames()[:min(1, len(none.GetSpecifiedShortnames()))], ".0123456789") {
+		return ""
+	}
+	return "-" + none.GetSpecifiedShortnames()
 }
 
 // wants says what a flag takes instead of what it got.
 func wants(bad *pflag.InvalidValueError) string {
 	far := errors.Is(bad, strconv.ErrRange)
 	switch kind := bad.GetFlag().Value.Type(); {
+	case far && strings.HasPrefix(bad.GetValue(), "-"):
+		return "a greater number"
 	case kind == "int32" && far:
-		return fmt.Sprintf("a whole number from %d to %d", math.MinInt32, math.MaxInt32)
+		return fmt.Sprintf("a whole number of at most %d", math.MaxInt32)
 	case far:
 		return "a smaller number"
 	case strings.HasPrefix(kind, "int"):
@@ -208,6 +222,9 @@ func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < len(names) {
 			return usagef("%s: %s is missing (usage: %s)", c.CommandPath(), names[len(args)], c.UseLine())
+		}
+		if len(args) > len(names) && c.HasAvailableSubCommands() {
+			return runGroup(c, args[len(names):])
 		}
 		if len(args) > len(names) {
 			return usagef("%s: %q is one argument too many (usage: %s)", c.CommandPath(), args[len(names)], c.UseLine())

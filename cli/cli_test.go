@@ -78,9 +78,9 @@ func (f *fake) GetJob(_ context.Context, req *apipb.GetJobRequest) (*apipb.GetJo
 
 func (f *fake) ListJobs(context.Context, *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
 	if f.job == nil {
-		return &apipb.ListJobsResponse{Jobs: f.jobs, Total: int32(len(f.jobs))}, nil
+		return &apipb.ListJobsResponse{Jobs: f.jobs, Total: new(int32(len(f.jobs)))}, nil
 	}
-	return &apipb.ListJobsResponse{Jobs: []*apipb.Job{f.job}, Total: 1, Revision: "9"}, nil
+	return &apipb.ListJobsResponse{Jobs: []*apipb.Job{f.job}, Total: new(int32(1)), Revision: "9"}, nil
 }
 
 func (f *fake) StreamLogs(_ *apipb.StreamLogsRequest, stream grpc.ServerStreamingServer[apipb.StreamLogsResponse]) error {

@@ -44,6 +44,9 @@ func (s *since) fill(a *app, req *apipb.ListJobsRequest) error {
 		}
 		*f.to = timestamppb.New(at)
 	}
+	if req.GetFrom() != nil && req.GetTo() != nil && !req.GetFrom().AsTime().Before(req.GetTo().AsTime()) {
+		return usagef("--from %s is not before --to %s", s.from, s.to)
+	}
 	return nil
 }
 

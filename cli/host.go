@@ -30,14 +30,15 @@ func (a *app) hostCommands() []*cobra.Command {
 // serverFlags are the flags of every command that starts a server. What is
 // given wins over the environment, and that over the file.
 type serverFlags struct {
-	config, http, grpc, metrics, record, level string
+	config, http, grpc, metrics, advertise, record, level string
 }
 
 func (f *serverFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.config, "config", "", "configuration file (see ares config default)")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file (see ares config default, and docs/configuration.md)")
 	c.Flags().StringVar(&f.http, "http-addr", "", "where to serve REST (default 127.0.0.1:8080)")
 	c.Flags().StringVar(&f.grpc, "grpc-addr", "", "where to serve gRPC (default 127.0.0.1:9090)")
 	c.Flags().StringVar(&f.metrics, "metrics-addr", "", "where to serve /metrics (default 127.0.0.1:9091)")
+	c.Flags().StringVar(&f.advertise, "advertise-addr", "", "where agents and other servers reach gRPC, HOST:PORT (ARES_ADVERTISE_ADDR; default --grpc-addr)")
 	c.Flags().StringVar(&f.record, "record", "", "record what is seen and decided into files of this directory, for ares sim (ARES_RECORDING_DIR)")
 	c.Flags().StringVar(&f.level, "log-level", "", "debug, info, warn or error (LOG_LEVEL)")
 }
@@ -48,7 +49,7 @@ func (a *app) serverConfig(f *serverFlags) (server.Config, error) {
 		return cfg, err
 	}
 	for to, given := range map[*string]string{
-		&cfg.DataDir: a.dataDir, &cfg.HTTPAddr: f.http, &cfg.GRPCAddr: f.grpc, &cfg.MetricsAddr: f.metrics, &cfg.Log.Level: f.level,
+		&cfg.DataDir: a.dataDir, &cfg.HTTPAddr: f.http, &cfg.GRPCAddr: f.grpc, &cfg.MetricsAddr: f.metrics, &cfg.AdvertiseAddr: f.advertise, &cfg.Log.Level: f.level,
 		&cfg.Recording.Dir: f.record,
 	} {
 		if given != "" {

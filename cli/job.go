@@ -120,7 +120,10 @@ func listJobs(ctx context.Context, c *client.Client, filter *apipb.ListJobsReque
 			return nil, err
 		}
 		all.Jobs = append(all.Jobs, answer.GetJobs()...)
-		all.Total, all.Revision, all.NextPageToken = answer.GetTotal(), answer.GetRevision(), answer.GetNextPageToken()
+		all.Total, all.Revision, all.NextPageToken = answer.Total, answer.GetRevision(), answer.GetNextPageToken()
+		if all.NextPageToken == "" && all.Total == nil { // nobody knew, and these are all
+			all.Total = new(int32(len(all.Jobs)))
+		}
 		if all.NextPageToken == "" || limit > 0 && len(all.Jobs) >= limit {
 			return all, nil
 		}
@@ -150,8 +153,8 @@ func (a *app) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
 	t.write(w, a.color)
 	if n := int(list.GetTotal()); n > len(list.GetJobs()) {
 		say(w, "%d of %d jobs; see more with --limit\n", len(list.GetJobs()), n)
-	} else if n == 0 && list.GetNextPageToken() != "" {
-		say(w, "%d jobs, and there are more; see them with --limit\n", len(list.GetJobs()))
+	} else if list.Total == nil && list.GetNextPageToken() != "" {
+		say(w, "%s, and there are more; see them with --limit\n", count(int32(len(list.GetJobs())), "job"))
 	}
 }
 

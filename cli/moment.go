@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,8 +20,9 @@ func readMoment(flag, text string, base, now time.Time) (time.Time, error) {
 	case text == "now":
 		return now, nil
 	case strings.HasPrefix(text, "+"):
-		d, err := readSpan(flag, text[1:])
-		return base.Add(d), err
+		if d, err := spanOf(text[1:]); err == nil {
+			return base.Add(d), nil
+		}
 	}
 	for _, form := range momentForms {
 		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
@@ -43,25 +46,45 @@ func readMoment(flag, text string, base, now time.Time) (time.Time, error) {
 
 // readSpanWithin is readSpan for a length with bounds, which are written as people do.
 func readSpanWithin(flag, text, least, most string) (time.Duration, error) {
-	d, err := readSpan(flag, text)
-	if err != nil {
-		return 0, err
+	d, err := spanOf(text)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return readSpan(flag, text)
 	}
-	from, err := parseSpan(least)
-	if err != nil {
-		return 0, err
+	from, bad := spanOf(least)
+	to, worse := spanOf(most)
+	if bad = errors.Join(bad, worse); bad == nil && (err != nil || d < from || d > to) {
+		bad = usagef("--%s %s: it must be %s to %s", flag, text, least, most)
 	}
-	to, err := parseSpan(most)
-	if err == nil && (d < from || d > to) {
-		err = usagef("--%s %s: it must be %s to %s", flag, text, least, most)
-	}
-	return d, err
+	return d, bad
 }
 
 // readSpan reads 90m, 4h, 1h30m or 2d.
 func readSpan(flag, text string) (time.Duration, error) {
-	if d, err := parseSpan(text); err == nil && d > 0 {
-		return d, nil
+	d, err := spanOf(text)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, usagef("--%s %s: it is too long: write at most %dd", flag, text, maxDays)
+	case err != nil:
+		return 0, usagef("--%s %q is not a length of time: write 90m, 4h, 1h30m or 2d", flag, text)
 	}
-	return 0, usagef("--%s %q is not a length of time: write 90m, 4h, 1h30m or 2d", flag, text)
+	return d, nil
+}
+
+// maxDays is the longest time that is asked for anywhere: ten years.
+const maxDays = 3653
+
+// spanOf is a length of time as people write it, more than none.
+func spanOf(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n float64
+		if n, err = strconv.ParseFloat(days, 64); err == nil && n > maxDays {
+			err = strconv.ErrRange
+		}
+		d = time.Duration(min(max(n, 0), maxDays) * 24 * float64(time.Hour)) // none for NaN
+	}
+	if err == nil && d <= 0 {
+		err = strconv.ErrSyntax
+	}
+	return d, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
 )
@@ -125,6 +126,9 @@ that uses the node token comes back by that at once: see pki.allow_node_token.`,
 			r, err := c.RevokeNode(ctx, args[0], reason)
 			if err != nil {
 				return err
+			}
+			if _, bad := c.Node(ctx, args[0]); ares.CodeOf(bad) == ares.NotFound {
+				say(a.err, "ares: warning: no node is called %s: what is revoked are certificates and tokens of that name\n", clean(args[0]))
 			}
 			return a.print(&o, r, func(w io.Writer, _ proto.Message) { say(w, "%s revoked\n", clean(r.GetNodeId())) })
 		}),

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -55,8 +56,8 @@ func (a *app) priceSetCommand() *cobra.Command {
 		Use: "set PRICE", Short: "Set what an hour of a GPU costs from a day on", Args: exactly("PRICE"),
 		RunE: a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			amount, err := strconv.ParseFloat(args[0], 64)
-			if err != nil || !(amount >= 0) {
-				return usagef("%q is not a price: write it as 2.50", args[0])
+			if err != nil || !(amount >= 0) || math.IsInf(amount, 0) {
+				return notAPrice(args[0])
 			}
 			if err = dayFlag("from", p.GetFrom()); err != nil {
 				return err
@@ -75,8 +76,18 @@ func (a *app) priceSetCommand() *cobra.Command {
 	c.Flags().StringVar(&p.GpuModel, "gpu-model", "", "of GPUs whose model's name contains this (default all)")
 	c.Flags().StringVar(&p.Region, "region", "", "in this region (default all)")
 	c.Flags().StringVar(&p.From, "from", "", "the first day, such as 2026-01-31 (default today)")
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if text := negative(err); text != "" {
+			return notAPrice(text)
+		}
+		return flagError(c, err)
+	})
 	o.addOutput(c)
 	return c
+}
+
+func notAPrice(text string) error {
+	return usagef("%q is not a price: write a number from 0 on, such as 2.50", text)
 }
 
 func (a *app) priceDeleteCommand() *cobra.Command {

@@ -69,7 +69,7 @@ ATTEMPT  RANK  NODE  GPUS   SEAT      OUTCOME  EXIT  RAN  FENCE  REASON
 
 func TestJobTable(t *testing.T) {
 	a, out := testApp()
-	a.writeJobs(out, &apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob(), {JobId: "job-22", Name: "überlang", State: "running"}}, Total: 5})
+	a.writeJobs(out, &apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob(), {JobId: "job-22", Name: "überlang", State: "running"}}, Total: new(int32(5))})
 	want := `ID      NAME          TENANT  STATE    PRIORITY  GPUS  AGE    REASON
 job-1   train me now  vision  pending  500       2x4   1h01m  8 GPUs: 2 free; tenant limit
 job-22  überlang              running  0         0     -

@@ -108,7 +108,7 @@ func readQuotas(list []string) ([]*apipb.Quota, error) {
 }
 
 func readQuota(text string) (*apipb.Quota, error) {
-	bad := usagef("--quota %s: write it as h100=16,borrow=8,lend=4, or *=16 for all models; without borrow or lend there is no bound", text)
+	bad := usagef("--quota %s: write it as h100=16,borrow=8,lend=4, or *=16 for all models; without borrow or lend there is no bound", firstOf(text, `""`))
 	q := &apipb.Quota{}
 	for i, part := range strings.Split(text, ",") {
 		key, value, ok := strings.Cut(strings.TrimSpace(part), "=")

@@ -263,24 +263,13 @@ func parseSeeds(text string) ([]uint64, error) {
 // maxSeeds bounds the runs of one call.
 const maxSeeds = 1000
 
-// maxDays is as long as a simulation may last: ten years.
-const maxDays = 3653
-
 // parseSpan reads a length of time, in days too: 90m, 72h, 14d.
 func parseSpan(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n float64
-		n, err = strconv.ParseFloat(days, 64)
-		d = time.Duration(min(max(n, 0), maxDays) * 24 * float64(time.Hour))
-		if !(n <= maxDays) {
-			err = strconv.ErrRange
-		}
-	}
-	if err != nil || d <= 0 {
+	d, err := spanOf(text)
+	if err != nil {
 		return 0, usagef("--until %s: write a time such as 90m, 72h or 14d", text)
 	}
 	return d, nil

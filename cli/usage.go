@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -61,15 +62,20 @@ func (u *usageFlags) request() (*apipb.GetUsageRequest, error) {
 	}
 	if u.month != "" {
 		first, err := time.Parse("2006-01", u.month)
-		if err != nil || u.req.GetFrom() != "" || u.req.GetTo() != "" {
-			return nil, usagef("--month %s: write a month as 2026-01, and neither --from nor --to", u.month)
+		if err != nil {
+			return nil, usagef("--month %s: write a month as 2026-01", u.month)
+		}
+		if u.req.GetFrom() != "" || u.req.GetTo() != "" {
+			return nil, usagef("--month %s is a whole month: leave --from and --to out", u.month)
 		}
 		u.req.From, u.req.To = first.Format(time.DateOnly), first.AddDate(0, 1, -1).Format(time.DateOnly)
 	}
-	for flag, day := range map[string]string{"from": u.req.GetFrom(), "to": u.req.GetTo()} {
-		if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
-			return nil, usagef("--%s %s: write a day as 2026-01-31", flag, day)
-		}
+	from, to := u.req.GetFrom(), u.req.GetTo()
+	if err := cmp.Or(dayFlag("from", from), dayFlag("to", to)); err != nil {
+		return nil, err
+	}
+	if from != "" && to != "" && from > to {
+		return nil, usagef("--from %s is after --to %s", from, to)
 	}
 	return &u.req, nil
 }

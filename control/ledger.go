@@ -99,6 +99,10 @@ func (l *Ledger) settle(ctx context.Context) error {
 	l.mu.Lock()
 	ids := slices.Collect(maps.Keys(l.ended))
 	l.mu.Unlock()
+	return l.settleThese(ctx, ids)
+}
+
+func (l *Ledger) settleThese(ctx context.Context, ids []ares.JobID) error {
 	has, err := l.History.Revisions(ctx, ids)
 	if err != nil {
 		return err
@@ -186,6 +190,9 @@ type KnownPage struct {
 	Jobs     []Known
 	More     bool
 	Revision int64
+	// Total is how many jobs match on all pages, nil where nobody knows that
+	// without reading them all.
+	Total *int64
 }
 
 // Jobs lists jobs wherever they are. A job that moves to history while somebody
@@ -197,12 +204,10 @@ func (l *Ledger) Jobs(ctx context.Context, f Filter) (KnownPage, error) {
 		out.Jobs = append(out.Jobs, Known{Entry: e, Parts: l.Parts(e.Job, &e.Run)})
 	}
 	if f.ArrayOf != "" && l.View.Job(f.ArrayOf) != nil {
+		out.Total = new(int64(live.Total))
 		return out, nil // elements go with their array
 	}
-	old, more, err := l.History.Jobs(ctx, history.Filter{
-		Tenant: f.Tenant, Queue: f.Queue, User: f.User, Phases: f.Phases, Name: f.Name, From: f.From, To: f.To,
-		ArrayOf: f.ArrayOf, Before: f.Before, After: f.After, Limit: f.Limit, Within: f.Within,
-	})
+	old, more, err := l.History.Jobs(ctx, f.ofHistory())
 	if err != nil {
 		return out, err
 	}
@@ -221,5 +226,13 @@ func (l *Ledger) Jobs(ctx context.Context, f Filter) (KnownPage, error) {
 	if out.More = out.More || more; len(out.Jobs) > f.Limit {
 		out.Jobs, out.More = out.Jobs[:f.Limit], true
 	}
-	return out, nil
+	if f.Before == 0 && !out.More {
+		out.Total = new(int64(len(out.Jobs)))
+		return out, nil
+	}
+	n, known, err := l.total(ctx, f)
+	if known {
+		out.Total = &n
+	}
+	return out, err
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,69 @@ func TestAJobIsCountedOnceWhereverItIs(t *testing.T) {
 	if err != nil || !k.Archived || k.Run.Phase != ares.Succeeded || len(k.Run.Transitions) == 0 {
 		t.Errorf("archived, it is %+v, %v", k, err)
 	}
+}
+
+// TestTheTotalIsOfAllJobsOnce: a list says how many there are wherever they are,
+// and does not say zero where it does not know.
+func TestTheTotalIsOfAllJobsOnce(t *testing.T) {
+	b := newBooks(t, t.TempDir())
+	total := func(f Filter) string {
+		t.Helper()
+		b.caughtUp()
+		f.Limit = 1
+		page, err := b.rec.Ledger.Jobs(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page.Total == nil {
+			return "unknown"
+		}
+		return strconv.FormatInt(*page.Total, 10)
+	}
+	j, end1 := b.job()
+	_, end2 := b.job()
+	b.job()
+	check := func(when string, active, ended string) {
+		t.Helper()
+		for _, c := range []struct {
+			f    Filter
+			want string
+		}{
+			{Filter{}, "3"},
+			{Filter{Tenant: j.Tenant}, "1"},
+			{Filter{Tenant: "nobody"}, "0"},
+			{Filter{Phases: []ares.Phase{ares.Running}}, active},
+			{Filter{Phases: []ares.Phase{ares.Succeeded}}, ended},
+			{Filter{Phases: []ares.Phase{ares.Running, ares.Succeeded}}, "3"},
+		} {
+			if got := total(c.f); got != c.want {
+				t.Errorf("%s, %+v: %s, want %s", when, c.f, got, c.want)
+			}
+		}
+	}
+	check("running", "3", "0")
+	end1()
+	end2()
+	check("ended", "1", "2")
+	b.record()
+	check("recorded", "1", "2")
+	ended := b.rec.View.Jobs(Filter{Phases: []ares.Phase{ares.Succeeded}}).Entries
+	for _, e := range ended { // they change once more
+		b.rec.Ledger.saw(ares.Batch{Events: []ares.Event{{Run: &ares.RunEvent{Job: e.Job.ID, Run: ares.Run{Phase: ares.Succeeded, Revision: e.Run.Revision + 1}}}}})
+	}
+	check("recorded in an earlier version", "1", "2")
+	for _, e := range ended {
+		b.rec.Ledger.recorded(e.Job.ID, e.Run.Revision+1)
+	}
+	for want, f := range map[string]Filter{"unknown": {From: noon.AddDate(-9, 0, 0)}, "0": {To: noon.AddDate(-9, 0, 0)}} {
+		if got := total(f); got != want {
+			t.Errorf("by time: %s, want %s", got, want)
+		}
+	}
+	b.now = b.now.Add(2 * time.Hour)
+	b.archive()
+	await(t, b.rec.View, "the tombstones", func() bool { return len(b.rec.View.Jobs(Filter{}).Entries) == 1 })
+	check("archived", "1", "2")
 }
 
 // TestWithoutHistoryAJobStaysLive: nothing is lost by an outage, however long.

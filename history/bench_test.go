@@ -64,6 +64,9 @@ func BenchmarkHistory(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
+				if _, _, err = h.Count(b.Context(), c.f); err != nil {
+					b.Fatal(err)
+				}
 				if f.Before, f.After = 0, ""; more {
 					last := page[len(page)-1].Job
 					f.Before, f.After = last.Revision, last.ID
@@ -213,10 +216,12 @@ func fill(b *testing.B, h *history.History, file string, jobs int) {
 	exec("DELETE FROM usage_daily")
 	exec("DELETE FROM usage_by_tenant")
 	exec("DELETE FROM accepted_days")
+	exec("DELETE FROM job_counts")
 	exec(`INSERT INTO usage_daily SELECT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region, k.kind, SUM(u.gpu_milliseconds), SUM(u.jobs)
 		FROM job_usage u JOIN jobs j ON j.seq = u.job_seq JOIN kinds k ON k.model = u.model AND k.region = u.region GROUP BY 1, 2, 3, 4, 5, 6`)
 	exec("INSERT INTO usage_by_tenant SELECT tenant, day, kind, SUM(gpu_milliseconds), SUM(jobs) FROM usage_daily GROUP BY 1, 2, 3")
 	exec("INSERT INTO accepted_days SELECT substr(accepted_at, 1, 10), MIN(accepted_revision), MAX(accepted_revision) FROM jobs GROUP BY 1")
+	exec("INSERT INTO job_counts SELECT tenant, queue, submitted_by, phase, COUNT(*) FROM jobs WHERE array_of = '' GROUP BY 1, 2, 3, 4")
 	for _, text := range indexes {
 		exec(text)
 	}

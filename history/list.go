@@ -221,28 +221,42 @@ func (q *query) within(tenant, queue string, scopes []Scope) {
 	q.and("("+strings.Join(terms, " OR ")+")", args...)
 }
 
-func (q *query) filter(f *Filter) {
+// array asks for the elements of an array, or for jobs that are not elements.
+func (q *query) array(f *Filter) {
 	if f.ArrayOf == "" {
 		q.and("j.array_of = ''")
 	} else {
 		q.and("j.array_of = ? AND j.array_of <> ''", string(f.ArrayOf)) // the second tells the planner of the index
 	}
+}
+
+// belongs asks for whose the jobs are.
+func (q *query) belongs(f *Filter) {
 	q.within("j.tenant", "j.queue", f.Within)
 	q.equals("j.tenant", f.Tenant)
 	q.equals("j.queue", f.Queue)
 	q.equals("j.submitted_by", f.User)
-	if n := len(f.Phases); n > 0 {
-		args := make([]any, n)
-		for i, p := range f.Phases {
-			args[i] = string(p)
-		}
+}
+
+func (q *query) in(column string, phases []ares.Phase) {
+	args := make([]any, len(phases))
+	for i, p := range phases {
+		args[i] = string(p)
+	}
+	q.and(column+" IN "+marks(len(args)), args...)
+}
+
+func (q *query) filter(f *Filter) {
+	q.array(f)
+	q.belongs(f)
+	if len(f.Phases) > 0 {
 		column := "j.phase"
 		if f.Tenant != "" || f.User != "" {
 			// Not a bare column, or SQLite goes by the index of phases, which for most of
 			// them is nearly the whole table; the tenant's has the phase in it too.
 			column = "(j.phase || '')"
 		}
-		q.and(column+" IN "+marks(n), args...)
+		q.in(column, f.Phases)
 	}
 	if f.Name != "" {
 		q.and("j.name LIKE ? ESCAPE '!'", "%"+strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(f.Name)+"%")

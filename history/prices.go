@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func (p Price) Check() error {
 		bad.Add("from", "%s", err)
 	}
 	if !(p.PerGPUHour >= 0 && p.PerGPUHour <= maxPrice) {
-		bad.Add("price_per_gpu_hour", "must be between 0 and %d, got %v", maxPrice, p.PerGPUHour)
+		bad.Add("price_per_gpu_hour", "must be between 0 and %d, got %s", maxPrice, strconv.FormatFloat(p.PerGPUHour, 'f', -1, 64))
 	}
 	return bad.Err()
 }

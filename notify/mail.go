@@ -12,6 +12,7 @@ import (
 	"net/mail"
 	"net/smtp"
 	"net/textproto"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,7 +22,9 @@ import (
 
 // Mail sends alerts by SMTP.
 type Mail struct {
-	Addr     string // host:port
+	// Addr is host:port, or smtps://host:port for a server that speaks TLS from the
+	// start; one on port 465 does.
+	Addr     string
 	From     string
 	To       []string
 	Username string // "" for no login
@@ -35,8 +38,12 @@ type Mail struct {
 
 // Check tells what is missing.
 func (m *Mail) Check() error {
-	if _, _, err := net.SplitHostPort(m.Addr); err != nil {
-		return fmt.Errorf("smtp_addr: %q is not an address: write it as mail.example.com:587", m.Addr)
+	at, err := m.where()
+	if err != nil {
+		return err
+	}
+	if at.tls && m.Plain {
+		return fmt.Errorf("no_tls: contradicts %s: remove one of them", at.because)
 	}
 	if _, err := mail.ParseAddress(m.From); err != nil {
 		return fmt.Errorf("from: %q is not a mail address", m.From)
@@ -52,14 +59,41 @@ func (m *Mail) Check() error {
 	return nil
 }
 
+// office is where a mail server is.
+type office struct {
+	host, addr string
+	tls        bool // from the start
+	because    string
+}
+
+func (m *Mail) where() (office, error) {
+	scheme, rest, named := strings.Cut(m.Addr, "://")
+	port := map[string]string{"smtp": "587", "smtps": "465"}[scheme]
+	if !named {
+		rest = m.Addr
+	}
+	host, given, err := net.SplitHostPort(rest)
+	if err != nil && named {
+		host, given, err = net.SplitHostPort(rest + ":" + port)
+	}
+	if _, bad := strconv.ParseUint(given, 10, 16); err != nil || bad != nil || host == "" || named && port == "" {
+		return office{}, fmt.Errorf("smtp_addr: %q is not an address: write it as mail.example.com:587, or as smtps://mail.example.com:465 where it speaks TLS from the start", m.Addr)
+	}
+	out := office{host: host, addr: net.JoinHostPort(host, given), tls: scheme == "smtps" && named, because: "smtps://"}
+	if !named && given == "465" {
+		out.tls, out.because = true, "port 465"
+	}
+	return out, nil
+}
+
 // Send implements Sender.
 func (m *Mail) Send(ctx context.Context, a Alert) error {
-	host, _, err := net.SplitHostPort(m.Addr)
+	at, err := m.where()
 	if err != nil {
 		return ares.Errorf(ares.Invalid, "the address of the mail server is not one")
 	}
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", m.Addr)
+	conn, err := d.DialContext(ctx, "tcp", at.addr)
 	if err != nil {
 		return fmt.Errorf("the mail server cannot be reached: %s", kindOf(err))
 	}
@@ -67,7 +101,7 @@ func (m *Mail) Send(ctx context.Context, a Alert) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(deadline) // a connection that cannot have one has just failed
 	}
-	err = m.converse(conn, host, a)
+	err = m.converse(ctx, conn, at, a)
 	if code, ok := errors.AsType[*textproto.Error](err); ok {
 		// Its text may quote what was sent.
 		err = fmt.Errorf("the mail server answered %d", code.Code)
@@ -79,21 +113,14 @@ func (m *Mail) Send(ctx context.Context, a Alert) error {
 }
 
 // converse is one conversation with the server.
-func (m *Mail) converse(conn net.Conn, host string, a Alert) error {
-	c, err := smtp.NewClient(conn, host)
+func (m *Mail) converse(ctx context.Context, conn net.Conn, at office, a Alert) error {
+	c, err := m.secured(ctx, conn, at)
 	if err != nil {
-		return said(err)
+		return err
 	}
 	defer func() { _ = c.Close() }() // after Quit it is closed already
-	if ok, _ := c.Extension("STARTTLS"); ok {
-		if err = c.StartTLS(&tls.Config{ServerName: host, RootCAs: m.Roots, MinVersion: tls.VersionTLS12}); err != nil {
-			return said(err)
-		}
-	} else if !m.Plain {
-		return ares.Errorf(ares.Invalid, "the mail server offers no TLS: set no_tls: true for the channel where that is meant")
-	}
 	if m.Username != "" {
-		if err = c.Auth(smtp.PlainAuth("", m.Username, m.Password, host)); err != nil {
+		if err = c.Auth(smtp.PlainAuth("", m.Username, m.Password, at.host)); err != nil {
 			return said(err)
 		}
 	}
@@ -125,6 +152,41 @@ func (m *Mail) converse(conn net.Conn, host string, a Alert) error {
 	}
 	_ = c.Quit() // it is delivered already
 	return nil
+}
+
+// secured greets the server, over TLS unless none is meant.
+func (m *Mail) secured(ctx context.Context, conn net.Conn, at office) (*smtp.Client, error) {
+	cfg := &tls.Config{ServerName: at.host, RootCAs: m.Roots, MinVersion: tls.VersionTLS12}
+	if at.tls {
+		over := tls.Client(conn, cfg)
+		err := over.HandshakeContext(ctx)
+		if _, clear := errors.AsType[tls.RecordHeaderError](err); clear {
+			return nil, ares.Errorf(ares.Invalid, "the mail server does not speak TLS from the start: write its address without smtps://, and its port for that, often 587")
+		}
+		if err != nil {
+			return nil, said(err)
+		}
+		conn = over
+	}
+	c, err := smtp.NewClient(conn, at.host)
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && !at.tls {
+		return nil, fmt.Errorf("%w; where it speaks TLS from the start, write smtps:// before its address", said(err))
+	}
+	if err != nil {
+		return nil, said(err)
+	}
+	if at.tls {
+		return c, nil
+	}
+	if ok, _ := c.Extension("STARTTLS"); ok {
+		err = c.StartTLS(cfg)
+	} else if !m.Plain {
+		return nil, ares.Errorf(ares.Invalid, "the mail server offers no TLS: set no_tls: true for the channel where that is meant")
+	}
+	if err != nil {
+		return nil, said(err)
+	}
+	return c, nil
 }
 
 // said keeps the server's code, and the kind of any other failure.

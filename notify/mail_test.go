@@ -2,6 +2,7 @@ package notify_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -35,7 +36,8 @@ type postOffice struct {
 
 // ledger is how the office is to answer, and what it saw.
 type ledger struct {
-	plain bool // offers no TLS
+	plain    bool // offers no TLS
+	implicit bool // speaks TLS from the first byte, as on port 465
 	// replies are given instead of the usual ones, one for each conversation: to
 	// the command that it names. "DATA 451 later", "silence".
 	replies []string
@@ -115,8 +117,15 @@ func (p *postOffice) serve(conn net.Conn) {
 	command, answer, _ := strings.Cut(special, " ")
 	say := func(line string) { _, _ = io.WriteString(conn, line+"\r\n") }
 	in := bufio.NewReader(conn)
+	secure := p.seen().implicit
+	if secure {
+		over := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{p.cert}})
+		if over.Handshake() != nil {
+			return
+		}
+		conn, in = over, bufio.NewReader(over)
+	}
 	say("220 post office")
-	secure := false
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -271,16 +280,60 @@ func TestMailNeedsTLS(t *testing.T) {
 	}
 }
 
+// TestMailOverTLSFromTheStart: smtps:// speaks TLS before anything else, and trusts
+// no other certificate and no server without it.
+func TestMailOverTLSFromTheStart(t *testing.T) {
+	p := newPostOffice(t)
+	p.mu.Lock()
+	p.implicit = true
+	p.mu.Unlock()
+	m := p.sender()
+	m.Addr = "smtps://" + p.addr
+	if err := m.Send(t.Context(), alert); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.seen(); len(s.mails) != 1 || len(s.said) != 0 || len(s.login) != 1 {
+		t.Errorf("%d mails, said in the clear %v, login %q", len(s.mails), s.said, s.login)
+	}
+	stranger := *m
+	stranger.Roots = x509.NewCertPool()
+	if err := stranger.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "certificate is not trusted") {
+		t.Error(err)
+	}
+	clear := newPostOffice(t).sender()
+	clear.Addr, clear.Plain = "smtps://"+clear.Addr, true
+	if err := clear.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "does not speak TLS from the start: write its address without smtps://") {
+		t.Error(err)
+	}
+	hasty := p.sender() // smtps:// is missing: the server waits for a handshake
+	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := hasty.Send(soon, alert); err == nil || !strings.Contains(err.Error(), "where it speaks TLS from the start, write smtps:// before its address") {
+		t.Error(err)
+	}
+}
+
 // TestMailCheck: what is missing of a channel is told.
 func TestMailCheck(t *testing.T) {
 	for want, m := range map[string]notify.Mail{
-		"smtp_addr": {From: "a@b", To: []string{"a@b"}},
-		"from":      {Addr: "a:1", From: "nobody", To: []string{"a@b"}},
-		"to: is":    {Addr: "a:1", From: "a@b"},
-		"to: \"x\"": {Addr: "a:1", From: "a@b", To: []string{"x"}},
+		"smtp_addr":                    {From: "a@b", To: []string{"a@b"}},
+		"\"m\" is not an address":      {Addr: "m", From: "a@b", To: []string{"a@b"}},
+		"\"http://m\" is not an":       {Addr: "http://m", From: "a@b", To: []string{"a@b"}},
+		"\"smtps://m:25/x\" is not an": {Addr: "smtps://m:25/x", From: "a@b", To: []string{"a@b"}},
+		"no_tls: contradicts smtps://": {Addr: "smtps://m", From: "a@b", To: []string{"a@b"}, Plain: true},
+		"no_tls: contradicts port 465": {Addr: "m:465", From: "a@b", To: []string{"a@b"}, Plain: true},
+		"from":                         {Addr: "a:1", From: "nobody", To: []string{"a@b"}},
+		"to: is":                       {Addr: "a:1", From: "a@b"},
+		"to: \"x\"":                    {Addr: "a:1", From: "a@b", To: []string{"x"}},
 	} {
 		if err := m.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", m, err)
+		}
+	}
+	for _, addr := range []string{"m:25", "m:465", "smtps://m", "smtps://m:4650", "smtp://m:587", "smtp://m", "[::1]:25", "smtps://[::1]"} {
+		m := notify.Mail{Addr: addr, From: "a@b", To: []string{"a@b"}}
+		if err := m.Check(); err != nil {
+			t.Errorf("%s: %v", addr, err)
 		}
 	}
 }

@@ -28,7 +28,8 @@ type Config struct {
 	GRPCAddr string `yaml:"grpc_addr"`
 	// MetricsAddr serves /metrics. Default 127.0.0.1:9091.
 	MetricsAddr string `yaml:"metrics_addr"`
-	// AdvertiseAddr is where other servers reach this one's gRPC. Default GRPCAddr.
+	// AdvertiseAddr is where agents and other servers reach this one's gRPC. Default
+	// grpc_addr.
 	AdvertiseAddr string `yaml:"advertise_addr"`
 	// Hosts are the names this server is reached by, beside loopback ones.
 	Hosts []string `yaml:"hosts"`
@@ -59,11 +60,17 @@ type Config struct {
 type EtcdConfig struct {
 	// Endpoints such as https://etcd-1:2379. Also ETCD_ENDPOINTS.
 	Endpoints []string `yaml:"endpoints"`
-	CAFile    string   `yaml:"ca_file"`
-	CertFile  string   `yaml:"cert_file"`
-	KeyFile   string   `yaml:"key_file"`
-	Username  string   `yaml:"username"`
-	Password  string   `yaml:"password"`
+	// CAFile has the authorities that etcd's certificate is verified by. Default
+	// those of the system.
+	CAFile string `yaml:"ca_file"`
+	// CertFile is the certificate to show to etcd, where it asks for one.
+	CertFile string `yaml:"cert_file"`
+	// KeyFile is its key.
+	KeyFile string `yaml:"key_file"`
+	// Username is who to log in as, where etcd has authentication.
+	Username string `yaml:"username"`
+	// Password is that user's. ARES_ETCD_PASSWORD keeps it out of the file.
+	Password string `yaml:"password"`
 	// TimeoutSeconds bounds one operation of the store. Default 5, 1 to 60.
 	TimeoutSeconds int `yaml:"timeout_seconds"`
 }
@@ -71,8 +78,10 @@ type EtcdConfig struct {
 // TLSConfig names a certificate of your own for every listener. Without one,
 // those beyond the loopback have certificates of the internal authority.
 type TLSConfig struct {
+	// CertFile is the certificate, with those that vouch for it behind it.
 	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
+	// KeyFile is its key.
+	KeyFile string `yaml:"key_file"`
 	// CAFile verifies other servers, beside the internal authority. Default: the
 	// system's where cert_file is given.
 	CAFile string `yaml:"ca_file"`
@@ -189,9 +198,9 @@ type ReservationsConfig struct {
 	// predictions fail it; one job at a time. Default 604800; 0 for never.
 	HoldAfterSeconds int `yaml:"hold_after_seconds"`
 	// SlackPercent is how much later its start may become by jobs that start
-	// before it, in hundredths of its wait, and SlackSeconds how much in any
-	// case. Default 10 and 60.
+	// before it, in hundredths of its wait. Default 10.
 	SlackPercent int `yaml:"slack_percent"`
+	// SlackSeconds is how much later it may become in any case. Default 60.
 	SlackSeconds int `yaml:"slack_seconds"`
 }
 
@@ -288,6 +297,7 @@ func (c *Config) Check() error {
 			p.Add("taints", "%s", err)
 		}
 	}
+	c.Etcd.check(&p)
 	c.Isolation.Check(&p)
 	c.Scheduler.check(&p)
 	c.Auth.OIDC.check(&p)
@@ -313,8 +323,11 @@ func (c *Config) checkListeners(p *ares.Problems) {
 	}
 	if host, _, err := net.SplitHostPort(c.GRPCAddr); err == nil && c.AdvertiseAddr == "" {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			p.Add("advertise_addr", "is needed when grpc_addr names no host: give grpc_addr an address of this machine, or set advertise_addr in the configuration file to where agents and other servers reach this one")
+			p.Add("advertise_addr", "is needed when grpc_addr names no host: give grpc_addr an address of this machine, or set advertise_addr (--advertise-addr HOST:PORT) to where agents and other servers reach this one")
 		}
+	}
+	if host, port, err := net.SplitHostPort(c.AdvertiseAddr); c.AdvertiseAddr != "" && (err != nil || host == "" || port == "") {
+		p.Add("advertise_addr", "%q is not an address: write it as ares-1.example.com:9090", c.AdvertiseAddr)
 	}
 	for _, door := range []struct{ key, addr string }{
 		{"http_addr", c.HTTPAddr}, {"grpc_addr", c.GRPCAddr}, {"metrics_addr", c.MetricsAddr},

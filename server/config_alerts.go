@@ -36,12 +36,16 @@ type ChannelConfig struct {
 	URLFile string `yaml:"url_file"`
 	// TokenFile holds a bearer token for a webhook.
 	TokenFile string `yaml:"token_file"`
-	// SMTPAddr is the mail server, such as mail.example.com:587.
-	SMTPAddr string   `yaml:"smtp_addr"`
-	From     string   `yaml:"from"`
-	To       []string `yaml:"to"`
-	// Username and PasswordFile log in to the mail server.
-	Username     string `yaml:"username"`
+	// SMTPAddr is the mail server, such as mail.example.com:587, or
+	// smtps://mail.example.com:465 for one that speaks TLS from the start.
+	SMTPAddr string `yaml:"smtp_addr"`
+	// From is whom mail comes from, such as ares@example.com.
+	From string `yaml:"from"`
+	// To are those who get the mail.
+	To []string `yaml:"to"`
+	// Username is who to log in to the mail server as.
+	Username string `yaml:"username"`
+	// PasswordFile holds that user's password.
 	PasswordFile string `yaml:"password_file"`
 	// NoTLS lets mail go to a server that offers no STARTTLS. Default false.
 	NoTLS bool `yaml:"no_tls"`
@@ -92,7 +96,7 @@ func (c *ChannelConfig) check(at string, p *ares.Problems) {
 			p.Add(at, "has keys of a mail channel: use kind: email, or leave them out")
 		}
 	case "email":
-		if err := (&notify.Mail{Addr: c.SMTPAddr, From: c.From, To: c.To}).Check(); err != nil {
+		if err := (&notify.Mail{Addr: c.SMTPAddr, From: c.From, To: c.To, Plain: c.NoTLS}).Check(); err != nil {
 			p.Add(at, "%s", err)
 		}
 		if (c.Username == "") != (c.PasswordFile == "") {

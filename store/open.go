@@ -58,11 +58,17 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	} else {
 		err = s.connectAll()
 	}
+	if err != nil && len(cfg.Endpoints) > 0 {
+		return nil, s.unreachable(ctx, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if _, err := s.get(ctx, planKey); err != nil {
 		_ = s.Close()
+		if len(cfg.Endpoints) > 0 {
+			return nil, s.unreachable(ctx, err)
+		}
 		return nil, fmt.Errorf("reach the store: %w", err)
 	}
 	return s, nil

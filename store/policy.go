@@ -48,7 +48,7 @@ func (s *Store) ApplyPolicy(ctx context.Context, p ares.Policy) (now ares.Policy
 			return p, there, nil
 		}
 		if len(reads) > 0 && len(resp.Responses[0].GetResponseRange().Kvs) == 0 {
-			return p, nil, ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", p.Tenant).At("tenant_id")
+			return p, nil, NoTenant(p.Tenant)
 		}
 	}
 	return p, nil, ares.Errorf(ares.Exhausted, "the policies change too fast: try again")

@@ -72,7 +72,7 @@ func (s *Store) putQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) 
 			return q, nil
 		}
 		if len(resp.Responses[0].GetResponseRange().Kvs) == 0 {
-			return q, ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", q.Tenant).At("tenant_id")
+			return q, NoTenant(q.Tenant)
 		}
 	}
 	return q, ares.Errorf(ares.Exhausted, "the queues of tenant %s change too fast: try again", q.Tenant)

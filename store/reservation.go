@@ -52,7 +52,7 @@ func (s *Store) CreateReservation(ctx context.Context, r ares.Reservation) (ares
 				continue
 			}
 			if i == 0 {
-				return r, ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", r.Tenant).At("tenant_id")
+				return r, NoTenant(r.Tenant)
 			}
 			return r, NoQueue(r.Tenant, r.Queue)
 		}

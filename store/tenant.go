@@ -94,7 +94,7 @@ func (s *Store) Tenant(ctx context.Context, id string) (ares.Tenant, error) {
 // NoTenant is the answer for a tenant that is not there, and for one that
 // whoever asks may not know of.
 func NoTenant(id string) error {
-	return ares.Errorf(ares.NotFound, "there is no tenant %s: create it first (POST /api/v1/tenants, `ares tenant create`)", id).At("tenant_id")
+	return ares.Errorf(ares.NotFound, "there is no tenant %s: see `ares tenant list`, or create it first (POST /api/v1/tenants, `ares tenant create`)", id).At("tenant_id")
 }
 
 // DeleteTenant removes a tenant that is still at revision. A submission that

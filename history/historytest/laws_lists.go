@@ -96,6 +96,32 @@ func listsAreFiltered(t *testing.T, b Base) {
 		if got := pages(t, h, c.filter); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)
 		}
+		n, known, err := h.Count(t.Context(), c.filter)
+		if hard := c.filter.Name != "" || !c.filter.From.IsZero() || !c.filter.To.IsZero(); err != nil || known == hard || known && n != int64(len(c.want)) {
+			t.Errorf("%s: %d are counted (known: %v), want %d; %v", c.what, n, known, len(c.want), err)
+		}
+	}
+}
+
+// countsBeginWithWhatIsThere: a database from before jobs were counted counts
+// those that it has.
+func countsBeginWithWhatIsThere(t *testing.T, b Base) {
+	put(t, b.Open(t), 3, Made{ID: "a", Revision: 1}.Finished(), Made{ID: "b", Revision: 2, Phase: ares.Failed}.Finished(),
+		Made{ID: "c", Revision: 3, Edit: func(j *ares.Job, _ *ares.Run) { j.ArrayOf = ID("a") }}.Finished())
+	for _, query := range []string{"DROP TABLE job_counts", "DELETE FROM goose_db_version WHERE version_id = 3"} {
+		if _, err := b.Raw.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := b.Open(t)
+	if n, known, err := h.Count(t.Context(), history.Filter{}); err != nil || !known || n != 2 {
+		t.Errorf("%d are counted (known: %v), want 2; %v", n, known, err)
+	}
+	put(t, h, 1, Made{ID: "d", Revision: 4}.Finished())
+	b.Recount(t)
+	there, err := h.Has(t.Context(), []ares.JobID{ID("a"), ID("d"), ID("e")})
+	if err != nil || len(there) != 2 || !there[history.Version{ID: ID("d"), Accepted: 4}] {
+		t.Errorf("there are %v, %v", there, err)
 	}
 }
 
@@ -114,6 +140,11 @@ func elementsAreListedByIndex(t *testing.T, b Base) {
 	}
 	if got := pages(t, h, history.Filter{ArrayOf: array.Job.ID, Limit: 2}); !slices.Equal(got, []string{"array-0", "array-1", "array-2", "array-3", "array-4"}) {
 		t.Errorf("the elements are %v", got)
+	}
+	for of, want := range map[ares.JobID]int64{"": 1, array.Job.ID: 5} {
+		if n, known, err := h.Count(t.Context(), history.Filter{ArrayOf: of}); err != nil || !known || n != want {
+			t.Errorf("%d jobs are counted of %q (known: %v), want %d; %v", n, of, known, want, err)
+		}
 	}
 	b.Recount(t)
 	if n := b.count(t, "SELECT SUM(jobs) FROM usage_daily"); n != 5 {

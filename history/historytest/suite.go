@@ -83,6 +83,7 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 		{"TwoServersPutTheSame", twoServersPutTheSame},
 		{"ListsArePaged", listsArePaged},
 		{"ListsAreFiltered", listsAreFiltered},
+		{"CountsBeginWithWhatIsThere", countsBeginWithWhatIsThere},
 		{"ElementsAreListedByIndex", elementsAreListedByIndex},
 		{"UseIsSummedUp", useIsSummedUp},
 		{"PricesCountFromTheirDay", pricesCountFromTheirDay},
@@ -129,6 +130,9 @@ func (b Base) Recount(tb testing.TB) {
 		b.same(tb, "differences of the tenants' sums", "SELECT COUNT(*) FROM ("+
 			"SELECT u.tenant, u.day, k.kind, SUM(u.gpu_milliseconds) AS ms, SUM(u.jobs) AS n FROM usage_daily u JOIN kinds k ON k.model = u.model AND k.region = u.region GROUP BY 1, 2, 3"+
 			" EXCEPT SELECT tenant, day, kind, gpu_milliseconds, jobs FROM usage_by_tenant) d", "SELECT 0"),
+		b.same(tb, "differences of the counts", "SELECT COUNT(*) FROM (SELECT tenant, queue, submitted_by, phase, COUNT(*) AS n FROM jobs WHERE array_of = '' GROUP BY 1, 2, 3, 4"+
+			" EXCEPT SELECT tenant, queue, submitted_by, phase, jobs FROM job_counts) d", "SELECT 0"),
+		b.same(tb, "jobs, and the sum of the counts", "SELECT COUNT(*) FROM jobs WHERE array_of = ''", "SELECT COALESCE(SUM(jobs), 0) FROM job_counts"),
 	); err != nil {
 		tb.Error(err)
 	}

@@ -36,17 +36,23 @@ func Embedded(tb testing.TB) *store.Store {
 // only proved against the embedded one is not proved for a fleet.
 func External(tb testing.TB) *Etcd {
 	tb.Helper()
-	binary := etcdBinary(tb)
-	return startOn(tb, binary, tb.TempDir())
+	return ExternalWith(tb, "http")
+}
+
+// ExternalWith is External by another scheme, with more flags.
+func ExternalWith(tb testing.TB, scheme string, flags ...string) *Etcd {
+	tb.Helper()
+	return startOn(tb, tb.TempDir(), scheme, flags...)
 }
 
 // startOn starts an etcd process on a directory, which it has not touched when it
 // finds no port to listen on: a free one may be taken before.
-func startOn(tb testing.TB, binary, dir string) *Etcd {
+func startOn(tb testing.TB, dir, scheme string, flags ...string) *Etcd {
 	tb.Helper()
+	binary := etcdBinary(tb)
 	var last error
 	for range 5 {
-		e, err := start(binary, dir)
+		e, err := start(binary, dir, scheme, flags...)
 		if err == nil {
 			tb.Cleanup(e.Kill)
 			return e
@@ -65,7 +71,7 @@ func RestoredMember(tb testing.TB, file string) *Etcd {
 	if err := store.RestoreMember(file, store.Member{Dir: dir, Name: "test", InitialCluster: "test=" + peer, PeerURLs: []string{peer}, Token: "again"}); err != nil {
 		tb.Fatal(err)
 	}
-	return startOn(tb, etcdBinary(tb), dir)
+	return startOn(tb, dir, "http")
 }
 
 // Open connects a store of its own to the etcd.
@@ -131,15 +137,17 @@ func etcdBinary(tb testing.TB) string {
 }
 
 // start runs etcd on free loopback ports and returns when it serves.
-func start(binary, dir string) (*Etcd, error) {
+func start(binary, dir, scheme string, flags ...string) (*Etcd, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	client, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	cmd := exec.Command(binary, "--name", "test", "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap", "--log-outputs", "stderr",
+	client, peer := scheme+"://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	cmd := exec.Command(binary, append([]string{
+		"--name", "test", "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap", "--log-outputs", "stderr",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test="+peer)
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test=" + peer,
+	}, flags...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err

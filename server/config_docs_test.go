@@ -1,0 +1,178 @@
+package server
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var write = flag.Bool("write", false, "write docs/configuration.md anew")
+
+const (
+	keysBegin = "<!-- The keys, from the comments in the code: go test ./server -run TestEveryKeyIsDocumented -write -->\n"
+	keysEnd   = "<!-- The end of the keys. -->\n"
+)
+
+// TestEveryKeyIsDocumented: docs/configuration.md has every key with its default
+// and its variable, in the words of the code.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	file := filepath.Join("..", "docs", "configuration.md")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(data), keysBegin)
+	listed, after, ends := strings.Cut(rest, keysEnd)
+	if !ok || !ends {
+		t.Fatalf("%s lacks the lines between which the keys are", file)
+	}
+	d := docs{t: t, comments: configComments(t)}
+	cfg := Default()
+	cfg.DataDir = "~/.local/share/ares"
+	cfg.Limits.Reads, cfg.Limits.Writes = perCore(cfg.Limits.Reads), perCore(cfg.Limits.Writes)
+	d.section("", reflect.ValueOf(cfg))
+	want := d.out.String()
+	if *write {
+		if err = os.WriteFile(file, []byte(before+keysBegin+want+keysEnd+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if listed != want {
+		t.Errorf("%s is not what the code says: run go test ./server -run %s -write", file, t.Name())
+	}
+}
+
+// perCore is a default for one core, as the comments say it.
+func perCore(n int) int { return n / runtime.GOMAXPROCS(0) }
+
+// docs writes the keys down.
+type docs struct {
+	t        *testing.T
+	comments map[string]string // by type and field
+	out      strings.Builder
+}
+
+// section lists the keys of a struct, and then the sections that it has.
+func (d *docs) section(at string, v reflect.Value) {
+	if at != "" {
+		fmt.Fprintf(&d.out, "\n### %s\n\n%s\n", strings.TrimSuffix(at, "."), d.words(v.Type(), "", v.Type().Name()))
+	}
+	head := "\n| key | default | what it is |\n|---|---|---|\n"
+	var inner []func()
+	for i := range v.NumField() {
+		f, value := v.Type().Field(i), v.Field(i)
+		key := at + f.Tag.Get("yaml")
+		if f.Tag.Get("yaml") == "" {
+			continue
+		}
+		kind := f.Type
+		if kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Struct {
+			kind, value = kind.Elem(), reflect.Zero(kind.Elem())
+		}
+		if kind.Kind() == reflect.Struct {
+			if f.Type.Kind() == reflect.Slice {
+				key += "[]"
+			}
+			inner = append(inner, func() { d.section(key+".", value) })
+			continue
+		}
+		d.out.WriteString(head)
+		head = ""
+		fmt.Fprintf(&d.out, "| `%s` | %s | %s |\n", key, d.value(value), d.words(v.Type(), f.Name, f.Name))
+	}
+	for _, write := range inner {
+		write()
+	}
+}
+
+func (d *docs) value(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.String, reflect.Map, reflect.Slice:
+		if v.Len() == 0 {
+			return ""
+		}
+	}
+	if list, ok := v.Interface().([]string); ok {
+		return "`[" + strings.Join(list, ", ") + "]`"
+	}
+	text, err := yaml.Marshal(v.Interface())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return "`" + strings.TrimSpace(string(text)) + "`"
+}
+
+var spaces = regexp.MustCompile(`\s+`)
+
+// words is what a comment says of a name, without the name.
+func (d *docs) words(of reflect.Type, field, name string) string {
+	d.t.Helper()
+	text := spaces.ReplaceAllString(strings.TrimSpace(d.comments[path.Base(of.PkgPath())+"."+of.Name()+"."+field]), " ")
+	said, ok := strings.CutPrefix(text, name+" ")
+	if !ok {
+		d.t.Errorf("%s.%s: say what it is, in a comment that begins with %s; it is %q", of.Name(), field, name, text)
+	}
+	for _, verb := range []string{"is ", "are "} {
+		said = strings.TrimPrefix(said, verb)
+	}
+	first, size := utf8.DecodeRuneInString(said)
+	return string(unicode.ToUpper(first)) + strings.ReplaceAll(said[size:], "|", "\\|")
+}
+
+// configComments are the comments of the types of this package and the agent, and
+// of their fields.
+func configComments(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	own, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents, err := filepath.Glob("../agent/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(own, agents...) {
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			decl, ok := n.(*ast.GenDecl)
+			if !ok || decl.Tok != token.TYPE {
+				return true
+			}
+			for _, spec := range decl.Specs {
+				typed := spec.(*ast.TypeSpec)
+				fields, isStruct := typed.Type.(*ast.StructType)
+				if !isStruct {
+					continue
+				}
+				of := tree.Name.Name + "." + typed.Name.Name + "."
+				out[of] = decl.Doc.Text()
+				for _, f := range fields.Fields.List {
+					for _, name := range f.Names {
+						out[of+name.Name] = f.Doc.Text()
+					}
+				}
+			}
+			return true
+		})
+	}
+	return out
+}

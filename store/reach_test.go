@@ -1,0 +1,140 @@
+package store_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/store/storetest"
+)
+
+// authority is a certificate of 127.0.0.1 that vouches for itself, and its files.
+func authority(t *testing.T) (pair tls.Certificate, roots *x509.CertPool, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(t.TempDir(), "crt"), filepath.Join(t.TempDir(), "key")
+	cert, private := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	for file, data := range map[string][]byte{certFile: cert, keyFile: private} {
+		if err = os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pair, err = tls.X509KeyPair(cert, private); err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	return pair, roots, certFile, keyFile
+}
+
+// opens fails to open a store, and wants the error to say these things.
+func opens(t *testing.T, cfg store.Config, wants ...string) {
+	t.Helper()
+	cfg.Timeout = time.Second
+	s, err := store.Open(t.Context(), cfg)
+	if err == nil {
+		_ = s.Close()
+		t.Errorf("%v opened", cfg.Endpoints)
+		return
+	}
+	for _, want := range append(wants, cfg.Endpoints...) {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v; want %q", cfg.Endpoints, err, want)
+		}
+	}
+	if cfg.Password != "" && strings.Contains(err.Error(), cfg.Password) {
+		t.Errorf("it tells the password: %v", err)
+	}
+}
+
+// TestAnEtcdThatCannotBeReachedIsExplained: against etcd itself, where its client
+// knows only that the time was up.
+func TestAnEtcdThatCannotBeReachedIsExplained(t *testing.T) {
+	pair, roots, certFile, keyFile := authority(t)
+	_, strangers, _, _ := authority(t)
+	plain := storetest.External(t).Endpoints[0]
+	nobody := "127.0.0.1:1"
+	trusting := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	whole := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	one := func(endpoint string, c *tls.Config) store.Config {
+		return store.Config{Endpoints: []string{endpoint}, TLS: c}
+	}
+
+	opens(t, one("http://"+nobody, nil), "did not answer within 1s", "the connection was refused: see that etcd runs there")
+	opens(t, one(nobody, trusting), "the connection was refused")
+	opens(t, store.Config{Endpoints: []string{"http://" + nobody}, Username: "ares", Password: "s3cret"}, "the connection was refused")
+	opens(t, one("https://nowhere.invalid:2379", nil), "its name is not known")
+	opens(t, store.Config{Endpoints: []string{"http://" + nobody, "http://nowhere.invalid:1"}}, "refused", "not known")
+
+	opens(t, one(strings.Replace(plain, "http", "https", 1), trusting), "it does not speak TLS: write http://")
+
+	secure := storetest.ExternalWith(t, "https", "--cert-file", certFile, "--key-file", keyFile).Endpoints[0]
+	opens(t, one(strings.Replace(secure, "https", "http", 1), nil), "it speaks TLS: write https://")
+	opens(t, one(secure, nil), "authority that is not trusted: set etcd.ca_file")
+	opens(t, one(secure, &tls.Config{RootCAs: strangers, MinVersion: tls.VersionTLS12}), "authority that is not trusted")
+
+	asking := storetest.ExternalWith(t, "https", "--cert-file", certFile, "--key-file", keyFile, "--client-cert-auth", "--trusted-ca-file", certFile).Endpoints[0]
+	opens(t, one(asking, trusting), "asks for one", "set etcd.cert_file and key_file")
+	if s, err := store.Open(t.Context(), one(asking, whole)); err != nil || s.Close() != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnEtcdThatRefusesIsExplained: one with users and roles.
+func TestAnEtcdThatRefusesIsExplained(t *testing.T) {
+	e := storetest.External(t)
+	c, err := clientv3.New(clientv3.Config{Endpoints: e.Endpoints, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx := t.Context()
+	for _, do := range []func() error{
+		func() error { _, err := c.UserAdd(ctx, "root", "r00t"); return err },
+		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := c.UserAdd(ctx, "ares", "s3cret"); return err },
+		func() error { _, err := c.AuthEnable(ctx); return err },
+	} {
+		if err = do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := func(user, password string) store.Config {
+		return store.Config{Endpoints: e.Endpoints, Username: user, Password: password}
+	}
+	opens(t, as("", ""), "it asks for a user: set etcd.username")
+	opens(t, as("ares", "wr0ng"), `it refuses user "ares" or the password`)
+	opens(t, as("nobody", "s3cret"), `it refuses user "nobody" or the password`)
+	opens(t, as("ares", "s3cret"), `user "ares" may not read and write there: grant it a role`)
+	if s, err := store.Open(ctx, as("root", "r00t")); err != nil || s.Close() != nil {
+		t.Error(err)
+	}
+}
