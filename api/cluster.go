@@ -79,7 +79,8 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 	if !ares.ValidName(c.Node) {
 		return nil, noNode(c.Node)
 	}
-	if err := d.cfg.Store.Cordon(ctx, c); err != nil {
+	revision, err := d.cfg.Store.Cordon(ctx, c)
+	if err != nil {
 		return nil, err
 	}
 	entry := control.NodeEntry{Node: ares.Node{ID: c.Node}}
@@ -95,6 +96,7 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 		entry.Cordon, is = &c, c
 	}
 	changed(ctx, "", was, is)
+	d.seen(ctx, revision)
 	return d.node(eyesOf(ctx), &entry), nil
 }
 
