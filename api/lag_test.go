@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,6 +64,25 @@ func TestExplainOfAJobJustSubmitted(t *testing.T) {
 		if a := h.do("GET", "/api/v1/jobs/"+id+path, nil); a.code != 200 {
 			t.Errorf("%s answered %d %s", path, a.code, a.body)
 		}
+	}
+}
+
+// TestAListShowsWhatWasAnsweredBefore: a job that was accepted is in the list that is
+// asked for next, and one that was cancelled is cancelled there.
+func TestAListShowsWhatWasAnsweredBefore(t *testing.T) {
+	h := newLateHouse(t, &fakeEngine{})
+	id := h.submit("name", "mine")
+	if a := h.do("GET", "/api/v1/jobs?name=mine", nil); a.json["total"] != 1.0 {
+		t.Errorf("the job just accepted is not in the list: %s", a.body)
+	}
+	if a := h.do("GET", "/api/v1/tenants/default", nil); !strings.Contains(a.body, `"pending_jobs":1`) {
+		t.Errorf("nor does its tenant have it: %s", a.body)
+	}
+	if a := h.do("DELETE", "/api/v1/jobs/"+id, nil); a.code != 200 {
+		t.Fatalf("cancel answered %d %s", a.code, a.body)
+	}
+	if a := h.do("GET", "/api/v1/jobs?state=cancelled", nil); a.json["total"] != 1.0 {
+		t.Errorf("the job just cancelled is not so in the list: %s", a.body)
 	}
 }
 
