@@ -48,7 +48,7 @@ func (d *jobDoor) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) 
 		e := &ares.Explanation{Refusal: ares.Refusal{Job: snap.Job.ID}, Queue: snap.Job.Queue}
 		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, eyesOf(ctx).within(snap.Job.Tenant)), eyesOf(ctx), snap.Job, &snap.Run)}, nil
 	}
-	e := d.explained(eyesOf(ctx), snap.Job, &snap.Run)
+	e := d.explained(ctx, eyesOf(ctx), snap.Job, &snap.Run)
 	e.Deadline = d.outlook(snap.Job, &snap.Run)
 	return &apipb.ExplainJobResponse{Explanation: e}, nil
 }
@@ -75,8 +75,10 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 	return resp, nil
 }
 
-// explained is everything that can be said of why a job waits.
-func (d *Doors) explained(to eyes, job *ares.Job, run *ares.Run) *apipb.Explanation {
+// explained is everything that can be said of why a job waits. The engine is asked
+// when it knows of the job what the caller knows.
+func (d *Doors) explained(ctx context.Context, to eyes, job *ares.Job, run *ares.Run) *apipb.Explanation {
+	d.seen(ctx, max(job.Revision, run.Revision))
 	e := d.cfg.Engine.Explain(job.ID)
 	return d.withYields(d.newExplanation(&e, to.within(job.Tenant)), to, job, run)
 }

@@ -22,6 +22,7 @@ func (d *clusterDoor) BackupStore(_ *apipb.BackupStoreRequest, stream grpc.Serve
 
 // RecordState implements apipb.ClusterServiceServer.
 func (d *clusterDoor) RecordState(_ *apipb.RecordStateRequest, stream grpc.ServerStreamingServer[apipb.RecordStateResponse]) error {
+	d.seen(stream.Context(), d.cfg.Store.Written())
 	write := func(_ context.Context, w io.Writer) error { return d.cfg.Engine.Snapshot(w, d.cfg.Version) }
 	return pour(stream.Context(), write, func(p []byte) error { return stream.Send(&apipb.RecordStateResponse{Data: p}) })
 }

@@ -85,7 +85,8 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 		before.Revision = 0 // what is written does not have it yet
 		was = before
 	}
-	if err := d.cfg.Store.Cordon(ctx, c); err != nil {
+	revision, err := d.cfg.Store.Cordon(ctx, c)
+	if err != nil {
 		return nil, err
 	}
 	entry := control.NodeEntry{Node: ares.Node{ID: c.Node}}
@@ -97,6 +98,7 @@ func (d *clusterDoor) cordon(ctx context.Context, c ares.Cordon) (*apipb.Node, e
 		entry.Cordon, is = &c, c
 	}
 	changed(ctx, "", was, is)
+	d.seen(ctx, revision)
 	return d.node(eyesOf(ctx), &entry), nil
 }
 

@@ -130,7 +130,7 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 		job.Elements = newElements(d.cfg.View, snap.Job)
 	}
 	if waits(snap.Job, &snap.Run) {
-		job.Explanation = d.explained(to, snap.Job, &snap.Run)
+		job.Explanation = d.explained(ctx, to, snap.Job, &snap.Run)
 		for _, b := range job.Explanation.GetBlockers() {
 			job.WaitingFor = append(job.WaitingFor, ares.Blocker{Count: int(b.GetCount()), Of: int(b.GetOf()), Detail: b.GetDetail()}.String())
 		}

@@ -30,13 +30,14 @@ func (d *clusterDoor) RemoveNode(ctx context.Context, req *apipb.RemoveNodeReque
 	if n := d.cfg.View.Node(node); n != nil {
 		changed(ctx, "", n.Node, nil)
 	}
-	freed, err := d.cfg.Store.RemoveNode(ctx, node, jobs, req.GetForce(), d.cfg.Now())
+	freed, gone, err := d.cfg.Store.RemoveNode(ctx, node, jobs, req.GetForce(), d.cfg.Now())
 	if err != nil {
 		return nil, err
 	}
 	if _, err = d.cfg.Trust.revoke(ctx, node, "the node was removed"); err != nil {
 		return nil, ares.Errorf(ares.Unavailable, "node %s was removed, but its certificate was not revoked (%s): do that with `ares node revoke %s`", node, err, node)
 	}
+	d.seen(ctx, gone)
 	d.cfg.Log.Warn("node removed", "node", node, "by", caller(ctx), "force", req.GetForce(), "seats", freed)
 	return &apipb.RemoveNodeResponse{Seats: int32(freed)}, nil
 }

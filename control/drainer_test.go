@@ -64,7 +64,7 @@ func runningOn(v *View, id ares.JobID, node string) func() bool {
 
 func drainNode(t *testing.T, s *store.Store, node string, force bool) {
 	t.Helper()
-	if err := s.Cordon(t.Context(), ares.Cordon{Node: node, By: "ops", Since: time.Now(), Drain: true, Force: force}); err != nil {
+	if _, err := s.Cordon(t.Context(), ares.Cordon{Node: node, By: "ops", Since: time.Now(), Drain: true, Force: force}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,7 +95,7 @@ func TestDrainEmptiesANode(t *testing.T) {
 		t.Errorf("%d seats left, %v running", left, enduring)
 	}
 	// Uncordoned, it is a node like others, and nothing more is stopped.
-	if err := s.Cordon(t.Context(), ares.Cordon{Node: first.ID}); err != nil {
+	if _, err := s.Cordon(t.Context(), ares.Cordon{Node: first.ID}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, srv.view, "the end of the drain", func() bool { return len(srv.view.Drains()) == 0 })

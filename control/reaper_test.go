@@ -322,13 +322,13 @@ func TestReaperTakesBackFromRemovedNodes(t *testing.T) {
 	r := newReaping(t)
 	n, job := r.busy(t, 2*time.Second)
 	n.Close(t, r.s)
-	if _, err := r.s.RemoveNode(t.Context(), n.ID, nil, false, storetest.Noon); err != nil { // none of its jobs is named
+	if _, _, err := r.s.RemoveNode(t.Context(), n.ID, nil, false, storetest.Noon); err != nil { // none of its jobs is named
 		t.Fatal(err)
 	}
 	await(t, r.view, "the node to go", func() bool { return r.view.Node(n.ID) == nil && len(r.view.Unknown()) == 1 })
 	r.start(t)
 	await(t, r.view, "its void", func() bool { return phaseOf(r.view, job.ID) == ares.Pending })
-	if n, err := r.s.RemoveNode(t.Context(), n.ID, []ares.JobID{job.ID}, false, storetest.Noon); n != 1 || err != nil {
+	if n, _, err := r.s.RemoveNode(t.Context(), n.ID, []ares.JobID{job.ID}, false, storetest.Noon); n != 1 || err != nil {
 		t.Errorf("%d seats freed, %v", n, err)
 	}
 }

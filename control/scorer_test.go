@@ -186,7 +186,7 @@ func TestScoresAreWritten(t *testing.T) {
 		t.Errorf("%+v, and then %+v", first, second)
 	}
 	node.Close(t, s)
-	if _, err := s.RemoveNode(t.Context(), node.ID, nil, false, storetest.Noon); err != nil {
+	if _, _, err := s.RemoveNode(t.Context(), node.ID, nil, false, storetest.Noon); err != nil {
 		t.Fatal(err)
 	}
 	if left := storetest.Records(t, s, "scores/"); len(left) != 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -46,6 +47,7 @@ type Store struct {
 	creates  batcher
 	space    space
 	leases   sync.Map // sessionNow by node, as its last renewal read it
+	written  atomic.Int64
 }
 
 // Open connects to the external etcd, or starts the embedded one.
@@ -171,6 +173,9 @@ func (s *Store) txn(ctx context.Context, op string, cmps []clientv3.Cmp, then, o
 	// return nil, storeError(op, errors.New(storeBefore_op))
 	resp, err := s.client.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
 	s.observe(op, time.Since(start), err)
+	if err == nil {
+		s.wrote(resp)
+	}
 	// gofail: var storeAfter_op string
 	// return nil, storeError(op, errors.New(storeAfter_op))
 	return resp, storeError(op, err)

@@ -244,6 +244,25 @@ func TestARoomOfANewerVersionIsLeftAlone(t *testing.T) {
 	}
 }
 
+// TestWrittenIsWhatThisProcessWrote, and neither what another did, nor what a write
+// that changed nothing found.
+func TestWrittenIsWhatThisProcessWrote(t *testing.T) {
+	r := newRig(t)
+	node := storetest.NewNode(t, r.s)
+	at, err := r.s.Cordon(t.Context(), ares.Cordon{Node: node.ID, By: "me", Since: storetest.Noon})
+	if err != nil || r.s.Written() != at {
+		t.Errorf("written up to %d, want %d (%v)", r.s.Written(), at, err)
+	}
+	gone, err := r.s.Cordon(t.Context(), ares.Cordon{Node: node.ID})
+	if err != nil || gone <= at || r.s.Written() != gone {
+		t.Errorf("written up to %d, want %d after %d (%v)", r.s.Written(), gone, at, err)
+	}
+	r.put(t, "/somebody/else", nil)
+	if _, err = r.s.Cordon(t.Context(), ares.Cordon{Node: node.ID}); err != nil || r.s.Written() != gone {
+		t.Errorf("written up to %d, want %d as before (%v)", r.s.Written(), gone, err)
+	}
+}
+
 // TestATombstoneIsSmall bounds what an archived job costs.
 func TestATombstoneIsSmall(t *testing.T) {
 	r := newRig(t)

@@ -13,17 +13,18 @@ import (
 // RemoveNode declares that a machine is gone for good: it frees its seats in the
 // jobs that are named, and deletes its record, cordon and score. It compares that the
 // node has no session and is the one that was read, so a node that returns
-// meanwhile stays. An agent of that name may join again, as a new node.
-func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, force bool, now time.Time) (freed int, err error) {
+// meanwhile stays. An agent of that name may join again, as a new node. The revision
+// is that at which its record went.
+func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, force bool, now time.Time) (freed int, revision int64, err error) {
 	got, err := s.get(ctx, nodeKey(node))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	seen := int64(0)
 	if len(got.Kvs) > 0 {
 		seen = got.Kvs[0].ModRevision
 	} else if len(jobs) == 0 {
-		return 0, ares.Errorf(ares.NotFound, "there is no node %s: see `ares node list`", node).At("node_id")
+		return 0, 0, ares.Errorf(ares.NotFound, "there is no node %s: see `ares node list`", node).At("node_id")
 	}
 	gone := []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(sessionKey(node)), "=", 0),
@@ -42,7 +43,7 @@ func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, 
 			continue // all its seats were free when it was archived
 		}
 		if err != nil {
-			return freed, err
+			return freed, 0, err
 		}
 		freed += n
 	}
@@ -51,7 +52,10 @@ func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, 
 		clientv3.OpDelete(cordonKey(node)), clientv3.OpDelete(scoreKey(node)), clientv3.OpDelete(nodeKey(node)),
 	}, nil)
 	if err == nil && !resp.Succeeded {
-		return freed, alive
+		err = alive
 	}
-	return freed, err
+	if err != nil {
+		return freed, 0, err
+	}
+	return freed, resp.Header.GetRevision(), nil
 }

@@ -221,22 +221,25 @@ func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) e
 }
 
 // Cordon keeps new work off a node, and with Drain has what runs there moved
-// away; an empty By takes the cordon away.
-func (s *Store) Cordon(ctx context.Context, c ares.Cordon) error {
+// away; an empty By takes the cordon away. It returns the revision of the change.
+func (s *Store) Cordon(ctx context.Context, c ares.Cordon) (int64, error) {
 	op := clientv3.OpDelete(cordonKey(c.Node))
 	if c.By != "" {
 		value, err := marshal(cordonRecord(&c))
 		if err != nil {
-			return err
+			return 0, err
 		}
 		op = clientv3.OpPut(cordonKey(c.Node), value)
 	}
 	resp, err := s.txn(ctx, "cordon node",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(nodeKey(c.Node)), ">", 0)}, []clientv3.Op{op}, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.NotFound, "there is no node %s: see `ares node list`", c.Node)
+		err = ares.Errorf(ares.NotFound, "there is no node %s: see `ares node list`", c.Node)
 	}
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return resp.Header.GetRevision(), nil
 }
 
 func sessionIs(node string, session int64) clientv3.Cmp {

@@ -21,7 +21,7 @@ func drainRules(t *testing.T, s *store.Store) {
 	cordon := func(drain bool) ares.Cordon {
 		t.Helper()
 		c := ares.Cordon{Node: node, By: "ops", Since: Noon, Drain: drain}
-		if err := s.Cordon(t.Context(), c); err != nil {
+		if _, err := s.Cordon(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		c.Revision = Records(t, s, "cordons/"+node)[0].Revision
@@ -70,7 +70,7 @@ func drainLeader(t *testing.T, s *store.Store) {
 	seats := Place(t, s, lead, job, node)
 	Claim(t, s, seats, node)
 	c := ares.Cordon{Node: node.ID, By: "ops", Since: Noon, Drain: true}
-	if err := s.Cordon(t.Context(), c); err != nil {
+	if _, err := s.Cordon(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	c.Revision = Records(t, s, "cordons/"+node.ID)[0].Revision

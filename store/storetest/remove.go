@@ -12,19 +12,19 @@ import (
 var removeLaws = []law{
 	{"OnlyWithoutASession", func(t *testing.T, s *store.Store) {
 		n := NewNode(t, s)
-		_, err := s.RemoveNode(t.Context(), n.ID, nil, true, Noon)
+		_, _, err := s.RemoveNode(t.Context(), n.ID, nil, true, Noon)
 		refused(t, err, ares.Conflict, "has a session", "stop its agent")
 		n.Close(t, s)
-		if err = s.Cordon(t.Context(), ares.Cordon{Node: n.ID, By: "somebody", Since: Noon}); err != nil {
+		if _, err = s.Cordon(t.Context(), ares.Cordon{Node: n.ID, By: "somebody", Since: Noon}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err = s.RemoveNode(t.Context(), n.ID, nil, false, Noon); err != nil {
+		if _, _, err = s.RemoveNode(t.Context(), n.ID, nil, false, Noon); err != nil {
 			t.Fatal(err)
 		}
 		if left := append(Records(t, s, "nodes/"+n.ID), Records(t, s, "cordons/"+n.ID)...); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		_, err = s.RemoveNode(t.Context(), n.ID, nil, false, Noon)
+		_, _, err = s.RemoveNode(t.Context(), n.ID, nil, false, Noon)
 		refused(t, err, ares.NotFound, "there is no node")
 		n.Open(t, s, time.Minute) // it may join again
 	}},
@@ -36,7 +36,7 @@ var removeLaws = []law{
 		lost := Place(t, s, lead, job, a)
 		Claim(t, s, lost, a)
 		a.Close(t, s)
-		_, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{job.ID}, false, Noon)
+		_, _, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{job.ID}, false, Noon)
 		refused(t, err, ares.Conflict, "may still live", "--force")
 		if err = s.Void(t.Context(), lead, lost[0], a.Revision(t, s), Noon); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ var removeLaws = []law{
 		if err = s.Archive(t.Context(), snap.Job, &snap.Run, nil); ares.CodeOf(err) != ares.Conflict {
 			t.Errorf("archived beside a seat that is not free: %v", err)
 		}
-		freed, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{job.ID}, false, Noon)
+		freed, _, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{job.ID}, false, Noon)
 		if freed != 1 || err != nil {
 			t.Errorf("%d seats freed, %v", freed, err)
 		}
@@ -66,7 +66,7 @@ var removeLaws = []law{
 		seats := Place(t, s, lead, gang, a, b)
 		Claim(t, s, seats, a, b)
 		a.Close(t, s)
-		if n, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{gang.ID}, true, Noon); n != 1 || err != nil {
+		if n, _, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{gang.ID}, true, Noon); n != 1 || err != nil {
 			t.Fatalf("%d seats freed, %v", n, err)
 		}
 		run := phase(t, s, gang.ID, ares.Pending)

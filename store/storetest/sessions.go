@@ -235,7 +235,7 @@ func nodeHeat(t *testing.T, s *store.Store) {
 func cordonRules(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	cordon := ares.Cordon{Node: node.ID, By: "me", Why: "new fans", Since: Noon}
-	if err := s.Cordon(t.Context(), cordon); err != nil {
+	if _, err := s.Cordon(t.Context(), cordon); err != nil {
 		t.Fatal(err)
 	}
 	raw := Records(t, s, "cordons/"+node.ID)
@@ -243,7 +243,7 @@ func cordonRules(t *testing.T, s *store.Store) {
 		t.Errorf("stored %+v", raw)
 	}
 	for range 2 {
-		if err := s.Cordon(t.Context(), ares.Cordon{Node: node.ID}); err != nil {
+		if _, err := s.Cordon(t.Context(), ares.Cordon{Node: node.ID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,5 +251,6 @@ func cordonRules(t *testing.T, s *store.Store) {
 		t.Errorf("uncordoned, yet there is %+v", left)
 	}
 	cordon.Node = "no-such-node"
-	refused(t, s.Cordon(t.Context(), cordon), ares.NotFound, "no-such-node")
+	_, err := s.Cordon(t.Context(), cordon)
+	refused(t, err, ares.NotFound, "no-such-node")
 }

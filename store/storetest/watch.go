@@ -125,7 +125,7 @@ func watchShows(t *testing.T, s *store.Store) {
 	if err := s.ReportProgress(ctx, st.seats[0], ares.Progress{Percent: 5, At: Noon}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Cordon(ctx, ares.Cordon{Node: st.nodes[0].ID, By: "me", Since: Noon}); err != nil {
+	if _, err := s.Cordon(ctx, ares.Cordon{Node: st.nodes[0].ID, By: "me", Since: Noon}); err != nil {
 		t.Fatal(err)
 	}
 	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)

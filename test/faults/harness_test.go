@@ -5,18 +5,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -231,7 +227,7 @@ func (p *proc) saidAround(text string) string {
 // startEtcd gives the world an external store, with more flags of etcd.
 func (w *world) startEtcd(more ...string) {
 	w.t.Helper()
-	client, peer := "http://"+freeAddr(w.t), "http://"+freeAddr(w.t)
+	client, peer := "http://"+live.FreeAddr(w.t), "http://"+live.FreeAddr(w.t)
 	w.start("etcd", program(w.t, "ARES_TEST_ETCD", "../../.bin/etcd", "make tools"), nil, append(more,
 		"--name", "faults", "--data-dir", filepath.Join(w.dir, "etcd"),
 		"--listen-client-urls", client, "--advertise-client-urls", client,
@@ -262,7 +258,7 @@ type host struct {
 func (w *world) server(name string) *host {
 	w.t.Helper()
 	h := &host{dir: filepath.Join(w.dir, name)}
-	h.at = server.Endpoints{HTTP: freeAddr(w.t), GRPC: freeAddr(w.t), Metrics: freeAddr(w.t)}
+	h.at = server.Endpoints{HTTP: live.FreeAddr(w.t), GRPC: live.FreeAddr(w.t), Metrics: live.FreeAddr(w.t)}
 	listen := h.at.GRPC
 	if w.tls {
 		listen = strings.Replace(listen, "127.0.0.1", "0.0.0.0", 1)
@@ -405,32 +401,6 @@ func online(t *testing.T, c *client.Client, nodes ...string) {
 			return err == nil && n.GetState() == "online", fmt.Sprint(n.GetState(), err)
 		})
 	}
-}
-
-// ports given out, so that two tests of this process never share one.
-var ports sync.Map
-
-// freeAddr finds a loopback address. Its port lies below those that the kernel
-// gives to outgoing connections, so a restarted server finds it free again.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		addr := "127.0.0.1:" + strconv.Itoa(10_000+rand.N(9_000))
-		if _, taken := ports.LoadOrStore(addr, true); taken {
-			continue
-		}
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close()
-		return addr
-	}
-	t.Fatal("no free port found")
-	return ""
 }
 
 func tail(path string, n int) string {

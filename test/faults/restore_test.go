@@ -19,6 +19,7 @@ import (
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/live"
 )
 
 // run runs an ares command that must succeed.
@@ -309,7 +310,7 @@ func (w *world) members3() []*member {
 	var out []*member
 	var cluster, clients []string
 	for i := range 3 {
-		m := &member{name: fmt.Sprintf("etcd-%d", i+1), client: "http://" + freeAddr(w.t), peer: "http://" + freeAddr(w.t)}
+		m := &member{name: fmt.Sprintf("etcd-%d", i+1), client: "http://" + live.FreeAddr(w.t), peer: "http://" + live.FreeAddr(w.t)}
 		m.dir = filepath.Join(w.dir, m.name)
 		out = append(out, m)
 		cluster, clients = append(cluster, m.name+"="+m.peer), append(clients, m.client)

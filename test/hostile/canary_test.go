@@ -39,8 +39,8 @@ func TestCanary(t *testing.T) {
 	}
 	secrets := &plant{dir: t.TempDir()}
 	config := fmt.Sprintf("alerts: {channels: [{name: hook, kind: webhook, url_file: %s, token_file: %s}, {name: mail, kind: email, smtp_addr: \"%s\", from: a@example.com, to: [b@example.com], username: ares, password_file: %s}]}\n",
-		secrets.write(t, "hook", "http://"+freeAddr(t)+"/"+c.birds["webhook"]), secrets.write(t, "bearer", c.birds["bearer"]), freeAddr(t), secrets.write(t, "smtp", c.birds["smtp"])) +
-		fmt.Sprintf("redis: {url: \"redis://ares:%s@%s/0\"}\nauth: {oidc: {issuer: \"http://%s\", audience: ares}}\n", c.birds["redis"], freeAddr(t), freeAddr(t))
+		secrets.write(t, "hook", "http://"+live.FreeAddr(t)+"/"+c.birds["webhook"]), secrets.write(t, "bearer", c.birds["bearer"]), live.FreeAddr(t), secrets.write(t, "smtp", c.birds["smtp"])) +
+		fmt.Sprintf("redis: {url: \"redis://ares:%s@%s/0\"}\nauth: {oidc: {issuer: \"http://%s\", audience: ares}}\n", c.birds["redis"], live.FreeAddr(t), live.FreeAddr(t))
 	c.plant = startPlant(t, config)
 	agent := c.start(t, "agent", nil, "agent", "--server", c.grpc, "--tls-ca", c.path("tls.crt"), "--token-file", c.path("server/node.token"), "--node", "n1", "--mock", "dgx-h100", "--log-level", "debug", "--data-dir", c.path("agent"))
 	c.birds["admin token"], c.birds["node token"] = c.admin, c.node
@@ -52,8 +52,8 @@ func TestCanary(t *testing.T) {
 	c.mistakes()
 	c.seen["events"] = events()
 	c.collect()
-	c.broken("postgres", "history: {url: \"postgres://ares:%s@"+freeAddr(t)+"/ares?sslmode=disable&connect_timeout=1\"}\n")
-	c.broken("etcd", "etcd: {endpoints: [\"http://"+freeAddr(t)+"\"], username: ares, password: \"%s\", timeout_seconds: 1}\n")
+	c.broken("postgres", "history: {url: \"postgres://ares:%s@"+live.FreeAddr(t)+"/ares?sslmode=disable&connect_timeout=1\"}\n")
+	c.broken("etcd", "etcd: {endpoints: [\"http://"+live.FreeAddr(t)+"\"], username: ares, password: \"%s\", timeout_seconds: 1}\n")
 	for name, cmd := range map[string]*exec.Cmd{"server": c.server, "agent": agent} {
 		if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func (c *cage) broken(name, config string) {
 	c.t.Helper()
 	c.birds[name] = bird(name)
 	file := c.write(c.t, name+".yaml", fmt.Sprintf("data_dir: %s\nhttp_addr: %s\ngrpc_addr: %s\nmetrics_addr: %s\nlog: {level: debug}\n"+config,
-		c.path("of-"+name), freeAddr(c.t), freeAddr(c.t), freeAddr(c.t), c.birds[name]))
+		c.path("of-"+name), live.FreeAddr(c.t), live.FreeAddr(c.t), live.FreeAddr(c.t), c.birds[name]))
 	cmd := c.start(c.t, name, nil, "server", "--config", file)
 	live.Await(c.t, 30*time.Second, "a word of the missing "+name, func() (bool, string) {
 		text := c.read(c.t, name+".log")

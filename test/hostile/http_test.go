@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -154,7 +155,7 @@ func (s *scene) raise(ctx context.Context, text string) (result, error) {
 		}
 		data, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return result{}, err
 		}
 		out.code += fmt.Sprint(resp.StatusCode)

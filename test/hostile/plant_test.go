@@ -42,7 +42,7 @@ type plant struct {
 // startPlant starts it; config is added to its file.
 func startPlant(t *testing.T, config string, env ...string) *plant {
 	t.Helper()
-	p := &plant{dir: t.TempDir(), http: freeAddr(t), grpc: freeAddr(t), metrics: freeAddr(t)}
+	p := &plant{dir: t.TempDir(), http: live.FreeAddr(t), grpc: live.FreeAddr(t), metrics: live.FreeAddr(t)}
 	p.certify(t)
 	p.web = &http.Client{
 		Timeout:       30 * time.Second,
@@ -210,14 +210,4 @@ func (p *plant) dial(t *testing.T, certificates ...tls.Certificate) *grpc.Client
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

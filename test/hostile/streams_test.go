@@ -19,11 +19,11 @@ import (
 // reading: each must have been cut with the reason, and not by the reader's patience.
 func (s *scene) openStreams() func() []attempt {
 	t := s.t
-	brief := func() string {
-		return sign(t, s.key, jose.RS256, s.claims(map[string]any{"exp": time.Now().Add(4 * time.Second).Unix()}))
+	brief := func() string { // long enough to open a few streams with on a busy machine
+		return sign(t, s.key, jose.RS256, s.claims(map[string]any{"exp": time.Now().Add(20 * time.Second).Unix()}))
 	}
 	service := s.token(t, "streamer", "red", "viewer", 3600)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
 	t.Cleanup(cancel)
 	type ended struct {
 		text string

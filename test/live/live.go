@@ -3,9 +3,13 @@
 package live
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -48,13 +52,52 @@ func Await(t testing.TB, atMost time.Duration, what string, ok func() (bool, str
 	}
 }
 
-// FreeAddr finds a loopback address that nobody listens on.
+// AwaitCount waits until as many as are wanted are there. It gives up when for a while
+// none comes: how long all of them take is the machine's affair.
+func AwaitCount(t testing.TB, none time.Duration, what string, want int, count func() int) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	most, since := -1, time.Now()
+	for {
+		switch n := count(); {
+		case n >= want:
+			return
+		case n > most:
+			most, since = n, time.Now()
+		case time.Since(since) > none:
+			t.Fatalf("%s: %d of %d, and none more within %s", what, n, want, none)
+		}
+		<-tick.C
+	}
+}
+
+// FreeAddr finds a loopback address that nobody listens on. It is this test's until
+// the test ends: its port lies below those that the kernel gives to outgoing
+// connections, so a program that is restarted finds it free again, and a name in the
+// abstract namespace keeps other tests from it, those of other processes too.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var lc net.ListenConfig
+	for range 1000 {
+		port := 10_000 + rand.N(20_000)
+		held, err := lc.Listen(t.Context(), "unix", fmt.Sprintf("@ares-test-port-%d", port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
+		l, err := lc.Listen(t.Context(), "tcp", addr)
+		if err != nil {
+			_ = held.Close() // somebody else's, who is no test
+			continue
+		}
+		_ = l.Close()
+		t.Cleanup(func() { _ = held.Close() })
+		return addr
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port was found among 1000")
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,9 +55,20 @@ func browse(t *testing.T, page string, width, height int) []byte {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	profile, err := os.MkdirTemp("", "ares-page-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	// No sandbox, because it does not run in one of ours; the page is our own.
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+profile,
 		"--host-resolver-rules=MAP * ~NOTFOUND", "--allow-file-access-from-files", fmt.Sprintf("--window-size=%d,%d", width, height), "--dump-dom", "file://"+page)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	t.Cleanup(func() { // its helpers may outlive it for a moment, and write there still
+		if cmd.Process != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+		_ = os.RemoveAll(profile)
+	})
 	var said strings.Builder
 	cmd.Stderr = &said
 	dom, err := cmd.Output()

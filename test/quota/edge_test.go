@@ -2,7 +2,6 @@ package quota
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -55,10 +54,7 @@ func TestManyAtTheEdgeOfAQuota(t *testing.T) {
 		all.Go(func() { submit(t, p.client(t, i%2), i) })
 	}
 	all.Wait()
-	live.Await(t, 5*time.Minute, "every job to end", func() (bool, string) {
-		ended := judge.ended()
-		return ended == jobs, fmt.Sprintf("%d of %d have", ended, jobs)
-	})
+	live.AwaitCount(t, time.Minute, "jobs that have ended", jobs, judge.ended)
 	judge.verdict(t)
 }
 

@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// late is a store whose watch tells of each revision a moment after it was made, as
+// that of a busy server does.
+type late struct{ *store.Store }
+
+func (l late) Watch(ctx context.Context, apply func(ares.Batch) error) error {
+	return l.Store.Watch(ctx, func(b ares.Batch) error {
+		moment := time.NewTimer(20 * time.Millisecond)
+		defer moment.Stop()
+		select {
+		case <-ctx.Done():
+		case <-moment.C:
+		}
+		return apply(b)
+	})
+}
+
+// newLateHouse opens a house whose view lags behind its store.
+func newLateHouse(t *testing.T, e *fakeEngine) *house {
+	t.Helper()
+	view := control.NewView(time.Now)
+	h := newHouse(t, func(c *Config) { c.View, c.Desk.View, c.Engine = view, view, e })
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := view.Run(ctx, late{h.store}, func(error) {}); err != nil {
+			t.Errorf("view: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		wg.Wait()
+	})
+	h.view = view
+	h.seen()
+	return h
+}
+
+// TestExplainOfAJobJustSubmitted: the engine is asked when it has been told of the
+// job. Before that it would say that nothing keeps the job waiting.
+func TestExplainOfAJobJustSubmitted(t *testing.T) {
+	e := &fakeEngine{}
+	h := newLateHouse(t, e)
+	for _, path := range []string{"/explain", ""} {
+		id := h.submit()
+		e.before = func() {
+			if h.view.Job(ares.JobID(id)) == nil {
+				t.Errorf("the engine is asked of %s before it knows it", id)
+			}
+		}
+		if a := h.do("GET", "/api/v1/jobs/"+id+path, nil); a.code != 200 {
+			t.Errorf("%s answered %d %s", path, a.code, a.body)
+		}
+	}
+}
+
+// TestAListShowsWhatWasAnsweredBefore: a job that was accepted is in the list that is
+// asked for next, and one that was cancelled is cancelled there.
+func TestAListShowsWhatWasAnsweredBefore(t *testing.T) {
+	h := newLateHouse(t, &fakeEngine{})
+	id := h.submit("name", "mine")
+	if a := h.do("GET", "/api/v1/jobs?name=mine", nil); a.json["total"] != 1.0 {
+		t.Errorf("the job just accepted is not in the list: %s", a.body)
+	}
+	if a := h.do("GET", "/api/v1/tenants/default", nil); !strings.Contains(a.body, `"pending_jobs":1`) {
+		t.Errorf("nor does its tenant have it: %s", a.body)
+	}
+	if a := h.do("DELETE", "/api/v1/jobs/"+id, nil); a.code != 200 {
+		t.Fatalf("cancel answered %d %s", a.code, a.body)
+	}
+	if a := h.do("GET", "/api/v1/jobs?state=cancelled", nil); a.json["total"] != 1.0 {
+		t.Errorf("the job just cancelled is not so in the list: %s", a.body)
+	}
+}
+
+// TestNodesAreShownAsTheyWereChanged: whoever was told that a node is cordoned, or
+// gone, is not shown it as it was before.
+func TestNodesAreShownAsTheyWereChanged(t *testing.T) {
+	h := newLateHouse(t, &fakeEngine{})
+	session, err := h.store.OpenSession(t.Context(), ares.Node{ID: "n1", CPUs: 8, MemoryMB: 1000}, "0123456789abcdef", "here", time.Minute)
+	must(t, err)
+	h.seen()
+	for _, step := range []struct{ change, by string }{{"cordon", "token:admin"}, {"uncordon", ""}, {"drain", "token:admin"}} {
+		if a := h.do("POST", "/api/v1/nodes/n1/"+step.change, nil); a.code != 200 {
+			t.Fatalf("%s answered %d %s", step.change, a.code, a.body)
+		}
+		if a := h.do("GET", "/api/v1/nodes/n1", nil); a.json["cordoned_by"] != step.by {
+			t.Errorf("after %s the node is %s", step.change, a.body)
+		}
+	}
+	must(t, h.store.CloseSession(t.Context(), "n1", session.Revision))
+	if a := h.do("DELETE", "/api/v1/nodes/n1", nil); a.code != 200 {
+		t.Fatalf("removing it answered %d %s", a.code, a.body)
+	}
+	h.refused(h.do("GET", "/api/v1/nodes/n1", nil), 404, ares.NotFound)
+}
