@@ -60,7 +60,7 @@ type Log struct {
 
 	mu       sync.Mutex
 	pending  []*group
-	waiting  int // entries in pending
+	waiting  int // entries in pending and those being written
 	owed     []Entry
 	lost     int       // entries beyond what may be owed
 	lostFrom time.Time // the first of them

@@ -15,8 +15,8 @@ import (
 // segment it goes to.
 func (l *Log) flush() {
 	l.mu.Lock()
-	groups := l.pending
-	l.pending, l.waiting = nil, 0
+	groups, under := l.pending, l.waiting
+	l.pending = nil
 	entries := l.overdue()
 	had := l.failed != nil
 	l.mu.Unlock()
@@ -43,6 +43,7 @@ func (l *Log) flush() {
 		l.cfg.Log.Warn("the audit log can be written again")
 	}
 	l.failed = err
+	l.waiting -= under
 	l.mu.Unlock()
 	for _, g := range groups {
 		failed := err
