@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -21,6 +22,7 @@ func (l *Log) flush() {
 	had := l.failed != nil
 	l.mu.Unlock()
 	asked := false
+	entries = slices.Grow(entries, under)
 	for _, g := range groups {
 		entries = append(entries, g.entries...)
 		asked = asked || len(g.entries) == 0
@@ -91,7 +93,10 @@ func (l *Log) writeSome(entries []Entry) (int, error) {
 		return 0, err
 	}
 	seq, hash := l.seq, l.hash
-	var lines bytes.Buffer
+	lines := &l.lines
+	if lines.Reset(); lines.Cap() > maxKept {
+		*lines = bytes.Buffer{}
+	}
 	n := 0
 	for ; n < len(entries) && (n == 0 || l.size+int64(lines.Len()) < l.cfg.MaxSegment); n++ {
 		line, err := entries[n].seal(seq+1, hash)
