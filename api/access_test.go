@@ -84,7 +84,7 @@ type estate struct {
 func newEstate(t *testing.T) *estate {
 	engine := &fakeEngine{fair: ares.Fairness{Shares: []ares.FairShare{{Tenant: "a"}, {Tenant: "b"}, {Tenant: "b", Queue: "default"}}}}
 	e := &estate{tokens: map[string]string{"anybody": ""}, jobs: map[string]string{}}
-	log := openLog(t)
+	log := openLog(t, nil)
 	past, err := history.Open(history.Config{File: filepath.Join(t.TempDir(), "history.db")})
 	must(t, err)
 	t.Cleanup(func() { must(t, past.Close()) })

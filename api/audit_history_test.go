@@ -35,7 +35,7 @@ func TestAuditOfAllServers(t *testing.T) {
 		{Sequence: 1, Server: "elsewhere", Action: "CREATE_QUEUE", Object: "queue/x", Status: audit.Done, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 		{Sequence: 2, Server: "elsewhere", Action: "DELETE_QUEUE", Object: "queue/x", Status: audit.Done, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}))
-	log := openLog(t)
+	log := openLog(t, nil)
 	h := newHouse(t, func(c *Config) { c.Audit, c.AuditLog, c.AuditHistory = log, log, all })
 	id := h.submit()
 

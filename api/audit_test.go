@@ -350,7 +350,8 @@ func TestNothingHappensUnrecorded(t *testing.T) {
 	}
 }
 
-// TestAnswerWaitsForTheAudit holds the entry back: no answer may come.
+// TestAnswerWaitsForTheAudit holds the entry back: no answer may come, and nobody
+// else's place is taken meanwhile.
 func TestAnswerWaitsForTheAudit(t *testing.T) {
 	h, l := audited(t)
 	hold := make(chan struct{})
@@ -360,6 +361,9 @@ func TestAnswerWaitsForTheAudit(t *testing.T) {
 	l.next()
 	if n := h.stored("jobs/"); n != 1 {
 		t.Errorf("%d jobs are stored", n)
+	}
+	if !h.gates.writes.has(0, 0) {
+		t.Error("who waits for the disk has a place among those who write")
 	}
 	select {
 	case <-answered:

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +20,7 @@ import (
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
 
 // BenchmarkRESTDoor is what the REST door itself costs: routing, token, decoding,
@@ -49,45 +54,101 @@ func BenchmarkRESTDoor(b *testing.B) {
 }
 
 // BenchmarkSubmitAudited is a submission through the REST door into a real store,
-// with the audit on and off: one caller after the other, and many at once.
+// with the audit and without it, in turns: closed-loop callers of eight users, each
+// with its next submission as soon as the one before is answered, at the gates of
+// default size. It prints medians and ratios.
 func BenchmarkSubmitAudited(b *testing.B) {
-	for _, callers := range []int{1, 64, 512} {
-		for _, on := range []bool{false, true} {
-			b.Run(fmt.Sprintf("audit=%v/callers=%d", on, callers), func(b *testing.B) {
-				h := newHouse(b, func(c *Config) {
-					c.Limits = Limits{Reads: 2000, Writes: 2000, Wait: time.Second, EventStreams: 1, LogStreams: 1}
-					if on {
-						c.Audit = openLog(b)
-					}
-				})
-				var left atomic.Int64
-				left.Store(int64(b.N))
-				b.ResetTimer()
-				var wg sync.WaitGroup
-				for range callers {
-					wg.Go(func() {
-						for left.Add(-1) >= 0 {
-							r := httptest.NewRequest("POST", "http://localhost/api/v1/jobs", strings.NewReader(`{"name":"train","command":["true"],"gpu_count":1}`))
-							r.Header.Set("Authorization", "Bearer "+adminToken)
-							r.Header.Set("Content-Type", "application/json")
-							w := httptest.NewRecorder()
-							if h.HTTP().ServeHTTP(w, r); w.Code != http.StatusCreated {
-								b.Error(w.Code, w.Body)
-							}
-						}
-					})
-				}
-				wg.Wait()
-				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
-			})
+	var syncs, entries atomic.Int64
+	without := newPoured(b, nil)
+	with := newPoured(b, func(n int, _ time.Duration, _ error) {
+		syncs.Add(1)
+		entries.Add(int64(n))
+	})
+	rows := [][]string{{"callers", "without/s", "with/s", "ratio", "CPU µs, without", "with", "p50 ms, without", "with", "p99 ms, without", "with", "entries a sync"}}
+	for _, callers := range []int{1, 16, 64, 256} {
+		syncs.Store(0)
+		entries.Store(0)
+		var off, on side
+		count := min(1000*callers, 5000)
+		for range rounds.Count {
+			off.add(without.pour(b, callers, count))
+			on.add(with.pour(b, callers, count))
 		}
+		rows = append(rows, []string{
+			strconv.Itoa(callers), off.rate.String(), on.rate.String(), on.rate.Over(off.rate).Text(1, 2),
+			off.cpu.Text(1000, 0), on.cpu.Text(1000, 0),
+			off.p50.Text(1e6, 1), on.p50.Text(1e6, 1), off.p99.Text(1e6, 1), on.p99.Text(1e6, 1),
+			strconv.FormatFloat(float64(entries.Load())/float64(syncs.Load()), 'f', 1, 64),
+		})
 	}
+	must(b, rounds.Table(os.Stdout, fmt.Sprintf("Submissions over REST with and without the audit, median of %d rounds (range)", rounds.Count), rows))
+}
+
+// side is what was measured of one side.
+type side struct{ rate, cpu, p50, p99 rounds.Figures }
+
+func (s *side) add(n int, wall, cpu time.Duration, each []time.Duration) {
+	slices.Sort(each)
+	s.rate.Rate(n, wall)
+	s.cpu.Each(n, cpu)
+	s.p50 = append(s.p50, float64(each[len(each)/2]))
+	s.p99 = append(s.p99, float64(each[len(each)*99/100]))
+}
+
+// poured is a house that is poured full of jobs by some users.
+type poured struct {
+	*house
+
+	tokens []string
+}
+
+// newPoured makes a house, with an audit when its syncs are to be observed.
+func newPoured(b *testing.B, observe func(int, time.Duration, error)) poured {
+	h := poured{house: newHouse(b, func(c *Config) {
+		c.Limits = DefaultLimits()
+		c.Limits.Wait = time.Minute // nobody is turned away
+		if observe != nil {
+			c.Audit = openLog(b, observe)
+		}
+	})}
+	for i := range 8 {
+		token := fmt.Sprintf("%s-%d", adminToken, i)
+		h.tokens = append(h.tokens, token)
+		must(b, h.store.PutToken(b.Context(), store.Token{Name: "user-" + strconv.Itoa(i), Hash: auth.HashToken(token), Role: auth.RoleAdmin}))
+	}
+	return h
+}
+
+// pour has callers submit n jobs, and says how long that took, in all and each.
+func (h poured) pour(b *testing.B, callers, n int) (jobs int, wall, cpu time.Duration, each []time.Duration) {
+	runtime.GC() // what the other side left
+	each = make([]time.Duration, n)
+	cpu, start := rounds.CPU(), time.Now()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				began := time.Now()
+				r := httptest.NewRequest("POST", "http://localhost/api/v1/jobs", strings.NewReader(`{"name":"train","command":["true"],"gpu_count":1}`))
+				r.Header.Set("Authorization", "Bearer "+h.tokens[c%len(h.tokens)])
+				r.Header.Set("Content-Type", "application/json")
+				w := httptest.NewRecorder()
+				if h.HTTP().ServeHTTP(w, r); w.Code != http.StatusCreated {
+					b.Error(w.Code, w.Body)
+				}
+				each[i-1] = time.Since(began)
+			}
+		})
+	}
+	wg.Wait()
+	return n, time.Since(start), rounds.CPU() - cpu, each
 }
 
 // openLog is an audit log that is written until the test ends.
-func openLog(tb testing.TB) *audit.Log {
+func openLog(tb testing.TB, observe func(int, time.Duration, error)) *audit.Log {
 	tb.Helper()
-	log, err := audit.Open(audit.Config{Dir: tb.TempDir(), Server: "s"})
+	log, err := audit.Open(audit.Config{Dir: tb.TempDir(), Server: "s", Observe: observe})
 	must(tb, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)

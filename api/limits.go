@@ -156,19 +156,22 @@ func (d *Doors) UnderWay(each func(class string, open, waiting int)) {
 	}
 }
 
-// enter takes a place for a call. Over REST it is kept until the answer is
-// encoded, which costs more than most calls, and a large body has its place
-// already.
+// enter takes a place for a call. Over REST a read keeps it until the answer is
+// encoded, which costs more than the call, and a large body has its place
+// already. A write gives it back before it waits for the audit: its answer is
+// small, and the disk is waited for best with many others.
 func (d *Doors) enter(ctx context.Context, method string, req any) (leave func(), err error) {
 	g := d.gates.of[method]
 	if err = d.gates.spend(ctx, g); err != nil {
 		return nil, err
 	}
 	if a, ok := ctx.Value(answeringKey{}).(*answering); ok {
-		if leave, err = g.enter(ctx, caller(ctx)); err == nil {
+		leave, err = g.enter(ctx, caller(ctx))
+		if err == nil && g != d.gates.writes {
 			a.holds = append(a.holds, leave)
+			leave = func() {}
 		}
-		return func() {}, err
+		return leave, err
 	}
 	large := func() {}
 	if m, ok := req.(proto.Message); ok && g != nil && proto.Size(m) > smallBody {

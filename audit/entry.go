@@ -113,6 +113,9 @@ const (
 // clean makes a field fit for a line: short, valid, and without what would
 // disturb a terminal.
 func clean(s string, limit int) string {
+	if len(s) <= limit && plain(s) {
+		return s
+	}
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) && r != '\uFFFD' {
 			return r
@@ -127,6 +130,16 @@ func clean(s string, limit int) string {
 		cut--
 	}
 	return s[:cut] + "…"
+}
+
+// plain says whether a text is printable ASCII, as nearly every field is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // seal completes an entry that follows the one with hash prev, and makes its line.

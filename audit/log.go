@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -46,9 +47,10 @@ type Config struct {
 // How the log is written.
 const (
 	defaultSegment = 64 << 20
-	maxPending     = 16_384 // entries on their way to the disk; more are refused
-	maxOwed        = 16_384 // entries that the disk did not take and that are kept
-	headEvery      = 1024   // entries
+	maxPending     = 16_384  // entries on their way to the disk; more are refused
+	maxOwed        = 16_384  // entries that the disk did not take and that are kept
+	maxKept        = 1 << 20 // bytes of the buffer for lines, between two writes
+	headEvery      = 1024    // entries
 	headAfter      = time.Minute
 	tickEvery      = time.Second
 )
@@ -60,7 +62,7 @@ type Log struct {
 
 	mu       sync.Mutex
 	pending  []*group
-	waiting  int // entries in pending
+	waiting  int // entries in pending and those being written
 	owed     []Entry
 	lost     int       // entries beyond what may be owed
 	lostFrom time.Time // the first of them
@@ -74,12 +76,13 @@ type Log struct {
 	lock    *os.File
 	out     file // the last segment, nil when it must be opened
 	path    string
-	first   uint64 // of the last segment
-	day     string // when the last segment was begun
-	size    int64  // of the last segment, up to what is safe; under mu
-	seq     uint64 // of the last entry that is safe; under mu
-	hash    string // of it; under mu
-	dirty   bool   // there may be more in the file than is safe
+	first   uint64       // of the last segment
+	day     string       // when the last segment was begun
+	size    int64        // of the last segment, up to what is safe; under mu
+	seq     uint64       // of the last entry that is safe; under mu
+	hash    string       // of it; under mu
+	dirty   bool         // there may be more in the file than is safe
+	lines   bytes.Buffer // of one write
 	pruned  time.Time
 	unasked uint64 // entries since the last head
 

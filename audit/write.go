@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -15,12 +16,13 @@ import (
 // segment it goes to.
 func (l *Log) flush() {
 	l.mu.Lock()
-	groups := l.pending
-	l.pending, l.waiting = nil, 0
+	groups, under := l.pending, l.waiting
+	l.pending = nil
 	entries := l.overdue()
 	had := l.failed != nil
 	l.mu.Unlock()
 	asked := false
+	entries = slices.Grow(entries, under)
 	for _, g := range groups {
 		entries = append(entries, g.entries...)
 		asked = asked || len(g.entries) == 0
@@ -43,6 +45,7 @@ func (l *Log) flush() {
 		l.cfg.Log.Warn("the audit log can be written again")
 	}
 	l.failed = err
+	l.waiting -= under
 	l.mu.Unlock()
 	for _, g := range groups {
 		failed := err
@@ -90,7 +93,10 @@ func (l *Log) writeSome(entries []Entry) (int, error) {
 		return 0, err
 	}
 	seq, hash := l.seq, l.hash
-	var lines bytes.Buffer
+	lines := &l.lines
+	if lines.Reset(); lines.Cap() > maxKept {
+		*lines = bytes.Buffer{}
+	}
 	n := 0
 	for ; n < len(entries) && (n == 0 || l.size+int64(lines.Len()) < l.cfg.MaxSegment); n++ {
 		line, err := entries[n].seal(seq+1, hash)

@@ -17,8 +17,7 @@ const (
 	maxBatchScopes = 24
 	// maxBatchBytes keeps a transaction under the store's request size.
 	maxBatchBytes = 1 << 20
-	// maxFlights is how many transactions are on their way at once. One alone
-	// would leave the disk idle while the next is prepared.
+	// maxFlights is how many transactions are on their way at once.
 	maxFlights = 8
 	// maxWaitingBytes bounds the jobs that wait for a flight. The store writes so
 	// much in a second or two; what is more would wait for nothing.
@@ -30,10 +29,16 @@ const (
 // caller whose time is over leaves at once, whatever the store does.
 type batcher struct {
 	flush func(context.Context, []*creation)
+	// eager is how many flights begin for whatever waits, at least one. More begin
+	// only for a full batch. A store far away is waited for best by many at once;
+	// the embedded one writes one transaction after the other and shares our
+	// processor, so there many small ones only cost more than a few large ones.
+	eager int
 
 	mu      sync.Mutex
 	waiting []*call
-	bytes   int // of the jobs that wait
+	jobs    int // that wait
+	bytes   int // of them
 	flights int
 	running sync.WaitGroup // the flights
 }
@@ -85,8 +90,9 @@ func (b *batcher) join(c *call) error {
 		return ares.Errorf(ares.Exhausted, "too many submissions wait for the store, and nothing of this one was written: try again later")
 	}
 	b.bytes += size
+	b.jobs += len(c.items)
 	b.waiting = append(b.waiting, c)
-	if b.flights < maxFlights {
+	if b.flights < max(b.eager, 1) || b.flights < maxFlights && b.jobs >= maxBatch {
 		b.flights++
 		b.running.Go(b.fly)
 	}
@@ -132,6 +138,7 @@ func (b *batcher) take() (batch []*creation, owners []*call) {
 			}
 			c.items = c.items[1:]
 			b.bytes -= len(item.value)
+			b.jobs--
 			batch, owners, size = append(batch, item), append(owners, c), size+len(item.value)
 		}
 		b.waiting = b.waiting[1:]
@@ -147,6 +154,7 @@ func (b *batcher) drop(c *call) {
 	for _, item := range c.items {
 		b.bytes -= len(item.value)
 	}
+	b.jobs -= len(c.items)
 	c.items = nil
 	b.waiting = slices.DeleteFunc(b.waiting, func(w *call) bool { return w == c })
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +19,12 @@ import (
 // TestBatcherWritesEachJobOnce drives the batcher without a store: every
 // caller is answered, every job flies once, and every limit of a flight holds.
 func TestBatcherWritesEachJobOnce(t *testing.T) {
+	t.Run("eager", func(t *testing.T) { writesEachJobOnce(t, &batcher{eager: maxFlights}) })
+	t.Run("patient", func(t *testing.T) { writesEachJobOnce(t, &batcher{}) })
+}
+
+func writesEachJobOnce(t *testing.T, b *batcher) {
 	const callers = 400
-	var b batcher
 	var flights, flown atomic.Int32
 	b.flush = func(ctx context.Context, batch []*creation) {
 		if n := flights.Add(1); n > maxFlights {
@@ -83,8 +88,67 @@ func TestBatcherWritesEachJobOnce(t *testing.T) {
 	}
 	wg.Wait()
 	b.running.Wait()
-	if flown.Load() != total.Load() || b.flights != 0 || len(b.waiting) != 0 || b.bytes != 0 {
-		t.Errorf("%d of %d jobs flown, %d flights, %d callers and %d bytes left", flown.Load(), total.Load(), b.flights, len(b.waiting), b.bytes)
+	if flown.Load() != total.Load() || b.flights != 0 || len(b.waiting) != 0 || b.jobs != 0 || b.bytes != 0 {
+		t.Errorf("%d of %d jobs flown, %d flights, %d callers, %d jobs and %d bytes left", flown.Load(), total.Load(), b.flights, len(b.waiting), b.jobs, b.bytes)
+	}
+}
+
+// TestThePatientShareAFlight: while a transaction is on its way, those who come
+// wait for it and share the next one, unless they fill one. The eager do not wait.
+func TestThePatientShareAFlight(t *testing.T) {
+	for _, c := range []struct {
+		eager, calls, size int
+		want               []int // jobs in each flight, the first one's is held
+	}{
+		{1, 5, 1, []int{1, 5}},
+		{1, 2, maxBatch / 2, []int{1, maxBatch}}, // in a second flight, beside the first
+		{maxFlights, 3, 1, []int{1, 1, 1, 1}},
+	} {
+		t.Run(fmt.Sprintf("eager=%d,calls=%d,size=%d", c.eager, c.calls, c.size), func(t *testing.T) {
+			hold, flying := make(chan struct{}), make(chan int)
+			b := &batcher{eager: c.eager}
+			b.flush = func(_ context.Context, batch []*creation) {
+				flying <- len(batch)
+				if batch[0].id == "first" {
+					<-hold
+				}
+			}
+			var wg sync.WaitGroup
+			call := func(id string, size int) {
+				items := make([]*creation, size)
+				for i := range items {
+					items[i] = &creation{id: ares.JobID(id)}
+				}
+				wg.Go(func() { b.do(t.Context(), items) })
+			}
+			call("first", 1)
+			got := []int{<-flying}
+			for range c.calls {
+				call("more", c.size)
+				if c.eager > 1 {
+					got = append(got, <-flying)
+				}
+			}
+			shared := c.eager == 1 && c.calls*c.size < maxBatch
+			for waiting := 0; shared && waiting < c.calls; runtime.Gosched() {
+				b.mu.Lock()
+				waiting = len(b.waiting)
+				b.mu.Unlock()
+			}
+			if shared {
+				close(hold)
+			}
+			if c.eager == 1 {
+				got = append(got, <-flying)
+			}
+			if !shared {
+				close(hold)
+			}
+			wg.Wait()
+			if !slices.Equal(got, c.want) {
+				t.Errorf("flights of %v jobs, want %v", got, c.want)
+			}
+		})
 	}
 }
 
@@ -92,7 +156,7 @@ func TestBatcherWritesEachJobOnce(t *testing.T) {
 // is over, told whether its jobs may have been written; the queue is bounded;
 // and what was left behind is not written later.
 func TestACallerMayLeaveAStoreThatIsDown(t *testing.T) {
-	var b batcher
+	b := batcher{eager: maxFlights}
 	down, flying := make(chan struct{}), make(chan []*creation, maxFlights)
 	var flown sync.Map
 	b.flush = func(_ context.Context, batch []*creation) {

@@ -58,6 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.inside, s.client, err = startEmbedded(ctx, cfg.Dir)
 		s.renewals = s.client // it has no connection
 	} else {
+		s.creates.eager = maxFlights
 		err = s.connectAll()
 	}
 	if err != nil && len(cfg.Endpoints) > 0 {
