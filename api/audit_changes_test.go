@@ -82,7 +82,7 @@ func TestAuditOfChanges(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, past.Close()) })
 	h, l := audited(t, func(c *Config) { c.Ledger = &control.Ledger{View: c.View, History: past, Now: time.Now} })
-	_, err = h.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 20*time.Second)
+	_, err = h.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 5*time.Minute, 0)
 	must(t, err)
 	tried, token, after := digestless, "", map[string]string{}
 	for _, c := range changesInTurn() {
