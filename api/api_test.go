@@ -59,7 +59,7 @@ func (l *lockedBuffer) String() string {
 func newHouse(t testing.TB, change ...func(*Config)) *house {
 	t.Helper()
 	ctx := t.Context()
-	st, err := store.Open(ctx, store.Config{Dir: t.TempDir()})
+	st, err := store.Open(ctx, store.Config{Dir: t.TempDir(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test; it is only reached by a failure.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 var quiet = slog.New(slog.DiscardHandler)
 

@@ -31,7 +31,7 @@ func restored(t *testing.T, from *store.Store, hold time.Duration) *store.Store 
 	if _, err := store.Restore(t.Context(), filepath.Join(dir, "store"), store.Restoration{File: file, Hold: hold, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), store.Config{Dir: filepath.Join(dir, "store")})
+	s, err := store.Open(t.Context(), store.Config{Dir: filepath.Join(dir, "store"), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

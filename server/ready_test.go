@@ -12,6 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
@@ -27,7 +28,11 @@ func notReady(t *testing.T, s *Server, word, why string) {
 
 func TestReadyTellsTheTruth(t *testing.T) {
 	etcd := storetest.External(t)
-	st := etcd.Open(t)
+	st, err := store.Open(t.Context(), store.Config{Endpoints: etcd.Endpoints}) // which gives up on an etcd that is gone
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
 	resigned := false
 	s := &Server{Store: st, View: control.NewView(time.Now), log: slog.New(slog.DiscardHandler), resign: func() { resigned = true }}
 	storetest.NewTenant(t, st)

@@ -12,7 +12,7 @@ import (
 
 func openDir(t *testing.T, dir string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Config{Dir: dir})
+	s, err := store.Open(t.Context(), store.Config{Dir: dir, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -242,7 +242,7 @@ func TestRestoreOfAStoreWithUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old, err := store.Open(t.Context(), store.Config{Endpoints: etcd.Endpoints, Username: "root", Password: "secret"})
+	old, err := store.Open(t.Context(), store.Config{Endpoints: etcd.Endpoints, Username: "root", Password: "secret", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestRestoreOfAStoreWithUsers(t *testing.T) {
 	if _, err = store.Open(t.Context(), store.Config{Endpoints: again.Endpoints}); err == nil {
 		t.Error("it lets anybody in")
 	}
-	s, err = store.Open(t.Context(), store.Config{Endpoints: again.Endpoints, Username: "root", Password: "secret"})
+	s, err = store.Open(t.Context(), store.Config{Endpoints: again.Endpoints, Username: "root", Password: "secret", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,10 +74,10 @@ func RestoredMember(tb testing.TB, file string) *Etcd {
 	return startOn(tb, dir, "http")
 }
 
-// Open connects a store of its own to the etcd.
+// Open connects a store of its own to the etcd, which waits for a slow machine.
 func (e *Etcd) Open(tb testing.TB) *store.Store {
 	tb.Helper()
-	return open(tb, store.Config{Endpoints: e.Endpoints})
+	return open(tb, store.Config{Endpoints: e.Endpoints, Timeout: time.Minute})
 }
 
 // Client speaks to the etcd past the store, as a fault or another version would.
