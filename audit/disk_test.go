@@ -287,3 +287,25 @@ func victim(t *testing.T, dir string) {
 		_, _ = os.Stdout.WriteString(".")
 	}
 }
+
+// TestWhatIsBeingWrittenCounts holds the disk back: what it has in hand is on its
+// way too, so that callers who wait for it are as few as the limit says.
+func TestWhatIsBeingWrittenCounts(t *testing.T) {
+	hold, busy := make(chan struct{}), make(chan struct{}, 64)
+	d := &fakeDisk{beforeSync: func() {
+		busy <- struct{}{}
+		<-hold
+	}}
+	l := start(t, t.TempDir(), func(c *Config) { c.open = d.open })
+	<-busy // with the entry of its opening
+	l.Note(make([]Entry, maxPending-2)...)
+	if err := l.Ready(); err != nil {
+		t.Errorf("one entry less than the limit: %v", err)
+	}
+	l.Note(Entry{})
+	if err := l.Ready(); ares.CodeOf(err) != ares.Exhausted {
+		t.Errorf("at the limit it says %v", err)
+	}
+	close(hold)
+	l.stop()
+}
