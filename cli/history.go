@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -75,13 +76,18 @@ head, or one JSON object a line. Elements of arrays are not among them, their ar
 		if !*live {
 			req.State = finalPhases()
 		}
+		n := int32(0)
 		for job, err := range c.AllJobs(ctx, &req) {
 			if err == nil {
 				err = write(job)
 			}
-			if err != nil {
-				return errors.Join(err, flush())
+			if err != nil && n == 0 {
+				return err
 			}
+			if err != nil {
+				return errors.Join(fmt.Errorf("not all was written, only %s: %w", count(n, "job"), err), flush())
+			}
+			n++
 		}
 		return flush()
 	})

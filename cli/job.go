@@ -299,6 +299,9 @@ func (a *app) jobWaitCommand() *cobra.Command {
 			failed := false
 			for _, id := range args {
 				job, err := a.wait(ctx, c, &o, id)
+				if errors.Is(err, context.DeadlineExceeded) && ares.CodeOf(err) == ares.Unavailable {
+					return fmt.Errorf("%s: nothing is known of it, no server answered within %s: see \"ares doctor\"", id, timeout)
+				}
 				if errors.Is(err, context.DeadlineExceeded) && timeout > 0 {
 					return fmt.Errorf("%s has not ended within %s; it goes on: see ares job get %s", id, timeout, id)
 				}

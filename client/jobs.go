@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -223,8 +224,8 @@ func (c *Client) WaitUntil(ctx context.Context, id string, done func(*apipb.Job)
 		case time.Since(away) > maxAway:
 			return nil, err
 		}
-		if err := sleep(ctx, poll); err != nil {
-			return nil, err
+		if bad := sleep(ctx, poll); bad != nil {
+			return nil, errors.Join(bad, err) // why nothing is known of the job, if so
 		}
 	}
 }
