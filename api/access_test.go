@@ -95,7 +95,7 @@ func newEstate(t *testing.T) *estate {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}
 		}
 	})
-	_, err = e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 20*time.Second)
+	_, err = e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 5*time.Minute)
 	must(t, err)
 	e.conn = e.dial()
 	for _, tenant := range []string{"a", "b"} {
@@ -206,7 +206,7 @@ func (e *estate) ids(whose string) ids {
 
 // call calls a method by what the contract says of it, and tells its answer.
 func (e *estate) call(method string, desc protoreflect.MethodDescriptor, token string, in ids) (codes.Code, string) {
-	ctx, cancel := context.WithTimeout(e.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
 	defer cancel()
 	if token != "" {
 		ctx = as(ctx, token)

@@ -197,6 +197,8 @@ func TestCheckpointsComeThroughTheAgentsDoor(t *testing.T) {
 	job, node := storetest.NewJob(t, h.store), storetest.NewNode(t, h.store)
 	seats := storetest.Place(t, h.store, lead, job, node)
 	storetest.Claim(t, h.store, seats, node)
+	h.seen()
+	since := h.view.Revision()
 	now := storetest.Noon.Add(time.Hour)
 	door := &AgentDoor{Store: h.store, View: h.view, Now: func() time.Time { return now }}
 	report := func(age int64, change ...func(*apipb.SeatRef)) error {
@@ -223,17 +225,16 @@ func TestCheckpointsComeThroughTheAgentsDoor(t *testing.T) {
 	if n := strings.Count(a.body, `"checkpointed"`); n != 1 || a.json["dropped"] != 2.0 {
 		t.Errorf("%d checkpoints in a row are kept: %s", n, a.body)
 	}
-	hs, _, _, err := h.view.EventsSince(0)
-	if err == nil {
-		n := 0
-		for _, e := range hs {
-			if e.Job == job.ID && e.Message == "checkpointed" {
-				n++
-			}
+	hs, _, _, err := h.view.EventsSince(since)
+	must(t, err)
+	n := 0
+	for _, e := range hs {
+		if e.Job == job.ID && e.Message == "checkpointed" {
+			n++
 		}
-		if n != 3 {
-			t.Errorf("%d checkpoints are in the stream of events, want 3", n)
-		}
+	}
+	if n != 3 {
+		t.Errorf("%d checkpoints are in the stream of events, want 3", n)
 	}
 	if err := report(0, func(r *apipb.SeatRef) { r.Rank = 1 }); ares.CodeOf(err) != ares.Invalid {
 		t.Errorf("rank 1: %v", err)
