@@ -141,14 +141,15 @@ func (d *Doors) record(r *ares.Reservation) *apipb.Reservation {
 func (d *reservationDoor) reservation(to eyes, r *ares.Reservation, whole bool) *apipb.Reservation {
 	m := d.record(r)
 	found := d.cfg.View.Under(r)
-	m.NodeCount, m.JobCount = int32(len(found.Nodes)), int32(len(found.Jobs))
+	m.NodeCount = int32(len(found.Nodes))
 	if whole {
 		m.ReservedNodes = found.Nodes
 	}
-	m.Jobs, m.LeftRunning = d.names(to, found.Jobs, maxNamed), d.names(to, found.Enduring, maxNamed)
 	if m.GetState() == string(ares.ReservationOver) {
-		return m
+		return m // its nodes are everybody's again
 	}
+	m.JobCount = int32(len(found.Jobs))
+	m.Jobs, m.LeftRunning = d.names(to, found.Jobs, maxNamed), d.names(to, found.Enduring, maxNamed)
 	for _, id := range r.Nodes {
 		if _, known := slices.BinarySearch(found.Nodes, id); !known {
 			m.Warnings = append(m.Warnings, fmt.Sprintf("no node is called %s yet: it is reserved when it joins", id))

@@ -118,6 +118,14 @@ func rightWords(p *apipb.Preemption) string {
 // amount writes a number without a fraction that says nothing.
 func amount(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
 
+// gpuWords is so many GPUs in words.
+func gpuWords(n float64) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return amount(n) + " GPUs"
+}
+
 // writeYields shows what a job was stopped for, and what is kept for it.
 func (s sheet) writeYields(gave []*apipb.Preemption, kept *apipb.Nomination) {
 	var words []string
@@ -138,7 +146,7 @@ func (s sheet) writeYields(gave []*apipb.Preemption, kept *apipb.Nomination) {
 		if v.GetJobId() != "" {
 			who = "job " + v.GetJobId()
 		}
-		words = append(words, strings.TrimSpace(fmt.Sprintf("%s, %s: %s GPUs", who, v.GetState(), amount(v.GetGpus()))))
+		words = append(words, strings.TrimSpace(fmt.Sprintf("%s, %s: %s", who, v.GetState(), gpuWords(v.GetGpus()))))
 	}
 	s.list("Awaits", words)
 }

@@ -35,18 +35,14 @@ const (
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.ready()
 	s.dated(now)
-	t := s.begin()
-	t.moving, t.told = true, []ares.Consolidation{}
+	was := s.cfg.Yielding.Moving
+	s.cfg.Yielding.Moving = true
+	s.try.told = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.revision, Now: now}
-	places := 0
-	t.cycle(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
-		if placing != nil {
-			places++
-		}
-		return places < MaxPlacings
-	})
-	out := t.told
-	t.told = nil
+	s.settleAll(&plan)
+	s.deal(&plan) // as the next plan will: what is shown is what is done
+	out := s.try.told
+	s.try.told, s.cfg.Yielding.Moving = nil, was
 	return out
 }
 
@@ -157,8 +153,8 @@ func (t *try) foreseenWait(e *entry, members int, ban uint64, now time.Time) (wa
 func (t *try) movers(e *entry, ban uint64, plan *ares.Plan) (choice, bool) {
 	s, base := t.state, mark(len(t.taken))
 	t.supposing = true
-	s.stays(e)
 	t.foresee()
+	s.stays(e)
 	defer func() {
 		t.discharge(1)
 		t.undo(base)
@@ -257,7 +253,9 @@ func (t *try) tell(e *entry, c *choice) {
 			m.From = append(m.From, v.entry.run.Current().Seats[i].Seat)
 		}
 		out.Moves = append(out.Moves, m)
-		t.holdSeats(c.to[v])
+		k := keeping{entry: v.entry, seats: c.to[v]}
+		k.held, k.free = t.holdSeats(k.seats)
+		t.bound = append(t.bound, k)
 	}
 	if t.told != nil {
 		t.told = append(t.told, out)

@@ -27,13 +27,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.dated(now)
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
-	// 1. Settle: arrays that are over, delays that are over, and the next one
-	// that will be. Who is where others have a reservation leaves: nobody need
-	// give way to have what he has.
-	s.settle(&plan, now)
-	s.finish(&plan)
-	s.evict(&plan)
-
+	s.settleAll(&plan)
 	blocked := s.deal(&plan)
 	s.try.promises()
 	s.falling(blocked, &plan)
@@ -47,6 +41,15 @@ func Decide(s *State, now time.Time) ares.Plan {
 	return plan
 }
 
+func (s *State) settleAll(plan *ares.Plan) {
+	// 1. Settle: arrays that are over, delays that are over, and the next one
+	// that will be. Who is where others have a reservation leaves: nobody need
+	// give way to have what he has.
+	s.settle(plan, plan.Now)
+	s.finish(plan)
+	s.evict(plan)
+}
+
 // deal runs the cycle. Where it lends to some what others take back by stopping
 // somebody, it runs again and lends nothing: what is free goes to who was promised
 // it, and the others have their turn in the next plan.
@@ -58,7 +61,7 @@ func (s *State) deal(plan *ares.Plan) (blocked []*entry) {
 	}
 	*plan = settled
 	t := s.begin()
-	t.sparing = true
+	t.sparing, t.told = true, t.told[:0]
 	blocked = s.dealt(t, plan)
 	if !plan.Empty() { // of the same state the next would be the same
 		plan.Wake = plan.Now

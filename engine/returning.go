@@ -84,3 +84,20 @@ func (t *try) keepPlaces(now time.Time, but *entry) {
 		t.gangs = append(t.gangs, g)
 	}
 }
+
+// keepBound takes the places of those who are being moved, where all are gone who are
+// being stopped, they themselves too: a place of theirs may be in part what they still
+// sit on, and is nobody else's for that.
+func (t *try) keepBound() {
+	for i := range t.bound {
+		t.lift(&t.bound[i])
+		t.holdSeats(t.bound[i].seats)
+	}
+	for _, e := range t.state.returning {
+		kept := slices.ContainsFunc(t.gangs, func(g gathering) bool { return g.entry == e })
+		if kept || e.run.Current() == nil || t.state.doomed(e) {
+			continue
+		}
+		t.place(e.shape, len(e.run.Current().Seats), 0, e)
+	}
+}

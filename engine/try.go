@@ -35,6 +35,7 @@ type try struct {
 	kept     []keeping      // the nominations
 	upheld   int            // of these, those that were there before the decision
 	leaving  []*entry       // are stopped by this plan, to give way
+	bound    []keeping      // places of those of them who are moved
 	rivals   []*entry       // of whom it was worked out what their giving way costs
 	mustered uint8          // the classes of these
 	hunts    int            // counts the searches for victims
@@ -105,6 +106,8 @@ func (t *try) end() {
 	clear(t.leaving)
 	clear(t.vain)
 	t.leaving, t.vain = t.leaving[:0], t.vain[:0]
+	clear(t.bound)
+	t.bound = t.bound[:0]
 }
 
 // undo gives back everything taken since the mark.

@@ -90,8 +90,8 @@ func (t *try) givingWay(plan *ares.Plan, e *entry, admitted bool) (found choice,
 	t.holdOnly(t.outlasted(e.endsIn(plan.Now)))
 	base := mark(len(t.taken))
 	t.supposing = true
-	s.stays(e)
 	t.foresee()
+	s.stays(e)
 	switch found, ok = t.onTheWay(e, r.word(), plan.Now); {
 	case ok:
 	case r&byOrder != 0:
@@ -277,6 +277,7 @@ func (t *try) foresee() {
 			t.holdSeats(k.seats)
 		}
 	}
+	t.keepBound()
 }
 
 // discharge counts what those hold who are being stopped, or with sign -1 counts

@@ -125,11 +125,17 @@ func dirsOf(root string, edits []Edit) []string {
 	return dirs
 }
 
-// exists wants the test that -run names to be in its package, and a law of the
-// store to be in its suite.
+// exists wants the test that -run names to be in its package, a scenario of the
+// engine to be there, and a law of the store to be in its suite.
 func exists(t *testing.T, root string, test Test) {
 	t.Helper()
 	if test.Run == "." {
+		return
+	}
+	if name, ok := strings.CutPrefix(test.Run, script("").Run); ok {
+		if _, err := os.Stat(filepath.Join(root, "engine/testdata", name)); err != nil {
+			t.Error(err)
+		}
 		return
 	}
 	for alternative := range strings.SplitSeq(test.Run, "|") {

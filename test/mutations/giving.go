@@ -8,7 +8,7 @@ var giving = []Mutation{
 	{
 		"yield-ceiling", "the ceiling on what is stopped for what is asked",
 		edit("engine/yielding.go", "return y.Ceiling > 0 && stopped*wholeMilli > int64(y.Ceiling)*asked", "return false && stopped > asked"),
-		script("peers/kai_1565_asked_48_stopped_376"), "stopped were",
+		script("peers/kai_1565_asked_48_stopped_376"), "376000/1000 are stopped",
 	},
 	{
 		"yield-class-gap", "the second class between who is stopped and whom for",
@@ -17,32 +17,32 @@ var giving = []Mutation{
 			{"engine/rival.go", "rank <= h.rank-2:", "rank <= h.rank-1:"},
 			{"engine/yield.go", "range max(e.rank()-1, 0) {", "range e.rank() {"},
 		},
-		script("yield/class"), "class",
+		script("yield/class"), "law|expected",
 	},
 	{
 		"yield-allowed", "the tenant's allow_preemption",
 		edit("engine/yield.go", "case admitted && record.MayPreempt:", "case admitted:"),
-		script("yield/protected"), "stop",
+		script("yield/not_allowed"), "may not preempt",
 	},
 	{
 		"yield-enabled", "enable_preemption",
 		edit("engine/yield.go", "case !s.cfg.Yielding.Enabled:\n\t\treturn 0, 0", "case false:\n\t\treturn 0, 0"),
-		script("yield"), "stop",
+		script("yield/switched_off"), "nobody should",
 	},
 	{
 		"yield-cooldown", "the rest of who came back a moment ago",
 		edit("engine/rival.go", "if e.run.Yields > 0 && y.Cooldown > 0 {", "if e.run.Yields < 0 {"),
-		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "cooldown|rest|gave way",
+		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "runs again since",
 	},
 	{
 		"yield-times", "the bound on how often one gives way",
 		edit("engine/rival.go", "case y.MaxYields > 0 && run.Yields >= y.MaxYields:", "case run.Yields < 0:"),
-		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "times|gave way",
+		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "law|expected",
 	},
 	{
 		"yield-once", "the protection of at_most_once jobs that have begun",
 		edit("engine/rival.go", "if run.Endures(e.job) {", "if run.Endures(e.job) && run.Yields < 0 {"),
-		script("yield/protected"), "stop",
+		script("yield/protected"), "runs at most once",
 	},
 	{
 		"yield-cheapest", "the checkpoint in what a stop costs",
@@ -52,61 +52,81 @@ var giving = []Mutation{
 	{
 		"yield-rate", "the bound on how many a tenant has stopped in an hour",
 		edit("engine/hunt.go", "return until, stops <= most", "return until, stops <= most || most > 0"),
-		script("peers/armada_5073_fairness_does_not_come_at_once"), "stopped|gave way",
+		script("peers/armada_5073_fairness_does_not_come_at_once"), "and 3 may",
 	},
 	{
 		"yield-predicted", "waiting for who is about to end",
 		edit("engine/hunt.go", "if soon, ok := h.sooner(); ok {", "if soon, ok := h.sooner(); ok && len(soon.seats) == 0 {"),
-		script("peers/armada_5073_fairness_does_not_come_at_once"), "stopped|succeeded",
+		script("peers/armada_5073_fairness_does_not_come_at_once"), "stopped were",
 	},
 	{
-		"yield-debts-only", "taking back from nobody who is within its quota",
-		edit("engine/rival.go", "if !ok || h.promised&modelBit(part.Model) == 0 {", "if h.promised&modelBit(part.Model) == 0 {"),
-		script("peers/kueue_10171_what_is_within_a_quota_is_safe"), "gave way|law|quota",
+		"yield-debts-only", "taking back no more than is borrowed",
+		edit("engine/collect.go", "left <= 0 || !h.partly && left < p.milli {", "left < -1<<60 {"),
+		script("yield/one_makes_room_and_quota"), "expected",
 	},
 	{
 		"yield-own-quota", "taking back only what one's own quota promises",
 		edit("engine/yield.go", "ok && room >= asked {\n\t\t\tmodels |= modelBit(m)", "ok || room >= asked {\n\t\t\tmodels |= modelBit(m)"),
-		script("peers/kueue_7101_no_flapping_between_equals"), "stopped|quota|law",
+		script("yield/in_quota"), "expected",
 	},
 	{
 		"yield-kept-seats", "keeping the seats that were vacated for a job",
 		edit("engine/nominate.go", "k.held, k.free = t.holdSeats(n.Seats)\n\t\t\tt.pursue", "k.free = 0\n\t\t\tt.pursue"),
-		script("peers/kueue_13662_who_is_gone_first_does_not_come_back"), "guest000|kept",
+		script("peers/kueue_13662_who_is_gone_first_does_not_come_back"), "kept seats",
 	},
 	{
 		"yield-no-circle", "the protection of whom a job gave way to",
 		edit("engine/rival.go", "\twalk(e)\n\treturn out", "\twalk(e)\n\treturn nil"),
-		script("yield"), "circle|cycle",
+		script("queueing/yield_peers"), "gives way to itself",
 	},
 	{
 		"yield-no-more", "leaving out victims that are not needed",
 		edit("engine/hunt.go", "if h.admits(&less) {\n\t\t\tc.seats", "if h.admits(&less) && len(rest) < 0 {\n\t\t\tc.seats"),
-		script("yield"), "needed|stop",
+		script("yield"), "law|expected|stopped were",
 	},
 	{
 		"move-gain", "that a move must gain more than it costs",
 		edit("engine/consolidate.go", "return gain > 0 && gain*wholeMilli >= lost*int64(y.MoveGain)", "return gain > 0 || lost > 0"),
-		script("move/not_worth_it"), "worth|move",
+		script("move/not_worth_it"), "expected",
 	},
 	{
 		"move-another-place", "that who is moved has another place",
 		edit("engine/consolidate.go", "\t\t\th.stuck[v.entry] = true\n\t\t\treturn false\n", "\t\t\tcontinue\n"),
-		script("move"), "move",
+		script("move/who_stays"), "stopped were",
 	},
 	{
 		"reserve-first", "places kept for those who wait",
 		edit("engine/reserving.go", "func (s *State) reserving() Reserving {", "func (s *State) reserving() Reserving {\n\tif len(s.nodes) > 0 {\n\t\treturn Reserving{}\n\t}"),
-		script("peers/kai_1969_a_large_gang_lands"), "gang",
+		script("peers/kai_1969_a_large_gang_lands"), "has not started",
 	},
 	{
 		"queue-patience", "max_queue_minutes",
 		edit("engine/patience.go", "most > 0 && (e.run == nil || e.run.Placed == 0) {", "most < 0 && (e.run == nil || e.run.Placed == 0) {"),
-		script("deadline/patience"), "waited|cancel",
+		script("deadline/patience"), "expected",
 	},
 	{
 		"recovery-kept", "the seats kept for a gang that lost a node",
 		edit("engine/recover.go", "return !e.run.Settled()\n", "return !e.run.Settled() && len(a.Seats) == 0\n"),
-		script("recovery"), "gang|waits",
+		script("recovery/its_seats_are_kept"), "expected",
+	},
+	{
+		"reserve-slack", "the time by which those must have ended who start behind a place that is kept",
+		edit("engine/soonest.go", "\tr.limit = r.at\n", "\tr.limit = endless\n"),
+		script("peers/volcano_748_the_urgent_large_one_is_not_passed_for_ever"), "was promised",
+	},
+	{
+		"window-ahead", "keeping off a window who would run into it",
+		edit("reservation.go", "(!at.Before(r.From) || lasts > r.From.Sub(at))", "!at.Before(r.From)"),
+		script("window/maintenance"), "expected",
+	},
+	{
+		"window-entitled", "a window for a tenant being for nobody else, and for it",
+		edit("engine/window.go", "!v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.sited(v).meets(of)", "s.sited(v).meets(of)"),
+		script("window/team"), "expected",
+	},
+	{
+		"eta-secret", "leaving the names of others' reservations out of an ETA",
+		edit("api/answers.go", "Basis: d.redact(to, t.Basis)}", "Basis: t.Basis}"),
+		Test{Package: "./api", Run: "TestAccess"}, "was told of",
 	},
 }
