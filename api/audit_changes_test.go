@@ -145,3 +145,28 @@ func TestAuditOfCertificates(t *testing.T) {
 		t.Errorf("a renewal is recorded as %+v", renewed)
 	}
 }
+
+// TestAuditNamesPolicies wants the audit to say which policies refused a call.
+func TestAuditNamesPolicies(t *testing.T) {
+	h, l := audited(t)
+	for name, body := range map[string]map[string]any{
+		"tiny":   small("rule", "job.gpus < 1"),
+		"small":  small("rule", "job.gpus < 2"),
+		"large":  small("rule", "job.gpus < 9"),
+		"frozen": small("on", "access", "rule", `request.action != "CreateQueue"`),
+	} {
+		if a := h.apply(name, body); a.code != 200 {
+			t.Fatalf("%s: %s", name, a.body)
+		}
+	}
+	h.seen()
+	l.take()
+	h.refused(h.do("POST", "/api/v1/jobs", job("gpu_count", 4)), 403, ares.Refused)
+	if e := l.one(t, "SUBMIT_JOB"); e.Status != audit.Refused || e.Detail != "policy small, tiny" {
+		t.Errorf("a submission is recorded as %+v", e)
+	}
+	h.refused(h.do("POST", "/api/v1/queues", map[string]any{"name": "night", "tenant_id": "default"}), 403, ares.Forbidden)
+	if e := l.one(t, "CREATE_QUEUE"); e.Status != audit.Refused || e.Detail != "policy frozen" {
+		t.Errorf("an access is recorded as %+v", e)
+	}
+}

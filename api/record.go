@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/policy"
 )
 
 // Auditor keeps what callers did and what they were refused.
@@ -263,7 +265,11 @@ func (d *Doors) settle(ctx context.Context, r *record, method string, err error)
 	}
 	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAuditWait)
 	defer cancel()
-	switch e := d.entry(ctx, r, method, code); {
+	e := d.entry(ctx, r, method, code)
+	if by, ok := errors.AsType[*policy.Denied](err); ok {
+		e.Detail = "policy " + strings.Join(by.Policies, ", ")
+	}
+	switch {
 	case e.Status == audit.Refused:
 		d.cfg.Audit.Refuse(wait, e)
 	case keep == changes:

@@ -40,7 +40,7 @@ type auditFlags struct{ user, tenant, action, object, status, code, since, until
 func (f *auditFlags) add(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&f.user, "user", "", "only what this user did")
-	flags.StringVar(&f.tenant, "tenant", "", "only what is about this tenant")
+	tenantFlag(flags, &f.tenant, "only what is about this tenant")
 	flags.StringVar(&f.action, "action", "", "only this, such as SUBMIT_JOB")
 	flags.StringVar(&f.object, "object", "", "only what is about this: a job's ID, queue/red/night, or queue/ for all queues")
 	flags.StringVar(&f.status, "status", "", "only what was done, was refused, or is unknown")

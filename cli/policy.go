@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ares-scheduler/ares"
@@ -93,7 +94,7 @@ func (a *app) policyListCommand() *cobra.Command {
 				func(w io.Writer, m proto.Message) { a.writePolicies(w, m.(*apipb.ListPoliciesResponse)) })
 		}),
 	}
-	c.Flags().StringVar(&tenant, "tenant", "", "only those that are about this tenant")
+	tenantFlag(c.Flags(), &tenant, "only those that are about this tenant")
 	return o.add(c)
 }
 
@@ -140,7 +141,7 @@ func (a *app) policyGetCommand() *cobra.Command {
 				func(w io.Writer, m proto.Message) { a.writePolicy(w, m.(*apipb.Policy)) })
 		}),
 	}
-	c.Flags().StringVar(&tenant, "tenant", "", "whose it is (default one that is for all)")
+	tenantFlag(c.Flags(), &tenant, "whose it is (default one that is for all)")
 	return o.add(c)
 }
 
@@ -176,7 +177,7 @@ func (a *app) policyDeleteCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&tenant, "tenant", "", "whose it is (default one that is for all)")
+	tenantFlag(c.Flags(), &tenant, "whose it is (default one that is for all)")
 	return c
 }
 
@@ -196,4 +197,16 @@ func (a *app) policyFieldsCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// tenantFlag adds --tenant-id, as most commands call it. Here --tenant is understood,
+// too, for that is what these commands took first.
+func tenantFlag(flags *pflag.FlagSet, to *string, usage string) {
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "tenant" {
+			name = "tenant-id"
+		}
+		return pflag.NormalizedName(name)
+	})
+	flags.StringVar(to, "tenant-id", "", usage)
 }

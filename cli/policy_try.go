@@ -49,10 +49,13 @@ expected: allow, policies, message, warnings, labels, outcomes.`,
 				}
 				all.policies, all.cases = append(all.policies, f.policies...), append(all.cases, f.cases...)
 			}
+			if err := a.tryCases(all, a.out); err != nil {
+				return err // a mistake in a rule before all
+			}
 			if len(all.cases) == 0 {
 				return usagef("there is no case in it: add a list under \"cases:\"")
 			}
-			return a.tryCases(all, a.out)
+			return nil
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file with policies and cases, YAML or JSON, - for standard input; may be repeated")
@@ -89,7 +92,9 @@ func (a *app) tryCases(f policyFile, w io.Writer) error {
 		}
 	}
 	if len(wrong) == 0 {
-		say(w, "%s as expected\n", counted(len(f.cases), "case", "cases"))
+		if len(f.cases) > 0 {
+			say(w, "%s as expected\n", counted(len(f.cases), "case", "cases"))
+		}
 		return nil
 	}
 	if w == io.Discard {

@@ -96,7 +96,17 @@ type asking struct {
 	values  map[string]any
 	verdict Verdict
 	refused []string
+	by      []string // the policies that refused
 }
+
+// Denied is a refusal by policies.
+type Denied struct {
+	Policies []string // their names
+	cause    *ares.Error
+}
+
+func (d *Denied) Error() string { return d.cause.Error() }
+func (d *Denied) Unwrap() error { return d.cause }
 
 // Submission asks the policies on submission, and then, if none refuses, those on
 // placement.
@@ -136,7 +146,7 @@ func (r *Rule) about(tenant string) bool { return r.Policy.Tenant == "" || r.Pol
 
 func (a *asking) end(code ares.Code) Verdict {
 	if len(a.refused) > 0 {
-		a.verdict.Err = ares.Errorf(code, "%s", strings.Join(a.refused, "; "))
+		a.verdict.Err = &Denied{Policies: a.by, cause: ares.Errorf(code, "%s", strings.Join(a.refused, "; "))}
 		a.verdict.Labels, a.verdict.Notes = nil, nil
 	}
 	return a.verdict
@@ -156,7 +166,7 @@ func (a *asking) found(r *Rule, outcome Outcome, text string, labels map[string]
 	switch {
 	case p.Mode == ares.DryRun || text == "":
 	case refuses:
-		a.refused = append(a.refused, text)
+		a.refused, a.by = append(a.refused, text), append(a.by, p.Name)
 	default:
 		a.verdict.Notes = append(a.verdict.Notes, ares.PolicyNote{Policy: p.Name, Text: text, Labels: labels})
 	}
