@@ -90,7 +90,7 @@ func TestAListShowsWhatWasAnsweredBefore(t *testing.T) {
 // gone, is not shown it as it was before.
 func TestNodesAreShownAsTheyWereChanged(t *testing.T) {
 	h := newLateHouse(t, &fakeEngine{})
-	session, err := h.store.OpenSession(t.Context(), ares.Node{ID: "n1", CPUs: 8, MemoryMB: 1000}, "0123456789abcdef", "here", time.Minute)
+	session, err := h.store.OpenSession(t.Context(), ares.Node{ID: "n1", CPUs: 8, MemoryMB: 1000}, "0123456789abcdef", "here", time.Minute, 0)
 	must(t, err)
 	h.seen()
 	for _, step := range []struct{ change, by string }{{"cordon", "token:admin"}, {"uncordon", ""}, {"drain", "token:admin"}} {

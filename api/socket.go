@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -110,19 +111,43 @@ func (s *socketReader) listen(ctx context.Context) {
 	s.spoke = err == nil
 }
 
+// lastWord is how long a reader has for what is on its way when the stream ends.
+const lastWord = 5 * time.Second
+
+// writing bounds one message. It does not end with the stream: the library cuts the
+// connection when the context of a write ends, and then the reason of the stream's
+// end, which may come in the middle of a message, could not be told.
+func (s *socketReader) writing() (_ context.Context, done func(), err error) {
+	if s.ctx.Err() != nil {
+		return nil, nil, context.Cause(s.ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), maxWriteWait)
+	stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(lastWord, cancel) })
+	return ctx, func() {
+		stop()
+		cancel()
+	}, nil
+}
+
 func (s *socketReader) send(e *apipb.WatchEventsResponse, _ bool) error {
 	data, err := eventJSON(e)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, maxWriteWait)
-	defer cancel()
+	ctx, done, err := s.writing()
+	if err != nil {
+		return err
+	}
+	defer done()
 	return unread(maxWriteWait, s.conn.Write(ctx, websocket.MessageText, data))
 }
 
 func (s *socketReader) beat(int64) error {
-	ctx, cancel := context.WithTimeout(s.ctx, maxWriteWait)
-	defer cancel()
+	ctx, done, err := s.writing()
+	if err != nil {
+		return err
+	}
+	defer done()
 	return unread(maxWriteWait, s.conn.Ping(ctx))
 }
 

@@ -68,9 +68,17 @@ func (s *Store) revocation(ctx context.Context, r *Revocation, keep time.Time) (
 	}
 	const others = 2 // the session and the node's record
 	ops := []clientv3.Op{clientv3.OpPut(revokedOf(r.Node), value), clientv3.OpDelete(joinedOf(r.Node))}
+	first := len(ops)
 	for _, t := range tokens {
-		if t.Node == r.Node && len(ops) < maxWriterOps-others {
-			ops = append(ops, clientv3.OpDelete(joinKey(t.ID)))
+		if t.Node != r.Node {
+			continue
+		}
+		if ops = append(ops, clientv3.OpDelete(joinKey(t.ID))); len(ops) == maxWriterOps-others {
+			// More than fit: those end before the revocation, and all of them must.
+			if _, err = s.txn(ctx, "revoke join tokens", nil, ops[first:], nil); err != nil {
+				return nil, err
+			}
+			ops = ops[:first]
 		}
 	}
 	for _, old := range past {

@@ -121,3 +121,28 @@ func revokedRace(t *testing.T, s *store.Store) {
 		t.Errorf("revoked at %d, it has a session: %+v", r.Revision, left)
 	}
 }
+
+// revokedTokens: however many join tokens name a node, none outlives its
+// revocation.
+func revokedTokens(t *testing.T, s *store.Store) {
+	node := Name("node")
+	for range 150 { // more than one transaction holds
+		newJoin(t, s, node)
+	}
+	kept := newJoin(t, s, Name("node"))
+	revoke(t, s, node)
+	list, err := s.JoinTokens(t.Context(), Noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, j := range list {
+		found = found || j.ID == kept.ID
+		if j.Node == node {
+			t.Fatalf("token %s for the revoked node is left", j.ID)
+		}
+	}
+	if !found {
+		t.Error("another node's token is gone, too")
+	}
+}

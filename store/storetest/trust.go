@@ -19,6 +19,7 @@ var trustLaws = []law{
 	{"AJoinTokenForAnybodyIsNotForKnownNodes", trustKnownNode},
 	{"ARevocationEndsWhatIsOlder", trustRevoked},
 	{"ARevocationEndsTheSession", revokedSession},
+	{"ARevocationEndsEveryJoinToken", revokedTokens},
 	{"ARevokedNodeOpensNoSession", revokedOpens},
 	{"ARevocationRacesWithSessions", revokedRace},
 	{"ADumpShowsNoSecrets", trustDump},
