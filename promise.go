@@ -22,7 +22,4 @@ type Promise struct {
 	Seats  []Seat
 	Level  Level  // the narrowest level that holds every seat, "" for none
 	Domain string // the name of the place at that level
-	// Forecasts and Limits is of how many seats it waits for the end, as a
-	// forecast says it, and as the user's limit does.
-	Forecasts, Limits int
 }

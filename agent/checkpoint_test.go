@@ -34,17 +34,19 @@ func TestCheckpointsAreToldNowAndThen(t *testing.T) {
 	first := time.Now()
 	// Two more looks at the file.
 	eventually(t, "time to pass", func() bool { return time.Since(first) > 4500*time.Millisecond })
-	if got := len(d.said("checkpoint")); got != 1 {
+	more := func() int { return int(time.Since(first) / checkpointEvery) } // none, unless the machine stands still
+	if got := len(d.said("checkpoint")); got > 1+more() {
 		t.Errorf("told %d times in %v, want once", got, time.Since(first))
 	}
 	d.order(stopped(o, 30))
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
 	got := d.said("checkpoint", "finish")
-	if len(got) != 3 || got[1].verb != "checkpoint" || got[2].verb != "finish" || got[2].outcome != string(ares.OutcomeStopped) {
+	n := len(got) - 1
+	if n < 2 || n > 2+more() || got[n-1].verb != "checkpoint" || got[n].verb != "finish" || got[n].outcome != string(ares.OutcomeStopped) {
 		t.Fatalf("told %+v", got)
 	}
-	for _, c := range got[:2] {
-		if c.fence != 100 || c.age > 3000 {
+	for _, c := range got[:n] {
+		if c.fence != 100 || c.age > 10_000 { // it is looked at every other second
 			t.Errorf("a checkpoint of a moment ago was told as %+v", c)
 		}
 	}
@@ -63,14 +65,14 @@ func TestAPreemptedSeatHasItsGrace(t *testing.T) {
 	d.order(o)
 	pid := pidIn(t, asked+".pid")
 	at := time.Now()
-	d.order(stopped(o, 2))
+	d.order(stopped(o, 5))
 	eventually(t, "SIGTERM", func() bool { _, err := os.Stat(asked); return err == nil })
 	if !lives(pid) {
 		t.Error("killed with its grace unused")
 	}
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
-	if took := time.Since(at); took < 2*time.Second {
-		t.Errorf("killed after %v of a grace of 2s", took)
+	if took := time.Since(at); took < 5*time.Second {
+		t.Errorf("killed after %v of a grace of 5s", took)
 	}
 	if got := d.said("checkpoint", "finish"); len(got) != 2 || got[0].verb != "checkpoint" || got[1].outcome != string(ares.OutcomeStopped) {
 		t.Errorf("told %+v", got)

@@ -323,7 +323,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); <-tick.C { // reached by a failure only
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -95,7 +95,7 @@ func newEstate(t *testing.T) *estate {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}
 		}
 	})
-	_, err = e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 20*time.Second)
+	_, err = e.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 5*time.Minute)
 	must(t, err)
 	e.conn = e.dial()
 	for _, tenant := range []string{"a", "b"} {
@@ -119,6 +119,7 @@ func newEstate(t *testing.T) *estate {
 		engine.explains.Holders = append(engine.explains.Holders, ares.Holder{Tenant: tenant, Job: j, GPUs: 1})
 		engine.explains.Ahead = append(engine.explains.Ahead, ares.Ahead{Tenant: tenant, First: j, Jobs: 1})
 	}
+	engine.explains.ETA = ares.ETA{Basis: "reserved for tenant b until tomorrow (reservation window-b)"}
 	engine.blockers = []ares.Blocker{{Kind: "nodes", Detail: "after " + e.jobs["b"] + ", and reserved for tenant b (reservation window-b)"}}
 	for _, role := range []ares.Role{ares.Viewer, ares.Submitter, ares.TenantAdmin, ares.Auditor} {
 		e.tokens[string(role)] = e.put(string(role), "a", ares.Binding{Role: role, Tenant: "a"})
@@ -205,7 +206,7 @@ func (e *estate) ids(whose string) ids {
 
 // call calls a method by what the contract says of it, and tells its answer.
 func (e *estate) call(method string, desc protoreflect.MethodDescriptor, token string, in ids) (codes.Code, string) {
-	ctx, cancel := context.WithTimeout(e.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
 	defer cancel()
 	if token != "" {
 		ctx = as(ctx, token)

@@ -81,9 +81,9 @@ func (d *Doors) explained(ctx context.Context, to eyes, job *ares.Job, run *ares
 	return d.withYields(d.newExplanation(&e, to.within(job.Tenant)), to, job, run)
 }
 
-// withYields adds what a job was stopped for, and what is kept for it.
+// withYields adds what a job was stopped for, and what is kept for it. Who may
+// see the other's jobs is told their names: an administrator asks who it was.
 func (d *Doors) withYields(m *apipb.Explanation, to eyes, job *ares.Job, run *ares.Run) *apipb.Explanation {
-	to = to.within(job.Tenant)
 	m.State, m.Nomination, m.PolicyNotes = string(run.Phase), d.newNomination(to, run.Nominated), notesOf(job)
 	for _, p := range control.PreemptionsOf(job, run) {
 		m.GaveWay = append(m.GaveWay, d.newPreemption(p, to))
@@ -118,7 +118,7 @@ func (d *Doors) newExplanation(e *ares.Explanation, to eyes) *apipb.Explanation 
 		m.Holders = append(m.Holders, holder)
 	}
 	if t := e.ETA; t.Basis != "" {
-		m.Eta = &apipb.Eta{Earliest: apipb.Timestamp(t.Earliest), Latest: apipb.Timestamp(t.Latest), Reserved: t.Reserved, Basis: t.Basis}
+		m.Eta = &apipb.Eta{Earliest: apipb.Timestamp(t.Earliest), Latest: apipb.Timestamp(t.Latest), Reserved: t.Reserved, Basis: d.redact(to, t.Basis)}
 	}
 	return m
 }

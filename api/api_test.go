@@ -78,6 +78,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 		wg.Wait()
 		_ = st.Close() // the directory goes with it
 	})
+	must(t, h.view.WaitFor(ctx, 1)) // so that it tells of what happens from here on
 	must(t, st.RegisterTenant(ctx, ares.Tenant{ID: ares.DefaultTenant, Name: "Default", Limits: ares.NoLimits(), Weight: 1, MayPreempt: true}))
 	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: auth.HashToken(adminToken), Role: auth.RoleAdmin}))
 	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: auth.HashToken(nodeToken), Role: auth.RoleNode}))
@@ -104,12 +105,13 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	if h.Doors, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	h.viewWait = time.Minute // a view that lags is no failure, but lists without what was written are
 	h.server = httptest.NewServer(h.HTTP())
 	t.Cleanup(func() {
 		h.Close(context.Background())
 		h.server.Close()
 	})
-	must(t, h.view.WaitFor(ctx, 3)) // the writes above
+	h.seen() // the writes above
 	return h
 }
 

@@ -91,7 +91,7 @@ type Doors struct {
 	ready    readiness
 	began    time.Time
 
-	heartbeat, recheck, writeWait time.Duration // constants, but for tests
+	heartbeat, recheck, writeWait, viewWait time.Duration // constants, but for tests
 }
 
 // New makes the doors.
@@ -126,7 +126,7 @@ func New(cfg Config) (*Doors, error) {
 	d := &Doors{
 		cfg: cfg, validate: validate, hosts: map[string]bool{}, began: time.Now(),
 		gates:     newGates(cfg.Limits, cfg.Shed),
-		heartbeat: heartbeatEvery, recheck: recheckEvery, writeWait: maxWriteWait,
+		heartbeat: heartbeatEvery, recheck: recheckEvery, writeWait: maxWriteWait, viewWait: maxViewWait,
 	}
 	for _, h := range cfg.Hosts {
 		d.hosts[hostname(h)] = true

@@ -111,7 +111,7 @@ func (d *jobDoor) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.
 	}
 	job.Forecast = d.forecast(snap.Job, &snap.Run)
 	job.DeadlineOutlook = d.outlook(snap.Job, &snap.Run)
-	to := eyesOf(ctx).within(snap.Job.Tenant)
+	to := eyesOf(ctx)
 	job.Nomination = d.newNomination(to, snap.Run.Nominated)
 	for _, p := range control.PreemptionsOf(snap.Job, &snap.Run) {
 		for _, a := range job.Attempts {

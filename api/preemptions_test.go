@@ -110,6 +110,14 @@ func TestPreemptionsAreListedWithTheirReckoning(t *testing.T) {
 func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 	h := newHouse(t)
 	c := h.preempt()
+	reader := func(tenant string) func(*http.Request) {
+		a := h.do("POST", "/api/v1/tokens", map[string]any{"name": "reader", "tenant_id": tenant, "bindings": []any{map[string]any{"role": "viewer", "tenant_id": tenant}}})
+		if a.code != http.StatusCreated {
+			t.Fatal(a.body)
+		}
+		return with(a.json["token"].(string))
+	}
+	theirs, ours := reader("vision"), reader("default")
 	secret := []string{string(c.to.ID), "default", "urgent"}
 	must(t, h.store.Checkpointed(t.Context(), c.other, storetest.Noon.Add(time.Second)))
 	for _, end := range []bool{false, true} {
@@ -123,7 +131,7 @@ func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 			"/api/v1/preemptions?tenant_id=vision", "/api/v1/jobs/" + string(c.other.Job), "/api/v1/jobs/" + string(c.other.Job) + "/explain",
 			"/api/v1/jobs/" + string(c.other.Job) + "/events",
 		} {
-			a := h.do("GET", path, nil)
+			a := h.do("GET", path, nil, theirs)
 			if a.code != 200 || !strings.Contains(a.body, "another") {
 				t.Errorf("%s answered %d %s", path, a.code, a.body)
 			}
@@ -134,10 +142,18 @@ func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 			}
 		}
 	}
-	// Nor does the job that is given way to learn who does.
-	a := h.do("GET", "/api/v1/jobs/"+string(c.to.ID), nil)
+	// Nor do people of the job that is given way to learn who does.
+	a := h.do("GET", "/api/v1/jobs/"+string(c.to.ID), nil, ours)
 	if strings.Contains(a.body, string(c.other.Job)) || strings.Contains(a.body, "theirs") || !strings.Contains(a.body, string(c.own.Job)) {
 		t.Errorf("the nominated job shows %s", a.body)
+	}
+	// Who sees both tenants is told who it was, on either side.
+	for path, name := range map[string]ares.JobID{
+		"/api/v1/jobs/" + string(c.other.Job): c.to.ID, "/api/v1/jobs/" + string(c.other.Job) + "/explain": c.to.ID, "/api/v1/jobs/" + string(c.to.ID): c.other.Job,
+	} {
+		if a := h.do("GET", path, nil); !strings.Contains(a.body, string(name)) {
+			t.Errorf("%s does not tell an administrator of %s: %s", path, name, a.body)
+		}
 	}
 }
 
@@ -181,6 +197,8 @@ func TestCheckpointsComeThroughTheAgentsDoor(t *testing.T) {
 	job, node := storetest.NewJob(t, h.store), storetest.NewNode(t, h.store)
 	seats := storetest.Place(t, h.store, lead, job, node)
 	storetest.Claim(t, h.store, seats, node)
+	h.seen()
+	since := h.view.Revision()
 	now := storetest.Noon.Add(time.Hour)
 	door := &AgentDoor{Store: h.store, View: h.view, Now: func() time.Time { return now }}
 	report := func(age int64, change ...func(*apipb.SeatRef)) error {
@@ -207,17 +225,16 @@ func TestCheckpointsComeThroughTheAgentsDoor(t *testing.T) {
 	if n := strings.Count(a.body, `"checkpointed"`); n != 1 || a.json["dropped"] != 2.0 {
 		t.Errorf("%d checkpoints in a row are kept: %s", n, a.body)
 	}
-	hs, _, _, err := h.view.EventsSince(0)
-	if err == nil {
-		n := 0
-		for _, e := range hs {
-			if e.Job == job.ID && e.Message == "checkpointed" {
-				n++
-			}
+	hs, _, _, err := h.view.EventsSince(since)
+	must(t, err)
+	n := 0
+	for _, e := range hs {
+		if e.Job == job.ID && e.Message == "checkpointed" {
+			n++
 		}
-		if n != 3 {
-			t.Errorf("%d checkpoints are in the stream of events, want 3", n)
-		}
+	}
+	if n != 3 {
+		t.Errorf("%d checkpoints are in the stream of events, want 3", n)
 	}
 	if err := report(0, func(r *apipb.SeatRef) { r.Rank = 1 }); ares.CodeOf(err) != ares.Invalid {
 		t.Errorf("rank 1: %v", err)

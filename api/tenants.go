@@ -23,7 +23,7 @@ const (
 	defaultPendingJobs = 100_000
 	tenantTries        = 5
 	maxSlug            = 48 // leaves room for a suffix in a name of 63
-	viewWait           = time.Second
+	maxViewWait        = time.Second
 )
 
 // CreateTenant implements apipb.TenantServiceServer. With an id, the same
@@ -302,7 +302,7 @@ func (d *Doors) tenant(t *ares.Tenant) *apipb.Tenant {
 // seen lets this server's own view catch up with a change, so that the list
 // its caller asks for next shows it. A view that lags is no failure.
 func (d *Doors) seen(ctx context.Context, revision int64) {
-	ctx, cancel := context.WithTimeout(ctx, viewWait)
+	ctx, cancel := context.WithTimeout(ctx, d.viewWait)
 	defer cancel()
 	_ = d.cfg.View.WaitFor(ctx, revision)
 }

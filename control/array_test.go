@@ -32,9 +32,7 @@ func TestLoopRunsAnArrayToItsEnd(t *testing.T) {
 	}
 	await(t, srv.view, "its elements to be free", func() bool { return over(srv.view, elements) })
 	onlyOnce(t, s, elements)
-	if n := srv.placed(t); n != len(elements) {
-		t.Errorf("%d placings are recorded, want %d", n, len(elements))
-	}
+	placedAll(t, len(elements), srv)
 	e := srv.view.Elements(array)
 	if e != (ares.Elements{Total: 90, Made: 90, Succeeded: 90}) {
 		t.Errorf("elements are %+v", e)

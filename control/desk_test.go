@@ -180,6 +180,7 @@ func TestDeskFullQueue(t *testing.T) {
 	if err = d.Store.Archive(t.Context(), first, &cancelled, nil); err != nil {
 		t.Fatal(err)
 	}
+	d.caughtUp(t) // with the cancel, which makes room
 	d.submit(t, spec(asking("e")))
 	d.caughtUp(t)
 	again, err = d.Submit(t.Context(), spec(asking("a")), "me")

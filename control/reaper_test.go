@@ -55,13 +55,32 @@ func (r *reaping) note(b ares.Batch) {
 	}
 }
 
-// busy is a node with a running job on it.
-func (r *reaping) busy(t *testing.T, lostAfter, sessionTTL time.Duration) (*storetest.Node, *ares.Job) {
+// away says whether the view has seen the sessions of nodes end; it knows nothing
+// of a node until it has heard of it.
+func (r *reaping) away(nodes ...*storetest.Node) bool {
+	for _, n := range nodes {
+		if seen := r.view.Node(n.ID); seen == nil || seen.Session != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// busy is a node with a running job on it, which the view has seen. Its session
+// lasts until the test ends it.
+func (r *reaping) busy(t *testing.T, lostAfter time.Duration) (*storetest.Node, *ares.Job) {
 	t.Helper()
-	n := storetest.NewNode(t, r.s, sessionTTL)
+	n := storetest.NewNode(t, r.s)
+	return n, r.job(t, n, lostAfter)
+}
+
+// job is a job that runs on a node, as the view has seen.
+func (r *reaping) job(t *testing.T, n *storetest.Node, lostAfter time.Duration) *ares.Job {
+	t.Helper()
 	j := storetest.NewJob(t, r.s, func(s *ares.Spec) { s.LostAfterSeconds = int(lostAfter / time.Second) })
 	storetest.Claim(t, r.s, storetest.Place(t, r.s, r.lead, j, n), n)
-	return n, j
+	await(t, r.view, "a job to run", func() bool { return phaseOf(r.view, j.ID) == ares.Running })
+	return j
 }
 
 // TestReaperWaitsForThePatience lets a node fall silent: its job is taken back
@@ -69,10 +88,10 @@ func (r *reaping) busy(t *testing.T, lostAfter, sessionTTL time.Duration) (*stor
 func TestReaperWaitsForThePatience(t *testing.T) {
 	r := newReaping(t)
 	r.start(t)
-	silent, patient := r.busy(t, ttl+2*time.Second, ttl)
-	same := storetest.NewJob(t, r.s, func(s *ares.Spec) { s.LostAfterSeconds = 1 }) // less than the TTL: clamped at 0
-	storetest.Claim(t, r.s, storetest.Place(t, r.s, r.lead, same, silent), silent)
-	healthy, running := r.busy(t, ttl, 5*time.Minute)
+	silent, patient := r.busy(t, ttl+2*time.Second)
+	same := r.job(t, silent, time.Second) // less than the TTL: clamped at 0
+	healthy, running := r.busy(t, ttl)
+	silent.Open(t, r.s, ttl) // and not a word since
 
 	await(t, r.view, "the patient job to be taken back", func() bool { return phaseOf(r.view, patient.ID) == ares.Pending })
 	r.mu.Lock()
@@ -100,24 +119,23 @@ func TestReaperWaitsForThePatience(t *testing.T) {
 func TestReaperSparesANodeThatReturns(t *testing.T) {
 	r := newReaping(t)
 	r.start(t)
-	back, kept := r.busy(t, ttl+time.Second, 5*time.Minute)
-	away, lost := r.busy(t, ttl+time.Second, 5*time.Minute)
+	back, kept := r.busy(t, time.Hour) // in time, however slow the machine is
+	away, lost := r.busy(t, ttl+time.Second)
 	back.Close(t, r.s)
 	away.Close(t, r.s)
-	await(t, r.view, "both sessions to end", func() bool {
-		return r.view.Node(back.ID).Session == nil && r.view.Node(away.ID).Session == nil
-	})
+	await(t, r.view, "both sessions to end", func() bool { return r.away(back, away) })
 	back.Open(t, r.s, 5*time.Minute)
 	await(t, r.view, "the other's job to be taken back", func() bool { return phaseOf(r.view, lost.ID) == ares.Pending })
 	if run := storetest.Get(t, r.s, kept.ID).Run; run.Phase != ares.Running || len(run.Attempts) != 1 || run.Losses != 0 {
 		t.Errorf("the node came back in time, yet its job is %+v", run)
 	}
-	// Its timer starts anew when it goes again.
+	// Its timer starts anew when it goes again: the first one would be over by now.
+	hasty := r.job(t, back, ttl+time.Second)
 	back.Close(t, r.s)
-	await(t, r.view, "its job to be taken back", func() bool { return phaseOf(r.view, kept.ID) == ares.Pending })
+	await(t, r.view, "its job to be taken back", func() bool { return phaseOf(r.view, hasty.ID) == ares.Pending })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if waited := r.freed[kept.ID].Sub(r.gone[back.ID]); waited < time.Second {
+	if waited := r.freed[hasty.ID].Sub(r.gone[back.ID]); waited < time.Second {
 		t.Errorf("taken back %v after it went again, want a second", waited)
 	}
 }
@@ -125,12 +143,9 @@ func TestReaperSparesANodeThatReturns(t *testing.T) {
 // TestReaperActsOnWhatItFinds begins its term when the session is long gone.
 func TestReaperActsOnWhatItFinds(t *testing.T) {
 	r := newReaping(t)
-	n, j := r.busy(t, ttl+time.Second, 5*time.Minute)
+	n, j := r.busy(t, ttl+time.Second)
 	n.Close(t, r.s)
-	await(t, r.view, "the session to end", func() bool {
-		seen := r.view.Node(n.ID) // nil until the view has heard of it
-		return seen != nil && seen.Session == nil
-	})
+	await(t, r.view, "the session to end", func() bool { return r.away(n) })
 	began := time.Now()
 	r.start(t)
 	await(t, r.view, "the job to be taken back", func() bool { return phaseOf(r.view, j.ID) == ares.Pending })
@@ -148,20 +163,13 @@ func TestReaperBrakes(t *testing.T) {
 	var nodes []*storetest.Node
 	var jobs []*ares.Job
 	for range 4 {
-		n, j := r.busy(t, ttl, 5*time.Minute) // no patience beyond the session
+		n, j := r.busy(t, ttl) // no patience beyond the session
 		nodes, jobs = append(nodes, n), append(jobs, j)
 	}
 	for _, n := range nodes[:3] {
 		n.Close(t, r.s)
 	}
-	await(t, r.view, "three sessions to end", func() bool {
-		for _, n := range nodes[:3] {
-			if r.view.Node(n.ID).Session != nil {
-				return false
-			}
-		}
-		return true
-	})
+	await(t, r.view, "three sessions to end", func() bool { return r.away(nodes[:3]...) })
 	r.start(t)
 	await(t, r.view, "the alert", func() bool { return r.reaper.Alert() != "" })
 	for i, j := range jobs {
@@ -286,7 +294,7 @@ func TestPatienceGoesByTheNodesOwnTTL(t *testing.T) {
 func TestReaperTakesBackFromRemovedNodes(t *testing.T) {
 	t.Parallel()
 	r := newReaping(t)
-	n, job := r.busy(t, 2*time.Second, time.Second)
+	n, job := r.busy(t, 2*time.Second)
 	n.Close(t, r.s)
 	if _, _, err := r.s.RemoveNode(t.Context(), n.ID, nil, false, storetest.Noon); err != nil { // none of its jobs is named
 		t.Fatal(err)

@@ -36,8 +36,8 @@ func TestOldReservationsGo(t *testing.T) {
 
 func TestWhoIsUnderAReservation(t *testing.T) {
 	r := newReaping(t)
-	n, j := r.busy(t, time.Minute, ttl)
-	r.busy(t, time.Minute, ttl) // elsewhere
+	n, j := r.busy(t, time.Minute)
+	r.busy(t, time.Minute) // elsewhere
 	window := &ares.Reservation{Name: "w", Tenant: "others", Nodes: []string{n.ID, "nobody-knows"}}
 	made, err := r.s.CreateReservation(t.Context(), ares.Reservation{Name: "w", From: time.Now(), Until: time.Now().Add(time.Hour), Nodes: window.Nodes})
 	if err != nil {

@@ -61,10 +61,10 @@ func (e *entry) overdue(now time.Time) bool {
 
 // early is how long the job runs at least, as far as is known: a tenth end
 // before, if runtimes scatter as much below the middle as above. A limit says
-// nothing of the kind.
+// nothing of the kind, and neither does a guess.
 func (e *entry) early() time.Duration {
 	f := e.forecast
-	if f == nil || f.P90 <= 0 {
+	if f == nil || f.Samples == 0 || f.P90 <= 0 {
 		return 0
 	}
 	half, late := int64(f.P50/time.Second), int64(max(f.P50, f.P90)/time.Second)
@@ -89,13 +89,34 @@ func (e *entry) runs(by lens) time.Duration {
 	return half
 }
 
+// source is what the end of a seat was foreseen by.
+type source uint8
+
+const (
+	byForecast source = iota // runs like it that ended, or it is ending already
+	byLimit                  // the limit its user gave it
+	byGuess                  // nothing like it was ever seen, and it has no limit
+	sources
+)
+
+// source is what says how long the job runs.
+func (e *entry) source() source {
+	switch {
+	case e.forecast != nil && e.forecast.Samples > 0:
+		return byForecast
+	case e.job.MaxRuntimeMinutes > 0:
+		return byLimit
+	}
+	return byGuess
+}
+
 // departure is the end of a seat, and what the node has left then: of all who
 // are foreseen to leave before, too.
 type departure struct {
 	at      int64
 	seat    *ares.Seat
 	from    int64  // when it was placed
-	said    bool   // by a forecast, else by its limit
+	source  source // what says so
 	overdue bool   // longer than it should be
 	free    uint64 // devices
 	cpus    int    // taken
@@ -115,6 +136,8 @@ type departures struct {
 type visitor struct {
 	seat *ares.Seat
 	at   int64 // when it will have ended
+
+	source source
 }
 
 // departing is who is foreseen to leave the node, and what it has left then.
@@ -137,14 +160,17 @@ func (s *State) departing(n *node, now time.Time, by lens) *departures {
 		if at != anyMoment {
 			d.until = min(d.until, at)
 		}
+		source := e.source()
+		if e.run.Stop != nil || a.Ended() {
+			source = byForecast
+		}
 		d.list = append(d.list, departure{
-			at: at, seat: sit.seat, from: a.PlacedAt.UnixNano(),
-			said: e.forecast != nil || e.run.Stop != nil || a.Ended(), overdue: at != anyMoment && e.overdue(now),
+			at: at, seat: sit.seat, from: a.PlacedAt.UnixNano(), source: source, overdue: at != anyMoment && e.overdue(now),
 		})
 	}
 	for _, v := range n.visitors {
 		if v.at != endless {
-			d.list = append(d.list, departure{at: v.at, seat: v.seat, from: now.UnixNano(), said: true})
+			d.list = append(d.list, departure{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
 		}
 	}
 	slices.SortFunc(d.list, byDeparture)

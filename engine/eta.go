@@ -27,8 +27,7 @@ type walked struct {
 	blind   int   // jobs ahead of it for which nothing is foreseen
 	ahead   int   // jobs ahead of it that have to start first
 	place   ares.Merit
-	said    int
-	bound   int
+	by      [sources]int
 	late    int
 }
 
@@ -48,11 +47,14 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 	if e.run != nil && e.run.Nominated != nil {
 		return keptFor(e.run.Nominated, now)
 	}
-	if v := s.firstToEnd(e); v != nil {
-		out.Earliest, out.Basis = later(now, v.Until), s.calendar.words(v)
+	late, early := s.walk(e, now, now, byLate), s.walk(e, now, now, byEarly)
+	shut := s.shutFrom(e)
+	opens := s.beyond(e, shut, now, &late, &early)
+	if len(shut) > 0 && late.at == endless && early.at == endless {
+		s.stays(e)
+		out.Earliest, out.Basis = later(now, shut[0].Until), s.calendar.words(shut[0])
 		return out
 	}
-	late, early := s.walk(e, now, byLate), s.walk(e, now, byEarly)
 	if late.at <= now.UnixNano() && s.keepsSeats(now) {
 		out.Earliest, out.Basis = now, "no latest time: when a gang that lost a node, or a job that is moved, has had its turn"
 		return out
@@ -64,14 +66,47 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		out.Latest = later(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := s.cfg.Reserving
-	out.Reserved = late.at != endless && late.ahead == 0 && r.First > 0 && e.waited(now) >= r.After && s.reserving() == r && !s.Borrows(e.id)
+	out.Reserved = late.at != endless && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.waited(now) >= r.After && s.reserving() == r && !s.Borrows(e.id)
 	out.Basis = s.basis(e, late, early, now)
+	if opens != nil {
+		s.stays(e)
+		out.Basis = strings.TrimSuffix("when nodes are open again that are "+s.calendar.words(opens)+"; "+out.Basis, "; ")
+	}
 	return out
 }
 
+// maxOpened is at the ends of how many windows a place is looked for: who asks holds up
+// the next decision.
+const maxOpened = 2
+
+// beyond looks for an earlier start at the ends of the windows that keep a job off
+// nodes, and is the window that it waits for then. Until it ends nobody can tell who
+// of those it is for will be there: what is foreseen is that it is as it is now.
+func (s *State) beyond(e *entry, shut []*window, now time.Time, late, early *walked) (opens *window) {
+	sooner := func(by lens, v *window, than *walked) bool {
+		w := s.walk(e, now, v.Until, by)
+		if w.at == endless || max(w.at, v.Until.UnixNano()) >= than.at {
+			return false
+		}
+		*than = w
+		than.at = max(w.at, v.Until.UnixNano())
+		return true
+	}
+	for _, v := range shut[:min(len(shut), maxOpened)] {
+		if v.Until.UnixNano() < late.at && sooner(byLate, v, late) {
+			opens = v
+		}
+		if v.Until.UnixNano() < early.at && sooner(byEarly, v, early) && late.at == endless {
+			opens = v
+		}
+	}
+	s.dated(now)
+	return opens
+}
+
 // walk goes down the order until it comes to a job, and finds it a place in time
-// behind those ahead of it.
-func (s *State) walk(e *entry, now time.Time, by lens) walked {
+// behind those ahead of it, with the windows that there are at a time.
+func (s *State) walk(e *entry, now, windows time.Time, by lens) walked {
 	out, most := walked{at: endless}, s.maxWalked()
 	t := s.begin()
 	defer t.end()
@@ -80,6 +115,7 @@ func (s *State) walk(e *entry, now time.Time, by lens) walked {
 	s.atClock(now)
 	defer t.letGo()
 	t.uphold(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
+	s.dated(windows)
 	pass := s.order.Begin(now)
 	defer pass.End()
 	t.turns(pass, &ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, admitted bool) bool {
@@ -90,7 +126,7 @@ func (s *State) walk(e *entry, now time.Time, by lens) walked {
 			out.at = now.UnixNano()
 		case mine:
 			r := &t.reserved[len(t.reserved)-1]
-			out.at, out.place, out.said, out.bound, out.late = r.at, r.merit, r.said, r.bound, r.late
+			out.at, out.place, out.by, out.late = r.at, r.merit, r.by, r.late
 		case out.reached:
 			out.at = endless
 		case placing == nil && admitted:
@@ -133,8 +169,8 @@ func (s *State) basis(e *entry, late, early walked, now time.Time) string {
 	if late.ahead > 0 {
 		parts = append(parts, "behind "+jobs(late.ahead)+" in line")
 	}
-	if ends := late.said + late.bound; ends > 0 {
-		parts = append(parts, "when "+seatsFree(ends)+" there: "+foreseenBy(late.said, late.bound))
+	if ends := late.by[byForecast] + late.by[byLimit] + late.by[byGuess]; ends > 0 {
+		parts = append(parts, "when "+seatsFree(ends)+" there: "+foreseenBy(late.by, ends))
 	}
 	if late.late > 0 {
 		parts = append(parts, fmt.Sprintf("%d of these should be free by now: longer runs than foreseen", late.late))
@@ -153,14 +189,20 @@ func seatsFree(n int) string {
 }
 
 // foreseenBy says what ends were foreseen by.
-func foreseenBy(said, bound int) string {
-	switch {
-	case bound == 0:
-		return "by forecasts"
-	case said == 0:
-		return "by their limits"
+func foreseenBy(by [sources]int, ends int) string {
+	var parts []string
+	for i, words := range [sources]string{
+		byForecast: "by forecasts", byLimit: "by their limits", byGuess: "by a guess (no limit, and no runs like it are known)",
+	} {
+		switch by[i] {
+		case 0:
+		case ends:
+			return words
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s", by[i], words))
+		}
 	}
-	return fmt.Sprintf("%d by forecasts, %d by their limits", said, bound)
+	return strings.Join(parts, ", ")
 }
 
 func jobs(n int) string {

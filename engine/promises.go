@@ -12,7 +12,7 @@ func (s *State) Promises() []ares.Promise { return s.promises }
 
 // promise is a reservation as others are told of it.
 func (r *reservation) promise() ares.Promise {
-	p := ares.Promise{Job: r.entry.id, Seats: r.seats, Level: r.merit.Level, Domain: r.merit.Domain, Forecasts: r.said, Limits: r.bound}
+	p := ares.Promise{Job: r.entry.id, Seats: r.seats, Level: r.merit.Level, Domain: r.merit.Domain}
 	if r.at != endless {
 		p.At, p.Latest = time.Unix(0, r.at).UTC(), time.Unix(0, max(r.at, r.limit)).UTC()
 	}
@@ -26,7 +26,7 @@ func (t *try) promises() {
 	s.promises = s.promises[:0]
 	for i := range t.reserved {
 		p := t.reserved[i].promise()
-		p.Firm = t.reserved[i].first && !p.At.IsZero() && !s.Borrows(p.Job) && !s.shutFrom(t.reserved[i].entry)
+		p.Firm = t.reserved[i].first && !p.At.IsZero() && !s.Borrows(p.Job) && len(s.shutFrom(t.reserved[i].entry)) == 0
 		s.promises = append(s.promises, p)
 	}
 }

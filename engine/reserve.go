@@ -22,9 +22,8 @@ type reservation struct {
 	hold  []taking // what of it is free already
 	held  []taking // what of that is taken now
 	merit ares.Merit
-	said  int // of those it waits for, how many by a forecast, and by a limit
-	bound int
-	late  int // how many of them run for longer than was foreseen
+	by    [sources]int // of those it waits for, how many by a forecast, a limit, a guess
+	late  int          // how many of them run for longer than was foreseen
 }
 
 // keptOff is the short refusal of a job that would fit.
@@ -330,18 +329,18 @@ func (t *try) visit(now time.Time) {
 			ends = k.until.Add(max(runs-k.entry.done(now), 0)).UnixNano()
 		}
 		t.lift(k)
-		t.lodge(k.seats, ends)
+		t.lodge(k.entry, k.seats, ends)
 	}
 	for i := range t.reserved {
-		t.lodge(t.reserved[i].seats, t.reserved[i].ends)
+		t.lodge(t.reserved[i].entry, t.reserved[i].seats, t.reserved[i].ends)
 	}
 }
 
 // lodge takes seats for somebody who will have ended at a time.
-func (t *try) lodge(seats []ares.Seat, ends int64) {
+func (t *try) lodge(e *entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
 		if n := t.state.byID[seats[k].Node]; n != nil && n.record != nil {
-			n.visitors = append(n.visitors, visitor{&seats[k], ends})
+			n.visitors = append(n.visitors, visitor{&seats[k], ends, e.source()})
 			t.occupy(seats[k : k+1])
 		}
 	}

@@ -127,7 +127,7 @@ func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.T
 	given := len(t.taken)
 	today := s.calendar
 	if len(today.windows) > 0 { // which nodes administrators keep, by then
-		s.dated(time.Unix(0, max(sp.at, now.UnixNano())))
+		s.dated(later(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
 		s.stays(e)
 	}
 	p, ok := t.place(e.shape, members, ban, e)
@@ -168,11 +168,7 @@ func (t *try) limit(r *reservation, at int64, now time.Time) {
 			if d.from < qualified {
 				could = max(could, d.at)
 			}
-			if d.said {
-				r.said++
-			} else {
-				r.bound++
-			}
+			r.by[d.source]++
 			if d.overdue {
 				r.late++
 			}

@@ -152,27 +152,16 @@ func (s *State) bars(sh *shape, of *set) []*window {
 	return c.barred
 }
 
-// firstToEnd is the window that ends first, of those that keep a job off every
-// node it could use; nil where they leave it one.
-func (s *State) firstToEnd(e *entry) *window {
-	s.stays(e)
-	if _, some := s.reach(e.shape, e.shape.want); some {
-		return nil
-	}
-	barred := s.bars(e.shape, &s.sift(e.shape.want).nodes)
-	if len(barred) == 0 {
-		return nil
-	}
-	return slices.MinFunc(barred, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
-}
-
-// shutFrom says whether a window keeps a job off some node that it could use.
-func (s *State) shutFrom(e *entry) bool {
+// shutFrom is the windows that keep a job off nodes that it could use, those that
+// end first before the others.
+func (s *State) shutFrom(e *entry) []*window {
 	if len(s.calendar.windows) == 0 {
-		return false
+		return nil
 	}
 	s.stays(e)
-	return len(s.bars(e.shape, &s.sift(e.shape.want).nodes)) > 0
+	out := slices.Clone(s.bars(e.shape, &s.sift(e.shape.want).nodes))
+	slices.SortFunc(out, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
+	return out
 }
 
 // barredBy is a window that keeps the job whose turn it is off a node, nil for

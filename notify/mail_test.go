@@ -222,7 +222,7 @@ func TestMail(t *testing.T) {
 // the mail once.
 func TestMailRecovers(t *testing.T) {
 	p := newPostOffice(t, "silence", "MAIL 451 later", "DATA 452 full", "")
-	b := start(t, p.sender(), func(o *notify.Options) { o.Timeout = 300 * time.Millisecond })
+	b := start(t, p.sender(), func(o *notify.Options) { o.Timeout = 5 * time.Second }) // of the silence; the others answer well within
 	b.Tell("ops", alert)
 	b.await(t, "ops sent")
 	if len(p.seen().mails) != 1 || strings.Contains(b.logged(), canary) {

@@ -271,7 +271,7 @@ func shake(t *testing.T, shown *tls.Certificate, client *tls.Config) error {
 		_ = far.(*tls.Conn).HandshakeContext(t.Context()) // the client tells
 		_ = far.Close()
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	near, err := (&tls.Dialer{Config: client}).DialContext(ctx, "tcp", l.Addr().String())
 	if err == nil {

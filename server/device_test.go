@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ares-scheduler/ares/apipb"
 )
@@ -47,7 +46,7 @@ func fakeSMI(t *testing.T) (stuck string) {
 func TestADeviceThatDoesNotComeCleanIsNotGivenAway(t *testing.T) {
 	stuck := fakeSMI(t)
 	_, c := up(t, "")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	first, err := c.Submit(ctx, &apipb.JobSpec{Name: "first", GpuCount: 1, Command: []string{"touch", stuck}})
 	if err != nil {
@@ -63,6 +62,10 @@ func TestADeviceThatDoesNotComeCleanIsNotGivenAway(t *testing.T) {
 	}
 	j, err = c.WaitUntil(ctx, first.JobId, func(j *apipb.Job) bool { return j.Attempts[0].Seats[0].State == "released" })
 	if err != nil {
+		t.Fatal(err)
+	}
+	// Nodes are told of by the server's view, which may come after the store.
+	if _, err = c.Jobs(ctx, &apipb.ListJobsRequest{MinRevision: j.Revision}); err != nil {
 		t.Fatal(err)
 	}
 	n, err := c.Node(ctx, j.Attempts[0].Seats[0].Node)

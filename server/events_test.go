@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
@@ -20,7 +19,7 @@ func TestEventsResumeOverARestart(t *testing.T) {
 	cfg.DataDir = t.TempDir()
 	cfg.HTTPAddr, cfg.GRPCAddr, cfg.MetricsAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	start := func() (*server.Server, *client.Client) {
 		s, err := server.Start(ctx, cfg, log)

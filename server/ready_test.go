@@ -38,7 +38,11 @@ func TestReadyTellsTheTruth(t *testing.T) {
 	wg.Go(func() { _ = s.View.Run(ctx, st, func(error) {}) })
 	defer wg.Wait()
 	defer stop()
-	if err := s.View.WaitFor(t.Context(), 2); err != nil {
+	rev, err := st.Revision(t.Context())
+	if err == nil {
+		err = s.View.WaitFor(t.Context(), rev)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ready(t.Context()); err != nil {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ares-scheduler/ares/agent"
 	"github.com/ares-scheduler/ares/apipb"
@@ -22,7 +21,7 @@ import (
 // arrays, shares of GPUs, cancelled and failing jobs of several tenants, and
 // decides all of it again from what was recorded: the digests are the same.
 func TestTheRecordingReplays(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	data, dir := t.TempDir(), filepath.Join(t.TempDir(), "recorded")
 	placed := 0
@@ -117,7 +116,7 @@ func busy(ctx context.Context, t *testing.T, c *client.Client, life int) int {
 		jobs = append(jobs, got.GetJobId())
 		return got.GetJobId()
 	}
-	blocker := submit(&apipb.JobSpec{Name: "blocker", GpuCount: 5, Command: []string{"sleep", "60"}})
+	blocker := submit(&apipb.JobSpec{Name: "blocker", GpuCount: 5, Command: []string{"sleep", "3600"}})
 	for i := range 6 {
 		tenant := []string{"a", "b"}[i%2]
 		submit(&apipb.JobSpec{Name: "one", TenantId: tenant, GpuCount: int32(1 + i%3), Priority: new(int32(100 * i))})
@@ -145,7 +144,7 @@ func busy(ctx context.Context, t *testing.T, c *client.Client, life int) int {
 // TestASnapshotIsARecording asks a running server for what it decides from.
 func TestASnapshotIsARecording(t *testing.T) {
 	_, c := up(t, "v100-4")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out bytes.Buffer
 	size, err := c.Record(ctx, &out)

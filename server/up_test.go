@@ -19,6 +19,9 @@ import (
 	"github.com/ares-scheduler/ares/server"
 )
 
+// patience bounds what a test waits for; it is only reached by a failure.
+const patience = 5 * time.Minute
+
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "ares-supervisor-")
 	if err != nil {
@@ -84,7 +87,7 @@ func up(t *testing.T, mock string, change ...func(*server.Config)) (*server.Serv
 
 func TestAJobRunsToItsCommittedResult(t *testing.T) {
 	_, c := up(t, "v100-4")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	resp, err := c.Submit(ctx, &apipb.JobSpec{Name: "first", GpuCount: 2, Command: []string{"sh", "-c", "echo gpus=$CUDA_VISIBLE_DEVICES token=$ARES_FENCING_TOKEN"}})
 	if err != nil {

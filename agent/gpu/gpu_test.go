@@ -123,7 +123,7 @@ func TestSMIThatHangs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if d := time.Since(start); d > commandGrace {
+	if d := time.Since(start); d > 2*commandGrace { // neither was waited for after its kill
 		t.Errorf("it took %v", d)
 	}
 }

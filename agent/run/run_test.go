@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -68,6 +69,9 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// patience bounds what a test waits for; it is only reached by a failure.
+const patience = 2 * time.Minute
+
 // world is one runner and its seats.
 type world struct {
 	*testing.T
@@ -91,7 +95,7 @@ func newWorldIn(t *testing.T, dir string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	w := &world{T: t, Runner: r, ctx: ctx, dir: dir}
 	t.Cleanup(func() {
 		cancel()
@@ -103,7 +107,7 @@ func newWorldIn(t *testing.T, dir string) *world {
 // bury ends all seats, whatever the test has left.
 func (w *world) bury() {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	found, err := w.Find(ctx)
 	if err != nil {
@@ -227,6 +231,38 @@ func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
 	if err := until(w.ctx, ok); err != nil {
 		w.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// stalls watches how late this machine is. What a test says of a time by which
+// something is done allows for that, and is strict where nothing else runs.
+func (w *world) stalls() (allowance func() time.Duration) {
+	const step = 5 * time.Millisecond
+	var mu sync.Mutex
+	var worst time.Duration
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTimer(step)
+		defer tick.Stop()
+		for last := Now(); ; tick.Reset(step) {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			now := Now()
+			mu.Lock()
+			worst = max(worst, now.Sub(last)-step)
+			mu.Unlock()
+			last = now
+		}
+	}()
+	w.Cleanup(func() { close(stop); <-done })
+	return func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return 5 * worst // each of some steps, in some processes, may be as late
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -37,7 +38,8 @@ type Postgres struct {
 // cannot: PostgreSQL is Debian's package postgresql, or on the PATH.
 func StartPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
-	return StartPostgresAt(tb, "127.0.0.1")
+	// Others look for free ports elsewhere, also while this server is down.
+	return StartPostgresAt(tb, fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 }
 
 // StartPostgresAt starts it on an address of a network that is the test's own:

@@ -32,7 +32,7 @@ func leadAlone(t *testing.T, s *store.Store) {
 	second := make(chan int64, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Lead(t.Context(), "server-2", 5*time.Second, func(_ context.Context, l *store.Leadership) error {
+		ended <- s.Lead(t.Context(), "server-2", time.Minute, func(_ context.Context, l *store.Leadership) error {
 			second <- l.Revision
 			return errors.New("had enough")
 		})
@@ -61,7 +61,7 @@ func leadGiveUp(t *testing.T, s *store.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Lead(ctx, "server-2", 5*time.Second, func(context.Context, *store.Leadership) error {
+		ended <- s.Lead(ctx, "server-2", time.Minute, func(context.Context, *store.Leadership) error {
 			t.Error("it had given up")
 			return nil
 		})

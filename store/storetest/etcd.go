@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -28,7 +29,7 @@ type Etcd struct {
 // Embedded opens a store with an etcd inside this process.
 func Embedded(tb testing.TB) *store.Store {
 	tb.Helper()
-	return open(tb, store.Config{Dir: tb.TempDir()})
+	return open(tb, store.Config{Dir: tb.TempDir(), Timeout: time.Minute}) // nobody kills it, and a disk may be slow
 }
 
 // External starts an etcd process. Without its binary the test fails: what is
@@ -36,9 +37,16 @@ func Embedded(tb testing.TB) *store.Store {
 func External(tb testing.TB) *Etcd {
 	tb.Helper()
 	binary := etcdBinary(tb)
+	return startOn(tb, binary, tb.TempDir())
+}
+
+// startOn starts an etcd process on a directory, which it has not touched when it
+// finds no port to listen on: a free one may be taken before.
+func startOn(tb testing.TB, binary, dir string) *Etcd {
+	tb.Helper()
 	var last error
-	for range 3 { // a free port may be taken before etcd listens on it
-		e, err := start(binary, tb.TempDir())
+	for range 5 {
+		e, err := start(binary, dir)
 		if err == nil {
 			tb.Cleanup(e.Kill)
 			return e
@@ -57,12 +65,7 @@ func RestoredMember(tb testing.TB, file string) *Etcd {
 	if err := store.RestoreMember(file, store.Member{Dir: dir, Name: "test", InitialCluster: "test=" + peer, PeerURLs: []string{peer}, Token: "again"}); err != nil {
 		tb.Fatal(err)
 	}
-	e, err := start(etcdBinary(tb), dir)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(e.Kill)
-	return e
+	return startOn(tb, etcdBinary(tb), dir)
 }
 
 // Open connects a store of its own to the etcd.

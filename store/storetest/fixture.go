@@ -17,7 +17,8 @@ import (
 // Noon is the time at which things happen in tests that do not wait.
 var Noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// SessionTTL is the shortest an external etcd keeps a session.
+// SessionTTL is the shortest an external etcd keeps a session: for tests that wait
+// for its end. What must not end meanwhile lasts for longer than any test.
 const SessionTTL = 2 * time.Second
 
 // names makes what each test calls its own.
@@ -122,7 +123,7 @@ func NewLead(tb testing.TB, s *store.Store) (lead *store.Leadership, resign func
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	leads, ended := make(chan *store.Leadership), make(chan error, 1)
 	go func() {
-		ended <- s.Lead(ctx, "server-1", 5*time.Second, func(ctx context.Context, l *store.Leadership) error {
+		ended <- s.Lead(ctx, "server-1", time.Minute, func(ctx context.Context, l *store.Leadership) error {
 			leads <- l
 			<-ctx.Done()
 			return ctx.Err()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
@@ -25,7 +26,7 @@ var removeLaws = []law{
 		}
 		_, _, err = s.RemoveNode(t.Context(), n.ID, nil, false, Noon)
 		refused(t, err, ares.NotFound, "there is no node")
-		n.Open(t, s, SessionTTL) // it may join again
+		n.Open(t, s, time.Minute) // it may join again
 	}},
 	{"FreesVoidedSeats", func(t *testing.T, s *store.Store) {
 		lead, resign := NewLead(t, s)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
@@ -169,7 +170,7 @@ func claimSession(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	node := st.nodes[0]
 	first := node.Session
-	node.Open(t, s, SessionTTL) // the same agent, a new session
+	node.Open(t, s, time.Minute) // the same agent, a new session
 	refused(t, s.Claim(t.Context(), st.seats[0], first, Noon), ares.Fenced, "session")
 	refused(t, s.Claim(t.Context(), st.seats[0], 0, Noon), ares.Fenced, "session")
 	phase(t, s, st.job.ID, ares.Scheduled)
@@ -178,7 +179,7 @@ func claimSession(t *testing.T, s *store.Store) {
 	if left := Records(t, s, "leases/"+string(st.job.ID)+"/"); len(left) > 0 {
 		t.Errorf("a refused claim left %+v", left)
 	}
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 	Claim(t, s, st.seats, node)
 	phase(t, s, st.job.ID, ares.Running)
 }
@@ -195,7 +196,7 @@ func claimAgain(t *testing.T, s *store.Store) {
 	}
 	node.Close(t, s)
 	refused(t, s.Claim(t.Context(), st.seats[0], first, Noon), ares.Fenced, "session")
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 	refused(t, s.Claim(t.Context(), st.seats[0], first, Noon), ares.Fenced, "session")
 	if err := s.Claim(t.Context(), st.seats[0], node.Session, Noon); err != nil {
 		t.Errorf("claimed again under the new session: %v", err)
@@ -290,7 +291,7 @@ func clearRules(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	gone := node.Session
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, node.Session+1, nil), ares.Fenced, "session")
 	state := func(attempt int) ares.SeatState { return Get(t, s, st.job.ID).Run.Attempts[attempt].Seats[0].State }
 	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, gone, nil), "") // the seat is younger than that session

@@ -26,13 +26,13 @@ var sessionLaws = []law{
 
 func sessionSecond(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
-	_, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", SessionTTL)
+	_, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", time.Minute)
 	refused(t, err, ares.Conflict, "another agent", node.ID)
 	if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
 		t.Errorf("the first session: %v", err)
 	}
 	node.Close(t, s)
-	if _, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", SessionTTL); err != nil {
+	if _, err := s.OpenSession(t.Context(), node.Node, "another-instance", "server-2", time.Minute); err != nil {
 		t.Errorf("the name is free again: %v", err)
 	}
 }
@@ -40,7 +40,7 @@ func sessionSecond(t *testing.T, s *store.Store) {
 func sessionTakeover(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	first, record := node.Session, node.Revision(t, s)
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 	if node.Session <= first || node.Revision(t, s) <= record {
 		t.Errorf("session %d after %d, node record %d after %d: both must grow", node.Session, first, node.Revision(t, s), record)
 	}
@@ -87,9 +87,13 @@ func sessionKeepsLease(t *testing.T, s *store.Store) {
 }
 
 func sessionExpires(t *testing.T, s *store.Store) {
-	node := NewNode(t, s, SessionTTL)
+	var node *Node
 	told := errors.New("told")
 	err := s.Watch(t.Context(), func(b ares.Batch) error {
+		if node == nil { // so that its end does not come before the watch
+			node = NewNode(t, s, SessionTTL)
+			return nil
+		}
 		for _, e := range b.Events {
 			if e.Gone == (ares.Gone{Kind: ares.KindSession, ID: node.ID}) {
 				return told
@@ -107,18 +111,19 @@ func sessionExpires(t *testing.T, s *store.Store) {
 		t.Errorf("the node's record must outlive its session: %+v", left)
 	}
 	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced, "open a new one")
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 }
 
 // sessionRenewed keeps one session alive for longer than its TTL, while
 // another that began with it ends.
 func sessionRenewed(t *testing.T, s *store.Store) {
-	kept, silent := NewNode(t, s, SessionTTL), NewNode(t, s, SessionTTL)
+	const ttl = 2 * SessionTTL // a machine may stand still between two renewals
+	var kept, silent *Node
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	renewed := make(chan error, 1)
-	go func() {
-		tick := time.NewTicker(SessionTTL / 8)
+	renew := func() {
+		tick := time.NewTicker(ttl / 20)
 		defer tick.Stop()
 		for {
 			select {
@@ -132,9 +137,14 @@ func sessionRenewed(t *testing.T, s *store.Store) {
 				return
 			}
 		}
-	}()
+	}
 	done := errors.New("done")
 	err := s.Watch(ctx, func(b ares.Batch) error {
+		if silent == nil { // so that its end does not come before the watch
+			kept, silent = NewNode(t, s, ttl), NewNode(t, s, ttl+time.Second)
+			go renew()
+			return nil
+		}
 		for _, e := range b.Events {
 			if e.Gone.Kind == ares.KindSession && e.Gone.ID == silent.ID {
 				return done
@@ -157,7 +167,7 @@ func sessionRenewed(t *testing.T, s *store.Store) {
 func sessionClosed(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	first := node.Session
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 	// Closing a session that was taken over leaves the new one alone.
 	if err := s.CloseSession(t.Context(), node.ID, first); err != nil {
 		t.Fatal(err)
@@ -180,7 +190,7 @@ func nodeUpdate(t *testing.T, s *store.Store) {
 	if err := s.UpdateNode(t.Context(), changed, first); err != nil {
 		t.Fatal(err)
 	}
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 	refused(t, s.UpdateNode(t.Context(), changed, first), ares.Fenced, "session")
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
@@ -79,7 +80,7 @@ func voidStaleTimer(t *testing.T, s *store.Store) {
 	node.Close(t, s)
 	seen := node.Revision(t, s)
 	void := func(revision int64) error { return s.Void(t.Context(), st.lead, st.seats[0], revision, Noon) }
-	node.Open(t, s, SessionTTL)
+	node.Open(t, s, time.Minute)
 	refused(t, void(seen), ares.Conflict)
 	refused(t, void(node.Revision(t, s)), ares.Conflict) // it has a session
 	node.Close(t, s)

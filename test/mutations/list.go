@@ -25,7 +25,7 @@ type Test struct {
 // Mutations are all of them, by what they take away.
 func Mutations() []Mutation {
 	var all []Mutation
-	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart} {
+	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, giving} {
 		all = append(all, part...)
 	}
 	return all

@@ -1,0 +1,112 @@
+package main
+
+// script names a scenario of the engine.
+func script(name string) Test { return Test{Package: "./engine", Run: "TestScripts/" + name} }
+
+// giving: who is stopped for whom, how much, how often, and what is kept then.
+var giving = []Mutation{
+	{
+		"yield-ceiling", "the ceiling on what is stopped for what is asked",
+		edit("engine/yielding.go", "return y.Ceiling > 0 && stopped*wholeMilli > int64(y.Ceiling)*asked", "return false && stopped > asked"),
+		script("peers/kai_1565_asked_48_stopped_376"), "stopped were",
+	},
+	{
+		"yield-class-gap", "the second class between who is stopped and whom for",
+		[]Edit{
+			{"engine/rival.go", "most = max(h.rank-1, 0)", "most = h.rank"},
+			{"engine/rival.go", "rank <= h.rank-2:", "rank <= h.rank-1:"},
+			{"engine/yield.go", "range max(e.rank()-1, 0) {", "range e.rank() {"},
+		},
+		script("yield/class"), "class",
+	},
+	{
+		"yield-allowed", "the tenant's allow_preemption",
+		edit("engine/yield.go", "case admitted && record.MayPreempt:", "case admitted:"),
+		script("yield/protected"), "stop",
+	},
+	{
+		"yield-enabled", "enable_preemption",
+		edit("engine/yield.go", "case !s.cfg.Yielding.Enabled:\n\t\treturn 0, 0", "case false:\n\t\treturn 0, 0"),
+		script("yield"), "stop",
+	},
+	{
+		"yield-cooldown", "the rest of who came back a moment ago",
+		edit("engine/rival.go", "if e.run.Yields > 0 && y.Cooldown > 0 {", "if e.run.Yields < 0 {"),
+		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "cooldown|rest|gave way",
+	},
+	{
+		"yield-times", "the bound on how often one gives way",
+		edit("engine/rival.go", "case y.MaxYields > 0 && run.Yields >= y.MaxYields:", "case run.Yields < 0:"),
+		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "times|gave way",
+	},
+	{
+		"yield-once", "the protection of at_most_once jobs that have begun",
+		edit("engine/rival.go", "if run.Endures(e.job) {", "if run.Endures(e.job) && run.Yields < 0 {"),
+		script("yield/protected"), "stop",
+	},
+	{
+		"yield-cheapest", "the checkpoint in what a stop costs",
+		edit("engine/rival.go", "if kept := e.run.Current().Kept(); !kept.IsZero() {", "if kept := e.run.Current().StartedAt; !kept.IsZero() {"),
+		script("peers/volcano_5984_no_more_than_are_needed"), "stopped were",
+	},
+	{
+		"yield-rate", "the bound on how many a tenant has stopped in an hour",
+		edit("engine/hunt.go", "return until, stops <= most", "return until, stops <= most || most > 0"),
+		script("peers/armada_5073_fairness_does_not_come_at_once"), "stopped|gave way",
+	},
+	{
+		"yield-predicted", "waiting for who is about to end",
+		edit("engine/hunt.go", "if soon, ok := h.sooner(); ok {", "if soon, ok := h.sooner(); ok && len(soon.seats) == 0 {"),
+		script("peers/armada_5073_fairness_does_not_come_at_once"), "stopped|succeeded",
+	},
+	{
+		"yield-debts-only", "taking back from nobody who is within its quota",
+		edit("engine/rival.go", "if !ok || h.promised&modelBit(part.Model) == 0 {", "if h.promised&modelBit(part.Model) == 0 {"),
+		script("peers/kueue_10171_what_is_within_a_quota_is_safe"), "gave way|law|quota",
+	},
+	{
+		"yield-own-quota", "taking back only what one's own quota promises",
+		edit("engine/yield.go", "ok && room >= asked {\n\t\t\tmodels |= modelBit(m)", "ok || room >= asked {\n\t\t\tmodels |= modelBit(m)"),
+		script("peers/kueue_7101_no_flapping_between_equals"), "stopped|quota|law",
+	},
+	{
+		"yield-kept-seats", "keeping the seats that were vacated for a job",
+		edit("engine/nominate.go", "k.held, k.free = t.holdSeats(n.Seats)\n\t\t\tt.pursue", "k.free = 0\n\t\t\tt.pursue"),
+		script("peers/kueue_13662_who_is_gone_first_does_not_come_back"), "guest000|kept",
+	},
+	{
+		"yield-no-circle", "the protection of whom a job gave way to",
+		edit("engine/rival.go", "\twalk(e)\n\treturn out", "\twalk(e)\n\treturn nil"),
+		script("yield"), "circle|cycle",
+	},
+	{
+		"yield-no-more", "leaving out victims that are not needed",
+		edit("engine/hunt.go", "if h.admits(&less) {\n\t\t\tc.seats", "if h.admits(&less) && len(rest) < 0 {\n\t\t\tc.seats"),
+		script("yield"), "needed|stop",
+	},
+	{
+		"move-gain", "that a move must gain more than it costs",
+		edit("engine/consolidate.go", "return gain > 0 && gain*wholeMilli >= lost*int64(y.MoveGain)", "return gain > 0 || lost > 0"),
+		script("move/not_worth_it"), "worth|move",
+	},
+	{
+		"move-another-place", "that who is moved has another place",
+		edit("engine/consolidate.go", "\t\t\th.stuck[v.entry] = true\n\t\t\treturn false\n", "\t\t\tcontinue\n"),
+		script("move"), "move",
+	},
+	{
+		"reserve-first", "places kept for those who wait",
+		edit("engine/reserving.go", "func (s *State) reserving() Reserving {", "func (s *State) reserving() Reserving {\n\tif len(s.nodes) > 0 {\n\t\treturn Reserving{}\n\t}"),
+		script("peers/kai_1969_a_large_gang_lands"), "gang",
+	},
+	{
+		"queue-patience", "max_queue_minutes",
+		edit("engine/patience.go", "most > 0 && (e.run == nil || e.run.Placed == 0) {", "most < 0 && (e.run == nil || e.run.Placed == 0) {"),
+		script("deadline/patience"), "waited|cancel",
+	},
+	{
+		"recovery-kept", "the seats kept for a gang that lost a node",
+		edit("engine/recover.go", "return !e.run.Settled()\n", "return !e.run.Settled() && len(a.Seats) == 0\n"),
+		script("recovery"), "gang|waits",
+	},
+}
