@@ -127,6 +127,7 @@ var giving = []Mutation{
 	{
 		"eta-secret", "leaving the names of others' reservations out of an ETA",
 		edit("api/answers.go", "Basis: d.redact(to, t.Basis)}", "Basis: t.Basis}"),
-		Test{Package: "./api", Run: "TestAccess"}, "was told of",
+		Test{Package: "./api", Run: "TestAccess"},
+		"was told of",
 	},
 }
