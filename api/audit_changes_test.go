@@ -128,7 +128,7 @@ var chained = []string{"queue", "tenant", "reservation", "token", "binding", "po
 // TestAuditOfCertificates wants the audit to have the digest of each certificate
 // that a node was given, so that one that turns up can be found there.
 func TestAuditOfCertificates(t *testing.T) {
-	l := &ledger{}
+	l := newLedger()
 	f := newFortress(t, func(c *Config) { c.Audit = l })
 	n, conn := f.join("n1")
 	entries := l.take() // the first is of the token
