@@ -16,8 +16,8 @@ const maxUncounted = 1000
 // total is how many jobs a filter selects wherever they are, each once. It says
 // no where that is not known without reading them all.
 func (l *Ledger) total(ctx context.Context, f Filter) (n int64, known bool, err error) {
-	if many, err := l.settleSome(ctx); many || err != nil {
-		return 0, false, err
+	if many, bad := l.settleSome(ctx); many || bad != nil {
+		return 0, false, bad
 	}
 	for try := 1; ; try++ {
 		if err = l.settle(ctx); err != nil {

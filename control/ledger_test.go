@@ -197,7 +197,7 @@ func TestTheTotalIsOfAllJobsOnce(t *testing.T) {
 	j, end1 := b.job()
 	_, end2 := b.job()
 	b.job()
-	check := func(when string, active, ended string) {
+	check := func(when, active, ended string) {
 		t.Helper()
 		for _, c := range []struct {
 			f    Filter

@@ -101,13 +101,10 @@ func (d *docs) section(at string, v reflect.Value) {
 }
 
 func (d *docs) value(v reflect.Value) string {
-	switch v.Kind() {
-	case reflect.String, reflect.Map, reflect.Slice:
-		if v.Len() == 0 {
-			return ""
-		}
+	if k := v.Kind(); (k == reflect.String || k == reflect.Map || k == reflect.Slice) && v.Len() == 0 {
+		return ""
 	}
-	if list, ok := v.Interface().([]string); ok {
+	if list, ok := reflect.TypeAssert[[]string](v); ok {
 		return "`[" + strings.Join(list, ", ") + "]`"
 	}
 	text, err := yaml.Marshal(v.Interface())

@@ -118,10 +118,10 @@ func TestAnEtcdThatRefusesIsExplained(t *testing.T) {
 	defer c.Close()
 	ctx := t.Context()
 	for _, do := range []func() error{
-		func() error { _, err := c.UserAdd(ctx, "root", "r00t"); return err },
-		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := c.UserAdd(ctx, "ares", "s3cret"); return err },
-		func() error { _, err := c.AuthEnable(ctx); return err },
+		func() error { _, bad := c.UserAdd(ctx, "root", "r00t"); return bad },
+		func() error { _, bad := c.UserGrantRole(ctx, "root", "root"); return bad },
+		func() error { _, bad := c.UserAdd(ctx, "ares", "s3cret"); return bad },
+		func() error { _, bad := c.AuthEnable(ctx); return bad },
 	} {
 		if err = do(); err != nil {
 			t.Fatal(err)
