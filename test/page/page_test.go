@@ -55,7 +55,7 @@ func browse(t *testing.T, page string, width, height int) []byte {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	profile, err := os.MkdirTemp("", "ares-page-")
+	profile, err := os.MkdirTemp("", "ares-page-") //nolint:usetesting // which fails the test when a helper writes there while it is removed
 	if err != nil {
 		t.Fatal(err)
 	}
