@@ -181,7 +181,7 @@ func newAuditEntry(e *audit.Entry, unnamed bool) *apipb.AuditEntry {
 	}
 	m := &apipb.AuditEntry{
 		Sequence: strconv.FormatUint(e.Sequence, 10), Time: timestamppb.New(e.Time), Server: e.Server, Cluster: e.Cluster, Action: e.Action,
-		User: e.User, TenantId: e.Tenant, Object: e.Object, Source: e.Source, Door: e.Door,
+		User: e.User, TenantId: e.Tenant, Outside: e.Outside, Object: e.Object, Source: e.Source, Door: e.Door,
 		RequestDigest: e.Request, BeforeDigest: e.Before, AfterDigest: e.After, Status: string(e.Status), Code: e.Code,
 		RequestId: e.RequestID, Detail: e.Detail, Count: int32(e.Count), Previous: e.Previous, Hash: e.Hash,
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,25 +179,16 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 	if e.Status = statusFor(code); r.refused {
 		e.Status = audit.Refused
 	}
-	markOutsider(&e, who)
+	e.Outside = hasNoPart(who, e.Tenant)
 	return e
 }
 
-// markOutsider has the entry say so where its caller has no part in the tenant it
-// is about: that tenant's administrators are told of the deed, not of the name.
-func markOutsider(e *audit.Entry, who *ares.Identity) {
-	if e.Tenant == "" || who.Name == "" || who.Tenant == e.Tenant || e.ByOutsider() {
-		return
-	}
-	for _, b := range who.Bindings {
-		if b.Tenant == "" || b.Tenant == e.Tenant {
-			return
-		}
-	}
-	if e.Detail != "" {
-		e.Detail = ": " + e.Detail
-	}
-	e.Detail = audit.FromOutside + e.Detail
+// hasNoPart says whether a caller neither belongs to a tenant nor has a role there:
+// that tenant's administrators are told of the deed, not of the name.
+func hasNoPart(who *ares.Identity, tenant string) bool {
+	return tenant != "" && who.Name != "" && who.Tenant != tenant && !slices.ContainsFunc(who.Bindings, func(b ares.Binding) bool {
+		return b.Tenant == "" || b.Tenant == tenant
+	})
 }
 
 // tenantOf is the tenant a call is about, as far as it shows.
@@ -304,7 +296,7 @@ func each(e audit.Entry, r *record, who *ares.Identity) (done, refusals []audit.
 		}
 		one.Tenant = cmp.Or(job.GetTenantId(), ares.DefaultTenant)
 		one.Code, one.Detail = result.GetCode(), result.GetStatus()
-		markOutsider(&one, who)
+		one.Outside = hasNoPart(who, one.Tenant)
 		if one.Status = statusFor(ares.Code(one.Code)); one.Status == audit.Refused {
 			refusals = append(refusals, one)
 		} else {

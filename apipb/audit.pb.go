@@ -59,8 +59,10 @@ type AuditEntry struct {
 	Count int32                  `protobuf:"varint,18,opt,name=count,proto3" json:"count,omitempty"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=since,proto3" json:"since,omitempty"`
 	// The hash of the entry before, and of this one.
-	Previous      string `protobuf:"bytes,20,opt,name=previous,proto3" json:"previous,omitempty"`
-	Hash          string `protobuf:"bytes,21,opt,name=hash,proto3" json:"hash,omitempty"`
+	Previous string `protobuf:"bytes,20,opt,name=previous,proto3" json:"previous,omitempty"`
+	Hash     string `protobuf:"bytes,21,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Who asked neither belongs to the tenant nor has a role there.
+	Outside       bool `protobuf:"varint,22,opt,name=outside,proto3" json:"outside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,6 +242,13 @@ func (x *AuditEntry) GetHash() string {
 		return x.Hash
 	}
 	return ""
+}
+
+func (x *AuditEntry) GetOutside() bool {
+	if x != nil {
+		return x.Outside
+	}
+	return false
 }
 
 type ListAuditEntriesRequest struct {
@@ -885,7 +894,7 @@ var File_apipb_audit_proto protoreflect.FileDescriptor
 
 const file_apipb_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/audit.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x04\n" +
+	"\x11apipb/audit.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x04\n" +
 	"\n" +
 	"AuditEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\tR\bsequence\x12.\n" +
@@ -910,7 +919,8 @@ const file_apipb_audit_proto_rawDesc = "" +
 	"\x05count\x18\x12 \x01(\x05R\x05count\x120\n" +
 	"\x05since\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\bprevious\x18\x14 \x01(\tR\bprevious\x12\x12\n" +
-	"\x04hash\x18\x15 \x01(\tR\x04hash\"\xd4\x03\n" +
+	"\x04hash\x18\x15 \x01(\tR\x04hash\x12\x18\n" +
+	"\aoutside\x18\x16 \x01(\bR\aoutside\"\xd4\x03\n" +
 	"\x17ListAuditEntriesRequest\x12\x1c\n" +
 	"\x04user\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04user\x12%\n" +
 	"\ttenant_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\btenantId\x12 \n" +

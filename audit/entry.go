@@ -35,9 +35,11 @@ type Entry struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Action is what was asked for, such as SUBMIT_JOB.
 	Action string `json:"action"`
-	// User who asked, "" for somebody unknown, and the tenant it is about.
-	User   string `json:"user,omitempty"`
-	Tenant string `json:"tenant,omitempty"`
+	// User who asked, "" for somebody unknown, and the tenant it is about. Outside
+	// is that the user neither belongs to that tenant nor has a role there.
+	User    string `json:"user,omitempty"`
+	Tenant  string `json:"tenant,omitempty"`
+	Outside bool   `json:"outside,omitempty"`
 	// Object is what it is about: a job's ID, or a kind and a name (queue/red/night).
 	Object string `json:"object,omitempty"`
 	// Source is the address that asked, Door the way it came.
@@ -53,8 +55,7 @@ type Entry struct {
 	// Code of the error, "" without one.
 	Code      string `json:"code,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
-	// Detail says more, in words of the server's own. It begins with FromOutside for
-	// somebody who had no part in the tenant.
+	// Detail says more, in words of the server's own.
 	Detail string `json:"detail,omitempty"`
 	// Count is how many refusals alike the entry stands for, the first of them at
 	// Since; 0 for one.
@@ -65,23 +66,16 @@ type Entry struct {
 	Hash     string `json:"-"`
 }
 
-// FromOutside begins the detail of what was asked about a tenant by somebody who
-// neither belongs to it nor has a role there.
-const FromOutside = "from outside the tenant"
-
 // Outsider stands for the name of somebody outside the tenant, where that is not
 // told.
 const Outsider = "somebody outside this tenant"
-
-// ByOutsider says whether who asked had no part in the tenant.
-func (e *Entry) ByOutsider() bool { return strings.HasPrefix(e.Detail, FromOutside) }
 
 // Unnamed is the entry as the tenant it is about may see it: that an outsider
 // tried, what and when, but not who, nor what the name could be found out by. The
 // hashes are of the whole entry, so a guess could be tried on them.
 func (e *Entry) Unnamed() Entry {
 	out := *e
-	if out.ByOutsider() {
+	if out.Outside {
 		out.User = Outsider
 		out.Source, out.RequestID, out.Request, out.Before, out.After, out.Previous, out.Hash = "", "", "", "", "", "", ""
 	}

@@ -37,7 +37,7 @@ type Query struct {
 // Matches says whether an entry is asked for. An object is found by its whole
 // name, or by its kind (queue/).
 func (q *Query) Matches(e *Entry) bool {
-	return (q.User == "" || q.User == e.User && !(q.Unnamed && e.ByOutsider())) && (q.Action == "" || strings.EqualFold(q.Action, e.Action)) &&
+	return (q.User == "" || q.User == e.User && !(q.Unnamed && e.Outside)) && (q.Action == "" || strings.EqualFold(q.Action, e.Action)) &&
 		(q.Object == "" || q.Object == e.Object || strings.HasSuffix(q.Object, "/") && strings.HasPrefix(e.Object, q.Object)) &&
 		(q.Tenants == nil || slices.Contains(q.Tenants, e.Tenant)) &&
 		(q.Status == "" || q.Status == e.Status) && (q.Code == "" || q.Code == e.Code) &&

@@ -94,7 +94,7 @@ func (r *refusals) count(e *Entry) {
 	if t.tenant != e.Tenant {
 		t.tenant = ""
 	}
-	t.outside = t.outside || e.ByOutsider()
+	t.outside = t.outside || e.Outside
 	if r.aggregated != nil {
 		r.aggregated()
 	}
@@ -120,14 +120,10 @@ func (r *refusals) take(now time.Time, over func(*tally) bool) []Entry {
 		if t.counted == 0 {
 			continue
 		}
-		e := Entry{
-			Time: now, Action: k.action, User: k.user, Tenant: t.tenant, Source: k.host, Door: k.door, Status: Refused, Code: k.code,
+		out = append(out, Entry{
+			Time: now, Action: k.action, User: k.user, Tenant: t.tenant, Outside: t.outside, Source: k.host, Door: k.door, Status: Refused, Code: k.code,
 			Count: t.counted, Since: t.since, Detail: fmt.Sprintf("%d refusals alike, counted", t.counted),
-		}
-		if t.outside {
-			e.Detail = FromOutside + ": " + e.Detail
-		}
-		out = append(out, e)
+		})
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return a.Since.Compare(b.Since) })
 	return out

@@ -115,7 +115,7 @@ func TestOutsidersAreCountedAsSuch(t *testing.T) {
 	for _, who := range []string{"token:b/thief", "token:a/lead"} {
 		e := Entry{Time: now, Action: "CANCEL_JOB", User: who, Tenant: "a", Source: "10.0.0.1:7", Status: Refused, Code: "not_found"}
 		if who == "token:b/thief" {
-			e.Detail = FromOutside
+			e.Outside = true
 		}
 		for range 3 {
 			r.count(&e)
@@ -125,11 +125,11 @@ func TestOutsidersAreCountedAsSuch(t *testing.T) {
 	for _, e := range r.all(now) {
 		out := e.Unnamed()
 		named[out.User] = true
-		if e.ByOutsider() != (e.User == "token:b/thief") || e.ByOutsider() != (out.Source == "") || out.Count != 3 || !strings.Contains(out.Detail, "3 refusals alike") {
+		if e.Outside != (e.User == "token:b/thief") || e.Outside != (out.Source == "") || out.Count != 3 || !strings.Contains(out.Detail, "3 refusals alike") {
 			t.Errorf("%+v is shown as %+v", e, out)
 		}
-		if q := (Query{User: e.User, Unnamed: true}); q.Matches(&e) == e.ByOutsider() {
-			t.Errorf("found by name: %v, of %+v", !e.ByOutsider(), e)
+		if q := (Query{User: e.User, Unnamed: true}); q.Matches(&e) == e.Outside {
+			t.Errorf("found by name: %v, of %+v", !e.Outside, e)
 		}
 	}
 	if !named[Outsider] || !named["token:a/lead"] || len(named) != 2 {

@@ -180,7 +180,7 @@ func auditLine(m *apipb.AuditEntry) ([]byte, error) {
 	}
 	e := audit.Entry{
 		Sequence: seq, Time: m.GetTime().AsTime(), Server: m.GetServer(), Cluster: m.GetCluster(), Action: m.GetAction(), User: m.GetUser(),
-		Tenant: m.GetTenantId(), Object: m.GetObject(), Source: m.GetSource(), Door: m.GetDoor(), Request: m.GetRequestDigest(),
+		Tenant: m.GetTenantId(), Outside: m.GetOutside(), Object: m.GetObject(), Source: m.GetSource(), Door: m.GetDoor(), Request: m.GetRequestDigest(),
 		Before: m.GetBeforeDigest(), After: m.GetAfterDigest(), Status: audit.Status(m.GetStatus()), Code: m.GetCode(),
 		RequestID: m.GetRequestId(), Detail: m.GetDetail(), Count: int(m.GetCount()), Previous: m.GetPrevious(),
 	}
@@ -188,7 +188,7 @@ func auditLine(m *apipb.AuditEntry) ([]byte, error) {
 		e.Since = m.GetSince().AsTime()
 	}
 	line, err := e.Line()
-	if err == nil && m.GetHash() == "" && m.GetUser() == audit.Outsider {
+	if err == nil && m.GetHash() == "" && m.GetOutside() {
 		return json.Marshal(e) // not as it stands in the log: who asked is not told
 	}
 	if err == nil && e.Hash != m.GetHash() {

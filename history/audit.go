@@ -14,7 +14,7 @@ import (
 type Deeds struct{ History *History }
 
 // deedColumns are the columns of the table audit.
-const deedColumns = "server, sequence, at, cluster, action, done_by, tenant, object, source, door, request_digest, before_digest, after_digest, " +
+const deedColumns = "server, sequence, at, cluster, action, done_by, tenant, outside, object, source, door, request_digest, before_digest, after_digest, " +
 	"status, code, request_id, detail, stands_for, since, previous_hash, hash"
 
 // Reached implements audit.Sink.
@@ -61,7 +61,7 @@ func (d Deeds) Take(ctx context.Context, entries []audit.Entry) error {
 
 func (d Deeds) row(r *rows, e *audit.Entry) {
 	at := d.History.dialect.at
-	r.add(e.Server, int64(e.Sequence), at(e.Time), text(e.Cluster), text(e.Action), text(e.User), text(e.Tenant), text(e.Object), text(e.Source), text(e.Door),
+	r.add(e.Server, int64(e.Sequence), at(e.Time), text(e.Cluster), text(e.Action), text(e.User), text(e.Tenant), e.Outside, text(e.Object), text(e.Source), text(e.Door),
 		text(e.Request), text(e.Before), text(e.After), string(e.Status), text(e.Code), text(e.RequestID), text(e.Detail), e.Count, at(e.Since), e.Previous, e.Hash)
 }
 
@@ -93,7 +93,7 @@ func (d Deeds) List(ctx context.Context, a audit.Query, after *DeedsAfter) (page
 	err = d.History.reading(ctx, sqlText, append(q.args, limit+1), func(r *sql.Rows) error {
 		var e audit.Entry
 		var at, since stamp
-		bad := r.Scan(&e.Server, &e.Sequence, &at, &e.Cluster, &e.Action, &e.User, &e.Tenant, &e.Object, &e.Source, &e.Door, &e.Request, &e.Before, &e.After,
+		bad := r.Scan(&e.Server, &e.Sequence, &at, &e.Cluster, &e.Action, &e.User, &e.Tenant, &e.Outside, &e.Object, &e.Source, &e.Door, &e.Request, &e.Before, &e.After,
 			&e.Status, &e.Code, &e.RequestID, &e.Detail, &e.Count, &since, &e.Previous, &e.Hash)
 		e.Time, e.Since = at.Time, since.Time
 		page = append(page, e)
@@ -109,7 +109,7 @@ func (d Deeds) List(ctx context.Context, a audit.Query, after *DeedsAfter) (page
 func (q *query) deeds(a *audit.Query) {
 	q.equals("done_by", a.User)
 	if a.User != "" && a.Unnamed {
-		q.and("detail NOT LIKE ?", audit.FromOutside+"%")
+		q.and("NOT outside")
 	}
 	q.equals("UPPER(action)", strings.ToUpper(a.Action))
 	q.equals("status", string(a.Status))
