@@ -116,7 +116,9 @@ func runGroup(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
 	}
-	c.SuggestionsMinimumDistance = 2
+	if c.SuggestionsMinimumDistance == 0 {
+		c.SuggestionsMinimumDistance = 2
+	}
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		return usagef("%s has no command %q: did you mean %q?", c.CommandPath(), args[0], near[0])
 	}
