@@ -6,14 +6,17 @@ package historytest
 import (
 	"database/sql"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // registers the driver
 
 	"github.com/ares-scheduler/ares/history"
+	"github.com/ares-scheduler/ares/history/migrations"
 )
 
 // Base is an empty database to prove.
@@ -68,6 +71,26 @@ func (b Base) Open(tb testing.TB) *history.History {
 		}
 	})
 	return h
+}
+
+// downTo takes the tables back to what they were at an earlier version.
+func (b Base) downTo(tb testing.TB, version int64) {
+	tb.Helper()
+	dialect, folder := goose.DialectSQLite3, "sqlite"
+	if b.Config.URL != "" {
+		dialect, folder = goose.DialectPostgres, "postgres"
+	}
+	files, err := fs.Sub(migrations.Files, folder)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p, err := goose.NewProvider(dialect, b.Raw, files)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if done, err := p.DownTo(tb.Context(), version); err != nil || len(done) == 0 {
+		tb.Fatal(done, err)
+	}
 }
 
 // Run proves the databases that open makes.
