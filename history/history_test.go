@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/audit"
@@ -63,6 +64,50 @@ func TestPostgresComesBack(t *testing.T) {
 		}
 	}
 	base.Recount(t)
+}
+
+// TestPostgresCountsWhatIsUnderWay brings tables up to date while another server
+// writes, which does not count.
+func TestPostgresCountsWhatIsUnderWay(t *testing.T) {
+	base := historytest.StartPostgres(t).New(t)
+	if _, err := base.Open(t).Put(t.Context(), []history.Finished{historytest.Made{ID: "before"}.Finished()}); err != nil {
+		t.Fatal(err)
+	}
+	base.DownTo(t, 2)
+	tx, err := base.Raw.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = tx.ExecContext(t.Context(), "DELETE FROM jobs"); err != nil {
+		t.Fatal(err)
+	}
+	counted := make(chan int64, 1)
+	h := base.Open(t)
+	go func() {
+		n, _, bad := h.Count(t.Context(), history.Filter{})
+		if bad != nil {
+			t.Error(bad)
+		}
+		counted <- n
+	}()
+	wait := time.NewTicker(5 * time.Millisecond)
+	defer wait.Stop()
+	for waits := 0; waits == 0; {
+		select {
+		case n := <-counted:
+			t.Fatalf("%d are counted before the other server is done", n)
+		case <-wait.C:
+		}
+		if err = base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM pg_locks WHERE relation = 'jobs'::regclass AND NOT granted").Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err = tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-counted; n != 0 {
+		t.Errorf("%d are counted, want none", n)
+	}
 }
 
 // TestTheFileIsItsOwners has nobody else read what jobs were given.

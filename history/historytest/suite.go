@@ -73,8 +73,8 @@ func (b Base) Open(tb testing.TB) *history.History {
 	return h
 }
 
-// downTo takes the tables back to what they were at an earlier version.
-func (b Base) downTo(tb testing.TB, version int64) {
+// DownTo takes the tables back to what they were at an earlier version.
+func (b Base) DownTo(tb testing.TB, version int64) {
 	tb.Helper()
 	dialect, folder := goose.DialectSQLite3, "sqlite"
 	if b.Config.URL != "" {
@@ -107,6 +107,7 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 		{"ListsArePaged", listsArePaged},
 		{"ListsAreFiltered", listsAreFiltered},
 		{"CountsBeginWithWhatIsThere", countsBeginWithWhatIsThere},
+		{"CountsKnowWhatOthersWrite", countsKnowWhatOthersWrite},
 		{"ElementsAreListedByIndex", elementsAreListedByIndex},
 		{"UseIsSummedUp", useIsSummedUp},
 		{"PricesCountFromTheirDay", pricesCountFromTheirDay},
@@ -156,6 +157,7 @@ func (b Base) Recount(tb testing.TB) {
 		b.same(tb, "differences of the counts", "SELECT COUNT(*) FROM (SELECT tenant, queue, submitted_by, phase, COUNT(*) AS n FROM jobs WHERE array_of = '' GROUP BY 1, 2, 3, 4"+
 			" EXCEPT SELECT tenant, queue, submitted_by, phase, jobs FROM job_counts) d", "SELECT 0"),
 		b.same(tb, "jobs, and the sum of the counts", "SELECT COUNT(*) FROM jobs WHERE array_of = ''", "SELECT COALESCE(SUM(jobs), 0) FROM job_counts"),
+		b.same(tb, "rows that count no jobs", "SELECT COUNT(*) FROM job_counts WHERE jobs <= 0", "SELECT 0"),
 	); err != nil {
 		tb.Error(err)
 	}
