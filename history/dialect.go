@@ -104,21 +104,35 @@ func sqliteAt(file, option string, pragmas ...string) (*sql.DB, error) {
 	return sql.Open("sqlite", at.String())
 }
 
-// migrate brings the tables up to date.
-func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
+// steps is how the tables came to be.
+func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations.Files, d.folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var options []goose.ProviderOption
 	if d.numbered { // several servers may start at once
 		locker, bad := lock.NewPostgresSessionLocker()
 		if bad != nil {
-			return bad
+			return nil, bad
 		}
 		options = append(options, goose.WithSessionLocker(locker))
 	}
-	p, err := goose.NewProvider(d.name, db, files, options...)
+	return goose.NewProvider(d.name, db, files, options...)
+}
+
+// outdated says whether steps are to be taken.
+func (d dialect) outdated(ctx context.Context, db *sql.DB) (bool, error) {
+	p, err := d.steps(db)
+	if err != nil {
+		return false, err
+	}
+	return p.HasPending(ctx)
+}
+
+// migrate brings the tables up to date.
+func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
+	p, err := d.steps(db)
 	if err != nil {
 		return err
 	}

@@ -90,23 +90,56 @@ func TestPostgresCountsWhatIsUnderWay(t *testing.T) {
 		}
 		counted <- n
 	}()
-	wait := time.NewTicker(5 * time.Millisecond)
-	defer wait.Stop()
-	for waits := 0; waits == 0; {
-		select {
-		case n := <-counted:
-			t.Fatalf("%d are counted before the other server is done", n)
-		case <-wait.C:
-		}
-		if err = base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM pg_locks WHERE relation = 'jobs'::regclass AND NOT granted").Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
-	}
+	awaitLock(t, base)
 	if err = tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	if n := <-counted; n != 0 {
 		t.Errorf("%d are counted, want none", n)
+	}
+}
+
+// TestCloseEndsAnUpdate has a server stop while its tables are brought up to date.
+func TestCloseEndsAnUpdate(t *testing.T) {
+	base := historytest.StartPostgres(t).New(t)
+	if err := base.Open(t).Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	base.DownTo(t, 2)
+	tx, err := base.Raw.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = tx.ExecContext(t.Context(), "DELETE FROM jobs"); err != nil {
+		t.Fatal(err)
+	}
+	h := base.Open(t)
+	ended := make(chan error, 1)
+	go func() { ended <- h.Ready(t.Context()) }()
+	awaitLock(t, base)
+	if err = h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err = <-ended; ares.CodeOf(err) != ares.Unavailable {
+		t.Errorf("who waited is told %v", err)
+	}
+	if err = tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err = base.Open(t).Ready(t.Context()); err != nil {
+		t.Errorf("the next server: %v", err)
+	}
+}
+
+// awaitLock waits until somebody waits for the table of jobs.
+func awaitLock(t *testing.T, base historytest.Base) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for waits := 0; waits == 0; <-tick.C {
+		if err := base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM pg_locks WHERE relation = 'jobs'::regclass AND NOT granted").Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -108,6 +108,7 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 		{"ListsAreFiltered", listsAreFiltered},
 		{"CountsBeginWithWhatIsThere", countsBeginWithWhatIsThere},
 		{"CountsKnowWhatOthersWrite", countsKnowWhatOthersWrite},
+		{"AnUpdateOutlivesWhoAsked", anUpdateOutlivesWhoAsked},
 		{"ElementsAreListedByIndex", elementsAreListedByIndex},
 		{"UseIsSummedUp", useIsSummedUp},
 		{"PricesCountFromTheirDay", pricesCountFromTheirDay},
