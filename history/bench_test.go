@@ -64,8 +64,10 @@ func BenchmarkHistory(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, _, err = h.Count(b.Context(), c.f); err != nil {
-					b.Fatal(err)
+				if c.f.Counted() && f.Before == 0 { // with the first page
+					if _, err = h.Count(b.Context(), c.f); err != nil {
+						b.Fatal(err)
+					}
 				}
 				if f.Before, f.After = 0, ""; more {
 					last := page[len(page)-1].Job

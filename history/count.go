@@ -8,11 +8,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Count is how many jobs a filter selects, on all pages. It says no where that
-// is not known without reading them all: by name, or by time.
-func (h *History) Count(ctx context.Context, f Filter) (n int64, known bool, err error) {
-	if f.Name != "" || !f.From.IsZero() || !f.To.IsZero() {
-		return 0, false, nil
+// Counted says whether Count knows how many jobs a filter selects: not by name, or
+// by time, without reading them all.
+func (f *Filter) Counted() bool { return f.Name == "" && f.From.IsZero() && f.To.IsZero() }
+
+// Count is how many jobs a filter selects that is counted, on all pages.
+func (h *History) Count(ctx context.Context, f Filter) (n int64, err error) {
+	if !f.Counted() {
+		return 0, ares.Errorf(ares.Internal, "jobs are not counted by name or time")
 	}
 	q := query{dialect: h.dialect}
 	from := "COALESCE(SUM(j.jobs), 0) FROM job_counts j"
@@ -27,7 +30,7 @@ func (h *History) Count(ctx context.Context, f Filter) (n int64, known bool, err
 		q.in("j.phase", f.Phases)
 	}
 	err = h.reading(ctx, "SELECT "+from+" WHERE "+q.where(), q.args, func(r *sql.Rows) error { return r.Scan(&n) })
-	return n, err == nil, err
+	return n, err
 }
 
 // Version is one job of all that had an ID one after the other.

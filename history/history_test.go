@@ -84,7 +84,7 @@ func TestPostgresCountsWhatIsUnderWay(t *testing.T) {
 	counted := make(chan int64, 1)
 	h := base.Open(t)
 	go func() {
-		n, _, bad := h.Count(t.Context(), history.Filter{})
+		n, bad := h.Count(t.Context(), history.Filter{})
 		if bad != nil {
 			t.Error(bad)
 		}
