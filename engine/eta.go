@@ -222,7 +222,7 @@ func seatsFree(n int) string {
 func foreseenBy(by [sources]int, ends int) string {
 	var parts []string
 	for i, words := range [sources]string{
-		byForecast: "by forecasts", byLimit: "by their limits", byGuess: "by a guess (no limit, and no runs like it are known)",
+		byForecast: "by forecasts", byLimit: "by their limits", byGuess: "by a guess (no runs like it are known)",
 	} {
 		switch by[i] {
 		case 0:
