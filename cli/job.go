@@ -302,13 +302,13 @@ func (a *app) jobWaitCommand() *cobra.Command {
 			failed := false
 			for _, id := range args {
 				job, err := a.wait(ctx, c, &o, id)
-				if errors.Is(err, context.DeadlineExceeded) && ares.CodeOf(err) == ares.Unavailable {
+				ranOut := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil // a call's own deadline is another
+				switch {
+				case ranOut && job == nil:
 					return fmt.Errorf("%s: nothing is known of it, no server answered within %s: see \"ares doctor\"", id, timeout)
-				}
-				if errors.Is(err, context.DeadlineExceeded) && timeout > 0 {
+				case ranOut:
 					return fmt.Errorf("%s has not ended within %s; it goes on: see ares job get %s", id, timeout, id)
-				}
-				if err != nil {
+				case err != nil:
 					return interrupted(ctx, id, err)
 				}
 				failed = failed || job.GetState() != string(ares.Succeeded)
@@ -327,7 +327,7 @@ func (a *app) jobWaitCommand() *cobra.Command {
 func (a *app) wait(ctx context.Context, c *client.Client, o *readFlags, id string) (*apipb.Job, error) {
 	job, err := c.Wait(ctx, id)
 	if err != nil {
-		return nil, err
+		return job, err
 	}
 	return job, a.print(o, job, func(w io.Writer, _ proto.Message) {
 		say(w, "%s %s\n", clean(job.GetJobId()), ending(job))
