@@ -193,12 +193,13 @@ func (d *identityDoor) CreateBinding(ctx context.Context, req *apipb.CreateBindi
 	if err != nil {
 		return nil, err
 	}
-	if b, err = d.cfg.Store.CreateBinding(ctx, b); err != nil {
+	made, err := d.cfg.Store.CreateBinding(ctx, b)
+	if err != nil {
 		return nil, err
 	}
-	changed(ctx, b.Tenant, nil, b)
+	created(ctx, b.Tenant, made, made.CreatedBy == b.CreatedBy && made.CreatedAt.Equal(b.CreatedAt))
 	d.cfg.Auth.Changed()
-	return &apipb.CreateBindingResponse{Binding: newStoredBinding(&b)}, nil
+	return &apipb.CreateBindingResponse{Binding: newStoredBinding(&made)}, nil
 }
 
 // ListBindings implements apipb.IdentityServiceServer.
