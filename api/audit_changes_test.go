@@ -150,6 +150,21 @@ func TestAuditOfARetry(t *testing.T) {
 	}
 }
 
+// TestAuditOfARevocation wants the digest of the revocation as it is kept, whatever
+// clock the server has.
+func TestAuditOfARevocation(t *testing.T) {
+	h, l := audited(t, func(c *Config) {
+		c.Trust.Now = func() time.Time { return time.Now().Truncate(time.Second).Add(123_456_789).In(time.FixedZone("east", 3600)) }
+	})
+	h.do("POST", "/api/v1/nodes/n9:revoke", map[string]any{"reason": "stolen"})
+	e := l.one(t, "REVOKE_NODE")
+	kept, err := h.store.Revocations(t.Context())
+	must(t, err)
+	if len(kept) != 1 || e.After != digestOf(kept[0]) {
+		t.Errorf("the revocations %+v are recorded as %+v", kept, e)
+	}
+}
+
 // chained are the kinds of objects that nobody changes but by calls.
 var chained = []string{"queue", "tenant", "reservation", "token", "binding", "policy", "price", "join-token", "node"}
 

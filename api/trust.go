@@ -104,7 +104,7 @@ func (d *trustDoor) RevokeNode(ctx context.Context, req *apipb.RevokeNodeRequest
 
 // revoke ends a node's certificates, and has this server know at once.
 func (t *Trust) revoke(ctx context.Context, node, reason string) (store.Revocation, error) {
-	now := t.Now()
+	now := wholeMicros(t.Now())
 	r, err := t.Store.Revoke(ctx, store.Revocation{Node: node, By: caller(ctx), At: now, Reason: reason}, now.Add(-pki.MaxNodeLife-pki.Backdate))
 	if err == nil {
 		err = t.Load(ctx)
