@@ -154,7 +154,9 @@ func TestAuditOfARetry(t *testing.T) {
 // clock the server has.
 func TestAuditOfARevocation(t *testing.T) {
 	h, l := audited(t, func(c *Config) {
-		c.Trust.Now = func() time.Time { return time.Now().Truncate(time.Second).Add(123_456_789).In(time.FixedZone("east", 3600)) }
+		c.Trust.Now = func() time.Time {
+			return time.Now().Truncate(time.Second).Add(123_456_789).In(time.FixedZone("east", 3600))
+		}
 	})
 	h.do("POST", "/api/v1/nodes/n9:revoke", map[string]any{"reason": "stolen"})
 	e := l.one(t, "REVOKE_NODE")
