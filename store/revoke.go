@@ -89,6 +89,14 @@ func (s *Store) revocation(ctx context.Context, r *Revocation, keep time.Time) (
 	return ops, nil
 }
 
+// cutTTL is the TTL of a session that was cut. A leader of a version that does not
+// know session_cut waits for lost_after − TTL from the session's end, and takes a TTL
+// of 0 for one that was not told and goes by its own. Below 0, it waits for all of
+// lost_after and a second. With a TTL of 1 it would be a second less than lost_after,
+// which is 0.8 × lost_after or more only from 5 s on, and sessions.ttl_seconds lets a
+// job ask for 2. The next session writes its own.
+const cutTTL = -1
+
 // cutSession is what ends the session of a node at once, and what must be as it
 // was seen for that. Where there is none, there must still be none; the node's
 // record is left alone then, so that a timer that runs for it runs on.
@@ -111,7 +119,7 @@ func (s *Store) cutSession(ctx context.Context, node string) (seen []clientv3.Cm
 	if err != nil {
 		return nil, nil, err
 	}
-	rec.GetNode().SessionCut = true
+	rec.GetNode().SessionCut, rec.GetNode().SessionTtlSeconds = true, cutTTL
 	value, err := marshal(rec)
 	return append(seen, clientv3.Compare(clientv3.ModRevision(nodeKey(node)), "=", records[0].ModRevision)),
 		append(cut, clientv3.OpPut(nodeKey(node), value)), err
