@@ -29,7 +29,7 @@ type Revocation struct {
 // So the node's record is told that the session was cut: who takes the seats back
 // must wait for the whole of lost_after, and not for lost_after − TTL.
 func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revocation, error) {
-	ops, err := s.revocation(ctx, &r, keep)
+	ops, err := s.revocation(ctx, &r)
 	if err != nil {
 		return r, err
 	}
@@ -44,6 +44,7 @@ func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revoc
 		}
 		if resp.Succeeded {
 			r.Revision = resp.Header.Revision
+			s.forgetRevocations(ctx, r.Node, keep)
 			return r, nil
 		}
 	}
@@ -51,12 +52,8 @@ func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revoc
 }
 
 // revocation is what a revocation writes beside the session's end.
-func (s *Store) revocation(ctx context.Context, r *Revocation, keep time.Time) ([]clientv3.Op, error) {
+func (s *Store) revocation(ctx context.Context, r *Revocation) ([]clientv3.Op, error) {
 	tokens, err := s.joinTokens(ctx)
-	if err != nil {
-		return nil, err
-	}
-	past, err := s.Revocations(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +78,28 @@ func (s *Store) revocation(ctx context.Context, r *Revocation, keep time.Time) (
 			ops = ops[:first]
 		}
 	}
+	return ops, nil
+}
+
+// forgetRevocations drops those of other nodes that were made before keep, each if it
+// is still the one that was read: the node may have been revoked anew. It has no
+// answer, since the next revocation tries again.
+func (s *Store) forgetRevocations(ctx context.Context, but string, keep time.Time) {
+	past, err := s.Revocations(ctx)
+	if err != nil {
+		return
+	}
+	var each []clientv3.Op
 	for _, old := range past {
-		if old.Node != r.Node && old.At.Before(keep) && len(ops) < maxWriterOps-others {
-			ops = append(ops, clientv3.OpDelete(revokedOf(old.Node)))
+		if old.Node != but && old.At.Before(keep) && len(each) < maxWriterOps {
+			key := revokedOf(old.Node)
+			each = append(each, clientv3.OpTxn(
+				[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", old.Revision)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
 		}
 	}
-	return ops, nil
+	if len(each) > 0 {
+		_, _ = s.txn(ctx, "forget revocations", nil, each, nil)
+	}
 }
 
 // cutTTL is the TTL of a session that was cut. A leader of a version that does not

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -160,5 +161,46 @@ func revokedTokens(t *testing.T, s *store.Store) {
 	}
 	if !found {
 		t.Error("another node's token is gone, too")
+	}
+}
+
+// revokedAnew: a node that was revoked long ago is revoked anew, while others are
+// and what is old is forgotten. The new one stays.
+func revokedAnew(t *testing.T, s *store.Store) {
+	for range 25 {
+		node := Name("node")
+		if _, err := s.Revoke(t.Context(), store.Revocation{Node: node, At: Noon.AddDate(-1, 0, 0)}, Noon.AddDate(-2, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for _, one := range []string{node, Name("node"), Name("node"), Name("node")} {
+			wg.Go(func() {
+				if _, err := s.Revoke(t.Context(), store.Revocation{Node: one, At: Noon}, Noon); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if left := Records(t, s, "revoked/"+node); len(left) != 1 {
+			t.Fatalf("its new revocation is forgotten: %+v", left)
+		}
+	}
+}
+
+// revokedOften: more old revocations than one transaction holds are forgotten by the
+// next few.
+func revokedOften(t *testing.T, s *store.Store) {
+	prefix := Name("often")
+	for i := range 150 {
+		old := store.Revocation{Node: fmt.Sprintf("%s-%d", prefix, i), At: Noon.AddDate(-1, 0, 0)}
+		if _, err := s.Revoke(t.Context(), old, Noon.AddDate(-2, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		revoke(t, s, Name("node"))
+	}
+	if left := Records(t, s, "revoked/"+prefix); len(left) > 0 {
+		t.Errorf("%d are left", len(left))
 	}
 }
