@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -86,9 +87,22 @@ func (f *fake) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.Get
 	return &apipb.GetJobResponse{Job: f.job}, nil
 }
 
-func (f *fake) ListJobs(context.Context, *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
+// ListJobs lists them in pages, of which the first says how many there are.
+func (f *fake) ListJobs(_ context.Context, req *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
 	if f.job == nil {
-		return &apipb.ListJobsResponse{Jobs: f.jobs, Total: new(int32(len(f.jobs)))}, nil
+		resp := &apipb.ListJobsResponse{}
+		at, err := strconv.Atoi(req.GetPageToken())
+		if err != nil {
+			resp.Total = new(int32(len(f.jobs)))
+		}
+		end := len(f.jobs)
+		if n := int(req.GetPageSize()); n > 0 {
+			end = min(at+n, end)
+		}
+		if resp.Jobs = f.jobs[at:end]; end < len(f.jobs) {
+			resp.NextPageToken = strconv.Itoa(end)
+		}
+		return resp, nil
 	}
 	return &apipb.ListJobsResponse{Jobs: []*apipb.Job{f.job}, Total: new(int32(1)), Revision: "9"}, nil
 }

@@ -104,6 +104,21 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestListsOfManyPages: how many there are comes with the first page.
+func TestListsOfManyPages(t *testing.T) {
+	f := &fake{}
+	for range 2500 {
+		f.jobs = append(f.jobs, &apipb.Job{JobId: "job-1", State: "succeeded"})
+	}
+	serve(t, f)
+	if _, stdout, stderr := run(t, "job", "list", "--all", "--limit", "1500"); !strings.HasSuffix(stdout, "\n1500 of 2500 jobs; see more with --limit\n") {
+		t.Errorf("%.100s … %s", stdout, stderr)
+	}
+	if _, stdout, stderr := run(t, "job", "list", "--all", "--limit", "0", "-o", "json"); !strings.Contains(stdout, `"total": 2500`) {
+		t.Errorf("%.100s … %s", stdout, stderr)
+	}
+}
+
 func TestWatchOnAPipe(t *testing.T) {
 	serve(t, &fake{job: &apipb.Job{JobId: "job-1", State: "running"}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

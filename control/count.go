@@ -70,22 +70,22 @@ func (l *Ledger) uncounted(ctx context.Context, f Filter) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	maps.DeleteFunc(ended, func(v history.Version, _ bool) bool { return has[v] })
+	maps.DeleteFunc(ended, func(v history.Key, _ bool) bool { return has[v] })
 	return int64(active + len(ended)), nil
 }
 
 // live counts the jobs that a filter selects and that have not ended, and lists
 // those that did and that history may not have. Both are true at one revision: a job
 // that ends is in one of them.
-func (l *Ledger) live(f Filter) (active int, ended map[history.Version]bool) {
+func (l *Ledger) live(f Filter) (active int, ended map[history.Key]bool) {
 	l.View.mu.RLock()
 	defer l.View.mu.RUnlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ended = map[history.Version]bool{}
+	ended = map[history.Key]bool{}
 	for id := range l.ended { // order-free: a set
 		if e := l.View.jobs[id]; e != nil && e.Run.Phase.Final() && f.matches(e) {
-			ended[history.Version{ID: id, Accepted: e.Job.Revision}] = true
+			ended[history.Key{ID: id, Accepted: e.Job.Revision}] = true
 		}
 	}
 	return l.View.countActive(f), ended

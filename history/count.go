@@ -33,30 +33,39 @@ func (h *History) Count(ctx context.Context, f Filter) (n int64, err error) {
 	return n, err
 }
 
-// Version is one job of all that had an ID one after the other.
-type Version struct {
-	ID       ares.JobID
-	Accepted int64 // revision
-}
-
 // Has says which of the jobs with these IDs are there, in whatever revision of
 // their run.
-func (h *History) Has(ctx context.Context, ids []ares.JobID) (map[Version]bool, error) {
-	out := map[Version]bool{}
+func (h *History) Has(ctx context.Context, ids []ares.JobID) (map[Key]bool, error) {
+	out := map[Key]bool{}
+	return out, h.revisions(ctx, ids, func(k Key, _ int64) { out[k] = true })
+}
+
+// Revisions tells of jobs that are there the revision of the run that history
+// has, by ID; of several with one ID that of the last.
+func (h *History) Revisions(ctx context.Context, ids []ares.JobID) (map[ares.JobID]int64, error) {
+	out := map[ares.JobID]int64{}
+	return out, h.revisions(ctx, ids, func(k Key, revision int64) { out[k.ID] = max(out[k.ID], revision) })
+}
+
+// revisions finds the jobs with some IDs, and the revisions of their runs.
+func (h *History) revisions(ctx context.Context, ids []ares.JobID, found func(Key, int64)) error {
 	for part := range slices.Chunk(ids, MaxPut) {
 		args := make([]any, len(part))
 		for i, id := range part {
 			args[i] = string(id)
 		}
-		err := h.reading(ctx, "SELECT job_id, accepted_revision FROM jobs WHERE job_id IN "+marks(len(part)), args, func(r *sql.Rows) error {
-			var v Version
-			err := r.Scan(&v.ID, &v.Accepted)
-			out[v] = true
-			return err
+		err := h.reading(ctx, "SELECT job_id, accepted_revision, run_revision FROM jobs WHERE job_id IN "+marks(len(part)), args, func(r *sql.Rows) error {
+			var k Key
+			var revision int64
+			if err := r.Scan(&k.ID, &k.Accepted, &revision); err != nil {
+				return err
+			}
+			found(k, revision)
+			return nil
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return out, nil
+	return nil
 }

@@ -117,46 +117,19 @@ func (h *History) Elements(ctx context.Context, array *ares.Job) (ares.Elements,
 	return out, err
 }
 
-// Revisions tells of jobs that are there the revision of the run that history
-// has, by ID; of several with one ID that of the last.
-func (h *History) Revisions(ctx context.Context, ids []ares.JobID) (map[ares.JobID]int64, error) {
-	out := map[ares.JobID]int64{}
-	for len(ids) > 0 {
-		n := min(len(ids), MaxPut)
-		args := make([]any, n)
-		for i, id := range ids[:n] {
-			args[i] = string(id)
-		}
-		err := h.reading(ctx, "SELECT job_id, run_revision FROM jobs WHERE job_id IN "+marks(n), args, func(r *sql.Rows) error {
-			var id ares.JobID
-			var revision int64
-			if err := r.Scan(&id, &revision); err != nil {
-				return err
-			}
-			out[id] = max(out[id], revision)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		ids = ids[n:]
-	}
-	return out, nil
-}
-
 func (h *History) jobs(ctx context.Context, query string, args []any) (seqs []int64, out []Job, err error) {
 	err = h.reading(ctx, query, args, func(r *sql.Rows) error {
 		var seq int64
-		var k key
+		var k Key
 		var digest, data []byte
-		if bad := r.Scan(&seq, &k.id, &k.accepted, &digest, &data); bad != nil {
+		if bad := r.Scan(&seq, &k.ID, &k.Accepted, &digest, &data); bad != nil {
 			return bad
 		}
 		rec, bad := decode(data)
 		if bad != nil {
 			return bad
 		}
-		rec.Job.ID, rec.Job.Revision = k.id, k.accepted // what pages go by
+		rec.Job.ID, rec.Job.Revision = k.ID, k.Accepted // what pages go by
 		copy(rec.Job.Digest[:], digest)
 		seqs, out = append(seqs, seq), append(out, Job{Job: rec.Job, Run: rec.Run})
 		return nil

@@ -16,11 +16,11 @@ type Finished struct {
 	Kinds Kinds // what its devices are
 }
 
-// key is what a job is known by: its ID may be used anew after the request was
+// Key is what a job is known by: its ID may be used anew after the request was
 // forgotten, and then it is another job.
-type key struct {
-	id       ares.JobID
-	accepted int64
+type Key struct {
+	ID       ares.JobID
+	Accepted int64 // revision
 }
 
 // MaxPut is how many jobs one Put should have at most; more only makes its
@@ -47,10 +47,10 @@ func (h *History) Put(ctx context.Context, jobs []Finished) (written int, err er
 
 // newest leaves of jobs that are given twice the newer.
 func newest(jobs []Finished) []Finished {
-	at := make(map[key]int, len(jobs))
+	at := make(map[Key]int, len(jobs))
 	out := make([]Finished, 0, len(jobs))
 	for _, f := range jobs {
-		k := key{f.Job.ID, f.Job.Revision}
+		k := Key{f.Job.ID, f.Job.Revision}
 		i, twice := at[k]
 		switch {
 		case !twice:
@@ -76,7 +76,7 @@ func (w *writer) put(ctx context.Context, jobs []Finished) (int, error) {
 	var replaced []int64
 	n := 0
 	for _, f := range jobs {
-		k := key{f.Job.ID, f.Job.Revision}
+		k := Key{f.Job.ID, f.Job.Revision}
 		was, there := known[k]
 		switch {
 		case there && was.revision >= f.Run.Revision:
@@ -104,16 +104,16 @@ func (w *writer) put(ctx context.Context, jobs []Finished) (int, error) {
 type version struct{ seq, revision int64 }
 
 // known finds the jobs that are there, and the highest number given.
-func (w *writer) known(ctx context.Context, jobs []Finished) (known map[key]version, last int64, err error) {
-	known = map[key]version{}
+func (w *writer) known(ctx context.Context, jobs []Finished) (known map[Key]version, last int64, err error) {
+	known = map[Key]version{}
 	ids := make([]any, len(jobs))
 	for i, f := range jobs {
 		ids[i] = string(f.Job.ID)
 	}
 	err = w.query(ctx, "SELECT job_id, accepted_revision, seq, run_revision FROM jobs WHERE job_id IN "+marks(len(ids)), ids, func(r *sql.Rows) error {
-		var k key
+		var k Key
 		var v version
-		if bad := r.Scan(&k.id, &k.accepted, &v.seq, &v.revision); bad != nil {
+		if bad := r.Scan(&k.ID, &k.Accepted, &v.seq, &v.revision); bad != nil {
 			return bad
 		}
 		known[k] = v

@@ -116,7 +116,7 @@ func countsBeginWithWhatIsThere(t *testing.T, b Base) {
 	put(t, h, 1, Made{ID: "d", Revision: 4}.Finished())
 	b.Recount(t)
 	there, err := h.Has(t.Context(), []ares.JobID{ID("a"), ID("d"), ID("e")})
-	if err != nil || len(there) != 2 || !there[history.Version{ID: ID("d"), Accepted: 4}] {
+	if err != nil || len(there) != 2 || !there[history.Key{ID: ID("d"), Accepted: 4}] {
 		t.Errorf("there are %v, %v", there, err)
 	}
 }
