@@ -30,6 +30,8 @@ var (
 	secondJob = string(ares.NewJobID("default", "r-2"))
 )
 
+// changesInTurn has what is made made twice: the second time it was there before,
+// and nothing changes.
 func changesInTurn() []change {
 	binding := map[string]any{"subject": "group:ml", "role": "viewer", "tenant_id": "default"}
 	rule := func(text string) map[string]any {
@@ -39,19 +41,25 @@ func changesInTurn() []change {
 	until := time.Now().Add(time.Hour).Format(time.RFC3339)
 	return []change{
 		{"POST", "/api/v1/tenants", map[string]any{"id": "red", "max_gpus": 4, "max_gpu_memory_mb": 4, "max_cpu_cores": 4, "max_memory_mb": 4, "max_concurrent_jobs": 4}, "CREATE_TENANT", "tenant/red", "red", false, true},
+		{"POST", "/api/v1/tenants", map[string]any{"id": "red", "max_gpus": 4, "max_gpu_memory_mb": 4, "max_cpu_cores": 4, "max_memory_mb": 4, "max_concurrent_jobs": 4}, "CREATE_TENANT", "tenant/red", "red", false, false},
 		{"POST", "/api/v1/queues", map[string]any{"name": "night", "tenant_id": "default"}, "CREATE_QUEUE", "queue/default/night", "default", false, true},
+		{"POST", "/api/v1/queues", map[string]any{"name": "night", "tenant_id": "default"}, "CREATE_QUEUE", "queue/default/night", "default", false, false},
 		{"PATCH", "/api/v1/tenants/default/queues/night", map[string]any{"weight": 2}, "UPDATE_QUEUE", "queue/default/night", "default", true, true},
 		{"DELETE", "/api/v1/tenants/default/queues/night", nil, "DELETE_QUEUE", "queue/default/night", "default", true, false},
 		{"PATCH", "/api/v1/tenants/red", map[string]any{"max_gpus": 8}, "UPDATE_TENANT", "tenant/red", "red", true, true},
 		{"DELETE", "/api/v1/tenants/red", nil, "DELETE_TENANT", "tenant/red", "red", true, false},
 		{"POST", "/api/v1/jobs", job("request_id", "r-1"), "SUBMIT_JOB", firstJob, "default", false, true},
+		{"POST", "/api/v1/jobs", job("request_id", "r-1"), "SUBMIT_JOB", firstJob, "default", false, false},
 		{"DELETE", "/api/v1/jobs/" + firstJob, nil, "CANCEL_JOB", firstJob, "default", true, true},
 		{"POST", "/api/v1/jobs/" + firstJob + "/retry", map[string]any{"request_id": "r-2"}, "RETRY_JOB", secondJob, "default", false, true},
+		{"POST", "/api/v1/jobs/" + firstJob + "/retry", map[string]any{"request_id": "r-2"}, "RETRY_JOB", secondJob, "default", false, false},
 		{"POST", "/api/v1/reservations", map[string]any{"name": "disks", "nodes": []string{"n1"}, "until": until}, "CREATE_RESERVATION", "reservation/disks", "", false, true},
+		{"POST", "/api/v1/reservations", map[string]any{"name": "disks", "nodes": []string{"n1"}, "until": until}, "CREATE_RESERVATION", "reservation/disks", "", false, false},
 		{"DELETE", "/api/v1/reservations/disks", nil, "DELETE_RESERVATION", "reservation/disks", "", true, false},
 		{"POST", "/api/v1/tokens", map[string]any{"name": "ci", "tenant_id": "default", "bindings": []any{map[string]any{"role": "viewer", "tenant_id": "default"}}}, "CREATE_TOKEN", "token/default/ci", "default", false, true},
 		{"DELETE", "/api/v1/tenants/default/tokens/ci", nil, "REVOKE_TOKEN", "token/default/ci", "default", true, false},
 		{"POST", "/api/v1/bindings", binding, "CREATE_BINDING", "binding/group:ml/viewer/default", "default", false, true},
+		{"POST", "/api/v1/bindings", binding, "CREATE_BINDING", "binding/group:ml/viewer/default", "default", false, false},
 		{"DELETE", "/api/v1/bindings?subject=group:ml&role=viewer&tenant_id=default", nil, "DELETE_BINDING", "binding/group:ml/viewer/default", "default", true, false},
 		{"PUT", "/api/v1/policies?check_only=true", rule("true"), "APPLY_POLICY", "policy/small", "", false, false},
 		{"PUT", "/api/v1/policies", rule("true"), "APPLY_POLICY", "policy/small", "", false, true},
@@ -113,12 +121,49 @@ func TestAuditOfChanges(t *testing.T) {
 		if was := after[c.object]; was != "" && c.was && slices.Contains(chained, kind) && e.Before != was {
 			t.Errorf("%s: before is %s, but after the last change it was %s", c.action, e.Before, was)
 		}
-		after[c.object] = e.After
+		if c.was || c.is {
+			after[c.object] = e.After
+		} else if !slices.Contains([]string{"unchanged", "duplicate", "duplicate, retry of " + firstJob, "checked"}, e.Detail) {
+			t.Errorf("%s: nothing changed, and that is told as %q", c.action, e.Detail)
+		}
 	}
 	for method, d := range deeds {
 		if d.keep == changes && !slices.Contains(tried, d.action) {
 			t.Errorf("%s changes something, and no row says what is recorded of it", method)
 		}
+	}
+}
+
+// TestAuditOfARetry wants the digest of the job's specification as it is shown, so
+// that it can be found again.
+func TestAuditOfARetry(t *testing.T) {
+	h, l := audited(t)
+	first := h.submit()
+	h.do("DELETE", "/api/v1/jobs/"+first, nil)
+	l.take()
+	again, _ := h.do("POST", "/api/v1/jobs/"+first+"/retry", nil).json["job_id"].(string)
+	e := l.one(t, "RETRY_JOB")
+	made, err := h.store.Job(t.Context(), ares.JobID(again))
+	must(t, err)
+	if want := messageDigest(apipb.NewJobSpec(&made.Job.Spec)); e.After != want {
+		t.Errorf("a retry is recorded as %+v, and its specification has the digest %s", e, want)
+	}
+}
+
+// TestAuditOfARevocation wants the digest of the revocation as it is kept, whatever
+// clock the server has.
+func TestAuditOfARevocation(t *testing.T) {
+	h, l := audited(t, func(c *Config) {
+		c.Trust.Now = func() time.Time {
+			return time.Now().Truncate(time.Second).Add(123_456_789).In(time.FixedZone("east", 3600))
+		}
+	})
+	h.do("POST", "/api/v1/nodes/n9:revoke", map[string]any{"reason": "stolen"})
+	e := l.one(t, "REVOKE_NODE")
+	kept, err := h.store.Revocations(t.Context())
+	must(t, err)
+	if len(kept) != 1 || e.After != digestOf(kept[0]) {
+		t.Errorf("the revocations %+v are recorded as %+v", kept, e)
 	}
 }
 

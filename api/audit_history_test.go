@@ -107,6 +107,13 @@ func TestAuditDoesNotNameOutsiders(t *testing.T) {
 				}
 			}
 		}
+		// Nor can a name be guessed: an entry's hash is also that of the one before the next.
+		whole, mine := ask("platform-admin", ""), ask("tenant-admin", "")
+		for i := range all.Entries {
+			if hash := all.Entries[i].Hash; !strings.Contains(whole, hash) || strings.Contains(mine, hash) {
+				t.Errorf("%s: the hash of %+v is told to a tenant, or not to the platform", name, all.Entries[i])
+			}
+		}
 		if body := ask("tenant-admin", "user=token:b/thief"); strings.Contains(body, "DELETE_QUEUE") {
 			t.Errorf("%s: an outsider is found by name: %s", name, body)
 		}
@@ -116,7 +123,7 @@ func TestAuditDoesNotNameOutsiders(t *testing.T) {
 				t.Errorf("%s: what was tried is told without %q: %s", name, want, told)
 			}
 		}
-		if whole := ask("platform-admin", "tenant_id=a&user=token:b/thief"); !strings.Contains(whole, "DELETE_QUEUE") || !strings.Contains(whole, `"request_id":"thiefs-own"`) {
+		if whole = ask("platform-admin", "tenant_id=a&user=token:b/thief"); !strings.Contains(whole, "DELETE_QUEUE") || !strings.Contains(whole, `"request_id":"thiefs-own"`) {
 			t.Errorf("%s: the platform is told %s", name, whole)
 		}
 	}

@@ -138,10 +138,12 @@ func New(cfg Config) (*Doors, error) {
 	return d, nil
 }
 
-// Close ends every open stream with a word to its reader, and waits for them
-// or for ctx: a reader that does not read cannot be told. New streams are
-// refused.
+// Close ends every open stream with a word to its reader, and waits for them,
+// but not for long: a reader that does not read cannot be told, and the time of a
+// shutdown is for calls under way. New streams are refused.
 func (d *Doors) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxEnding)
+	defer cancel()
 	d.end()
 	for _, g := range []*gate{d.gates.events, d.gates.logs, d.gates.dumps, d.gates.backups} {
 		g.close(ctx)

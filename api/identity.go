@@ -158,16 +158,11 @@ func (d *identityDoor) RevokeToken(ctx context.Context, req *apipb.RevokeTokenRe
 	if err := home.allows(who, roles.TokenWrite); err != nil {
 		return nil, err
 	}
-	tokens, err := d.cfg.Store.Tokens(ctx)
+	was, err := d.cfg.Store.RevokeToken(ctx, name, auth.Subject(name))
 	if err != nil {
 		return nil, err
 	}
-	if err := d.cfg.Store.RevokeToken(ctx, name, auth.Subject(name)); err != nil {
-		return nil, err
-	}
-	if i := slices.IndexFunc(tokens, func(t store.Token) bool { return t.Name == name }); i >= 0 {
-		changed(ctx, home.tenant, tokens[i], nil)
-	}
+	changed(ctx, home.tenant, was, nil)
 	d.cfg.Auth.Changed()
 	return &apipb.RevokeTokenResponse{Message: "Token " + name + " revoked"}, nil
 }
@@ -193,12 +188,13 @@ func (d *identityDoor) CreateBinding(ctx context.Context, req *apipb.CreateBindi
 	if err != nil {
 		return nil, err
 	}
-	if b, err = d.cfg.Store.CreateBinding(ctx, b); err != nil {
+	made, err := d.cfg.Store.CreateBinding(ctx, b)
+	if err != nil {
 		return nil, err
 	}
-	changed(ctx, b.Tenant, nil, b)
+	created(ctx, b.Tenant, made, made.CreatedBy == b.CreatedBy && made.CreatedAt.Equal(b.CreatedAt))
 	d.cfg.Auth.Changed()
-	return &apipb.CreateBindingResponse{Binding: newStoredBinding(&b)}, nil
+	return &apipb.CreateBindingResponse{Binding: newStoredBinding(&made)}, nil
 }
 
 // ListBindings implements apipb.IdentityServiceServer.
@@ -239,16 +235,11 @@ func (d *identityDoor) DeleteBinding(ctx context.Context, req *apipb.DeleteBindi
 	if err := mayGrant(identityOf(ctx), b.Binding); err != nil {
 		return nil, err
 	}
-	all, err := d.cfg.Store.Bindings(ctx)
+	was, err := d.cfg.Store.DeleteBinding(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.cfg.Store.DeleteBinding(ctx, b); err != nil {
-		return nil, err
-	}
-	if i := slices.IndexFunc(all, func(was store.Binding) bool { return was.Binding == b.Binding && was.Subject == b.Subject }); i >= 0 {
-		changed(ctx, b.Tenant, all[i], nil)
-	}
+	changed(ctx, b.Tenant, was, nil)
 	d.cfg.Auth.Changed()
 	return &apipb.DeleteBindingResponse{Message: b.Subject + " is no longer " + roles.String(b.Binding)}, nil
 }

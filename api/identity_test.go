@@ -249,7 +249,10 @@ func TestStreamsAreRechecked(t *testing.T) {
 		do   func()
 		code string
 	}{
-		"revoked": {func() string { return e.tokens["viewer"] }, func() { must(t, e.store.RevokeToken(t.Context(), "a/viewer", "token:a/viewer")) }, "unauthenticated"},
+		"revoked": {func() string { return e.tokens["viewer"] }, func() {
+			_, err := e.store.RevokeToken(t.Context(), "a/viewer", "token:a/viewer")
+			must(t, err)
+		}, "unauthenticated"},
 		"unbound": {func() string { return e.tokens["submitter"] }, func() { e.put2("a/submitter", e.tokens["submitter"]) }, "forbidden"},
 		"expired": {func() string { return e.tokens["auditor"] }, func() {
 			must(t, e.store.PutToken(t.Context(), store.Token{

@@ -372,8 +372,10 @@ func (d *jobDoor) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (*ap
 	if err != nil {
 		return nil, err
 	}
-	if snap, err := d.cfg.Store.Job(ctx, got.ID); err == nil && snap.Job != nil {
-		changed(ctx, snap.Job.Tenant, nil, snap.Job)
+	if made := got.Made; made != nil {
+		spec := made.Spec.WithDefaults() // as it is shown
+		r := recordOf(ctx)
+		r.Tenant, r.After = made.Tenant, messageDigest(apipb.NewJobSpec(&spec))
 	}
 	resp := &apipb.RetryJobResponse{JobId: string(got.ID), Status: submitted, Message: "Job submitted again", RetryOf: req.GetJobId(), Warnings: got.Warnings}
 	if got.Duplicate {

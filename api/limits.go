@@ -43,6 +43,8 @@ const (
 	readyFor         = 250 * time.Millisecond // anybody may ask, so the store is not asked each time
 	maxCall          = 30 * time.Second       // of one call that is no stream
 	maxWriteWait     = 30 * time.Second       // for a reader to take one message, or an answer
+	maxEnding        = time.Second            // for streams to end when the server stops
+	lastWord         = maxEnding / 2          // for what is on its way to a WebSocket when its stream ends
 	heartbeatEvery   = 15 * time.Second
 	recheckEvery     = 15 * time.Second // with what tokens are believed for, within half a minute
 	maxServerStreams = 256              // of one gRPC connection

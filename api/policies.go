@@ -169,11 +169,7 @@ func (d *policyDoor) DeletePolicy(ctx context.Context, req *apipb.DeletePolicyRe
 	if err := policyID(req.GetTenantId(), req.GetName()); err != nil {
 		return nil, err
 	}
-	was, err := d.cfg.Store.Policy(ctx, req.GetTenantId(), req.GetName())
-	if err != nil {
-		return nil, err
-	}
-	gone, err := d.cfg.Store.DeletePolicy(ctx, req.GetTenantId(), req.GetName())
+	was, gone, err := d.cfg.Store.DeletePolicy(ctx, req.GetTenantId(), req.GetName())
 	if err != nil {
 		return nil, err
 	}

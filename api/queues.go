@@ -40,7 +40,7 @@ func (d *queueDoor) CreateQueue(ctx context.Context, req *apipb.CreateQueueReque
 	if err != nil {
 		return nil, err
 	}
-	changed(ctx, made.Tenant, nil, made)
+	created(ctx, made.Tenant, made, made.CreatedAt.Equal(q.CreatedAt))
 	d.seen(ctx, made.Revision)
 	return &apipb.CreateQueueResponse{Queue: d.queue(&made)}, nil
 }

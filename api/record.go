@@ -70,6 +70,17 @@ func changed(ctx context.Context, tenant string, before, after any) {
 	r.Before, r.After = digestOf(before), digestOf(after)
 }
 
+// created tells the audit of an object that was made now, or else that it was there
+// before: a request that is repeated changes nothing.
+func created(ctx context.Context, tenant string, object any, now bool) {
+	if now {
+		changed(ctx, tenant, nil, object)
+		return
+	}
+	changed(ctx, tenant, nil, nil)
+	recordOf(ctx).Detail = "unchanged"
+}
+
 // wholeMicros is a time as the store keeps it, so that what was written and what
 // is read again have one digest.
 func wholeMicros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
@@ -165,7 +176,7 @@ func (d *Doors) entry(ctx context.Context, r *record, method string, code ares.C
 	switch answer := r.response.(type) {
 	case *apipb.SubmitJobResponse:
 		e.Detail = answer.GetStatus()
-		if req, ok := r.request.(*apipb.SubmitJobRequest); ok {
+		if req, ok := r.request.(*apipb.SubmitJobRequest); ok && answer.GetStatus() == submitted {
 			e.After = messageDigest(req.GetJob())
 		}
 	case *apipb.ApplyPolicyResponse:
@@ -291,7 +302,7 @@ func each(e audit.Entry, r *record, who *ares.Identity) (done, refusals []audit.
 	for i, job := range req.GetJobs() {
 		one, result := e, resp.GetResults()[i]
 		one.Object, one.RequestID, one.Request = result.GetJobId(), job.GetRequestId(), messageDigest(job)
-		if result.GetJobId() != "" {
+		if result.GetStatus() == submitted {
 			one.After = one.Request
 		}
 		one.Tenant = cmp.Or(job.GetTenantId(), ares.DefaultTenant)

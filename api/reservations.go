@@ -37,7 +37,7 @@ func (d *reservationDoor) CreateReservation(ctx context.Context, req *apipb.Crea
 	if err != nil {
 		return nil, err
 	}
-	changed(ctx, made.Tenant, nil, made)
+	created(ctx, made.Tenant, made, made.CreatedAt.Equal(r.CreatedAt))
 	d.seen(ctx, made.Revision)
 	return &apipb.CreateReservationResponse{Reservation: d.reservation(eyesOf(ctx), &made, true)}, nil
 }

@@ -111,9 +111,6 @@ func (s *socketReader) listen(ctx context.Context) {
 	s.spoke = err == nil
 }
 
-// lastWord is how long a reader has for what is on its way when the stream ends.
-const lastWord = 5 * time.Second
-
 // writing bounds one message. It does not end with the stream: the library cuts the
 // connection when the context of a write ends, and then the reason of the stream's
 // end, which may come in the middle of a message, could not be told.
@@ -175,7 +172,7 @@ func (s *socketReader) end(err error) {
 			code = websocket.StatusPolicyViolation
 		}
 		reason = failure.Message
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), heartbeatEvery)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), lastWord)
 		defer cancel()
 		_ = s.conn.Write(ctx, websocket.MessageText, body) // to one that has left it is not told
 	}

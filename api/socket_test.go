@@ -1,11 +1,15 @@
 package api
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -54,5 +58,31 @@ func TestASocketsLastWord(t *testing.T) {
 		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation || !strings.Contains(err.Error(), why.Message) || !strings.Contains(last, why.Message) {
 			t.Fatalf("it ended with %v, its last word was %s", err, last)
 		}
+	}
+}
+
+// TestASocketThatDoesNotAnswer: the last word to a client that does not read is
+// short, so that closing has time left for others.
+func TestASocketThatDoesNotAnswer(t *testing.T) {
+	h := newHouse(t)
+	h.heartbeat = time.Millisecond
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.server.URL, "http://"))
+	must(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "GET /api/v1/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", strings.TrimPrefix(h.server.URL, "http://"), adminToken)
+	must(t, err)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	must(t, err)
+	const ping = 0x89
+	if frame, readErr := in.ReadByte(); resp.StatusCode != http.StatusSwitchingProtocols || frame != ping || readErr != nil {
+		t.Fatalf("the socket began with %s, %#x, %v", resp.Status, frame, readErr)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // a server has 5 s for all that ends
+	defer cancel()
+	h.Close(ctx) // it waits for a pong now
+	if open, _ := h.gates.events.underWay(); ctx.Err() != nil || open != 0 {
+		t.Errorf("%d streams are open after closing: %v", open, ctx.Err())
 	}
 }

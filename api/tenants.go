@@ -58,7 +58,7 @@ func (d *tenantDoor) CreateTenant(ctx context.Context, req *apipb.CreateTenantRe
 	if err != nil {
 		return nil, err
 	}
-	changed(ctx, made.ID, nil, made)
+	created(ctx, made.ID, made, made.CreatedAt.Equal(t.CreatedAt))
 	d.seen(ctx, made.Revision)
 	return &apipb.CreateTenantResponse{Tenant: d.tenant(&made)}, nil
 }

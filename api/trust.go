@@ -74,16 +74,11 @@ func (d *trustDoor) RevokeJoinToken(ctx context.Context, req *apipb.RevokeJoinTo
 	if !ares.ValidName(id) {
 		return nil, ares.Errorf(ares.NotFound, "there is no join token %q: see `ares node token list`", clip(id)).At("id")
 	}
-	list, err := d.Trust.Store.JoinTokens(ctx, d.Now())
+	was, err := d.Trust.Store.DeleteJoinToken(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Trust.Store.DeleteJoinToken(ctx, id); err != nil {
-		return nil, err
-	}
-	if i := slices.IndexFunc(list, func(t store.JoinToken) bool { return t.ID == id }); i >= 0 {
-		changed(ctx, "", list[i], nil)
-	}
+	changed(ctx, "", was, nil)
 	return &apipb.RevokeJoinTokenResponse{Message: "Join token " + id + " revoked"}, nil
 }
 
@@ -104,7 +99,7 @@ func (d *trustDoor) RevokeNode(ctx context.Context, req *apipb.RevokeNodeRequest
 
 // revoke ends a node's certificates, and has this server know at once.
 func (t *Trust) revoke(ctx context.Context, node, reason string) (store.Revocation, error) {
-	now := t.Now()
+	now := wholeMicros(t.Now())
 	r, err := t.Store.Revoke(ctx, store.Revocation{Node: node, By: caller(ctx), At: now, Reason: reason}, now.Add(-pki.MaxNodeLife-pki.Backdate))
 	if err == nil {
 		err = t.Load(ctx)

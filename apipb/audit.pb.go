@@ -58,7 +58,7 @@ type AuditEntry struct {
 	// How many refusals alike it stands for, the first of them at since; 0 for one.
 	Count int32                  `protobuf:"varint,18,opt,name=count,proto3" json:"count,omitempty"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=since,proto3" json:"since,omitempty"`
-	// The hash of the entry before, and of this one.
+	// The hash of the entry before, and of this one; "" to readers of some tenants.
 	Previous string `protobuf:"bytes,20,opt,name=previous,proto3" json:"previous,omitempty"`
 	Hash     string `protobuf:"bytes,21,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Who asked neither belongs to the tenant nor has a role there.

@@ -61,8 +61,9 @@ type Entry struct {
 	// Since; 0 for one.
 	Count int       `json:"count,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Previous is the hash of the entry before, Hash that of this one.
-	Previous string `json:"prev"`
+	// Previous is the hash of the entry before, Hash that of this one. In the log
+	// every entry has both.
+	Previous string `json:"prev,omitempty"`
 	Hash     string `json:"-"`
 }
 
@@ -72,12 +73,14 @@ const Outsider = "somebody outside this tenant"
 
 // Unnamed is the entry as the tenant it is about may see it: that an outsider
 // tried, what and when, but not who, nor what the name could be found out by. The
-// hashes are of the whole entry, so a guess could be tried on them.
+// hashes are of the whole entry, so a guess could be tried on them, and one entry's
+// is also in the next: they are told of none. Part of a log proves no chain anyway.
 func (e *Entry) Unnamed() Entry {
 	out := *e
+	out.Previous, out.Hash = "", ""
 	if out.Outside {
 		out.User = Outsider
-		out.Source, out.RequestID, out.Request, out.Before, out.After, out.Previous, out.Hash = "", "", "", "", "", "", ""
+		out.Source, out.RequestID, out.Request, out.Before, out.After = "", "", "", "", ""
 	}
 	return out
 }

@@ -122,7 +122,11 @@ func TestOutsidersAreCountedAsSuch(t *testing.T) {
 		}
 	}
 	named := map[string]bool{}
-	for _, e := range r.all(now) {
+	for i, e := range r.all(now) {
+		_, err := e.seal(uint64(i+1), genesis)
+		if out := e.Unnamed(); err != nil || e.Hash == "" || out.Hash != "" || out.Previous != "" {
+			t.Errorf("%+v is shown as %+v, %v", e, out, err)
+		}
 		out := e.Unnamed()
 		named[out.User] = true
 		if e.Outside != (e.User == "token:b/thief") || e.Outside != (out.Source == "") || out.Count != 3 || !strings.Contains(out.Detail, "3 refusals alike") {

@@ -120,8 +120,11 @@ func listJobs(ctx context.Context, c *client.Client, filter *apipb.ListJobsReque
 			return nil, err
 		}
 		all.Jobs = append(all.Jobs, answer.GetJobs()...)
-		all.Total, all.Revision, all.NextPageToken = answer.Total, answer.GetRevision(), answer.GetNextPageToken()
-		if all.NextPageToken == "" && all.Total == nil { // nobody knew, and these are all
+		all.Revision, all.NextPageToken = answer.GetRevision(), answer.GetNextPageToken()
+		if answer.Total != nil { // it may come with the first page alone
+			all.Total = answer.Total
+		}
+		if all.NextPageToken == "" { // these are all, whatever there was at first
 			all.Total = new(int32(len(all.Jobs)))
 		}
 		if all.NextPageToken == "" || limit > 0 && len(all.Jobs) >= limit {

@@ -37,7 +37,8 @@ type Desk struct {
 // Accepted answers a submission.
 type Accepted struct {
 	ID        ares.JobID
-	Duplicate bool // the same request had been accepted before
+	Duplicate bool      // the same request had been accepted before
+	Made      *ares.Job // the job that was made now, nil for none
 	Phase     ares.Phase
 	Warnings  []string // about what was accepted now
 	Err       error
@@ -106,7 +107,7 @@ func (d *Desk) tryAll(ctx context.Context, specs []ares.Spec, owner string, open
 			out[i].Phase = d.phase(c.ID, c.Duplicate)
 		}
 		if c.Err == nil && !c.Duplicate && !c.Stale {
-			out[i].Warnings = warnings[i]
+			out[i].Made, out[i].Warnings = asks[k].Job, warnings[i]
 			d.tellAccepted(&drafts[k])
 		}
 		d.remember(&asks[k], &c)
@@ -310,15 +311,15 @@ func (d *Desk) Retry(ctx context.Context, id ares.JobID, requestID, owner string
 		if c.Stale {
 			continue
 		}
-		var warnings []string
+		out := Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Err: c.Err}
 		if c.Err == nil && !c.Duplicate {
-			warnings = texts(ask.Job.Notes)
+			out.Made, out.Warnings = ask.Job, texts(ask.Job.Notes)
 			d.tellAccepted(&ask)
 		}
 		if c.Err == nil && c.Phase == "" {
-			c.Phase = d.phase(c.ID, c.Duplicate)
+			out.Phase = d.phase(c.ID, c.Duplicate)
 		}
-		return Accepted{ID: c.ID, Duplicate: c.Duplicate, Phase: c.Phase, Warnings: warnings, Err: c.Err}, c.Err
+		return out, c.Err
 	}
 	return Accepted{}, ares.Errorf(ares.Exhausted, "tenant %s changes too fast: try again", spec.Tenant)
 }

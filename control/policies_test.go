@@ -110,7 +110,7 @@ func TestPolicyRefuses(t *testing.T) {
 	if counts, alerts := d.told(); len(counts)+len(alerts) > 0 {
 		t.Errorf("nobody was refused, and %v, %v", counts, alerts)
 	}
-	if _, err = d.Store.DeletePolicy(t.Context(), "", "gpu-budget"); err != nil {
+	if _, _, err = d.Store.DeletePolicy(t.Context(), "", "gpu-budget"); err != nil {
 		t.Fatal(err)
 	}
 	d.caughtUp(t)

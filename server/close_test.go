@@ -1,13 +1,23 @@
 package server_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/server"
 )
 
@@ -40,5 +50,75 @@ func TestCloseRemovesItsEndpoints(t *testing.T) {
 		if replaced && string(data) != others {
 			t.Errorf("the file of another server is now %q, %v", data, err)
 		}
+	}
+}
+
+// TestCloseDrainsAllListenersAtOnce: a request that is slow to end takes no time
+// from those at other listeners. When gRPC is drained, REST still is.
+func TestCloseDrainsAllListenersAtOnce(t *testing.T) {
+	cfg := server.Default()
+	cfg.DataDir = t.TempDir()
+	cfg.HTTPAddr, cfg.GRPCAddr, cfg.MetricsAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	s, err := server.Start(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	must(t, err)
+	defer s.Close()
+	secret, err := os.ReadFile(s.AdminToken)
+	must(t, err)
+	token := "Bearer " + strings.TrimSpace(string(secret))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	var dialer net.Dialer
+	slow, err := dialer.DialContext(ctx, "tcp", s.Endpoints.HTTP)
+	must(t, err)
+	defer slow.Close()
+	_, err = fmt.Fprintf(slow, "POST /api/v1/tenants HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", s.Endpoints.HTTP, token)
+	must(t, err)
+	in := bufio.NewReader(slow)
+	if line, readErr := in.ReadString('\n'); !strings.Contains(line, "100 Continue") {
+		t.Fatalf("the request was answered %q, %v", line, readErr)
+	}
+
+	conn, err := grpc.NewClient("passthrough:///"+s.Endpoints.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	defer conn.Close()
+	as := metadata.AppendToOutgoingContext(ctx, "authorization", token)
+	call, err := conn.NewStream(as, &grpc.StreamDesc{ClientStreams: true}, apipb.TenantService_ListTenants_FullMethodName)
+	must(t, err)
+	// Over the same connection, so what is above was taken when this is answered.
+	_, err = apipb.NewTenantServiceClient(conn).ListTenants(as, &apipb.ListTenantsRequest{})
+	must(t, err)
+
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	for err == nil { // until it only waits for calls under way
+		var other net.Conn
+		if other, err = dialer.DialContext(ctx, "tcp", s.Endpoints.GRPC); err == nil {
+			must(t, other.Close())
+		}
+	}
+	must(t, ctx.Err())
+	must(t, call.SendMsg(&apipb.ListTenantsRequest{}))
+	must(t, call.CloseSend())
+	answer := &apipb.ListTenantsResponse{}
+	if err = call.RecvMsg(answer); err != nil || answer.GetTotal() == 0 {
+		t.Errorf("a call under way was answered with %d tenants, %v", answer.GetTotal(), err)
+	}
+	_, err = slow.Write(make([]byte, 100))
+	must(t, err)
+	if _, err = in.ReadString('\n'); err == nil { // the empty line behind 100
+		_, err = in.ReadString('\n')
+	}
+	must(t, err)
+	<-closed
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -337,12 +337,15 @@ func (s *Server) part(name string, run func() error) {
 // Err tells when a part fails; the server should then be closed.
 func (s *Server) Err() <-chan error { return s.failed }
 
+// maxClosing is how long streams and calls under way have to end.
+const maxClosing = 5 * time.Second
+
 // Close stops everything in the order that leaves nobody hanging: it says that it
 // is not ready, resigns so that another can lead, takes the file away that tells
 // where it is, ends streams, lets calls under way end, and then the store.
 func (s *Server) Close() {
 	s.close.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), maxClosing)
 		defer cancel()
 		s.closing.Store(true)
 		if s.resign != nil {
@@ -352,14 +355,7 @@ func (s *Server) Close() {
 		if s.doors != nil {
 			s.doors.Close(ctx)
 		}
-		for _, h := range s.http {
-			if err := h.Shutdown(ctx); err != nil {
-				_ = h.Close() // a reader that does not leave is cut
-			}
-		}
-		if s.grpc != nil {
-			drain(ctx, s.grpc)
-		}
+		s.drain(ctx)
 		s.stop()
 		s.parts.Wait()
 		s.closeHistory()
@@ -371,18 +367,23 @@ func (s *Server) Close() {
 	})
 }
 
-// drain lets calls under way end, and cuts those that do not.
-func drain(ctx context.Context, g *grpc.Server) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		g.GracefulStop()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		g.Stop()
-		<-done
+// drain lets calls under way end, and cuts those that do not. All listeners at
+// once: a reader of one that does not leave takes no time from the others.
+func (s *Server) drain(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, h := range s.http {
+		wg.Go(func() {
+			if err := h.Shutdown(ctx); err != nil {
+				_ = h.Close() // a reader that does not leave is cut
+			}
+		})
+	}
+	if s.grpc != nil {
+		wg.Go(func() {
+			defer context.AfterFunc(ctx, s.grpc.Stop)()
+			s.grpc.GracefulStop()
+		})
 	}
 }
 

@@ -119,15 +119,17 @@ func (p places) missing(answer *clientv3.TxnResponse) error {
 	return nil
 }
 
-// DeleteBinding takes a binding away.
-func (s *Store) DeleteBinding(ctx context.Context, b Binding) error {
-	key := bindingKey(&b)
-	resp, err := s.txn(ctx, "unbind", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)},
-		[]clientv3.Op{clientv3.OpDelete(key)}, nil)
-	if err == nil && !resp.Succeeded {
-		return NoBinding(b)
+// DeleteBinding takes a binding away, and returns it as it was.
+func (s *Store) DeleteBinding(ctx context.Context, b Binding) (Binding, error) {
+	was, err := s.take(ctx, "unbind", bindingKey(&b))
+	switch {
+	case err != nil:
+		return b, err
+	case was == nil:
+		return b, NoBinding(b)
 	}
-	return err
+	b.CreatedBy, b.CreatedAt = was.GetBinding().GetCreatedBy(), fromMicros(was.GetBinding().GetCreatedAt())
+	return b, nil
 }
 
 // NoBinding is the answer for a binding that is not there, and for one that

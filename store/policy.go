@@ -71,17 +71,18 @@ func roomFor(all map[string]*ares.Policy, tenant string) error {
 	return nil
 }
 
-// DeletePolicy removes a policy, and answers with the revision at which it went.
-func (s *Store) DeletePolicy(ctx context.Context, tenant, name string) (int64, error) {
-	key := policyKey(ares.PolicyID(tenant, name))
-	resp, err := s.txn(ctx, "delete policy", []clientv3.Cmp{isThere(key)}, []clientv3.Op{clientv3.OpDelete(key)}, nil)
+// DeletePolicy removes a policy, and answers with what it was and the revision at
+// which it went.
+func (s *Store) DeletePolicy(ctx context.Context, tenant, name string) (ares.Policy, int64, error) {
+	id := ares.PolicyID(tenant, name)
+	was, err := s.take(ctx, "delete policy", policyKey(id))
 	switch {
 	case err != nil:
-		return 0, err
-	case !resp.Succeeded:
-		return 0, NoPolicy(tenant, name)
+		return ares.Policy{}, 0, err
+	case was == nil:
+		return ares.Policy{}, 0, NoPolicy(tenant, name)
 	}
-	return resp.Header.Revision, nil
+	return *policyOf(was.GetPolicy(), id, was.revision), was.gone, nil
 }
 
 // Policy reads one policy; the answer is linearizable.

@@ -74,13 +74,13 @@ func (s *Store) CreateToken(ctx context.Context, t Token) error {
 }
 
 // RevokeToken ends a token, and with it what its name is bound to: the next one
-// of that name begins anew.
-func (s *Store) RevokeToken(ctx context.Context, name, subject string) error {
+// of that name begins anew. It returns the token as it was.
+func (s *Store) RevokeToken(ctx context.Context, name, subject string) (Token, error) {
 	all, err := s.Bindings(ctx)
 	if err != nil {
-		return err
+		return Token{}, err
 	}
-	ops := []clientv3.Op{clientv3.OpDelete(tokensKey + name)}
+	var ops []clientv3.Op
 	for i := range all {
 		if all[i].Subject == subject {
 			ops = append(ops, clientv3.OpDelete(bindingKey(&all[i])))
@@ -89,15 +89,18 @@ func (s *Store) RevokeToken(ctx context.Context, name, subject string) error {
 	const most = 100 // a transaction holds 128 operations
 	for len(ops) > most {
 		if _, err = s.txn(ctx, "unbind token", nil, ops[len(ops)-most:], nil); err != nil {
-			return err
+			return Token{}, err
 		}
 		ops = ops[:len(ops)-most]
 	}
-	resp, err := s.txn(ctx, "revoke token", []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tokensKey+name), ">", 0)}, ops, nil)
-	if err == nil && !resp.Succeeded {
-		return NoToken(name)
+	was, err := s.take(ctx, "revoke token", tokensKey+name, ops...)
+	switch {
+	case err != nil:
+		return Token{}, err
+	case was == nil:
+		return Token{}, NoToken(name)
 	}
-	return err
+	return tokenOf(name, was.GetToken()), nil
 }
 
 // NoToken is the answer for a token that is not there, and for one that whoever

@@ -126,13 +126,16 @@ func (s *Store) joinTokens(ctx context.Context) ([]JoinToken, error) {
 	return out, err
 }
 
-// DeleteJoinToken ends a token.
-func (s *Store) DeleteJoinToken(ctx context.Context, id string) error {
-	resp, err := s.txn(ctx, "delete join token", nil, []clientv3.Op{clientv3.OpDelete(joinKey(id))}, nil)
-	if err == nil && resp.Responses[0].GetResponseDeleteRange().GetDeleted() == 0 {
-		return ares.Errorf(ares.NotFound, "there is no join token %s: see `ares node token list`", id).At("id")
+// DeleteJoinToken ends a token, and returns it as it was.
+func (s *Store) DeleteJoinToken(ctx context.Context, id string) (JoinToken, error) {
+	was, err := s.take(ctx, "delete join token", joinKey(id))
+	switch {
+	case err != nil:
+		return JoinToken{}, err
+	case was == nil:
+		return JoinToken{}, ares.Errorf(ares.NotFound, "there is no join token %s: see `ares node token list`", id).At("id")
 	}
-	return err
+	return joinTokenOf(was.GetJoinToken(), id, was.revision), nil
 }
 
 // badJoinToken is the one answer to a token that is unknown, revoked, expired

@@ -51,11 +51,11 @@ func policyRules(t *testing.T, s *store.Store) {
 	if got, err = s.Policy(t.Context(), "", "small"); err != nil || !reflect.DeepEqual(got, again) {
 		t.Errorf("read %+v, %v, want %+v", got, err, again)
 	}
-	gone, err := s.DeletePolicy(t.Context(), "", "small")
-	if err != nil || gone <= got.Revision {
-		t.Fatalf("gone at %d, %v", gone, err)
+	last, gone, err := s.DeletePolicy(t.Context(), "", "small")
+	if err != nil || gone <= got.Revision || !reflect.DeepEqual(last, again) {
+		t.Fatalf("%+v is gone at %d, %v", last, gone, err)
 	}
-	_, err = s.DeletePolicy(t.Context(), "", "small")
+	_, _, err = s.DeletePolicy(t.Context(), "", "small")
 	refused(t, err, ares.NotFound, "ares policy list")
 	_, err = s.Policy(t.Context(), "", "small")
 	refused(t, err, ares.NotFound)
@@ -111,7 +111,7 @@ func watchPolicies(t *testing.T, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.DeletePolicy(ctx, "", "seen"); err != nil {
+	if _, _, err = s.DeletePolicy(ctx, "", "seen"); err != nil {
 		t.Fatal(err)
 	}
 	seen := false

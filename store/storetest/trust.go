@@ -22,6 +22,8 @@ var trustLaws = []law{
 	{"ARevocationEndsEveryJoinToken", revokedTokens},
 	{"ARevokedNodeOpensNoSession", revokedOpens},
 	{"ARevocationRacesWithSessions", revokedRace},
+	{"ANewRevocationIsNotForgottenWithTheOldOne", revokedAnew},
+	{"OldRevocationsAreForgottenHoweverMany", revokedOften},
 	{"ADumpShowsNoSecrets", trustDump},
 }
 
@@ -96,10 +98,11 @@ func trustOnce(t *testing.T, s *store.Store) {
 	if list, err = s.JoinTokens(t.Context(), j.ExpiresAt); err != nil || len(list) != 0 {
 		t.Errorf("after their end the list has %v, %v", list, err)
 	}
-	if err = s.DeleteJoinToken(t.Context(), j.ID); err != nil {
-		t.Fatal(err)
+	if was, gone := s.DeleteJoinToken(t.Context(), j.ID); gone != nil || was.ID != j.ID || was.UsedBy != node || !was.UsedAt.Equal(Noon) || was.By != "ann" {
+		t.Fatalf("%+v is gone, %v", was, gone)
 	}
-	refused(t, s.DeleteJoinToken(t.Context(), j.ID), ares.NotFound, "ares node token list")
+	_, err = s.DeleteJoinToken(t.Context(), j.ID)
+	refused(t, err, ares.NotFound, "ares node token list")
 	_, err = use(string(j.Hash), node, "k", Noon)
 	refused(t, err, ares.Unauthentic, "not known")
 }
@@ -179,7 +182,7 @@ func trustKnownNode(t *testing.T, s *store.Store) {
 		}
 	}
 	// So is one whose token has been forgotten: its certificate may live on.
-	if err = s.DeleteJoinToken(t.Context(), j.ID); err != nil {
+	if _, err = s.DeleteJoinToken(t.Context(), j.ID); err != nil {
 		t.Fatal(err)
 	}
 	j = newJoin(t, s, "")
