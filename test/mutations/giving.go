@@ -17,7 +17,7 @@ var giving = []Mutation{
 			{"engine/rival.go", "rank <= h.rank-2:", "rank <= h.rank-1:"},
 			{"engine/yield.go", "range max(e.rank()-1, 0) {", "range e.rank() {"},
 		},
-		script("yield/class"), "law|expected",
+		script("yield/class"), "class normal is not two above low",
 	},
 	{
 		"yield-allowed", "the tenant's allow_preemption",
@@ -37,7 +37,7 @@ var giving = []Mutation{
 	{
 		"yield-times", "the bound on how often one gives way",
 		edit("engine/rival.go", "case y.MaxYields > 0 && run.Yields >= y.MaxYields:", "case run.Yields < 0:"),
-		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "law|expected",
+		script("peers/kueue_6861_nobody_is_stopped_a_hundred_times"), "low gave way to urgent003",
 	},
 	{
 		"yield-once", "the protection of at_most_once jobs that have begun",
@@ -62,12 +62,12 @@ var giving = []Mutation{
 	{
 		"yield-debts-only", "taking back no more than is borrowed",
 		edit("engine/collect.go", "left <= 0 || !h.partly && left < p.milli {", "left < -1<<60 {"),
-		script("yield/one_makes_room_and_quota"), "expected",
+		script("yield/one_makes_room_and_quota"), `\+j14 is kept a\[4 5 6 7\] by quota`,
 	},
 	{
 		"yield-own-quota", "taking back only what one's own quota promises",
 		edit("engine/yield.go", "ok && room >= asked {\n\t\t\tmodels |= modelBit(m)", "ok || room >= asked {\n\t\t\tmodels |= modelBit(m)"),
-		script("yield/in_quota"), "expected",
+		script("yield/in_quota"), `\+one000 is kept n\[2\] by quota`,
 	},
 	{
 		"yield-kept-seats", "keeping the seats that were vacated for a job",
@@ -82,12 +82,12 @@ var giving = []Mutation{
 	{
 		"yield-no-more", "leaving out victims that are not needed",
 		edit("engine/hunt.go", "if h.admits(&less) {\n\t\t\tc.seats", "if h.admits(&less) && len(rest) < 0 {\n\t\t\tc.seats"),
-		script("yield"), "law|expected|stopped were",
+		script("yield/one_makes_room_and_quota"), `\+j9\[1\] is to stop: preempt by job j14`,
 	},
 	{
 		"move-gain", "that a move must gain more than it costs",
 		edit("engine/consolidate.go", "return gain > 0 && gain*wholeMilli >= lost*int64(y.MoveGain)", "return gain > 0 || lost > 0"),
-		script("move/not_worth_it"), "expected",
+		script("move/not_worth_it"), "-nothing is worth moving",
 	},
 	{
 		"move-another-place", "that who is moved has another place",
@@ -102,12 +102,12 @@ var giving = []Mutation{
 	{
 		"queue-patience", "max_queue_minutes",
 		edit("engine/patience.go", "most > 0 && (e.run == nil || e.run.Placed == 0) {", "most < 0 && (e.run == nil || e.run.Placed == 0) {"),
-		script("deadline/patience"), "expected",
+		script("deadline/patience_in_a_full_plan"), "-large000 is to stop: queue by waited 30 min",
 	},
 	{
 		"recovery-kept", "the seats kept for a gang that lost a node",
 		edit("engine/recover.go", "return !e.run.Settled()\n", "return !e.run.Settled() && len(a.Seats) == 0\n"),
-		script("recovery/its_seats_are_kept"), "expected",
+		script("recovery/its_seats_are_kept"), `\+large on a00\[0 1 2 3 4 5 6 7\] a05`,
 	},
 	{
 		"reserve-slack", "the time by which those must have ended who start behind a place that is kept",
@@ -117,12 +117,12 @@ var giving = []Mutation{
 	{
 		"window-ahead", "keeping off a window who would run into it",
 		edit("reservation.go", "(!at.Before(r.From) || lasts > r.From.Sub(at))", "!at.Before(r.From)"),
-		script("window/maintenance"), "expected",
+		script("window/maintenance"), `\+ +starts: in 0s to 1h0m0s \(on node a;`,
 	},
 	{
 		"window-entitled", "a window for a tenant being for nobody else, and for it",
 		edit("engine/window.go", "!v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.sited(v).meets(of)", "s.sited(v).meets(of)"),
-		script("window/team"), "expected",
+		script("window/team"), `\+red1 on b\[0\]`,
 	},
 	{
 		"eta-secret", "leaving the names of others' reservations out of an ETA",

@@ -26,6 +26,9 @@ type listed struct {
 	GoFiles                 []string
 }
 
+// differs is what is said of any script whose outcome is another.
+const differs = "--- FAIL: TestScripts/x (0.00s)\n script.go:26:\n output didn't match expected:\n @@ -1,8 +1,8 @@\n expected:\n found:\n"
+
 // TestEveryMutationFits: each applies to the source as it is now, compiles, and
 // is caught by a test that exists. Whether it is caught, `make mutations` shows.
 func TestEveryMutationFits(t *testing.T) {
@@ -49,8 +52,11 @@ func TestEveryMutationFits(t *testing.T) {
 				t.Error("it needs a name of its own, words, edits and an expected failure")
 			}
 			seen[m.Name] = true
-			if _, err := regexp.Compile(m.Says); err != nil {
+			says, err := regexp.Compile(m.Says)
+			if err != nil {
 				t.Error(err)
+			} else if says.MatchString(differs) {
+				t.Error("every script that differs says that: name the line that must change")
 			}
 			exists(t, root, m.Caught)
 			o, err := m.overlay(root, t.TempDir())
