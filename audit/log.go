@@ -49,7 +49,7 @@ const (
 	defaultSegment = 64 << 20
 	maxPending     = 16_384  // entries on their way to the disk; more are refused
 	maxOwed        = 16_384  // entries that the disk did not take and that are kept
-	maxKept        = 1 << 20 // bytes of the buffer for lines, between two writes
+	maxKept        = 1 << 20 // bytes of the buffer for lines; a larger one is let go when the next write begins
 	headEvery      = 1024    // entries
 	headAfter      = time.Minute
 	tickEvery      = time.Second
