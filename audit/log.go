@@ -74,8 +74,8 @@ type Log struct {
 	// The rest is Run's own, but for what is read under mu.
 	signer  *signer
 	lock    *os.File
-	out     file // the last segment, nil when it must be opened
-	path    string
+	out     file         // the last segment, nil when it must be opened
+	path    string       // of the last segment; under mu
 	first   uint64       // of the last segment
 	day     string       // when the last segment was begun
 	size    int64        // of the last segment, up to what is safe; under mu
