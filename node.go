@@ -37,7 +37,8 @@ type Node struct {
 	// Isolation says in words how jobs are set apart there: users, mounts, limits.
 	Isolation string
 	// SessionTTL is how long its session outlives its last renewal. It is kept
-	// with the node, because servers may come to differ in it.
+	// with the node, because servers may come to differ in it. Below 0 where the
+	// session was cut.
 	SessionTTL time.Duration
 	// SessionCut says that its last session was ended by a revocation: the node had
 	// not been silent then.

@@ -25,9 +25,9 @@ type Isolation struct {
 	// (all have the one that is named), none (the agent's own) or auto: tenant
 	// where the agent is root and that works, otherwise none. Default auto.
 	Mode string `yaml:"mode"`
-	// User is that of mode user: a name of /etc/passwd, or UID:GID.
+	// User is whom all jobs run as in mode user: a name of /etc/passwd, or UID:GID.
 	User string `yaml:"user"`
-	// Tenants are users of some tenants, such as {research: lab, prod: 4001:4001},
+	// Tenants are the users of some tenants, such as {research: lab, prod: 4001:4001},
 	// in mode tenant. The others get a UID that is made of their name.
 	Tenants map[string]string `yaml:"tenants"`
 	// UIDBase is where those UIDs begin. Every node must have the same, or a
@@ -36,7 +36,7 @@ type Isolation struct {
 	UIDBase int `yaml:"uid_base"`
 	// UIDRange is how many of them there are, the same on every node. Default 134217728.
 	UIDRange int `yaml:"uid_range"`
-	// Groups that every job is in beside its user's own: names or numbers, such as
+	// Groups are those that every job is in beside its user's own: names or numbers, such as
 	// [video, render] where the devices are theirs. Default none.
 	Groups []string `yaml:"groups"`
 	// Pids bounds the processes and threads of one job on this node. Default

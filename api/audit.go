@@ -163,16 +163,11 @@ func auditQuery(req *apipb.ListAuditEntriesRequest) (q audit.Query, err error) {
 	default:
 		return q, ares.Errorf(ares.Invalid, "status: %q is unknown: use done, refused or unknown", clip(req.GetStatus())).At("status")
 	}
-	if t := req.GetSince(); t != nil {
-		q.Since = t.AsTime()
-	}
-	if t := req.GetUntil(); t != nil {
-		q.Until = t.AsTime()
-	}
 	if q.Limit == 0 {
 		q.Limit = DefaultPageSize
 	}
-	return q, nil
+	q.Since, q.Until, err = periodOf("since", req.GetSince(), "until", req.GetUntil())
+	return q, err
 }
 
 func newAuditEntry(e *audit.Entry, unnamed bool) *apipb.AuditEntry {

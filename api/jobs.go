@@ -5,9 +5,11 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -265,16 +267,29 @@ func (d *jobDoor) fill(to eyes, resp *apipb.ListJobsResponse, jobs []control.Kno
 	}
 }
 
-func filterOf(req *apipb.ListJobsRequest) (control.Filter, error) {
-	f := control.Filter{
+// periodOf reads the fields of a list that choose a time; either may be absent. Times in
+// the wrong order would find nothing, and who asks would take that for the answer.
+func periodOf(fromField string, from *timestamppb.Timestamp, toField string, to *timestamppb.Timestamp) (begin, end time.Time, err error) {
+	if from != nil {
+		begin = from.AsTime()
+	}
+	if to != nil {
+		end = to.AsTime()
+	}
+	if from != nil && to != nil && !begin.Before(end) {
+		err = ares.Errorf(ares.Invalid, "%s: %s is not before %s, %s: nothing is in between",
+			fromField, begin.Format(time.RFC3339Nano), toField, end.Format(time.RFC3339Nano)).At(fromField)
+	}
+	return begin, end, err
+}
+
+func filterOf(req *apipb.ListJobsRequest) (f control.Filter, err error) {
+	f = control.Filter{
 		Tenant: req.GetTenantId(), Queue: req.GetQueue(), User: req.GetUser(), Name: req.GetName(),
 		ArrayOf: ares.JobID(req.GetArrayOf()), Limit: int(req.GetPageSize()),
 	}
-	if req.GetFrom() != nil {
-		f.From = req.GetFrom().AsTime()
-	}
-	if req.GetTo() != nil {
-		f.To = req.GetTo().AsTime()
+	if f.From, f.To, err = periodOf("from", req.GetFrom(), "to", req.GetTo()); err != nil {
+		return f, err
 	}
 	if f.ArrayOf != "" && !ares.ValidJobID(req.GetArrayOf()) {
 		return f, ares.Errorf(ares.Invalid, "array_of: %q is not a job ID: use the job_id of an array", clip(req.GetArrayOf())).At("array_of")

@@ -86,6 +86,23 @@ func TestAListShowsWhatWasAnsweredBefore(t *testing.T) {
 	}
 }
 
+// TestAListShowsTheNewJobOfABatch: one of its requests was made before, so each job of
+// the batch is written by itself, and the new one is in the list all the same.
+func TestAListShowsTheNewJobOfABatch(t *testing.T) {
+	h := newLateHouse(t, &fakeEngine{})
+	h.submit("request_id", "again", "name", "mine")
+	h.seen()
+	a := h.do("POST", "/api/v1/jobs:batch", map[string]any{"jobs": []any{
+		job("request_id", "again", "name", "mine"), job("request_id", "new", "name", "mine"),
+	}})
+	if a.code != 200 || a.json["accepted"] != 1.0 || a.json["duplicates"] != 1.0 {
+		t.Fatalf("the batch answered %d %s", a.code, a.body)
+	}
+	if a := h.do("GET", "/api/v1/jobs?name=mine", nil); a.json["total"] != 2.0 {
+		t.Errorf("the job just accepted is not in the list: %s", a.body)
+	}
+}
+
 // TestNodesAreShownAsTheyWereChanged: whoever was told that a node is cordoned, or
 // gone, is not shown it as it was before.
 func TestNodesAreShownAsTheyWereChanged(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/history/historytest"
 )
 
 // archive ends a job of a tenant and leaves its tombstone alone.
@@ -122,5 +123,22 @@ func TestStatusTellsOfHistory(t *testing.T) {
 	must(t, e.past.Close())
 	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "history is closed" {
 		t.Errorf("a history that does not: %d %s", a.code, a.body)
+	}
+	base := historytest.SQLite(t)
+	must(t, base.Open(t).Ready(t.Context()))
+	base.DownTo(t, 2)
+	another, err := base.Raw.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = another.Rollback() }()
+	_, err = another.ExecContext(t.Context(), "DELETE FROM jobs") // the update waits for it
+	must(t, err)
+	e.cfg.Ledger.History = base.Open(t)
+	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "" || a.json["history_updating"] != true {
+		t.Errorf("a history with tables of an earlier version: %d %s", a.code, a.body)
+	}
+	must(t, another.Rollback())
+	must(t, e.cfg.Ledger.History.Ready(t.Context()))
+	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "" || a.json["history_updating"] != false {
+		t.Errorf("a history that is up to date: %d %s", a.code, a.body)
 	}
 }

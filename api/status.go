@@ -2,11 +2,13 @@ package api
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/history"
 )
 
 // GetServerStatus implements apipb.ClusterServiceServer. Whatever does not
@@ -42,7 +44,7 @@ func (d *clusterDoor) GetServerStatus(ctx context.Context, _ *apipb.GetServerSta
 		// A leader that is not known is as good as none.
 		resp.Leader, _ = d.cfg.Store.Leader(asking)
 	}
-	resp.HistoryError = d.historyError(ctx)
+	resp.HistoryError, resp.HistoryUpdating = d.history(ctx)
 	if err := d.ready.ask(ctx, d.cfg.Ready); err != nil {
 		resp.NotReady = err.Error()
 	}
@@ -51,17 +53,21 @@ func (d *clusterDoor) GetServerStatus(ctx context.Context, _ *apipb.GetServerSta
 	return resp, nil
 }
 
-// historyError says why history does not answer, to those who may know where it is.
-func (d *Doors) historyError(ctx context.Context) string {
+// history says why history does not answer, to those who may know where it is, or
+// that it will once its tables are up to date.
+func (d *Doors) history(ctx context.Context) (why string, updating bool) {
 	if d.cfg.Ledger == nil {
-		return ""
+		return "", false
 	}
 	asking, cancel := context.WithTimeout(ctx, maxReadyWait)
 	defer cancel()
-	if err := d.cfg.Ledger.History.Ready(asking); err != nil {
-		return err.Error()
+	switch err := d.cfg.Ledger.History.Ready(asking); {
+	case errors.Is(err, history.ErrUpdating):
+		return "", true
+	case err != nil:
+		return err.Error(), false
 	}
-	return ""
+	return "", false
 }
 
 // mb is a size in MiB, rounded up.

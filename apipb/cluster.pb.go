@@ -2495,9 +2495,12 @@ type GetServerStatusResponse struct {
 	DataDirFreeMb int32    `protobuf:"varint,12,opt,name=data_dir_free_mb,json=dataDirFreeMb,proto3" json:"data_dir_free_mb,omitempty"`
 	Alert         string   `protobuf:"bytes,13,opt,name=alert,proto3" json:"alert,omitempty"`
 	// Why history does not answer, "" when it does. Jobs do not wait for it.
-	HistoryError  string `protobuf:"bytes,14,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HistoryError string `protobuf:"bytes,14,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"`
+	// History's tables are being brought up to date, after an upgrade. It answers
+	// once that is done.
+	HistoryUpdating bool `protobuf:"varint,15,opt,name=history_updating,json=historyUpdating,proto3" json:"history_updating,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetServerStatusResponse) Reset() {
@@ -2626,6 +2629,13 @@ func (x *GetServerStatusResponse) GetHistoryError() string {
 		return x.HistoryError
 	}
 	return ""
+}
+
+func (x *GetServerStatusResponse) GetHistoryUpdating() bool {
+	if x != nil {
+		return x.HistoryUpdating
+	}
+	return false
 }
 
 // StoreMember is one member of etcd as a server reaches it.
@@ -3584,7 +3594,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x18\n" +
-	"\x16GetServerStatusRequest\"\xed\x03\n" +
+	"\x16GetServerStatusRequest\"\x98\x04\n" +
 	"\x17GetServerStatusResponse\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -3601,7 +3611,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x06alarms\x18\v \x03(\tR\x06alarms\x12'\n" +
 	"\x10data_dir_free_mb\x18\f \x01(\x05R\rdataDirFreeMb\x12\x14\n" +
 	"\x05alert\x18\r \x01(\tR\x05alert\x12#\n" +
-	"\rhistory_error\x18\x0e \x01(\tR\fhistoryError\"\xe5\x01\n" +
+	"\rhistory_error\x18\x0e \x01(\tR\fhistoryError\x12)\n" +
+	"\x10history_updating\x18\x0f \x01(\bR\x0fhistoryUpdating\"\xe5\x01\n" +
 	"\vStoreMember\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +

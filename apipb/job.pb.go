@@ -2360,9 +2360,10 @@ func (x *ListJobsRequest) GetTo() *timestamppb.Timestamp {
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// Jobs that match, on all pages. Absent where that is not known without reading
-	// them all: with all, several pages, and name, from or to; and for a moment
-	// while very many jobs go to history.
+	// Jobs that match, on all pages. With all it comes with the first page alone, and
+	// is absent where it is not known without reading them all: with several pages
+	// and name, from or to; while very many jobs go to history; and when history
+	// cannot count them in time.
 	Total         *int32 `protobuf:"varint,2,opt,name=total,proto3,oneof" json:"total,omitempty"`
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Store revision the list is true at.

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -45,32 +44,18 @@ func (f *auditFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.object, "object", "", "only what is about this: a job's ID, queue/red/night, or queue/ for all queues")
 	flags.StringVar(&f.status, "status", "", "only what was done, was refused, or is unknown")
 	flags.StringVar(&f.code, "code", "", "only what failed with this code, such as forbidden")
-	flags.StringVar(&f.since, "since", "", "only from then on: 2026-01-31T22:00, or 90m, 4h, 2d ago")
+	flags.StringVar(&f.since, "since", "", "only from then on: 2026-01-31, 2026-01-31T22:00, 22:00, or 90m, 4h, 2d ago")
 	flags.StringVar(&f.until, "until", "", "only before then, as --since")
 }
 
 func (f *auditFlags) request(now time.Time) (*apipb.ListAuditEntriesRequest, error) {
-	req := &apipb.ListAuditEntriesRequest{
-		User: f.user, TenantId: f.tenant, Action: f.action, Object: f.object, Status: f.status, Code: f.code,
+	begin, end, err := readPeriod("since", f.since, "until", f.until, now)
+	if err != nil {
+		return nil, err
 	}
-	for _, one := range []struct {
-		flag, text string
-		to         **timestamppb.Timestamp
-	}{{"since", f.since, &req.Since}, {"until", f.until, &req.Until}} {
-		if one.text == "" {
-			continue
-		}
-		ago, err := parseSpan(one.text)
-		at := now.Add(-ago)
-		if err != nil {
-			at, err = readMoment(one.flag, one.text, now, now)
-		}
-		if err != nil {
-			return nil, usagef("--%s %q is not a time: write 90m, 4h or 2d for so long ago, 2026-01-31, 2026-01-31T22:00 or 2026-01-31T22:00:00Z", one.flag, one.text)
-		}
-		*one.to = timestamppb.New(at)
-	}
-	return req, nil
+	return &apipb.ListAuditEntriesRequest{
+		User: f.user, TenantId: f.tenant, Action: f.action, Object: f.object, Status: f.status, Code: f.code, Since: begin, Until: end,
+	}, nil
 }
 
 func (a *app) auditListCommand() *cobra.Command {

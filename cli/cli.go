@@ -178,10 +178,14 @@ func flagError(c *cobra.Command, err error) error {
 // negative is the number below zero that was taken for a flag, "" for none.
 func negative(err error) string {
 	none, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || !strings.ContainsAny(none.GetSpecifiedShortnames()[:min(1, len(none.GetSpecifiedShortnames()))], ".0123456789") {
+	if !ok {
 		return ""
 	}
-	return "-" + none.GetSpecifiedShortnames()
+	text := none.GetSpecifiedShortnames()
+	if !strings.ContainsAny(text[:min(1, len(text))], ".0123456789") {
+		return ""
+	}
+	return "-" + text
 }
 
 // wants says what a flag takes instead of what it got.

@@ -34,6 +34,8 @@ type fake struct {
 	specs  []*apipb.JobSpec
 	tenant *apipb.Tenant
 	job    *apipb.Job
+	polls  int          // of a job that are answered, those after it never; 0 for all
+	asked  int          // polls so far
 	jobs   []*apipb.Job // listed, instead of job
 	log    string
 	token  string
@@ -69,7 +71,15 @@ func (f *fake) SubmitJobs(_ context.Context, req *apipb.SubmitJobsRequest) (*api
 	return out, nil
 }
 
-func (f *fake) GetJob(_ context.Context, req *apipb.GetJobRequest) (*apipb.GetJobResponse, error) {
+func (f *fake) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.GetJobResponse, error) {
+	f.mu.Lock()
+	f.asked++
+	slow := f.polls > 0 && f.asked > f.polls
+	f.mu.Unlock()
+	if slow {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if f.job == nil {
 		return nil, apipb.ToStatus(ares.Errorf(ares.NotFound, "there is no job %s", req.GetJobId()))
 	}
@@ -288,6 +298,18 @@ func TestWaitAndFollow(t *testing.T) {
 	f.job = nil
 	if code, _, stderr := run(t, "job", "wait", "job-1"); code != 1 || stderr != "ares: there is no job job-1\n" {
 		t.Errorf("wait for none: exit %d, %q", code, stderr)
+	}
+}
+
+func TestWaitTellsASlowServerFromNone(t *testing.T) {
+	serve(t, &fake{job: &apipb.Job{JobId: "job-1", State: "running"}, polls: 3})
+	code, _, stderr := run(t, "job", "wait", "job-1", "--timeout", "2s")
+	if code != 1 || stderr != "ares: job-1 has not ended within 2s; it goes on: see ares job get job-1\n" {
+		t.Errorf("it answered three times: exit %d, %q", code, stderr)
+	}
+	code, _, stderr = run(t, "job", "wait", "job-1", "--timeout", "100ms")
+	if code != 1 || !strings.Contains(stderr, "nothing is known of it, no server answered within 100ms") {
+		t.Errorf("it does not answer any more: exit %d, %q", code, stderr)
 	}
 }
 

@@ -210,6 +210,9 @@ func examineHistory(status *apipb.GetServerStatusResponse) finding {
 			Remedy: "bring the database back, or correct history.url; jobs go on meanwhile, and what ends is kept in the store until history takes it",
 		}
 	}
+	if status.GetHistoryUpdating() {
+		return finding{What: "history", State: note, Detail: "its tables are being brought up to date; what asks for it waits, jobs do not"}
+	}
 	return finding{What: "history", State: fine, Detail: "it answers"}
 }
 

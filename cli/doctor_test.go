@@ -57,6 +57,19 @@ func TestDoctorJudgesTheStore(t *testing.T) {
 	}
 }
 
+func TestDoctorJudgesHistory(t *testing.T) {
+	for want, status := range map[string]*apipb.GetServerStatusResponse{
+		"history ok":    {},
+		"history fault": {HistoryError: "connection refused"},
+		"history note":  {HistoryUpdating: true},
+	} {
+		f := examineHistory(status)
+		if got := states([]finding{f}); got != want || f.State == note && f.Remedy != "" {
+			t.Errorf("%v is judged %s (%s), want %s", status, got, f.Remedy, want)
+		}
+	}
+}
+
 func TestDoctorJudgesClocks(t *testing.T) {
 	for _, c := range []struct {
 		differs, unsure float64

@@ -195,8 +195,12 @@ func writeOutlook(s sheet, o *apipb.DeadlineOutlook) {
 }
 
 func count[N int | int32](n N, thing string) string {
-	if n == 1 {
+	stem, y := strings.CutSuffix(thing, "y")
+	switch {
+	case n == 1:
 		return "1 " + thing
+	case y: // policies
+		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -27,28 +27,13 @@ func (a *app) historyCommand() *cobra.Command {
 type since struct{ from, to string }
 
 func (s *since) add(c *cobra.Command) {
-	c.Flags().StringVar(&s.from, "from", "", "only jobs created from this time on: 2026-01-31, 2026-01-31T22:00")
-	c.Flags().StringVar(&s.to, "to", "", "only jobs created before this time")
+	c.Flags().StringVar(&s.from, "from", "", "only jobs created from this time on: 2026-01-31, 2026-01-31T22:00, 22:00, or 90m, 4h, 2d ago")
+	c.Flags().StringVar(&s.to, "to", "", "only jobs created before this time, as --from")
 }
 
-func (s *since) fill(a *app, req *apipb.ListJobsRequest) error {
-	for _, f := range []struct {
-		flag, text string
-		to         **timestamppb.Timestamp
-	}{{"from", s.from, &req.From}, {"to", s.to, &req.To}} {
-		if f.text == "" {
-			continue
-		}
-		at, err := readMoment(f.flag, f.text, a.now(), a.now())
-		if err != nil {
-			return err
-		}
-		*f.to = timestamppb.New(at)
-	}
-	if req.GetFrom() != nil && req.GetTo() != nil && !req.GetFrom().AsTime().Before(req.GetTo().AsTime()) {
-		return usagef("--from %s is not before --to %s", s.from, s.to)
-	}
-	return nil
+func (s *since) fill(a *app, req *apipb.ListJobsRequest) (err error) {
+	req.From, req.To, err = readPeriod("from", s.from, "to", s.to, a.now())
+	return err
 }
 
 func (a *app) historyExportCommand() *cobra.Command {

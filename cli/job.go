@@ -120,8 +120,11 @@ func listJobs(ctx context.Context, c *client.Client, filter *apipb.ListJobsReque
 			return nil, err
 		}
 		all.Jobs = append(all.Jobs, answer.GetJobs()...)
-		all.Total, all.Revision, all.NextPageToken = answer.Total, answer.GetRevision(), answer.GetNextPageToken()
-		if all.NextPageToken == "" && all.Total == nil { // nobody knew, and these are all
+		all.Revision, all.NextPageToken = answer.GetRevision(), answer.GetNextPageToken()
+		if answer.Total != nil { // it may come with the first page alone
+			all.Total = answer.Total
+		}
+		if all.NextPageToken == "" { // these are all, whatever there was at first
 			all.Total = new(int32(len(all.Jobs)))
 		}
 		if all.NextPageToken == "" || limit > 0 && len(all.Jobs) >= limit {
@@ -299,13 +302,13 @@ func (a *app) jobWaitCommand() *cobra.Command {
 			failed := false
 			for _, id := range args {
 				job, err := a.wait(ctx, c, &o, id)
-				if errors.Is(err, context.DeadlineExceeded) && ares.CodeOf(err) == ares.Unavailable {
+				ranOut := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil // a call's own deadline is another
+				switch {
+				case ranOut && job == nil:
 					return fmt.Errorf("%s: nothing is known of it, no server answered within %s: see \"ares doctor\"", id, timeout)
-				}
-				if errors.Is(err, context.DeadlineExceeded) && timeout > 0 {
+				case ranOut:
 					return fmt.Errorf("%s has not ended within %s; it goes on: see ares job get %s", id, timeout, id)
-				}
-				if err != nil {
+				case err != nil:
 					return interrupted(ctx, id, err)
 				}
 				failed = failed || job.GetState() != string(ares.Succeeded)
@@ -324,7 +327,7 @@ func (a *app) jobWaitCommand() *cobra.Command {
 func (a *app) wait(ctx context.Context, c *client.Client, o *readFlags, id string) (*apipb.Job, error) {
 	job, err := c.Wait(ctx, id)
 	if err != nil {
-		return nil, err
+		return job, err
 	}
 	return job, a.print(o, job, func(w io.Writer, _ proto.Message) {
 		say(w, "%s %s\n", clean(job.GetJobId()), ending(job))

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // momentForms are the ways to write a day and a time. Without a zone it is that
@@ -24,24 +27,78 @@ func readMoment(flag, text string, base, now time.Time) (time.Time, error) {
 			return base.Add(d), nil
 		}
 	}
-	for _, form := range momentForms {
-		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
-			return t, nil
-		}
+	if t, ok := dayAndTime(text); ok {
+		return t, nil
 	}
-	for _, form := range []string{"15:04", "15:04:05"} {
-		clock, err := time.Parse(form, text)
-		if err != nil {
-			continue
-		}
-		day := base.In(time.Local)
-		t := time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local)
+	if t, ok := timeOfDay(text, base, 0); ok {
 		if t.Before(base) {
-			t = time.Date(day.Year(), day.Month(), day.Day()+1, clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local)
+			t, _ = timeOfDay(text, base, +1)
 		}
 		return t, nil
 	}
 	return time.Time{}, usagef("--%s %q is not a time: write 22:00, 2026-01-31T22:00, 2026-01-31T22:00:00Z or +2h", flag, text)
+}
+
+// readPast is readMoment for what has been: a time of day is the last time it was that
+// late, and 2h is so long ago.
+func readPast(flag, text string, now time.Time) (time.Time, error) {
+	if text == "now" {
+		return now, nil
+	}
+	if ago, err := spanOf(text); err == nil && !strings.HasPrefix(text, "+") {
+		return now.Add(-ago), nil
+	}
+	if t, ok := dayAndTime(text); ok {
+		return t, nil
+	}
+	if t, ok := timeOfDay(text, now, 0); ok {
+		if t.After(now) {
+			t, _ = timeOfDay(text, now, -1)
+		}
+		return t, nil
+	}
+	return time.Time{}, usagef("--%s %q is not a time: write 22:00, 2026-01-31, 2026-01-31T22:00, 2026-01-31T22:00:00Z, or 90m, 4h or 2d for so long ago", flag, text)
+}
+
+// readPeriod reads the flags of a list that choose a time, either of which may be left out.
+func readPeriod(fromFlag, from, toFlag, to string, now time.Time) (begin, end *timestamppb.Timestamp, err error) {
+	for _, f := range []struct {
+		flag, text string
+		to         **timestamppb.Timestamp
+	}{{fromFlag, from, &begin}, {toFlag, to, &end}} {
+		if f.text == "" {
+			continue
+		}
+		at, err := readPast(f.flag, f.text, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		*f.to = timestamppb.New(at)
+	}
+	if begin != nil && end != nil && !begin.AsTime().Before(end.AsTime()) {
+		return nil, nil, usagef("--%s %s is not before --%s %s", fromFlag, from, toFlag, to)
+	}
+	return begin, end, nil
+}
+
+func dayAndTime(text string) (time.Time, bool) {
+	for _, form := range momentForms {
+		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// timeOfDay is when it is so late on the day of base, or some days after.
+func timeOfDay(text string, base time.Time, days int) (time.Time, bool) {
+	for _, form := range []string{"15:04", "15:04:05"} {
+		if clock, err := time.Parse(form, text); err == nil {
+			day := base.In(time.Local)
+			return time.Date(day.Year(), day.Month(), day.Day()+days, clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // readSpanWithin is readSpan for a length with bounds, which are written as people do.
@@ -73,18 +130,24 @@ func readSpan(flag, text string) (time.Duration, error) {
 // maxDays is the longest time that is asked for anywhere: ten years.
 const maxDays = 3653
 
-// spanOf is a length of time as people write it, more than none.
+// spans is how a length of time is written for time.ParseDuration, which does not tell
+// one that is too long for it from nonsense.
+var spans = regexp.MustCompile(`^(\d+(\.\d*)?(h|m|s|ms|us|µs|ns))+$`)
+
+// spanOf is a length of time as people write it, more than none. It is
+// strconv.ErrRange when it is too long.
 func spanOf(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n float64
-		if n, err = strconv.ParseFloat(days, 64); err == nil && n > maxDays {
-			err = strconv.ErrRange
-		}
-		d = time.Duration(min(max(n, 0), maxDays) * 24 * float64(time.Hour)) // none for NaN
+		n, err = strconv.ParseFloat(days, 64)
+		d = time.Duration(min(max(n, 0), maxDays+1) * 24 * float64(time.Hour)) // none for NaN
 	}
-	if err == nil && d <= 0 {
-		err = strconv.ErrSyntax
+	switch {
+	case err != nil && spans.MatchString(text), d > maxDays*24*time.Hour:
+		return 0, strconv.ErrRange
+	case err == nil && d <= 0:
+		return 0, strconv.ErrSyntax
 	}
 	return d, err
 }

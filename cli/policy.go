@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ares-scheduler/ares"
@@ -57,7 +56,7 @@ are tried first, and every policy is checked before the first is written.`,
 			}
 		}
 		if check {
-			say(a.out, "%s checked, nothing written\n", counted(len(f.policies), "policy", "policies"))
+			say(a.out, "%s checked, nothing written\n", count(len(f.policies), "policy"))
 			return nil
 		}
 		for _, p := range f.policies {
@@ -75,13 +74,6 @@ are tried first, and every policy is checked before the first is written.`,
 	c.Flags().StringVarP(&file, "file", "f", "", "file with the policies, YAML or JSON; - for standard input")
 	c.Flags().BoolVar(&check, "check", false, "have the server check them, and write nothing")
 	return c
-}
-
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
 }
 
 func (a *app) policyListCommand() *cobra.Command {
@@ -197,16 +189,4 @@ func (a *app) policyFieldsCommand() *cobra.Command {
 			return nil
 		},
 	}
-}
-
-// tenantFlag adds --tenant-id, as most commands call it. Here --tenant is understood,
-// too, for that is what these commands took first.
-func tenantFlag(flags *pflag.FlagSet, to *string, usage string) {
-	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "tenant" {
-			name = "tenant-id"
-		}
-		return pflag.NormalizedName(name)
-	})
-	flags.StringVar(to, "tenant-id", "", usage)
 }

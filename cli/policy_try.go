@@ -93,14 +93,14 @@ func (a *app) tryCases(f policyFile, w io.Writer) error {
 	}
 	if len(wrong) == 0 {
 		if len(f.cases) > 0 {
-			say(w, "%s as expected\n", counted(len(f.cases), "case", "cases"))
+			say(w, "%s as expected\n", count(len(f.cases), "case"))
 		}
 		return nil
 	}
 	if w == io.Discard {
 		return ares.Errorf(ares.Invalid, "%s", strings.Join(wrong, "; "))
 	}
-	return fmt.Errorf("%d of %s not as expected", len(wrong), counted(len(f.cases), "case", "cases"))
+	return fmt.Errorf("%d of %s not as expected", len(wrong), count(len(f.cases), "case"))
 }
 
 // policySaid is a policy as the server would read it.

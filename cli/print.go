@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -42,6 +43,18 @@ func (o *readFlags) add(c *cobra.Command) *cobra.Command {
 	o.addOutput(c)
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on showing changes until interrupted")
 	return c
+}
+
+// tenantFlag adds --tenant-id, as most commands call it. Where it stands --tenant is
+// understood, too, for that is what these commands took first.
+func tenantFlag(flags *pflag.FlagSet, to *string, usage string) {
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "tenant" {
+			name = "tenant-id"
+		}
+		return pflag.NormalizedName(name)
+	})
+	flags.StringVar(to, "tenant-id", "", usage)
 }
 
 // must is for mistakes of our own in building the commands.

@@ -52,17 +52,11 @@ func (r *reservationFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&r.nodes, "nodes", nil, "which nodes, by name")
 	f.StringArrayVar(&r.selector, "selector", nil, "or those with a label, KEY=VALUE; may be repeated, all must match")
 	f.StringVar(&r.domain, "domain", "", "or those in a place, such as leaf/l1, rack/r1 or zone/a; with --selector both must match")
-	f.StringVar(&r.tenant, "tenant", "", "whose jobs may use them (default nobody's: maintenance)")
+	tenantFlag(f, &r.tenant, "whose jobs may use them (default nobody's: maintenance)")
 	f.StringVar(&r.queue, "queue", "", "only jobs of this queue of the tenant")
 	f.BoolVar(&r.drain, "drain", false, "at its beginning, stop what runs there and is not entitled: it is placed elsewhere (default it runs to its end)")
 	f.BoolVar(&r.force, "force", false, "with --drain: stop at_most_once jobs too; they end as lost")
 	f.StringVar(&r.why, "why", "", "why, for others to read")
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "tenant-id" { // as other commands call it
-			name = "tenant"
-		}
-		return pflag.NormalizedName(name)
-	})
 }
 
 // reservation is what the flags and the file ask for.
@@ -80,7 +74,7 @@ func (r *reservationFlags) reservation(a *app, f *pflag.FlagSet, name string) (*
 		field *string
 		value string
 	}{
-		"tenant": {&out.TenantId, r.tenant}, "queue": {&out.Queue, r.queue}, "domain": {&out.Domain, r.domain}, "why": {&out.Why, r.why},
+		"tenant-id": {&out.TenantId, r.tenant}, "queue": {&out.Queue, r.queue}, "domain": {&out.Domain, r.domain}, "why": {&out.Why, r.why},
 	} {
 		if f.Changed(flag) {
 			*to.field = to.value
@@ -149,7 +143,7 @@ func (a *app) reservationCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create [NAME]", Short: "Set nodes aside for a time",
 		Example: "  ares reservation create new-disks --from 22:00 --for 4h --nodes gpu-7,gpu-8 --drain --why 'disk swap'\n" +
-			"  ares reservation create night-run --tenant vision --from 2026-01-31T20:00 --until 08:00 --selector pool=h100\n" +
+			"  ares reservation create night-run --tenant-id vision --from 2026-01-31T20:00 --until 08:00 --selector pool=h100\n" +
 			"  ares reservation create rack-move --from +2d --for 6h --domain rack/r1 --drain",
 		Args: atMostOne,
 	}

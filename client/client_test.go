@@ -366,6 +366,19 @@ func TestWaitSurvivesAnAbsence(t *testing.T) {
 	}
 }
 
+func TestWaitSaysWhatItSawLast(t *testing.T) {
+	seen := &fake{states: []string{"pending", "running"}, faults: []error{nil, nil, nil}, stuck: 1}
+	for want, f := range map[string]*fake{"running": seen, "": {stuck: 1}} {
+		c := connect(t, client.Options{Addresses: []string{serve(t, f)}, Attempts: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		job, err := c.Wait(ctx, "job-x")
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || job.GetState() != want || (job == nil) != (want == "") {
+			t.Errorf("got %v, %v", job, err)
+		}
+	}
+}
+
 func TestBatchIsSplit(t *testing.T) {
 	c := connect(t, client.Options{Addresses: []string{serve(t, &fake{faults: []error{away}})}})
 	specs := make([]*apipb.JobSpec, 2500)

@@ -202,13 +202,14 @@ const (
 )
 
 // Wait returns the job once it is in a final phase. A server that is away for
-// less than a minute does not end it.
+// less than a minute does not end it. Beside an error is the job as it was when a
+// server last answered, nil if none did.
 func (c *Client) Wait(ctx context.Context, id string) (*apipb.Job, error) {
 	return c.WaitUntil(ctx, id, func(j *apipb.Job) bool { return ares.Phase(j.GetState()).Final() })
 }
 
-// WaitUntil returns the job once it is as done wants it.
-func (c *Client) WaitUntil(ctx context.Context, id string, done func(*apipb.Job) bool) (*apipb.Job, error) {
+// WaitUntil is Wait for a job that is as done wants it.
+func (c *Client) WaitUntil(ctx context.Context, id string, done func(*apipb.Job) bool) (last *apipb.Job, err error) {
 	var away time.Time
 	for poll := firstPoll; ; poll = min(poll*3/2, slowPoll) {
 		job, err := c.Job(ctx, id)
@@ -216,16 +217,16 @@ func (c *Client) WaitUntil(ctx context.Context, id string, done func(*apipb.Job)
 		case err == nil && done(job):
 			return job, nil
 		case err == nil:
-			away = time.Time{}
+			last, away = job, time.Time{}
 		case ctx.Err() != nil, ares.CodeOf(err) != ares.Unavailable:
-			return nil, err
+			return last, err
 		case away.IsZero():
 			away = time.Now()
 		case time.Since(away) > maxAway:
-			return nil, err
+			return last, err
 		}
 		if bad := sleep(ctx, poll); bad != nil {
-			return nil, errors.Join(bad, err) // why nothing is known of the job, if so
+			return last, errors.Join(bad, err) // why it is not known how the job is now, if so
 		}
 	}
 }

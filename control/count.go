@@ -14,43 +14,36 @@ import (
 const maxUncounted = 1000
 
 // total is how many jobs a filter selects wherever they are, each once. It says
-// no where that is not known without reading them all.
-func (l *Ledger) total(ctx context.Context, f Filter) (n int64, known bool, err error) {
-	if many, bad := l.settleSome(ctx); many || bad != nil {
-		return 0, false, bad
+// no where that is not known without reading them all, or at all.
+func (l *Ledger) total(ctx context.Context, f Filter) (n int64, known bool) {
+	of := f.ofHistory()
+	if !of.Counted() || l.many(ctx) || l.settle(ctx) != nil {
+		return 0, false
 	}
-	for try := 1; ; try++ {
-		if err = l.settle(ctx); err != nil {
-			return 0, false, err
-		}
+	for range settleTries {
 		before := l.moves()
-		n, known, err = l.History.Count(ctx, f.ofHistory())
-		if err != nil || !known {
-			return 0, false, err
-		}
-		n += int64(l.View.countActive(f))
-		ended, err := l.uncounted(ctx, f)
+		old, err := l.History.Count(ctx, of)
 		if err != nil {
-			return 0, false, err
+			return 0, false
 		}
-		if err = l.settle(ctx); err != nil {
-			return 0, false, err
+		live, err := l.uncounted(ctx, f)
+		if err != nil || l.settle(ctx) != nil {
+			return 0, false
 		}
 		if l.moves() == before {
-			return n + ended, true, nil
-		}
-		if try == settleTries {
-			return 0, false, nil
+			return old + live, true
 		}
 	}
+	return 0, false
 }
 
-// settleSome says whether too many ended jobs may be unknown to history to ask
-// for all of them, and then asks for some, so that it ends.
-func (l *Ledger) settleSome(ctx context.Context) (many bool, err error) {
+// many says whether too many ended jobs may be unknown to history to ask for all
+// of them, and then asks for some, so that it ends.
+func (l *Ledger) many(ctx context.Context) bool {
 	l.mu.Lock()
 	var ids []ares.JobID
-	if many = len(l.ended) > maxUncounted; many {
+	many := len(l.ended) > maxUncounted
+	if many {
 		for id := range l.ended { // order-free: any will do
 			if ids = append(ids, id); len(ids) == maxUncounted {
 				break
@@ -58,29 +51,44 @@ func (l *Ledger) settleSome(ctx context.Context) (many bool, err error) {
 		}
 	}
 	l.mu.Unlock()
-	if !many {
-		return false, nil
+	if many {
+		_ = l.settleThese(ctx, ids) // the next who asks does it too
 	}
-	return true, l.settleThese(ctx, ids)
+	return many
 }
 
-// uncounted counts the ended jobs that a filter selects and history does not
-// have. One of which it has an earlier version is counted there.
+// uncounted counts the jobs that a filter selects and history does not have: those
+// that have not ended, and those that did and were not written yet. One of which
+// history has an earlier version is counted there.
 func (l *Ledger) uncounted(ctx context.Context, f Filter) (n int64, err error) {
-	jobs := map[history.Version]bool{}
-	var ids []ares.JobID
-	for _, e := range l.backlog() {
-		if f.matches(e) {
-			jobs[history.Version{ID: e.Job.ID, Accepted: e.Job.Revision}] = true
-			ids = append(ids, e.Job.ID)
-		}
+	active, ended := l.live(f)
+	ids := make([]ares.JobID, 0, len(ended))
+	for v := range ended { // order-free: a set
+		ids = append(ids, v.ID)
 	}
 	has, err := l.History.Has(ctx, ids)
 	if err != nil {
 		return 0, err
 	}
-	maps.DeleteFunc(jobs, func(v history.Version, _ bool) bool { return has[v] })
-	return int64(len(jobs)), nil
+	maps.DeleteFunc(ended, func(v history.Version, _ bool) bool { return has[v] })
+	return int64(active + len(ended)), nil
+}
+
+// live counts the jobs that a filter selects and that have not ended, and lists
+// those that did and that history may not have. Both are true at one revision: a job
+// that ends is in one of them.
+func (l *Ledger) live(f Filter) (active int, ended map[history.Version]bool) {
+	l.View.mu.RLock()
+	defer l.View.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ended = map[history.Version]bool{}
+	for id := range l.ended { // order-free: a set
+		if e := l.View.jobs[id]; e != nil && e.Run.Phase.Final() && f.matches(e) {
+			ended[history.Version{ID: id, Accepted: e.Job.Revision}] = true
+		}
+	}
+	return l.View.countActive(f), ended
 }
 
 // countActive counts the jobs that a filter selects and that have not ended.
@@ -89,15 +97,14 @@ func (v *View) countActive(f Filter) int {
 	f.Phases = slices.DeleteFunc(ares.Phases(), func(p ares.Phase) bool {
 		return p.Final() || len(asked) > 0 && !slices.Contains(asked, p)
 	})
-	if len(f.Phases) == 0 {
+	switch {
+	case len(f.Phases) == 0:
 		return 0
-	}
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	if f.ArrayOf != "" {
+	case f.ArrayOf != "":
 		return v.elementsPage(f).Total
+	default:
+		return v.total(f)
 	}
-	return v.total(f)
 }
 
 // ofHistory is the filter in history's words.

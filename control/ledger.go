@@ -190,8 +190,8 @@ type KnownPage struct {
 	Jobs     []Known
 	More     bool
 	Revision int64
-	// Total is how many jobs match on all pages, nil where nobody knows that
-	// without reading them all.
+	// Total is how many jobs match on all pages. It comes with the first, and is
+	// nil where nobody knows it without reading them all.
 	Total *int64
 }
 
@@ -226,13 +226,20 @@ func (l *Ledger) Jobs(ctx context.Context, f Filter) (KnownPage, error) {
 	if out.More = out.More || more; len(out.Jobs) > f.Limit {
 		out.Jobs, out.More = out.Jobs[:f.Limit], true
 	}
-	if f.Before == 0 && !out.More {
-		out.Total = new(int64(len(out.Jobs)))
-		return out, nil
+	if f.Before == 0 {
+		out.Total = l.totalOf(ctx, f, &out)
 	}
-	n, known, err := l.total(ctx, f)
-	if known {
-		out.Total = &n
+	return out, nil
+}
+
+// totalOf is how many jobs match on all pages, of which one is the first; nil where
+// that is not known. The page is worth having without it.
+func (l *Ledger) totalOf(ctx context.Context, f Filter, first *KnownPage) *int64 {
+	if !first.More {
+		return new(int64(len(first.Jobs)))
 	}
-	return out, err
+	if n, known := l.total(ctx, f); known {
+		return &n
+	}
+	return nil
 }

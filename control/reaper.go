@@ -27,7 +27,8 @@ type Reaper struct {
 	Now func() time.Time
 	Log *slog.Logger
 	// BrakePercent stops all voiding when more of the nodes than this are gone
-	// with jobs of theirs, and at least three; 100 never brakes.
+	// with jobs of theirs, and at least three; 100 never brakes. Nodes that were
+	// revoked are not counted: they are gone on purpose and do not return.
 	BrakePercent int
 	// Tick is how often seats are looked at. Default 250 ms.
 	Tick time.Duration
@@ -44,6 +45,7 @@ type absence struct {
 	since    time.Time     // monotonic
 	revision int64         // of the node's record then
 	silent   time.Duration // how long it had been silent when its session ended
+	cut      bool          // a revocation ended its session
 }
 
 // Alert says why voiding is held back, "" when it is not.
@@ -95,7 +97,7 @@ func (r *Reaper) look(gone map[string]absence) {
 		case n.Session != nil:
 			delete(gone, n.Node.ID)
 		case !known || a.revision != n.Node.Revision:
-			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: r.silence(&n.Node)}
+			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: r.silence(&n.Node), cut: n.Node.SessionCut}
 		}
 	}
 	// A plan that was under way while a node was removed leaves a seat there.
@@ -120,8 +122,11 @@ func (r *Reaper) silence(n *ares.Node) time.Duration {
 // more likely a cut network than so many dead machines.
 func (r *Reaper) braked(gone map[string]absence) bool {
 	nodes, _ := r.View.Nodes()
-	lost := 0                // gone with something to take back; a node long empty is no news
-	for node := range gone { // order-free: a count
+	lost := 0                   // gone with something to take back; a node long empty is no news
+	for node, a := range gone { // order-free: a count
+		if a.cut {
+			continue // on purpose; it is none of those known either
+		}
 		entries, _, _ := r.View.SeatsOn(node)
 		if slices.ContainsFunc(entries, func(e *Entry) bool { return len(unsettledOn(e, node)) > 0 }) {
 			lost++

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -213,32 +214,62 @@ func TestReaperBrakes(t *testing.T) {
 	}
 }
 
+// TestReaperDoesNotBrakeForRevokedNodes: three of four nodes are revoked on purpose.
+// They do not return, so to wait for them would be to keep their jobs for ever.
+func TestReaperDoesNotBrakeForRevokedNodes(t *testing.T) {
+	r := newReaping(t)
+	var nodes []*storetest.Node
+	var jobs []*ares.Job
+	for range 4 {
+		n, j := r.busy(t, time.Second)
+		nodes, jobs = append(nodes, n), append(jobs, j)
+	}
+	for _, n := range nodes[:3] {
+		if _, err := r.s.Revoke(t.Context(), store.Revocation{Node: n.ID, At: storetest.Noon}, storetest.Noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, r.view, "three sessions to end", func() bool { return r.away(nodes[:3]...) })
+	r.start(t)
+	await(t, r.view, "the jobs of the revoked nodes to be taken back", func() bool {
+		return !slices.ContainsFunc(jobs[:3], func(j *ares.Job) bool { return phaseOf(r.view, j.ID) != ares.Pending })
+	})
+	if got := phaseOf(r.view, jobs[3].ID); got != ares.Running || r.reaper.Alert() != "" {
+		t.Errorf("the job of the node that is well is %s, and the alert %q", got, r.reaper.Alert())
+	}
+}
+
 // TestBrakeArithmetic is the share at which the brake holds.
 func TestBrakeArithmetic(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		gone, of, percent int
-		want              bool
+		gone, cut, of, percent int // cut are further ones, which were revoked
+		want                   bool
 	}{
-		{0, 10, 55, false},
-		{2, 2, 55, false},
-		{3, 3, 55, true},
-		{3, 5, 55, true},
-		{3, 6, 55, false},
-		{5, 10, 55, false},
-		{6, 10, 55, true},
-		{55, 100, 55, false},
-		{56, 100, 55, true},
-		{90, 100, 100, false},
-		{90, 100, 90, false},
-		{91, 100, 90, true},
+		{0, 0, 10, 55, false},
+		{2, 0, 2, 55, false},
+		{3, 0, 3, 55, true},
+		{3, 0, 5, 55, true},
+		{3, 0, 6, 55, false},
+		{5, 0, 10, 55, false},
+		{6, 0, 10, 55, true},
+		{55, 0, 100, 55, false},
+		{56, 0, 100, 55, true},
+		{90, 0, 100, 100, false},
+		{90, 0, 100, 90, false},
+		{91, 0, 100, 90, true},
+		{0, 3, 4, 55, false},
+		{2, 8, 12, 55, false},
+		{3, 5, 10, 55, true},  // 3 of 5
+		{3, 4, 10, 55, false}, // 3 of 6
 	} {
 		v := fixedView()
 		b := ares.Batch{Revision: 2, Reset: true}
 		for i := range c.of {
 			id := fmt.Sprint("n", i)
-			b.Events = append(b.Events, ares.Event{Revision: 1, Node: &ares.Node{ID: id, Revision: 1}})
-			if i >= c.gone {
+			cut := i >= c.gone && i < c.gone+c.cut
+			b.Events = append(b.Events, ares.Event{Revision: 1, Node: &ares.Node{ID: id, Revision: 1, SessionCut: cut}})
+			if i >= c.gone+c.cut {
 				b.Events = append(b.Events, ares.Event{Revision: 2, Session: &ares.Session{Node: id, Revision: 2}})
 			}
 			// Each has a job; a node that is gone and empty is no news.
@@ -257,11 +288,11 @@ func TestBrakeArithmetic(t *testing.T) {
 		r := &Reaper{View: v, Log: quiet, BrakePercent: c.percent}
 		gone := map[string]absence{}
 		r.look(gone)
-		if len(gone) != c.gone+20 {
-			t.Errorf("%d of %d gone: %d timers", c.gone, c.of, len(gone))
+		if len(gone) != c.gone+c.cut+20 {
+			t.Errorf("%d of %d gone, %d cut: %d timers", c.gone, c.of, c.cut, len(gone))
 		}
 		if got := r.braked(gone); got != c.want || (r.Alert() != "") != c.want {
-			t.Errorf("%d of %d gone at %d %%: braked is %v (alert %q), want %v", c.gone, c.of, c.percent, got, r.Alert(), c.want)
+			t.Errorf("%d of %d gone, %d cut, at %d %%: braked is %v (alert %q), want %v", c.gone, c.of, c.cut, c.percent, got, r.Alert(), c.want)
 		}
 	}
 }

@@ -41,6 +41,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	return plan
 }
 
+// settleAll plans what has to be, whoever's turn it is.
 func (s *State) settleAll(plan *ares.Plan) {
 	// 1. Settle: arrays that are over, delays that are over, and the next one
 	// that will be. Who is where others have a reservation leaves: nobody need

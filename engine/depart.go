@@ -95,16 +95,17 @@ type source uint8
 const (
 	byForecast source = iota // runs like it that ended, or it is ending already
 	byLimit                  // the limit its user gave it
-	byGuess                  // nothing like it was ever seen, and it has no limit
+	byGuess                  // nothing like it was ever seen: part of its limit, or of a day
 	sources
 )
 
-// source is what says how long the job runs.
+// source is what says how long the job runs at most.
 func (e *entry) source() source {
-	switch {
+	limit := e.job.MaxRuntime()
+	switch _, late := e.runtime(); {
 	case e.forecast != nil && e.forecast.Samples > 0:
 		return byForecast
-	case e.job.MaxRuntimeMinutes > 0:
+	case limit > 0 && late >= limit:
 		return byLimit
 	}
 	return byGuess

@@ -50,9 +50,11 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 	late, early := s.walk(e, now, now, byLate), s.walk(e, now, now, byEarly)
 	shut := s.shutFrom(e)
 	opens := s.beyond(e, shut, now, &late, &early)
-	if len(shut) > 0 && late.at == endless && early.at == endless {
-		s.stays(e)
+	if len(shut) > 0 && late.at == endless && early.at == endless && s.needsShut(e) {
 		out.Earliest, out.Basis = later(now, shut[0].Until), s.calendar.words(shut[0])
+		if !early.reached {
+			out.Basis += "; " + s.unreached(early)
+		}
 		return out
 	}
 	if late.at <= now.UnixNano() && s.keepsSeats(now) {
@@ -73,6 +75,23 @@ func (s *State) eta(e *entry, now time.Time) ares.ETA {
 		out.Basis = strings.TrimSuffix("when nodes are open again that are "+s.calendar.words(opens)+"; "+out.Basis, "; ")
 	}
 	return out
+}
+
+// needsShut says whether the job has a place in the fleet, but none on the nodes that
+// windows leave to it, even if nobody else were there: then it waits for the first to end.
+func (s *State) needsShut(e *entry) bool {
+	s.stays(e)
+	w, least := e.shape.want, e.shape.least
+	open, _ := s.reach(e.shape, w)
+	return s.holds(open, w) < least && s.holds(&s.sift(w).nodes, w) >= least
+}
+
+// holds is how many members of a want the nodes of a set would take if they were empty.
+func (s *State) holds(of *set, w *want) (members int) {
+	for at := of.next(0); at >= 0; at = of.next(at + 1) {
+		members += s.nodes[at].whole(w)
+	}
+	return members
 }
 
 // maxOpened is at the ends of how many windows a place is looked for: who asks holds up
@@ -150,10 +169,10 @@ func (s *State) basis(e *entry, late, early walked, now time.Time) string {
 	switch {
 	case late.at == endless && early.reached && early.at == endless:
 		return "unknown: " + s.unforeseen(e, now)
-	case !early.reached && s.cfg.Queueing.Blocked == BlockedHold:
-		return "at the earliest: a job ahead of it in its queue holds it up until then"
+	case !early.reached && early.at == endless:
+		return "unknown: " + s.unreached(early)
 	case !early.reached:
-		return fmt.Sprintf("at the earliest: more than %d jobs are before it", early.ahead)
+		return "at the earliest: " + s.unreached(early)
 	case late.at == endless && !late.reached:
 		parts = append(parts, fmt.Sprintf("no latest time: more than %d jobs are before it", late.ahead))
 	case late.at == endless:
@@ -181,6 +200,17 @@ func (s *State) basis(e *entry, late, early walked, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
+// unreached says why it was not the job's turn.
+func (s *State) unreached(w walked) string {
+	switch {
+	case s.cfg.Queueing.Blocked != BlockedHold:
+		return fmt.Sprintf("more than %d jobs are before it", w.ahead)
+	case w.at == endless:
+		return "a job ahead of it in its queue holds it up, and nobody knows until when"
+	}
+	return "a job ahead of it in its queue holds it up until then"
+}
+
 func seatsFree(n int) string {
 	if n == 1 {
 		return "1 seat comes free"
@@ -192,7 +222,7 @@ func seatsFree(n int) string {
 func foreseenBy(by [sources]int, ends int) string {
 	var parts []string
 	for i, words := range [sources]string{
-		byForecast: "by forecasts", byLimit: "by their limits", byGuess: "by a guess (no limit, and no runs like it are known)",
+		byForecast: "by forecasts", byLimit: "by their limits", byGuess: "by a guess (no runs like it are known)",
 	} {
 		switch by[i] {
 		case 0:
@@ -215,8 +245,9 @@ func jobs(n int) string {
 // unforeseen says why nothing is foreseen for a job.
 func (s *State) unforeseen(e *entry, now time.Time) string {
 	w := e.shape.want
+	s.stays(e)
 	reach, ok := s.reach(e.shape, w)
-	if !ok {
+	if !ok && len(s.bars(e.shape, &s.sift(w).nodes)) == 0 {
 		return "no node is as it asks"
 	}
 	for at := reach.next(0); at >= 0; at = reach.next(at + 1) {

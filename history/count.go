@@ -1,21 +1,21 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"maps"
 	"slices"
-	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Count is how many jobs a filter selects, on all pages. It says no where that
-// is not known without reading them all: by name, or by time.
-func (h *History) Count(ctx context.Context, f Filter) (n int64, known bool, err error) {
-	if f.Name != "" || !f.From.IsZero() || !f.To.IsZero() {
-		return 0, false, nil
+// Counted says whether Count knows how many jobs a filter selects: not by name, or
+// by time, without reading them all.
+func (f *Filter) Counted() bool { return f.Name == "" && f.From.IsZero() && f.To.IsZero() }
+
+// Count is how many jobs a filter selects that is counted, on all pages.
+func (h *History) Count(ctx context.Context, f Filter) (n int64, err error) {
+	if !f.Counted() {
+		return 0, ares.Errorf(ares.Internal, "jobs are not counted by name or time")
 	}
 	q := query{dialect: h.dialect}
 	from := "COALESCE(SUM(j.jobs), 0) FROM job_counts j"
@@ -30,7 +30,7 @@ func (h *History) Count(ctx context.Context, f Filter) (n int64, known bool, err
 		q.in("j.phase", f.Phases)
 	}
 	err = h.reading(ctx, "SELECT "+from+" WHERE "+q.where(), q.args, func(r *sql.Rows) error { return r.Scan(&n) })
-	return n, err == nil, err
+	return n, err
 }
 
 // Version is one job of all that had an ID one after the other.
@@ -59,38 +59,4 @@ func (h *History) Has(ctx context.Context, ids []ares.JobID) (map[Version]bool, 
 		}
 	}
 	return out, nil
-}
-
-// counted is a row of job_counts.
-type counted struct{ tenant, queue, user, phase string }
-
-type counts map[counted]int64
-
-// write adds to what is counted, in the order of the table.
-func (c counts) write(ctx context.Context, w *writer) error {
-	r := &rows{table: "job_counts", columns: []string{"tenant", "queue", "submitted_by", "phase", "jobs"}}
-	for _, k := range slices.SortedFunc(maps.Keys(c), func(a, b counted) int {
-		return cmp.Or(strings.Compare(a.tenant, b.tenant), strings.Compare(a.queue, b.queue), strings.Compare(a.user, b.user), strings.Compare(a.phase, b.phase))
-	}) {
-		r.add(k.tenant, k.queue, k.user, k.phase, c[k])
-	}
-	return r.insert(ctx, w, "ON CONFLICT (tenant, queue, submitted_by, phase) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs")
-}
-
-// uncount takes jobs that are about to be removed out of the counts.
-func (w *writer) uncount(ctx context.Context, in string, seqs []any) error {
-	gone := counts{}
-	err := w.query(ctx, "SELECT tenant, queue, submitted_by, phase, COUNT(*) FROM jobs WHERE array_of = '' AND seq IN "+in+" GROUP BY tenant, queue, submitted_by, phase", seqs, func(r *sql.Rows) error {
-		var k counted
-		n := int64(0)
-		if err := r.Scan(&k.tenant, &k.queue, &k.user, &k.phase, &n); err != nil {
-			return err
-		}
-		gone[k] = -n
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return gone.write(ctx, w)
 }

@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,10 +20,8 @@ import (
 	_ "modernc.org/sqlite" // registers the driver
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/history/migrations"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // dialect is where the two databases differ.
 type dialect struct {
@@ -55,7 +52,7 @@ func openPostgres(url string) (*History, error) {
 		cfg.ConnectTimeout = 5 * time.Second
 	}
 	d := dialect{
-		name: goose.DialectPostgres, folder: "migrations/postgres", numbered: true,
+		name: goose.DialectPostgres, folder: "postgres", numbered: true,
 		lock: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", writersLock), date: "CAST(? AS date)",
 	}
 	return &History{dialect: d, turn: make(chan struct{}, 1), open: func() (*sql.DB, *sql.DB, error) {
@@ -67,7 +64,7 @@ func openPostgres(url string) (*History, error) {
 }
 
 func openSQLite(file string) *History {
-	d := dialect{name: goose.DialectSQLite3, folder: "migrations/sqlite", isoTimes: true, date: "?"}
+	d := dialect{name: goose.DialectSQLite3, folder: "sqlite", isoTimes: true, date: "?"}
 	return &History{dialect: d, turn: make(chan struct{}, 1), open: func() (read, write *sql.DB, err error) {
 		// Made before SQLite would make it for others to read; its journals follow it.
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
@@ -107,21 +104,35 @@ func sqliteAt(file, option string, pragmas ...string) (*sql.DB, error) {
 	return sql.Open("sqlite", at.String())
 }
 
-// migrate brings the tables up to date.
-func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
-	files, err := fs.Sub(migrations, d.folder)
+// steps is how the tables came to be.
+func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations.Files, d.folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var options []goose.ProviderOption
 	if d.numbered { // several servers may start at once
 		locker, bad := lock.NewPostgresSessionLocker()
 		if bad != nil {
-			return bad
+			return nil, bad
 		}
 		options = append(options, goose.WithSessionLocker(locker))
 	}
-	p, err := goose.NewProvider(d.name, db, files, options...)
+	return goose.NewProvider(d.name, db, files, options...)
+}
+
+// outdated says whether steps are to be taken.
+func (d dialect) outdated(ctx context.Context, db *sql.DB) (bool, error) {
+	p, err := d.steps(db)
+	if err != nil {
+		return false, err
+	}
+	return p.HasPending(ctx)
+}
+
+// migrate brings the tables up to date.
+func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
+	p, err := d.steps(db)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -26,15 +25,12 @@ type History struct {
 	dialect dialect
 	open    func() (read, write *sql.DB, err error)
 
-	turn        chan struct{} // taken while it connects
+	turn        chan struct{} // taken for what follows
 	ready       bool
 	closed      bool
 	read, write *sql.DB // one and the same but for SQLite, which has one writer
+	update      *update // the last, nil before the first
 }
-
-// connectWithin bounds one try to connect and to bring the tables up to date. A
-// migration of a large database may need long; it goes on for as long.
-const connectWithin = 10 * time.Minute
 
 // Open prepares a history. It fails only when the configuration is wrong.
 func Open(cfg Config) (*History, error) {
@@ -51,11 +47,15 @@ func CheckURL(url string) error {
 	return err
 }
 
-// Close closes the database.
+// Close closes the database. An update of its tables that is under way is undone.
 func (h *History) Close() error {
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	h.closed, h.ready = true, false
+	if h.update != nil {
+		h.update.cancel()
+		<-h.update.done
+	}
 	return h.drop()
 }
 
@@ -69,43 +69,6 @@ func (h *History) drop() error {
 	}
 	h.read, h.write = nil, nil
 	return err
-}
-
-// connected is the database for reading and the one for writing.
-func (h *History) connected(ctx context.Context) (read, write *sql.DB, err error) {
-	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
-	case <-ctx.Done():
-		return nil, nil, unavailable("wait for history's tables", ctx.Err())
-	}
-	switch {
-	case h.closed:
-		return nil, nil, ares.Errorf(ares.Unavailable, "history is closed")
-	case h.ready:
-		return h.read, h.write, nil
-	}
-	if h.read == nil {
-		if h.read, h.write, err = h.open(); err != nil {
-			return nil, nil, unavailable("open history", err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
-	defer cancel()
-	if err = h.dialect.migrate(ctx, h.write); err != nil {
-		return nil, nil, unavailable("bring history's tables up to date", errors.Join(err, h.drop()))
-	}
-	h.ready = true
-	return h.read, h.write, nil
-}
-
-// Ready says whether history answers.
-func (h *History) Ready(ctx context.Context) error {
-	read, _, err := h.connected(ctx)
-	if err != nil {
-		return err
-	}
-	return unavailable("reach history", read.PingContext(ctx))
 }
 
 // unavailable makes a failure of the database one that may pass. Whoever

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/audit"
@@ -63,6 +64,83 @@ func TestPostgresComesBack(t *testing.T) {
 		}
 	}
 	base.Recount(t)
+}
+
+// TestPostgresCountsWhatIsUnderWay brings tables up to date while another server
+// writes, which does not count.
+func TestPostgresCountsWhatIsUnderWay(t *testing.T) {
+	base := historytest.StartPostgres(t).New(t)
+	if _, err := base.Open(t).Put(t.Context(), []history.Finished{historytest.Made{ID: "before"}.Finished()}); err != nil {
+		t.Fatal(err)
+	}
+	base.DownTo(t, 2)
+	tx, err := base.Raw.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = tx.ExecContext(t.Context(), "DELETE FROM jobs"); err != nil {
+		t.Fatal(err)
+	}
+	counted := make(chan int64, 1)
+	h := base.Open(t)
+	go func() {
+		n, bad := h.Count(t.Context(), history.Filter{})
+		if bad != nil {
+			t.Error(bad)
+		}
+		counted <- n
+	}()
+	awaitLock(t, base)
+	if err = tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-counted; n != 0 {
+		t.Errorf("%d are counted, want none", n)
+	}
+}
+
+// TestCloseEndsAnUpdate has a server stop while its tables are brought up to date.
+func TestCloseEndsAnUpdate(t *testing.T) {
+	base := historytest.StartPostgres(t).New(t)
+	if err := base.Open(t).Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	base.DownTo(t, 2)
+	tx, err := base.Raw.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = tx.ExecContext(t.Context(), "DELETE FROM jobs"); err != nil {
+		t.Fatal(err)
+	}
+	h := base.Open(t)
+	ended := make(chan error, 1)
+	go func() { ended <- h.Ready(t.Context()) }()
+	awaitLock(t, base)
+	if err = h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err = <-ended; ares.CodeOf(err) != ares.Unavailable {
+		t.Errorf("who waited is told %v", err)
+	}
+	if err = tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err = base.Open(t).Ready(t.Context()); err != nil {
+		t.Errorf("the next server: %v", err)
+	}
+}
+
+// awaitLock waits until somebody waits for the table of jobs.
+func awaitLock(t *testing.T, base historytest.Base) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for waits := 0; waits == 0; <-tick.C {
+		if err := base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM pg_locks WHERE relation = 'jobs'::regclass AND NOT granted").Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestTheFileIsItsOwners has nobody else read what jobs were given.

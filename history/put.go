@@ -154,11 +154,9 @@ func (w *writer) remove(ctx context.Context, seqs []int64, b *batch) error {
 	return w.removeRows(ctx, in, args)
 }
 
-// removeRows takes jobs out of every table but the sums of use.
+// removeRows takes jobs out of every table but the sums of use. Triggers count
+// how many jobs are left.
 func (w *writer) removeRows(ctx context.Context, in string, seqs []any) error {
-	if err := w.uncount(ctx, in, seqs); err != nil {
-		return err
-	}
 	for _, from := range []string{"job_usage WHERE job_seq", "attempts WHERE job_seq", "placements WHERE job_seq", "transitions WHERE job_seq", "jobs WHERE seq"} {
 		if _, err := w.tx.ExecContext(ctx, w.dialect.bind("DELETE FROM "+from+" IN "+in), seqs...); err != nil {
 			return err
@@ -183,7 +181,6 @@ type batch struct {
 	dialect                                     dialect
 	jobs, attempts, places, transitions, usages *rows
 	groups                                      map[group]sums
-	counts                                      counts
 	days                                        map[string][2]int64 // of acceptance: first and last revision
 }
 
@@ -200,7 +197,7 @@ func newBatch(d dialect) *batch {
 		places:      &rows{table: "placements", columns: []string{"job_seq", "attempt", "rank", "node", "device", "device_index", "milli", "model", "region", "seat_state", "exit_code"}},
 		transitions: &rows{table: "transitions", columns: []string{"job_seq", "position", "at", "phase", "attempt", "message"}},
 		usages:      &rows{table: "job_usage", columns: []string{"job_seq", "day", "model", "region", "gpu_milliseconds", "jobs"}},
-		groups:      map[group]sums{}, counts: counts{}, days: map[string][2]int64{},
+		groups:      map[group]sums{}, days: map[string][2]int64{},
 	}
 }
 
@@ -226,9 +223,6 @@ func (b *batch) add(seq int64, f *Finished) error {
 		j.PriorityValue(), string(j.PriorityClass), j.Members, j.GPUs, j.GPUMilli, text(j.GPUModel), j.CPUs, j.MemoryMB, text(j.Image),
 		j.IsArray(), string(j.ArrayOf), j.ArrayIndex, string(j.RetryOf), b.dialect.at(j.AcceptedAt), b.dialect.at(started(r)), b.dialect.at(r.FinishedAt), r.Placed, r.Retries, r.Yields,
 		total, j.Digest[:], kept)
-	if j.ArrayOf == "" {
-		b.counts[counted{j.Tenant, j.Queue, text(j.Owner), string(r.Phase)}]++
-	}
 	for i := range r.Attempts {
 		b.addAttempt(seq, &r.Attempts[i], f.Kinds)
 	}

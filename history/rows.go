@@ -56,9 +56,6 @@ func (b *batch) write(ctx context.Context, w *writer) error {
 	if err := b.writeSums(ctx, w); err != nil {
 		return err
 	}
-	if err := b.counts.write(ctx, w); err != nil {
-		return err
-	}
 	days := &rows{table: "accepted_days", columns: []string{"day", "first_revision", "last_revision"}}
 	for _, day := range slices.Sorted(maps.Keys(b.days)) {
 		days.add(day, b.days[day][0], b.days[day][1])

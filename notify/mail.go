@@ -23,7 +23,7 @@ import (
 // Mail sends alerts by SMTP.
 type Mail struct {
 	// Addr is host:port, or smtps://host:port for a server that speaks TLS from the
-	// start; one on port 465 does.
+	// start; one on port 465 does unless it is written smtp://host:465.
 	Addr     string
 	From     string
 	To       []string
@@ -161,7 +161,7 @@ func (m *Mail) secured(ctx context.Context, conn net.Conn, at office) (*smtp.Cli
 		over := tls.Client(conn, cfg)
 		err := over.HandshakeContext(ctx)
 		if _, clear := errors.AsType[tls.RecordHeaderError](err); clear {
-			return nil, ares.Errorf(ares.Invalid, "the mail server does not speak TLS from the start: write its address without smtps://, and its port for that, often 587")
+			return nil, ares.Errorf(ares.Invalid, "the mail server does not speak TLS from the start: write its address as smtp://HOST:PORT, with its port for STARTTLS, often 587")
 		}
 		if err != nil {
 			return nil, said(err)

@@ -302,7 +302,7 @@ func TestMailOverTLSFromTheStart(t *testing.T) {
 	}
 	clear := newPostOffice(t).sender()
 	clear.Addr, clear.Plain = "smtps://"+clear.Addr, true
-	if err := clear.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "does not speak TLS from the start: write its address without smtps://") {
+	if err := clear.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "does not speak TLS from the start: write its address as smtp://HOST:PORT") {
 		t.Error(err)
 	}
 	hasty := p.sender() // smtps:// is missing: the server waits for a handshake
@@ -335,5 +335,9 @@ func TestMailCheck(t *testing.T) {
 		if err := m.Check(); err != nil {
 			t.Errorf("%s: %v", addr, err)
 		}
+	}
+	plain := notify.Mail{Addr: "smtp://m:465", From: "a@b", To: []string{"a@b"}, Plain: true}
+	if err := plain.Check(); err != nil { // smtp:// is said, so that the port means nothing
+		t.Error(err)
 	}
 }

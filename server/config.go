@@ -33,8 +33,8 @@ type Config struct {
 	AdvertiseAddr string `yaml:"advertise_addr"`
 	// Hosts are the names this server is reached by, beside loopback ones.
 	Hosts []string `yaml:"hosts"`
-	// Taints of the node, where this file is an agent's or that of ares up: each
-	// key=value:NoSchedule or key=value:PreferNoSchedule.
+	// Taints are those of the node, where this file is an agent's or that of ares
+	// up: each key=value:NoSchedule or key=value:PreferNoSchedule.
 	Taints []string `yaml:"taints"`
 
 	Etcd      EtcdConfig      `yaml:"etcd"`
@@ -58,7 +58,8 @@ type Config struct {
 
 // EtcdConfig names an external etcd; without endpoints one is embedded.
 type EtcdConfig struct {
-	// Endpoints such as https://etcd-1:2379. Also ETCD_ENDPOINTS.
+	// Endpoints are the addresses of its members, such as https://etcd-1:2379. Also
+	// ETCD_ENDPOINTS.
 	Endpoints []string `yaml:"endpoints"`
 	// CAFile has the authorities that etcd's certificate is verified by. Default
 	// those of the system.
@@ -69,7 +70,7 @@ type EtcdConfig struct {
 	KeyFile string `yaml:"key_file"`
 	// Username is who to log in as, where etcd has authentication.
 	Username string `yaml:"username"`
-	// Password is that user's. ARES_ETCD_PASSWORD keeps it out of the file.
+	// Password is that user's password. ARES_ETCD_PASSWORD keeps it out of the file.
 	Password string `yaml:"password"`
 	// TimeoutSeconds bounds one operation of the store. Default 5, 1 to 60.
 	TimeoutSeconds int `yaml:"timeout_seconds"`
@@ -82,8 +83,8 @@ type TLSConfig struct {
 	CertFile string `yaml:"cert_file"`
 	// KeyFile is its key.
 	KeyFile string `yaml:"key_file"`
-	// CAFile verifies other servers, beside the internal authority. Default: the
-	// system's where cert_file is given.
+	// CAFile has the authorities that other servers' certificates are verified by,
+	// beside the internal one. Default those of the system, where cert_file is given.
 	CAFile string `yaml:"ca_file"`
 }
 
@@ -130,8 +131,8 @@ type SchedulerConfig struct {
 	// UsageHalfLifeHours is how long past use takes to count half. Default 24,
 	// 1 to 8784.
 	UsageHalfLifeHours int `yaml:"usage_half_life_hours"`
-	// ModelWeights say what a GPU of a model counts against others in fair
-	// shares, such as {h100: 2}. A model that is not named counts 1.
+	// ModelWeights are what GPUs of a model count against others in fair shares,
+	// such as {h100: 2}. A model that is not named counts 1.
 	ModelWeights map[string]float64 `yaml:"model_weights"`
 	// Placement is the rule by which a node is chosen for a job of one member:
 	// random, bestfit, dotprod, packing, clustering or fgd, which are there to
@@ -146,8 +147,8 @@ type SchedulerConfig struct {
 	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
 	// start if it is not delayed, as far as predictions tell). Default skip.
 	BlockedJobs string `yaml:"blocked_jobs"`
-	// AttainedGPUSeconds is up to what service jobs come first with the order
-	// attained. Default 0, which is 3200.
+	// AttainedGPUSeconds is up to how much service jobs come first with the order
+	// attained. Default 0, which stands for 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
 	// PreemptByOrder lets a waiting job stop running ones of its own queue and
 	// class that come later in queue_order, if these keep their progress
@@ -180,27 +181,27 @@ type ConsolidationConfig struct {
 	// Enabled lets them be moved. Default false. What would be is shown in any
 	// case by ares consolidate --dry-run.
 	Enabled bool `yaml:"enabled"`
-	// Gain is how many times what it costs a move must gain. Default 2, 1 to 100.
+	// Gain is how many times its cost a move must gain. Default 2, 1 to 100.
 	Gain float64 `yaml:"gain"`
 }
 
 // ReservationsConfig is for which jobs that find no place one is kept, and what
 // that may cost the others. It counts with blocked_jobs skip.
 type ReservationsConfig struct {
-	// First is for how many of them, in the order of all queues together; of
-	// jobs alike in one queue for the first. Default 2, up to 64; 0 for none:
+	// First is for how many of them a place is kept, in the order of all queues
+	// together; of jobs alike in one queue the first alone counts. Default 2, up to 64; 0 for none:
 	// then a large job may wait for ever.
 	First int `yaml:"first"`
-	// AfterSeconds is how long a job has waited before. Default 300.
+	// AfterSeconds is how long a job waits before a place is kept for it. Default 300.
 	AfterSeconds int `yaml:"after_seconds"`
-	// HoldAfterSeconds is how long a job has waited before what comes free is
+	// HoldAfterSeconds is how long a job waits before what comes free is
 	// kept for it alone though nobody knows when the rest will, or though
 	// predictions fail it; one job at a time. Default 604800; 0 for never.
 	HoldAfterSeconds int `yaml:"hold_after_seconds"`
-	// SlackPercent is how much later its start may become by jobs that start
-	// before it, in hundredths of its wait. Default 10.
+	// SlackPercent is how much later the start of such a job may become by jobs
+	// that start before it, in hundredths of its wait. Default 10.
 	SlackPercent int `yaml:"slack_percent"`
-	// SlackSeconds is how much later it may become in any case. Default 60.
+	// SlackSeconds is how much later its start may become in any case. Default 60.
 	SlackSeconds int `yaml:"slack_seconds"`
 }
 
@@ -227,9 +228,9 @@ type JobsConfig struct {
 
 // LogConfig is about the server's own log.
 type LogConfig struct {
-	// Level is debug, info, warn or error. Default info. Also LOG_LEVEL.
+	// Level is the least that is written: debug, info, warn or error. Default info. Also LOG_LEVEL.
 	Level string `yaml:"level"`
-	// Format is text or json. Default text.
+	// Format is how a line is written: text or json. Default text.
 	Format string `yaml:"format"`
 }
 

@@ -28,9 +28,9 @@ type AlertsConfig struct {
 // ChannelConfig is one way to tell people. Secrets are named by the file they are
 // in, which is read at the start.
 type ChannelConfig struct {
-	// Name is how policies call it.
+	// Name is what policies call it by.
 	Name string `yaml:"name"`
-	// Kind is slack (and those that take its {"text": …}), webhook or email.
+	// Kind is one of slack (and those that take its {"text": …}), webhook and email.
 	Kind string `yaml:"kind"`
 	// URLFile holds the address of a slack channel or webhook, which is a secret.
 	URLFile string `yaml:"url_file"`

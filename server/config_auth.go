@@ -20,26 +20,27 @@ type AuthConfig struct {
 // OIDCConfig names an OpenID issuer whose tokens are taken, beside service
 // tokens. Without an issuer there is none.
 type OIDCConfig struct {
-	// Issuer such as https://login.example.com/realms/ml: exactly what the tokens
-	// say (iss).
+	// Issuer is its address, such as https://login.example.com/realms/ml: exactly
+	// what the tokens say (iss).
 	Issuer string `yaml:"issuer"`
 	// Audience is for whom tokens must be (aud).
 	Audience string `yaml:"audience"`
-	// Algorithms that tokens may be signed with. Default RS256, ES256.
+	// Algorithms are those that tokens may be signed with. Default RS256, ES256.
 	Algorithms []string `yaml:"algorithms"`
-	// TenantClaim holds the tenant its holder belongs to. Default empty: it has
-	// none but by bindings.
+	// TenantClaim is the claim that has the tenant which a token's holder belongs
+	// to. Default empty: who has a tenant has it by a binding.
 	TenantClaim string `yaml:"tenant_claim"`
-	// GroupsClaim holds the groups its holder is in, which can be bound. Default
-	// groups.
+	// GroupsClaim is the claim that has the groups which a token's holder is in.
+	// They can be bound. Default groups.
 	GroupsClaim string `yaml:"groups_claim"`
-	// Roles of groups, such as {ml-team: submitter}: in the tenant of the claim,
-	// platform-admin and auditor in all tenants.
+	// Roles are what groups may do, such as {ml-team: submitter}: in the tenant of
+	// the claim, and as platform-admin or auditor in all tenants.
 	Roles map[string]string `yaml:"roles"`
 	// ClockSkewSeconds is how far the issuer's clock may be off. Default 60, 0 to
 	// 300.
 	ClockSkewSeconds int `yaml:"clock_skew_seconds"`
-	// CAFile verifies the issuer. Default: the system's.
+	// CAFile has the authorities that the issuer's certificate is verified by.
+	// Default those of the system.
 	CAFile string `yaml:"ca_file"`
 }
 

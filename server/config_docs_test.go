@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -43,7 +44,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	d := docs{t: t, comments: configComments(t)}
 	cfg := Default()
 	cfg.DataDir = "~/.local/share/ares"
-	cfg.Limits.Reads, cfg.Limits.Writes = perCore(cfg.Limits.Reads), perCore(cfg.Limits.Writes)
+	d.computed = map[string]string{"limits.reads": perCore(cfg.Limits.Reads), "limits.writes": perCore(cfg.Limits.Writes)}
 	d.section("", reflect.ValueOf(cfg))
 	want := d.out.String()
 	if *write {
@@ -57,13 +58,14 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// perCore is a default for one core, as the comments say it.
-func perCore(n int) int { return n / runtime.GOMAXPROCS(0) }
+// perCore is a default that depends on the machine, as the comments say it.
+func perCore(n int) string { return fmt.Sprintf("%d for each core", n/runtime.GOMAXPROCS(0)) }
 
 // docs writes the keys down.
 type docs struct {
 	t        *testing.T
 	comments map[string]string // by type and field
+	computed map[string]string // defaults that are no constants, by key
 	out      strings.Builder
 }
 
@@ -93,7 +95,7 @@ func (d *docs) section(at string, v reflect.Value) {
 		}
 		d.out.WriteString(head)
 		head = ""
-		fmt.Fprintf(&d.out, "| `%s` | %s | %s |\n", key, d.value(value), d.words(v.Type(), f.Name, f.Name))
+		fmt.Fprintf(&d.out, "| `%s` | %s | %s |\n", key, cmp.Or(d.computed[key], d.value(value)), d.words(v.Type(), f.Name, f.Name))
 	}
 	for _, write := range inner {
 		write()
@@ -124,8 +126,12 @@ func (d *docs) words(of reflect.Type, field, name string) string {
 	if !ok {
 		d.t.Errorf("%s.%s: say what it is, in a comment that begins with %s; it is %q", of.Name(), field, name, text)
 	}
-	for _, verb := range []string{"is ", "are "} {
-		said = strings.TrimPrefix(said, verb)
+	verb, rest, _ := strings.Cut(said, " ")
+	switch {
+	case verb == "is", verb == "are":
+		said = rest
+	case !strings.HasSuffix(verb, "s"): // holds, names, bounds: what is left of "Files of …" is no sentence
+		d.t.Errorf("%s.%s: say in a whole sentence what it is; it is %q", of.Name(), field, text)
 	}
 	first, size := utf8.DecodeRuneInString(said)
 	return string(unicode.ToUpper(first)) + strings.ReplaceAll(said[size:], "|", "\\|")

@@ -7,7 +7,7 @@ import (
 
 // HistoryConfig is about jobs that ended, what was used and what it cost.
 type HistoryConfig struct {
-	// URL of a PostgreSQL database, such as
+	// URL is the address of a PostgreSQL database, such as
 	// postgres://ares:secret@db/ares?sslmode=verify-full. Default empty: SQLite, in
 	// history.db of the data directory. Several servers need one database.
 	URL string `yaml:"url"`

@@ -10,13 +10,13 @@ import (
 
 // RecordingConfig is about the recording of what is seen and decided.
 type RecordingConfig struct {
-	// Dir is where to record it, "" for not at all. The files hold what jobs were
+	// Dir is where to record it. Default empty: nowhere. The files hold what jobs were
 	// given, their environments too.
 	Dir string `yaml:"dir"`
 	// FileMB is how large a file grows before the next begins, or twice its first
 	// snapshot where that is more. Default 64.
 	FileMB int `yaml:"file_mb"`
-	// Files are kept, older ones removed. Default 8, at least 2.
+	// Files is how many files are kept; older ones are removed. Default 8, at least 2.
 	Files int `yaml:"files"`
 }
 

@@ -13,8 +13,8 @@ import (
 
 // RedisConfig names a Redis beside the servers, which they can do without.
 type RedisConfig struct {
-	// URL such as redis://user:password@host:6379/0, or rediss:// for TLS. Default
-	// empty: none.
+	// URL is its address, such as redis://user:password@host:6379/0, or rediss://
+	// for TLS. Default empty: none.
 	URL string `yaml:"url"`
 	// TimeoutMS is how long one answer is waited for. Default 25, 1 to 1000.
 	TimeoutMS int `yaml:"timeout_ms"`

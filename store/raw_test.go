@@ -244,8 +244,8 @@ func TestARoomOfANewerVersionIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestWrittenIsWhatThisProcessWrote, and neither what another did, nor what a write
-// that changed nothing found.
+// TestWrittenIsWhatThisProcessWrote, also inside a transaction within another, and
+// neither what another did, nor what a write that changed nothing found.
 func TestWrittenIsWhatThisProcessWrote(t *testing.T) {
 	r := newRig(t)
 	node := storetest.NewNode(t, r.s)
@@ -260,6 +260,30 @@ func TestWrittenIsWhatThisProcessWrote(t *testing.T) {
 	r.put(t, "/somebody/else", nil)
 	if _, err = r.s.Cordon(t.Context(), ares.Cordon{Node: node.ID}); err != nil || r.s.Written() != gone {
 		t.Errorf("written up to %d, want %d as before (%v)", r.s.Written(), gone, err)
+	}
+	// A request that was accepted before has each job of a batch written by itself.
+	tenant := storetest.NewTenant(t, r.s)
+	creations := func(names ...string) (out []store.Creation) {
+		for _, name := range names {
+			job := &ares.Job{Spec: ares.Spec{Tenant: tenant.ID, Command: []string{"true"}}.WithDefaults(), ID: ares.NewJobID(tenant.ID, name)}
+			out = append(out, store.Creation{Job: job, TenantRevision: tenant.Revision})
+		}
+		return out
+	}
+	r.s.Create(t.Context(), creations("first"))
+	before := r.s.Written()
+	for i, c := range r.s.Create(t.Context(), creations("first", "second")) {
+		if c.Err != nil || c.Duplicate != (i == 0) {
+			t.Fatalf("job %d: %+v", i, c)
+		}
+	}
+	if now, err := r.s.Revision(t.Context()); err != nil || now <= before || r.s.Written() != now {
+		t.Errorf("written up to %d, want %d, which the new job of the batch made (%v)", r.s.Written(), now, err)
+	}
+	before = r.s.Written()
+	r.put(t, "/somebody/else", nil)
+	if again := r.s.Create(t.Context(), creations("first", "second")); !again[1].Duplicate || r.s.Written() != before {
+		t.Errorf("written up to %d, want %d as before: %+v", r.s.Written(), before, again)
 	}
 }
 

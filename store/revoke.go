@@ -29,7 +29,7 @@ type Revocation struct {
 // So the node's record is told that the session was cut: who takes the seats back
 // must wait for the whole of lost_after, and not for lost_after − TTL.
 func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revocation, error) {
-	ops, err := s.revocation(ctx, &r, keep)
+	ops, err := s.revocation(ctx, &r)
 	if err != nil {
 		return r, err
 	}
@@ -44,6 +44,7 @@ func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revoc
 		}
 		if resp.Succeeded {
 			r.Revision = resp.Header.Revision
+			s.forgetRevocations(ctx, r.Node, keep)
 			return r, nil
 		}
 	}
@@ -51,12 +52,8 @@ func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revoc
 }
 
 // revocation is what a revocation writes beside the session's end.
-func (s *Store) revocation(ctx context.Context, r *Revocation, keep time.Time) ([]clientv3.Op, error) {
+func (s *Store) revocation(ctx context.Context, r *Revocation) ([]clientv3.Op, error) {
 	tokens, err := s.joinTokens(ctx)
-	if err != nil {
-		return nil, err
-	}
-	past, err := s.Revocations(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +78,37 @@ func (s *Store) revocation(ctx context.Context, r *Revocation, keep time.Time) (
 			ops = ops[:first]
 		}
 	}
-	for _, old := range past {
-		if old.Node != r.Node && old.At.Before(keep) && len(ops) < maxWriterOps-others {
-			ops = append(ops, clientv3.OpDelete(revokedOf(old.Node)))
-		}
-	}
 	return ops, nil
 }
+
+// forgetRevocations drops those of other nodes that were made before keep, each if it
+// is still the one that was read: the node may have been revoked anew. It has no
+// answer, since the next revocation tries again.
+func (s *Store) forgetRevocations(ctx context.Context, but string, keep time.Time) {
+	past, err := s.Revocations(ctx)
+	if err != nil {
+		return
+	}
+	var each []clientv3.Op
+	for _, old := range past {
+		if old.Node != but && old.At.Before(keep) && len(each) < maxWriterOps {
+			key := revokedOf(old.Node)
+			each = append(each, clientv3.OpTxn(
+				[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", old.Revision)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
+		}
+	}
+	if len(each) > 0 {
+		_, _ = s.txn(ctx, "forget revocations", nil, each, nil)
+	}
+}
+
+// cutTTL is the TTL of a session that was cut. A leader of a version that does not
+// know session_cut waits for lost_after − TTL from the session's end, and takes a TTL
+// of 0 for one that was not told and goes by its own. Below 0, it waits for all of
+// lost_after and a second. With a TTL of 1 it would be a second less than lost_after,
+// which is 0.8 × lost_after or more only from 5 s on, and sessions.ttl_seconds lets a
+// job ask for 2. The next session writes its own.
+const cutTTL = -1
 
 // cutSession is what ends the session of a node at once, and what must be as it
 // was seen for that. Where there is none, there must still be none; the node's
@@ -111,7 +132,7 @@ func (s *Store) cutSession(ctx context.Context, node string) (seen []clientv3.Cm
 	if err != nil {
 		return nil, nil, err
 	}
-	rec.GetNode().SessionCut = true
+	rec.GetNode().SessionCut, rec.GetNode().SessionTtlSeconds = true, cutTTL
 	value, err := marshal(rec)
 	return append(seen, clientv3.Compare(clientv3.ModRevision(nodeKey(node)), "=", records[0].ModRevision)),
 		append(cut, clientv3.OpPut(nodeKey(node), value)), err

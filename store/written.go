@@ -15,9 +15,7 @@ func (s *Store) Written() int64 { return s.written.Load() }
 // wrote notes a transaction, if it changed something: the revision of one that did
 // not may be that of somebody else who uses the etcd, of which no watch tells.
 func (s *Store) wrote(resp *clientv3.TxnResponse) {
-	if !slices.ContainsFunc(resp.Responses, func(r *etcdserverpb.ResponseOp) bool {
-		return r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0
-	}) {
+	if !slices.ContainsFunc(resp.Responses, changed) {
 		return
 	}
 	for {
@@ -26,4 +24,10 @@ func (s *Store) wrote(resp *clientv3.TxnResponse) {
 			return
 		}
 	}
+}
+
+// changed says whether an operation did, or any of those in a transaction within.
+func changed(r *etcdserverpb.ResponseOp) bool {
+	return r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 ||
+		slices.ContainsFunc(r.GetResponseTxn().GetResponses(), changed)
 }

@@ -6,14 +6,17 @@ package historytest
 import (
 	"database/sql"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // registers the driver
 
 	"github.com/ares-scheduler/ares/history"
+	"github.com/ares-scheduler/ares/history/migrations"
 )
 
 // Base is an empty database to prove.
@@ -70,6 +73,26 @@ func (b Base) Open(tb testing.TB) *history.History {
 	return h
 }
 
+// DownTo takes the tables back to what they were at an earlier version.
+func (b Base) DownTo(tb testing.TB, version int64) {
+	tb.Helper()
+	dialect, folder := goose.DialectSQLite3, "sqlite"
+	if b.Config.URL != "" {
+		dialect, folder = goose.DialectPostgres, "postgres"
+	}
+	files, err := fs.Sub(migrations.Files, folder)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p, err := goose.NewProvider(dialect, b.Raw, files)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if done, err := p.DownTo(tb.Context(), version); err != nil || len(done) == 0 {
+		tb.Fatal(done, err)
+	}
+}
+
 // Run proves the databases that open makes.
 func Run(t *testing.T, open func(testing.TB) Base) {
 	t.Helper()
@@ -84,6 +107,8 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 		{"ListsArePaged", listsArePaged},
 		{"ListsAreFiltered", listsAreFiltered},
 		{"CountsBeginWithWhatIsThere", countsBeginWithWhatIsThere},
+		{"CountsKnowWhatOthersWrite", countsKnowWhatOthersWrite},
+		{"AnUpdateOutlivesWhoAsked", anUpdateOutlivesWhoAsked},
 		{"ElementsAreListedByIndex", elementsAreListedByIndex},
 		{"UseIsSummedUp", useIsSummedUp},
 		{"PricesCountFromTheirDay", pricesCountFromTheirDay},
@@ -133,6 +158,7 @@ func (b Base) Recount(tb testing.TB) {
 		b.same(tb, "differences of the counts", "SELECT COUNT(*) FROM (SELECT tenant, queue, submitted_by, phase, COUNT(*) AS n FROM jobs WHERE array_of = '' GROUP BY 1, 2, 3, 4"+
 			" EXCEPT SELECT tenant, queue, submitted_by, phase, jobs FROM job_counts) d", "SELECT 0"),
 		b.same(tb, "jobs, and the sum of the counts", "SELECT COUNT(*) FROM jobs WHERE array_of = ''", "SELECT COALESCE(SUM(jobs), 0) FROM job_counts"),
+		b.same(tb, "rows that count no jobs", "SELECT COUNT(*) FROM job_counts WHERE jobs <= 0", "SELECT 0"),
 	); err != nil {
 		tb.Error(err)
 	}

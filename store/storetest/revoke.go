@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
@@ -24,6 +26,13 @@ func wasCut(t *testing.T, s *store.Store, node *Node) bool {
 	return cut
 }
 
+// toldTTL is what a node's record says of how long its session outlives a renewal.
+func toldTTL(t *testing.T, s *store.Store, node *Node) time.Duration {
+	t.Helper()
+	seconds, _ := body(t, Records(t, s, "nodes/"+node.ID)[0], "node")["session_ttl_seconds"].(float64)
+	return time.Duration(seconds) * time.Second
+}
+
 // revokedSession: one transaction ends the session with the certificates, and
 // says that it was cut, so that a timer does not take the node for silent.
 func revokedSession(t *testing.T, s *store.Store) {
@@ -37,6 +46,13 @@ func revokedSession(t *testing.T, s *store.Store) {
 	}
 	if got := node.Revision(t, s); got != r.Revision || !wasCut(t, s, node) {
 		t.Errorf("revoked at %d; its record is of %d, cut %v", r.Revision, got, wasCut(t, s, node))
+	}
+	// A leader of an older version knows only the TTL, takes its own for 0, and waits
+	// for lost_after − TTL: not until 0.8 × lost_after is over may that be.
+	for _, lostAfter := range []time.Duration{2 * time.Second, ares.MinLostAfterSec * time.Second, ares.MaxLostAfterSec * time.Second} {
+		if ttl := toldTTL(t, s, node); ttl == 0 || lostAfter-ttl < lostAfter*4/5 {
+			t.Errorf("by a TTL of %s an older leader takes a seat back after %s of %s", ttl, lostAfter-ttl, lostAfter)
+		}
 	}
 	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced)
 	refused(t, s.UpdateNode(t.Context(), node.Node, node.Session), ares.Fenced)
@@ -67,6 +83,7 @@ func revokedSession(t *testing.T, s *store.Store) {
 // revokedOpens: a server that has not heard of a revocation opens no session.
 func revokedOpens(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
+	node.SessionTTL = SessionTTL
 	issued, err := s.Revision(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +104,8 @@ func revokedOpens(t *testing.T, s *store.Store) {
 	if err = open(r.Revision + 1); err != nil {
 		t.Errorf("it joined again, yet: %v", err)
 	}
-	if wasCut(t, s, node) {
-		t.Error("its new session counts as cut")
+	if got := toldTTL(t, s, node); wasCut(t, s, node) || got != SessionTTL {
+		t.Errorf("its new session counts as cut, or as one of %s", got)
 	}
 	revoke(t, s, node.ID)
 	if err = open(0); err != nil { // by the node token, which speaks for any node
@@ -144,5 +161,46 @@ func revokedTokens(t *testing.T, s *store.Store) {
 	}
 	if !found {
 		t.Error("another node's token is gone, too")
+	}
+}
+
+// revokedAnew: a node that was revoked long ago is revoked anew, while others are
+// and what is old is forgotten. The new one stays.
+func revokedAnew(t *testing.T, s *store.Store) {
+	for range 25 {
+		node := Name("node")
+		if _, err := s.Revoke(t.Context(), store.Revocation{Node: node, At: Noon.AddDate(-1, 0, 0)}, Noon.AddDate(-2, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for _, one := range []string{node, Name("node"), Name("node"), Name("node")} {
+			wg.Go(func() {
+				if _, err := s.Revoke(t.Context(), store.Revocation{Node: one, At: Noon}, Noon); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if left := Records(t, s, "revoked/"+node); len(left) != 1 {
+			t.Fatalf("its new revocation is forgotten: %+v", left)
+		}
+	}
+}
+
+// revokedOften: more old revocations than one transaction holds are forgotten by the
+// next few.
+func revokedOften(t *testing.T, s *store.Store) {
+	prefix := Name("often")
+	for i := range 150 {
+		old := store.Revocation{Node: fmt.Sprintf("%s-%d", prefix, i), At: Noon.AddDate(-1, 0, 0)}
+		if _, err := s.Revoke(t.Context(), old, Noon.AddDate(-2, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		revoke(t, s, Name("node"))
+	}
+	if left := Records(t, s, "revoked/"+prefix); len(left) > 0 {
+		t.Errorf("%d are left", len(left))
 	}
 }

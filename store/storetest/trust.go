@@ -22,6 +22,8 @@ var trustLaws = []law{
 	{"ARevocationEndsEveryJoinToken", revokedTokens},
 	{"ARevokedNodeOpensNoSession", revokedOpens},
 	{"ARevocationRacesWithSessions", revokedRace},
+	{"ANewRevocationIsNotForgottenWithTheOldOne", revokedAnew},
+	{"OldRevocationsAreForgottenHoweverMany", revokedOften},
 	{"ADumpShowsNoSecrets", trustDump},
 }
 

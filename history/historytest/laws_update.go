@@ -1,0 +1,53 @@
+package historytest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/history"
+)
+
+// anUpdateOutlivesWhoAsked: whoever asks first may not have the patience for the
+// tables to be brought up to date. It is told what it would wait for, and nothing is
+// undone.
+func anUpdateOutlivesWhoAsked(t *testing.T, b Base) {
+	put(t, b.Open(t), 1, Made{ID: "a"}.Finished())
+	const version = "SELECT MAX(version_id) FROM goose_db_version"
+	latest := b.count(t, version)
+	b.DownTo(t, 2)
+	another, err := b.Raw.BeginTx(t.Context(), nil) // that writes for long
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = another.Rollback() }()
+	if _, err = another.ExecContext(t.Context(), "DELETE FROM jobs WHERE seq = 0"); err != nil {
+		t.Fatal(err)
+	}
+	h := b.Open(t)
+	for err = nil; !errors.Is(err, history.ErrUpdating); { // which of them begins it is not known
+		err = func() error {
+			hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			return h.Ready(hasty)
+		}()
+	}
+	if n := b.count(t, version); n != 2 {
+		t.Fatalf("the tables are of version %d while another writes", n)
+	}
+	if err = another.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for b.count(t, version) != latest { // with nobody asking
+		<-tick.C
+	}
+	if n, err := h.Count(t.Context(), history.Filter{}); err != nil || n != 1 {
+		t.Errorf("%d are counted, want 1; %v", n, err)
+	}
+	if err = h.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
