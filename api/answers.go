@@ -19,8 +19,6 @@ type Engine interface {
 	// wait. p is how long it is thought to run, nil where nobody knows.
 	Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation)
 	Fairness() ares.Fairness
-	// Spent is the GPU-hours that a tenant's jobs have used this month.
-	Spent(tenant string) float64
 	// Consolidate says what would be moved now, whether that is done, and how many
 	// times what it costs it must gain, in thousandths.
 	Consolidate() (would []ares.Consolidation, done bool, gain int)

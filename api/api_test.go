@@ -153,8 +153,6 @@ func (f *fakeEngine) Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing
 
 func (f *fakeEngine) Fairness() ares.Fairness { return f.fair }
 
-func (f *fakeEngine) Spent(string) float64 { return 2.5 }
-
 func (f *fakeEngine) Consolidate() (would []ares.Consolidation, done bool, gain int) {
 	return f.moves, false, 2000
 }

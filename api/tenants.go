@@ -293,12 +293,13 @@ func tenantID(id string) error {
 	return ares.Errorf(ares.NotFound, "there is no tenant %q", clip(id)).At("tenant_id")
 }
 
-// tenant is a tenant with what its jobs hold now.
+// tenant is a tenant with what its jobs hold now, and the hours they used as of a
+// second ago: a list of tenants must not keep the engine from deciding.
 func (d *Doors) tenant(t *ares.Tenant) *apipb.Tenant {
 	use, waiting := d.cfg.View.Use(t.ID)
 	m := newTenant(t, use, waiting)
-	if t.GPUHours != 0 {
-		m.GpuHoursThisMonth = new(d.cfg.Engine.Spent(t.ID))
+	if t.GPUHours != 0 && d.cfg.Policies != nil {
+		m.GpuHoursThisMonth = new(d.cfg.Policies.Hours(t.ID))
 	}
 	return m
 }

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -20,6 +22,7 @@ func tenant(more ...any) map[string]any {
 
 func TestTenants(t *testing.T) {
 	h := newHouse(t)
+	h.cfg.Policies.Spent = func(string) float64 { return 2.5 }
 	a := h.do("POST", "/api/v1/tenants", tenant("name", "ML Research Team"))
 	if a.code != 201 || a.json["id"] != "ml-research-team" || a.json["max_gpus"] != 16.0 || a.json["allow_preemption"] != true {
 		t.Fatalf("create answered %d %s", a.code, a.body)
@@ -112,5 +115,30 @@ func TestSlug(t *testing.T) {
 		if got := slug(name); got != want || !ares.ValidName(got) {
 			t.Errorf("slug(%q) = %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestTenantsLeaveTheEngineAlone: what each tenant has used is counted once a second
+// at most, however often tenants are listed.
+func TestTenantsLeaveTheEngineAlone(t *testing.T) {
+	h := newHouse(t)
+	now, asked := time.Now(), map[string]int{}
+	h.cfg.Policies.Now = func() time.Time { return now }
+	h.cfg.Policies.Spent = func(tenant string) float64 { asked[tenant]++; return 2.5 }
+	for _, id := range []string{"red", "blue"} {
+		if a := h.do("POST", "/api/v1/tenants", tenant("id", id, "gpu_hours_per_month", 9)); a.code != 201 {
+			t.Fatal(a.body)
+		}
+	}
+	for seconds := range 3 {
+		for range 5 {
+			if a := h.do("GET", "/api/v1/tenants", nil); strings.Count(a.body, `"gpu_hours_this_month":2.5`) != 2 {
+				t.Fatal(a.body)
+			}
+		}
+		if want := map[string]int{"red": seconds + 1, "blue": seconds + 1}; !maps.Equal(asked, want) {
+			t.Errorf("after %d s the engine was asked %v times, want %v", seconds, asked, want)
+		}
+		now = now.Add(time.Second)
 	}
 }

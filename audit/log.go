@@ -49,7 +49,7 @@ const (
 	defaultSegment = 64 << 20
 	maxPending     = 16_384  // entries on their way to the disk; more are refused
 	maxOwed        = 16_384  // entries that the disk did not take and that are kept
-	maxKept        = 1 << 20 // bytes of the buffer for lines, between two writes
+	maxKept        = 1 << 20 // bytes of the buffer for lines; a larger one is let go when the next write begins
 	headEvery      = 1024    // entries
 	headAfter      = time.Minute
 	tickEvery      = time.Second
@@ -74,8 +74,8 @@ type Log struct {
 	// The rest is Run's own, but for what is read under mu.
 	signer  *signer
 	lock    *os.File
-	out     file // the last segment, nil when it must be opened
-	path    string
+	out     file         // the last segment, nil when it must be opened
+	path    string       // of the last segment; under mu
 	first   uint64       // of the last segment
 	day     string       // when the last segment was begun
 	size    int64        // of the last segment, up to what is safe; under mu

@@ -135,19 +135,20 @@ func (l *Log) ready() error {
 		return err
 	}
 	today := l.cfg.Now().UTC().Format(time.DateOnly)
-	if l.out != nil && l.size > 0 && (l.size >= l.cfg.MaxSegment || l.day != today) {
+	full := l.out != nil && l.size > 0 && (l.size >= l.cfg.MaxSegment || l.day != today)
+	if full {
 		if err := l.signTop(); err != nil {
 			return err
 		}
 		if err := l.out.Close(); err != nil {
 			return err
 		}
-		l.out, l.path = nil, ""
+		l.out = nil
 	}
 	if l.out != nil {
 		return nil
 	}
-	if l.path == "" {
+	if full || l.path == "" {
 		l.mu.Lock()
 		l.path, l.first, l.size, l.day = filepath.Join(l.cfg.Dir, segmentName(l.seq+1)), l.seq+1, 0, today
 		l.mu.Unlock()

@@ -42,7 +42,7 @@ func (d *Desk) judge(ctx context.Context, t *ares.Tenant, said *ares.Spec, owner
 	queueUse, queuePending := d.View.Use(queue)
 	hours := 0.0
 	if set.AsksHours() {
-		hours = d.Policies.hours(t.ID)
+		hours = d.Policies.Hours(t.ID)
 	}
 	v := set.Submission(&policy.Input{
 		Job: policy.NewJob(full), Tenant: policy.NewTenant(t, hours), User: policy.NewUser(userOf(ctx, owner)), Now: d.Policies.Now(),

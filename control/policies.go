@@ -165,8 +165,8 @@ func (p *Policies) tell(v *policy.Verdict, tenant string, details []notify.Detai
 	}
 }
 
-// hours is what a tenant has used this month, as of a second ago at most.
-func (p *Policies) hours(tenant string) float64 {
+// Hours is the GPU-hours a tenant has used this month, as of a second ago at most.
+func (p *Policies) Hours(tenant string) float64 {
 	now := p.Now()
 	p.spending.Lock()
 	defer p.spending.Unlock()
