@@ -165,8 +165,8 @@ func TestRightsNeedTheirPlace(t *testing.T) {
 		{"a", "night", nil},
 		{"a", "default", nil}, // every tenant has it, made or not
 		{"a", "", nil},
-		{"a", "nigth", []string{"tenant a has no queue nigth", "ares queue list", "ares queue create a/nigth"}},
-		{"b", "night", []string{"tenant b has no queue night"}},
+		{"a", "nigth", []string{"there is no queue nigth of tenant a", "ares queue list", "ares queue create a/nigth"}},
+		{"b", "night", []string{"there is no queue night of tenant b"}},
 		{"c", "night", []string{"there is no tenant c", "ares tenant create"}},
 		{"c", "default", []string{"there is no tenant c"}},
 		{"c", "", []string{"there is no tenant c"}},

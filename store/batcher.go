@@ -30,7 +30,9 @@ const (
 type batcher struct {
 	flush func(context.Context, []*creation)
 	// eager is how many flights begin for whatever waits, at least one. More begin
-	// only for a full batch. A store far away is waited for best by many at once;
+	// only for a batch that is full by its jobs or bytes; one that is full by its
+	// tenants and queues waits for a flight, for to count those that wait is dear
+	// and so many at once are rare. A store far away is waited for best by many at once;
 	// the embedded one writes one transaction after the other and shares our
 	// processor, so there many small ones only cost more than a few large ones.
 	eager int
@@ -92,7 +94,7 @@ func (b *batcher) join(c *call) error {
 	b.bytes += size
 	b.jobs += len(c.items)
 	b.waiting = append(b.waiting, c)
-	if b.flights < max(b.eager, 1) || b.flights < maxFlights && b.jobs >= maxBatch {
+	if b.flights < max(b.eager, 1) || b.flights < maxFlights && (b.jobs >= maxBatch || b.bytes >= maxBatchBytes) {
 		b.flights++
 		b.running.Go(b.fly)
 	}

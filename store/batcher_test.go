@@ -97,14 +97,15 @@ func writesEachJobOnce(t *testing.T, b *batcher) {
 // wait for it and share the next one, unless they fill one. The eager do not wait.
 func TestThePatientShareAFlight(t *testing.T) {
 	for _, c := range []struct {
-		eager, calls, size int
-		want               []int // jobs in each flight, the first one's is held
+		eager, calls, size, bytes int   // so many jobs in a call, and bytes in a job
+		want                      []int // jobs in each flight, the first one's is held
 	}{
-		{1, 5, 1, []int{1, 5}},
-		{1, 2, maxBatch / 2, []int{1, maxBatch}}, // in a second flight, beside the first
-		{maxFlights, 3, 1, []int{1, 1, 1, 1}},
+		{1, 5, 1, 10, []int{1, 5}},
+		{1, 2, maxBatch / 2, 10, []int{1, maxBatch}}, // in a second flight, beside the first
+		{1, 2, 1, maxBatchBytes / 2, []int{1, 2}},    // so, too
+		{maxFlights, 3, 1, 10, []int{1, 1, 1, 1}},
 	} {
-		t.Run(fmt.Sprintf("eager=%d,calls=%d,size=%d", c.eager, c.calls, c.size), func(t *testing.T) {
+		t.Run(fmt.Sprintf("eager=%d,calls=%d,size=%d,bytes=%d", c.eager, c.calls, c.size, c.bytes), func(t *testing.T) {
 			hold, flying := make(chan struct{}), make(chan int)
 			b := &batcher{eager: c.eager}
 			b.flush = func(_ context.Context, batch []*creation) {
@@ -117,7 +118,7 @@ func TestThePatientShareAFlight(t *testing.T) {
 			call := func(id string, size int) {
 				items := make([]*creation, size)
 				for i := range items {
-					items[i] = &creation{id: ares.JobID(id)}
+					items[i] = &creation{id: ares.JobID(id), value: strings.Repeat("x", c.bytes)}
 				}
 				wg.Go(func() { b.do(t.Context(), items) })
 			}
@@ -129,7 +130,7 @@ func TestThePatientShareAFlight(t *testing.T) {
 					got = append(got, <-flying)
 				}
 			}
-			shared := c.eager == 1 && c.calls*c.size < maxBatch
+			shared := c.eager == 1 && c.calls*c.size < maxBatch && c.calls*c.size*c.bytes < maxBatchBytes
 			for waiting := 0; shared && waiting < c.calls; runtime.Gosched() {
 				b.mu.Lock()
 				waiting = len(b.waiting)

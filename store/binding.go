@@ -113,7 +113,7 @@ func (p places) missing(answer *clientv3.TxnResponse) error {
 		case one.queue == "":
 			return NoTenant(one.tenant)
 		default:
-			return ares.Errorf(ares.NotFound, "tenant %s has no queue %s: see `ares queue list`, or create it first (`ares queue create %s/%s`)", one.tenant, one.queue, one.tenant, one.queue).At("queue")
+			return NoQueue(one.tenant, one.queue).At("queue")
 		}
 	}
 	return nil

@@ -67,12 +67,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.get(ctx, planKey); err != nil {
+	if err := s.reach(ctx); err != nil {
 		_ = s.Close()
 		if len(cfg.Endpoints) > 0 {
 			return nil, s.unreachable(ctx, err)
 		}
-		return nil, fmt.Errorf("reach the store: %w", err)
+		return nil, storeError("reach the store", err)
 	}
 	return s, nil
 }

@@ -234,9 +234,9 @@ func sameQueue(a, b *ares.Queue) bool {
 }
 
 // NoQueue is the answer for a queue that is not there, and for one that whoever
-// asks may not know of.
-func NoQueue(tenant, name string) error {
-	return ares.Errorf(ares.NotFound, "there is no queue %s of tenant %s: see `ares queue list`", name, tenant).At("name")
+// asks may not know of. It is about a request's name, unless told otherwise.
+func NoQueue(tenant, name string) *ares.Error {
+	return ares.Errorf(ares.NotFound, "there is no queue %s of tenant %s: see `ares queue list`, or create it first (`ares queue create %s/%s`)", name, tenant, tenant, name).At("name")
 }
 
 func changedQueue(tenant, name string) error {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // probeWithin bounds one look at one endpoint.
@@ -21,14 +23,25 @@ const probeWithin = 2 * time.Second
 // maxProbed is how many endpoints are looked at.
 const maxProbed = 5
 
+// reach asks the store something. The error is the client's own.
+func (s *Store) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	start := time.Now()
+	_, err := s.client.Get(ctx, planKey)
+	s.observe("get", time.Since(start), err)
+	return err
+}
+
 // unreachable says why the external etcd could not be used at the start. The
-// client knows only that the time was up, so each endpoint is looked at.
+// client knows only that the time was up, so each endpoint is looked at; what it
+// said comes last.
 func (s *Store) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("reach the store: %w", err)
+		return storeError("reach the store", err)
 	}
 	if why := refused(err, s.cfg.Username); why != "" {
-		return fmt.Errorf("etcd at %s: %s", strings.Join(s.cfg.Endpoints, ", "), why)
+		return fmt.Errorf("%w (%w)", ares.Errorf(ares.Unavailable, "etcd at %s: %s", strings.Join(s.cfg.Endpoints, ", "), why), err)
 	}
 	var found []string
 	for _, endpoint := range s.cfg.Endpoints[:min(len(s.cfg.Endpoints), maxProbed)] {
@@ -37,7 +50,7 @@ func (s *Store) unreachable(ctx context.Context, err error) error {
 	if more := len(s.cfg.Endpoints) - maxProbed; more > 0 {
 		found = append(found, fmt.Sprintf("and %d more were not looked at", more))
 	}
-	return fmt.Errorf("etcd did not answer within %v: %s", s.timeout, strings.Join(found, "; "))
+	return fmt.Errorf("%w (%w)", ares.Errorf(ares.Unavailable, "etcd did not answer within %v: %s", s.timeout, strings.Join(found, "; ")), err)
 }
 
 // refused says what etcd itself has against who asks, "" for nothing.
@@ -50,7 +63,7 @@ func refused(err error, user string) string {
 		{rpctypes.ErrUserEmpty, "it asks for a user: set etcd.username and etcd.password (ARES_ETCD_PASSWORD)"},
 		{rpctypes.ErrPermissionDenied, fmt.Sprintf("user %q may not read and write there: grant it a role with readwrite on all keys (etcdctl role grant-permission ROLE readwrite --prefix '')", user)},
 	} {
-		if strings.Contains(err.Error(), text.err.Error()) { // the client wraps it in several ways
+		if errors.Is(err, text.err) {
 			return text.why
 		}
 	}
@@ -88,14 +101,15 @@ func (s *Store) probe(ctx context.Context, endpoint string) string {
 	}
 	over := tls.Client(conn, cfg)
 	err = over.HandshakeContext(ctx)
-	if err == nil && secure {
-		_ = conn.SetReadDeadline(time.Now().Add(probeWithin / 4)) // it would tell of a missing certificate now
-		_, err = over.Read(make([]byte, 1))
-	}
-	if !secure {
+	switch {
+	case !secure:
 		return plainWords(err)
+	case err != nil:
+		return tlsWords(err)
 	}
-	return tlsWords(err)
+	_ = conn.SetReadDeadline(time.Now().Add(probeWithin / 4)) // it would tell of a missing certificate now
+	_, err = over.Read(make([]byte, 1))
+	return agreedWords(err)
 }
 
 func dialWords(err error) string {
@@ -123,18 +137,14 @@ func plainWords(err error) string {
 	return "it speaks TLS: write https://, and set etcd.ca_file (and cert_file and key_file where it asks for them)"
 }
 
-// tlsWords tells of an endpoint with TLS.
+// tlsWords tells of an endpoint with TLS from a handshake that failed.
 func tlsWords(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var wrong x509.HostnameError
 	var old x509.CertificateInvalidError
-	var timeout net.Error
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	plain = plain || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) // etcd hangs up on what it does not understand
 	switch {
-	case err == nil, errors.As(err, &timeout) && timeout.Timeout():
-		return silent
-	case plain:
+	case plain || hungUp(err): // etcd does on what it does not understand
 		return "it does not speak TLS: write http://, and leave etcd.ca_file, cert_file and key_file out"
 	case errors.As(err, &unknown):
 		return "its certificate is by an authority that is not trusted: set etcd.ca_file to that authority's"
@@ -142,8 +152,24 @@ func tlsWords(err error) string {
 		return "its certificate is for another name: " + wrong.Error()
 	case errors.As(err, &old):
 		return "its certificate is not good: " + old.Error()
+	}
+	return agreedWords(err)
+}
+
+// agreedWords tells of an endpoint from what came after the handshake: with TLS 1.3
+// our side of it is over before the other has seen our certificate.
+func agreedWords(err error) string {
+	switch {
+	case err == nil:
 	case strings.Contains(err.Error(), "remote error: tls"):
 		return "it refuses our certificate, or asks for one (" + err.Error() + "): set etcd.cert_file and key_file to one of its authority"
+	case hungUp(err):
+		return "it speaks TLS and hangs up at once: if it asks for a certificate, set etcd.cert_file and key_file to one of its authority; if it is a proxy, see that there is an etcd behind it"
 	}
 	return silent
+}
+
+// hungUp says whether the other side ended the connection without a word.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

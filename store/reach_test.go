@@ -1,22 +1,28 @@
 package store_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -64,6 +70,10 @@ func opens(t *testing.T, cfg store.Config, wants ...string) {
 		_ = s.Close()
 		t.Errorf("%v opened", cfg.Endpoints)
 		return
+	}
+	causes := []error{context.DeadlineExceeded, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied}
+	if ares.CodeOf(err) != ares.Unavailable || !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) }) {
+		t.Errorf("%v: %v; want it to be unavailable, and because of what the client said", cfg.Endpoints, err)
 	}
 	for _, want := range append(wants, cfg.Endpoints...) {
 		if !strings.Contains(err.Error(), want) {
@@ -137,4 +147,30 @@ func TestAnEtcdThatRefusesIsExplained(t *testing.T) {
 	if s, err := store.Open(ctx, as("root", "r00t")); err != nil || s.Close() != nil {
 		t.Error(err)
 	}
+}
+
+// TestAnEtcdThatHangsUpAfterTheHandshake is not one that does not speak TLS.
+func TestAnEtcdThatHangsUpAfterTheHandshake(t *testing.T) {
+	pair, roots, _, _ := authority(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			_ = conn.(*tls.Conn).HandshakeContext(t.Context())
+			_ = conn.Close()
+		}
+	})
+	opens(t, store.Config{Endpoints: []string{"https://" + l.Addr().String()}, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+		"speaks TLS and hangs up", "set etcd.cert_file and key_file")
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
 }

@@ -54,7 +54,7 @@ func (s *Store) CreateReservation(ctx context.Context, r ares.Reservation) (ares
 			if i == 0 {
 				return r, NoTenant(r.Tenant)
 			}
-			return r, NoQueue(r.Tenant, r.Queue)
+			return r, NoQueue(r.Tenant, r.Queue).At("queue")
 		}
 	}
 	return r, ares.Errorf(ares.Exhausted, "the reservations change too fast: try again")

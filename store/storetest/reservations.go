@@ -65,6 +65,9 @@ func reservationNeeds(t *testing.T, s *store.Store) {
 	r.Queue = "train"
 	_, err = s.CreateReservation(t.Context(), r)
 	refused(t, err, ares.NotFound, "no queue train")
+	if at, ok := errors.AsType[*ares.Error](err); !ok || at.Field != "queue" {
+		t.Errorf("%v is about %+v, not about the queue", err, at)
+	}
 	newQueue(t, s, ares.Queue{Tenant: tenant, Name: "train"})
 	made, err := s.CreateReservation(t.Context(), r)
 	if err != nil {
