@@ -44,7 +44,8 @@ func anUpdateOutlivesWhoAsked(t *testing.T, b Base) {
 	for b.count(t, version) != latest { // with nobody asking
 		<-tick.C
 	}
-	if n, err := h.Count(t.Context(), history.Filter{}); err != nil || n != 1 {
+	n, err := h.Count(t.Context(), history.Filter{})
+	if err != nil || n != 1 {
 		t.Errorf("%d are counted, want 1; %v", n, err)
 	}
 	if err = h.Ready(t.Context()); err != nil {
