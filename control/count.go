@@ -91,7 +91,8 @@ func (l *Ledger) live(f Filter) (active int, ended map[history.Key]bool) {
 	return l.View.countActive(f), ended
 }
 
-// countActive counts the jobs that a filter selects and that have not ended.
+// countActive counts the jobs that a filter selects and that have not ended. Whoever
+// calls it holds the lock.
 func (v *View) countActive(f Filter) int {
 	asked := f.Phases
 	f.Phases = slices.DeleteFunc(ares.Phases(), func(p ares.Phase) bool {
