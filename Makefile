@@ -94,7 +94,7 @@ fuzz: needs ## Fuzz every parser for FUZZTIME (10m), one after the other; the fi
 .PHONY: bench
 bench: build ## Benchmarks of the whole scheduler, beside YuniKorn's core where it can be fetched
 	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf/...
-	go test -run '^$$' -bench Queue -benchtime 1x ./engine/order
+	go test -run '^$$' -bench Queue -benchtime 1x ./engine/queue
 	go test -run '^$$' -bench History -benchtime 1x -timeout 60m ./history
 	cd test/perf/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
 	else echo 'YuniKorn cannot be fetched here: not measured'; fi

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // charge adds an entry's seats that are not free to the accounts of their
@@ -77,7 +77,7 @@ func (s *State) holdings(e *entry) holdings {
 	out.counts = e.holds()
 	for i := range e.run.Attempts {
 		a := &e.run.Attempts[i]
-		var all order.Grant
+		var all queue.Grant
 		for k := range a.Seats {
 			h := &a.Seats[k]
 			s.addSeat(&all, &h.Seat, e.job.GPUMemoryMB)
@@ -99,7 +99,7 @@ func (s *State) holdings(e *entry) holdings {
 
 // addSeat adds what one seat of a job counts to a grant. gpuMemory is what the
 // job asks for.
-func (s *State) addSeat(g *order.Grant, seat *ares.Seat, gpuMemory int) {
+func (s *State) addSeat(g *queue.Grant, seat *ares.Seat, gpuMemory int) {
 	g.Held.CPUs += seat.CPUs
 	g.Held.MemoryMB += seat.Memory
 	g.Held.GPUMemoryMB += gpuMemory
@@ -122,10 +122,10 @@ func (s *State) addSeat(g *order.Grant, seat *ares.Seat, gpuMemory int) {
 	}
 }
 
-func addPart(g *order.Grant, model int, milli int64) {
-	at := slices.IndexFunc(g.GPUs, func(p order.Part) bool { return p.Model == model })
+func addPart(g *queue.Grant, model int, milli int64) {
+	at := slices.IndexFunc(g.GPUs, func(p queue.Part) bool { return p.Model == model })
 	if at < 0 {
-		g.GPUs = append(g.GPUs, order.Part{Model: model, Milli: milli})
+		g.GPUs = append(g.GPUs, queue.Part{Model: model, Milli: milli})
 		return
 	}
 	g.GPUs[at].Milli += milli
@@ -176,8 +176,8 @@ func (e *entry) sat(node string) bool {
 }
 
 // worth is what a machine of the profile adds to what is shared.
-func (p *profile) worth() order.Use {
-	u := order.Use{CPU: int64(p.cpus), Memory: int64(p.memory)}
+func (p *profile) worth() queue.Use {
+	u := queue.Use{CPU: int64(p.cpus), Memory: int64(p.memory)}
 	for i := range p.devices {
 		u.GPU += p.devices[i].weight
 	}
@@ -186,8 +186,8 @@ func (p *profile) worth() order.Use {
 
 // grantOf is what a job of the shape gets with these seats. Its parts are good
 // until the next call.
-func (s *State) grantOf(sh *shape, seats []ares.Seat) order.Grant {
-	g := order.Grant{GPUs: s.granted[:0]}
+func (s *State) grantOf(sh *shape, seats []ares.Seat) queue.Grant {
+	g := queue.Grant{GPUs: s.granted[:0]}
 	for i := range seats {
 		s.addSeat(&g, &seats[i], sh.one.GPUMemoryMB)
 	}
@@ -204,12 +204,12 @@ func Fold(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
 	if e == nil || len(e.held.past) == 0 {
 		return before
 	}
-	var runs []order.Run
+	var runs []queue.Run
 	for _, p := range e.held.past {
 		if p.to.IsZero() { // it ends now
 			p.to = at
 		}
-		runs = append(runs, order.Run{Use: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
+		runs = append(runs, queue.Run{Use: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
 	}
-	return order.Fold(before, runs, s.cfg.HalfLife, at)
+	return queue.Fold(before, runs, s.cfg.HalfLife, at)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // Kinds of blockers.
@@ -37,7 +37,7 @@ func (s *State) allowed(sh *shape, now time.Time) (members int, ban uint64) {
 		return sh.members, 0
 	}
 	for m := sh.members; m >= sh.least; m-- {
-		if sh.leaf.Admit(order.Grant{Held: sh.asks(m)}) != nil {
+		if sh.leaf.Admit(queue.Grant{Held: sh.asks(m)}) != nil {
 			continue
 		}
 		ban, open := s.banned(sh, m)
@@ -93,7 +93,7 @@ func (s *State) admit(sh *shape, now time.Time) []ares.Blocker {
 		out = append(out, ares.Blocker{Kind: kindBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
 			sh.tenant.id, s.spent(sh.tenant, now)/3600, sh.tenant.record.GPUHours, now.UTC().Format(monthForm))})
 	}
-	for _, b := range sh.leaf.Admit(order.Grant{Held: sh.asks(sh.least)}) {
+	for _, b := range sh.leaf.Admit(queue.Grant{Held: sh.asks(sh.least)}) {
 		out = append(out, ares.Blocker{Kind: kindQuota, Detail: b.String()})
 	}
 	return append(out, s.quotaBlockers(sh)...)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // Consolidation: where there is room for a waiting job in all, but in no one
@@ -194,7 +194,7 @@ func (h *hunt) movable(v *rival) bool {
 // charged is what was counted for a leaf, to be counted back.
 type charged struct {
 	leaf  *leaf
-	grant order.Grant
+	grant queue.Grant
 	sign  int
 }
 
@@ -203,7 +203,7 @@ type charged struct {
 func (h *hunt) resettle(c *choice) bool {
 	t, s := h.try, h.try.state
 	var counted []charged
-	charge := func(l *leaf, g order.Grant, sign int) {
+	charge := func(l *leaf, g queue.Grant, sign int) {
 		l.Charge(g, sign)
 		counted = append(counted, charged{l, g, sign})
 	}

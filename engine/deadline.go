@@ -27,7 +27,7 @@ const (
 	farthest = 2000
 )
 
-// urgency is where a deadline puts a job: see order.Item. It holds until then,
+// urgency is where a deadline puts a job: see queue.Item. It holds until then,
 // zero for always.
 type urgency struct {
 	due   time.Time

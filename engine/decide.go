@@ -5,7 +5,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // Limits on one plan, so that a commit stays small and a decision short.
@@ -146,7 +146,7 @@ func (t *try) expect(plan *ares.Plan) {
 	}
 }
 
-func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+func (t *try) turns(pass *queue.Pass[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
 	s, now := t.state, plan.Now
 	for {
 		it, ok := pass.Next()
@@ -187,7 +187,7 @@ func (t *try) turns(pass *order.Pass[*entry], plan *ares.Plan, tell func(e *entr
 
 // nominatedTurn is the turn of a job for which seats are kept, if this is one:
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
-func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
+func (t *try) nominatedTurn(pass *queue.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.keepingOf(e)
 	t.keptOff, t.shut = false, false
 	switch {
@@ -207,7 +207,7 @@ func (t *try) nominatedTurn(pass *order.Pass[*entry], e *entry, now time.Time, t
 
 // passBy passes over a job that has to wait for its seats, and where queues are
 // strict over everybody behind it.
-func (t *try) passBy(pass *order.Pass[*entry], e *entry) {
+func (t *try) passBy(pass *queue.Pass[*entry], e *entry) {
 	if s := t.state; s.cfg.Queueing.Blocked == BlockedHold && s.independent(e) {
 		pass.Hold()
 		return
@@ -216,7 +216,7 @@ func (t *try) passBy(pass *order.Pass[*entry], e *entry) {
 }
 
 // blocked is what becomes of a job that found no place.
-func (t *try) blocked(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+func (t *try) blocked(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
 	// 6. Yield: others give way to it, and the seats are kept for it.
 	if !t.everybody && t.yield(pass, plan, e, admitted) {
 		t.passBy(pass, e)

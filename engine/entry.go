@@ -6,7 +6,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // entry is a job in the state. Its spec and its run are records of their own
@@ -23,7 +23,7 @@ type entry struct {
 	array bool  // it is an array
 	class uint8 // as submitted, 0 for the lowest
 	moved bool  // noted in State.moved
-	queue queue
+	queue queueKind
 	item  item      // in the pending queue: its place in the order
 	due   time.Time // in the delayed queue: the end of the delay
 	held  holdings  // as it was put into the accounts
@@ -52,22 +52,22 @@ type entry struct {
 // holdings is what an entry counts in the accounts of shares, limits and quotas.
 type holdings struct {
 	counts bool // as one of its tenant's concurrent jobs
-	grant  order.Grant
+	grant  queue.Grant
 	past   []stretch
 }
 
 // stretch is an attempt's use over its time, until now when to is zero.
 type stretch struct {
-	use      order.Use
+	use      queue.Use
 	milli    int64 // thousandths of devices, whatever their model
 	from, to time.Time
 }
 
-// queue says in which of the state's queues an entry is.
-type queue uint8
+// queueKind says in which of the state's queues an entry is.
+type queueKind uint8
 
 const (
-	inNone queue = iota
+	inNone queueKind = iota
 	inPending
 	inDelayed
 )
@@ -95,7 +95,7 @@ func (e *entry) holds() bool {
 
 // wants says which queue the entry belongs to. A pending job with a seat that
 // may still live belongs to none: only an event can change that.
-func (e *entry) wants() queue {
+func (e *entry) wants() queueKind {
 	switch {
 	case e.job == nil, e.isArray() && !e.unmade():
 		return inNone
@@ -140,7 +140,7 @@ func (s *State) outranked(e *entry) bool {
 	return s.cfg.Queueing.Order != OrderAged && e.queue == inPending && e.item.Rank != s.ranks(e)
 }
 
-func (s *State) enqueue(e *entry, to queue) {
+func (s *State) enqueue(e *entry, to queueKind) {
 	e.queue = to
 	switch to {
 	case inPending:

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // Fairness says who holds how much of the fleet against what is theirs, by the
@@ -12,7 +12,7 @@ import (
 func Fairness(s *State, now time.Time) ares.Fairness {
 	s.ready()
 	shares := s.order.Fairness(now)
-	out := ares.Fairness{Jain: order.Jain(shares)}
+	out := ares.Fairness{Jain: queue.Jain(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
 			Tenant: sh.Tenant, Queue: sh.Queue, Weight: float64(sh.Weight) / 1000, Counts: float64(sh.Pull) / 1000, GPUMilli: int(sh.Live.GPU), CPUs: int(sh.Live.CPU),
@@ -21,7 +21,7 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 		var resource string
 		f.DominantShare, resource = s.portion(sh.Live)
 		f.PastShare, _ = s.portion(sh.Past)
-		if sh.Live != (order.Use{}) {
+		if sh.Live != (queue.Use{}) {
 			f.Resource = resource
 		}
 		out.Shares = append(out.Shares, f)
@@ -31,12 +31,12 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 
 // portion is the largest part of the fleet that a use is of any resource, in
 // millionths, and of which.
-func (s *State) portion(u order.Use) (part int, of string) {
+func (s *State) portion(u queue.Use) (part int, of string) {
 	for _, r := range []struct {
-		name      order.Resource
+		name      queue.Resource
 		held, all int64
-	}{{order.GPU, u.GPU, s.capacity.GPU}, {order.CPU, u.CPU, s.capacity.CPU}, {order.Memory, u.Memory, s.capacity.Memory}} {
-		if p := int(r.held * order.Million / max(r.all, 1)); of == "" || p > part {
+	}{{queue.GPU, u.GPU, s.capacity.GPU}, {queue.CPU, u.CPU, s.capacity.CPU}, {queue.Memory, u.Memory, s.capacity.Memory}} {
+		if p := int(r.held * queue.Million / max(r.all, 1)); of == "" || p > part {
 			part, of = p, string(r.name)
 		}
 	}

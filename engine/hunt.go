@@ -6,7 +6,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // hunt is the search for who gives way to one waiting job: the set that loses
@@ -27,7 +27,7 @@ type hunt struct {
 	forebears map[ares.JobID]bool
 	barred    map[*entry]bool // sit where seats are kept for others
 	promised  uint64          // models that quotas promise it
-	owed      map[debtKey]order.Debt
+	owed      map[debtKey]queue.Debt
 	debts     []debt
 	partly    bool            // who is borrowed in part may go too
 	stuck     map[*entry]bool // who has no other place; nil unless they are to be moved
@@ -72,7 +72,7 @@ func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choi
 	s := t.state
 	h := &hunt{
 		try: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: mark(len(t.taken)),
-		forebears: s.forebears(e, plan), barred: t.barred(0), owed: map[debtKey]order.Debt{}, promised: promised,
+		forebears: s.forebears(e, plan), barred: t.barred(0), owed: map[debtKey]queue.Debt{}, promised: promised,
 	}
 	if t.holding != 0 {
 		all := h.barred

@@ -4,21 +4,21 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // checkOrder wants the shares, quotas and budgets that are kept up to date to be
 // those of a tree that is told everything anew.
 func (s *State) checkOrder() error {
-	fresh := order.New[*entry](s.order.Config())
+	fresh := queue.New[*entry](s.order.Config())
 	for _, name := range s.order.Models() {
 		fresh.Model(name)
 	}
 	fresh.Capacity(s.capacity)
 	for id, t := range s.tenants { // order-free: each by itself
 		fresh.Tenant(id, t.record)
-		for queue, u := range t.archived { // order-free: as above
-			fresh.Leaf(id, queue).Archived(u)
+		for name, u := range t.archived { // order-free: as above
+			fresh.Leaf(id, name).Archived(u)
 		}
 	}
 	for q := range s.order.Records() {
@@ -90,7 +90,7 @@ func (s *State) checkMonths() error {
 
 // compareOrder holds the order's accounts against those of a fresh tree.
 func (s *State) compareOrder(fresh *tree, at time.Time) error {
-	known := map[[2]string]order.Share{}
+	known := map[[2]string]queue.Share{}
 	for _, f := range fresh.Fairness(at) {
 		known[[2]string{f.Tenant, f.Queue}] = f
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // keeping is a nomination in one decision: its seats, and what of them is free
@@ -17,7 +17,7 @@ type keeping struct {
 	until  time.Time // its seats are free by then, or given up
 	held   []taking
 	free   int         // seats of which all is held
-	grant  order.Grant // counts for limits and quotas meanwhile, and for no share
+	grant  queue.Grant // counts for limits and quotas meanwhile, and for no share
 	over   bool        // it has its place, or was given up: nothing is held
 	spoilt string      // why it was given up
 }
@@ -57,7 +57,7 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 		default:
 			k.over = false
 			k.grant = s.grantTo(e.shape, n.Seats)
-			k.grant.Use = order.Use{}
+			k.grant.Use = queue.Use{}
 			e.shape.leaf.Charge(k.grant, 1)
 			k.held, k.free = t.holdSeats(n.Seats)
 			t.pursue(plan, e)
@@ -253,7 +253,7 @@ func (t *try) lift(k *keeping) {
 
 // elsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
-func (t *try) elsewhere(pass *order.Pass[*entry], k *keeping, now time.Time) bool {
+func (t *try) elsewhere(pass *queue.Pass[*entry], k *keeping, now time.Time) bool {
 	s, sh, m := t.state, k.entry.shape, mark(len(t.taken))
 	t.supposing = true
 	defer func() { t.supposing = false }()
@@ -285,7 +285,7 @@ func (s *State) mayHave(sh *shape, seats []ares.Seat, now time.Time) bool {
 }
 
 // grantTo is grantOf for who keeps it.
-func (s *State) grantTo(sh *shape, seats []ares.Seat) order.Grant {
+func (s *State) grantTo(sh *shape, seats []ares.Seat) queue.Grant {
 	g := s.grantOf(sh, seats)
 	g.GPUs = slices.Clone(g.GPUs)
 	return g

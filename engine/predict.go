@@ -5,7 +5,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // predict takes over how long a job is thought to run, nil when that is taken
@@ -113,7 +113,7 @@ func (s *State) standing(e *entry, now time.Time) uint64 {
 		return ranked64(half)
 	case OrderLeastService:
 		if half == never {
-			return order.MaxRank
+			return queue.MaxRank
 		}
 		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.milli(), 1<<24)) / wholeMilli
 	case OrderAttained:
@@ -122,7 +122,7 @@ func (s *State) standing(e *entry, now time.Time) uint64 {
 		}
 	case OrderDeadline:
 		if e.job.Deadline.IsZero() {
-			return order.MaxRank
+			return queue.MaxRank
 		}
 		return uint64(max(e.job.Deadline.UnixMilli(), 0))
 	case OrderAged, OrderFIFO:
@@ -132,7 +132,7 @@ func (s *State) standing(e *entry, now time.Time) uint64 {
 
 func ranked64(d time.Duration) uint64 {
 	if d == never {
-		return order.MaxRank
+		return queue.MaxRank
 	}
 	return uint64(max(d, 0) / time.Millisecond)
 }
@@ -152,5 +152,5 @@ func (s *State) ranks(e *entry) uint64 {
 		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
 	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService, OrderDeadline:
 	}
-	return min(rank, order.MaxRank)
+	return min(rank, queue.MaxRank)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // reservation is the place that a job which found none will have at a time, by
@@ -38,7 +38,7 @@ const WouldBorrow = "it would borrow what others are promised, who wait and take
 
 // refuse passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
-func (t *try) refuse(pass *order.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
+func (t *try) refuse(pass *queue.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
 	s := t.state
 	switch {
 	case t.everybody:

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // rival is a running job as one decision sees it that looks for who could give
@@ -263,7 +263,7 @@ func (h *hunt) owes(v *rival) bool {
 // debt is what is borrowed by one account, and what of it is left when those
 // are gone who were chosen.
 type debt struct {
-	order.Debt
+	queue.Debt
 	left int64
 }
 
@@ -275,7 +275,7 @@ type debtKey struct {
 
 // debtOf is what a leaf owes the waiting job's, worked out once: nothing, if the
 // job asks for more than it was promised.
-func (h *hunt) debtOf(l *leaf, model int) (order.Debt, bool) {
+func (h *hunt) debtOf(l *leaf, model int) (queue.Debt, bool) {
 	key := debtKey{l, model}
 	d, known := h.owed[key]
 	if !known {

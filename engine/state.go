@@ -8,7 +8,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 	"github.com/ares-scheduler/ares/engine/topo"
 )
 
@@ -53,7 +53,7 @@ type State struct {
 	natures  changes // nodes that became another kind of node
 	grown    changes // nodes that may have more room than before
 	lost     []*want // of shapes that found no place
-	capacity order.Use
+	capacity queue.Use
 	models   []int // that some node has, by name, as the order numbers them
 	calendar calendar
 	reached  set             // scratch of reach
@@ -62,7 +62,7 @@ type State struct {
 	peak     peak            // of any node
 	lot      uint64          // of the job under way, where lots are drawn
 	moves    int             // counts the changes of nodes
-	granted  []order.Part    // scratch of grantOf
+	granted  []queue.Part    // scratch of grantOf
 	foreseen [lenses][]*want // that have openings, oldest first
 	firsts   []int64         // scratch of enough
 	lacks    lacks           // scratch of nearest
@@ -85,9 +85,9 @@ type State struct {
 
 // The order of the engine's jobs.
 type (
-	tree = order.Tree[*entry]
-	leaf = order.Leaf[*entry]
-	item = order.Item[*entry]
+	tree = queue.Tree[*entry]
+	leaf = queue.Leaf[*entry]
+	item = queue.Item[*entry]
 )
 
 // tenant is a tenant's record and what its jobs hold. It exists as soon as
@@ -120,7 +120,7 @@ func (s *State) clear() {
 		tenants:  map[string]*tenant{},
 		byID:     map[string]*node{},
 		shapes:   newShapes(),
-		order:    order.New[*entry](order.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
+		order:    queue.New[*entry](queue.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
 		profiles: profiles{byKey: map[string]*profile{}},
 		topology: &ares.Topology{},
 		layout:   s.layout + 1,
@@ -437,7 +437,7 @@ func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp
 // measure counts what the fleet has: what shares are shares of, and the models
 // that quotas have to be asked about.
 func (s *State) measure() {
-	var sum order.Use
+	var sum queue.Use
 	s.models, s.peak = s.models[:0], peak{}
 	seen := make([]bool, len(s.order.Models()))
 	for _, n := range s.nodes {

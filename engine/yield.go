@@ -7,7 +7,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/order"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // rights are what a waiting job may stop others by.
@@ -44,7 +44,7 @@ const kindYield = "preemption"
 // yield has running jobs give way to one that found no place, if it has a right
 // to that and then fits. The seats are kept for it from now on; it is placed by
 // a later plan.
-func (t *try) yield(pass *order.Pass[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
+func (t *try) yield(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
 	found, ok := t.givingWay(plan, e, admitted)
 	if ok {
 		t.nominate(pass, plan, e, &found)
@@ -190,7 +190,7 @@ func (s *State) promised(sh *shape, admitted bool, now time.Time) (models uint64
 	}
 	if !admitted {
 		unmet := slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !s.met(id) })
-		if unmet || s.overBudget(sh.tenant, now) || len(sh.leaf.Admit(order.Grant{Held: sh.asks(sh.least)})) > 0 {
+		if unmet || s.overBudget(sh.tenant, now) || len(sh.leaf.Admit(queue.Grant{Held: sh.asks(sh.least)})) > 0 {
 			return 0
 		}
 	}
@@ -339,7 +339,7 @@ func (t *try) nomination(e *entry, c *choice, now time.Time) *ares.Nomination {
 }
 
 // nominate keeps seats for a job, and stops who sits there.
-func (t *try) nominate(pass *order.Pass[*entry], plan *ares.Plan, e *entry, c *choice) {
+func (t *try) nominate(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, c *choice) {
 	s := t.state
 	n := *t.nomination(e, c, plan.Now)
 	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.id, Nomination: n})

@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// crowd is n jobs as they arrive over six hours, one in ten in a batch with the
+// one before it, with a spread of priorities and shapes.
+func crowd(n, shapes int) []*Item[int] {
+	rng := rand.New(rand.NewPCG(1, uint64(shapes)))
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	priorities := []int{0, 100, 300, 500, 500, 500, 500, 700, 1000, 1500, 2000, 2500}
+	items := make([]*Item[int], n)
+	revision := int64(1_000_000)
+	for i := range items {
+		if rng.IntN(10) > 0 {
+			revision += int64(1 + rng.IntN(5))
+		}
+		items[i] = &Item[int]{
+			Owner: i, ID: fmt.Sprintf("job-%016x", rng.Uint64()), Shape: rng.IntN(shapes),
+			Priority: priorities[rng.IntN(len(priorities))] + rng.IntN(3)*rng.IntN(50),
+			Accepted: start.Add(6 * time.Hour * time.Duration(i) / time.Duration(n)),
+			Revision: revision,
+		}
+	}
+	return items
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// BenchmarkPass is a decision over 100,000 jobs of 20 tenants with three queues
+// each, in 5 and in 300 lines a queue: one in which nothing finds a place, and
+// what taking one job costs when all do.
+func BenchmarkPass(b *testing.B) {
+	for _, shapes := range []int{5, 300} {
+		b.Run(fmt.Sprintf("lines=%d", 60*shapes), func(b *testing.B) { benchmarkPass(b, shapes) })
+	}
+}
+
+func benchmarkPass(b *testing.B, shapes int) {
+	b.Helper()
+	tree := New[int](Defaults())
+	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	for i, it := range crowd(100_000, shapes) {
+		l := tree.Leaf(fmt.Sprintf("t%02d", i%20), fmt.Sprintf("q%d", i%3))
+		l.Push(it)
+		if i%100 == 0 {
+			l.Running(Use{GPU: 1000, CPU: 4}, dawn, 1)
+			l.Ran(Use{GPU: 1000, CPU: 4}, dawn.Add(-50*time.Hour), dawn, 1)
+		}
+	}
+	items, lines := tree.Waiting()
+	b.Run("nothing-fits", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			p := tree.Begin(noon)
+			for _, ok := p.Next(); ok; _, ok = p.Next() {
+				p.Refuse()
+			}
+			p.End()
+		}
+		b.ReportMetric(float64(lines), "lines")
+	})
+	b.Run("all-fit", func(b *testing.B) {
+		b.ReportAllocs()
+		g := Grant{Use: Use{GPU: 1000, CPU: 8, Memory: 65_536}}
+		for b.Loop() {
+			p := tree.Begin(noon)
+			for _, ok := p.Next(); ok; _, ok = p.Next() {
+				p.Take(g)
+			}
+			p.End()
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*items), "ns/job")
+	})
+	b.Run("before", func(b *testing.B) {
+		it := tree.Leaf("t07", "q1").heads[2].item
+		for b.Loop() {
+			tree.Before(it, noon)
+		}
+	})
+}
+
+// BenchmarkAgeing is a pass over 100,000 jobs that wait in 300 lines, at a time
+// and an hour after it, in turn. In between all of them have aged, and nothing
+// was done for it: both cost the same.
+func BenchmarkAgeing(b *testing.B) {
+	tree := New[int](Defaults())
+	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	for _, it := range crowd(100_000, 300) {
+		tree.Leaf("a", "").Push(it)
+	}
+	times := []time.Time{noon, noon.Add(time.Hour)}
+	spent := make([][]float64, len(times))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for b.Loop() {
+		for i, now := range times {
+			begin := threadTime(b)
+			p := tree.Begin(now)
+			for range plan {
+				p.Next()
+				p.Take(Grant{})
+			}
+			p.End()
+			spent[i] = append(spent[i], float64(threadTime(b)-begin))
+		}
+	}
+	for i, unit := range []string{"ns/pass", "ns/pass-an-hour-later"} {
+		slices.Sort(spent[i])
+		b.ReportMetric(spent[i][len(spent[i])/2], unit)
+	}
+	b.ReportMetric(0, "ns/op")
+}

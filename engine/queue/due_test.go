@@ -1,0 +1,164 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// dueOf draws when an item is due, which is never past, or nothing.
+func dueOf(t *rapid.T, cfg Config, it *Item[int], now time.Time) {
+	it.Due, it.Roof = time.Time{}, 0
+	if rapid.Bool().Draw(t, "has a deadline") {
+		it.Due = now.Add(time.Duration(rapid.IntRange(0, 40_000).Draw(t, "due")) * 500 * time.Millisecond)
+		it.Roof, _ = cfg.Roof(it.Priority, it.Accepted, now)
+	}
+}
+
+// byDue is the order of a leaf written down plainly: of two items the one that is
+// critical, then the one that came or would have come further by ageing, where a
+// deadline counts as the end of the class at its time, half a point less.
+func byDue(a, b *Item[int]) int {
+	return cmp.Or(
+		cmp.Compare(b2i(b.Priority >= 2000), b2i(a.Priority >= 2000)),
+		cmp.Compare(halves(b), halves(a)),
+		dueIfLifted(a).Compare(dueIfLifted(b)),
+		cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID),
+	)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// halves is twice the level, with steps of a second.
+func halves(it *Item[int]) int64 {
+	level := 2 * (int64(it.Priority) - it.Accepted.Unix())
+	if it.Roof > 0 {
+		level = max(level, 2*(int64(it.Roof)-it.Due.Unix())-1)
+	}
+	return level
+}
+
+func dueIfLifted(it *Item[int]) time.Time {
+	if it.Roof > 0 && halves(it) > 2*(int64(it.Priority)-it.Accepted.Unix()) {
+		return it.Due
+	}
+	return time.Time{}
+}
+
+// TestDue: items that are due at some time stand where they would had they waited
+// for longer, in their class, also those that left and came back with another time.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{Step: time.Second, HalfLife: time.Hour}
+		tree := New[int](cfg)
+		tree.Capacity(Use{GPU: 8000})
+		now := dawn.Add(time.Duration(rapid.IntRange(9000, 12_000).Draw(t, "now")) * time.Second)
+		var items []*Item[int]
+		for i := range rapid.IntRange(1, 300).Draw(t, "items") {
+			it := &Item[int]{
+				Owner: i, ID: fmt.Sprintf("j%03d", i), Shape: rapid.IntRange(0, 2).Draw(t, "shape"),
+				Priority: rapid.SampledFrom([]int{0, 100, 500, 501, 1000, 2000}).Draw(t, "priority"),
+				Accepted: dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "accepted")) * time.Second),
+				Revision: rapid.Int64Range(1, 20).Draw(t, "revision"),
+			}
+			dueOf(t, cfg, it, now)
+			items = append(items, it)
+			tree.Leaf("a", "").Push(it)
+		}
+		for range rapid.IntRange(0, 60).Draw(t, "moves") {
+			it := items[rapid.IntRange(0, len(items)-1).Draw(t, "which")]
+			tree.Remove(it)
+			dueOf(t, cfg, it, now)
+			tree.Leaf("a", "").Push(it)
+		}
+		slices.SortFunc(items, byDue)
+		pass := tree.Begin(now)
+		for i, want := range items {
+			got, ok := pass.Next()
+			if !ok || got != want {
+				t.Fatalf("offer %d is %v, want %v", i, got, want)
+			}
+			if class := tree.Class(want, now); class != ares.ClassOf(cfg.aged(want.rank, now)) {
+				t.Fatalf("%s is %s by ageing, and stands in %s", want.ID, class, ares.ClassOf(cfg.aged(want.rank, now)))
+			}
+			pass.Take(Grant{})
+		}
+		pass.End()
+		for i, it := range items {
+			if rank, of := tree.Rank(it); rank != i+1 || of != len(items) {
+				t.Fatalf("%s is %d of %d, want %d of %d", it.ID, rank, of, i+1, len(items))
+			}
+		}
+	})
+}
+
+// TestRoof: a class ends where the next begins, and ageing takes a job there in
+// time, not before.
+func TestRoof(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{Step: time.Duration(rapid.IntRange(1, 30).Draw(t, "step")) * time.Second}
+		priority := rapid.IntRange(0, 2500).Draw(t, "priority")
+		accepted := dawn.Add(time.Duration(rapid.IntRange(0, 90_000_000).Draw(t, "accepted")) * time.Millisecond)
+		now := accepted.Add(time.Duration(rapid.IntRange(0, 90_000_000).Draw(t, "waited")) * time.Millisecond)
+		roof, until := cfg.Roof(priority, accepted, now)
+		class := ares.ClassOf(cfg.Aged(priority, accepted, now))
+		if at := ares.ClassOf(roof - 1); priority < 2000 && (at != class || ares.ClassOf(roof) == class) {
+			t.Fatalf("class %s ends at %d", class, roof)
+		}
+		if until.IsZero() != (class == ares.High || class == ares.Critical) {
+			t.Fatalf("class %s lasts until %s", class, until)
+		}
+		if until.IsZero() {
+			return
+		}
+		before, after := ares.ClassOf(cfg.Aged(priority, accepted, until.Add(-time.Millisecond))), ares.ClassOf(cfg.Aged(priority, accepted, until))
+		if !until.After(now) || before != class || after == class {
+			t.Fatalf("of class %s at %s, %s right before %s and %s then", class, now, before, until, after)
+		}
+	})
+}
+
+// TestChangedItem: an item that left may come back as another one, although a
+// chunk of its line began with it and others have the same key.
+func TestChangedItem(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Step: time.Second, HalfLife: time.Hour}
+	tree := New[int](cfg)
+	leaf := tree.Leaf("a", "")
+	var items []*Item[int]
+	for i := range 5 * chunkMost {
+		it := &Item[int]{ID: fmt.Sprintf("j%04d", i), Priority: 500, Accepted: dawn, Revision: 1}
+		items = append(items, it)
+		leaf.Push(it)
+	}
+	pass := tree.Begin(dawn)
+	for range items { // everybody is filed
+		_, _ = pass.Next()
+		pass.Skip()
+	}
+	pass.End()
+	for i := range items { // one by one, all of them leave and come back before the others
+		it := items[i*(chunkMost/2)%len(items)+i*(chunkMost/2)/len(items)]
+		tree.Remove(it)
+		it.Due, it.Roof = dawn.Add(time.Minute), 1000
+		leaf.Push(it)
+	}
+	for i, it := range items {
+		if rank, _ := tree.Rank(it); rank != i+1 {
+			t.Fatalf("%s is %d, want %d", it.ID, rank, i+1)
+		}
+	}
+}

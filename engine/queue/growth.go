@@ -1,0 +1,82 @@
+package queue
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Past use weighs a moment by growth: 2 to the power of the half-lives since a
+// beginning. Time is cut into epochs of one half-life, counted from 1970, and
+// within an epoch growth goes from unit to twice unit. All of it is a pure
+// function of the half-life and the time, so sums of differences are exact.
+const (
+	unitBits = 40
+	unit     = 1 << unitBits
+)
+
+// epochsKept is how many epochs before the present one count. What is older
+// would weigh less than a 65,000th.
+const epochsKept = 16
+
+// moment is a time as past use counts it.
+type moment struct {
+	epoch  int64
+	growth uint64 // from unit to below twice unit
+}
+
+// when finds the moment of a time, to the millisecond.
+func (c Config) when(t time.Time) moment {
+	ms, half := t.UnixMilli(), c.HalfLife.Milliseconds()
+	epoch, rest := ms/half, ms%half
+	if rest < 0 {
+		epoch, rest = epoch-1, rest+half
+	}
+	return moment{epoch, growth(uint64(rest), uint64(half))}
+}
+
+// growth is unit times 2 to the power of part/whole, less at most three, for
+// part below whole. It never falls as part grows: the error of the product is
+// far below one step of the fraction.
+func growth(part, whole uint64) uint64 {
+	hi, lo := part>>(64-unitBits), part<<unitBits
+	fraction, _ := bits.Div64(hi, lo, whole) // of an epoch, in units of 1/unit
+	out := uint64(1) << rootBits
+	for i := range unitBits {
+		if fraction>>(unitBits-1-i)&1 != 0 {
+			out = scaled(out, roots[i])
+		}
+	}
+	return out >> (rootBits - unitBits)
+}
+
+const rootBits = 62
+
+// roots has 2 to the power of 1/2, 1/4, 1/8, …, with rootBits binary digits.
+var roots = func() (out [unitBits]uint64) {
+	power := uint64(2) << rootBits
+	for i := range out {
+		power = root(power)
+		out[i] = power
+	}
+	return out
+}()
+
+// scaled is a*b for numbers with rootBits binary digits whose product is below 2.
+func scaled(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi<<(64-rootBits) | lo>>rootBits
+}
+
+// root is the square root of a number with rootBits binary digits, rounded down.
+func root(x uint64) uint64 {
+	hi, lo := x>>(64-rootBits), x<<rootBits
+	out := uint64(0)
+	for bit := uint64(1) << 63; bit != 0; bit >>= 1 {
+		try := out | bit
+		h, l := bits.Mul64(try, try)
+		if h < hi || h == hi && l <= lo {
+			out = try
+		}
+	}
+	return out
+}

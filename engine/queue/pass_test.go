@@ -1,0 +1,300 @@
+package queue
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// script is a random tree that can be built twice.
+type script struct {
+	tenants []ares.Tenant
+	queues  []ares.Queue
+	items   []Item[int]
+	where   [][2]string
+	grants  []Grant
+	stays   []stay
+}
+
+func drawScript(t *rapid.T) script {
+	var s script
+	tenants := []string{"a", "b", "c"}
+	queues := []string{"p", "q", "r", DefaultQueue}
+	for _, id := range tenants {
+		if rapid.Bool().Draw(t, "declared") {
+			s.tenants = append(s.tenants, ares.Tenant{
+				ID: id, Weight: float64(rapid.IntRange(0, 3).Draw(t, "weight")), Limits: ares.NoLimits(),
+				Quotas: quotas("", rapid.IntRange(0, 30).Draw(t, "nominal"), 5, 5),
+			})
+		}
+		for _, q := range queues {
+			if rapid.Bool().Draw(t, "declared") {
+				s.queues = append(s.queues, ares.Queue{
+					Tenant: id, Name: q, Parent: rapid.SampledFrom([]string{"", "p", "q", "r", "nowhere"}).Draw(t, "parent"),
+					Weight: float64(rapid.IntRange(0, 3).Draw(t, "weight")), Limits: ares.NoLimits(),
+				})
+			}
+		}
+	}
+	for i := range rapid.IntRange(0, 60).Draw(t, "items") {
+		s.items = append(s.items, Item[int]{
+			Owner: i, ID: fmt.Sprintf("j%d", i), Shape: rapid.IntRange(0, 3).Draw(t, "shape"),
+			Priority: rapid.SampledFrom([]int{0, 100, 500, 500, 1000, 2000}).Draw(t, "priority"),
+			Accepted: dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "accepted")) * time.Second),
+			Revision: rapid.Int64Range(1, 20).Draw(t, "revision"),
+		})
+		s.where = append(s.where, [2]string{rapid.SampledFrom(tenants).Draw(t, "tenant"), rapid.SampledFrom(queues).Draw(t, "queue")})
+		s.grants = append(s.grants, drawGrant(t))
+	}
+	for range rapid.IntRange(0, 5).Draw(t, "stays") {
+		start := dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "start")) * time.Second)
+		s.stays = append(s.stays, stay{rapid.SampledFrom(queues).Draw(t, "queue"), Use{GPU: 1000, CPU: 5}, start, start.Add(time.Hour)})
+	}
+	return s
+}
+
+func drawGrant(t *rapid.T) Grant {
+	n := rapid.IntRange(0, 8).Draw(t, "gpus")
+	return Grant{
+		Use: Use{int64(n) * 1000, int64(n), 7}, Held: ares.Use{GPUs: n, Jobs: 1},
+		GPUs: []Part{{rapid.IntRange(0, 1).Draw(t, "model"), int64(n) * 1000}},
+	}
+}
+
+// build makes the tree, with everything in the order of seed.
+func (s *script) build(order []int) (*Tree[int], []*Item[int]) {
+	tree := New[int](Config{Step: 10 * time.Second, HalfLife: time.Hour})
+	tree.Capacity(Use{GPU: 100_000, CPU: 1000, Memory: 100_000})
+	tree.Model("h100")
+	tree.Model("l4")
+	items := make([]*Item[int], len(s.items))
+	var steps []func()
+	for i := range s.tenants {
+		steps = append(steps, func() { tree.Tenant(s.tenants[i].ID, &s.tenants[i]) })
+	}
+	for i := range s.queues {
+		steps = append(steps, func() { tree.Queue(&s.queues[i]) })
+	}
+	for i := range s.items {
+		it := s.items[i]
+		items[i] = &it
+		steps = append(steps, func() {
+			l := tree.Leaf(s.where[i][0], s.where[i][1])
+			l.Push(&it)
+			l.Charge(s.grants[i], 1)
+		})
+	}
+	for _, st := range s.stays {
+		steps = append(steps, func() {
+			tree.Leaf("a", st.queue).Ran(st.use, st.start, st.end, 1)
+			tree.Leaf("a", st.queue).Running(st.use, st.start, 1)
+		})
+	}
+	for i, step := range steps {
+		if order != nil {
+			step = steps[order[i%len(order)]%len(steps)]
+		}
+		step()
+	}
+	return tree, items
+}
+
+// plain removes what has no meaning: room that is kept, and what is late in
+// its line.
+func plain(tree *Tree[int]) {
+	tree.settle()
+	var visit func(n *node[int])
+	visit = func(n *node[int]) {
+		if len(n.heap) == 0 {
+			n.heap = nil
+		}
+		if len(n.kids) == 0 {
+			n.kids = nil
+		}
+		if l := n.leaf; l != nil {
+			if len(l.fronts)+len(l.matches) == 0 {
+				l.fronts, l.matches = nil, nil
+			}
+			if len(l.models) == 0 {
+				l.models = nil
+			}
+			for _, of := range l.lines {
+				of.file()
+				of.late, of.later = nil, nil
+				for i := range of.chunks {
+					tree.inOrder(&of.chunks[i])
+				}
+			}
+		}
+		for _, k := range n.kids {
+			visit(k)
+		}
+	}
+	visit(tree.root)
+	tree.spares, tree.scratch = nil, nil
+	tree.pass = Pass[int]{tree: tree}
+}
+
+// TestUndo compares a tree after a pass of random takes and refusals with its
+// twin that had none: nothing differs, anywhere.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawScript(t)
+		tree, _ := s.build(nil)
+		twin, _ := s.build(nil)
+		p := tree.Begin(dawn.Add(3 * time.Hour))
+		for rapid.IntRange(0, 20).Draw(t, "go on") > 0 {
+			if _, ok := p.Next(); !ok {
+				break
+			}
+			if rapid.Bool().Draw(t, "take") {
+				p.Take(drawGrant(t))
+			} else {
+				p.Refuse()
+			}
+		}
+		p.End()
+		if tree.pass.open || len(tree.pass.taken)+len(tree.pass.path) != 0 || tree.pass.rivals {
+			t.Fatalf("the pass is not over: %+v", tree.pass)
+		}
+		plain(tree)
+		plain(twin)
+		if !reflect.DeepEqual(tree, twin) {
+			t.Fatal("a pass left a trace")
+		}
+	})
+}
+
+// TestAnyOrder builds a tree with everything in another order, and both offer
+// the same, however the parents of queues are tangled.
+func TestAnyOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawScript(t)
+		n := len(s.tenants) + len(s.queues) + len(s.items) + len(s.stays)
+		order := make([]int, n)
+		for i := range order {
+			order[i] = i
+		}
+		order = rapid.Permutation(order).Draw(t, "order")
+		tree, _ := s.build(nil)
+		other, _ := s.build(order)
+		now := dawn.Add(3 * time.Hour)
+		a, b := names(offered(tree, now)), names(offered(other, now))
+		if !slices.Equal(a, b) || len(a) != len(s.items) {
+			t.Fatalf("%v\n%v", a, b)
+		}
+		if !reflect.DeepEqual(tree.Fairness(now), other.Fairness(now)) || !reflect.DeepEqual(tree.pools, other.pools) {
+			t.Fatalf("%+v\n%+v", tree.Fairness(now), other.Fairness(now))
+		}
+	})
+}
+
+// TestBefore counts who is before each item, and a pass in which nothing that
+// is taken counts offers them so.
+func TestBefore(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawScript(t)
+		tree, _ := s.build(nil)
+		now := dawn.Add(3 * time.Hour)
+		all := offered(tree, now)
+		first := map[string]*Item[int]{}
+		for i, it := range all {
+			own, head, others := tree.Before(it, now)
+			if own+others != i {
+				t.Fatalf("%s: %d of its own and %d others are before it, want %d in all (%v)", it.ID, own, others, i, names(all))
+			}
+			if head != first[it.Leaf().Tenant()] {
+				t.Fatalf("%s: first of its tenant is %v, want %v", it.ID, head, first[it.Leaf().Tenant()])
+			}
+			if first[it.Leaf().Tenant()] == nil {
+				first[it.Leaf().Tenant()] = it
+			}
+		}
+	})
+}
+
+// TestStarvation has a queue that gets two jobs of the highest aged class for
+// each one it can run. The least one comes to the head when those are through
+// that came in its first 1999 steps, and no later.
+func TestStarvation(t *testing.T) {
+	t.Parallel()
+	const top = 1999
+	cfg := Config{Step: time.Second}
+	w := newWorld(cfg, Use{GPU: 1})
+	least := w.job("a", "", Use{GPU: 1}, 0, 1, dawn)
+	served := 0
+	for step := 0; ; step++ {
+		now := dawn.Add(time.Duration(step) * time.Second)
+		w.job("a", "", Use{GPU: 1}, top, 1, now)
+		w.job("a", "", Use{GPU: 1}, top, 2, now)
+		first := w.decide(now)[0]
+		served++
+		w.tree.Remove(first)
+		if first == least {
+			break
+		}
+		if served > 2*(top+1) {
+			t.Fatalf("still waits after %d others", served)
+		}
+	}
+	if served < top {
+		t.Errorf("went before %d others: the stream did not hold it up at all", served)
+	}
+}
+
+// TestStarvationBetweenTenants has other tenants with endless high jobs. A low
+// one of a tenant that holds nothing is first as soon as ageing has made it
+// high: after 1000 steps.
+func TestStarvationBetweenTenants(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Step: time.Second}
+	w := newWorld(cfg, Use{GPU: 10})
+	least := w.job("z", "", Use{GPU: 1}, 0, 1, dawn)
+	for step := range 1001 {
+		now := dawn.Add(time.Duration(step) * time.Second)
+		for _, tenant := range []string{"a", "b"} {
+			w.job(tenant, "", Use{GPU: 1}, 1999, 1, now)
+			w.tree.Leaf(tenant, "").Charge(Grant{Use: Use{GPU: 1}}, 1)
+		}
+		if first := w.decide(now)[0]; (first == least) != (step == 1000) {
+			t.Fatalf("at step %d %s is first", step, first.ID)
+		}
+	}
+}
+
+// TestReparent moves a queue with all it holds under another.
+func TestReparent(t *testing.T) {
+	t.Parallel()
+	tree := New[int](Config{})
+	tree.Capacity(Use{GPU: 100})
+	tree.Queue(&ares.Queue{Tenant: "a", Name: "x", Limits: ares.NoLimits()})
+	tree.Leaf("a", "y").Charge(Grant{Use: Use{GPU: 10}}, 1)
+	held := func(queue string) Use {
+		for _, s := range tree.Fairness(dawn) {
+			if s.Queue == queue {
+				return s.Live
+			}
+		}
+		return Use{}
+	}
+	if held("x") != (Use{}) {
+		t.Errorf("x holds %v", held("x"))
+	}
+	tree.Queue(&ares.Queue{Tenant: "a", Name: "y", Parent: "x", Limits: ares.NoLimits()})
+	if held("x") != (Use{GPU: 10}) || held("") != (Use{GPU: 10}) {
+		t.Errorf("x holds %v, the tenant %v", held("x"), held(""))
+	}
+	tree.DropQueue("a", "y")
+	if held("x") != (Use{}) || held("y") != (Use{GPU: 10}) {
+		t.Errorf("after the drop x holds %v and y %v", held("x"), held("y"))
+	}
+}

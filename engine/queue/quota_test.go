@@ -1,0 +1,219 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+func share(model int, gpus int64) Grant { return Grant{GPUs: []Part{{model, gpus * 1000}}} }
+
+func quotas(model string, nominal, borrow, lend int) []ares.Quota {
+	return []ares.Quota{{Model: model, Nominal: nominal, Borrow: borrow, Lend: lend}}
+}
+
+// TestRoom works through the rule with two tenants, one with queues.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	tree := New[int](Defaults())
+	h100 := tree.Model("NVIDIA H100 80GB HBM3")
+	l40 := tree.Model("NVIDIA L40S")
+	tree.Tenant("a", &ares.Tenant{ID: "a", Limits: ares.NoLimits(), Quotas: quotas("H100", 16, 8, 4)})
+	tree.Tenant("b", &ares.Tenant{ID: "b", Limits: ares.NoLimits(), Quotas: quotas("h100", 8, ares.Unlimited, ares.Unlimited)})
+	tree.Queue(&ares.Queue{Tenant: "a", Name: "kept", Limits: ares.NoLimits(), Quotas: quotas("h100", 6, 0, 0)})
+	for _, step := range []struct {
+		say    string
+		tenant string
+		queue  string
+		add    int64
+		want   string // room of a/kept, a/free, b, c
+	}{
+		{"idle", "a", "kept", 0, "6 18 12 -"},     // a may have 24, of which queue kept keeps 6; all have 24, of which a keeps 12
+		{"a/free 10", "a", "free", 10, "6 8 8 -"}, // a has 16 used or kept, of the pool 24
+		{"b borrows", "b", "", 4, "6 4 4 -"},      // the pool has 20 of 24
+		{"b to the brim", "b", "", 4, "6 0 0 -"},  // a keeps what it lends not and what queue kept keeps
+		{"kept uses its own", "a", "kept", 6, "0 0 0 -"},
+		{"c is nobody's", "c", "", 100, "0 0 0 -"}, // no quota, no bound
+		{"b gives back", "b", "", -8, "0 8 8 -"},
+	} {
+		tree.Leaf(step.tenant, step.queue).Charge(share(h100, step.add), 1)
+		var got []string
+		for _, l := range []*Leaf[int]{tree.Leaf("a", "kept"), tree.Leaf("a", "free"), tree.Leaf("b", ""), tree.Leaf("c", "")} {
+			room, _ := l.Room(h100)
+			if !Bounded(room) {
+				got = append(got, "-")
+				continue
+			}
+			got = append(got, gpus(room))
+		}
+		if s := strings.Join(got, " "); s != step.want {
+			t.Errorf("%s: room %s, want %s", step.say, s, step.want)
+		}
+	}
+	if room, _ := tree.Leaf("a", "kept").Room(l40); Bounded(room) {
+		t.Errorf("another model is bounded by %d", room)
+	}
+}
+
+// TestBlocks has the words for what blocks.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	tree := New[int](Defaults())
+	h100 := tree.Model("H100")
+	tree.Tenant("a", &ares.Tenant{ID: "a", Limits: ares.NoLimits(), Quotas: quotas("", 16, 0, 0)})
+	limits := ares.NoLimits()
+	limits.ConcurrentJobs, limits.GPUs = 2, 3
+	tree.Queue(&ares.Queue{Tenant: "a", Name: "q", Limits: limits})
+	tree.Tenant("b", &ares.Tenant{ID: "b", Limits: ares.NoLimits(), Quotas: quotas("", 4, ares.Unlimited, 0)})
+	held := func(n int) Grant {
+		return Grant{Held: ares.Use{GPUs: n, Jobs: 1}, GPUs: []Part{{h100, int64(n) * 1000}}}
+	}
+	tree.Leaf("a", "q").Charge(held(2), 1)
+	tree.Leaf("a", "r").Charge(held(14), 1)
+	for _, c := range []struct {
+		tenant, queue string
+		grant         Grant
+		want          string
+	}{
+		{"a", "q", held(2), "[queue a/q limit: GPUs 2 of 3 used, 2 asked tenant quota: 16 of 16 GPUs used, 2 asked]"},
+		{"a", "r", Grant{GPUs: []Part{{h100, 250}}}, "[tenant quota: 16 of 16 GPUs used, 0.25 asked]"},
+		{"b", "", held(5), "[all quotas together: 20 of 20 GPUs used or kept, 5 asked]"},
+		{"b", "", held(4), "[]"},
+		{"c", "", held(500), "[]"},
+	} {
+		if got := fmt.Sprint(tree.Leaf(c.tenant, c.queue).Admit(c.grant)); got != c.want {
+			t.Errorf("%s/%s: %s\nwant %s", c.tenant, c.queue, got, c.want)
+		}
+	}
+}
+
+// holder is a leaf with what a test let it have.
+type holder struct {
+	leaf *Leaf[int]
+	held []int64 // by model
+}
+
+// bank is a random tree of quotas.
+func bank(t *rapid.T, models []string) (*Tree[int], []*holder, func(fresh *Tree[int])) {
+	tree := New[int](Defaults())
+	limit := func(what string) int { return rapid.SampledFrom([]int{0, 1, 4, ares.Unlimited}).Draw(t, what) }
+	draw := func() []ares.Quota {
+		var out []ares.Quota
+		for _, model := range []string{"", "h100", "l4"} {
+			if rapid.IntRange(0, 2).Draw(t, "has") > 0 {
+				out = append(out, ares.Quota{Model: model, Nominal: rapid.IntRange(0, 12).Draw(t, "nominal"), Borrow: limit("borrow"), Lend: limit("lend")})
+			}
+		}
+		return out
+	}
+	var records []func(*Tree[int])
+	var holders []*holder
+	for _, tenant := range []string{"a", "b", "c"} {
+		record := &ares.Tenant{ID: tenant, Limits: ares.NoLimits(), Quotas: draw()}
+		records = append(records, func(t *Tree[int]) { t.Tenant(tenant, record) })
+		for _, q := range []string{"p", "q", "r"} {
+			parent := map[string]string{"q": "p", "r": "q"}[q]
+			record := &ares.Queue{Tenant: tenant, Name: q, Parent: parent, Limits: ares.NoLimits(), Quotas: draw()}
+			records = append(records, func(t *Tree[int]) { t.Queue(record) })
+			holders = append(holders, &holder{leaf: tree.Leaf(tenant, q), held: make([]int64, len(models))})
+		}
+	}
+	order := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0)) //nolint:gosec // a shuffle
+	shuffle := func(fresh *Tree[int]) {
+		for _, m := range models {
+			fresh.Model(m)
+		}
+		for _, i := range order.Perm(len(records)) {
+			records[i](fresh)
+		}
+	}
+	shuffle(tree)
+	return tree, holders, shuffle
+}
+
+// TestQuotaLaws charges and gives back within the room there is. Then nobody
+// has more than nominal and borrowing limit, nobody's kept part is touched by
+// others, and all together never have more than they were promised.
+func TestQuotaLaws(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		models := []string{"H100 SXM", "L40S", "V100"}
+		tree, holders, records := bank(t, models)
+		for range rapid.IntRange(1, 60).Draw(t, "moves") {
+			h := holders[rapid.IntRange(0, len(holders)-1).Draw(t, "who")]
+			m := rapid.IntRange(0, len(models)-1).Draw(t, "model")
+			if h.held[m] > 0 && rapid.IntRange(0, 2).Draw(t, "back") == 0 {
+				back := rapid.Int64Range(1, h.held[m]).Draw(t, "much")
+				h.leaf.Charge(Grant{GPUs: []Part{{m, back}}}, -1)
+				h.held[m] -= back
+			} else {
+				room, _ := h.leaf.Room(m)
+				take := rapid.Int64Range(0, min(room, 5000)).Draw(t, "much")
+				if blocks := h.leaf.Admit(Grant{GPUs: []Part{{m, take}}}); len(blocks) > 0 {
+					t.Fatalf("%d of %d are blocked: %v", take, room, blocks)
+				}
+				if Bounded(room) && len(h.leaf.Admit(Grant{GPUs: []Part{{m, room + 1}}})) == 0 {
+					t.Fatalf("more than the room of %d is not blocked", room)
+				}
+				h.leaf.Charge(Grant{GPUs: []Part{{m, take}}}, 1)
+				h.held[m] += take
+			}
+			checkQuotas(t, tree, holders)
+		}
+		fresh := New[int](Defaults())
+		records(fresh)
+		for _, h := range holders {
+			for m, milli := range h.held {
+				fresh.Leaf(h.leaf.Tenant(), h.leaf.Queue()).Charge(Grant{GPUs: []Part{{m, milli}}}, 1)
+			}
+		}
+		fresh.settle()
+		if !reflect.DeepEqual(tree.pools, fresh.pools) {
+			t.Fatalf("pools %+v, fresh %+v", tree.pools, fresh.pools)
+		}
+	})
+}
+
+// checkQuotas works everything out anew from what the leaves hold.
+func checkQuotas(t *rapid.T, tree *Tree[int], holders []*holder) {
+	tree.settle()
+	for p, pattern := range tree.patterns {
+		used := map[*node[int]]int64{}
+		for _, h := range holders {
+			for m, milli := range h.held {
+				if strings.Contains(strings.ToLower(tree.models[m]), pattern) {
+					for n := h.leaf.node; n != nil; n = n.parent {
+						used[n] += milli
+					}
+				}
+			}
+		}
+		promised, together := int64(0), int64(0)
+		var visit func(n *node[int], top bool)
+		visit = func(n *node[int], top bool) {
+			if len(n.accounts) > 0 && n.accounts[p].has {
+				a := n.accounts[p]
+				if used[n] > a.most {
+					t.Fatalf("%s/%s has %d of %q, at most %d", n.tenant, n.queue, used[n], pattern, a.most)
+				}
+				if top {
+					promised, together = promised+a.nominal, together+max(used[n], a.kept)
+				}
+				top = false
+			}
+			for _, k := range n.kids {
+				visit(k, top)
+			}
+		}
+		visit(tree.root, true)
+		if together > promised {
+			t.Fatalf("all have or keep %d of %q, promised were %d", together, pattern, promised)
+		}
+	}
+}

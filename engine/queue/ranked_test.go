@@ -1,0 +1,107 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// ranked is a tree whose items have ranks, with some of one leaf in it.
+func ranked(t *rapid.T) (*Tree[int], []*Item[int]) {
+	tree := New[int](Config{Step: time.Second, HalfLife: time.Hour, Ranked: true})
+	tree.Capacity(Use{GPU: 8000})
+	var items []*Item[int]
+	for i := range rapid.IntRange(1, 300).Draw(t, "items") {
+		it := &Item[int]{
+			Owner: i, ID: fmt.Sprintf("j%03d", i), Shape: rapid.IntRange(0, 4).Draw(t, "shape"),
+			Priority: rapid.SampledFrom([]int{0, 100, 500, 501, 1000, 2000}).Draw(t, "priority"),
+			Accepted: dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "accepted")) * time.Second),
+			Revision: rapid.Int64Range(1, 20).Draw(t, "revision"),
+			Rank:     rapid.SampledFrom([]uint64{0, 1, 2, 1 << 40, MaxRank, 1<<64 - 1}).Draw(t, "rank"),
+		}
+		items = append(items, it)
+		tree.Leaf("a", "").Push(it)
+	}
+	return tree, items
+}
+
+// byRank is the order of a leaf written down plainly.
+func byRank(a, b *Item[int]) int {
+	return cmp.Or(
+		cmp.Compare(ares.ClassOf(b.Priority).Rank(), ares.ClassOf(a.Priority).Rank()), cmp.Compare(min(a.Rank, MaxRank), min(b.Rank, MaxRank)),
+		cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID),
+	)
+}
+
+// TestRanked: a pass offers items by their class as submitted, rank, revision
+// and ID, and each knows its place.
+func TestRanked(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		tree, items := ranked(t)
+		for range rapid.IntRange(0, len(items)-1).Draw(t, "gone") { // and some leave from anywhere
+			i := rapid.IntRange(0, len(items)-1).Draw(t, "which")
+			tree.Remove(items[i])
+			items = slices.Delete(items, i, i+1)
+		}
+		slices.SortFunc(items, byRank)
+		now := dawn.Add(time.Duration(rapid.IntRange(0, 90_000).Draw(t, "now")) * time.Second)
+		pass := tree.Begin(now)
+		for i, want := range items {
+			got, ok := pass.Next()
+			if !ok || got != want {
+				t.Fatalf("offer %d is %v, want %v", i, got, want)
+			}
+			pass.Skip()
+		}
+		if it, ok := pass.Next(); ok {
+			t.Fatalf("%v is offered too", it)
+		}
+		pass.End()
+		for i, it := range items {
+			if at, of := tree.Rank(it); at != i+1 || of != len(items) {
+				t.Fatalf("%v is %d of %d, want %d", it, at, of, i+1)
+			}
+			if own, _, _ := tree.Before(it, now); own != i {
+				t.Fatalf("%d are before %v, want %d", own, it, i)
+			}
+		}
+	})
+}
+
+// TestHold: who holds its leaf up is the last of it to be offered, and others
+// have their turn.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	tree := New[int](Config{Ranked: true})
+	tree.Capacity(Use{GPU: 8000})
+	for i, queue := range []string{"p", "p", "p", "q", "q"} {
+		tree.Leaf("a", queue).Push(&Item[int]{Owner: i, ID: fmt.Sprint(i), Shape: i % 2, Priority: 500, Rank: uint64(i)})
+	}
+	for range 2 { // it leaves no trace
+		var got []int
+		pass := tree.Begin(dawn)
+		for {
+			it, ok := pass.Next()
+			if !ok {
+				break
+			}
+			got = append(got, it.Owner)
+			if it.Owner == 1 || it.Owner == 3 {
+				pass.Hold()
+			} else {
+				pass.Skip()
+			}
+		}
+		pass.End()
+		if !slices.Equal(got, []int{0, 1, 3}) {
+			t.Errorf("offered %v", got)
+		}
+	}
+}

@@ -1,0 +1,445 @@
+package queue
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// world is a tree with what the fleet has left, for tests that place by sums.
+type world struct {
+	tree *Tree[Use]
+	free Use
+	next int
+}
+
+func newWorld(cfg Config, capacity Use) *world {
+	w := &world{tree: New[Use](cfg), free: capacity}
+	w.tree.Capacity(capacity)
+	return w
+}
+
+func (w *world) job(tenant, queue string, asks Use, priority, shape int, at time.Time) *Item[Use] {
+	w.next++
+	it := &Item[Use]{
+		Owner: asks, ID: fmt.Sprintf("j%06d", w.next), Priority: priority, Accepted: at,
+		Revision: int64(w.next), Shape: shape,
+	}
+	w.tree.Leaf(tenant, queue).Push(it)
+	return it
+}
+
+func fits(u, free Use) bool { return u.GPU <= free.GPU && u.CPU <= free.CPU && u.Memory <= free.Memory }
+
+// decide runs a pass: what fits is taken. It returns who, in order, with the
+// fleet as it was before.
+func (w *world) decide(now time.Time) []*Item[Use] {
+	var out []*Item[Use]
+	free := w.free
+	p := w.tree.Begin(now)
+	for {
+		it, ok := p.Next()
+		if !ok {
+			break
+		}
+		if !fits(it.Owner, free) {
+			p.Refuse()
+			continue
+		}
+		free = free.Add(it.Owner, -1)
+		p.Take(Grant{Use: it.Owner})
+		out = append(out, it)
+	}
+	p.End()
+	return out
+}
+
+// start makes true what a pass proposed.
+func (w *world) start(items []*Item[Use]) {
+	for _, it := range items {
+		l := it.Leaf()
+		w.tree.Remove(it)
+		l.Charge(Grant{Use: it.Owner}, 1)
+		w.free = w.free.Add(it.Owner, -1)
+	}
+}
+
+func count(items []*Item[Use], tenants map[string]string) map[string]int {
+	out := map[string]int{}
+	for _, it := range items {
+		out[tenants[it.ID]]++
+	}
+	return out
+}
+
+// TestPaper is the example of the paper that introduced dominant resource
+// fairness: 9 CPUs and 18 GB; A's tasks need 1 CPU and 4 GB, B's 3 CPUs and
+// 1 GB. A gets three of them, B two.
+func TestPaper(t *testing.T) {
+	t.Parallel()
+	w := newWorld(Config{}, Use{CPU: 9, Memory: 18})
+	of := map[string]string{}
+	for range 10 {
+		of[w.job("A", "", Use{CPU: 1, Memory: 4}, 500, 1, dawn).ID] = "A"
+		of[w.job("B", "", Use{CPU: 3, Memory: 1}, 500, 1, dawn).ID] = "B"
+	}
+	if got := count(w.decide(dawn), of); got["A"] != 3 || got["B"] != 2 {
+		t.Errorf("A has %d tasks and B %d, want 3 and 2", got["A"], got["B"])
+	}
+}
+
+// filler is progressive filling in exact fractions: it gives the next task to
+// the least weighted dominant share, until nobody's next task fits.
+type filler struct {
+	capacity Use
+	asks     []Use
+	weights  []int64
+}
+
+func (f filler) share(i, tasks int) *big.Rat {
+	best := new(big.Rat)
+	caps := f.capacity.parts()
+	for r, n := range f.asks[i].parts() {
+		if caps[r] == 0 {
+			continue
+		}
+		x := big.NewRat(n*int64(tasks)*1000, caps[r]*f.weights[i])
+		if x.Cmp(best) > 0 {
+			best = x
+		}
+	}
+	return best
+}
+
+func (f filler) fill(most int) []int {
+	got := make([]int, len(f.asks))
+	out := make([]bool, len(f.asks))
+	free := f.capacity
+	for {
+		best := -1
+		for i := range f.asks {
+			if !out[i] && got[i] < most && (best < 0 || f.share(i, got[i]).Cmp(f.share(best, got[best])) < 0) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return got
+		}
+		if !fits(f.asks[best], free) {
+			out[best] = true
+			continue
+		}
+		free = free.Add(f.asks[best], -1)
+		got[best]++
+	}
+}
+
+// TestProgressiveFilling compares passes with the exact solver.
+func TestProgressiveFilling(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := Use{
+			GPU: rapid.Int64Range(1, 40).Draw(t, "gpus"), CPU: rapid.Int64Range(1, 40).Draw(t, "cpus"),
+			Memory: rapid.Int64Range(1, 40).Draw(t, "memory"),
+		}
+		f := filler{capacity: capacity}
+		w := newWorld(Config{}, capacity)
+		of := map[string]string{}
+		const jobs = 12
+		for i := range rapid.IntRange(1, 4).Draw(t, "tenants") {
+			ask := Use{
+				GPU: rapid.Int64Range(0, 6).Draw(t, "gpu"), CPU: rapid.Int64Range(0, 6).Draw(t, "cpu"),
+				Memory: rapid.Int64Range(0, 6).Draw(t, "mb"),
+			}
+			weight := rapid.SampledFrom([]float64{0, 1, 2, 0.5, 3, 0.3}).Draw(t, "weight")
+			id := fmt.Sprintf("t%d", i)
+			w.tree.Tenant(id, &ares.Tenant{ID: id, Weight: weight, Limits: ares.NoLimits()})
+			f.asks, f.weights = append(f.asks, ask), append(f.weights, thousandths(weight))
+			for range jobs {
+				of[w.job(id, "", ask, 500, i, dawn).ID] = id
+			}
+		}
+		got := count(w.decide(dawn), of)
+		for i, want := range f.fill(jobs) {
+			if id := fmt.Sprintf("t%d", i); got[id] != want {
+				t.Fatalf("%s got %d tasks, want %d (asks %v, weights %v, fleet %v)", id, got[id], want, f.asks, f.weights, capacity)
+			}
+		}
+	})
+}
+
+// TestShareGuarantee gives n tenants endless small jobs: each gets at least a
+// share of 1/n, but for one job.
+func TestShareGuarantee(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := Use{GPU: 10_000, CPU: 10_000, Memory: 10_000}
+		w := newWorld(Config{}, capacity)
+		n := rapid.IntRange(1, 6).Draw(t, "tenants")
+		largest := int64(0)
+		for i := range n {
+			ask := Use{rapid.Int64Range(1, 100).Draw(t, "g"), rapid.Int64Range(1, 100).Draw(t, "c"), rapid.Int64Range(1, 100).Draw(t, "m")}
+			most := max(ask.GPU, ask.CPU, ask.Memory)
+			largest = max(largest, most)
+			for range 10_000/most + 1 {
+				w.job(fmt.Sprintf("t%d", i), "", ask, 500, i, dawn)
+			}
+		}
+		w.start(w.decide(dawn))
+		for _, s := range w.tree.Fairness(dawn) {
+			if s.Queue != "" {
+				continue
+			}
+			// In ten-thousandths; one job of each may be missing.
+			if got := s.Dominant / 100; got < int64(10_000/n)-largest-1 {
+				t.Fatalf("%s has a share of %d of 10000 among %d, with jobs of up to %d", s.Tenant, got, n, largest)
+			}
+		}
+	})
+}
+
+// TestHierarchy divides level by level: tenants first, then their queues, and
+// what one queue leaves goes to its siblings before it goes to other tenants.
+func TestHierarchy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(Config{}, Use{GPU: 120})
+	w.tree.Tenant("a", &ares.Tenant{ID: "a", Weight: 2, Limits: ares.NoLimits()})
+	for _, q := range []ares.Queue{
+		{Tenant: "a", Name: "train", Weight: 3},
+		{Tenant: "a", Name: "big", Parent: "train", Weight: 1},
+		{Tenant: "a", Name: "small", Parent: "train", Weight: 2},
+		{Tenant: "a", Name: "serve", Weight: 1},
+	} {
+		q.Limits = ares.NoLimits()
+		w.tree.Queue(&q)
+	}
+	of := map[string]string{}
+	for range 120 {
+		for _, q := range []string{"a/big", "a/small", "a/serve", "b/x", "b/y"} {
+			of[w.job(q[:1], q[2:], Use{GPU: 1}, 500, 1, dawn).ID] = q
+		}
+	}
+	got := count(w.decide(dawn), of)
+	want := map[string]int{"a/big": 20, "a/small": 40, "a/serve": 20, "b/x": 20, "b/y": 20}
+	for q, n := range want {
+		if got[q] != n {
+			t.Errorf("%s got %d, want %d (all: %v)", q, got[q], n, got)
+		}
+	}
+}
+
+// TestOwnJobs has jobs in a queue that also has queues under it: they count as
+// one more of these.
+func TestOwnJobs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(Config{}, Use{GPU: 40})
+	w.tree.Queue(&ares.Queue{Tenant: "a", Name: "down", Parent: "up", Weight: 3, Limits: ares.NoLimits()})
+	of := map[string]string{}
+	for range 40 {
+		of[w.job("a", "up", Use{GPU: 1}, 500, 1, dawn).ID] = "up"
+		of[w.job("a", "down", Use{GPU: 1}, 500, 1, dawn).ID] = "down"
+	}
+	if got := count(w.decide(dawn), of); got["up"] != 10 || got["down"] != 30 {
+		t.Errorf("got %v, want 10 up and 30 down", got)
+	}
+}
+
+// TestClasses has a poor tenant with low jobs and a rich one with high jobs:
+// the class comes first, until ageing has lifted the low one.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Step: 10 * time.Second}
+	w := newWorld(cfg, Use{GPU: 100})
+	w.tree.Leaf("rich", "").Charge(Grant{Use: Use{GPU: 50}}, 1)
+	low := w.job("poor", "", Use{GPU: 1}, 100, 1, dawn)
+	for _, c := range []struct {
+		after time.Duration
+		first string
+		class ares.Class
+	}{
+		{0, "rich", ares.Low},
+		{3999 * time.Second, "rich", ares.Low},
+		{4000 * time.Second, "rich", ares.Normal},
+		{8999 * time.Second, "rich", ares.Normal},
+		{9000 * time.Second, "poor", ares.High},
+		{1000 * time.Hour, "poor", ares.High},
+	} {
+		now := dawn.Add(c.after)
+		high := w.job("rich", "", Use{GPU: 1}, 1000, 1, now)
+		if got := w.tree.Class(low, now); got != c.class {
+			t.Errorf("after %v the low job is %s, want %s", c.after, got, c.class)
+		}
+		if first := w.decide(now)[0].Leaf().Tenant(); first != c.first {
+			t.Errorf("after %v %s is first, want %s", c.after, first, c.first)
+		}
+		w.tree.Remove(high)
+	}
+	critical := w.job("rich", "", Use{GPU: 1}, 2000, 1, dawn.Add(1000*time.Hour))
+	if first := w.decide(dawn.Add(1000 * time.Hour))[0]; first != critical {
+		t.Errorf("an aged job went before a critical one")
+	}
+}
+
+// TestPoorerFirst is the law of fairness, in random worlds: when a job is
+// offered, no job that is left has a higher class, and no tenant that is poorer
+// has one of the same class, and so in the tenant for its queues.
+func TestPoorerFirst(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{Step: 10 * time.Second, HalfLife: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "half")}
+		capacity := Use{GPU: 64_000, CPU: 512, Memory: 4096}
+		w := newWorld(cfg, capacity)
+		now := dawn.Add(3 * time.Hour)
+		left := map[string]*Item[Use]{}
+		paths := []string{"a", "b", "c"}
+		for _, id := range paths {
+			w.tree.Tenant(id, &ares.Tenant{ID: id, Weight: float64(rapid.IntRange(1, 5).Draw(t, "weight")), Limits: ares.NoLimits()})
+			w.tree.Leaf(id, "").Charge(Grant{Use: Use{GPU: rapid.Int64Range(0, 5000).Draw(t, "held")}}, 1)
+			w.tree.Leaf(id, "").Ran(Use{CPU: rapid.Int64Range(0, 100).Draw(t, "ran")}, dawn, dawn.Add(time.Hour), 1)
+		}
+		for range rapid.IntRange(1, 80).Draw(t, "jobs") {
+			shape := rapid.IntRange(0, 5).Draw(t, "shape")
+			it := w.job(rapid.SampledFrom(paths).Draw(t, "tenant"), rapid.SampledFrom([]string{"", "x"}).Draw(t, "queue"),
+				Use{GPU: int64(shape) * 2000, CPU: 8, Memory: int64(6-shape) * 50}, rapid.SampledFrom([]int{0, 400, 500, 1000, 2000}).Draw(t, "priority"), shape,
+				dawn.Add(time.Duration(rapid.IntRange(0, 10_000).Draw(t, "accepted"))*time.Second))
+			left[it.ID] = it
+		}
+		share := func(tenant, queue string) *big.Rat { return w.exact(tenant, queue, now) }
+		p := w.tree.Begin(now)
+		for {
+			it, ok := p.Next()
+			if !ok {
+				break
+			}
+			class := ares.ClassOf(cfg.Aged(it.Priority, it.Accepted, now)).Rank()
+			mine := it.Leaf()
+			for _, other := range left {
+				its := ares.ClassOf(cfg.Aged(other.Priority, other.Accepted, now)).Rank()
+				if its > class {
+					t.Fatalf("%s offered while %s of a higher class waits", it.ID, other.ID)
+				}
+				if its < class {
+					continue
+				}
+				l := other.Leaf()
+				switch {
+				case l.Tenant() != mine.Tenant():
+					if share(l.Tenant(), "").Cmp(share(mine.Tenant(), "")) < 0 {
+						t.Fatalf("%s of %s offered while poorer %s waits", it.ID, mine.Tenant(), l.Tenant())
+					}
+				case l != mine:
+					if share(l.Tenant(), l.Queue()).Cmp(share(mine.Tenant(), mine.Queue())) < 0 {
+						t.Fatalf("%s of queue %s offered while poorer %s waits", it.ID, mine.Queue(), l.Queue())
+					}
+				case inLeaf(cfg, other, it):
+					t.Fatalf("%s offered before %s of the same queue", it.ID, other.ID)
+				}
+			}
+			if rapid.Bool().Draw(t, "take") {
+				p.Take(Grant{Use: it.Owner})
+				delete(left, it.ID)
+				continue
+			}
+			p.Refuse()
+			for id, other := range left { // the whole line is out
+				if other.Leaf() == mine && other.Shape == it.Shape {
+					delete(left, id)
+				}
+			}
+		}
+		p.End()
+		if len(left) != 0 {
+			t.Fatalf("%d jobs were never offered", len(left))
+		}
+	})
+}
+
+// inLeaf says whether a goes before b in their leaf.
+func inLeaf(cfg Config, a, b *Item[Use]) bool {
+	x, y := cfg.rankOf(a.Priority, a.Accepted), cfg.rankOf(b.Priority, b.Accepted)
+	return x < y || x == y && a.Revision < b.Revision
+}
+
+// exact is the weighted share as a fraction, to the digits that shares have.
+func (w *world) exact(tenant, queue string, now time.Time) *big.Rat {
+	of := w.tree.tenants[tenant]
+	var use Use
+	weight := of.node.weight
+	node := of.node
+	if queue != "" {
+		node = of.queues[queue].node
+		weight = node.weight
+	}
+	for name, q := range of.queues {
+		if queue == "" || name == queue {
+			use = use.Add(q.leaf.node.use, 1) // what was taken counts there already
+		}
+	}
+	if w.tree.cfg.HalfLife > 0 {
+		use = use.Add(node.past.at(w.tree.cfg.when(now)), 1)
+	}
+	best := new(big.Int)
+	caps := w.tree.capacity.parts()
+	for r, n := range use.parts() {
+		x := new(big.Int).Mul(big.NewInt(n), new(big.Int).Lsh(big.NewInt(1000), 38))
+		x.Div(x, big.NewInt(caps[r]))
+		if x.Cmp(best) > 0 {
+			best = x
+		}
+	}
+	return new(big.Rat).SetInt(best.Div(best, big.NewInt(weight)))
+}
+
+// TestJain has known divisions.
+func TestJain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		shares []int64
+		want   int
+	}{
+		{nil, 1000},
+		{[]int64{7}, 1000},
+		{[]int64{5, 5, 5}, 1000},
+		{[]int64{9, 0, 0}, 333},
+		{[]int64{1, 2, 3}, 857},
+		{[]int64{1 << 32, 1 << 32, 1 << 32, 1 << 32}, 1000},
+		{[]int64{0, 0}, 1000},
+		{[]int64{1 << 32, 0}, 500},
+	} {
+		var shares []Share
+		for _, s := range c.shares {
+			shares = append(shares, Share{Tenant: "t", Weighted: s, Waiting: 1})
+		}
+		shares = append(shares, Share{Tenant: "t", Queue: "q", Weighted: 3, Waiting: 1}, Share{Tenant: "idle"})
+		if got := Jain(shares); got != c.want {
+			t.Errorf("Jain of %v is %d, want %d", c.shares, got, c.want)
+		}
+	}
+}
+
+// TestFairness reads the figures of a small tree.
+func TestFairness(t *testing.T) {
+	t.Parallel()
+	w := newWorld(Config{}, Use{GPU: 8000, CPU: 100, Memory: 1000})
+	w.tree.Tenant("a", &ares.Tenant{ID: "a", Weight: 3, Limits: ares.NoLimits()})
+	w.tree.Leaf("a", "x").Charge(Grant{Use: Use{GPU: 2000, CPU: 50}}, 1)
+	w.job("b", "", Use{GPU: 1}, 500, 1, dawn)
+	w.tree.Tenant("c", nil)
+	got := w.tree.Fairness(dawn)
+	want := []Share{
+		{Tenant: "a", Weight: 3000, Pull: 3000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 166_666, Fair: 750_000},
+		{Tenant: "a", Queue: "x", Depth: 1, Weight: 1000, Pull: 1000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 500_000, Fair: 750_000},
+		{Tenant: "b", Weight: 1000, Pull: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
+		{Tenant: "b", Queue: "default", Depth: 1, Weight: 1000, Pull: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
+		{Tenant: "c", Weight: 1000, Pull: 1000, Of: GPU},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}

@@ -1,0 +1,43 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestSortSlots compares with the standard library, over keys that differ in
+// few bits anywhere, in the order of their revisions or in none.
+func TestSortSlots(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 4*spreadLeast).Draw(t, "slots")
+		mask := rapid.SampledFrom([]uint64{
+			0, belowCritical, belowCritical | 0xff, 0xffff << revisionBits, belowCritical | 0x1fff<<revisionBits | 0xfff, 1<<62 | 1, ^uint64(0),
+		}).Draw(t, "bits that differ")
+		inTurn := rapid.Bool().Draw(t, "in the order of revisions")
+		same := rapid.Uint64().Draw(t, "the others")
+		in := make([]slot[int], n)
+		for i := range in {
+			in[i] = slot[int]{
+				same&^mask | rapid.Uint64().Draw(t, "key")&mask,
+				&Item[int]{ID: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "id"), "-", i)},
+			}
+		}
+		if inTurn {
+			slices.SortFunc(in, func(a, b slot[int]) int { return int(a.key&revisionMost) - int(b.key&revisionMost) })
+		}
+		want := slices.SortedFunc(slices.Values(in), func(a, b slot[int]) int {
+			if a.before(&b) {
+				return -1
+			}
+			return 1
+		})
+		sortSlots(in, make([]slot[int], n))
+		if !slices.Equal(in, want) {
+			t.Fatalf("%v, want %v", in, want)
+		}
+	})
+}
