@@ -14,7 +14,7 @@ import (
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/gpu"
 	"github.com/ares-scheduler/ares/engine"
-	"github.com/ares-scheduler/ares/engine/topo/links"
+	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
 // duel has the engine and a first fit place the same jobs on machines of their

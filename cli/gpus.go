@@ -13,7 +13,7 @@ import (
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
-	"github.com/ares-scheduler/ares/engine/topo/links"
+	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
 func (a *app) nodeGPUsCommand() *cobra.Command {

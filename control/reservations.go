@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // Reservations lists the reservations by name.
@@ -31,7 +31,7 @@ func (v *View) Under(r *ares.Reservation) Occupancy {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var out Occupancy
-	atlas := topo.NewAtlas(v.topology)
+	atlas := topology.NewAtlas(v.topology)
 	jobs := map[ares.JobID]bool{}
 	for id, n := range v.nodes { // order-free: sorted below
 		if !r.Holds(id, n.Node.Labels, atlas.PlaceOf(id, n.Node.Labels).In) {
@@ -64,7 +64,7 @@ func (v *View) ReservedOn(node string) []*ares.Reservation {
 	if n == nil || len(v.windows) == 0 {
 		return nil
 	}
-	place := topo.NewAtlas(v.topology).PlaceOf(node, n.Node.Labels)
+	place := topology.NewAtlas(v.topology).PlaceOf(node, n.Node.Labels)
 	var out []*ares.Reservation
 	for _, r := range v.windows { // order-free: sorted below
 		if r.Holds(node, n.Node.Labels, place.In) {

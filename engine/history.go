@@ -2,7 +2,7 @@ package engine
 
 import (
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // worstBlame is what a node with the score 0 costs beside one with the full score:
@@ -13,14 +13,14 @@ const worstBlame = 250
 // judge takes over how a node has done so far, nil when nothing is known.
 func (s *State) judge(n *node, score *ares.NodeScore) {
 	n.past = score
-	n.blame = int64(topo.DefaultHistory-n.history()) * worstBlame / topo.DefaultHistory * mixWhole << tieBits
+	n.blame = int64(topology.DefaultHistory-n.history()) * worstBlame / topology.DefaultHistory * mixWhole << tieBits
 	s.touch(n)
 }
 
 // history is how the node has done so far, for the merit of its domain.
 func (n *node) history() int {
 	if n.past == nil {
-		return topo.DefaultHistory
+		return topology.DefaultHistory
 	}
-	return min(max(n.past.Score, 0), topo.DefaultHistory)
+	return min(max(n.past.Score, 0), topology.DefaultHistory)
 }

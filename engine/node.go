@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // MaxSeats is how many seats one node may hold at once, however little they ask
@@ -26,7 +26,7 @@ type node struct {
 	cordon  *ares.Cordon
 	past    *ares.NodeScore // nil: nothing is known of how it did
 	blame   int64           // what that adds to every cost
-	place   topo.Place
+	place   topology.Place
 	profile *profile // of the record
 	devices []device // in the order of the profile
 	strays  []device // not listed by the record, but held by seats

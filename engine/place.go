@@ -5,7 +5,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // Place answers for one job, known to the state or not, whether it may run now
@@ -139,7 +139,7 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	if w.board.costs == nil && s.nowhere(w) {
 		return ares.Placing{}, false
 	}
-	ask := topo.Ask{
+	ask := topology.Ask{
 		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo/links"
+	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
 // MaxDevices is how many devices of one node are ever given. Those beyond, by

@@ -9,7 +9,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // State is everything a decision may see: jobs, runs, nodes, sessions, cordons,
@@ -40,8 +40,8 @@ type State struct {
 	byName   []*node // the first of them by ID
 	layout   int     // counts the times nodes got other positions
 	topology *ares.Topology
-	atlas    *topo.Atlas
-	places   *topo.Tree
+	atlas    *topology.Atlas
+	places   *topology.Tree
 	profiles profiles
 	demand   demand
 	shifts   changes // nodes that have other things left than before
@@ -126,7 +126,7 @@ func (s *State) clear() {
 		layout:   s.layout + 1,
 		reindex:  true,
 	}
-	s.atlas = topo.NewAtlas(s.topology)
+	s.atlas = topology.NewAtlas(s.topology)
 	s.demand.kinds = map[askKind]*asked{}
 }
 
@@ -338,7 +338,7 @@ func (s *State) touch(n *node) {
 
 // survey takes over a topology: every node may be somewhere else now.
 func (s *State) survey(t *ares.Topology) {
-	s.topology, s.atlas = t, topo.NewAtlas(t)
+	s.topology, s.atlas = t, topology.NewAtlas(t)
 	s.reindex = true
 	for _, n := range s.byID { // order-free: each by itself
 		s.locate(n)
@@ -412,11 +412,11 @@ func (s *State) relayout() {
 	slices.SortFunc(s.nodes, byPlace)
 	s.byName = slices.SortedFunc(slices.Values(s.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 	s.byName = s.byName[:min(len(s.byName), lookedAt)]
-	places := make([]topo.Place, len(s.nodes))
+	places := make([]topology.Place, len(s.nodes))
 	for i, n := range s.nodes {
 		n.at, places[i] = i, n.place
 	}
-	s.places = topo.Build(places, s.topology)
+	s.places = topology.Build(places, s.topology)
 	s.natures.forget()
 	s.grown.forget()
 	s.shifts.forget()
@@ -432,7 +432,9 @@ func (s *State) relayout() {
 }
 
 // byPlace is the order of the nodes.
-func byPlace(a, b *node) int { return cmp.Or(topo.Compare(a.place, b.place), cmp.Compare(a.id, b.id)) }
+func byPlace(a, b *node) int {
+	return cmp.Or(topology.Compare(a.place, b.place), cmp.Compare(a.id, b.id))
+}
 
 // measure counts what the fleet has: what shares are shares of, and the models
 // that quotas have to be asked about.

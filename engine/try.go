@@ -4,7 +4,7 @@ import (
 	"math/bits"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo/links"
+	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
 // try is undoable work inside one decision: what it takes from the state's

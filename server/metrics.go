@@ -24,7 +24,7 @@ type metrics struct {
 	api        *prometheus.HistogramVec
 	shed       *prometheus.CounterVec
 	refused    *prometheus.CounterVec
-	topology   *topology
+	topology   *topologyMetrics
 	violations *prometheus.CounterVec
 }
 
@@ -55,7 +55,7 @@ func newMetrics(view *control.View) *metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_connections_refused_total", Help: "Connections that were closed because a door had as many as it may have.",
 		}, []string{"door"}),
-		topology: newTopology(view),
+		topology: newTopologyMetrics(view),
 		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
 		}, []string{"law"}),

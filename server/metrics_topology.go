@@ -9,12 +9,12 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// topology is the metrics of the topology-aware scheduler, under its names, so
+// topologyMetrics is the metrics of the topology-aware scheduler, under its names, so
 // that its dashboards go on working.
-type topology struct {
+type topologyMetrics struct {
 	view       *control.View
 	latency    prometheus.Histogram
 	placements prometheus.Histogram
@@ -23,9 +23,9 @@ type topology struct {
 	utilization, allocation, fragmentation *prometheus.Desc
 }
 
-func newTopology(view *control.View) *topology {
+func newTopologyMetrics(view *control.View) *topologyMetrics {
 	domain := []string{"level", "domain"}
-	return &topology{
+	return &topologyMetrics{
 		view: view,
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "topology_scheduler_latency_seconds", Help: "Time of one scheduling decision.", Buckets: latencies,
@@ -49,7 +49,7 @@ func newTopology(view *control.View) *topology {
 }
 
 // decided counts one turn of the loop.
-func (m *topology) decided(plan *ares.Plan, dropped []ares.JobID, took time.Duration) {
+func (m *topologyMetrics) decided(plan *ares.Plan, dropped []ares.JobID, took time.Duration) {
 	placed := 0
 	for i := range plan.Place {
 		p := &plan.Place[i]
@@ -67,7 +67,7 @@ func (m *topology) decided(plan *ares.Plan, dropped []ares.JobID, took time.Dura
 }
 
 // Describe is part of prometheus.Collector.
-func (m *topology) Describe(ch chan<- *prometheus.Desc) {
+func (m *topologyMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.latency.Describe(ch)
 	m.placements.Describe(ch)
 	m.decisions.Describe(ch)
@@ -77,12 +77,12 @@ func (m *topology) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect is part of prometheus.Collector.
-func (m *topology) Collect(ch chan<- prometheus.Metric) {
+func (m *topologyMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.latency.Collect(ch)
 	m.placements.Collect(ch)
 	m.decisions.Collect(ch)
 	top := m.view.Topology()
-	atlas := topo.NewAtlas(&top)
+	atlas := topology.NewAtlas(&top)
 	domains, models := map[domainKey]*taken{}, map[string]*taken{}
 	nodes, _ := m.view.Nodes()
 	for _, n := range nodes {
@@ -126,7 +126,7 @@ func (t *taken) add(o *taken) {
 
 // taken counts a node's devices, and by model into models. A card that is cut
 // into slices counts by these.
-func (m *topology) taken(n *control.NodeEntry, models map[string]*taken) taken {
+func (m *topologyMetrics) taken(n *control.NodeEntry, models map[string]*taken) taken {
 	given := map[string]int{}
 	entries, _, _ := m.view.SeatsOn(n.Node.ID)
 	for _, e := range entries {

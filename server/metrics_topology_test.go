@@ -64,7 +64,7 @@ func holding(t *testing.T, id ares.JobID, node string, milli int, devices ...int
 
 func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 	view := control.NewView(func() time.Time { return noon })
-	m := newTopology(view)
+	m := newTopologyMetrics(view)
 	if got := gathered(t, m); len(got) != 2 { // the histograms
 		t.Errorf("without nodes: %v", got)
 	}
@@ -105,7 +105,7 @@ func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 }
 
 func TestTopologyMetricsCountDecisions(t *testing.T) {
-	m := newTopology(control.NewView(func() time.Time { return noon }))
+	m := newTopologyMetrics(control.NewView(func() time.Time { return noon }))
 	m.decided(&ares.Plan{
 		Place: []ares.Placing{
 			{Job: "a", Merit: ares.Merit{Level: ares.LevelNode}},

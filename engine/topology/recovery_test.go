@@ -1,4 +1,4 @@
-package topo_test
+package topology_test
 
 import (
 	"fmt"
@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // rules is the part of a value that the rules of the topology decide.
-func rules(v topo.Value) topo.Value {
-	return topo.Value{
+func rules(v topology.Value) topology.Value {
+	return topology.Value{
 		Missing: v.Missing, OffDomain: v.OffDomain, OffLevel: v.OffLevel, Doubled: v.Doubled, Crowded: v.Crowded,
 		Nanos: v.Nanos, Wide: v.Wide, Leaves: v.Leaves, Apart: v.Apart,
 	}
@@ -29,20 +29,20 @@ func leafSpine(r *rand.Rand, leaves, each int) *world {
 		}
 		w.topology.Domains = append(w.topology.Domains, d)
 	}
-	atlas := topo.NewAtlas(w.topology)
+	atlas := topology.NewAtlas(w.topology)
 	for i := range leaves * each {
 		w.places = append(w.places, atlas.PlaceOf("", map[string]string{"leaf": fmt.Sprintf("l%d", i/each)}))
 	}
-	slices.SortFunc(w.places, topo.Compare)
+	slices.SortFunc(w.places, topology.Compare)
 	for range w.places {
-		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, topo.DefaultHistory)
+		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, topology.DefaultHistory)
 		w.room, w.waste = append(w.room, 1), append(w.waste, r.IntN(3))
 	}
 	return w
 }
 
 // take closes nodes, or gives them to others.
-func (w *world) take(t *topo.Tree, free int, nodes ...int) {
+func (w *world) take(t *topology.Tree, free int, nodes ...int) {
 	for _, n := range nodes {
 		w.free[n], w.room[n] = free, 0
 		t.Set(n, free, 8)
@@ -51,8 +51,8 @@ func (w *world) take(t *topo.Tree, free int, nodes ...int) {
 
 // leastMoves is the fewest members that any placement moves that keeps the rules
 // as well as the best of all does.
-func (w *world) leastMoves(t *topo.Tree) (best topo.Value, moved int, ok bool) {
-	var try []topo.Pick
+func (w *world) leastMoves(t *topology.Tree) (best topology.Value, moved int, ok bool) {
+	var try []topology.Pick
 	var walk func(node, left int)
 	walk = func(node, left int) {
 		if node == len(w.places) || left == 0 {
@@ -71,7 +71,7 @@ func (w *world) leastMoves(t *topo.Tree) (best topo.Value, moved int, ok bool) {
 		}
 		walk(node+1, left)
 		if w.room[node] > 0 {
-			try = append(try, topo.Pick{Node: node, Members: 1})
+			try = append(try, topology.Pick{Node: node, Members: 1})
 			walk(node+1, left-1)
 			try = try[:len(try)-1]
 		}
@@ -98,7 +98,7 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 				w.take(tree, 0, i)
 			}
 		}
-		w.ask = topo.Ask{Members: one(r, 2, 3, 4, 4, 5, 6), Devices: 8, Strategy: one(r, "", "", topo.Consolidated, topo.Distributed)}
+		w.ask = topology.Ask{Members: one(r, 2, 3, 4, 4, 5, 6), Devices: 8, Strategy: one(r, "", "", topology.Consolidated, topology.Distributed)}
 		w.ask.Required = one(r, "", "", "", ares.LevelSpine)
 		if r.IntN(3) == 0 {
 			w.ask.Min = 1 + r.IntN(w.ask.Members)
@@ -148,7 +148,7 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 }
 
 // lose closes one node of the gang, or its leaf.
-func (w *world) lose(r *rand.Rand, tree *topo.Tree) {
+func (w *world) lose(r *rand.Rand, tree *topology.Tree) {
 	gone := w.ask.Before[r.IntN(len(w.ask.Before))]
 	w.take(tree, -1, gone)
 	if r.IntN(3) > 0 {

@@ -1,4 +1,4 @@
-package topo_test
+package topology_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // TestFitIsFound asks in fleets too large to try every placement: as many
@@ -59,7 +59,7 @@ func largeWorld(r *rand.Rand) *world {
 		return name
 	}
 	for l := range leaves {
-		p := topo.Place{
+		p := topology.Place{
 			Region: declare("r", ares.LevelRegion), Zone: declare(fmt.Sprintf("z%d", l/6), ares.LevelZone),
 			Spine: declare(fmt.Sprintf("s%d", l/3), ares.LevelSpine), Leaf: declare(fmt.Sprintf("l%d", l), ares.LevelLeaf),
 		}
@@ -67,7 +67,7 @@ func largeWorld(r *rand.Rand) *world {
 			w.places = append(w.places, p)
 		}
 	}
-	slices.SortFunc(w.places, topo.Compare)
+	slices.SortFunc(w.places, topology.Compare)
 	if r.IntN(3) == 0 {
 		w.topology.MaxNodesPerLeaf = 1 + r.IntN(6)
 	}
@@ -75,10 +75,10 @@ func largeWorld(r *rand.Rand) *world {
 		w.topology.MaxGPUsPerLeaf = 1 + r.IntN(64)
 	}
 	members := 1 + r.IntN(40)
-	w.ask = topo.Ask{
+	w.ask = topology.Ask{
 		Members: members, Min: 1 + r.IntN(members), Devices: one(r, 0, 1, 2, 4, 8, 8), Kind: r.IntN(2),
 		Required: one(r, "", ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf, ares.LevelNode),
-		Strategy: one(r, topo.Balanced, topo.Consolidated, topo.Distributed), Gbps: one(r, 0, 0, 40, 100),
+		Strategy: one(r, topology.Balanced, topology.Consolidated, topology.Distributed), Gbps: one(r, 0, 0, 40, 100),
 		LatencySensitive: r.IntN(4) == 0,
 	}
 	for i := range w.places {
@@ -99,7 +99,7 @@ func (w *world) capacity() int {
 		gbps[d.Name] = map[string]int{"40GbE": 40, "100GbE": 100}[d.Switch]
 	}
 	wide := func(name string) bool { return gbps[name] >= w.ask.Gbps }
-	rooms := map[topo.Place][]int{}
+	rooms := map[topology.Place][]int{}
 	most := 0
 	for i, p := range w.places {
 		rooms[p] = append(rooms[p], w.room[i])
@@ -143,9 +143,9 @@ func (w *world) perLeaf() int {
 // TestFewNodesAreAsked keeps a choice in a large leaf from asking every node.
 func TestFewNodesAreAsked(t *testing.T) {
 	t.Parallel()
-	w := &world{ask: topo.Ask{Members: 4, Devices: 8}}
+	w := &world{ask: topology.Ask{Members: 4, Devices: 8}}
 	for range 10_000 {
-		w.places = append(w.places, topo.Place{})
+		w.places = append(w.places, topology.Place{})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 1), append(w.waste, 0)
 	}
@@ -159,15 +159,15 @@ func TestFewNodesAreAsked(t *testing.T) {
 // placed there.
 func TestLastNodeIsFound(t *testing.T) {
 	t.Parallel()
-	w := &world{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topo.Ask{Members: 8, Devices: 1}}
+	w := &world{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topology.Ask{Members: 8, Devices: 1}}
 	for range 200 {
-		w.places = append(w.places, topo.Place{})
+		w.places = append(w.places, topology.Place{})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 1), append(w.waste, 0)
 	}
 	w.room[199] = 8
 	picks, _, ok := w.tree().Choose(&w.ask, w)
-	if !ok || !slices.Equal(picks, []topo.Pick{{Node: 199, Members: 8}}) {
+	if !ok || !slices.Equal(picks, []topology.Pick{{Node: 199, Members: 8}}) {
 		t.Errorf("found %v: %v", ok, picks)
 	}
 }
@@ -176,9 +176,9 @@ func TestLastNodeIsFound(t *testing.T) {
 // again, until one changes.
 func TestRefusalIsRemembered(t *testing.T) {
 	t.Parallel()
-	w := &world{ask: topo.Ask{Members: 2, Devices: 8, Required: ares.LevelLeaf, Kind: 7}}
+	w := &world{ask: topology.Ask{Members: 2, Devices: 8, Required: ares.LevelLeaf, Kind: 7}}
 	for i := range 400 {
-		w.places = append(w.places, topo.Place{Leaf: fmt.Sprintf("l%03d", i/4)})
+		w.places = append(w.places, topology.Place{Leaf: fmt.Sprintf("l%03d", i/4)})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 0), append(w.waste, 0)
 	}
@@ -201,10 +201,10 @@ func TestChoosingDoesNotAllocate(t *testing.T) {
 	for _, leaf := range []int{32, 4, 0} {
 		tree, m := machineRoom(1_000, leaf, 50)
 		m.devices = 8
-		asks := []topo.Ask{
+		asks := []topology.Ask{
 			{Members: 8, Devices: 8},
-			{Members: 12, Devices: 8, Strategy: topo.Distributed},
-			{Members: 8, Devices: 8, Strategy: topo.Consolidated, LatencySensitive: true, Before: []int{3, 77}},
+			{Members: 12, Devices: 8, Strategy: topology.Distributed},
+			{Members: 8, Devices: 8, Strategy: topology.Consolidated, LatencySensitive: true, Before: []int{3, 77}},
 		}
 		for i := range asks {
 			if n := testing.AllocsPerRun(20, func() { tree.Choose(&asks[i], m) }); n > 0 {

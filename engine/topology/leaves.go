@@ -1,4 +1,4 @@
-package topo
+package topology
 
 // Leaves are looked at closely in the order of their bounds. Those that can only
 // be as good as the best, each but for its waste, are looked at while fewer than

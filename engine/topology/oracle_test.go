@@ -1,4 +1,4 @@
-package topo_test
+package topology_test
 
 import (
 	"errors"
@@ -8,19 +8,19 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // world is a fleet with a question about it.
 type world struct {
-	places   []topo.Place
+	places   []topology.Place
 	topology *ares.Topology
 	free     []int
 	total    []int
 	history  []int
 	room     []int
 	waste    []int
-	ask      topo.Ask
+	ask      topology.Ask
 	asked    int // calls of Room
 }
 
@@ -31,8 +31,8 @@ func (w *world) Room(node int) int {
 
 func (w *world) Waste(node int) int { return w.waste[node] }
 
-func (w *world) tree() *topo.Tree {
-	t := topo.Build(w.places, w.topology)
+func (w *world) tree() *topology.Tree {
+	t := topology.Build(w.places, w.topology)
 	for i := range w.places {
 		t.Set(i, w.free[i], w.total[i])
 		t.Remember(i, w.history[i])
@@ -41,8 +41,8 @@ func (w *world) tree() *topo.Tree {
 }
 
 // best finds the best value of all placements there are.
-func (w *world) best(t *topo.Tree) (best topo.Value, picks []topo.Pick, ok bool) {
-	var try []topo.Pick
+func (w *world) best(t *topology.Tree) (best topology.Value, picks []topology.Pick, ok bool) {
+	var try []topology.Pick
 	var walk func(node, left int)
 	walk = func(node, left int) {
 		if node == len(w.places) || left == 0 {
@@ -58,7 +58,7 @@ func (w *world) best(t *topo.Tree) (best topo.Value, picks []topo.Pick, ok bool)
 		}
 		walk(node+1, left)
 		for n := 1; n <= min(left, w.room[node]); n++ {
-			try = append(try, topo.Pick{Node: node, Members: n})
+			try = append(try, topology.Pick{Node: node, Members: n})
 			walk(node+1, left-n)
 			try = try[:len(try)-1]
 		}
@@ -76,7 +76,7 @@ func randomWorld(r *rand.Rand, leaves, nodes, members int) *world {
 	a := &w.ask
 	a.Members = min(members, one(r, 1, 2, 3, 4, 4, 4, 5, 6))
 	a.Devices = one(r, 0, 1, 2, 4, 4, 8, 8, 8)
-	a.Strategy = one(r, "", topo.Balanced, topo.Consolidated, topo.Distributed)
+	a.Strategy = one(r, "", topology.Balanced, topology.Consolidated, topology.Distributed)
 	if r.IntN(6) == 0 {
 		a.Min = 1 + r.IntN(a.Members)
 	}
@@ -157,7 +157,7 @@ func (w *world) placeNodes(r *rand.Rand, leaves, nodes int) {
 	if r.IntN(3) == 0 {
 		t.Weights = one(r, ares.Weights{Availability: 1000}, ares.Weights{Utilization: 500, History: 500}, ares.Weights{Alignment: 1000})
 	}
-	atlas := topo.NewAtlas(t)
+	atlas := topology.NewAtlas(t)
 	nameless := r.IntN(8) == 0
 	for range nodes {
 		labels := map[string]string{"leaf": fmt.Sprintf("l%d", r.IntN(leaves))}
@@ -166,11 +166,11 @@ func (w *world) placeNodes(r *rand.Rand, leaves, nodes int) {
 		}
 		w.places = append(w.places, atlas.PlaceOf("", labels))
 	}
-	slices.SortFunc(w.places, topo.Compare)
+	slices.SortFunc(w.places, topology.Compare)
 }
 
 // check compares what Choose finds with the best there is.
-func (w *world) check(t *topo.Tree) error {
+func (w *world) check(t *topology.Tree) error {
 	want, wanted, ok := w.best(t)
 	picks, _, found := t.Choose(&w.ask, w)
 	switch {
@@ -192,7 +192,7 @@ func (w *world) check(t *topo.Tree) error {
 var errMissed = errors.New("wrong answer")
 
 // change gives some nodes other free devices, and tells the tree.
-func (w *world) change(r *rand.Rand, t *topo.Tree) {
+func (w *world) change(r *rand.Rand, t *topology.Tree) {
 	for i := range w.places {
 		if r.IntN(3) == 0 {
 			w.settle(r, i)
@@ -243,10 +243,10 @@ func TestChoiceIsBest(t *testing.T) {
 // alikeWorld has many leaves of which nothing tells which hold the job, so that
 // how many are looked at matters.
 func alikeWorld(r *rand.Rand) *world {
-	w := &world{topology: &ares.Topology{}, ask: topo.Ask{Members: 1 + r.IntN(4), Devices: 8}}
+	w := &world{topology: &ares.Topology{}, ask: topology.Ask{Members: 1 + r.IntN(4), Devices: 8}}
 	size := 1 + r.IntN(3)
 	for i := range 120 {
-		w.places = append(w.places, topo.Place{Spine: fmt.Sprintf("s%02d", i/size/3), Leaf: fmt.Sprintf("l%03d", i/size)})
+		w.places = append(w.places, topology.Place{Spine: fmt.Sprintf("s%02d", i/size/3), Leaf: fmt.Sprintf("l%03d", i/size)})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, r.IntN(3)/2), append(w.waste, r.IntN(50))
 	}

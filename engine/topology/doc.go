@@ -1,4 +1,4 @@
-// Package topo chooses the nodes of a job with several members. It knows where
+// Package topology chooses the nodes of a job with several members. It knows where
 // each node stands in the tree of places (region, zone, spine, leaf, node), what
 // the switches between them carry, and how many free devices are where.
 //
@@ -13,4 +13,4 @@
 // without any places is one leaf.
 //
 // The package is pure. A Tree has one owner; choosing uses its scratch memory.
-package topo
+package topology

@@ -1,11 +1,11 @@
-package topo_test
+package topology_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // machines answers as an engine would: by free devices, with a waste that
@@ -26,15 +26,15 @@ func (m *machines) Waste(node int) int { return m.free[node] % max(m.devices, 1)
 
 // machineRoom is a fleet of nodes with 8 devices; busy is how many of a hundred
 // nodes are taken in part or whole.
-func machineRoom(nodes, leaf, busy int) (*topo.Tree, *machines) {
-	places := make([]topo.Place, nodes)
+func machineRoom(nodes, leaf, busy int) (*topology.Tree, *machines) {
+	places := make([]topology.Place, nodes)
 	for i := range places {
 		if leaf > 0 {
 			l := i / leaf
-			places[i] = topo.Place{Region: "r", Zone: fmt.Sprintf("z%02d", l/256), Spine: fmt.Sprintf("s%04d", l/16), Leaf: fmt.Sprintf("l%05d", l)}
+			places[i] = topology.Place{Region: "r", Zone: fmt.Sprintf("z%02d", l/256), Spine: fmt.Sprintf("s%04d", l/16), Leaf: fmt.Sprintf("l%05d", l)}
 		}
 	}
-	t := topo.Build(places, nil)
+	t := topology.Build(places, nil)
 	m := &machines{free: make([]int, nodes)}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range places {
@@ -55,7 +55,7 @@ func BenchmarkChoose(b *testing.B) {
 					b.Run(fmt.Sprintf("leaf=%d/busy=%d/nodes=%d/members=%d", leaf, busy, nodes, members), func(b *testing.B) {
 						t, m := machineRoom(nodes, leaf, busy)
 						m.devices = 8
-						ask := topo.Ask{Members: members, Devices: 8}
+						ask := topology.Ask{Members: members, Devices: 8}
 						b.ReportAllocs()
 						for b.Loop() {
 							if _, _, ok := t.Choose(&ask, m); !ok {
@@ -72,14 +72,14 @@ func BenchmarkChoose(b *testing.B) {
 // BenchmarkChooseMany is about large gangs, and what does not fit.
 func BenchmarkChooseMany(b *testing.B) {
 	for _, leaf := range []int{32, 4, 0} {
-		for _, ask := range []topo.Ask{
+		for _, ask := range []topology.Ask{
 			{Members: 64, Devices: 8},
 			{Members: 64, Devices: 1},
-			{Members: 64, Devices: 1, Strategy: topo.Consolidated},
-			{Members: 64, Devices: 1, Strategy: topo.Distributed},
+			{Members: 64, Devices: 1, Strategy: topology.Consolidated},
+			{Members: 64, Devices: 1, Strategy: topology.Distributed},
 			{Members: 2_048, Devices: 1},
 			{Members: 2_048, Devices: 8},
-			{Members: 8, Devices: 8, Strategy: topo.Distributed},
+			{Members: 8, Devices: 8, Strategy: topology.Distributed},
 			{Members: 8, Devices: 8, LatencySensitive: true},
 			{Members: 8, Devices: 8, Before: []int{1, 2, 3}},
 			{Members: 2_048, Min: 1, Devices: 8, Required: "spine"},
@@ -105,7 +105,7 @@ func BenchmarkFill(b *testing.B) {
 			b.Run(fmt.Sprintf("leaf=%d/nodes=%d", leaf, nodes), func(b *testing.B) {
 				t, m := machineRoom(nodes, leaf, 60)
 				m.devices = 8
-				var ring [8][]topo.Pick
+				var ring [8][]topology.Pick
 				i := 0
 				b.ReportAllocs()
 				for b.Loop() {
@@ -115,7 +115,7 @@ func BenchmarkFill(b *testing.B) {
 						t.Set(p.Node, 8, 8)
 					}
 					*old = (*old)[:0]
-					picks, _, ok := t.Choose(&topo.Ask{Members: 1 + i%8, Devices: 8}, m)
+					picks, _, ok := t.Choose(&topology.Ask{Members: 1 + i%8, Devices: 8}, m)
 					if ok {
 						*old = append(*old, picks...)
 					}

@@ -1,4 +1,4 @@
-package topo_test
+package topology_test
 
 import (
 	"fmt"
@@ -7,36 +7,36 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topo"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // hall is a fleet in words: each line is "leaf [spine [zone]]: free devices of
 // its nodes", of 8 each.
-func hall(t *testing.T, topology *ares.Topology, lines ...string) *world {
+func hall(t *testing.T, declared *ares.Topology, lines ...string) *world {
 	t.Helper()
-	w := &world{topology: topology}
+	w := &world{topology: declared}
 	for _, line := range lines {
 		place, nodes, ok := strings.Cut(line, ":")
 		if !ok {
 			t.Fatalf("no nodes in %q", line)
 		}
 		names := append(strings.Fields(place), "", "")
-		p := topo.Place{Region: "r", Zone: names[2], Spine: names[1], Leaf: names[0]}
+		p := topology.Place{Region: "r", Zone: names[2], Spine: names[1], Leaf: names[0]}
 		for field := range strings.FieldsSeq(nodes) {
 			free := int(field[0] - '0')
 			w.places = append(w.places, p)
-			w.free, w.total, w.history = append(w.free, free), append(w.total, 8), append(w.history, topo.DefaultHistory)
+			w.free, w.total, w.history = append(w.free, free), append(w.total, 8), append(w.history, topology.DefaultHistory)
 			w.waste = append(w.waste, 0)
 		}
 	}
-	if !slices.IsSortedFunc(w.places, topo.Compare) {
+	if !slices.IsSortedFunc(w.places, topology.Compare) {
 		t.Fatal("the leaves are not in order")
 	}
 	return w
 }
 
 // choose answers with leaves and members on each node there, as "a:1+1 c:2".
-func (w *world) choose(t *testing.T, a topo.Ask) (string, ares.Merit) {
+func (w *world) choose(t *testing.T, a topology.Ask) (string, ares.Merit) {
 	t.Helper()
 	w.ask, w.room = a, nil
 	for _, free := range w.free {
@@ -93,7 +93,7 @@ func TestLeafRules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := hall(t, c.topology, c.leaves...)
-			if got, _ := w.choose(t, topo.Ask{Members: c.members, Devices: 8}); got != c.want {
+			if got, _ := w.choose(t, topology.Ask{Members: c.members, Devices: 8}); got != c.want {
 				t.Errorf("%d nodes: got %s, want %s", c.members, got, c.want)
 			}
 		})
@@ -106,15 +106,15 @@ func TestStrategies(t *testing.T) {
 		strategy, want string
 		leaves         []string
 	}{
-		{topo.Consolidated, "a:4", []string{"a: 2 2 8", "b: 2 2 2"}},
-		{topo.Balanced, "b:1+1+1+1", []string{"a: 2 2 8", "b: 2 2 2 2"}},
-		{topo.Distributed, "a:1+1 b:1+1", []string{"a: 8 8", "b: 8 8"}},
-		{topo.Distributed, "a:1+1 b:1+1", []string{"a: 8 8 8", "b: 8 8 8 8"}},
-		{topo.Distributed, "a:1 b:1 c:1 d:1", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
-		{topo.Consolidated, "b:4", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
+		{topology.Consolidated, "a:4", []string{"a: 2 2 8", "b: 2 2 2"}},
+		{topology.Balanced, "b:1+1+1+1", []string{"a: 2 2 8", "b: 2 2 2 2"}},
+		{topology.Distributed, "a:1+1 b:1+1", []string{"a: 8 8", "b: 8 8"}},
+		{topology.Distributed, "a:1+1 b:1+1", []string{"a: 8 8 8", "b: 8 8 8 8"}},
+		{topology.Distributed, "a:1 b:1 c:1 d:1", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
+		{topology.Consolidated, "b:4", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
 	} {
 		w := hall(t, nil, c.leaves...)
-		if got, _ := w.choose(t, topo.Ask{Members: 4, Devices: 2, Strategy: c.strategy}); got != c.want {
+		if got, _ := w.choose(t, topology.Ask{Members: 4, Devices: 2, Strategy: c.strategy}); got != c.want {
 			t.Errorf("%s in %q: got %s, want %s", c.strategy, c.leaves, got, c.want)
 		}
 	}
@@ -125,10 +125,10 @@ func TestBalancedSparesEmptyNodes(t *testing.T) {
 	t.Parallel()
 	w := hall(t, nil, "a: 8 4 4 8")
 	w.waste = []int{4, 0, 0, 4}
-	if got, _ := w.choose(t, topo.Ask{Members: 2, Devices: 4}); got != "a:1+1" {
+	if got, _ := w.choose(t, topology.Ask{Members: 2, Devices: 4}); got != "a:1+1" {
 		t.Errorf("balanced: got %s, want the two half-empty nodes", got)
 	}
-	if got, _ := w.choose(t, topo.Ask{Members: 2, Devices: 4, Strategy: topo.Consolidated}); got != "a:2" {
+	if got, _ := w.choose(t, topology.Ask{Members: 2, Devices: 4, Strategy: topology.Consolidated}); got != "a:2" {
 		t.Errorf("consolidated: got %s, want one node", got)
 	}
 }
@@ -146,29 +146,29 @@ func TestWishes(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		topology *ares.Topology
-		ask      topo.Ask
+		ask      topology.Ask
 		want     string
 	}{
-		{"nothing asked", net, topo.Ask{Members: 2}, "a:1+1"},
-		{"bandwidth in a leaf", net, topo.Ask{Members: 2, Gbps: 100}, "b:1+1"},
-		{"bandwidth over the spine", net, topo.Ask{Members: 6, Gbps: 40}, "b:1+1+1 c:1+1+1"},
-		{"the spine is too narrow", net, topo.Ask{Members: 6, Gbps: 100}, "none"},
-		{"an unknown switch is none", net, topo.Ask{Members: 4, Gbps: 40, PreferredDomain: "d"}, "b:1+1 c:1+1"},
-		{"one node needs no network", net, topo.Ask{Members: 1, Gbps: 400, PreferredDomain: "d"}, "d:1"},
-		{"required level", net, topo.Ask{Members: 5, Required: ares.LevelLeaf}, "none"},
-		{"required spine", net, topo.Ask{Members: 8, Required: ares.LevelSpine}, "a:1+1 b:1+1+1 c:1+1+1"},
-		{"required node", net, topo.Ask{Members: 2, Required: ares.LevelNode}, "none"},
-		{"preferred domain", net, topo.Ask{Members: 2, PreferredDomain: "z"}, "d:1+1"},
-		{"preferred domain is too small", net, topo.Ask{Members: 3, PreferredDomain: "a"}, "b:1+1+1"},
-		{"preferred level of a spread", net, topo.Ask{Members: 3, Strategy: topo.Distributed, Preferred: ares.LevelLeaf}, "b:1+1+1"},
-		{"spread", net, topo.Ask{Members: 4, Strategy: topo.Distributed}, "a:1 b:1 c:1 d:1"},
-		{"latency", net, topo.Ask{Members: 2, LatencySensitive: true}, "b:1+1"},
-		{"nodes of a leaf", small, topo.Ask{Members: 3, Required: ares.LevelSpine}, "a:1 b:1+1"},
-		{"devices of a leaf", gpus, topo.Ask{Members: 4}, "a:1+1 b:1+1"},
-		{"elastic", net, topo.Ask{Members: 6, Min: 2, Required: ares.LevelLeaf}, "d:1+1+1+1"},
-		{"not elastic enough", net, topo.Ask{Members: 6, Min: 5, Required: ares.LevelLeaf}, "none"},
-		{"the nodes of before", net, topo.Ask{Members: 2, Before: []int{4, 6}}, "b:1+1"},
-		{"back to the leaf of before", net, topo.Ask{Members: 3, Before: []int{2, 6, 7}}, "c:1+1+1"},
+		{"nothing asked", net, topology.Ask{Members: 2}, "a:1+1"},
+		{"bandwidth in a leaf", net, topology.Ask{Members: 2, Gbps: 100}, "b:1+1"},
+		{"bandwidth over the spine", net, topology.Ask{Members: 6, Gbps: 40}, "b:1+1+1 c:1+1+1"},
+		{"the spine is too narrow", net, topology.Ask{Members: 6, Gbps: 100}, "none"},
+		{"an unknown switch is none", net, topology.Ask{Members: 4, Gbps: 40, PreferredDomain: "d"}, "b:1+1 c:1+1"},
+		{"one node needs no network", net, topology.Ask{Members: 1, Gbps: 400, PreferredDomain: "d"}, "d:1"},
+		{"required level", net, topology.Ask{Members: 5, Required: ares.LevelLeaf}, "none"},
+		{"required spine", net, topology.Ask{Members: 8, Required: ares.LevelSpine}, "a:1+1 b:1+1+1 c:1+1+1"},
+		{"required node", net, topology.Ask{Members: 2, Required: ares.LevelNode}, "none"},
+		{"preferred domain", net, topology.Ask{Members: 2, PreferredDomain: "z"}, "d:1+1"},
+		{"preferred domain is too small", net, topology.Ask{Members: 3, PreferredDomain: "a"}, "b:1+1+1"},
+		{"preferred level of a spread", net, topology.Ask{Members: 3, Strategy: topology.Distributed, Preferred: ares.LevelLeaf}, "b:1+1+1"},
+		{"spread", net, topology.Ask{Members: 4, Strategy: topology.Distributed}, "a:1 b:1 c:1 d:1"},
+		{"latency", net, topology.Ask{Members: 2, LatencySensitive: true}, "b:1+1"},
+		{"nodes of a leaf", small, topology.Ask{Members: 3, Required: ares.LevelSpine}, "a:1 b:1+1"},
+		{"devices of a leaf", gpus, topology.Ask{Members: 4}, "a:1+1 b:1+1"},
+		{"elastic", net, topology.Ask{Members: 6, Min: 2, Required: ares.LevelLeaf}, "d:1+1+1+1"},
+		{"not elastic enough", net, topology.Ask{Members: 6, Min: 5, Required: ares.LevelLeaf}, "none"},
+		{"the nodes of before", net, topology.Ask{Members: 2, Before: []int{4, 6}}, "b:1+1"},
+		{"back to the leaf of before", net, topology.Ask{Members: 3, Before: []int{2, 6, 7}}, "c:1+1+1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,17 +184,17 @@ func TestWishes(t *testing.T) {
 func TestMerit(t *testing.T) {
 	t.Parallel()
 	w := hall(t, nil, "a s z: 8 0", "b s z: 8 8 8 0")
-	_, got := w.choose(t, topo.Ask{Members: 2, Devices: 8})
+	_, got := w.choose(t, topology.Ask{Members: 2, Devices: 8})
 	want := ares.Merit{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716}
 	if got != want {
 		t.Errorf("in a leaf: got %+v, want %+v", got, want)
 	}
-	_, got = w.choose(t, topo.Ask{Members: 4, Devices: 8})
+	_, got = w.choose(t, topology.Ask{Members: 4, Devices: 8})
 	want = ares.Merit{Level: ares.LevelSpine, Domain: "s", Availability: 1000, Alignment: 750, Utilization: 333, History: 1000, Weighted: 791}
 	if got != want {
 		t.Errorf("in a spine: got %+v, want %+v", got, want)
 	}
-	_, got = w.choose(t, topo.Ask{Members: 2, Devices: 4, Strategy: topo.Consolidated})
+	_, got = w.choose(t, topology.Ask{Members: 2, Devices: 4, Strategy: topology.Consolidated})
 	if got.Level != ares.LevelNode {
 		t.Errorf("on a node: got %+v", got)
 	}
