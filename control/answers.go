@@ -28,7 +28,7 @@ func (l *Loop) Explain(id ares.JobID) ares.Explanation {
 func (l *Loop) Plan(job *ares.Job, p *ares.RuntimePredicted) (ares.Placing, *ares.Explanation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return engine.Foretell(l.state, job, p, l.Now())
+	return engine.WhatIf(l.state, job, p, l.Now())
 }
 
 // Fairness says who holds how much of the fleet against what is theirs.
@@ -42,7 +42,7 @@ func (l *Loop) Fairness() ares.Fairness {
 func (l *Loop) Spent(tenant string) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return float64(engine.Spent(l.state, tenant, l.Now())) / 3600
+	return float64(engine.BudgetUsed(l.state, tenant, l.Now())) / 3600
 }
 
 // Consolidate says which jobs would be moved now to make room for others, whether
@@ -50,7 +50,7 @@ func (l *Loop) Spent(tenant string) float64 {
 func (l *Loop) Consolidate() (would []ares.Consolidation, done bool, gain int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	y := l.state.Config().Yielding
+	y := l.state.Config().Preemption
 	return engine.Consolidate(l.state, l.Now()), y.Moving, y.MoveGain
 }
 
@@ -58,5 +58,5 @@ func (l *Loop) Consolidate() (would []ares.Consolidation, done bool, gain int) {
 func (l *Loop) Fold(id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return engine.Fold(l.state, id, before, at)
+	return engine.FoldUsage(l.state, id, before, at)
 }

@@ -11,12 +11,12 @@ import (
 // present state and load.
 type Fleet struct {
 	mu    sync.Mutex
-	fleet *engine.Fleet
+	fleet *engine.StaticFeasibility
 }
 
 // NewFleet makes a fleet that follows a view.
 func NewFleet(view *View) *Fleet {
-	f := &Fleet{fleet: engine.NewFleet()}
+	f := &Fleet{fleet: engine.NewStaticFeasibility()}
 	view.Feed(func(b ares.Batch) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -28,7 +28,7 @@ func NewFleet(view *View) *Fleet {
 func (f *Fleet) never(spec ares.Spec) *ares.Refusal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.fleet.Never(spec)
+	return f.fleet.Infeasible(spec)
 }
 
 func (f *Fleet) split(spec ares.Spec) (ares.Spec, *ares.Refusal) {

@@ -22,25 +22,25 @@ const (
 	kindReserved   = "reservation"
 )
 
-// allowed is how many members of the shape may be placed if there is room, and
+// admissibleMembers is how many members of the shape may be placed if there is room, and
 // of which models: 0 when not even the least it can start with.
-func (s *State) allowed(sh *shape, now time.Time) (members int, ban uint64) {
+func (s *State) admissibleMembers(sh *shape, now time.Time) (members int, ban uint64) {
 	if sh.tenant.record == nil || s.overBudget(sh.tenant, now) {
 		return 0, 0
 	}
 	for _, id := range sh.after {
-		if !s.met(id) {
+		if !s.dependencySucceeded(id) {
 			return 0, 0
 		}
 	}
 	if sh.leaf.Free() {
 		return sh.members, 0
 	}
-	for m := sh.members; m >= sh.least; m-- {
-		if sh.leaf.Admit(queue.Grant{Held: sh.asks(m)}) != nil {
+	for m := sh.members; m >= sh.minMembers; m-- {
+		if sh.leaf.Admit(queue.Grant{Held: sh.use(m)}) != nil {
 			continue
 		}
-		ban, open := s.banned(sh, m)
+		ban, open := s.excludedModels(sh, m)
 		if open {
 			return m, ban
 		}
@@ -48,17 +48,17 @@ func (s *State) allowed(sh *shape, now time.Time) (members int, ban uint64) {
 	return 0, 0
 }
 
-// banned is the models of which the quotas leave too little for so many
+// excludedModels is the models of which the quotas leave too little for so many
 // members. It is false when that is so of every model that would do. Whether
 // any node has such a model is not for the quotas to say.
-func (s *State) banned(sh *shape, members int) (ban uint64, open bool) {
-	w := sh.want
-	if !w.devices() || !s.order.HasQuotas() {
+func (s *State) excludedModels(sh *shape, members int) (ban uint64, open bool) {
+	w := sh.request
+	if !w.needsDevices() || !s.queues.HasQuotas() {
 		return 0, true
 	}
-	milli := int64(members) * int64(max(w.gpus*wholeMilli, w.milli))
+	milli := int64(members) * int64(max(w.gpus*WholeMilli, w.milli))
 	known := false
-	for m := range s.suiting(w) {
+	for m := range s.matchingModels(w) {
 		known = true
 		if room, _ := sh.leaf.Room(m); room < milli {
 			ban |= modelBit(m)
@@ -74,16 +74,16 @@ func (s *State) banned(sh *shape, members int) (ban uint64, open bool) {
 // exceeded.
 func modelBit(m int) uint64 { return 1 << min(m, 63) }
 
-// admit says everything that keeps jobs of this shape from being placed
+// admissionBlockers says everything that keeps jobs of this shape from being placed
 // however much room there is; nil where allowed says that some members may be.
-func (s *State) admit(sh *shape, now time.Time) []ares.Blocker {
-	if m, _ := s.allowed(sh, now); m > 0 {
+func (s *State) admissionBlockers(sh *shape, now time.Time) []ares.Blocker {
+	if m, _ := s.admissibleMembers(sh, now); m > 0 {
 		return nil
 	}
 	var out []ares.Blocker
 	for _, id := range sh.after {
-		if !s.met(id) {
-			out = append(out, ares.Blocker{Kind: kindDependency, Detail: s.unmet(id)})
+		if !s.dependencySucceeded(id) {
+			out = append(out, ares.Blocker{Kind: kindDependency, Detail: s.dependencyText(id)})
 		}
 	}
 	if sh.tenant.record == nil {
@@ -91,9 +91,9 @@ func (s *State) admit(sh *shape, now time.Time) []ares.Blocker {
 	}
 	if s.overBudget(sh.tenant, now) {
 		out = append(out, ares.Blocker{Kind: kindBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
-			sh.tenant.id, s.spent(sh.tenant, now)/3600, sh.tenant.record.GPUHours, now.UTC().Format(monthForm))})
+			sh.tenant.id, s.budgetUsed(sh.tenant, now)/3600, sh.tenant.record.GPUHours, now.UTC().Format(monthForm))})
 	}
-	for _, b := range sh.leaf.Admit(queue.Grant{Held: sh.asks(sh.least)}) {
+	for _, b := range sh.leaf.Admit(queue.Grant{Held: sh.use(sh.minMembers)}) {
 		out = append(out, ares.Blocker{Kind: kindQuota, Detail: b.String()})
 	}
 	return append(out, s.quotaBlockers(sh)...)
@@ -102,14 +102,14 @@ func (s *State) admit(sh *shape, now time.Time) []ares.Blocker {
 // quotaBlockers says which quotas leave too little of the models that would do,
 // each once.
 func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
-	if _, open := s.banned(sh, sh.least); open {
+	if _, open := s.excludedModels(sh, sh.minMembers); open {
 		return nil
 	}
 	var out []ares.Blocker
 	seen := map[string]bool{}
-	for m := range s.suiting(sh.want) {
+	for m := range s.matchingModels(sh.request) {
 		_, b := sh.leaf.Room(m)
-		b.Asked = int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+		b.Asked = int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
 		if text := b.String(); !seen[text] {
 			seen[text] = true
 			out = append(out, ares.Blocker{Kind: kindQuota, Detail: text})
@@ -118,14 +118,14 @@ func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
 	return out
 }
 
-// met says whether a dependency holds.
-func (s *State) met(id ares.JobID) bool {
+// dependencySucceeded says whether a dependency holds.
+func (s *State) dependencySucceeded(id ares.JobID) bool {
 	e := s.jobs[id]
 	return e != nil && e.job != nil && e.phase() == ares.Succeeded
 }
 
-// unmet says why a dependency does not hold.
-func (s *State) unmet(id ares.JobID) string {
+// dependencyText says why a dependency does not hold.
+func (s *State) dependencyText(id ares.JobID) string {
 	e := s.jobs[id]
 	switch {
 	case e == nil || e.job == nil:
@@ -141,12 +141,12 @@ const monthForm = "2006-01"
 
 // overBudget says whether the tenant has used up its GPU-hours of the month.
 func (s *State) overBudget(t *tenant, now time.Time) bool {
-	return t.record != nil && t.record.GPUHours > 0 && s.spent(t, now) >= int64(t.record.GPUHours)*3600
+	return t.record != nil && t.record.GPUHours > 0 && s.budgetUsed(t, now) >= int64(t.record.GPUHours)*3600
 }
 
-// renewal wakes the plan when the month ends, if the tenant of a job that is
+// wakeAtMonthEnd wakes the plan when the month ends, if the tenant of a job that is
 // refused has used up its budget: no event tells that it has another.
-func (s *State) renewal(plan *ares.Plan, t *tenant) {
+func (s *State) wakeAtMonthEnd(plan *ares.Plan, t *tenant) {
 	if !s.overBudget(t, plan.Now) {
 		return
 	}
@@ -157,28 +157,28 @@ func (s *State) renewal(plan *ares.Plan, t *tenant) {
 	}
 }
 
-// Spent is the GPU-seconds a tenant's jobs have used in the month of now.
-func Spent(s *State, tenantID string, now time.Time) int64 {
+// BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
+func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
 	if t := s.tenants[tenantID]; t != nil {
-		return s.spent(t, now)
+		return s.budgetUsed(t, now)
 	}
 	return 0
 }
 
-// spent is the GPU-seconds the tenant's jobs have used in the month of now.
-func (s *State) spent(t *tenant, now time.Time) int64 {
+// budgetUsed is the GPU-seconds the tenant's jobs have used in the month of now.
+func (s *State) budgetUsed(t *tenant, now time.Time) int64 {
 	now = now.UTC()
 	month := now.Format(monthForm)
 	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	milliSeconds := t.ended[month]
+	milliSeconds := t.monthlyUse[month]
 	for _, e := range t.active {
 		for _, p := range e.held.past {
 			if p.to.IsZero() && now.After(p.from) {
-				milliSeconds += p.milli * int64(now.Sub(later(p.from, begin))/time.Second)
+				milliSeconds += p.milli * int64(now.Sub(laterOf(p.from, begin))/time.Second)
 			}
 		}
 	}
-	sum := milliSeconds / wholeMilli
+	sum := milliSeconds / WholeMilli
 	for _, u := range t.archived { // order-free: a sum
 		if u.Month == month {
 			sum += u.GPUSecs
@@ -187,8 +187,8 @@ func (s *State) spent(t *tenant, now time.Time) int64 {
 	return sum
 }
 
-// addMonths adds what an ended attempt has used to each month it was in.
-func (t *tenant) addMonths(p *stretch, sign int64) {
+// addMonthlyUse adds what an ended attempt has used to each month it was in.
+func (t *tenant) addMonthlyUse(p *usagePeriod, sign int64) {
 	for from := p.from.UTC(); from.Before(p.to); {
 		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 		upTo := p.to
@@ -196,14 +196,14 @@ func (t *tenant) addMonths(p *stretch, sign int64) {
 			upTo = next
 		}
 		month := from.Format(monthForm)
-		if t.ended[month] += sign * p.milli * int64(upTo.Sub(from)/time.Second); t.ended[month] == 0 {
-			delete(t.ended, month)
+		if t.monthlyUse[month] += sign * p.milli * int64(upTo.Sub(from)/time.Second); t.monthlyUse[month] == 0 {
+			delete(t.monthlyUse, month)
 		}
 		from = next
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

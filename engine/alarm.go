@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// alarm is a time at which something changes for a waiting job without an event.
-type alarm struct {
-	at    time.Time // zero for never
-	entry *entry
-	place int // in its heap, from 1; 0 when it is in none
+// timer is a time at which something changes for a waiting job without an event.
+type timer struct {
+	at        time.Time // zero for never
+	entry     *entry
+	heapIndex int // in its heap, from 1; 0 when it is in none
 }
 
-// alarms is a heap of them: by time, then ID. Those that never ring are last.
-type alarms []*alarm
+// timerHeap is a heap of them: by time, then ID. Those that never ring are last.
+type timerHeap []*timer
 
-func (a alarms) Len() int { return len(a) }
-func (a alarms) Less(i, j int) bool {
+func (a timerHeap) Len() int { return len(a) }
+func (a timerHeap) Less(i, j int) bool {
 	x, y := a[i], a[j]
 	if x.at.IsZero() != y.at.IsZero() {
 		return y.at.IsZero()
@@ -25,50 +25,50 @@ func (a alarms) Less(i, j int) bool {
 	return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.entry.id, y.entry.id)) < 0
 }
 
-func (a alarms) Swap(i, j int) {
+func (a timerHeap) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
-	a[i].place, a[j].place = i+1, j+1
+	a[i].heapIndex, a[j].heapIndex = i+1, j+1
 }
 
 // Push is for container/heap.
-func (a *alarms) Push(x any) {
-	*a = append(*a, x.(*alarm))
-	x.(*alarm).place = len(*a)
+func (a *timerHeap) Push(x any) {
+	*a = append(*a, x.(*timer))
+	x.(*timer).heapIndex = len(*a)
 }
 
 // Pop is for container/heap.
-func (a *alarms) Pop() any {
+func (a *timerHeap) Pop() any {
 	last := len(*a) - 1
 	out := (*a)[last]
 	(*a)[last] = nil
 	*a = (*a)[:last]
-	out.place = 0
+	out.heapIndex = 0
 	return out
 }
 
-// set puts an alarm in, or to another time.
-func (a *alarms) set(of *alarm, at time.Time) {
+// schedule puts an alarm in, or to another time.
+func (a *timerHeap) schedule(of *timer, at time.Time) {
 	of.at = at
-	if of.place == 0 {
+	if of.heapIndex == 0 {
 		heap.Push(a, of)
 	} else {
-		heap.Fix(a, of.place-1)
+		heap.Fix(a, of.heapIndex-1)
 	}
 }
 
-// drop takes an alarm out, if it is in.
-func (a *alarms) drop(of *alarm) {
-	if of.place > 0 {
-		heap.Remove(a, of.place-1)
+// cancel takes an alarm out, if it is in.
+func (a *timerHeap) cancel(of *timer) {
+	if of.heapIndex > 0 {
+		heap.Remove(a, of.heapIndex-1)
 	}
 }
 
-// rings says whether an alarm's time has come.
-func (a *alarm) rings(now time.Time) bool { return !a.at.IsZero() && !a.at.After(now) }
+// isDue says whether an alarm's time has come.
+func (a *timer) isDue(now time.Time) bool { return !a.at.IsZero() && !a.at.After(now) }
 
-// rung calls for those whose time has come, in no order, and returns when the
+// collectDue calls for those whose time has come, in no order, and returns when the
 // next one's comes, zero for never. It leaves them where they are.
-func (a alarms) rung(now time.Time, call func(*entry)) (next time.Time) {
+func (a timerHeap) collectDue(now time.Time, call func(*entry)) (next time.Time) {
 	if len(a) == 0 {
 		return next
 	}
@@ -76,8 +76,8 @@ func (a alarms) rung(now time.Time, call func(*entry)) (next time.Time) {
 	for len(open) > 0 {
 		i := open[len(open)-1]
 		open = open[:len(open)-1]
-		if !a[i].rings(now) {
-			next = sooner(next, a[i].at)
+		if !a[i].isDue(now) {
+			next = earlierOf(next, a[i].at)
 			continue
 		}
 		call(a[i].entry)
@@ -88,8 +88,8 @@ func (a alarms) rung(now time.Time, call func(*entry)) (next time.Time) {
 	return next
 }
 
-// sooner is the earlier of two times, where zero is never.
-func sooner(a, b time.Time) time.Time {
+// earlierOf is the earlier of two times, where zero is never.
+func earlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -16,8 +16,8 @@ type array struct {
 	elements ares.Elements
 }
 
-// array finds an array, or opens one.
-func (s *State) array(id ares.JobID) *array {
+// arrayOf finds an array, or opens one.
+func (s *State) arrayOf(id ares.JobID) *array {
 	at, found := slices.BinarySearchFunc(s.arrays, id, byArrayID)
 	if !found {
 		s.arrays = slices.Insert(s.arrays, at, &array{id: id})
@@ -27,8 +27,8 @@ func (s *State) array(id ares.JobID) *array {
 
 func byArrayID(a *array, id ares.JobID) int { return cmp.Compare(a.id, id) }
 
-// tally counts an entry as the array or the element it is, or takes it out.
-func (s *State) tally(e *entry, sign int) {
+// countArray counts an entry as the array or the element it is, or takes it out.
+func (s *State) countArray(e *entry, sign int) {
 	if e.job == nil || !e.isArray() && e.job.ArrayOf == "" {
 		return
 	}
@@ -36,7 +36,7 @@ func (s *State) tally(e *entry, sign int) {
 	if e.isArray() {
 		id = e.id
 	}
-	a := s.array(id)
+	a := s.arrayOf(id)
 	switch {
 	case !e.isArray():
 		a.elements.Add(e.phase(), sign)
@@ -53,31 +53,31 @@ func (s *State) tally(e *entry, sign int) {
 
 func (e *entry) isArray() bool { return e.array }
 
-// next is the index of the array's element to be made next.
-func (e *entry) next() int {
+// nextElement is the index of the array's element to be made next.
+func (e *entry) nextElement() int {
 	if e.run == nil {
 		return 0
 	}
 	return e.run.Next
 }
 
-// unmade says whether the array still has elements to make.
-func (e *entry) unmade() bool {
-	return e.isArray() && !e.phase().Final() && e.settled() && e.next() < e.job.Array.Count
+// hasUnmadeElements says whether the array still has elements to make.
+func (e *entry) hasUnmadeElements() bool {
+	return e.isArray() && !e.phase().Final() && e.isSettled() && e.nextElement() < e.job.Array.Count
 }
 
-// doomed says whether the entry is an element of an array that is to end.
-func (s *State) doomed(e *entry) bool {
+// arrayIsStopping says whether the entry is an element of an array that is to end.
+func (s *State) arrayIsStopping(e *entry) bool {
 	if e.job == nil || e.job.ArrayOf == "" {
 		return false
 	}
 	at, found := slices.BinarySearchFunc(s.arrays, e.job.ArrayOf, byArrayID)
-	return found && s.arrays[at].stop() != nil
+	return found && s.arrays[at].stopIntent() != nil
 }
 
-// stop is the intent to end the array with its elements, nil for none. One that
+// stopIntent is the intent to end the array with its elements, nil for none. One that
 // gave up those it has not made lets the others go on.
-func (a *array) stop() *ares.Stop {
+func (a *array) stopIntent() *ares.Stop {
 	if a.parent == nil || a.parent.run == nil {
 		return nil
 	}
@@ -87,27 +87,27 @@ func (a *array) stop() *ares.Stop {
 	return nil
 }
 
-// finish ends the arrays whose elements have all ended, and passes a stop of an
+// endFinishedArrays ends the arrays whose elements have all ended, and passes a stop of an
 // array on to its elements. Elements of an array that is to end are touched by
 // nothing else in this plan.
-func (s *State) finish(plan *ares.Plan) {
+func (s *State) endFinishedArrays(plan *ares.Plan) {
 	for _, a := range s.arrays {
 		if a.parent == nil || a.parent.run == nil || a.parent.phase().Final() {
 			continue
 		}
 		if phase, why := a.elements.Outcome(a.parent.run); phase != "" {
-			plan.Arrays = append(plan.Arrays, ares.ArrayStep{Job: a.id, Next: a.parent.next(), Phase: phase, Reason: why})
+			plan.Arrays = append(plan.Arrays, ares.ArrayStep{Job: a.id, Next: a.parent.nextElement(), Phase: phase, Reason: why})
 			continue
 		}
-		if stop := a.stop(); stop != nil {
-			s.pass(a, stop, plan)
+		if stop := a.stopIntent(); stop != nil {
+			s.stopElements(a, stop, plan)
 		}
 	}
 }
 
-// pass asks every element that has not ended to stop.
-func (s *State) pass(a *array, stop *ares.Stop, plan *ares.Plan) {
-	for i := range a.parent.next() {
+// stopElements asks every element that has not ended to stop.
+func (s *State) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
+	for i := range a.parent.nextElement() {
 		e := s.jobs[ares.ElementID(a.id, i)]
 		if e == nil || e.run == nil || e.run.Phase.Final() || e.run.Stop != nil && e.run.Stop.Why == ares.StopCancel {
 			continue
@@ -120,32 +120,32 @@ func (s *State) pass(a *array, stop *ares.Stop, plan *ares.Plan) {
 	}
 }
 
-// wanted is how many more elements of the array the decision under way may
+// elementsToMake is how many more elements of the array the decision under way may
 // make: those that may be under way, and that one step of the array holds.
-func (t *try) wanted(e *entry) int {
-	if e.madeIn != t.state.decision {
-		e.made, e.madeIn = 0, t.state.decision
+func (t *round) elementsToMake(e *entry) int {
+	if e.madeInCycle != t.state.cycle {
+		e.elementsMade, e.madeInCycle = 0, t.state.cycle
 	}
-	a := t.state.array(e.id)
-	return min(e.job.Array.Count-e.next(), e.job.Array.Parallelism-a.elements.UnderWay(), e.job.ElementsAtOnce()) - e.made
+	a := t.state.arrayOf(e.id)
+	return min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay(), e.job.ElementsAtOnce()) - e.elementsMade
 }
 
-// cut says whether the array could make more elements than one step holds.
-func (t *try) cut(e *entry) bool {
-	a := t.state.array(e.id)
-	return e.made == e.job.ElementsAtOnce() &&
-		e.made < min(e.job.Array.Count-e.next(), e.job.Array.Parallelism-a.elements.UnderWay())
+// hitElementLimit says whether the array could make more elements than one step holds.
+func (t *round) hitElementLimit(e *entry) bool {
+	a := t.state.arrayOf(e.id)
+	return e.elementsMade == e.job.ElementsAtOnce() &&
+		e.elementsMade < min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay())
 }
 
-// grow notes that a placing makes the array's next element.
-func (t *try) grow(e *entry, p *ares.Placing) {
-	p.ArrayOf, p.Index = e.id, e.next()+e.made
+// makeElement notes that a placing makes the array's next element.
+func (t *round) makeElement(e *entry, p *ares.Placing) {
+	p.ArrayOf, p.Index = e.id, e.nextElement()+e.elementsMade
 	p.Job = ares.ElementID(e.id, p.Index)
-	e.made++
+	e.elementsMade++
 }
 
-// step notes in the plan how far an array has come.
-func step(plan *ares.Plan, p *ares.Placing) {
+// advanceArray notes in the plan how far an array has come.
+func advanceArray(plan *ares.Plan, p *ares.Placing) {
 	for i := range plan.Arrays {
 		if plan.Arrays[i].Job == p.ArrayOf {
 			plan.Arrays[i].Next = p.Index + 1
@@ -155,15 +155,15 @@ func step(plan *ares.Plan, p *ares.Placing) {
 	plan.Arrays = append(plan.Arrays, ares.ArrayStep{Job: p.ArrayOf, Next: p.Index + 1})
 }
 
-// throttled says how an array's own parallelism keeps its elements waiting, ""
+// parallelismText says how an array's own parallelism keeps its elements waiting, ""
 // when it does not.
-func (s *State) throttled(e *entry) string {
-	if !e.unmade() {
+func (s *State) parallelismText(e *entry) string {
+	if !e.hasUnmadeElements() {
 		return ""
 	}
-	a := s.array(e.id)
+	a := s.arrayOf(e.id)
 	if n := a.elements.UnderWay(); n >= e.job.Array.Parallelism {
-		return fmt.Sprintf("%d elements are under way, which is its parallelism (%d of %d are made)", n, e.next(), e.job.Array.Count)
+		return fmt.Sprintf("%d elements are under way, which is its parallelism (%d of %d are made)", n, e.nextElement(), e.job.Array.Count)
 	}
 	return ""
 }

@@ -8,141 +8,141 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// gist is what the census needs of an open node, side by side with the others:
+// nodeSummary is what the census needs of an open node, side by side with the others:
 // a walk over all of them must not touch each node itself.
-type gist struct {
+type nodeSummary struct {
 	usable, free uint64
 	profile      int32
 	part         uint16 // the most that is left of a partly taken device
 	open         bool
 }
 
-func gistOf(n *node) gist {
-	g := gist{usable: n.usable, free: n.free, profile: int32(n.profile.id), open: true}
+func summarize(n *node) nodeSummary {
+	g := nodeSummary{usable: n.usable, free: n.free, profile: int32(n.typ.id), open: true}
 	for m := n.usable &^ n.free; m != 0; m &= m - 1 {
-		g.part = max(g.part, uint16(max(wholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0)))
+		g.part = max(g.part, uint16(max(WholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0)))
 	}
 	return g
 }
 
-// census is the nodes by what rules them out.
-type census struct {
-	state    *State
-	shape    *shape
-	want     *want
-	reach    *set
-	of       int
-	counts   [hurdles]int
-	best     int // most free devices of a node that has too few
-	fitted   int // members that found room, all of them together
-	groups   []group
-	last     int       // of groups: the one that was noted last
-	outlooks []outlook // by profile
-	windows  []*window // that keep the shape's jobs off
-	reserved []int     // nodes that each of these rules out first
+// diagnosis is the nodes by what rules them out.
+type diagnosis struct {
+	state        *State
+	shape        *shape
+	request      *request
+	feasible     *set
+	total        int
+	counts       [reasonCount]int
+	mostFree     int // most free devices of a node that has too few
+	fitted       int // members that found room, all of them together
+	groups       []reasonGroup
+	last         int           // of groups: the one that was noted last
+	matches      []deviceMatch // by profile
+	windows      []*window     // that keep the shape's jobs off
+	windowCounts []int         // nodes that each of these rules out first
 }
 
-// group is the nodes with the same hurdles.
-type group struct {
-	hurdles hurdleSet
+// reasonGroup is the nodes with the same hurdles.
+type reasonGroup struct {
+	reasons reasons
 	count   int
 	nodes   []*node // the first of them that lack the fewest devices
-	lacks   []int   // of each of these
+	missing []int   // of each of these
 }
 
-// groupNodes is how many nodes of a group are remembered.
-const groupNodes = 8
+// maxGroupNodes is how many nodes of a group are remembered.
+const maxGroupNodes = 8
 
-// look takes the census for a shape, with models left out for lack of quota.
-func (s *State) look(sh *shape, ban uint64) *census {
-	c := &census{state: s, shape: sh, want: s.without(sh.want, ban), outlooks: make([]outlook, len(s.profiles.all))}
-	c.reach, _ = s.reach(sh, c.want)
-	if c.reach == &s.reached { // scratch, which the next one to ask overwrites
-		c.reach = new(s.reached.clone())
+// diagnose takes the census for a shape, with models left out for lack of quota.
+func (s *State) diagnose(sh *shape, ban uint64) *diagnosis {
+	c := &diagnosis{state: s, shape: sh, request: s.withoutModels(sh.request, ban), matches: make([]deviceMatch, len(s.nodeTypes.all))}
+	c.feasible, _ = s.feasibleNodes(sh, c.request)
+	if c.feasible == &s.feasibleScratch { // scratch, which the next one to ask overwrites
+		c.feasible = new(s.feasibleScratch.clone())
 	}
 	if len(s.calendar.windows) > 0 {
-		c.windows = slices.Clone(s.bars(sh, &c.want.taste.filter.nodes))
-		c.reserved = make([]int, len(c.windows))
+		c.windows = slices.Clone(s.blockingWindows(sh, &c.request.constraints.feasible.nodes))
+		c.windowCounts = make([]int, len(c.windows))
 	}
-	w := c.want
+	w := c.request
 	need := max(w.gpus, 1)
-	last, v, tight := int32(-1), (*outlook)(nil), false
-	for at := range s.gists {
-		g := &s.gists[at]
-		if !g.open || !c.reach.has(at) {
-			c.count(s.nodes[at])
+	last, v, tight := int32(-1), (*deviceMatch)(nil), false
+	for at := range s.summaries {
+		g := &s.summaries[at]
+		if !g.open || !c.feasible.has(at) {
+			c.inspect(s.nodes[at])
 			continue
 		}
 		if g.profile != last {
-			p := s.profiles.all[g.profile]
-			last, v, tight = g.profile, c.outlook(p), p.cpus < w.cpus || p.memory < w.memory
+			p := s.nodeTypes.all[g.profile]
+			last, v, tight = g.profile, c.matchFor(p), p.cpus < w.cpus || p.memory < w.memory
 		}
-		if tight || w.devices() && bits.OnesCount64(v.fit&g.usable) < need {
-			c.count(s.nodes[at])
+		if tight || w.needsDevices() && bits.OnesCount64(v.fit&g.usable) < need {
+			c.inspect(s.nodes[at])
 			continue
 		}
-		var m hurdleSet
+		var m reasons
 		free := bits.OnesCount64(v.fit & g.free)
 		if w.gpus > 0 && free < need || w.milli > 0 && free == 0 && int(g.part) < w.milli {
-			m |= busyDevices.bit()
+			m |= reasonBusyDevices.bit()
 		}
-		if sp := &s.spare[at]; int(sp.cpus) < w.cpus {
-			m |= busyCPUs.bit()
+		if sp := &s.freeCPUMem[at]; int(sp.cpus) < w.cpus {
+			m |= reasonBusyCPUs.bit()
 		} else if int(sp.memory) < w.memory {
-			m |= busyMemory.bit()
+			m |= reasonBusyMemory.bit()
 		}
 		if m == 0 {
-			c.count(s.nodes[at])
+			c.inspect(s.nodes[at])
 			continue
 		}
-		c.of++
-		c.note(at, m, free)
+		c.total++
+		c.tally(at, m, free)
 	}
 	return c
 }
 
-func (c *census) outlook(p *profile) *outlook {
-	v := &c.outlooks[p.id]
+func (c *diagnosis) matchFor(p *nodeType) *deviceMatch {
+	v := &c.matches[p.id]
 	if !v.known {
-		*v = p.outlook(c.want, c.shape.want)
+		*v = p.matchDevices(c.request, c.shape.request)
 	}
 	return v
 }
 
-// count looks at a node closely.
-func (c *census) count(n *node) {
+// inspect looks at a node closely.
+func (c *diagnosis) inspect(n *node) {
 	if n.record == nil {
 		return
 	}
-	c.of++
-	m := c.hurdlesOf(n)
+	c.total++
+	m := c.reasonsFor(n)
 	if m == 0 {
-		room := n.room(c.want)
-		if c.shape.repelsItself() {
+		room := n.roomFor(c.request)
+		if c.shape.spreadsMembers() {
 			room = min(room, 1)
 		}
 		c.fitted += room
 	}
-	c.note(n.at, m, c.freeOn(n))
+	c.tally(n.pos, m, c.freeDevices(n))
 }
 
-// freeOn is how many devices of a node are free that suit.
-func (c *census) freeOn(n *node) int { return bits.OnesCount64(c.outlook(n.profile).fit & n.free) }
+// freeDevices is how many devices of a node are free that suit.
+func (c *diagnosis) freeDevices(n *node) int { return bits.OnesCount64(c.matchFor(n.typ).fit & n.free) }
 
-// hurdlesOf is all that rules a node out.
-func (c *census) hurdlesOf(n *node) hurdleSet {
-	v := c.outlook(n.profile)
-	m := n.hurdles(c.want, v)
-	if m>>otherLabels&(1<<(otherKind-otherLabels)-1) == 0 && !c.reach.has(n.at) && !m.has(otherKind) && (!c.want.devices() || v.fit != 0) {
-		m |= c.leftOut(n)
+// reasonsFor is all that rules a node out.
+func (c *diagnosis) reasonsFor(n *node) reasons {
+	v := c.matchFor(n.typ)
+	m := n.reasonsAgainst(c.request, v)
+	if m>>reasonSelector&(1<<(reasonAccelerator-reasonSelector)-1) == 0 && !c.feasible.has(n.pos) && !m.has(reasonAccelerator) && (!c.request.needsDevices() || v.fit != 0) {
+		m |= c.exclusionReason(n)
 	}
 	return m
 }
 
-// keptFor tells what is kept for others from what is taken. A node is counted by
+// separateHeld tells what is kept for others from what is taken. A node is counted by
 // what would rule it out were nothing kept, and where nothing would as kept: who
 // looks at it sees what is free.
-func (c *census) keptFor(kept []taking) {
+func (c *diagnosis) separateHeld(kept []delta) {
 	var seen []*node
 	for i := range kept {
 		n := kept[i].node
@@ -157,101 +157,101 @@ func (c *census) keptFor(kept []taking) {
 				}
 			}
 		}
-		as := c.hurdlesOf(n).first()
+		as := c.reasonsFor(n).first()
 		apply(-1)
-		is, free := c.hurdlesOf(n).first(), c.freeOn(n)
+		is, free := c.reasonsFor(n).first(), c.freeDevices(n)
 		apply(+1)
-		if as == allClear {
+		if as == reasonNone {
 			continue
 		}
-		if is == busyDevices {
-			c.best = max(c.best, free)
+		if is == reasonBusyDevices {
+			c.mostFree = max(c.mostFree, free)
 		}
-		if is == allClear {
-			is = isKept
+		if is == reasonNone {
+			is = reasonHeld
 		}
 		c.counts[as]--
 		c.counts[is]++
 	}
 }
 
-// leftOut is why a node is left out that suits.
-func (c *census) leftOut(n *node) hurdleSet {
-	if c.windowOf(n.at) >= 0 {
-		return isReserved.bit()
+// exclusionReason is why a node is left out that suits.
+func (c *diagnosis) exclusionReason(n *node) reasons {
+	if c.windowOf(n.pos) >= 0 {
+		return reasonReserved.bit()
 	}
-	return badCompany.bit()
+	return reasonJobAffinity.bit()
 }
 
 // windowOf is the first window that rules a node out, -1 for none.
-func (c *census) windowOf(at int) int {
+func (c *diagnosis) windowOf(at int) int {
 	return slices.IndexFunc(c.windows, func(v *window) bool { return v.nodes.has(at) })
 }
 
-// note counts a node with its hurdles and the devices it has free.
-func (c *census) note(at int, m hurdleSet, free int) {
+// tally counts a node with its hurdles and the devices it has free.
+func (c *diagnosis) tally(at int, m reasons, free int) {
 	first := m.first()
 	c.counts[first]++
-	if first == isReserved {
-		c.reserved[c.windowOf(at)]++
+	if first == reasonReserved {
+		c.windowCounts[c.windowOf(at)]++
 	}
-	if first == busyDevices {
-		c.best = max(c.best, free)
+	if first == reasonBusyDevices {
+		c.mostFree = max(c.mostFree, free)
 	}
 	if m == 0 {
 		return
 	}
-	if c.last >= len(c.groups) || c.groups[c.last].hurdles != m { // neighbours are often alike
-		c.last = slices.IndexFunc(c.groups, func(g group) bool { return g.hurdles == m })
+	if c.last >= len(c.groups) || c.groups[c.last].reasons != m { // neighbours are often alike
+		c.last = slices.IndexFunc(c.groups, func(g reasonGroup) bool { return g.reasons == m })
 		if c.last < 0 {
 			c.last = len(c.groups)
-			c.groups = append(c.groups, group{hurdles: m})
+			c.groups = append(c.groups, reasonGroup{reasons: m})
 		}
 	}
 	g := &c.groups[c.last]
 	g.count++
-	lack := c.want.gpus - free
-	if len(g.nodes) == groupNodes && lack >= g.lacks[groupNodes-1] {
+	lack := c.request.gpus - free
+	if len(g.nodes) == maxGroupNodes && lack >= g.missing[maxGroupNodes-1] {
 		return
 	}
 	k := len(g.nodes)
-	for k > 0 && g.lacks[k-1] > lack {
+	for k > 0 && g.missing[k-1] > lack {
 		k--
 	}
-	g.nodes, g.lacks = slices.Insert(g.nodes, k, c.state.nodes[at]), slices.Insert(g.lacks, k, lack)
-	if len(g.nodes) > groupNodes {
-		g.nodes, g.lacks = g.nodes[:groupNodes], g.lacks[:groupNodes]
+	g.nodes, g.missing = slices.Insert(g.nodes, k, c.state.nodes[at]), slices.Insert(g.missing, k, lack)
+	if len(g.nodes) > maxGroupNodes {
+		g.nodes, g.missing = g.nodes[:maxGroupNodes], g.missing[:maxGroupNodes]
 	}
 }
 
-// crowding says what a census found: the nodes by what rules them out, each
+// nodeBlockers says what a census found: the nodes by what rules them out, each
 // under the first thing that does, and how many members found room. It is for a
 // job that found no place, so it always has something to say. model is the
 // want's as the job spells it.
-func (s *State) crowding(c *census, model string) []ares.Blocker {
-	if c.of == 0 {
+func (s *State) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
+	if c.total == 0 {
 		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
 	}
-	if s.overLeaf(c.want) {
+	if s.exceedsLeafLimit(c.request) {
 		return []ares.Blocker{{Kind: kindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
-			s.topology.MaxGPUsPerLeaf, c.want.device(), c.want.gpus)}}
+			s.topology.MaxGPUsPerLeaf, c.request.deviceWord(), c.request.gpus)}}
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {
-		if hurdle(h) == isReserved {
-			for i, n := range c.reserved {
+		if reason(h) == reasonReserved {
+			for i, n := range c.windowCounts {
 				if n > 0 {
-					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.of, Detail: s.calendar.words(c.windows[i])})
+					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.total, Detail: s.calendar.blockText(c.windows[i])})
 				}
 			}
 			continue
 		}
-		if count > 0 && hurdle(h) != allClear {
-			out = append(out, ares.Blocker{Kind: hurdle(h).kind(), Count: count, Of: c.of, Detail: c.words(hurdle(h), model)})
+		if count > 0 && reason(h) != reasonNone {
+			out = append(out, ares.Blocker{Kind: reason(h).blockerKind(), Count: count, Of: c.total, Detail: c.reasonText(reason(h), model)})
 		}
 	}
 	if c.shape.members > 1 && c.fitted > 0 {
-		out = append(out, s.apart(c))
+		out = append(out, s.gangBlocker(c))
 	}
 	return out
 }

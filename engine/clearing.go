@@ -7,76 +7,76 @@ import (
 	"slices"
 )
 
-// price is by what nodes are compared while a set of victims is put together.
-type price uint8
+// costModel is by what nodes are compared while a set of victims is put together.
+type costModel uint8
 
 const (
-	priceSpread price = iota // what a job loses, by the part of it that is on the node: right where all of it is of use
-	priceWhole               // what a job loses: right where little is asked
-	priceTight               // how much is stopped: right where the ceiling is near
+	proportionalCost costModel = iota // what a job loses, by the part of it that is on the node: right where all of it is of use
+	wholeJobCost                      // what a job loses: right where little is asked
+	sizeCost                          // how much is stopped: right where the ceiling is near
 )
 
-// of is the price of a job that has so much on a node.
-func (p price) of(v *rival, milli int64) int64 {
-	lost := min(v.lost, 1<<44)
+// costOf is the price of a job that has so much on a node.
+func (p costModel) costOf(v *candidateVictim, milli int64) int64 {
+	lost := min(v.cost, 1<<44)
 	switch p {
-	case priceSpread:
+	case proportionalCost:
 		if v.milli > 0 && milli < v.milli {
 			return lost / v.milli * milli
 		}
-	case priceTight:
-		return min(v.milli, 1<<24)<<20 + min(lost/wholeMilli, 1<<20-1)
-	case priceWhole:
+	case sizeCost:
+		return min(v.milli, 1<<24)<<20 + min(lost/WholeMilli, 1<<20-1)
+	case wholeJobCost:
 	}
 	return lost
 }
 
-// scope is a range of nodes that has to hold the whole job.
-type scope struct {
+// domainRange is a range of nodes that has to hold the whole job.
+type domainRange struct {
 	lo, hi   int
 	estimate int64
 }
 
-// maxScopes is in how many domains a set of victims is tried.
-const maxScopes = 8
+// maxSearchedDomains is in how many domains a set of victims is tried.
+const maxSearchedDomains = 8
 
-// scopes are the domains of the required level where there could be room, those
+// domainsToSearch are the domains of the required level where there could be room, those
 // that seem the cheapest first, or else the whole fleet.
-func (h *hunt) scopes(p price) []scope {
-	s, level := h.try.state, h.sh.wish.required
+func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
+	s, level := h.round.state, h.sh.wish.required
 	if level == "" || h.sh.members == 1 {
-		return []scope{{0, len(s.nodes), 0}}
+		return []domainRange{{0, len(s.nodes), 0}}
 	}
-	var out []scope
-	for i := 0; i < len(h.grounds); {
-		lo, hi := s.places.Span(h.grounds[i].node.at, level)
+	var out []domainRange
+	for i := 0; i < len(h.candidates); {
+		lo, hi := s.domains.Span(h.candidates[i].node.pos, level)
 		from := i
-		for i < len(h.grounds) && h.grounds[i].node.at < hi {
+		for i < len(h.candidates) && h.candidates[i].node.pos < hi {
 			i++
 		}
-		if sc := (scope{lo, hi, 0}); h.suffices(&sc, h.grounds[from:i], p) {
+		if sc := (domainRange{lo, hi, 0}); h.canClear(&sc, h.candidates[from:i], p) {
 			out = append(out, sc)
 		}
 	}
-	slices.SortFunc(out, func(a, b scope) int { return cmp.Or(cmp.Compare(a.estimate, b.estimate), a.lo-b.lo) })
-	return out[:min(len(out), maxScopes)]
+	slices.SortFunc(out, func(a, b domainRange) int { return cmp.Or(cmp.Compare(a.estimate, b.estimate), a.lo-b.lo) })
+	return out[:min(len(out), maxSearchedDomains)]
 }
 
-// suffices says whether there is room in a domain if all of its grounds are
+// canClear says whether there is room in a domain if all of its grounds are
 // cleared, and estimates what it takes.
-func (h *hunt) suffices(sc *scope, grounds []ground, p price) bool {
-	lack := h.sh.least
+func (h *victimSearch) canClear(sc *domainRange, grounds []candidateNode, p costModel) bool {
+	lack := h.sh.minMembers
 	for i := sc.lo; i < sc.hi; i++ {
-		lack -= int(h.rooms[i])
+		lack -= int(h.room[i])
 	}
 	var bounds []int64
 	for i := range grounds {
 		g := &grounds[i]
-		for _, v := range h.guests(g, p) {
-			v.entry.rival.gone = false
+		for _, v := range h.victimsAt(g, p) {
+			v.entry.victim.chosen = false
 		}
-		more := g.node.roomWithout(h.want, h.guests(g, p)) - int(h.rooms[g.node.at])
-		bound, ok := h.bound(g, p)
+		more := g.node.roomWithout(h.request, h.victimsAt(g, p)) - int(h.room[g.node.pos])
+		bound, ok := h.lowerBound(g, p)
 		for k := 0; ok && k < more; k++ {
 			bounds = append(bounds, bound)
 		}
@@ -91,237 +91,237 @@ func (h *hunt) suffices(sc *scope, grounds []ground, p price) bool {
 	return true
 }
 
-// ticket is a ground in line to be cleared for one more member.
-type ticket struct {
-	ground  int
-	price   int64 // of a member, or no more than that
-	weighed bool
+// nodeCost is a ground in line to be cleared for one more member.
+type nodeCost struct {
+	candidate int
+	cost      int64 // of a member, or no more than that
+	exact     bool
 }
 
-type tickets []ticket
+type nodeCostQueue []nodeCost
 
-func (q *tickets) Len() int { return len(*q) }
-func (q *tickets) Less(i, j int) bool {
+func (q *nodeCostQueue) Len() int { return len(*q) }
+func (q *nodeCostQueue) Less(i, j int) bool {
 	a, b := &(*q)[i], &(*q)[j]
-	return cmp.Or(cmp.Compare(a.price, b.price), a.ground-b.ground) < 0
+	return cmp.Or(cmp.Compare(a.cost, b.cost), a.candidate-b.candidate) < 0
 }
-func (q *tickets) Swap(i, j int) { (*q)[i], (*q)[j] = (*q)[j], (*q)[i] }
-func (q *tickets) Push(x any)    { *q = append(*q, x.(ticket)) }
-func (q *tickets) Pop() any {
+func (q *nodeCostQueue) Swap(i, j int) { (*q)[i], (*q)[j] = (*q)[j], (*q)[i] }
+func (q *nodeCostQueue) Push(x any)    { *q = append(*q, x.(nodeCost)) }
+func (q *nodeCostQueue) Pop() any {
 	last := (*q)[len(*q)-1]
 	*q = (*q)[:len(*q)-1]
 	return last
 }
 
-// choose puts together a set that makes room for the least the job can start
+// selectVictims puts together a set that makes room for the least the job can start
 // with inside a range of nodes. They have left when it says true.
-func (h *hunt) choose(in scope, p price) bool {
-	total := h.reset(in)
-	q := (*tickets)(&h.queue)
+func (h *victimSearch) selectVictims(in domainRange, p costModel) bool {
+	total := h.resetSelection(in)
+	q := (*nodeCostQueue)(&h.queue)
 	*q = (*q)[:0]
-	for i := range h.grounds {
-		if at := h.grounds[i].node.at; at >= in.lo && at < in.hi {
-			if bound, ok := h.bound(&h.grounds[i], p); ok {
-				*q = append(*q, ticket{i, bound, false})
+	for i := range h.candidates {
+		if at := h.candidates[i].node.pos; at >= in.lo && at < in.hi {
+			if bound, ok := h.lowerBound(&h.candidates[i], p); ok {
+				*q = append(*q, nodeCost{i, bound, false})
 			}
 		}
 	}
 	heap.Init(q)
-	for total < h.sh.least {
+	for total < h.sh.minMembers {
 		if len(*q) == 0 {
 			return false
 		}
-		next := heap.Pop(q).(ticket)
-		g := &h.grounds[next.ground]
-		if !next.weighed || g.moves != g.node.moves {
-			if price, ok := h.weigh(g, p, h.sh.least-total); ok {
-				heap.Push(q, ticket{next.ground, price, true})
+		next := heap.Pop(q).(nodeCost)
+		g := &h.candidates[next.candidate]
+		if !next.exact || g.changes != g.node.changes {
+			if price, ok := h.cheapestEviction(g, p, h.sh.minMembers-total); ok {
+				heap.Push(q, nodeCost{next.candidate, price, true})
 			}
 			continue
 		}
-		if !h.clear(g) {
+		if !h.evictFrom(g) {
 			continue
 		}
-		total = h.recount(in, total, p)
+		total = h.updateRoom(in, total, p)
 	}
 	return true
 }
 
-// reset begins a new set, and counts the members that fit already.
-func (h *hunt) reset(in scope) (total int) {
-	h.try.undo(h.base)
-	h.gone = h.gone[:0]
-	for i := range h.spots {
-		h.spots[i].rival.gone = false
+// resetSelection begins a new set, and counts the members that fit already.
+func (h *victimSearch) resetSelection(in domainRange) (total int) {
+	h.round.undo(h.base)
+	h.evicted = h.evicted[:0]
+	for i := range h.candidateSeats {
+		h.candidateSeats[i].victim.chosen = false
 	}
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Over
 	}
-	h.left = append(h.left[:0], h.rooms...)
+	h.roomLeft = append(h.roomLeft[:0], h.room...)
 	for i := in.lo; i < in.hi; i++ {
-		total += int(h.rooms[i])
+		total += int(h.room[i])
 	}
-	for i := range h.grounds {
-		h.grounds[i].moves = -1
+	for i := range h.candidates {
+		h.candidates[i].changes = -1
 	}
 	return total
 }
 
-// clear takes those from a ground who were found to be the cheapest there. It is
+// evictFrom takes those from a ground who were found to be the cheapest there. It is
 // false when they do not owe enough together.
-func (h *hunt) clear(g *ground) bool {
-	from := len(h.gone)
-	for _, l := range g.leave {
-		v := l.entry.rival
-		if !h.collect(v) {
-			for _, back := range h.gone[from:] {
-				back.gone = false
-				for _, p := range back.debts {
+func (h *victimSearch) evictFrom(g *candidateNode) bool {
+	from := len(h.evicted)
+	for _, l := range g.evict {
+		v := l.entry.victim
+		if !h.reclaim(v) {
+			for _, back := range h.evicted[from:] {
+				back.chosen = false
+				for _, p := range back.debtParts {
 					h.debts[p.debt].left += p.milli
 				}
 			}
-			h.gone = h.gone[:from]
+			h.evicted = h.evicted[:from]
 			return false
 		}
-		v.gone = true
-		h.gone = append(h.gone, v)
+		v.chosen = true
+		h.evicted = append(h.evicted, v)
 	}
-	for _, v := range h.gone[from:] {
-		h.try.vacate(v.entry)
+	for _, v := range h.evicted[from:] {
+		h.round.releaseJob(v.entry)
 	}
-	h.fresh = from
+	h.evictedFrom = from
 	return true
 }
 
-// recount counts the members that fit after some have left, and puts the nodes
+// updateRoom counts the members that fit after some have left, and puts the nodes
 // they left in line again: those may be cheaper now.
-func (h *hunt) recount(in scope, total int, p price) int {
-	q := (*tickets)(&h.queue)
-	for _, v := range h.gone[h.fresh:] {
+func (h *victimSearch) updateRoom(in domainRange, total int, p costModel) int {
+	q := (*nodeCostQueue)(&h.queue)
+	for _, v := range h.evicted[h.evictedFrom:] {
 		a := v.entry.run.Current()
 		for i := range a.Seats {
-			n := h.try.state.byID[a.Seats[i].Node]
-			if n == nil || n.at < in.lo || n.at >= in.hi || h.at[n.at] == 0 {
+			n := h.round.state.nodesByID[a.Seats[i].Node]
+			if n == nil || n.pos < in.lo || n.pos >= in.hi || h.candidateAt[n.pos] == 0 {
 				continue
 			}
-			room := int32(n.room(h.want))
-			total += int(room - h.left[n.at])
-			h.left[n.at] = room
-			at := int(h.at[n.at]) - 1
-			if bound, ok := h.bound(&h.grounds[at], p); ok {
-				heap.Push(q, ticket{at, bound, false})
+			room := int32(n.roomFor(h.request))
+			total += int(room - h.roomLeft[n.pos])
+			h.roomLeft[n.pos] = room
+			at := int(h.candidateAt[n.pos]) - 1
+			if bound, ok := h.lowerBound(&h.candidates[at], p); ok {
+				heap.Push(q, nodeCost{at, bound, false})
 			}
 		}
 	}
 	return total
 }
 
-// part is what somebody has on a ground, and its price.
-type part struct{ price, milli int64 }
+// partialCost is what somebody has on a ground, and its price.
+type partialCost struct{ cost, milli int64 }
 
-// bound is what clearing a ground for one more member costs at least: of whole
+// lowerBound is what clearing a ground for one more member costs at least: of whole
 // devices as many as lack, from those where they cost the least, as if jobs could
 // go in parts. It is false when nobody is left there.
-func (h *hunt) bound(g *ground, p price) (int64, bool) {
-	n, w := g.node, h.want
+func (h *victimSearch) lowerBound(g *candidateNode, p costModel) (int64, bool) {
+	n, w := g.node, h.request
 	parts, least := h.parts[:0], int64(1<<62)
 	for i := g.from; i < g.to; i++ {
-		sp := &h.spots[i]
-		if sp.rival.gone || !h.owing(sp.rival) {
+		sp := &h.candidateSeats[i]
+		if sp.victim.chosen || !h.stillBorrowed(sp.victim) {
 			continue
 		}
-		price := p.of(sp.rival, sp.milli)
+		price := p.costOf(sp.victim, sp.milli)
 		least = min(least, price)
-		parts = append(parts, part{price, sp.milli})
+		parts = append(parts, partialCost{price, sp.milli})
 	}
 	h.parts = parts
 	if len(parts) == 0 || w.gpus == 0 {
 		return least, len(parts) > 0
 	}
-	free := bits.OnesCount64(w.mask(n.profile) & n.free)
-	lack := int64(w.gpus-free%w.gpus) * wholeMilli
-	if free/w.gpus > n.slots(w.cpus, w.memory) {
+	free := bits.OnesCount64(w.deviceMask(n.typ) & n.free)
+	lack := int64(w.gpus-free%w.gpus) * WholeMilli
+	if free/w.gpus > n.cpuMemSlots(w.cpus, w.memory) {
 		return least, true // it is not devices that lack
 	}
-	slices.SortFunc(parts, func(a, b part) int {
-		return cmp.Compare(a.price<<8/max(a.milli, 1), b.price<<8/max(b.milli, 1))
+	slices.SortFunc(parts, func(a, b partialCost) int {
+		return cmp.Compare(a.cost<<8/max(a.milli, 1), b.cost<<8/max(b.milli, 1))
 	})
 	sum := int64(0)
 	for _, part := range parts {
 		switch {
 		case part.milli == 0:
 		case part.milli < lack:
-			sum, lack = sum+part.price, lack-part.milli
+			sum, lack = sum+part.cost, lack-part.milli
 		default:
-			return max(least, sum+part.price/part.milli*lack), true
+			return max(least, sum+part.cost/part.milli*lack), true
 		}
 	}
 	return 0, false // not even all of them are enough
 }
 
-// mostGuests is how many who could leave a node are looked at, the cheapest.
-const mostGuests = 64
+// maxNodeVictims is how many who could leave a node are looked at, the cheapest.
+const maxNodeVictims = 64
 
-// guests are those who could leave a ground, each with all its seats there, the
+// victimsAt are those who could leave a ground, each with all its seats there, the
 // cheapest first.
-func (h *hunt) guests(g *ground, p price) []guest {
-	var out []guest
+func (h *victimSearch) victimsAt(g *candidateNode, p costModel) []nodeVictim {
+	var out []nodeVictim
 	for i := g.from; i < g.to; i++ {
-		sp := &h.spots[i]
-		if sp.rival.gone || !h.owing(sp.rival) {
+		sp := &h.candidateSeats[i]
+		if sp.victim.chosen || !h.stillBorrowed(sp.victim) {
 			continue
 		}
-		at := slices.IndexFunc(out, func(o guest) bool { return o.entry == sp.rival.entry })
+		at := slices.IndexFunc(out, func(o nodeVictim) bool { return o.entry == sp.victim.entry })
 		if at < 0 {
 			at = len(out)
-			out = append(out, guest{entry: sp.rival.entry})
+			out = append(out, nodeVictim{entry: sp.victim.entry})
 		}
 		out[at].seats = append(out[at].seats, sp.seat)
 		out[at].milli += int(sp.milli)
 	}
-	slices.SortFunc(out, func(a, b guest) int {
-		return cmp.Or(cmp.Compare(p.of(a.entry.rival, int64(a.milli)), p.of(b.entry.rival, int64(b.milli))), byLoss(a.entry.rival, b.entry.rival))
+	slices.SortFunc(out, func(a, b nodeVictim) int {
+		return cmp.Or(cmp.Compare(p.costOf(a.entry.victim, int64(a.milli)), p.costOf(b.entry.victim, int64(b.milli))), byCost(a.entry.victim, b.entry.victim))
 	})
-	return out[:min(len(out), mostGuests)]
+	return out[:min(len(out), maxNodeVictims)]
 }
 
-// weigh finds the cheapest way to make room for one more member on a ground: one
+// cheapestEviction finds the cheapest way to make room for one more member on a ground: one
 // who is enough alone, or several, by price or by what each costs for a device.
 // It answers with the price of a member.
-func (h *hunt) weigh(g *ground, p price, lack int) (int64, bool) {
-	n, w := g.node, h.want
-	all := h.guests(g, p)
-	room, best := n.room(w), int64(1<<62)
-	g.moves, g.leave, g.gain = n.moves, nil, 0
-	consider := func(leave []guest, price int64) {
+func (h *victimSearch) cheapestEviction(g *candidateNode, p costModel, lack int) (int64, bool) {
+	n, w := g.node, h.request
+	all := h.victimsAt(g, p)
+	room, best := n.roomFor(w), int64(1<<62)
+	g.changes, g.evict, g.gain = n.changes, nil, 0
+	consider := func(leave []nodeVictim, price int64) {
 		gain := n.roomWithout(w, leave) - room
 		if gain = min(gain, lack); gain > 0 && price/int64(gain) < best {
-			best, g.leave, g.gain = price/int64(gain), slices.Clone(leave), gain
+			best, g.evict, g.gain = price/int64(gain), slices.Clone(leave), gain
 		}
 	}
 	for i := range all {
-		consider(all[i:i+1], p.of(all[i].entry.rival, int64(all[i].milli)))
+		consider(all[i:i+1], p.costOf(all[i].entry.victim, int64(all[i].milli)))
 	}
 	if len(all) > 1 {
-		h.several(n, all, p, room, consider)
-		slices.SortStableFunc(all, func(a, b guest) int {
-			x, y := p.of(a.entry.rival, int64(a.milli)), p.of(b.entry.rival, int64(b.milli))
+		h.evictSeveral(n, all, p, room, consider)
+		slices.SortStableFunc(all, func(a, b nodeVictim) int {
+			x, y := p.costOf(a.entry.victim, int64(a.milli)), p.costOf(b.entry.victim, int64(b.milli))
 			return cmp.Compare(x<<8/int64(max(a.milli, 1)), y<<8/int64(max(b.milli, 1)))
 		})
-		h.several(n, all, p, room, consider)
+		h.evictSeveral(n, all, p, room, consider)
 	}
-	return best, g.leave != nil
+	return best, g.evict != nil
 }
 
-// several lets guests go in their order until there is room for one more, and
+// evictSeveral lets guests go in their order until there is room for one more, and
 // then does without those who are not needed after all, the last first.
-func (h *hunt) several(n *node, all []guest, p price, room int, consider func([]guest, int64)) {
+func (h *victimSearch) evictSeveral(n *node, all []nodeVictim, p costModel, room int, consider func([]nodeVictim, int64)) {
 	lo, hi := 1, len(all) // fewer than lo are not enough, hi are
-	if n.roomWithout(h.want, all) <= room {
+	if n.roomWithout(h.request, all) <= room {
 		return
 	}
 	for lo < hi {
-		if mid := (lo + hi) / 2; n.roomWithout(h.want, all[:mid]) > room {
+		if mid := (lo + hi) / 2; n.roomWithout(h.request, all[:mid]) > room {
 			hi = mid
 		} else {
 			lo = mid + 1
@@ -329,13 +329,13 @@ func (h *hunt) several(n *node, all []guest, p price, room int, consider func([]
 	}
 	leave := slices.Clone(all[:hi])
 	for i := len(leave) - 2; i >= 0; i-- { // the last is needed: without it there was no room
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(h.want, rest) > room {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(h.request, rest) > room {
 			leave = rest
 		}
 	}
 	price := int64(0)
 	for _, l := range leave {
-		price += p.of(l.entry.rival, int64(l.milli))
+		price += p.costOf(l.entry.victim, int64(l.milli))
 	}
 	consider(leave, price)
 }

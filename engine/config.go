@@ -30,17 +30,17 @@ type Config struct {
 	// are.
 	Mix []Mix
 	// Queueing is what orders the jobs of a queue.
-	Queueing Queueing
+	Queue QueueConfig
 	// Yielding is when running jobs are stopped for a waiting one.
-	Yielding Yielding
+	Preemption PreemptionConfig
 	// Reserving is which jobs that find no place have one kept for them.
-	Reserving Reserving
+	Backfill BackfillConfig
 	// Placement is the rule by which a node is chosen, Ares's own if empty.
-	Placement Placement
+	Placement PlacementPolicy
 	// Seed is what PlaceRandom draws lots from.
 	Seed int64
 	// Typical is the jobs that PlaceFGD keeps room for; without any, Mix.
-	Typical []Typical
+	Typical []TypicalJob
 }
 
 // Limits on a configuration.
@@ -57,7 +57,7 @@ const (
 func Default() Config {
 	return Config{
 		ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour,
-		Yielding: defaultYielding(), Reserving: defaultReserving(),
+		Preemption: defaultPreemption(), Backfill: defaultBackfill(),
 	}
 }
 
@@ -76,30 +76,30 @@ func (c Config) Check() error {
 	if c.HalfLife < time.Hour || c.HalfLife > MaxHalfLife {
 		p.Add("usage_half_life_hours", "must be between 1 and %d, got %d", MaxHalfLife/time.Hour, c.HalfLife/time.Hour)
 	}
-	if c.Placement != PlaceAres && baselines[c.Placement] == nil {
-		p.Add("placement", "must be one of %v or empty, got %q", Placements(), string(c.Placement))
+	if c.Placement != PolicyDefault && baselineScores[c.Placement] == nil {
+		p.Add("placement", "must be one of %v or empty, got %q", PlacementPolicies(), string(c.Placement))
 	}
 	if len(c.Typical) > MaxTypical {
 		p.Add("typical", "at most %d kinds of jobs, got %d", MaxTypical, len(c.Typical))
 	}
 	for i, t := range c.Typical {
-		if t.Count < 1 || t.Count > MaxModelWeight || min(t.GPUs, t.Milli, t.CPUs) < 0 || t.Milli > wholeMilli || t.GPUs > 0 && t.Milli > 0 {
-			p.Add(fmt.Sprintf("typical[%d]", i), "needs a count from 1 on, and GPUs or up to %d thousandths of one", wholeMilli)
+		if t.Count < 1 || t.Count > MaxModelWeight || min(t.GPUs, t.Milli, t.CPUs) < 0 || t.Milli > WholeMilli || t.GPUs > 0 && t.Milli > 0 {
+			p.Add(fmt.Sprintf("typical[%d]", i), "needs a count from 1 on, and GPUs or up to %d thousandths of one", WholeMilli)
 		}
 	}
 	if len(c.ModelWeights) > MaxModelWeights {
 		p.Add("model_weights", "at most %d models, got %d", MaxModelWeights, len(c.ModelWeights))
 	}
-	for _, model := range c.models() {
+	for _, model := range c.weightedModels() {
 		if w := c.ModelWeights[model]; model == "" || len(model) > ares.MaxNameBytes {
 			p.Add("model_weights", "a model has 1 to %d bytes", ares.MaxNameBytes)
 		} else if w < 1 || w > MaxModelWeight {
 			p.Add("model_weights."+model, "must be between 0.001 and %d, got %d thousandths", MaxModelWeight/1000, w)
 		}
 	}
-	c.Queueing.check(&p)
-	c.Yielding.check(&p)
-	c.Reserving.check(&p)
+	c.Queue.validate(&p)
+	c.Preemption.validate(&p)
+	c.Backfill.validate(&p)
 	return p.Err()
 }
 
@@ -108,13 +108,13 @@ func (c Config) Check() error {
 func (c Config) Digest() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d %d %d %v", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix)
-	for _, model := range c.models() {
+	for _, model := range c.weightedModels() {
 		fmt.Fprintf(&b, " %q=%d", model, c.ModelWeights[model])
 	}
-	b.WriteString(c.Queueing.digest())
-	b.WriteString(c.Yielding.digest())
-	b.WriteString(c.Reserving.digest())
-	if c.Placement != PlaceAres || c.Seed != 0 || len(c.Typical) > 0 { // else as it ever was
+	b.WriteString(c.Queue.digest())
+	b.WriteString(c.Preemption.digest())
+	b.WriteString(c.Backfill.digest())
+	if c.Placement != PolicyDefault || c.Seed != 0 || len(c.Typical) > 0 { // else as it ever was
 		fmt.Fprintf(&b, " %q %d %v", c.Placement, c.Seed, c.Typical)
 	}
 	// FNV-1a: it tells configurations apart that people wrote, no more is needed.
@@ -125,8 +125,8 @@ func (c Config) Digest() string {
 	return fmt.Sprintf("%016x", h)
 }
 
-// models are those with a weight, in order.
-func (c Config) models() []string {
+// weightedModels are those with a weight, in order.
+func (c Config) weightedModels() []string {
 	models := make([]string, 0, len(c.ModelWeights))
 	for model := range c.ModelWeights { // order-free: sorted right below
 		models = append(models, model)
@@ -138,8 +138,8 @@ func (c Config) models() []string {
 // weightOf is what a device of the model counts in shares, in thousandths: by
 // the longest name that is part of it, then the first.
 func (c Config) weightOf(model string) int64 {
-	weight, longest := wholeMilli, 0
-	for _, name := range c.models() {
+	weight, longest := WholeMilli, 0
+	for _, name := range c.weightedModels() {
 		if len(name) > longest && strings.Contains(model, strings.ToLower(name)) {
 			weight, longest = c.ModelWeights[name], len(name)
 		}

@@ -17,68 +17,68 @@ const (
 	maxRemedies = 3
 )
 
-// consult is the search for what would put one job into the next plan.
-type consult struct {
-	state  *State
-	entry  *entry
-	now    time.Time
-	census *census
-	head   *ares.Job // of its tenant's jobs before it the first, nil for none
-	trials int
-	runs   int
-	found  []ares.Remedy
-	tried  []string // what was tried, so that nothing is twice
+// remedySearch is the search for what would put one job into the next plan.
+type remedySearch struct {
+	state     *State
+	entry     *entry
+	now       time.Time
+	diagnosis *diagnosis
+	head      *ares.Job // of its tenant's jobs before it the first, nil for none
+	trials    int
+	runs      int
+	found     []ares.Remedy
+	tried     []string // what was tried, so that nothing is twice
 }
 
-// remedies are the smallest changes that would put the job into the next plan:
+// findRemedies are the smallest changes that would put the job into the next plan:
 // single ones, or pairs when no single one is known. Each was supposed, and the
 // job was in the plan. head is the first of its tenant's jobs before it.
-func (s *State) remedies(e *entry, census *census, head *ares.Job, now time.Time) []ares.Remedy {
-	c := &consult{state: s, entry: e, now: now, census: census, head: head}
-	musts, ok := c.musts()
+func (s *State) findRemedies(e *entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
+	c := &remedySearch{state: s, entry: e, now: now, diagnosis: census, head: head}
+	musts, ok := c.requiredSteps()
 	if !ok {
 		return nil
 	}
 	if len(musts) == 1 {
-		if fits, ok := c.look(musts...); fits && !ok {
-			c.beyond(musts[0])
+		if fits, ok := c.tryOnce(musts...); fits && !ok {
+			c.raiseFurther(musts[0])
 		}
 	}
 	if len(musts) > 0 && len(c.found) == 0 {
-		c.first(slices.Concat(c.fewer(), c.yielding(musts))) // they may get below a limit too
+		c.tryEach(slices.Concat(c.shrinkSteps(), c.endOwnJobSteps(musts))) // they may get below a limit too
 	}
 	if len(musts) == 2 && len(c.found) == 0 {
-		c.try(musts...)
+		c.tryRemedy(musts...)
 	}
 	if len(c.found) > 0 || len(musts) > 1 {
 		return c.found
 	}
-	options := c.each(musts)
+	options := c.tryCandidates(musts)
 	if len(c.found) == 0 && len(musts) == 0 {
-		c.pairs(options)
+		c.tryPairs(options)
 	}
 	if len(c.found) == 0 {
-		c.more(musts)
+		c.tryMoreNodes(musts)
 	}
 	return c.found
 }
 
-// first tries single steps until one helps.
-func (c *consult) first(steps []ares.Step) {
+// tryEach tries single steps until one helps.
+func (c *remedySearch) tryEach(steps []ares.Step) {
 	for _, step := range steps {
-		if c.try(step) {
+		if c.tryRemedy(step) {
 			return
 		}
 	}
 }
 
-// helps supposes the steps, and says whether the job then fits, and whether it
+// simulate supposes the steps, and says whether the job then fits, and whether it
 // is in the next plan.
-func (c *consult) helps(steps []ares.Step) (fits, planned bool) {
+func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 	s, e := c.state, c.entry
 	at := c.now
 	c.trials++
-	if e.queue == inDelayed && !at.Before(e.due) {
+	if e.queue == inDelayed && !at.Before(e.delayUntil) {
 		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan does that by itself
 	}
 	if wait := slices.IndexFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait }); wait >= 0 {
@@ -87,50 +87,50 @@ func (c *consult) helps(steps []ares.Step) (fits, planned bool) {
 		at = at.Add(time.Duration(steps[wait].Amount) * time.Millisecond)
 		rest := slices.DeleteFunc(slices.Clone(steps), func(st ares.Step) bool { return st.Kind == ares.StepWait })
 		quiet := false
-		s.suppose(e, rest, c.now, func() { quiet = s.quiet(at) })
+		s.simulateSteps(e, rest, c.now, func() { quiet = s.nextPlanIsQuiet(at) })
 		if !quiet {
 			return false, false
 		}
 	}
-	s.suppose(e, steps, c.now, func() {
-		if fits = s.fits(e, at); fits && c.runs < maxRuns {
+	s.simulateSteps(e, steps, c.now, func() {
+		if fits = s.fitsAlone(e, at); fits && c.runs < maxRuns {
 			c.runs++
-			planned = s.planned(e, at)
+			planned = s.inNextPlan(e, at)
 		}
 	})
 	return fits, planned
 }
 
-// try notes a remedy if it is one.
-func (c *consult) try(steps ...ares.Step) bool {
-	_, ok := c.look(steps...)
+// tryRemedy notes a remedy if it is one.
+func (c *remedySearch) tryRemedy(steps ...ares.Step) bool {
+	_, ok := c.tryOnce(steps...)
 	return ok
 }
 
-func (c *consult) look(steps ...ares.Step) (fits, ok bool) {
+func (c *remedySearch) tryOnce(steps ...ares.Step) (fits, ok bool) {
 	key := fmt.Sprint(steps)
 	if c.trials >= maxTrials || slices.Contains(c.tried, key) {
 		return false, false
 	}
 	c.tried = append(c.tried, key)
-	fits, ok = c.helps(steps)
+	fits, ok = c.simulate(steps)
 	if ok {
 		c.found = append(c.found, slices.Clone(steps))
 	}
 	return fits, ok
 }
 
-// each tries every option beside what must be in any case, and answers with
+// tryCandidates tries every option beside what must be in any case, and answers with
 // those it came to. One that makes room which others take first is tried with a
 // higher priority too.
-func (c *consult) each(musts []ares.Step) (options []ares.Step) {
+func (c *remedySearch) tryCandidates(musts []ares.Step) (options []ares.Step) {
 	var second []ares.Step
-	for o := range c.options() {
-		if c.enough() {
+	for o := range c.remedyCandidates() {
+		if c.isDone() {
 			return options
 		}
 		options = append(options, o)
-		if fits, ok := c.look(append(slices.Clone(musts), o)...); fits && !ok {
+		if fits, ok := c.tryOnce(append(slices.Clone(musts), o)...); fits && !ok {
 			second = append(second, o)
 		}
 	}
@@ -138,109 +138,109 @@ func (c *consult) each(musts []ares.Step) (options []ares.Step) {
 		return options
 	}
 	for _, o := range second {
-		if o.Kind != ares.StepPriority && c.lifted(o) {
+		if o.Kind != ares.StepPriority && c.tryWithPriority(o) {
 			return options
 		}
 	}
 	return options
 }
 
-// enough says whether it is time to stop: there are several remedies, or there
+// isDone says whether it is time to stop: there are several remedies, or there
 // is one and it took long.
-func (c *consult) enough() bool {
+func (c *remedySearch) isDone() bool {
 	return len(c.found) == maxRemedies || len(c.found) > 0 && c.trials >= shortTrials
 }
 
-// lifted tries a step with the least class of priority that helps it.
-func (c *consult) lifted(steps ...ares.Step) bool {
-	levels := c.priorities()
+// tryWithPriority tries a step with the least class of priority that helps it.
+func (c *remedySearch) tryWithPriority(steps ...ares.Step) bool {
+	levels := c.prioritySteps()
 	if len(levels) == 0 {
 		return false
 	}
 	top := len(levels) - 1
-	if _, ok := c.helps(append(slices.Clone(steps), levels[top])); !ok {
+	if _, ok := c.simulate(append(slices.Clone(steps), levels[top])); !ok {
 		return false
 	}
 	for _, p := range levels {
-		if c.try(append(slices.Clone(steps), p)...) {
+		if c.tryRemedy(append(slices.Clone(steps), p)...) {
 			return true
 		}
 	}
 	return false
 }
 
-// pairs tries each option together with what then is left to do about the rest.
-func (c *consult) pairs(options []ares.Step) {
+// tryPairs tries each option together with what then is left to do about the rest.
+func (c *remedySearch) tryPairs(options []ares.Step) {
 	for _, o := range options {
-		if c.enough() || c.trials >= maxTrials {
+		if c.isDone() || c.trials >= maxTrials {
 			return
 		}
-		census := c.census
+		census := c.diagnosis
 		var then []ares.Step
-		c.state.suppose(c.entry, []ares.Step{o}, c.now, func() {
-			c.census = c.state.look(c.entry.shape, 0)
-			then = slices.Collect(c.options())
+		c.state.simulateSteps(c.entry, []ares.Step{o}, c.now, func() {
+			c.diagnosis = c.state.diagnose(c.entry.shape, 0)
+			then = slices.Collect(c.remedyCandidates())
 		})
-		c.census = census
+		c.diagnosis = census
 		for _, b := range then {
-			if c.enough() {
+			if c.isDone() {
 				return
 			}
 			if o.Kind != b.Kind || o.Field != b.Field {
-				c.try(o, b)
+				c.tryRemedy(o, b)
 			}
 		}
 	}
 }
 
-// more tries to add nodes. It is last because the whole fleet is laid out anew
+// tryMoreNodes tries to add nodes. It is last because the whole fleet is laid out anew
 // for it.
-func (c *consult) more(musts []ares.Step) {
-	step, ok := c.census.another()
+func (c *remedySearch) tryMoreNodes(musts []ares.Step) {
+	step, ok := c.diagnosis.addNodesStep()
 	if !ok {
 		return
 	}
-	if fits, ok := c.look(append(slices.Clone(musts), step)...); fits && !ok && len(musts) == 0 {
-		c.lifted(step)
+	if fits, ok := c.tryOnce(append(slices.Clone(musts), step)...); fits && !ok && len(musts) == 0 {
+		c.tryWithPriority(step)
 	}
 }
 
-// musts are the steps without which nothing else helps. It is false when the
+// requiredSteps are the steps without which nothing else helps. It is false when the
 // closed list has none for something that keeps the job waiting.
-func (c *consult) musts() ([]ares.Step, bool) {
+func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	s, e, sh := c.state, c.entry, c.entry.shape
 	var out []ares.Step
-	if !e.settled() || s.doomed(e) {
+	if !e.isSettled() || s.arrayIsStopping(e) {
 		return nil, false // only its node's agent can change that
 	}
-	if e.queue == inDelayed && c.now.Before(e.due) {
-		ms := int((e.due.Sub(c.now) + time.Millisecond - 1).Milliseconds())
+	if e.queue == inDelayed && c.now.Before(e.delayUntil) {
+		ms := int((e.delayUntil.Sub(c.now) + time.Millisecond - 1).Milliseconds())
 		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: fmt.Sprintf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
 	}
-	if s.throttled(e) != "" {
-		n := s.array(e.id).elements.UnderWay() + 1
+	if s.parallelismText(e) != "" {
+		n := s.arrayOf(e.id).elements.UnderWay() + 1
 		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "array.parallelism", Amount: n, Text: fmt.Sprintf("allow %d elements at once (array.parallelism)", n)})
 	}
-	out = append(out, c.dependencies()...)
+	out = append(out, c.dependencySteps()...)
 	if sh.tenant.record == nil {
 		return nil, false
 	}
 	if s.overBudget(sh.tenant, c.now) {
-		by := int(s.spent(sh.tenant, c.now)/3600) + 1 - sh.tenant.record.GPUHours
+		by := int(s.budgetUsed(sh.tenant, c.now)/3600) + 1 - sh.tenant.record.GPUHours
 		out = append(out, limitStep(sh.tenant.id, "", ares.LimitGPUHours, by))
 	}
-	for _, short := range sh.leaf.Shortfalls(sh.asks(sh.least)) {
+	for _, short := range sh.leaf.Shortfalls(sh.use(sh.minMembers)) {
 		out = append(out, limitStep(short.Tenant, short.Queue, short.What, int(short.By)))
 	}
-	return append(out, c.quotas()...), true
+	return append(out, c.quotaSteps()...), true
 }
 
-// dependencies are the jobs that must succeed first. Where one never will, the
+// dependencySteps are the jobs that must succeed first. Where one never will, the
 // job must do without them.
-func (c *consult) dependencies() []ares.Step {
+func (c *remedySearch) dependencySteps() []ares.Step {
 	var out []ares.Step
 	for _, id := range c.entry.shape.after {
-		if c.state.met(id) {
+		if c.state.dependencySucceeded(id) {
 			continue
 		}
 		if e := c.state.jobs[id]; e == nil || e.job == nil || e.phase().Final() {

@@ -7,26 +7,26 @@ import (
 	"slices"
 )
 
-// demand counts what the jobs in the state ask for: the mix that is to be
+// demandTracker counts what the jobs in the state ask for: the mix that is to be
 // expected. It is a function of the state's jobs and revision, whatever way it
 // came to them, so that a snapshot decides as the history would.
 //
 // Only jobs up to a revision that moves rarely count, and counts are rounded:
 // the mix changes seldom, because everything worked out for it is lost then.
-type demand struct {
-	until  int64    // the last revision of jobs that count
-	later  []*entry // jobs that do not count yet
-	window int64    // the revision that this window of revisions began with
-	recent int      // jobs of this window
-	kinds  map[askKind]*asked
-	shares [wholeMilli + 1]int // asks for a part of a device, and at the end for one whole
-	stale  bool                // the prospect is no longer what the counts say
-	now    prospect
+type demandTracker struct {
+	countedUntil int64    // the last revision of jobs that count
+	pending      []*entry // jobs that do not count yet
+	window       int64    // the revision that this window of revisions began with
+	recent       int      // jobs of this window
+	kinds        map[demandKind]*demandCount
+	shares       [WholeMilli + 1]int // asks for a part of a device, and at the end for one whole
+	stale        bool                // the prospect is no longer what the counts say
+	mix          workloadMix
 }
 
-// askKind is a kind of ask. CPUs and memory are powers of two for each device:
+// demandKind is a kind of ask. CPUs and memory are powers of two for each device:
 // that is fine enough to tell who would be left without.
-type askKind struct {
+type demandKind struct {
 	gpus    int // whole devices, 0 for shares
 	percent int // of a Mix: of a device's even share of the machine
 	cpus    int64
@@ -34,32 +34,32 @@ type askKind struct {
 	device  string
 }
 
-func (k askKind) compare(o askKind) int {
+func (k demandKind) compare(o demandKind) int {
 	return cmp.Or(cmp.Compare(k.gpus, o.gpus), cmp.Compare(k.percent, o.percent), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory),
 		cmp.Compare(k.device, o.device))
 }
 
-// asked is a kind of ask and how many asks of it count.
-type asked struct {
-	key   askKind
-	like  *want // one of them; what it asks devices to be like is the same for all
-	count int
+// demandCount is a kind of ask and how many asks of it count.
+type demandCount struct {
+	key     demandKind
+	example *request // one of them; what it asks devices to be like is the same for all
+	count   int
 }
 
-// askKindOf is the kind of a want that asks for devices.
-func askKindOf(w *want) askKind {
-	k := askKind{gpus: w.gpus}
-	milli := w.gpus * wholeMilli
+// demandKindOf is the kind of a want that asks for devices.
+func demandKindOf(w *request) demandKind {
+	k := demandKind{gpus: w.gpus}
+	milli := w.gpus * WholeMilli
 	if w.milli > 0 {
 		k.gpus, milli = 0, w.milli
 	}
-	k.cpus, k.memory = octave(w.cpus*wholeMilli/milli), octave(w.memory*wholeMilli/milli)
+	k.cpus, k.memory = nearestPowerOfTwo(w.cpus*WholeMilli/milli), nearestPowerOfTwo(w.memory*WholeMilli/milli)
 	k.device = fmt.Sprintf("%q %q %d %q", w.kind, w.mig, w.deviceMemory, w.models)
 	return k
 }
 
-// octave is the nearest power of two, 0 for none.
-func octave(n int) int64 {
+// nearestPowerOfTwo is the nearest power of two, 0 for none.
+func nearestPowerOfTwo(n int) int64 {
 	if n <= 0 {
 		return 0
 	}
@@ -67,18 +67,18 @@ func octave(n int) int64 {
 	return (int64(n) + int64(1)<<shift/2) >> shift << shift
 }
 
-// rough is a count to two significant digits of its binary form.
-func rough(n int) int {
+// roughCount is a count to two significant digits of its binary form.
+func roughCount(n int) int {
 	if shift := bits.Len(uint(n)) - 2; shift > 0 {
 		return n >> shift << shift
 	}
 	return n
 }
 
-// horizon is the last revision of jobs that count in a state of so many jobs:
+// demandHorizon is the last revision of jobs that count in a state of so many jobs:
 // of the revisions not far behind, the first that is as round a number as any,
 // to base four. While the revision goes up it stays for long.
-func horizon(revision int64, jobs int) int64 {
+func demandHorizon(revision int64, jobs int) int64 {
 	span := int64(64)
 	for span < int64(jobs) {
 		span *= 4
@@ -92,181 +92,181 @@ func horizon(revision int64, jobs int) int64 {
 	return round
 }
 
-// learn counts the entry's asks, or remembers to when they come to count.
-func (s *State) learn(e *entry) {
-	s.demand.enter(e)
-	if e.job == nil || !e.shape.want.devices() || e.shape.want.milli > wholeMilli {
+// countDemand counts the entry's asks, or remembers to when they come to count.
+func (s *State) countDemand(e *entry) {
+	s.demand.countRecent(e)
+	if e.job == nil || !e.shape.request.needsDevices() || e.shape.request.milli > WholeMilli {
 		return
 	}
-	d, w := &s.demand, e.shape.want
-	if e.job.Revision > d.until {
-		if !e.later {
-			e.later = true
-			d.later = append(d.later, e)
+	d, w := &s.demand, e.shape.request
+	if e.job.Revision > d.countedUntil {
+		if !e.demandPending {
+			e.demandPending = true
+			d.pending = append(d.pending, e)
 		}
 		return
 	}
-	if w.asked == nil || w.asked.count == 0 {
-		w.asked = d.kind(w)
+	if w.demand == nil || w.demand.count == 0 {
+		w.demand = d.countFor(w)
 	}
-	e.asks, e.askers, e.share = w.asked, e.shape.members, w.milli
-	d.add(e, +1)
+	e.demand, e.demandMembers, e.demandShare = w.demand, e.shape.members, w.milli
+	d.addMembers(e, +1)
 }
 
-// kind finds the account of the want's kind, or opens one.
-func (d *demand) kind(w *want) *asked {
-	key := askKindOf(w)
+// countFor finds the account of the want's kind, or opens one.
+func (d *demandTracker) countFor(w *request) *demandCount {
+	key := demandKindOf(w)
 	k := d.kinds[key]
 	if k == nil {
-		k = &asked{key: key, like: w}
+		k = &demandCount{key: key, example: w}
 		d.kinds[key] = k
 	}
 	return k
 }
 
-// unlearn takes the entry's asks out of the counts.
-func (s *State) unlearn(e *entry) {
-	s.demand.leave(e)
-	if e.asks == nil {
+// uncountDemand takes the entry's asks out of the counts.
+func (s *State) uncountDemand(e *entry) {
+	s.demand.uncountRecent(e)
+	if e.demand == nil {
 		return
 	}
 	d := &s.demand
-	d.add(e, -1)
-	if e.asks.count == 0 {
-		delete(d.kinds, e.asks.key)
+	d.addMembers(e, -1)
+	if e.demand.count == 0 {
+		delete(d.kinds, e.demand.key)
 	}
-	e.asks = nil
+	e.demand = nil
 }
 
-// windowLength is how many revisions the size of the state is taken to be the
+// demandWindowLength is how many revisions the size of the state is taken to be the
 // same for, but for jobs that go. Else the horizon would move to and fro with
 // every job that comes and goes where its span changes.
-const windowLength = 1024
+const demandWindowLength = 1024
 
-// begin begins the window of a revision, if it is another one: no job that is
+// beginWindow begins the window of a revision, if it is another one: no job that is
 // there already is of it.
-func (d *demand) begin(revision int64) {
-	if window := revision / windowLength * windowLength; window != d.window {
+func (d *demandTracker) beginWindow(revision int64) {
+	if window := revision / demandWindowLength * demandWindowLength; window != d.window {
 		d.window, d.recent = window, 0
 	}
 }
 
-// enter counts the job among the recent ones, if it is one.
-func (d *demand) enter(e *entry) {
-	if e.job != nil && e.job.Revision > d.window && e.window != d.window+1 {
-		e.window = d.window + 1
+// countRecent counts the job among the recent ones, if it is one.
+func (d *demandTracker) countRecent(e *entry) {
+	if e.job != nil && e.job.Revision > d.window && e.demandWindow != d.window+1 {
+		e.demandWindow = d.window + 1
 		d.recent++
 	}
 }
 
-func (d *demand) leave(e *entry) {
-	if e.window == d.window+1 {
-		e.window = 0
+func (d *demandTracker) uncountRecent(e *entry) {
+	if e.demandWindow == d.window+1 {
+		e.demandWindow = 0
 		d.recent--
 	}
 }
 
-// advance moves the horizon to where it is at the state's revision.
-func (s *State) advance() {
+// advanceHorizon moves the horizon to where it is at the state's revision.
+func (s *State) advanceHorizon() {
 	d := &s.demand
-	before := d.until
-	d.until = horizon(s.revision, len(s.jobs)-d.recent)
+	before := d.countedUntil
+	d.countedUntil = demandHorizon(s.revision, len(s.jobs)-d.recent)
 	switch {
-	case d.until < before:
-		s.recount()
-	case d.until > before:
-		later := d.later
-		d.later = d.later[:0]
+	case d.countedUntil < before:
+		s.recountDemand()
+	case d.countedUntil > before:
+		later := d.pending
+		d.pending = d.pending[:0]
 		for _, e := range later {
-			if e.later = false; e.asks == nil {
-				s.learn(e)
+			if e.demandPending = false; e.demand == nil {
+				s.countDemand(e)
 			}
 		}
-		clear(later[len(d.later):])
+		clear(later[len(d.pending):])
 	}
 }
 
-func (d *demand) add(e *entry, sign int) {
-	d.stale = d.change(&e.asks.count, sign*e.askers) || d.stale
+func (d *demandTracker) addMembers(e *entry, sign int) {
+	d.stale = d.addTo(&e.demand.count, sign*e.demandMembers) || d.stale
 	switch {
-	case e.share > 0:
-		d.stale = d.change(&d.shares[e.share], sign*e.askers) || d.stale
-	case e.asks.key.gpus == 1:
-		d.stale = d.change(&d.shares[wholeMilli], sign*e.askers) || d.stale
+	case e.demandShare > 0:
+		d.stale = d.addTo(&d.shares[e.demandShare], sign*e.demandMembers) || d.stale
+	case e.demand.key.gpus == 1:
+		d.stale = d.addTo(&d.shares[WholeMilli], sign*e.demandMembers) || d.stale
 	}
 }
 
-// change adds to a count, and says whether that makes a difference.
-func (d *demand) change(count *int, by int) bool {
-	before := rough(*count)
+// addTo adds to a count, and says whether that makes a difference.
+func (d *demandTracker) addTo(count *int, by int) bool {
+	before := roughCount(*count)
 	*count += by
-	return rough(*count) != before
+	return roughCount(*count) != before
 }
 
-// recount counts every job anew.
-func (s *State) recount() {
+// recountDemand counts every job anew.
+func (s *State) recountDemand() {
 	d := &s.demand
-	d.kinds, d.later, d.stale = map[askKind]*asked{}, nil, true
+	d.kinds, d.pending, d.stale = map[demandKind]*demandCount{}, nil, true
 	clear(d.shares[:])
-	for _, w := range s.shapes.wants.byKey { // order-free: each by itself
-		w.asked = nil
+	for _, w := range s.shapes.requests.byKey { // order-free: each by itself
+		w.demand = nil
 	}
 	for _, e := range s.jobs { // order-free: sums
-		e.asks, e.later = nil, false
-		s.learn(e)
+		e.demand, e.demandPending = nil, false
+		s.countDemand(e)
 	}
 }
 
-// expect brings the prospect up to date, and says whether it changed.
-func (s *State) expect() bool {
+// refreshMix brings the prospect up to date, and says whether it changed.
+func (s *State) refreshMix() bool {
 	d := &s.demand
 	if len(s.cfg.Mix) > 0 {
-		if d.now.id == 0 {
-			d.now = blend(s.cfg.Mix, nil)
-			d.now.id = s.newProspect()
+		if d.mix.id == 0 {
+			d.mix = blendMix(s.cfg.Mix, nil)
+			d.mix.id = s.newMixID()
 			return true
 		}
 		return false
 	}
-	if !d.stale && d.now.id > 0 {
+	if !d.stale && d.mix.id > 0 {
 		return false
 	}
 	d.stale = false
-	next := blend(DefaultMix(), d)
-	if next.fills == d.now.fills && slices.EqualFunc(next.kinds, d.now.kinds, func(a, b awaited) bool {
+	next := blendMix(DefaultMix(), d)
+	if next.fills == d.mix.fills && slices.EqualFunc(next.kinds, d.mix.kinds, func(a, b mixKind) bool {
 		return a.kind == b.kind && a.weight == b.weight
 	}) {
 		return false
 	}
-	next.id = s.newProspect()
-	d.now = next
+	next.id = s.newMixID()
+	d.mix = next
 	return true
 }
 
-// newProspect is a number that no other prospect has.
-func (s *State) newProspect() int {
-	s.prospects++
-	return s.prospects
+// newMixID is a number that no other prospect has.
+func (s *State) newMixID() int {
+	s.mixCount++
+	return s.mixCount
 }
 
-// blend is what is to be expected by a mix and by what was asked for.
-func blend(mix []Mix, d *demand) prospect {
-	var o prospect
-	var rates [wholeMilli + 1]int64
+// blendMix is what is to be expected by a mix and by what was asked for.
+func blendMix(mix []Mix, d *demandTracker) workloadMix {
+	var o workloadMix
+	var rates [WholeMilli + 1]int64
 	for _, m := range mix {
 		weight := 2 * m.Weight
-		o.kinds = append(o.kinds, awaited{kind: askKind{gpus: m.GPUs, percent: m.CPUs}, weight: weight})
+		o.kinds = append(o.kinds, mixKind{kind: demandKind{gpus: m.GPUs, percent: m.CPUs}, weight: weight})
 		switch {
 		case m.Milli > 0:
-			rates[min(m.Milli, wholeMilli)] += int64(weight)
+			rates[min(m.Milli, WholeMilli)] += int64(weight)
 		case m.GPUs == 1:
-			rates[wholeMilli] += int64(weight)
+			rates[WholeMilli] += int64(weight)
 		}
 	}
 	if d != nil {
-		o.kinds = append(o.kinds, d.frequent()...)
+		o.kinds = append(o.kinds, d.frequentKinds()...)
 		for size, count := range d.shares {
-			rates[size] += int64(rough(count)) * askWeight
+			rates[size] += int64(roughCount(count)) * observedWeight
 		}
 	}
 	total := 0
@@ -274,21 +274,21 @@ func blend(mix []Mix, d *demand) prospect {
 		total += o.kinds[i].weight
 	}
 	for i := range o.kinds {
-		o.kinds[i].weight = o.kinds[i].weight * mixWhole / max(total, 1)
+		o.kinds[i].weight = o.kinds[i].weight * mixTotal / max(total, 1)
 	}
-	o.kinds = slices.DeleteFunc(o.kinds, func(e awaited) bool { return e.weight < leastWeight })
-	o.foresee(&rates)
+	o.kinds = slices.DeleteFunc(o.kinds, func(e mixKind) bool { return e.weight < minMixWeight })
+	o.computeFills(&rates)
 	return o
 }
 
-// frequent is the kinds that ask for the most.
-func (d *demand) frequent() []awaited {
-	all := make([]awaited, 0, len(d.kinds))
+// frequentKinds is the kinds that ask for the most.
+func (d *demandTracker) frequentKinds() []mixKind {
+	all := make([]mixKind, 0, len(d.kinds))
 	for _, k := range d.kinds { // order-free: sorted right below
-		all = append(all, awaited{k.key, k.like, rough(k.count) * askWeight})
+		all = append(all, mixKind{k.key, k.example, roughCount(k.count) * observedWeight})
 	}
-	slices.SortFunc(all, compareKinds)
-	all = all[:min(len(all), maxKinds)]
-	slices.SortFunc(all, func(a, b awaited) int { return a.kind.compare(b.kind) })
+	slices.SortFunc(all, byDevicesAsked)
+	all = all[:min(len(all), maxMixKinds)]
+	slices.SortFunc(all, func(a, b mixKind) int { return a.kind.compare(b.kind) })
 	return all
 }

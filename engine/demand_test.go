@@ -19,7 +19,7 @@ func TestHorizonMovesRarely(t *testing.T) {
 		}
 		const revisions = 100_000
 		for r := int64(1); r <= revisions; r++ {
-			at := horizon(r, jobs)
+			at := demandHorizon(r, jobs)
 			if at < last || at > r || at < r-span {
 				t.Fatalf("%d jobs: horizon %d at revision %d, after %d", jobs, at, r, last)
 			}
@@ -31,19 +31,19 @@ func TestHorizonMovesRarely(t *testing.T) {
 			t.Errorf("%d jobs: the horizon moved %d times, want at most %d", jobs, moves, most)
 		}
 	}
-	if horizon(0, 0) < 0 {
+	if demandHorizon(0, 0) < 0 {
 		t.Error("a state that knows nothing has a horizon before the first revision")
 	}
 }
 
 func TestRoundNumbers(t *testing.T) {
 	for n, want := range map[int]int64{-1: 0, 0: 0, 1: 1, 2: 2, 3: 4, 5: 4, 11: 8, 12: 16, 12_000: 8192, 49_152: 65_536} {
-		if got := octave(n); got != want {
+		if got := nearestPowerOfTwo(n); got != want {
 			t.Errorf("octave(%d) = %d, want %d", n, got, want)
 		}
 	}
 	for n, want := range map[int]int{0: 0, 1: 1, 3: 3, 4: 4, 5: 4, 7: 6, 1000: 768, 1024: 1024} {
-		if got := rough(n); got != want {
+		if got := roughCount(n); got != want {
 			t.Errorf("rough(%d) = %d, want %d", n, got, want)
 		}
 	}
@@ -51,16 +51,16 @@ func TestRoundNumbers(t *testing.T) {
 
 // The rest of a device is worth what those who come can fill of it.
 func TestForesee(t *testing.T) {
-	see := func(asks map[int]int64) *prospect {
-		var rates [wholeMilli + 1]int64
+	see := func(asks map[int]int64) *workloadMix {
+		var rates [WholeMilli + 1]int64
 		for size, rate := range asks {
 			rates[size] = rate
 		}
-		var p prospect
-		p.foresee(&rates)
+		var p workloadMix
+		p.computeFills(&rates)
 		return &p
 	}
-	large := see(map[int]int64{810: 1000, wholeMilli: 1000})
+	large := see(map[int]int64{810: 1000, WholeMilli: 1000})
 	for left, want := range map[int]int32{0: 0, 190: 0, 809: 0} {
 		if got := large.fills[left]; got != want {
 			t.Errorf("%d left beside jobs of 810 and 1000 is worth %d, want %d", left, got, want)
@@ -69,7 +69,7 @@ func TestForesee(t *testing.T) {
 	if got := large.fills[810]; got < 780 || got > 810 {
 		t.Errorf("810 left is worth %d to jobs of 810", got)
 	}
-	small := see(map[int]int64{810: 1000, 160: 200, wholeMilli: 1000})
+	small := see(map[int]int64{810: 1000, 160: 200, WholeMilli: 1000})
 	if got := small.fills[190]; got < 130 || got > 160 {
 		t.Errorf("190 left is worth %d to jobs of 160", got)
 	}
@@ -78,7 +78,7 @@ func TestForesee(t *testing.T) {
 		t.Errorf("530 left is worth %d to jobs of 470: not all of it, and not nothing", got)
 	}
 	none := see(nil)
-	if none.fills[wholeMilli] != 0 {
+	if none.fills[WholeMilli] != 0 {
 		t.Error("devices are worth something to nobody")
 	}
 }
@@ -168,7 +168,7 @@ func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
 			if !reflect.DeepEqual(a, b) {
 				t.Fatalf("after %d jobs and %d more, history decides\n%+v\nand a snapshot\n%+v", jobs, i+1, a, b)
 			}
-			x, y := &lived.demand.now, &told.demand.now
+			x, y := &lived.demand.mix, &told.demand.mix
 			if x.fills != y.fills || len(x.kinds) != len(y.kinds) {
 				t.Fatalf("after %d jobs and %d more, history expects %d kinds and a snapshot %d", jobs, i+1, len(x.kinds), len(y.kinds))
 			}
@@ -176,7 +176,7 @@ func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
 		if err := lived.Check(); err != nil {
 			t.Error(err)
 		}
-		learned[fmt.Sprint(lived.demand.now.fills)] = true
+		learned[fmt.Sprint(lived.demand.mix.fills)] = true
 	}
 	if len(learned) < 4 {
 		t.Errorf("six lengths of the past taught %d different things", len(learned))
@@ -213,8 +213,8 @@ func TestGivenMixIsNotLearnedOver(t *testing.T) {
 		s.Apply(ares.Batch{Revision: int64(i + 2), Events: []ares.Event{{Job: demandJob(i, int64(i+2))}}})
 	}
 	Decide(s, demandNow)
-	if k := s.demand.now.kinds; len(k) != 1 || k[0].kind.gpus != 8 || s.prospects != 1 {
-		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.prospects, k)
+	if k := s.demand.mix.kinds; len(k) != 1 || k[0].kind.gpus != 8 || s.mixCount != 1 {
+		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.mixCount, k)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRoomIsKeptForWhoAsks(t *testing.T) {
 		if refusal != nil {
 			t.Fatalf("%+v: %+v", spec, refusal)
 		}
-		return lived.byID[p.Seats[0].Node].record
+		return lived.nodesByID[p.Seats[0].Node].record
 	}
 	if n := place(ares.Spec{CPUs: 24, MemoryMB: 4096}); len(n.Devices) != 2 {
 		t.Errorf("a job of 24 cores went beside %d devices of %s, where cores are scarce", len(n.Devices), n.ID)
@@ -246,15 +246,15 @@ func TestTheHorizonDoesNotFlap(t *testing.T) {
 		events = append(events, job(i, int64(i+1)))
 	}
 	s.Apply(ares.Batch{Revision: 50_000, Reset: true, Events: events})
-	moves, last := 0, s.demand.until
+	moves, last := 0, s.demand.countedUntil
 	for r := int64(50_001); r <= 51_000; r++ {
 		ev := job(1024, r)
 		if r%2 == 0 {
 			ev = ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: "j1024"}}
 		}
 		s.Apply(ares.Batch{Revision: r, Events: []ares.Event{ev}})
-		if s.demand.until != last {
-			moves, last = moves+1, s.demand.until
+		if s.demand.countedUntil != last {
+			moves, last = moves+1, s.demand.countedUntil
 		}
 	}
 	if moves > 20 {

@@ -9,60 +9,60 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// lens says by which prediction ends are foreseen.
-type lens uint8
+// quantile says by which prediction ends are foreseen.
+type quantile uint8
 
 const (
-	byHalf  lens = iota // as many end before as after
-	byLate              // nine of ten end before
-	byEarly             // one of ten ends before
-	lenses
+	p50 quantile = iota // as many end before as after
+	p90                 // nine of ten end before
+	p10                 // one of ten ends before
+	quantiles
 )
 
 // Times are in nanoseconds since 1970 here: there are many to compare.
 const (
-	anyMoment = math.MinInt64 // it may be over now
-	endless   = math.MaxInt64 // nobody knows when
+	alreadyOver = math.MinInt64 // it may be over now
+	noEnd       = math.MaxInt64 // nobody knows when
 )
 
-// ends is when the attempt is foreseen to end, which a seat belongs to. It
+// expectedEnd is when the attempt is foreseen to end, which a seat belongs to. It
 // changes by events, and when it has passed and the attempt is still there.
-func (e *entry) ends(a *ares.Attempt, now time.Time, by lens) int64 {
+func (e *entry) expectedEnd(a *ares.Attempt, now time.Time, by quantile) int64 {
 	if a.Ended() || e.run.Stop != nil {
-		return anyMoment
+		return alreadyOver
 	}
-	half, late := e.runtime()
+	half, late := e.runtimeEstimate()
 	done := e.done(now)
 	if a.StartedAt.IsZero() { // on its way
 		done += max(now.Sub(a.PlacedAt), 0)
 	}
-	if half == never {
-		return endless
+	if half == forever {
+		return noEnd
 	}
 	var left time.Duration
 	switch by {
-	case byEarly:
-		if left = e.early() - done; left <= 0 {
-			return anyMoment
+	case p10:
+		if left = e.p10Runtime() - done; left <= 0 {
+			return alreadyOver
 		}
-	case byLate:
-		left = outlived(late, late, done)
-	case byHalf, lenses:
-		left = outlived(half, late, done)
+	case p90:
+		left = remainingAfter(late, late, done)
+	case p50, quantiles:
+		left = remainingAfter(half, late, done)
 	}
 	return now.Add(left).UnixNano()
 }
 
-// overdue says whether the job has run for longer than was foreseen.
-func (e *entry) overdue(now time.Time) bool {
-	_, late := e.runtime()
+// isOverdue says whether the job has run for longer than was foreseen.
+func (e *entry) isOverdue(now time.Time) bool {
+	_, late := e.runtimeEstimate()
 	return late <= e.done(now)
 }
 
-// early is how long the job runs at least, as far as is known: a tenth end
+// p10Runtime is how long the job runs at least, as far as is known: a tenth end
 // before, if runtimes scatter as much below the middle as above. A limit says
 // nothing of the kind, and neither does a guess.
-func (e *entry) early() time.Duration {
+func (e *entry) p10Runtime() time.Duration {
 	f := e.forecast
 	if f == nil || f.Samples == 0 || f.P90 <= 0 {
 		return 0
@@ -74,114 +74,114 @@ func (e *entry) early() time.Duration {
 	return time.Duration(half*half/late) * time.Second
 }
 
-// runs is how long a job runs that has not started, by a lens.
-func (e *entry) runs(by lens) time.Duration {
-	half, late := e.runtime()
+// expectedRuntime is how long a job runs that has not started, by a lens.
+func (e *entry) expectedRuntime(by quantile) time.Duration {
+	half, late := e.runtimeEstimate()
 	switch by {
-	case byLate:
+	case p90:
 		return late
-	case byEarly:
-		if half != never {
-			return e.early()
+	case p10:
+		if half != forever {
+			return e.p10Runtime()
 		}
-	case byHalf, lenses:
+	case p50, quantiles:
 	}
 	return half
 }
 
-// source is what the end of a seat was foreseen by.
-type source uint8
+// estimateSource is what the end of a seat was foreseen by.
+type estimateSource uint8
 
 const (
-	byForecast source = iota // runs like it that ended, or it is ending already
-	byLimit                  // the limit its user gave it
-	byGuess                  // nothing like it was ever seen: part of its limit, or of a day
-	sources
+	fromForecast estimateSource = iota // runs like it that ended, or it is ending already
+	fromLimit                          // the limit its user gave it
+	fromGuess                          // nothing like it was ever seen: part of its limit, or of a day
+	estimateSources
 )
 
-// source is what says how long the job runs at most.
-func (e *entry) source() source {
+// runtimeSource is what says how long the job runs at most.
+func (e *entry) runtimeSource() estimateSource {
 	limit := e.job.MaxRuntime()
-	switch _, late := e.runtime(); {
+	switch _, late := e.runtimeEstimate(); {
 	case e.forecast != nil && e.forecast.Samples > 0:
-		return byForecast
+		return fromForecast
 	case limit > 0 && late >= limit:
-		return byLimit
+		return fromLimit
 	}
-	return byGuess
+	return fromGuess
 }
 
-// departure is the end of a seat, and what the node has left then: of all who
+// expectedRelease is the end of a seat, and what the node has left then: of all who
 // are foreseen to leave before, too.
-type departure struct {
+type expectedRelease struct {
 	at      int64
 	seat    *ares.Seat
-	from    int64  // when it was placed
-	source  source // what says so
-	overdue bool   // longer than it should be
-	free    uint64 // devices
-	cpus    int    // taken
-	memory  int    // taken
+	from    int64          // when it was placed
+	source  estimateSource // what says so
+	overdue bool           // longer than it should be
+	free    uint64         // devices
+	cpus    int            // taken
+	memory  int            // taken
 	seats   int
 }
 
-// departures are the seats of one node that are foreseen to end, by their ends.
-type departures struct {
-	made  bool
-	moves int   // node.moves as of which they are right
-	until int64 // and until when
-	list  []departure
+// nodeReleases are the seats of one node that are foreseen to end, by their ends.
+type nodeReleases struct {
+	known   bool
+	changes int   // node.moves as of which they are right
+	until   int64 // and until when
+	list    []expectedRelease
 }
 
-// visitor is a seat that a reservation has on a node, while the next is sought.
-type visitor struct {
+// plannedSeat is a seat that a reservation has on a node, while the next is sought.
+type plannedSeat struct {
 	seat *ares.Seat
 	at   int64 // when it will have ended
 
-	source source
+	source estimateSource
 }
 
-// departing is who is foreseen to leave the node, and what it has left then.
-func (s *State) departing(n *node, now time.Time, by lens) *departures {
-	d := &n.departs[by]
-	if d.made && d.moves == n.moves && now.UnixNano() < d.until {
+// releasesOn is who is foreseen to leave the node, and what it has left then.
+func (s *State) releasesOn(n *node, now time.Time, by quantile) *nodeReleases {
+	d := &n.releases[by]
+	if d.known && d.changes == n.changes && now.UnixNano() < d.until {
 		return d
 	}
-	d.made, d.moves, d.until, d.list = true, n.moves, endless, d.list[:0]
-	for _, sit := range n.sitters {
+	d.known, d.changes, d.until, d.list = true, n.changes, noEnd, d.list[:0]
+	for _, sit := range n.occupants {
 		e := sit.entry
 		if e.job == nil || e.run == nil {
 			continue
 		}
 		a := attemptOf(e.run, sit.seat)
-		at := e.ends(a, now, by)
-		if at == endless {
+		at := e.expectedEnd(a, now, by)
+		if at == noEnd {
 			continue
 		}
-		if at != anyMoment {
+		if at != alreadyOver {
 			d.until = min(d.until, at)
 		}
-		source := e.source()
+		source := e.runtimeSource()
 		if e.run.Stop != nil || a.Ended() {
-			source = byForecast
+			source = fromForecast
 		}
-		d.list = append(d.list, departure{
-			at: at, seat: sit.seat, from: a.PlacedAt.UnixNano(), source: source, overdue: at != anyMoment && e.overdue(now),
+		d.list = append(d.list, expectedRelease{
+			at: at, seat: sit.seat, from: a.PlacedAt.UnixNano(), source: source, overdue: at != alreadyOver && e.isOverdue(now),
 		})
 	}
-	for _, v := range n.visitors {
-		if v.at != endless {
-			d.list = append(d.list, departure{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
+	for _, v := range n.plannedSeats {
+		if v.at != noEnd {
+			d.list = append(d.list, expectedRelease{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
 		}
 	}
-	slices.SortFunc(d.list, byDeparture)
-	n.foresee(d.list)
+	slices.SortFunc(d.list, compareReleases)
+	n.accumulateReleases(d.list)
 	return d
 }
 
-// byDeparture is the order of departures. Between seats that end together it
+// compareReleases is the order of departures. Between seats that end together it
 // does not matter which is first, only that it is always the same.
-func byDeparture(a, b departure) int {
+func compareReleases(a, b expectedRelease) int {
 	if c := cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from), cmp.Compare(len(a.seat.Shares), len(b.seat.Shares))); c != 0 {
 		return c
 	}
@@ -205,8 +205,8 @@ func attemptOf(r *ares.Run, seat *ares.Seat) *ares.Attempt {
 	return &r.Attempts[0]
 }
 
-// foresee writes down what the node has left after each departure.
-func (n *node) foresee(list []departure) {
+// accumulateReleases writes down what the node has left after each departure.
+func (n *node) accumulateReleases(list []expectedRelease) {
 	var taken [MaxDevices]int
 	for i := range n.devices {
 		taken[i] = n.devices[i].taken
@@ -215,7 +215,7 @@ func (n *node) foresee(list []departure) {
 	for i := range list {
 		d := &list[i]
 		for k := range d.seat.Shares {
-			at := n.spot(&d.seat.Shares[k])
+			at := n.deviceIndex(&d.seat.Shares[k])
 			if at < 0 {
 				continue
 			}
@@ -230,49 +230,49 @@ func (n *node) foresee(list []departure) {
 
 // roomAfter is how many members of a want the node can take after the first k
 // departures.
-func (n *node) roomAfter(w *want, list []departure, k int) int {
+func (n *node) roomAfter(w *request, list []expectedRelease, k int) int {
 	switch {
 	case k == 0:
-		return n.room(w)
+		return n.roomFor(w)
 	case w.milli > 0 || w.numa == numaRequired:
-		return n.roomBeyond(w, list[:k])
+		return n.roomWithoutReleases(w, list[:k])
 	}
 	d := &list[k-1]
 	fit := MaxSeats - d.seats
 	if w.cpus > 0 {
-		fit = min(fit, (n.profile.cpus-d.cpus)/w.cpus)
+		fit = min(fit, (n.typ.cpus-d.cpus)/w.cpus)
 	}
 	if w.memory > 0 {
 		fit = min(fit, (n.record.MemoryMB-d.memory)/w.memory)
 	}
 	if w.gpus > 0 {
-		fit = min(fit, onesCount(w.mask(n.profile)&d.free)/w.gpus)
+		fit = min(fit, onesCount(w.deviceMask(n.typ)&d.free)/w.gpus)
 	}
 	return max(fit, 0)
 }
 
-// roomBeyond is roomAfter where more counts than what is free.
-func (n *node) roomBeyond(w *want, gone []departure) int {
-	free, grew := n.free, n.grew
+// roomWithoutReleases is roomAfter where more counts than what is free.
+func (n *node) roomWithoutReleases(w *request, gone []expectedRelease) int {
+	free, grew := n.free, n.gainedRoom
 	for i := range gone {
 		n.charge(gone[i].seat, -1)
 	}
 	n.free = gone[len(gone)-1].free
-	room := n.room(w)
+	room := n.roomFor(w)
 	for i := range gone {
 		n.charge(gone[i].seat, +1)
 	}
-	n.free, n.grew = free, grew
+	n.free, n.gainedRoom = free, grew
 	return room
 }
 
 // opensAt is when the node has room for one member of a want.
-func (n *node) opensAt(w *want, list []departure) int64 {
-	if n.room(w) > 0 {
-		return anyMoment
+func (n *node) opensAt(w *request, list []expectedRelease) int64 {
+	if n.roomFor(w) > 0 {
+		return alreadyOver
 	}
 	if len(list) == 0 || n.roomAfter(w, list, len(list)) == 0 {
-		return endless
+		return noEnd
 	}
 	lo, hi := 0, len(list) // no room after lo, room after hi
 	for lo+1 < hi {

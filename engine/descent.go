@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Typical is a kind of job that is expected, in the numbers a job asks for, and
+// TypicalJob is a kind of job that is expected, in the numbers a job asks for, and
 // how many of the expected jobs are such: the target workload of PlaceFGD.
-type Typical struct {
+type TypicalJob struct {
 	GPUs  int // whole devices, or
 	Milli int // a part of one
 	CPUs  int
@@ -17,18 +17,18 @@ type Typical struct {
 	Count int
 }
 
-// kind is what a typical job needs of a node of a profile.
-type kind struct {
+// typicalDemand is what a typical job needs of a node of a profile.
+type typicalDemand struct {
 	devices int
 	each    int // thousandths of each
 	cpus    int
 	count   int64
 }
 
-// kindsOf are the typical jobs that a machine of a profile could take if it were
+// fgdDemands are the typical jobs that a machine of a profile could take if it were
 // empty, and how many could never use one of its devices. Without a list, the
 // mix is what is expected.
-func (s *State) kindsOf(p *profile) (list []kind, never, total int64) {
+func (s *State) fgdDemands(p *nodeType) (list []typicalDemand, never, total int64) {
 	typical := s.cfg.Typical
 	if len(typical) == 0 {
 		mix := s.cfg.Mix
@@ -36,17 +36,17 @@ func (s *State) kindsOf(p *profile) (list []kind, never, total int64) {
 			mix = DefaultMix()
 		}
 		for _, m := range mix {
-			share := p.cpus * m.CPUs / 100 * max(m.GPUs*wholeMilli, m.Milli) / (max(len(p.devices), 1) * wholeMilli)
-			typical = append(typical, Typical{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
+			share := p.cpus * m.CPUs / 100 * max(m.GPUs*WholeMilli, m.Milli) / (max(len(p.devices), 1) * WholeMilli)
+			typical = append(typical, TypicalJob{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
 		}
 	}
 	for _, t := range typical {
 		total += int64(t.Count)
-		k := kind{devices: t.GPUs, each: wholeMilli, cpus: t.CPUs, count: int64(t.Count)}
+		k := typicalDemand{devices: t.GPUs, each: WholeMilli, cpus: t.CPUs, count: int64(t.Count)}
 		if t.Milli > 0 {
 			k.devices, k.each = 1, t.Milli
 		}
-		if k.devices == 0 || !p.has(t.Model) {
+		if k.devices == 0 || !p.hasModel(t.Model) {
 			never += k.count
 		} else {
 			list = append(list, k)
@@ -55,63 +55,63 @@ func (s *State) kindsOf(p *profile) (list []kind, never, total int64) {
 	return list, never, total
 }
 
-// has says whether a device of the profile is of one of the models.
-func (p *profile) has(models string) bool {
+// hasModel says whether a device of the profile is of one of the models.
+func (p *nodeType) hasModel(models string) bool {
 	if models == "" {
 		return true
 	}
 	for m := range strings.SplitSeq(strings.ToLower(models), "|") {
-		if m != "" && slices.ContainsFunc(p.devices, func(d build) bool { return strings.Contains(d.model, m) }) {
+		if m != "" && slices.ContainsFunc(p.devices, func(d deviceSpec) bool { return strings.Contains(d.model, m) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// expected is the typical jobs as machines of one profile see them.
-type expected struct {
+// fgdWorkload is the typical jobs as machines of one profile see them.
+type fgdWorkload struct {
 	known bool
-	kinds []kind
+	kinds []typicalDemand
 	never int64
 	total int64
 }
 
-// tried is the score of a want on a node, as of the node's last change.
-type tried struct{ moves, score int }
+// cachedScore is the score of a want on a node, as of the node's last change.
+type cachedScore struct{ changes, score int }
 
-// descentOn is how much less fragmented a node is with a member of the want, in
+// cachedFGDScore is how much less fragmented a node is with a member of the want, in
 // steps: 50 for no difference. It is kept until the node changes: a decision
 // changes one of thousands.
-func (s *State) descentOn(w *want, n *node) int {
-	if len(w.tried) < len(s.nodes) {
-		w.tried = make([]tried, len(s.nodes))
+func (s *State) cachedFGDScore(w *request, n *node) int {
+	if len(w.fgdScores) < len(s.nodes) {
+		w.fgdScores = make([]cachedScore, len(s.nodes))
 	}
-	t := &w.tried[n.at]
-	if t.moves != n.moves {
-		t.score, _ = s.descend(w, n)
-		t.moves = n.moves
+	t := &w.fgdScores[n.pos]
+	if t.changes != n.changes {
+		t.score, _ = s.fgdScore(w, n)
+		t.changes = n.changes
 	}
 	return t.score
 }
 
-// descend takes the want off the node, for a share off each device in turn: the
+// fgdScore takes the want off the node, for a share off each device in turn: the
 // score, and the device that gives it.
-func (s *State) descend(w *want, n *node) (score, device int) {
+func (s *State) fgdScore(w *request, n *node) (score, device int) {
 	var places [MaxDevices]int
 	left := places[:len(n.devices)]
 	for m := n.usable; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		left[i] = n.remains(i)
+		left[i] = n.freeMilliOf(i)
 	}
-	e := &n.profile.expected
+	e := &n.typ.fgd
 	if !e.known {
-		e.kinds, e.never, e.total = s.kindsOf(n.profile)
+		e.kinds, e.never, e.total = s.fgdDemands(n.typ)
 		e.known = true
 	}
-	cpus := n.profile.cpus - n.cpus
-	before := e.fragments(cpus, left)
-	after := func() int { return steps(before-e.fragments(cpus-w.cpus, left), e.total) }
-	mask := w.mask(n.profile) & n.usable
+	cpus := n.typ.cpus - n.cpus
+	before := e.fragmentation(cpus, left)
+	after := func() int { return fgdSteps(before-e.fragmentation(cpus-w.cpus, left), e.total) }
+	mask := w.deviceMask(n.typ) & n.usable
 	if w.milli == 0 {
 		for need, m := w.gpus, n.free&mask; need > 0; need, m = need-1, m&(m-1) {
 			left[bits.TrailingZeros64(m)] = 0
@@ -133,9 +133,9 @@ func (s *State) descend(w *want, n *node) (score, device int) {
 	return score, device
 }
 
-// fragments is how much of what is left typical jobs could not use, in
+// fragmentation is how much of what is left typical jobs could not use, in
 // thousandths of devices by their count.
-func (e *expected) fragments(cpus int, left []int) int64 {
+func (e *fgdWorkload) fragmentation(cpus int, left []int) int64 {
 	free := 0
 	for _, l := range left {
 		free += l
@@ -162,22 +162,22 @@ func (e *expected) fragments(cpus int, left []int) int64 {
 	return sum
 }
 
-// rises are where the score of a descent goes up by one: the logistic curve over
+// fgdThresholds are where the score of a descent goes up by one: the logistic curve over
 // devices, in millionths, as whole numbers.
-var rises = func() (out [topScore - 1]int64) {
+var fgdThresholds = func() (out [maxPolicyScore - 1]int64) {
 	for i := range out {
-		p := float64(i+1) / topScore
+		p := float64(i+1) / maxPolicyScore
 		out[i] = int64(math.Round(1e6 * math.Log(p/(1-p))))
 	}
 	return out
 }()
 
-// steps is the score of a gain.
-func steps(gain, total int64) int {
+// fgdSteps is the score of a gain.
+func fgdSteps(gain, total int64) int {
 	if total == 0 {
-		return topScore / 2
+		return maxPolicyScore / 2
 	}
-	at, _ := slices.BinarySearchFunc(rises[:], gain*1000, func(rise, gain int64) int {
+	at, _ := slices.BinarySearchFunc(fgdThresholds[:], gain*1000, func(rise, gain int64) int {
 		if rise*total <= gain {
 			return -1
 		}

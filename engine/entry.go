@@ -19,45 +19,45 @@ type entry struct {
 	// What a turn asks of the job is said here, beside the item and what the item
 	// leads to: a decision has so many turns that most of their time is spent on
 	// memory that nobody has read since the last one.
-	plain bool  // neither an array nor an element of one
-	array bool  // it is an array
-	class uint8 // as submitted, 0 for the lowest
-	moved bool  // noted in State.moved
-	queue queueKind
-	item  item      // in the pending queue: its place in the order
-	due   time.Time // in the delayed queue: the end of the delay
-	held  holdings  // as it was put into the accounts
+	plain      bool  // neither an array nor an element of one
+	array      bool  // it is an array
+	class      uint8 // as submitted, 0 for the lowest
+	changed    bool  // noted in State.moved
+	queue      queueKind
+	item       queueItem // in the pending queue: its place in the order
+	delayUntil time.Time // in the delayed queue: the end of the delay
+	held       holdings  // as it was put into the accounts
 
-	window int64  // of demand, and one more, while it counts as recent there
-	asks   *asked // as it was counted in the demand, nil where it does not count
-	askers int
-	share  int
-	later  bool // in the demand's list of those that do not count yet
+	demandWindow  int64        // of demand, and one more, while it counts as recent there
+	demand        *demandCount // as it was counted in the demand, nil where it does not count
+	demandMembers int
+	demandShare   int
+	demandPending bool // in the demand's list of those that do not count yet
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
-	turns  alarm // of one with a deadline that waits: when its place in the order changes
-	notes  alarm // of one with a deadline that has not ended: when something is to be noted of it
-	quits  alarm // of one that waits for its first place: when it has waited for as long as it would
-	yard   uint8 // the list of the yard it is in
-	yardAt int32 // and where
+	urgencyTimer  timer // of one with a deadline that waits: when its place in the order changes
+	deadlineTimer timer // of one with a deadline that has not ended: when something is to be noted of it
+	queueTimeout  timer // of one that waits for its first place: when it has waited for as long as it would
+	runningList   uint8 // the list of the yard it is in
+	runningPos    int32 // and where
 	// activeAt is one more than where it is among those of its tenant that hold
 	// something, 0 if it is not.
 	activeAt int32
-	rival    *rival // of one decision: what speaks for and against its giving way
+	victim   *candidateVictim // of one decision: what speaks for and against its giving way
 
-	made, madeIn int // of an array: elements made by a decision, and by which
+	elementsMade, madeInCycle int // of an array: elements made by a decision, and by which
 }
 
 // holdings is what an entry counts in the accounts of shares, limits and quotas.
 type holdings struct {
 	counts bool // as one of its tenant's concurrent jobs
 	grant  queue.Grant
-	past   []stretch
+	past   []usagePeriod
 }
 
-// stretch is an attempt's use over its time, until now when to is zero.
-type stretch struct {
+// usagePeriod is an attempt's use over its time, until now when to is zero.
+type usagePeriod struct {
 	use      queue.Use
 	milli    int64 // thousandths of devices, whatever their model
 	from, to time.Time
@@ -74,7 +74,7 @@ const (
 
 // byDue is the order of the delayed jobs: end of the delay, then ID.
 func byDue(a, b *entry) int {
-	return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id))
+	return cmp.Or(a.delayUntil.Compare(b.delayUntil), cmp.Compare(a.id, b.id))
 }
 
 func (e *entry) phase() ares.Phase {
@@ -84,24 +84,24 @@ func (e *entry) phase() ares.Phase {
 	return e.run.Phase
 }
 
-// settled says whether a next attempt may be placed.
-func (e *entry) settled() bool { return e.run == nil || e.run.Stop == nil && e.run.Settled() }
+// isSettled says whether a next attempt may be placed.
+func (e *entry) isSettled() bool { return e.run == nil || e.run.Stop == nil && e.run.Settled() }
 
-// holds says whether the job counts as one of its tenant's concurrent jobs.
+// countsAsRunning says whether the job counts as one of its tenant's concurrent jobs.
 // An array does not: its elements do.
-func (e *entry) holds() bool {
+func (e *entry) countsAsRunning() bool {
 	return e.run != nil && (e.job == nil || !e.isArray()) && (e.run.Phase.Active() || !e.run.Settled())
 }
 
-// wants says which queue the entry belongs to. A pending job with a seat that
+// queueFor says which queue the entry belongs to. A pending job with a seat that
 // may still live belongs to none: only an event can change that.
-func (e *entry) wants() queueKind {
+func (e *entry) queueFor() queueKind {
 	switch {
-	case e.job == nil, e.isArray() && !e.unmade():
+	case e.job == nil, e.isArray() && !e.hasUnmadeElements():
 		return inNone
 	case e.isArray():
 		return inPending
-	case e.phase() == ares.Pending && e.settled():
+	case e.phase() == ares.Pending && e.isSettled():
 		return inPending
 	case e.phase() == ares.Retrying || e.phase() == ares.Preempted:
 		return inDelayed
@@ -112,58 +112,58 @@ func (e *entry) wants() queueKind {
 
 // requeue puts every entry the batch changed into the queue it belongs to.
 func (s *State) requeue() {
-	for _, e := range s.moved {
-		e.moved = false
-		if e.notes.place > 0 || e.job != nil && !e.job.Deadline.IsZero() {
-			s.notice(e)
+	for _, e := range s.changedEntries {
+		e.changed = false
+		if e.deadlineTimer.heapIndex > 0 || e.job != nil && !e.job.Deadline.IsZero() {
+			s.scheduleDeadlineNote(e)
 		}
-		if to := e.wants(); to != e.queue || to == inDelayed || s.outranked(e) {
+		if to := e.queueFor(); to != e.queue || to == inDelayed || s.rankChanged(e) {
 			s.dequeue(e)
 			s.enqueue(e, to)
 		}
-		s.regroup(e)
-		s.noteReturn(e)
+		s.updateRestarting(e)
+		s.updateMigrating(e)
 		if e.job == nil && e.run == nil {
 			delete(s.jobs, e.id)
 		}
 	}
-	clear(s.moved)
-	s.moved, s.seen = s.moved[:0], nil
+	clear(s.changedEntries)
+	s.changedEntries, s.delaysLearned = s.changedEntries[:0], nil
 }
 
-// outranked says whether a pending job waits under a rank that is not its own any
+// rankChanged says whether a pending job waits under a rank that is not its own any
 // more.
-func (s *State) outranked(e *entry) bool {
-	if e.queue == inPending && s.hasDeadline(e) {
-		return s.pressed(e)
+func (s *State) rankChanged(e *entry) bool {
+	if e.queue == inPending && s.ordersByDeadline(e) {
+		return s.urgencyChanged(e)
 	}
-	return s.cfg.Queueing.Order != OrderAged && e.queue == inPending && e.item.Rank != s.ranks(e)
+	return s.cfg.Queue.Order != OrderAged && e.queue == inPending && e.item.Rank != s.queueRank(e)
 }
 
 func (s *State) enqueue(e *entry, to queueKind) {
 	e.queue = to
 	switch to {
 	case inPending:
-		e.item = item{
+		e.item = queueItem{
 			Owner: e, ID: string(e.id), Priority: e.job.PriorityValue(), Accepted: e.job.AcceptedAt, Revision: e.job.Revision,
 			Shape: e.shape.index,
 		}
-		if s.cfg.Queueing.Order != OrderAged {
-			e.item.Rank = s.ranks(e)
-		} else if s.hasDeadline(e) {
-			s.press(e)
+		if s.cfg.Queue.Order != OrderAged {
+			e.item.Rank = s.queueRank(e)
+		} else if s.ordersByDeadline(e) {
+			s.applyUrgency(e)
 		}
-		s.patient(e)
+		s.scheduleQueueTimeout(e)
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:
-		s.delay(e, s.due(e))
+		s.enqueueDelayed(e, s.delayEnd(e))
 	case inNone:
 	}
 }
 
-// delay puts an entry among the delayed ones.
-func (s *State) delay(e *entry, due time.Time) {
-	e.queue, e.due = inDelayed, due
+// enqueueDelayed puts an entry among the delayed ones.
+func (s *State) enqueueDelayed(e *entry, due time.Time) {
+	e.queue, e.delayUntil = inDelayed, due
 	at, _ := slices.BinarySearchFunc(s.delayed, e, byDue)
 	s.delayed = slices.Insert(s.delayed, at, e)
 }
@@ -172,9 +172,9 @@ func (s *State) delay(e *entry, due time.Time) {
 func (s *State) dequeue(e *entry) {
 	switch e.queue {
 	case inPending:
-		s.order.Remove(&e.item)
-		s.dates.drop(&e.turns)
-		s.patience.drop(&e.quits)
+		s.queues.Remove(&e.item)
+		s.urgencyTimers.cancel(&e.urgencyTimer)
+		s.queueTimeouts.cancel(&e.queueTimeout)
 	case inDelayed:
 		at, found := slices.BinarySearchFunc(s.delayed, e, byDue)
 		if !found {
@@ -186,34 +186,34 @@ func (s *State) dequeue(e *entry) {
 	e.queue = inNone
 }
 
-// skew is how far another server's clock may be ahead before its delays are
+// maxClockSkew is how far another server's clock may be ahead before its delays are
 // no longer taken as it wrote them.
-const skew = time.Second
+const maxClockSkew = time.Second
 
-// due is the end of a delay by the clock of whoever decides. The server that
+// delayEnd is the end of a delay by the clock of whoever decides. The server that
 // wrote it had a clock of its own; when that was ahead, the attempt seems to
 // have ended in the future, and the delay is counted from when we learned of it
 // instead. (A clock that was behind only shortens a delay.) That is a time of
 // the batch, which recordings keep with each, and snapshots with each such delay:
 // so who replays either, counts alike.
-func (s *State) due(e *entry) time.Time {
+func (s *State) delayEnd(e *entry) time.Time {
 	last, at := e.run.Last(), s.at
-	if seen, ok := s.seen[e]; ok {
+	if seen, ok := s.delaysLearned[e]; ok {
 		at = seen
 	}
-	if last == nil || at.IsZero() || !last.EndedAt.After(at.Add(skew)) {
+	if last == nil || at.IsZero() || !last.EndedAt.After(at.Add(maxClockSkew)) {
 		return e.run.NotBefore
 	}
 	return at.Add(e.run.NotBefore.Sub(last.EndedAt))
 }
 
-// seenAt is when the state learned of an entry's delay, zero where the record
+// delayLearnedAt is when the state learned of an entry's delay, zero where the record
 // says all that matters.
-func (e *entry) seenAt() time.Time {
-	if e.queue != inDelayed || e.due.Equal(e.run.NotBefore) {
+func (e *entry) delayLearnedAt() time.Time {
+	if e.queue != inDelayed || e.delayUntil.Equal(e.run.NotBefore) {
 		return time.Time{}
 	}
-	return e.due.Add(e.run.Last().EndedAt.Sub(e.run.NotBefore))
+	return e.delayUntil.Add(e.run.Last().EndedAt.Sub(e.run.NotBefore))
 }
 
 // reshape gives an entry the shape of its job.
@@ -224,7 +224,7 @@ func (s *State) reshape(e *entry) {
 		e.array, e.class = e.job.IsArray(), uint8(ares.ClassOf(e.job.PriorityValue()).Rank())
 		e.plain = !e.array && e.job.ArrayOf == ""
 		s.tenant(e.job.Tenant)
-		e.shape = s.shaped(e.job)
+		e.shape = s.internShape(e.job)
 	}
 	if old != nil {
 		s.shapes.release(old)

@@ -298,7 +298,7 @@ func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
 		for v := range t.State.Nodes() {
 			if v.Node.ID == step.Target {
 				for i := range step.Amount {
-					t.Join(*engine.Another(v.Node, i))
+					t.Join(*engine.CloneNode(v.Node, i))
 				}
 				return
 			}

@@ -10,8 +10,8 @@ import (
 // Fairness says who holds how much of the fleet against what is theirs, by the
 // same figures that decide whose turn it is.
 func Fairness(s *State, now time.Time) ares.Fairness {
-	s.ready()
-	shares := s.order.Fairness(now)
+	s.refreshIndex()
+	shares := s.queues.Fairness(now)
 	out := ares.Fairness{Jain: queue.Jain(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
@@ -19,8 +19,8 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 			MemoryMB: int(sh.Live.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.Weighted), FairShare: int(sh.Fair),
 		}
 		var resource string
-		f.DominantShare, resource = s.portion(sh.Live)
-		f.PastShare, _ = s.portion(sh.Past)
+		f.DominantShare, resource = s.dominantPart(sh.Live)
+		f.PastShare, _ = s.dominantPart(sh.Past)
 		if sh.Live != (queue.Use{}) {
 			f.Resource = resource
 		}
@@ -29,9 +29,9 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 	return out
 }
 
-// portion is the largest part of the fleet that a use is of any resource, in
+// dominantPart is the largest part of the fleet that a use is of any resource, in
 // millionths, and of which.
-func (s *State) portion(u queue.Use) (part int, of string) {
+func (s *State) dominantPart(u queue.Use) (part int, of string) {
 	for _, r := range []struct {
 		name      queue.Resource
 		held, all int64

@@ -27,7 +27,7 @@ type flood struct {
 
 func newFlood(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *flood {
 	cfg := engine.Default()
-	cfg.Reserving.Hold = 30 * time.Minute
+	cfg.Backfill.DrainAfter = 30 * time.Minute
 	f := &flood{t: t, w: enginetest.NewWorldWith(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
 	for i := range nodes {
 		n := machineOf(fmt.Sprintf("n%02d", i), 8)

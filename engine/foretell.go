@@ -8,12 +8,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Foretell says what would become of a job if it were submitted now: where the
+// WhatIf says what would become of a job if it were submitted now: where the
 // next plan would place it, or else all that Explain would say of it then, with
 // who would give way to it. The job is taken in for as long as one looks, and
 // forgotten again. p is how long it is thought to run, nil where nobody knows. Of
 // a job that is live already it is what Place says.
-func Foretell(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
+func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
 	if s.jobs[job.ID] != nil || s.tenants[job.Tenant] == nil {
 		placing, refusal := Place(s, job, now)
 		if refusal == nil {
@@ -21,8 +21,8 @@ func Foretell(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) 
 		}
 		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
 	}
-	s.ready()
-	s.dated(now)
+	s.refreshIndex()
+	s.setWindowTime(now)
 	submitted := *job
 	submitted.AcceptedAt, submitted.Revision = now, s.revision+1
 	events := []ares.Event{{Job: &submitted}}
@@ -31,19 +31,19 @@ func Foretell(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) 
 		said.Job = job.ID
 		events = append(events, ares.Event{Forecast: &said})
 	}
-	s.absorb(events)
-	s.ready()
+	s.applyEvents(events)
+	s.refreshIndex()
 	e := s.jobs[job.ID]
-	placing, why := s.foretell(e, now)
-	s.absorb([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
-	s.demand.dismiss(e)
-	s.ready()
+	placing, why := s.whatIf(e, now)
+	s.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
+	s.demand.forgetPending(e)
+	s.refreshIndex()
 	return placing, why
 }
 
-// foretell is what becomes of a waiting job by the next plan.
-func (s *State) foretell(e *entry, now time.Time) (ares.Placing, *ares.Explanation) {
-	plan := s.nextFor(e, now)
+// whatIf is what becomes of a waiting job by the next plan.
+func (s *State) whatIf(e *entry, now time.Time) (ares.Placing, *ares.Explanation) {
+	plan := s.planUntil(e, now)
 	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id }); at >= 0 {
 		return plan.Place[at], nil
 	}
@@ -53,23 +53,23 @@ func (s *State) foretell(e *entry, now time.Time) (ares.Placing, *ares.Explanati
 		return ares.Placing{Job: e.id}, &why
 	}
 	n := &plan.Nominate[at].Nomination
-	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == kindYield })
-	why.Blockers = append(why.Blockers, ares.Blocker{Kind: kindYield, Detail: reckoned(n)})
-	why.ETA = keptFor(n, now)
+	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == kindPreemption })
+	why.Blockers = append(why.Blockers, ares.Blocker{Kind: kindPreemption, Detail: preemptionText(n)})
+	why.ETA = nominationETA(n, now)
 	return ares.Placing{Job: e.id}, &why
 }
 
-// nextFor is the next plan, as far as it has come when the job had its turn.
-func (s *State) nextFor(e *entry, now time.Time) ares.Plan {
+// planUntil is the next plan, as far as it has come when the job had its turn.
+func (s *State) planUntil(e *entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
-	if s.order.HasQuotas() && s.cfg.Yielding.Enabled { // it may be dealt again
-		s.deal(&plan)
+	if s.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
+		s.runCycle(&plan)
 		return plan
 	}
-	s.cycle(&plan, func(o *entry, placing *ares.Placing, _ bool) bool {
+	s.runRound(&plan, func(o *entry, placing *ares.Placing, _ bool) bool {
 		if placing != nil {
 			if placing.ArrayOf != "" {
-				step(&plan, placing)
+				advanceArray(&plan, placing)
 			}
 			plan.Place = append(plan.Place, *placing)
 		}
@@ -78,17 +78,17 @@ func (s *State) nextFor(e *entry, now time.Time) ares.Plan {
 	return plan
 }
 
-// keptFor is when a job starts for which seats are kept.
-func keptFor(n *ares.Nomination, now time.Time) ares.ETA {
+// nominationETA is when a job starts for which seats are kept.
+func nominationETA(n *ares.Nomination, now time.Time) ares.ETA {
 	return ares.ETA{
-		Earliest: now, Latest: later(now, n.Until), Reserved: true,
+		Earliest: now, Latest: laterOf(now, n.Until), Reserved: true,
 		Basis: "seats are kept for it while those who have them give way",
 	}
 }
 
-// reckoned says who gives way by a nomination that the next plan makes, and what
+// preemptionText says who gives way by a nomination that the next plan makes, and what
 // that costs.
-func reckoned(n *ares.Nomination) string {
+func preemptionText(n *ares.Nomination) string {
 	if len(n.Victims) == 0 {
 		return "the next plan keeps seats for it that others are about to leave"
 	}
@@ -98,13 +98,13 @@ func reckoned(n *ares.Nomination) string {
 		milli, lost = milli+y.Milli, lost+y.Lost
 	}
 	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
-		jobs(len(n.Victims)), n.Why, thousandthsOf(int(milli)), thousandthsOf(int(milliOf(n.Seats))), thousandthsOf(int(lost)))
+		countJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(gpuMilliOf(n.Seats))), decimalText(int(lost)))
 }
 
-// dismiss forgets an entry that was never really there.
-func (d *demand) dismiss(e *entry) {
-	if last := len(d.later) - 1; last >= 0 && d.later[last] == e {
-		d.later[last] = nil
-		d.later, e.later = d.later[:last], false
+// forgetPending forgets an entry that was never really there.
+func (d *demandTracker) forgetPending(e *entry) {
+	if last := len(d.pending) - 1; last >= 0 && d.pending[last] == e {
+		d.pending[last] = nil
+		d.pending, e.demandPending = d.pending[:last], false
 	}
 }

@@ -6,10 +6,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// bandwidth is what the slowest link between two devices of the seats carries
+// bottleneck is what the slowest link between two devices of the seats carries
 // by the model, MB/s: inside each node by its links, between nodes by the
 // switches. It is 0 with fewer than two devices.
-func (s *State) bandwidth(seats []ares.Seat) int {
+func (s *State) bottleneck(seats []ares.Seat) int {
 	least, devices := 0, 0
 	note := func(v int) {
 		if least == 0 || v < least {
@@ -18,19 +18,19 @@ func (s *State) bandwidth(seats []ares.Seat) int {
 	}
 	var last *node
 	for i := 0; i < len(seats); {
-		n := s.byID[seats[i].Node]
+		n := s.nodesByID[seats[i].Node]
 		var set uint64
 		for ; i < len(seats) && seats[i].Node == n.id; i++ {
 			for _, sh := range seats[i].Shares {
-				set |= n.bit(sh.Device)
+				set |= n.deviceBit(sh.Device)
 			}
 		}
 		if count := bits.OnesCount64(set); count > 1 {
-			note(n.profile.links.Bandwidth(set))
+			note(n.typ.links.Bandwidth(set))
 		}
 		devices += bits.OnesCount64(set)
 		if last != nil {
-			note(s.between(last, n))
+			note(s.networkBetween(last, n))
 		}
 		last = n
 	}
@@ -40,8 +40,8 @@ func (s *State) bandwidth(seats []ares.Seat) int {
 	return least
 }
 
-// bit is the device's place in the sets of the node.
-func (n *node) bit(id string) uint64 {
+// deviceBit is the device's place in the sets of the node.
+func (n *node) deviceBit(id string) uint64 {
 	for i := range n.devices {
 		if n.devices[i].id == id {
 			return 1 << i
@@ -54,45 +54,45 @@ func (n *node) bit(id string) uint64 {
 // 10 Gb/s.
 const unknownMBps = 1250
 
-// between is what the network between two nodes carries, MB/s.
-func (s *State) between(a, b *node) int {
-	if gbps := s.places.Gbps(a.at, b.at); gbps > 0 {
+// networkBetween is what the network between two nodes carries, MB/s.
+func (s *State) networkBetween(a, b *node) int {
+	if gbps := s.domains.Gbps(a.pos, b.pos); gbps > 0 {
 		return gbps * 125
 	}
 	return unknownMBps
 }
 
-// lookedAt is how many nodes are looked at to find what a first fit would have
+// firstFitNodes is how many nodes are looked at to find what a first fit would have
 // taken: enough for the comparison, and no more on a busy fleet.
-const lookedAt = 256
+const firstFitNodes = 256
 
-// naive is the bandwidth of what a first fit over the nodes' names would have
+// firstFitBandwidth is the bandwidth of what a first fit over the nodes' names would have
 // taken, 0 when that was not found among the first nodes.
-func (s *State) naive(w *want, allowed *set, members int) int {
+func (s *State) firstFitBandwidth(w *request, allowed *set, members int) int {
 	if w.gpus == 0 || w.gpus*members < 2 {
 		return 0
 	}
 	least := 0
 	var last *node
-	for i, n := range s.byName {
-		if i == lookedAt || members == 0 {
+	for i, n := range s.firstByName {
+		if i == firstFitNodes || members == 0 {
 			break
 		}
-		if !n.open() || !allowed.has(n.at) {
+		if !n.schedulable() || !allowed.has(n.pos) {
 			continue
 		}
-		take := min(n.room(w), members)
+		take := min(n.roomFor(w), members)
 		if take == 0 {
 			continue
 		}
 		members -= take
-		m := n.profile.links
-		inside := m.Bandwidth(m.FirstFit(w.mask(n.profile)&n.free, take*w.gpus))
+		m := n.typ.links
+		inside := m.Bandwidth(m.FirstFit(w.deviceMask(n.typ)&n.free, take*w.gpus))
 		if take*w.gpus > 1 && (least == 0 || inside < least) {
 			least = inside
 		}
 		if last != nil {
-			if v := s.between(last, n); least == 0 || v < least {
+			if v := s.networkBetween(last, n); least == 0 || v < least {
 				least = v
 			}
 		}

@@ -6,9 +6,9 @@ import "testing"
 // devices that are warm, and for ties.
 func TestStrandingLeavesOutWhatOnlyOrders(t *testing.T) {
 	for _, milli := range []int64{-8000, -25, 0, 25, 1200, 64_000} {
-		bare := milli*mixWhole<<tieBits + 7
+		bare := milli*mixTotal<<tieBits + 7
 		for _, more := range []int64{0, warmCost} {
-			if got := stranding(bare + more); got != int(milli) {
+			if got := strandedMilli(bare + more); got != int(milli) {
 				t.Errorf("%d thousandths with %d more read as %d", milli, more, got)
 			}
 		}

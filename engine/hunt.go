@@ -9,170 +9,170 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// hunt is the search for who gives way to one waiting job: the set that loses
+// victimSearch is the search for who gives way to one waiting job: the set that loses
 // the least work and lets the job fit, by all the rules of a placement.
 //
 // Nodes are cleared one member at a time, always the cheapest next, until there
 // is room for the whole gang; then the job is placed as any other, and whoever
 // is not in its way after all stays. That is done by each of a few prices,
 // because none is right for all sizes, and the cheapest outcome counts.
-type hunt struct {
-	try   *try
+type victimSearch struct {
+	round *round
 	entry *entry
 	sh    *shape
 	now   time.Time
 	rank  int
-	base  mark // with those gone who are being stopped
+	base  savepoint // with those gone who are being stopped
 
-	forebears map[ares.JobID]bool
-	barred    map[*entry]bool // sit where seats are kept for others
-	promised  uint64          // models that quotas promise it
-	owed      map[debtKey]queue.Debt
-	debts     []debt
-	partly    bool            // who is borrowed in part may go too
-	stuck     map[*entry]bool // who has no other place; nil unless they are to be moved
-	guards    guards
-	id, found int
+	ancestry     map[ares.JobID]bool
+	barred       map[*entry]bool // sit where seats are kept for others
+	guaranteed   uint64          // models that quotas promise it
+	owed         map[debtKey]queue.Debt
+	debts        []debt
+	allowPartial bool            // who is borrowed in part may go too
+	stuck        map[*entry]bool // who has no other place; nil unless they are to be moved
+	protections  protectionCounts
+	id, eligible int
 
-	want    *want
-	reach   *set
-	grounds []ground
-	spots   []spot
-	at      []int32 // by position of a node: its ground, and one more
-	rooms   []int32 // by position of a node: members that fit
-	left    []int32 // of these, as a set is put together
-	queue   []ticket
-	parts   []part   // scratch of bound
-	gone    []*rival // of the set that is being put together
-	fresh   int      // from here on they are gone since the last count
+	request        *request
+	feasible       *set
+	candidates     []candidateNode
+	candidateSeats []candidateSeat
+	candidateAt    []int32 // by position of a node: its ground, and one more
+	room           []int32 // by position of a node: members that fit
+	roomLeft       []int32 // of these, as a set is put together
+	queue          []nodeCost
+	parts          []partialCost      // scratch of bound
+	evicted        []*candidateVictim // of the set that is being put together
+	evictedFrom    int                // from here on they are gone since the last count
 
-	best *choice
-	over *choice // the smallest that is above the ceiling
+	best        *victimSelection
+	overCeiling *victimSelection // the smallest that is above the ceiling
 }
 
-// ground is a node where somebody could give way.
-type ground struct {
+// candidateNode is a node where somebody could give way.
+type candidateNode struct {
 	node     *node
 	from, to int // of the spots
-	moves    int // of the node, when it was weighed
+	changes  int // of the node, when it was weighed
 	gain     int // members
-	leave    []guest
+	evict    []nodeVictim
 }
 
-// spot is a seat of who could give way.
-type spot struct {
-	rival *rival
-	seat  *ares.Seat
-	milli int64
+// candidateSeat is a seat of who could give way.
+type candidateSeat struct {
+	victim *candidateVictim
+	seat   *ares.Seat
+	milli  int64
 }
 
-// search finds who gives way to a job by its class, or because they borrowed;
+// searchVictims finds who gives way to a job by its class, or because they borrowed;
 // rather not where one ahead of it has a reservation.
-func (t *try) search(e *entry, r rights, promised uint64, plan *ares.Plan) (choice, bool) {
+func (t *round) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	s := t.state
-	h := &hunt{
-		try: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: mark(len(t.taken)),
-		forebears: s.forebears(e, plan), barred: t.barred(0), owed: map[debtKey]queue.Debt{}, promised: promised,
+	h := &victimSearch{
+		round: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(t.deltas)),
+		ancestry: s.preemptorAncestry(e, plan), barred: t.barredJobs(0), owed: map[debtKey]queue.Debt{}, guaranteed: promised,
 	}
-	if t.holding != 0 {
+	if t.heldReservations != 0 {
 		all := h.barred
-		h.barred = t.barred(t.holding)
-		h.byRights(r)
+		h.barred = t.barredJobs(t.heldReservations)
+		h.searchByBasis(r)
 		h.barred = all
 	}
 	if h.best == nil {
-		h.over = nil
-		h.byRights(r)
+		h.overCeiling = nil
+		h.searchByBasis(r)
 	}
 	t.undo(h.base)
-	return h.verdict(r, plan)
+	return h.conclude(r, plan)
 }
 
-// byRights looks for victims by each right alone, and then by both. What was
+// searchByBasis looks for victims by each right alone, and then by both. What was
 // promised comes first: it costs nobody what is his own.
-func (h *hunt) byRights(r rights) {
-	members, ban := h.try.state.allowed(h.sh, h.now)
-	for _, by := range [3]rights{byQuota, byClass, byQuota | byClass} {
-		if by&^r != 0 || !h.eligible(by) {
+func (h *victimSearch) searchByBasis(r preemptionBasis) {
+	members, ban := h.round.state.admissibleMembers(h.sh, h.now)
+	for _, by := range [3]preemptionBasis{basisQuota, basisClass, basisQuota | basisClass} {
+		if by&^r != 0 || !h.markEligible(by) {
 			continue
 		}
 		leaveOut := ban
-		if members == 0 || by&byQuota != 0 {
-			leaveOut = h.unpromised()
+		if members == 0 || by&basisQuota != 0 {
+			leaveOut = h.unguaranteedModels()
 		}
-		for _, h.partly = range [2]bool{false, true} {
-			if h.run(leaveOut); h.best != nil || by&byQuota == 0 {
+		for _, h.allowPartial = range [2]bool{false, true} {
+			if h.searchSets(leaveOut); h.best != nil || by&basisQuota == 0 {
 				break
 			}
 		}
 		if h.best != nil {
-			h.best.why = by.word()
+			h.best.why = by.why()
 			return
 		}
 	}
 }
 
-// verdict says what comes of a search: who gives way, or why nobody does.
-func (h *hunt) verdict(r rights, plan *ares.Plan) (choice, bool) {
-	t, s := h.try, h.try.state
+// conclude says what comes of a search: who gives way, or why nobody does.
+func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelection, bool) {
+	t, s := h.round, h.round.state
 	switch c := h.best; {
 	case c != nil:
-		if soon, ok := h.sooner(); ok {
+		if soon, ok := h.freeSoon(); ok {
 			return soon, true
 		}
-		if until, ok := t.withinRate(h.entry, c, plan); !ok {
-			h.tooMany(c, until, plan)
-			return choice{}, false
+		if until, ok := t.withinHourlyLimit(h.entry, c, plan); !ok {
+			h.explainRateLimit(c, until, plan)
+			return victimSelection{}, false
 		}
 		return *c, true
-	case h.over != nil:
-		_, milli := h.over.cost()
-		t.say("preempting would stop %s for %s (ceiling %s)", gpusOf(milli), gpusOf(milliOf(h.over.seats)), thousandthsOf(s.cfg.Yielding.Ceiling))
-	case h.guards != guards{}:
-		t.say("who could give way is protected: %s", h.guards.words(&s.cfg.Yielding))
-	case h.found > 0:
-		t.say("those that may be stopped for it are not enough to make room")
+	case h.overCeiling != nil:
+		_, milli := h.overCeiling.cost()
+		t.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(h.overCeiling.seats)), decimalText(s.cfg.Preemption.Ceiling))
+	case h.protections != protectionCounts{}:
+		t.notePreemption("who could give way is protected: %s", h.protections.text(&s.cfg.Preemption))
+	case h.eligible > 0:
+		t.notePreemption("those that may be stopped for it are not enough to make room")
 	}
-	if until := h.guards.until; !until.IsZero() {
+	if until := h.protections.until; !until.IsZero() {
 		wakeBy(plan, until)
 	}
-	if len(h.forebears) == 0 {
-		t.vain = append(t.vain, vain{h.sh.want, h.sh, r, h.rank})
+	if len(h.ancestry) == 0 {
+		t.failedSearches = append(t.failedSearches, failedSearch{h.sh.request, h.sh, r, h.rank})
 	}
-	return choice{}, false
+	return victimSelection{}, false
 }
 
-// tooMany says that the tenant's jobs would have too many stopped within an hour,
+// explainRateLimit says that the tenant's jobs would have too many stopped within an hour,
 // and wakes the plan when that may have changed. It will not where this one needs
 // more than that at once.
-func (h *hunt) tooMany(c *choice, until time.Time, plan *ares.Plan) {
-	most := h.try.state.cfg.Yielding.PerTenant
+func (h *victimSearch) explainRateLimit(c *victimSelection, until time.Time, plan *ares.Plan) {
+	most := h.round.state.cfg.Preemption.PerTenant
 	if until.IsZero() {
-		h.try.say("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.tenant.id, most)
+		h.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.tenant.id, most)
 		return
 	}
-	h.try.say("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, most, until.UTC().Format(time.RFC3339))
+	h.round.notePreemption("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, most, until.UTC().Format(time.RFC3339))
 	wakeBy(plan, until)
 }
 
-// gpusOf writes thousandths of devices.
-func gpusOf(milli int64) string {
-	if milli == wholeMilli {
+// gpuText writes thousandths of devices.
+func gpuText(milli int64) string {
+	if milli == WholeMilli {
 		return "1 GPU"
 	}
-	return thousandthsOf(int(milli)) + " GPUs"
+	return decimalText(int(milli)) + " GPUs"
 }
 
-// thousandthsOf writes thousandths as a decimal.
-func thousandthsOf(n int) string {
+// decimalText writes thousandths as a decimal.
+func decimalText(n int) string {
 	if n%1000 == 0 {
 		return fmt.Sprint(n / 1000)
 	}
 	return fmt.Sprintf("%d.%03d", n/1000, n%1000)
 }
 
-// milliOf is what seats take of devices, in thousandths.
-func milliOf(seats []ares.Seat) (milli int64) {
+// gpuMilliOf is what seats take of devices, in thousandths.
+func gpuMilliOf(seats []ares.Seat) (milli int64) {
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
 			milli += int64(sh.Milli)
@@ -181,16 +181,16 @@ func milliOf(seats []ares.Seat) (milli int64) {
 	return milli
 }
 
-// withinRate says whether the tenant may have so many stopped by class now, and
+// withinHourlyLimit says whether the tenant may have so many stopped by class now, and
 // if not, when it may have one more.
-func (t *try) withinRate(e *entry, c *choice, plan *ares.Plan) (until time.Time, ok bool) {
-	most := t.state.cfg.Yielding.PerTenant
+func (t *round) withinHourlyLimit(e *entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
+	most := t.state.cfg.Preemption.PerTenant
 	if most == 0 {
 		return until, true
 	}
-	stops, until := e.shape.tenant.lately(plan.Now)
+	stops, until := e.shape.tenant.recentStops(plan.Now)
 	if until.IsZero() {
-		until = plan.Now.Add(rateOver)
+		until = plan.Now.Add(stopRateWindow)
 	}
 	for i := range plan.Stop {
 		if y := plan.Stop[i].Stop.Yield; y != nil && y.Why == ares.YieldClass && y.Tenant == e.job.Tenant {
@@ -205,37 +205,37 @@ func (t *try) withinRate(e *entry, c *choice, plan *ares.Plan) (until time.Time,
 	return until, stops <= most
 }
 
-// barred is who sits where seats are kept for others, or is to give way to one of
+// barredJobs is who sits where seats are kept for others, or is to give way to one of
 // those. With some reservations it is also who sits where these have a place.
-func (t *try) barred(reservations uint64) map[*entry]bool {
+func (t *round) barredJobs(reservations uint64) map[*entry]bool {
 	out := map[*entry]bool{}
 	bar := func(seats []ares.Seat) {
 		for i := range seats {
-			n := t.state.byID[seats[i].Node]
+			n := t.state.nodesByID[seats[i].Node]
 			if n == nil {
 				continue
 			}
-			for _, sit := range n.sitters {
-				if meets(sit.seat, &seats[i]) {
+			for _, sit := range n.occupants {
+				if sharesDevice(sit.seat, &seats[i]) {
 					out[sit.entry] = true
 				}
 			}
 		}
 	}
-	for i := range t.reserved {
+	for i := range t.reservations {
 		if reservations&(1<<i) != 0 {
-			bar(t.reserved[i].seats)
+			bar(t.reservations[i].seats)
 		}
 	}
-	for i := range t.kept {
-		k := &t.kept[i]
+	for i := range t.holds {
+		k := &t.holds[i]
 		if k.over {
 			continue
 		}
 		bar(k.seats)
 		if nom := k.entry.run; nom != nil && nom.Nominated != nil {
 			for j := range nom.Nominated.Victims {
-				if v := t.pending(&nom.Nominated.Victims[j]); v != nil {
+				if v := t.pendingVictim(&nom.Nominated.Victims[j]); v != nil {
 					out[v] = true
 				}
 			}
@@ -244,172 +244,172 @@ func (t *try) barred(reservations uint64) map[*entry]bool {
 	return out
 }
 
-// meets says whether two seats on one node have a device in common.
-func meets(a, b *ares.Seat) bool {
+// sharesDevice says whether two seats on one node have a device in common.
+func sharesDevice(a, b *ares.Seat) bool {
 	return slices.ContainsFunc(a.Shares, func(x ares.Share) bool {
 		return slices.ContainsFunc(b.Shares, func(y ares.Share) bool { return x.Device == y.Device })
 	})
 }
 
-// unpromised is the models that quotas do not promise the job, as a set.
-func (h *hunt) unpromised() (ban uint64) {
-	for m := range h.try.state.suiting(h.sh.want) {
-		if bit := modelBit(m); h.promised&bit == 0 {
+// unguaranteedModels is the models that quotas do not promise the job, as a set.
+func (h *victimSearch) unguaranteedModels() (ban uint64) {
+	for m := range h.round.state.matchingModels(h.sh.request) {
+		if bit := modelBit(m); h.guaranteed&bit == 0 {
 			ban |= bit
 		}
 	}
 	return ban
 }
 
-// run looks for the cheapest set among who is eligible, with some models left
+// searchSets looks for the cheapest set among who is eligible, with some models left
 // out.
-func (h *hunt) run(ban uint64) {
-	s := h.try.state
-	h.want = s.without(h.sh.want, ban)
+func (h *victimSearch) searchSets(ban uint64) {
+	s := h.round.state
+	h.request = s.withoutModels(h.sh.request, ban)
 	var ok bool
-	if h.reach, ok = s.reach(h.sh, h.want); !ok || s.overLeaf(h.want) {
+	if h.feasible, ok = s.feasibleNodes(h.sh, h.request); !ok || s.exceedsLeafLimit(h.request) {
 		return
 	}
-	h.survey()
-	if len(h.grounds) == 0 {
-		h.reset(scope{})
-		h.land() // it may be that only a quota keeps it waiting
+	h.indexCandidates()
+	if len(h.candidates) == 0 {
+		h.resetSelection(domainRange{})
+		h.placeAndKeep() // it may be that only a quota keeps it waiting
 		return
 	}
 	landed := false
-	for _, price := range [3]price{priceSpread, priceWhole, priceTight} {
-		for _, in := range h.scopes(price) {
-			if h.choose(in, price) && h.land() {
+	for _, price := range [3]costModel{proportionalCost, wholeJobCost, sizeCost} {
+		for _, in := range h.domainsToSearch(price) {
+			if h.selectVictims(in, price) && h.placeAndKeep() {
 				landed = true
 			}
 		}
 	}
 	if !landed && h.stuck == nil {
-		h.everybody()
+		h.tryAllVictims()
 	}
 }
 
-// survey finds who sits where.
-func (h *hunt) survey() {
-	s := h.try.state
-	h.grounds, h.spots = h.grounds[:0], h.spots[:0]
-	h.at = slices.Grow(h.at[:0], len(s.nodes))[:len(s.nodes)]
-	h.rooms = slices.Grow(h.rooms[:0], len(s.nodes))[:len(s.nodes)]
-	clear(h.at)
-	clear(h.rooms)
-	for i := h.reach.next(0); i >= 0; i = h.reach.next(i + 1) {
+// indexCandidates finds who sits where.
+func (h *victimSearch) indexCandidates() {
+	s := h.round.state
+	h.candidates, h.candidateSeats = h.candidates[:0], h.candidateSeats[:0]
+	h.candidateAt = slices.Grow(h.candidateAt[:0], len(s.nodes))[:len(s.nodes)]
+	h.room = slices.Grow(h.room[:0], len(s.nodes))[:len(s.nodes)]
+	clear(h.candidateAt)
+	clear(h.room)
+	for i := h.feasible.next(0); i >= 0; i = h.feasible.next(i + 1) {
 		n := s.nodes[i]
-		if !n.open() {
+		if !n.schedulable() {
 			continue
 		}
-		h.rooms[i] = int32(n.room(h.want))
-		from := len(h.spots)
-		for _, sit := range n.sitters {
-			if v := sit.entry.rival; v != nil && v.search == h.id {
+		h.room[i] = int32(n.roomFor(h.request))
+		from := len(h.candidateSeats)
+		for _, sit := range n.occupants {
+			if v := sit.entry.victim; v != nil && v.search == h.id {
 				milli := int64(0)
 				for k := range sit.seat.Shares {
 					milli += int64(sit.seat.Shares[k].Milli)
 				}
-				h.spots = append(h.spots, spot{v, sit.seat, milli})
+				h.candidateSeats = append(h.candidateSeats, candidateSeat{v, sit.seat, milli})
 			}
 		}
-		if len(h.spots) > from {
-			h.grounds = append(h.grounds, ground{node: n, from: from, to: len(h.spots), moves: -1})
-			h.at[i] = int32(len(h.grounds))
+		if len(h.candidateSeats) > from {
+			h.candidates = append(h.candidates, candidateNode{node: n, from: from, to: len(h.candidateSeats), changes: -1})
+			h.candidateAt[i] = int32(len(h.candidates))
 		}
 	}
 }
 
-// land places the job where those were chosen to leave, and keeps the outcome if
+// placeAndKeep places the job where those were chosen to leave, and keeps the outcome if
 // it is the best so far. It says whether the job fits at all.
-func (h *hunt) land() bool {
-	t := h.try
-	p, ok := t.place(h.sh, h.sh.least, h.want.ban, h.entry)
+func (h *victimSearch) placeAndKeep() bool {
+	t := h.round
+	p, ok := t.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
 	if !ok {
 		return false
 	}
-	c := choice{seats: p.Seats, victims: h.trim(p.Seats, slices.Clone(h.gone))}
-	if !h.admits(&c) {
-		h.makeRoom(&c)
+	c := victimSelection{seats: p.Seats, victims: h.dropUnneeded(p.Seats, slices.Clone(h.evicted))}
+	if !h.admitsAfter(&c) {
+		h.reclaimQuota(&c)
 	}
-	h.shrink(&c)
-	if !h.affords(c.victims) || !h.admits(&c) {
+	h.shrinkSet(&c)
+	if !h.withinDebts(c.victims) || !h.admitsAfter(&c) {
 		return true
 	}
 	_, milli := c.cost()
-	if t.state.cfg.Yielding.exceeds(milli, milliOf(c.seats)) {
-		if h.over == nil || c.smaller(h.over) {
-			h.over = &c
+	if t.state.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
+		if h.overCeiling == nil || c.smaller(h.overCeiling) {
+			h.overCeiling = &c
 		}
-	} else if (h.best == nil || c.cheaper(h.best)) && (h.stuck == nil || h.resettle(&c)) {
+	} else if (h.best == nil || c.cheaper(h.best)) && (h.stuck == nil || h.relocateVictims(&c)) {
 		h.best = &c
 	}
 	return true
 }
 
 // smaller compares two choices by what they stop.
-func (c *choice) smaller(o *choice) bool {
+func (c *victimSelection) smaller(o *victimSelection) bool {
 	_, a := c.cost()
 	_, b := o.cost()
 	return a < b
 }
 
-// trim leaves out those who are not in the way of the seats, the most costly
+// dropUnneeded leaves out those who are not in the way of the seats, the most costly
 // first.
-func (h *hunt) trim(seats []ares.Seat, victims []*rival) []*rival {
-	t := h.try
+func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVictim) []*candidateVictim {
+	t := h.round
 	t.undo(h.base)
 	for _, v := range victims {
-		t.vacate(v.entry)
+		t.releaseJob(v.entry)
 	}
-	t.occupy(seats)
-	slices.SortFunc(victims, func(a, b *rival) int { return byLoss(b, a) })
-	return slices.DeleteFunc(victims, func(v *rival) bool { return !v.entry.sitsBy(seats) || t.stays(v.entry) })
+	t.takeSeats(seats)
+	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
+	return slices.DeleteFunc(victims, func(v *candidateVictim) bool { return !v.entry.sitsBesideSeats(seats) || t.putBack(v.entry) })
 }
 
-// sitsBy says whether a running job has a seat on a node of some.
-func (e *entry) sitsBy(seats []ares.Seat) bool {
+// sitsBesideSeats says whether a running job has a seat on a node of some.
+func (e *entry) sitsBesideSeats(seats []ares.Seat) bool {
 	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
 		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
 	})
 }
 
-// stays puts a job that was to leave back on its seats, if nobody else is given
+// putBack puts a job that was to leave back on its seats, if nobody else is given
 // what it has there.
-func (t *try) stays(e *entry) bool {
-	m, a := mark(len(t.taken)), e.run.Current()
+func (t *round) putBack(e *entry) bool {
+	m, a := savepoint(len(t.deltas)), e.run.Current()
 	for i := range a.Seats {
 		seat := &a.Seats[i].Seat
-		n := t.state.byID[seat.Node]
+		n := t.state.nodesByID[seat.Node]
 		if a.Seats[i].State.Free() || n == nil || n.record == nil {
 			continue
 		}
-		if !n.spares(seat) {
+		if !n.fitsBeside(seat) {
 			t.undo(m)
 			return false
 		}
-		t.occupy([]ares.Seat{*seat})
+		t.takeSeats([]ares.Seat{*seat})
 	}
 	return true
 }
 
-// spares says whether the seat fits beside what is taken on the node.
-func (n *node) spares(seat *ares.Seat) bool {
-	if n.seats >= MaxSeats || seat.CPUs > 0 && n.profile.cpus-n.cpus < seat.CPUs || seat.Memory > 0 && n.record.MemoryMB-n.memory < seat.Memory {
+// fitsBeside says whether the seat fits beside what is taken on the node.
+func (n *node) fitsBeside(seat *ares.Seat) bool {
+	if n.seats >= MaxSeats || seat.CPUs > 0 && n.typ.cpus-n.cpus < seat.CPUs || seat.Memory > 0 && n.record.MemoryMB-n.memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {
-		if d := n.spot(&seat.Shares[i]); d >= 0 && wholeMilli-n.devices[d].taken < seat.Shares[i].Milli {
+		if d := n.deviceIndex(&seat.Shares[i]); d >= 0 && WholeMilli-n.devices[d].taken < seat.Shares[i].Milli {
 			return false
 		}
 	}
-	return seat.NUMA < 0 || n.sparesAt(seat)
+	return seat.NUMA < 0 || n.numaHasRoom(seat)
 }
 
-// sparesAt says whether the seat's NUMA node has its CPUs and memory left.
-func (n *node) sparesAt(seat *ares.Seat) bool {
-	taken := n.pinned(seat.NUMA)
-	for _, at := range n.profile.numa {
+// numaHasRoom says whether the seat's NUMA node has its CPUs and memory left.
+func (n *node) numaHasRoom(seat *ares.Seat) bool {
+	taken := n.numaTaken(seat.NUMA)
+	for _, at := range n.typ.numa {
 		if at.ID == seat.NUMA {
 			return at.CPUs-taken.cpus >= seat.CPUs && at.MemoryMB-taken.memory >= seat.Memory
 		}
@@ -417,81 +417,81 @@ func (n *node) sparesAt(seat *ares.Seat) bool {
 	return false
 }
 
-// shrinkMost is up to how many victims each is tried without, with other seats.
-const shrinkMost = 8
+// maxShrink is up to how many victims each is tried without, with other seats.
+const maxShrink = 8
 
-// shrink tries to do without one after the other, the most costly first, with
+// shrinkSet tries to do without one after the other, the most costly first, with
 // whatever seats there are then.
-func (h *hunt) shrink(c *choice) {
-	if len(c.victims) < 2 || len(c.victims) > shrinkMost || !h.admits(c) {
+func (h *victimSearch) shrinkSet(c *victimSelection) {
+	if len(c.victims) < 2 || len(c.victims) > maxShrink || !h.admitsAfter(c) {
 		return
 	}
-	slices.SortFunc(c.victims, func(a, b *rival) int { return byLoss(b, a) })
+	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	for i := 0; i < len(c.victims) && len(c.victims) > 1; {
 		rest := slices.Delete(slices.Clone(c.victims), i, i+1)
-		h.try.undo(h.base)
+		h.round.undo(h.base)
 		for _, v := range rest {
-			h.try.vacate(v.entry)
+			h.round.releaseJob(v.entry)
 		}
 		i++
-		p, ok := h.try.place(h.sh, h.sh.least, h.want.ban, h.entry)
+		p, ok := h.round.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
 		if !ok {
 			continue
 		}
-		less := choice{seats: p.Seats, victims: h.trim(p.Seats, slices.Clone(rest))}
-		if !h.admits(&less) {
+		less := victimSelection{seats: p.Seats, victims: h.dropUnneeded(p.Seats, slices.Clone(rest))}
+		if !h.admitsAfter(&less) {
 			less.victims = rest // who is not in its way may have borrowed what it lacks
 		}
-		if h.admits(&less) {
+		if h.admitsAfter(&less) {
 			c.seats, c.victims, i = less.seats, less.victims, 0
 		}
 	}
 }
 
-// everybody supposes that all who may give way do, where the topology's rules
+// tryAllVictims supposes that all who may give way do, where the topology's rules
 // have kept the job out of what was cleared for it, and keeps who is in its way
 // then.
-func (h *hunt) everybody() {
-	t := h.try
+func (h *victimSearch) tryAllVictims() {
+	t := h.round
 	t.undo(h.base)
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Over
 	}
-	h.gone = h.gone[:0]
-	for _, sp := range h.spots {
-		sp.rival.gone = false
+	h.evicted = h.evicted[:0]
+	for _, sp := range h.candidateSeats {
+		sp.victim.chosen = false
 	}
-	for _, sp := range h.spots {
-		if v := sp.rival; !v.gone && h.owing(v) {
-			v.gone = true
-			h.gone = append(h.gone, v)
-			t.vacate(v.entry)
+	for _, sp := range h.candidateSeats {
+		if v := sp.victim; !v.chosen && h.stillBorrowed(v) {
+			v.chosen = true
+			h.evicted = append(h.evicted, v)
+			t.releaseJob(v.entry)
 		}
 	}
-	if len(h.gone) > 0 {
-		h.land()
+	if len(h.evicted) > 0 {
+		h.placeAndKeep()
 	}
 }
 
-// sooner finds the seats of a job that need nobody stopped: those who are there
+// freeSoon finds the seats of a job that need nobody stopped: those who are there
 // are predicted to be done before stopping others would have come to anything.
-func (h *hunt) sooner() (choice, bool) {
-	t, s := h.try, h.try.state
+func (h *victimSearch) freeSoon() (victimSelection, bool) {
+	t, s := h.round, h.round.state
 	takes := time.Duration(0)
 	for _, v := range h.best.victims {
 		takes = max(takes, v.entry.job.Grace())
 	}
-	takes += s.cfg.Yielding.Restart
-	c := choice{why: h.best.why}
+	takes += s.cfg.Preemption.Restart
+	c := victimSelection{why: h.best.why}
 	var going []*entry
-	for rank := range s.yard.running {
-		for _, e := range s.yard.running[rank] {
-			if _, all := e.runtime(); all == never {
+	for rank := range s.running.running {
+		for _, e := range s.running.running[rank] {
+			if _, all := e.runtimeEstimate(); all == forever {
 				continue
 			}
-			if _, late := e.left(h.now); late <= takes && !h.barred[e] && !slices.Contains(t.leaving, e) {
+			if _, late := e.remaining(h.now); late <= takes && !h.barred[e] && !slices.Contains(t.stopping, e) {
 				going = append(going, e)
-				c.within = max(c.within, late)
+				c.freeWithin = max(c.freeWithin, late)
 			}
 		}
 	}
@@ -500,14 +500,14 @@ func (h *hunt) sooner() (choice, bool) {
 	}
 	t.undo(h.base)
 	for _, e := range going {
-		t.vacate(e)
+		t.releaseJob(e)
 		e.shape.leaf.Charge(e.held.grant, -1)
 	}
-	members, ban := s.allowed(h.sh, h.now)
+	members, ban := s.admissibleMembers(h.sh, h.now)
 	var p ares.Placing
 	ok := false
 	if members > 0 {
-		p, ok = t.place(h.sh, h.sh.least, ban, h.entry)
+		p, ok = t.placeJob(h.sh, h.sh.minMembers, ban, h.entry)
 	}
 	for _, e := range going {
 		e.shape.leaf.Charge(e.held.grant, 1)

@@ -6,98 +6,98 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// hurdle is the first thing that rules a node out, in the order they are told.
-type hurdle int
+// reason is the first thing that rules a node out, in the order they are told.
+type reason int
 
 const (
-	noSession hurdle = iota
-	isCordoned
-	isUnfit
-	otherLabels
-	otherConditions
-	otherRegion
-	tainted
-	otherKind
-	otherModel
-	smallDevices
-	overQuota
-	unhealthy
-	tooSmall
-	isReserved
-	busyDevices
-	busyCPUs
-	busyMemory
-	noNUMA
-	fullSeats
-	badCompany
-	isKept
-	allClear
-	hurdles
+	reasonNoSession reason = iota
+	reasonCordoned
+	reasonUnfit
+	reasonSelector
+	reasonNodeAffinity
+	reasonRegion
+	reasonTaint
+	reasonAccelerator
+	reasonModel
+	reasonDeviceMemory
+	reasonQuota
+	reasonUnhealthy
+	reasonTooSmall
+	reasonReserved
+	reasonBusyDevices
+	reasonBusyCPUs
+	reasonBusyMemory
+	reasonNUMA
+	reasonSeatLimit
+	reasonJobAffinity
+	reasonHeld
+	reasonNone
+	reasonCount
 )
 
-// hurdleSet is hurdles of one node, a bit each. The lowest is the one that is told.
-type hurdleSet uint32
+// reasons is hurdles of one node, a bit each. The lowest is the one that is told.
+type reasons uint32
 
-func (h hurdle) bit() hurdleSet { return 1 << h }
+func (h reason) bit() reasons { return 1 << h }
 
-func (m hurdleSet) has(h hurdle) bool { return m&h.bit() != 0 }
+func (m reasons) has(h reason) bool { return m&h.bit() != 0 }
 
 // first is the hurdle that is told.
-func (m hurdleSet) first() hurdle {
+func (m reasons) first() reason {
 	if m == 0 {
-		return allClear
+		return reasonNone
 	}
-	return hurdle(bits.TrailingZeros32(uint32(m)))
+	return reason(bits.TrailingZeros32(uint32(m)))
 }
 
-// busyHurdles are those that go away when others leave.
-const busyHurdles = 1<<busyDevices | 1<<busyCPUs | 1<<busyMemory | 1<<noNUMA | 1<<fullSeats
+// busyReasons are those that go away when others leave.
+const busyReasons = 1<<reasonBusyDevices | 1<<reasonBusyCPUs | 1<<reasonBusyMemory | 1<<reasonNUMA | 1<<reasonSeatLimit
 
-// kind is the kind of blocker: what is busy may come free.
-func (h hurdle) kind() string {
+// blockerKind is the kind of blocker: what is busy may come free.
+func (h reason) blockerKind() string {
 	switch {
-	case h == badCompany:
+	case h == reasonJobAffinity:
 		return kindNear
-	case h == isReserved:
+	case h == reasonReserved:
 		return kindReserved
-	case h == overQuota:
+	case h == reasonQuota:
 		return kindQuota
-	case h >= busyDevices:
+	case h >= reasonBusyDevices:
 		return kindCapacity
 	}
 	return kindNodes
 }
 
-// hurdles is everything that rules the node out for one member. v is what the
+// reasonsAgainst is everything that rules the node out for one member. v is what the
 // want sees in its profile.
-func (n *node) hurdles(w *want, v *outlook) hurdleSet {
-	var m hurdleSet
-	put := func(h hurdle, is bool) {
+func (n *node) reasonsAgainst(w *request, v *deviceMatch) reasons {
+	var m reasons
+	put := func(h reason, is bool) {
 		if is {
 			m |= h.bit()
 		}
 	}
-	put(noSession, n.session == nil)
-	put(isCordoned, n.cordon != nil)
-	put(isUnfit, n.record.Unfit != "")
-	put(otherLabels, !n.chosen(w))
-	put(otherConditions, !n.conditioned(w))
-	put(otherRegion, !n.within(w))
-	put(tainted, !n.tolerated(w))
-	if w.devices() {
-		m |= n.deviceHurdles(w, v)
+	put(reasonNoSession, n.session == nil)
+	put(reasonCordoned, n.cordon != nil)
+	put(reasonUnfit, n.record.Unfit != "")
+	put(reasonSelector, !n.matchesSelector(w))
+	put(reasonNodeAffinity, !n.matchesAffinity(w))
+	put(reasonRegion, !n.inRegion(w))
+	put(reasonTaint, !n.toleratedBy(w))
+	if w.needsDevices() {
+		m |= n.deviceReasons(w, v)
 	}
-	lacksCPUs, lacksMemory := n.profile.cpus < w.cpus, n.record.MemoryMB < w.memory
-	put(tooSmall, lacksCPUs || lacksMemory)
-	put(busyCPUs, !lacksCPUs && n.profile.cpus-n.cpus < w.cpus)
-	put(busyMemory, !lacksMemory && n.record.MemoryMB-n.memory < w.memory)
-	put(fullSeats, n.seats >= MaxSeats)
-	put(noNUMA, m>>otherKind == 0 && n.room(w) == 0)
+	lacksCPUs, lacksMemory := n.typ.cpus < w.cpus, n.record.MemoryMB < w.memory
+	put(reasonTooSmall, lacksCPUs || lacksMemory)
+	put(reasonBusyCPUs, !lacksCPUs && n.typ.cpus-n.cpus < w.cpus)
+	put(reasonBusyMemory, !lacksMemory && n.record.MemoryMB-n.memory < w.memory)
+	put(reasonSeatLimit, n.seats >= MaxSeats)
+	put(reasonNUMA, m>>reasonAccelerator == 0 && n.roomFor(w) == 0)
 	return m
 }
 
-// tolerated says whether the node has no taint that keeps the want off.
-func (n *node) tolerated(w *want) bool {
+// toleratedBy says whether the node has no taint that keeps the want off.
+func (n *node) toleratedBy(w *request) bool {
 	for _, t := range n.record.Taints {
 		if t.Effect != ares.PreferNoSchedule && !w.tolerates(t) {
 			return false
@@ -106,9 +106,9 @@ func (n *node) tolerated(w *want) bool {
 	return true
 }
 
-// outlook is what a want sees in the machines of a profile: devices by what is
+// deviceMatch is what a want sees in the machines of a profile: devices by what is
 // asked of them.
-type outlook struct {
+type deviceMatch struct {
 	known bool
 	kind  uint64 // of the kind asked for
 	model uint64 // of these, of a model asked for
@@ -117,9 +117,9 @@ type outlook struct {
 	fit   uint64 // of these, of a model that quotas leave enough of
 }
 
-func (p *profile) outlook(w, asked *want) outlook {
-	v := outlook{known: true}
-	if !w.devices() {
+func (p *nodeType) matchDevices(w, asked *request) deviceMatch {
+	v := deviceMatch{known: true}
+	if !w.needsDevices() {
 		return v
 	}
 	for i := range p.devices {
@@ -128,52 +128,52 @@ func (p *profile) outlook(w, asked *want) outlook {
 			continue
 		}
 		v.kind |= 1 << i
-		if w.likes(d.model) {
+		if w.acceptsModel(d.model) {
 			v.model |= 1 << i
 		}
 		if d.memory >= w.deviceMemory {
 			v.large |= 1 << i
 		}
 	}
-	v.asked, v.fit = asked.mask(p), w.mask(p)
+	v.asked, v.fit = asked.deviceMask(p), w.deviceMask(p)
 	return v
 }
 
-// deviceHurdles follows the devices through what is asked of them. Where a wish
+// deviceReasons follows the devices through what is asked of them. Where a wish
 // leaves too few, the next ones are held against the devices without it.
-func (n *node) deviceHurdles(w *want, v *outlook) hurdleSet {
+func (n *node) deviceReasons(w *request, v *deviceMatch) reasons {
 	need := max(w.gpus, 1)
 	enough := func(mask uint64) bool { return bits.OnesCount64(mask) >= need }
 	switch {
 	case v.kind == 0:
-		return otherKind.bit()
+		return reasonAccelerator.bit()
 	case !enough(v.kind):
-		return tooSmall.bit()
+		return reasonTooSmall.bit()
 	}
-	var m hurdleSet
+	var m reasons
 	left := v.kind
 	if enough(v.model) {
 		left = v.model
 	} else {
-		m |= otherModel.bit()
+		m |= reasonModel.bit()
 	}
 	if enough(left & v.large) {
 		left &= v.large
 	} else {
-		m |= smallDevices.bit()
+		m |= reasonDeviceMemory.bit()
 	}
 	if m == 0 {
 		if !enough(v.fit) {
-			m |= overQuota.bit() // or else asked would not be enough either
+			m |= reasonQuota.bit() // or else asked would not be enough either
 		} else {
 			left = v.fit
 		}
 	}
 	switch {
 	case !enough(left & n.usable):
-		m |= unhealthy.bit()
-	case w.gpus > 0 && !enough(left&n.free), w.milli > 0 && n.parts(left, w.milli) == 0:
-		m |= busyDevices.bit()
+		m |= reasonUnhealthy.bit()
+	case w.gpus > 0 && !enough(left&n.free), w.milli > 0 && n.shareSlots(left, w.milli) == 0:
+		m |= reasonBusyDevices.bit()
 	}
 	return m
 }

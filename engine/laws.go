@@ -13,19 +13,19 @@ import (
 // kept up to date say the same as counting anew. Tests, the simulator and a
 // server in debug mode share it; it looks at everything and is not cheap.
 func (s *State) Check() error {
-	s.ready()
-	c := count{pins: map[string]map[int]pin{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.try.taken)+len(s.try.placed)+len(s.try.kept)+len(s.try.leaving)+len(s.try.rivals)+len(s.moved)+len(s.touched) > 0 {
+	s.refreshIndex()
+	c := recount{pins: map[string]map[int]numaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
+	if len(s.round.deltas)+len(s.round.placed)+len(s.round.holds)+len(s.round.stopping)+len(s.round.victims)+len(s.changedEntries)+len(s.dirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0
 	for _, e := range s.entries() {
-		foretold += e.foretells()
+		foretold += e.estimates()
 		if err := e.check(); err != nil {
 			return err
 		}
 		c.add(e)
-		switch e.wants() {
+		switch e.queueFor() {
 		case inPending:
 			pending++
 		case inDelayed:
@@ -33,19 +33,19 @@ func (s *State) Check() error {
 		case inNone:
 		}
 	}
-	if queued, _ := s.order.Waiting(); pending != queued || delayed != len(s.delayed) {
+	if queued, _ := s.queues.Waiting(); pending != queued || delayed != len(s.delayed) {
 		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.delayed))
 	}
-	lost := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.regrouped() })
-	if !slices.Equal(lost, s.regrouping) {
-		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.regrouping))
+	lost := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.awaitsRestart() })
+	if !slices.Equal(lost, s.restarting) {
+		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.restarting))
 	}
-	if foretold != s.foretold {
-		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.foretold)
+	if foretold != s.estimated {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.estimated)
 	}
-	back := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.returns() })
-	if !slices.Equal(back, s.returning) {
-		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.returning))
+	back := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.isMigrating() })
+	if !slices.Equal(back, s.migrating) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.migrating))
 	}
 	if !slices.IsSortedFunc(s.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
@@ -53,7 +53,7 @@ func (s *State) Check() error {
 	if err := s.checkArrays(); err != nil {
 		return err
 	}
-	if err := errors.Join(s.yard.check(s.entries()), s.checkStops()); err != nil {
+	if err := errors.Join(s.running.check(s.entries()), s.checkStops()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(s); err != nil {
@@ -67,8 +67,8 @@ func (s *State) Check() error {
 
 // check wants an entry in its queue, and each attempt's gang whole.
 func (e *entry) check() error {
-	if e.queue != e.wants() || e.moved {
-		return fmt.Errorf("job %s is in queue %d and belongs into %d", e.id, e.queue, e.wants())
+	if e.queue != e.queueFor() || e.changed {
+		return fmt.Errorf("job %s is in queue %d and belongs into %d", e.id, e.queue, e.queueFor())
 	}
 	if e.run == nil || e.job == nil {
 		return nil
@@ -94,16 +94,16 @@ type deviceKey struct{ node, device string }
 
 type nodeUse struct{ seats, cpus, memory int }
 
-// count is the accounts counted anew from the runs alone.
-type count struct {
-	pins    map[string]map[int]pin
+// recount is the accounts counted anew from the runs alone.
+type recount struct {
+	pins    map[string]map[int]numaUse
 	taken   map[deviceKey]int
 	nodes   map[string]nodeUse
 	tenants map[string]ares.Use
 	shapes  map[*shape]int
 }
 
-func (c *count) add(e *entry) {
+func (c *recount) add(e *entry) {
 	if e.shape != nil {
 		c.shapes[e.shape]++
 	}
@@ -120,10 +120,10 @@ func (c *count) add(e *entry) {
 			c.nodes[h.Node] = nodeUse{u.seats + 1, u.cpus + h.CPUs, u.memory + h.Memory}
 			if h.NUMA >= 0 && (h.CPUs > 0 || h.Memory > 0) {
 				if c.pins[h.Node] == nil {
-					c.pins[h.Node] = map[int]pin{}
+					c.pins[h.Node] = map[int]numaUse{}
 				}
 				p := c.pins[h.Node][h.NUMA]
-				c.pins[h.Node][h.NUMA] = pin{h.NUMA, p.cpus + h.CPUs, p.memory + h.Memory}
+				c.pins[h.Node][h.NUMA] = numaUse{h.NUMA, p.cpus + h.CPUs, p.memory + h.Memory}
 			}
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
@@ -142,7 +142,7 @@ func (c *count) add(e *entry) {
 	}
 }
 
-func (c *count) checkTenants(s *State) error {
+func (c *recount) checkTenants(s *State) error {
 	for id, t := range s.tenants { // order-free: any broken law will do
 		if t.use != c.tenants[id] {
 			return fmt.Errorf("tenant %s holds %+v, its account says %+v", id, c.tenants[id], t.use)
@@ -152,10 +152,10 @@ func (c *count) checkTenants(s *State) error {
 		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.shapes.byKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.wants.byKey[sh.want.key] != sh.want || s.shapes.wants.tastes[sh.want.taste.key] != sh.want.taste {
+		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.requests.byKey[sh.request.key] != sh.request || s.shapes.requests.constraints[sh.request.constraints.key] != sh.request.constraints {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.key, refs, sh.refs)
 		}
-		if err := s.checkFilter(sh.want); err != nil {
+		if err := s.checkFilter(sh.request); err != nil {
 			return err
 		}
 	}
@@ -163,23 +163,23 @@ func (c *count) checkTenants(s *State) error {
 }
 
 // checkFilter wants the sets of a want to be what looking at every node finds.
-func (s *State) checkFilter(w *want) error {
-	f := &w.taste.filter
+func (s *State) checkFilter(w *request) error {
+	f := &w.constraints.feasible
 	if f.layout != s.layout {
 		return nil // will be found anew
 	}
-	s.sift(w)
+	s.refreshFeasible(w)
 	for i, n := range s.nodes {
-		suits, liked := n.suits(w)
-		if f.nodes.has(i) != suits || f.liked.has(i) != liked {
-			return fmt.Errorf("filter %s has node %s: %t, %t", w.key, n.id, f.nodes.has(i), f.liked.has(i))
+		suits, liked := n.feasible(w)
+		if f.nodes.has(i) != suits || f.preferred.has(i) != liked {
+			return fmt.Errorf("filter %s has node %s: %t, %t", w.key, n.id, f.nodes.has(i), f.preferred.has(i))
 		}
 	}
 	return nil
 }
 
-func (c *count) checkNodes(s *State) error {
-	if len(s.nodes) != len(s.byID) || !slices.IsSortedFunc(s.nodes, byPlace) {
+func (c *recount) checkNodes(s *State) error {
+	if len(s.nodes) != len(s.nodesByID) || !slices.IsSortedFunc(s.nodes, compareByPlace) {
 		return fmt.Errorf("the nodes are out of order")
 	}
 	accounts := 0
@@ -187,19 +187,19 @@ func (c *count) checkNodes(s *State) error {
 		if u := (nodeUse{n.seats, n.cpus, n.memory}); u != c.nodes[n.id] {
 			return fmt.Errorf("node %s holds %+v, its account says %+v", n.id, c.nodes[n.id], u)
 		}
-		if len(n.sitters) != n.seats {
-			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.sitters))
+		if len(n.occupants) != n.seats {
+			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.occupants))
 		}
 		if held := kindsHeld(n); held != n.kinds {
 			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.id, held, n.kinds)
 		}
-		if n.forgotten() {
+		if n.isUnknown() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}
-		if got := s.places.History(i); got != n.history() {
-			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.id, n.history(), got)
+		if got := s.domains.History(i); got != n.historyScore() {
+			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.id, n.historyScore(), got)
 		}
-		if n.at != i {
+		if n.pos != i {
 			return fmt.Errorf("the index of node %s is stale", n.id)
 		}
 		held, err := c.checkDevices(n)
@@ -215,22 +215,22 @@ func (c *count) checkNodes(s *State) error {
 }
 
 // kindsHeld counts the seats on a node by kind.
-func kindsHeld(n *node) (out kinds) {
-	for _, s := range n.sitters {
-		out.add(seatKind(s.seat), +1)
+func kindsHeld(n *node) (out seatKinds) {
+	for _, s := range n.occupants {
+		out.add(kindOfSeat(s.seat), +1)
 	}
 	return out
 }
 
 // checkDevices wants the account of each device right, and counts the held.
-func (c *count) checkDevices(n *node) (held int, err error) {
+func (c *recount) checkDevices(n *node) (held int, err error) {
 	var free uint64
-	for i, d := range slices.Concat(n.devices, n.strays) {
+	for i, d := range slices.Concat(n.devices, n.unlisted) {
 		taken := c.taken[deviceKey{n.id, d.id}]
 		if taken != d.taken {
 			return 0, fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.id, n.id, taken, d.taken)
 		}
-		if taken > wholeMilli {
+		if taken > WholeMilli {
 			return 0, fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.id, n.id, taken)
 		}
 		if taken > 0 {
@@ -244,13 +244,13 @@ func (c *count) checkDevices(n *node) (held int, err error) {
 		return 0, fmt.Errorf("node %s has the free devices %b, its account says %b", n.id, free&n.usable, n.free)
 	}
 	pins := c.pins[n.id]
-	for _, p := range n.pins {
-		if (p != pin{p.numa, pins[p.numa].cpus, pins[p.numa].memory}) {
+	for _, p := range n.numaUses {
+		if (p != numaUse{p.numa, pins[p.numa].cpus, pins[p.numa].memory}) {
 			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.id, pins[p.numa], p.numa, p)
 		}
 	}
-	if len(pins) != len(n.pins) {
-		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.id, len(pins), len(n.pins))
+	if len(pins) != len(n.numaUses) {
+		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.id, len(pins), len(n.numaUses))
 	}
 	return held, nil
 }
@@ -269,7 +269,7 @@ func (s *State) checkBoards() error {
 		if recent != d.recent {
 			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.recent)
 		}
-		s.recount()
+		s.recountDemand()
 		same := len(kinds) == len(d.kinds) && shares == d.shares
 		for key, k := range kinds { // order-free: all of them
 			same = same && d.kinds[key] != nil && d.kinds[key].count == k.count
@@ -278,27 +278,27 @@ func (s *State) checkBoards() error {
 			return errors.New("the asks that were counted are not those of the jobs")
 		}
 	}
-	for k := range s.crests {
-		kept := *s.crestAt(k)
-		s.crests[k].stale = true
-		if now := s.crestAt(k); kept != *now {
+	for k := range s.blockMaxes {
+		kept := *s.blockMaxAt(k)
+		s.blockMaxes[k].stale = true
+		if now := s.blockMaxAt(k); kept != *now {
 			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
 		}
 	}
-	for _, w := range s.shapes.wants.byKey { // order-free: each by itself
-		if w.board.costs != nil && !slices.Contains(s.rack.wants, w) {
+	for _, w := range s.shapes.requests.byKey { // order-free: each by itself
+		if w.scores.costs != nil && !slices.Contains(s.scoreCaches.requests, w) {
 			return fmt.Errorf("the want %s has a board that is not on the rack", w.key)
 		}
-		if w.board.costs == nil || w.board.layout != s.layout || w.board.prospect != s.demand.now.id {
+		if w.scores.costs == nil || w.scores.layout != s.layout || w.scores.mix != s.demand.mix.id {
 			continue
 		}
-		b := s.weigh(w)
-		kept := board{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
-		if s.weighAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
+		b := s.refreshScores(w)
+		kept := scoreCache{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
+		if s.rescoreAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
 			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.key)
 		}
 		for i, n := range s.nodes {
-			if room := n.open() && n.room(w) > 0; room != (b.costs[i] < noFit) {
+			if room := n.schedulable() && n.roomFor(w) > 0; room != (b.costs[i] < noFit) {
 				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.id, w.key, room, !room)
 			}
 		}
@@ -311,7 +311,7 @@ func (s *State) checkBoards() error {
 func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
 	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
 	for _, sh := range seat.Shares {
-		if sh.Milli >= wholeMilli {
+		if sh.Milli >= WholeMilli {
 			u.GPUs++
 		} else {
 			u.GPUMilli += sh.Milli

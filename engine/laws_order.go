@@ -10,8 +10,8 @@ import (
 // checkOrder wants the shares, quotas and budgets that are kept up to date to be
 // those of a tree that is told everything anew.
 func (s *State) checkOrder() error {
-	fresh := queue.New[*entry](s.order.Config())
-	for _, name := range s.order.Models() {
+	fresh := queue.New[*entry](s.queues.Config())
+	for _, name := range s.queues.Models() {
 		fresh.Model(name)
 	}
 	fresh.Capacity(s.capacity)
@@ -21,7 +21,7 @@ func (s *State) checkOrder() error {
 			fresh.Leaf(id, name).Archived(u)
 		}
 	}
-	for q := range s.order.Records() {
+	for q := range s.queues.Records() {
 		fresh.Queue(q)
 	}
 	var last time.Time
@@ -29,7 +29,7 @@ func (s *State) checkOrder() error {
 		if e.job == nil || e.run == nil {
 			continue
 		}
-		h, leaf := s.holdings(e), fresh.Leaf(e.job.Tenant, e.job.Queue)
+		h, leaf := s.holdingsOf(e), fresh.Leaf(e.job.Tenant, e.job.Queue)
 		if h.counts {
 			leaf.Charge(h.grant, 1)
 		}
@@ -38,7 +38,7 @@ func (s *State) checkOrder() error {
 			return fmt.Errorf("job %s holds something: %t, and its tenant's list says %t", e.id, h.counts, active)
 		}
 		for _, p := range h.past {
-			if last = later(later(last, p.from), p.to); p.to.IsZero() {
+			if last = laterOf(laterOf(last, p.from), p.to); p.to.IsZero() {
 				leaf.Running(p.use, p.from, 1)
 			} else {
 				leaf.Ran(p.use, p.from, p.to, 1)
@@ -61,27 +61,27 @@ func (s *State) checkMonths() error {
 		}
 		t := counted[e.job.Tenant]
 		if t == nil {
-			t = &tenant{ended: map[string]int64{}}
+			t = &tenant{monthlyUse: map[string]int64{}}
 			counted[e.job.Tenant] = t
 		}
-		h := s.holdings(e)
+		h := s.holdingsOf(e)
 		for i := range h.past {
 			if !h.past[i].to.IsZero() {
-				t.addMonths(&h.past[i], 1)
+				t.addMonthlyUse(&h.past[i], 1)
 			}
 		}
 	}
 	for id, t := range s.tenants { // order-free: any broken law will do
 		want := map[string]int64{}
 		if c := counted[id]; c != nil {
-			want = c.ended
+			want = c.monthlyUse
 		}
-		if len(want) != len(t.ended) {
-			return fmt.Errorf("tenant %s used something in %d months, its account has %d", id, len(want), len(t.ended))
+		if len(want) != len(t.monthlyUse) {
+			return fmt.Errorf("tenant %s used something in %d months, its account has %d", id, len(want), len(t.monthlyUse))
 		}
 		for month, n := range want { // order-free: any broken law will do
-			if t.ended[month] != n {
-				return fmt.Errorf("tenant %s used %d in %s, its account says %d", id, n, month, t.ended[month])
+			if t.monthlyUse[month] != n {
+				return fmt.Errorf("tenant %s used %d in %s, its account says %d", id, n, month, t.monthlyUse[month])
 			}
 		}
 	}
@@ -89,12 +89,12 @@ func (s *State) checkMonths() error {
 }
 
 // compareOrder holds the order's accounts against those of a fresh tree.
-func (s *State) compareOrder(fresh *tree, at time.Time) error {
+func (s *State) compareOrder(fresh *queueTree, at time.Time) error {
 	known := map[[2]string]queue.Share{}
 	for _, f := range fresh.Fairness(at) {
 		known[[2]string{f.Tenant, f.Queue}] = f
 	}
-	for _, have := range s.order.Fairness(at) {
+	for _, have := range s.queues.Fairness(at) {
 		want := known[[2]string{have.Tenant, have.Queue}] // nothing, if nobody speaks of it any more
 		if have.Live != want.Live || have.Past != want.Past || have.Dominant != want.Dominant {
 			return fmt.Errorf("%s/%s holds %+v and held %+v, its account says %+v and %+v", have.Tenant, have.Queue, want.Live, want.Past, have.Live, have.Past)

@@ -26,38 +26,38 @@ func DefaultMix() []Mix {
 }
 
 const (
-	// mixWhole is what the weights of a mix add up to.
-	mixWhole = 4096
-	// askWeight is what one ask weighs beside the default mix, whose thousand
+	// mixTotal is what the weights of a mix add up to.
+	mixTotal = 4096
+	// observedWeight is what one ask weighs beside the default mix, whose thousand
 	// counts twice: as much as 31 asks.
-	askWeight = 64
-	// maxKinds is how many kinds of asks are told apart: those that ask for the
+	observedWeight = 64
+	// maxMixKinds is how many kinds of asks are told apart: those that ask for the
 	// most devices, all together. A look at a node takes time for each.
-	maxKinds = 16
-	// leastWeight is what a kind weighs at least to be told apart.
-	leastWeight = mixWhole / 1024
-	// rarely is how much less often than anything else, as a power of two, a
+	maxMixKinds = 16
+	// minMixWeight is what a kind weighs at least to be told apart.
+	minMixWeight = mixTotal / 1024
+	// rareShift is how much less often than anything else, as a power of two, a
 	// device is supposed to have no visitor any more.
-	rarely = 8
+	rareShift = 8
 )
 
-// prospect is the mix that is expected: kinds of asks, and what becomes of
+// workloadMix is the mix that is expected: kinds of asks, and what becomes of
 // devices of which a part is taken.
-type prospect struct {
+type workloadMix struct {
 	id    int // tells it from every other, from 1
-	kinds []awaited
-	fills [wholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
+	kinds []mixKind
+	fills [WholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
 }
 
-// awaited is a kind of ask with its weight in mixWhole.
-type awaited struct {
-	kind   askKind
-	like   *want // nil for one of a Mix
-	weight int
+// mixKind is a kind of ask with its weight in mixWhole.
+type mixKind struct {
+	kind    demandKind
+	example *request // nil for one of a Mix
+	weight  int
 }
 
-// appetite is an expected kind held against the machines of one profile.
-type appetite struct {
+// mixDemand is an expected kind held against the machines of one profile.
+type mixDemand struct {
 	weight int64
 	gpus   int64 // whole devices, 0 for shares
 	groups uint8 // of devices that fit
@@ -65,60 +65,60 @@ type appetite struct {
 	memory int64 // the same of one MB
 }
 
-// carry is the precision of what a CPU carries.
-const carry = 20
+// carryBits is the precision of what a CPU carries.
+const carryBits = 20
 
-// appetites are the expected kinds as machines of the profile can serve them.
+// demandsOn are the expected kinds as machines of the profile can serve them.
 // They are worked out once for each prospect.
-func (o *prospect) appetites(p *profile) []appetite {
-	if p.prospect == o.id {
-		return p.appetites
+func (o *workloadMix) demandsOn(p *nodeType) []mixDemand {
+	if p.mixID == o.id {
+		return p.mixDemands
 	}
-	p.prospect, p.appetites = o.id, p.appetites[:0]
+	p.mixID, p.mixDemands = o.id, p.mixDemands[:0]
 	for i := range o.kinds {
 		e := &o.kinds[i]
-		a := appetite{weight: int64(e.weight), gpus: int64(e.kind.gpus), groups: p.served(e.like)}
+		a := mixDemand{weight: int64(e.weight), gpus: int64(e.kind.gpus), groups: p.servedGroups(e.example)}
 		if a.groups == 0 {
 			continue // never for this machine: it has nothing to keep for it
 		}
-		if e.like != nil {
-			a.cpu, a.memory = carries(1, e.kind.cpus), carries(1, e.kind.memory)
+		if e.example != nil {
+			a.cpu, a.memory = unitsPerDevice(1, e.kind.cpus), unitsPerDevice(1, e.kind.memory)
 		} else {
 			share := int64(e.kind.percent)
-			a.cpu = carries(100*len(p.devices), int64(p.cpus)*share)
-			a.memory = carries(100*len(p.devices), int64(p.memory)*share)
+			a.cpu = unitsPerDevice(100*len(p.devices), int64(p.cpus)*share)
+			a.memory = unitsPerDevice(100*len(p.devices), int64(p.memory)*share)
 		}
-		p.appetites = append(p.appetites, a)
+		p.mixDemands = append(p.mixDemands, a)
 	}
-	return p.appetites
+	return p.mixDemands
 }
 
-// carries is what one unit carries, in thousandths of a device shifted, when so
+// unitsPerDevice is what one unit carries, in thousandths of a device shifted, when so
 // many devices take so many units.
-func carries(devices int, units int64) int64 {
+func unitsPerDevice(devices int, units int64) int64 {
 	if units <= 0 {
 		return 0
 	}
-	return max(int64(devices)*wholeMilli<<carry/units, 1)
+	return max(int64(devices)*WholeMilli<<carryBits/units, 1)
 }
 
-// served is the groups of devices that suit the want, all for none.
-func (p *profile) served(like *want) (groups uint8) {
+// servedGroups is the groups of devices that suit the want, all for none.
+func (p *nodeType) servedGroups(like *request) (groups uint8) {
 	for g, mask := range p.groups {
-		if mask != 0 && (like == nil || like.mask(p)&mask != 0) {
+		if mask != 0 && (like == nil || like.deviceMask(p)&mask != 0) {
 			groups |= 1 << g
 		}
 	}
 	return groups
 }
 
-// foresee works out what becomes of a device with so much left, for every
+// computeFills works out what becomes of a device with so much left, for every
 // amount. Visitors come as often as kinds were asked for, each that fits is
 // taken in, and now and then nobody comes any more.
 //
 // That is why 190 thousandths beside a job of 810 count for little where
 // nobody asks for less than 200, and why 530 count for 470 and not for all.
-func (o *prospect) foresee(rates *[wholeMilli + 1]int64) {
+func (o *workloadMix) computeFills(rates *[WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
 	var total int64
@@ -128,9 +128,9 @@ func (o *prospect) foresee(rates *[wholeMilli + 1]int64) {
 			total += rate
 		}
 	}
-	never := max(total>>rarely, 1)
-	var fine [wholeMilli + 1]int64
-	for left := 1; left <= wholeMilli; left++ {
+	never := max(total>>rareShift, 1)
+	var fine [WholeMilli + 1]int64
+	for left := 1; left <= WholeMilli; left++ {
 		come, sum := never, int64(0)
 		for _, size := range sizes {
 			if size > left {
@@ -144,8 +144,8 @@ func (o *prospect) foresee(rates *[wholeMilli + 1]int64) {
 	}
 }
 
-// compareKinds puts first what asks for the most devices, so that a few that
+// byDevicesAsked puts first what asks for the most devices, so that a few that
 // ask for whole machines are not lost among many small ones.
-func compareKinds(a, b awaited) int {
+func byDevicesAsked(a, b mixKind) int {
 	return cmp.Or(cmp.Compare(b.weight*max(b.kind.gpus, 1), a.weight*max(a.kind.gpus, 1)), a.kind.compare(b.kind))
 }

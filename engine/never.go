@@ -6,43 +6,43 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Fleet is every node that has a record, as it would be if it were connected,
+// StaticFeasibility is every node that has a record, as it would be if it were connected,
 // healthy and empty. It tells what can never run here from what has to wait.
-type Fleet struct {
-	state    *State
-	verdicts map[string]*ares.Refusal // by shape, until a node changes
-	plain    map[brief]*ares.Refusal  // of jobs without lists of wishes: found sooner
+type StaticFeasibility struct {
+	state         *State
+	verdicts      map[string]*ares.Refusal   // by shape, until a node changes
+	verdictsByKey map[shapeKey]*ares.Refusal // of jobs without lists of wishes: found sooner
 }
 
 // maxVerdicts bounds what a fleet remembers.
 const maxVerdicts = 10_000
 
-// NewFleet returns a fleet without nodes.
-func NewFleet() *Fleet {
-	return &Fleet{state: New(), verdicts: map[string]*ares.Refusal{}, plain: map[brief]*ares.Refusal{}}
+// NewStaticFeasibility returns a fleet without nodes.
+func NewStaticFeasibility() *StaticFeasibility {
+	return &StaticFeasibility{state: New(), verdicts: map[string]*ares.Refusal{}, verdictsByKey: map[shapeKey]*ares.Refusal{}}
 }
 
 // Apply takes what a batch says of nodes. It is as Apply of a State in all else.
-func (f *Fleet) Apply(b ares.Batch) {
+func (f *StaticFeasibility) Apply(b ares.Batch) {
 	if !b.Reset && b.Revision <= f.state.revision {
 		return
 	}
 	events := b.Events
 	b.Events = []ares.Event{{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}}}
 	for i := range events {
-		b.Events = append(b.Events, idle(&events[i])...)
+		b.Events = append(b.Events, idleEvents(&events[i])...)
 	}
 	if len(b.Events) == 1 && !b.Reset {
 		return // nothing of nodes
 	}
 	clear(f.verdicts)
-	clear(f.plain)
+	clear(f.verdictsByKey)
 	f.state.Apply(b)
 }
 
-// idle is what an event says of the fleet: how nodes are made and stand, not
+// idleEvents is what an event says of the fleet: how nodes are made and stand, not
 // who is there, holds or waits.
-func idle(ev *ares.Event) []ares.Event {
+func idleEvents(ev *ares.Event) []ares.Event {
 	switch {
 	case ev.Node != nil:
 		n := *ev.Node
@@ -60,39 +60,39 @@ func idle(ev *ares.Event) []ares.Event {
 	}
 }
 
-// Never says why a job of this kind can never run on these nodes, nil when it
+// Infeasible says why a job of this kind can never run on these nodes, nil when it
 // can, or when there are no nodes yet. It asks of a gang as much as of an empty
 // fleet, and of no tenant.
-func (f *Fleet) Never(spec ares.Spec) *ares.Refusal {
-	if len(f.state.byID) == 0 {
+func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
+	if len(f.state.nodesByID) == 0 {
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
 	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // whom they speak of comes and goes
-	b, plain := briefOf(&ares.Job{Spec: spec})
+	b, plain := shapeKeyOf(&ares.Job{Spec: spec})
 	b.queue = "" // it is nothing to the nodes
-	if verdict, known := f.plain[b]; plain && known {
+	if verdict, known := f.verdictsByKey[b]; plain && known {
 		return verdict
 	}
-	verdict := f.judge(spec)
+	verdict := f.evaluate(spec)
 	if plain {
-		if len(f.plain) >= maxVerdicts {
-			clear(f.plain)
+		if len(f.verdictsByKey) >= maxVerdicts {
+			clear(f.verdictsByKey)
 		}
-		f.plain[b] = verdict
+		f.verdictsByKey[b] = verdict
 	}
 	return verdict
 }
 
-// judge is Never of a job that is like none before, or has lists of wishes.
-func (f *Fleet) judge(spec ares.Spec) *ares.Refusal {
+// evaluate is Never of a job that is like none before, or has lists of wishes.
+func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	job := &ares.Job{Spec: spec}
-	key := f.state.shapeOf(job).key
+	key := f.state.newShape(job).key
 	verdict, known := f.verdicts[key]
 	if known {
 		return verdict
 	}
-	if _, r := Place(f.state, job, time.Time{}); r != nil && aboutNodes(r) {
+	if _, r := Place(f.state, job, time.Time{}); r != nil && isAboutNodes(r) {
 		verdict = r
 	}
 	if len(f.verdicts) >= maxVerdicts {
@@ -105,8 +105,8 @@ func (f *Fleet) judge(spec ares.Spec) *ares.Refusal {
 // Split makes equal members of a job of one that can never run on these nodes,
 // as few as will do; what it asks for in all stays the same. It answers with why
 // the job can never run as it is where that does not help either.
-func (f *Fleet) Split(said ares.Spec) (ares.Spec, *ares.Refusal) {
-	never := f.Never(said.WithDefaults())
+func (f *StaticFeasibility) Split(said ares.Spec) (ares.Spec, *ares.Refusal) {
+	never := f.Infeasible(said.WithDefaults())
 	if never == nil {
 		return said, nil
 	}
@@ -116,20 +116,20 @@ func (f *Fleet) Split(said ares.Spec) (ares.Spec, *ares.Refusal) {
 		}
 		part := said
 		part.Members, part.GPUs = k, said.GPUs/k
-		part.GPUMemoryMB, part.CPUs, part.MemoryMB = share(said.GPUMemoryMB, k), share(said.CPUs, k), share(said.MemoryMB, k)
-		if f.Never(part.WithDefaults()) == nil {
+		part.GPUMemoryMB, part.CPUs, part.MemoryMB = ceilDiv(said.GPUMemoryMB, k), ceilDiv(said.CPUs, k), ceilDiv(said.MemoryMB, k)
+		if f.Infeasible(part.WithDefaults()) == nil {
 			return part, nil
 		}
 	}
 	return said, never
 }
 
-// share is one of k equal parts, rounded up.
-func share(whole, k int) int { return (whole + k - 1) / k }
+// ceilDiv is one of k equal parts, rounded up.
+func ceilDiv(whole, k int) int { return (whole + k - 1) / k }
 
-// aboutNodes says whether only the nodes speak against a job. What this version
+// isAboutNodes says whether only the nodes speak against a job. What this version
 // cannot honour waits for one that can.
-func aboutNodes(r *ares.Refusal) bool {
+func isAboutNodes(r *ares.Refusal) bool {
 	for _, b := range r.Blockers {
 		if b.Kind != kindNodes && b.Kind != kindCapacity {
 			return false

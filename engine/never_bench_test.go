@@ -19,7 +19,7 @@ func BenchmarkNever(b *testing.B) {
 		}
 		batch.Events = append(batch.Events, ares.Event{Node: n})
 	}
-	f := engine.NewFleet()
+	f := engine.NewStaticFeasibility()
 	f.Apply(batch)
 	for _, c := range []struct {
 		name string
@@ -31,7 +31,7 @@ func BenchmarkNever(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				if r := f.Never(c.spec(i % 1_000_000).WithDefaults()); (r != nil) != (c.name == "new, refused") {
+				if r := f.Infeasible(c.spec(i % 1_000_000).WithDefaults()); (r != nil) != (c.name == "new, refused") {
 					b.Fatal(r)
 				}
 			}

@@ -13,44 +13,44 @@ import (
 // for: each is a process there and a part of every message to its agent.
 const MaxSeats = 512
 
-// wholeMilli is a whole device in thousandths.
-const wholeMilli = 1000
+// WholeMilli is a whole device in thousandths.
+const WholeMilli = 1000
 
 // node is a machine with the account of what is taken there. It exists as soon
 // as a record, session, cordon, score or seat speaks of it.
 type node struct {
-	id      string
-	at      int // in State.nodes
-	record  *ares.Node
-	session *ares.Session
-	cordon  *ares.Cordon
-	past    *ares.NodeScore // nil: nothing is known of how it did
-	blame   int64           // what that adds to every cost
-	place   topology.Place
-	profile *profile // of the record
-	devices []device // in the order of the profile
-	strays  []device // not listed by the record, but held by seats
-	cpus    int      // taken
-	memory  int      // taken, MB
-	pins    []pin    // taken by seats that are bound to a NUMA node
-	seats   int      // not free here
-	sitters []sitter // who has them, in no order
-	shelf   shelf    // what is left of it, while it is open
-	kinds   kinds    // of the seats
-	lot     uint64   // where lots are drawn
-	moves   int      // State.moves at its last change
+	id             string
+	pos            int // in State.nodes
+	record         *ares.Node
+	session        *ares.Session
+	cordon         *ares.Cordon
+	score          *ares.NodeScore // nil: nothing is known of how it did
+	historyPenalty int64           // what that adds to every cost
+	place          topology.Place
+	typ            *nodeType    // of the record
+	devices        []device     // in the order of the profile
+	unlisted       []device     // not listed by the record, but held by seats
+	cpus           int          // taken
+	memory         int          // taken, MB
+	numaUses       []numaUse    // taken by seats that are bound to a NUMA node
+	seats          int          // not free here
+	occupants      []occupant   // who has them, in no order
+	capacity       freeCapacity // what is left of it, while it is open
+	kinds          seatKinds    // of the seats
+	draw           uint64       // where lots are drawn
+	changes        int          // State.moves at its last change
 
-	departs  [lenses]departures // of its sitters
-	visitors []visitor          // while a reservation is sought
-	heldIn   int                // the last decision in which a reservation held something of it
+	releases     [quantiles]nodeReleases // of its sitters
+	plannedSeats []plannedSeat           // while a reservation is sought
+	heldInCycle  int                     // the last decision in which a reservation held something of it
 
 	usable uint64 // healthy, neither cut into slices nor too hot
 	warm   uint64 // near the limit of heat
 	free   uint64 // usable, and nobody holds a part of it
 
-	touched bool // noted in State.touched
-	grew    bool // by the batch under way it may have more room than before
-	altered bool // by the batch under way its nature changed
+	dirty         bool // noted in State.touched
+	gainedRoom    bool // by the batch under way it may have more room than before
+	traitsChanged bool // by the batch under way its nature changed
 }
 
 // device is one accelerator with what is taken of it.
@@ -61,25 +61,25 @@ type device struct {
 	taken int // thousandths
 }
 
-// sitter is a seat that is not free, and whose it is.
-type sitter struct {
+// occupant is a seat that is not free, and whose it is.
+type occupant struct {
 	entry *entry
 	seat  *ares.Seat
 }
 
-// pin is what is taken of one NUMA node by seats that are bound to it.
-type pin struct{ numa, cpus, memory int }
+// numaUse is what is taken of one NUMA node by seats that are bound to it.
+type numaUse struct{ numa, cpus, memory int }
 
-// describe takes over a node's record, nil when it went. What seats hold stays
+// setNodeRecord takes over a node's record, nil when it went. What seats hold stays
 // in the account, on devices the record no longer lists too.
-func (s *State) describe(n *node, r *ares.Node) {
+func (s *State) setNodeRecord(n *node, r *ares.Node) {
 	same := n.record != nil && r != nil && sameModels(n.record, r)
 	// What ended jobs used there is counted by the weights of its models too.
 	if same || n.seats == 0 && len(s.cfg.ModelWeights) == 0 {
-		s.redescribe(n, r)
+		s.applyNodeRecord(n, r)
 		return
 	}
-	s.recharge(n, func() { s.redescribe(n, r) })
+	s.rechargeNode(n, func() { s.applyNodeRecord(n, r) })
 }
 
 // sameModels says whether the devices count alike in shares and quotas.
@@ -96,14 +96,14 @@ func sameLabels(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
-func (s *State) redescribe(n *node, r *ares.Node) {
-	before := slices.Concat(n.devices, n.strays)
-	old, was := n.record, n.profile
-	n.record, n.profile, n.devices, n.strays = r, nil, nil, nil
+func (s *State) applyNodeRecord(n *node, r *ares.Node) {
+	before := slices.Concat(n.devices, n.unlisted)
+	old, was := n.record, n.typ
+	n.record, n.typ, n.devices, n.unlisted = r, nil, nil, nil
 	n.usable, n.warm = 0, 0
 	if r != nil {
-		order := orderOf(r)
-		n.profile = s.profileOf(r, order)
+		order := deviceOrder(r)
+		n.typ = s.nodeTypeOf(r, order)
 		for pos, i := range order {
 			d := &r.Devices[i]
 			n.devices = append(n.devices, device{id: d.ID, index: d.Index, link: i})
@@ -124,13 +124,13 @@ func (s *State) redescribe(n *node, r *ares.Node) {
 			n.device(d.id).taken = d.taken
 		}
 	}
-	n.altered = n.altered || was != n.profile || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
-	n.grew, s.remeasure = true, true
-	s.locate(n)
+	n.traitsChanged = n.traitsChanged || was != n.typ || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
+	n.gainedRoom, s.capacityStale = true, true
+	s.locateNode(n)
 }
 
-// orderOf is the record's devices by index, each once, as many as are given.
-func orderOf(r *ares.Node) []int {
+// deviceOrder is the record's devices by index, each once, as many as are given.
+func deviceOrder(r *ares.Node) []int {
 	var order []int
 	for i := range r.Devices {
 		if !slices.ContainsFunc(order, func(k int) bool { return r.Devices[k].ID == r.Devices[i].ID }) {
@@ -150,75 +150,75 @@ func (n *node) device(id string) *device {
 			return &n.devices[i]
 		}
 	}
-	for i := range n.strays {
-		if n.strays[i].id == id {
-			return &n.strays[i]
+	for i := range n.unlisted {
+		if n.unlisted[i].id == id {
+			return &n.unlisted[i]
 		}
 	}
-	n.strays = append(n.strays, device{id: id, link: -1})
-	return &n.strays[len(n.strays)-1]
+	n.unlisted = append(n.unlisted, device{id: id, link: -1})
+	return &n.unlisted[len(n.unlisted)-1]
 }
 
 // charge adds a seat to the account, or takes it out with sign -1.
 func (n *node) charge(seat *ares.Seat, sign int) {
 	n.seats += sign
-	n.kinds.add(seatKind(seat), sign)
+	n.kinds.add(kindOfSeat(seat), sign)
 	n.cpus += sign * seat.CPUs
 	n.memory += sign * seat.Memory
 	for _, sh := range seat.Shares {
 		n.device(sh.Device).taken += sign * sh.Milli
 	}
 	if seat.NUMA >= 0 {
-		n.pin(seat.NUMA, sign*seat.CPUs, sign*seat.Memory)
+		n.chargeNUMA(seat.NUMA, sign*seat.CPUs, sign*seat.Memory)
 	}
 	if sign < 0 {
-		n.grew = true
+		n.gainedRoom = true
 	}
 }
 
-// seat notes whose a seat is, or with sign -1 that it is nobody's.
-func (n *node) seat(e *entry, seat *ares.Seat, sign int) {
+// countOccupant notes whose a seat is, or with sign -1 that it is nobody's.
+func (n *node) countOccupant(e *entry, seat *ares.Seat, sign int) {
 	if sign > 0 {
-		n.sitters = append(n.sitters, sitter{e, seat})
+		n.occupants = append(n.occupants, occupant{e, seat})
 		return
 	}
-	at := slices.Index(n.sitters, sitter{e, seat})
-	last := len(n.sitters) - 1
-	n.sitters[at], n.sitters[last] = n.sitters[last], sitter{}
-	n.sitters = n.sitters[:last]
+	at := slices.Index(n.occupants, occupant{e, seat})
+	last := len(n.occupants) - 1
+	n.occupants[at], n.occupants[last] = n.occupants[last], occupant{}
+	n.occupants = n.occupants[:last]
 }
 
-// pin adds to what is taken of a NUMA node. One of which nothing is taken has
+// chargeNUMA adds to what is taken of a NUMA node. One of which nothing is taken has
 // no entry, so that a decision that is taken back leaves none.
-func (n *node) pin(numa, cpus, memory int) {
-	for i := range n.pins {
-		if p := &n.pins[i]; p.numa == numa {
+func (n *node) chargeNUMA(numa, cpus, memory int) {
+	for i := range n.numaUses {
+		if p := &n.numaUses[i]; p.numa == numa {
 			p.cpus += cpus
 			p.memory += memory
 			if p.cpus == 0 && p.memory == 0 {
-				n.pins = slices.Delete(n.pins, i, i+1)
+				n.numaUses = slices.Delete(n.numaUses, i, i+1)
 			}
 			return
 		}
 	}
 	if cpus != 0 || memory != 0 {
-		n.pins = append(n.pins, pin{numa, cpus, memory})
+		n.numaUses = append(n.numaUses, numaUse{numa, cpus, memory})
 	}
 }
 
-// pinned is what is taken of a NUMA node by seats that are bound to it.
-func (n *node) pinned(numa int) pin {
-	for _, p := range n.pins {
+// numaTaken is what is taken of a NUMA node by seats that are bound to it.
+func (n *node) numaTaken(numa int) numaUse {
+	for _, p := range n.numaUses {
 		if p.numa == numa {
 			return p
 		}
 	}
-	return pin{}
+	return numaUse{}
 }
 
-// survey counts anew after a batch, and drops accounts that are closed.
-func (n *node) survey() {
-	n.strays = slices.DeleteFunc(n.strays, func(d device) bool { return d.taken == 0 })
+// recountFree counts anew after a batch, and drops accounts that are closed.
+func (n *node) recountFree() {
+	n.unlisted = slices.DeleteFunc(n.unlisted, func(d device) bool { return d.taken == 0 })
 	n.free = 0
 	for i := range n.devices {
 		if n.devices[i].taken == 0 {
@@ -228,56 +228,56 @@ func (n *node) survey() {
 	n.free &= n.usable
 }
 
-// forgotten says whether nothing speaks of the node any more.
-func (n *node) forgotten() bool {
-	return n.record == nil && n.session == nil && n.cordon == nil && n.past == nil && n.seats == 0
+// isUnknown says whether nothing speaks of the node any more.
+func (n *node) isUnknown() bool {
+	return n.record == nil && n.session == nil && n.cordon == nil && n.score == nil && n.seats == 0
 }
 
-// open says whether anything may be placed here.
-func (n *node) open() bool {
+// schedulable says whether anything may be placed here.
+func (n *node) schedulable() bool {
 	return n.record != nil && n.session != nil && n.cordon == nil && n.record.Unfit == ""
 }
 
-// room is how many members of the want the node could take now.
-func (n *node) room(w *want) int {
-	fit := n.slots(w.cpus, w.memory)
+// roomFor is how many members of the want the node could take now.
+func (n *node) roomFor(w *request) int {
+	fit := n.cpuMemSlots(w.cpus, w.memory)
 	switch {
 	case fit <= 0 || n.record == nil:
 		return 0
 	case w.numa == numaRequired:
 		return min(fit, n.roomByNUMA(w))
 	case w.gpus > 0:
-		return min(fit, bits.OnesCount64(w.mask(n.profile)&n.free)/w.gpus)
+		return min(fit, bits.OnesCount64(w.deviceMask(n.typ)&n.free)/w.gpus)
 	case w.milli > 0:
-		return min(fit, n.parts(w.mask(n.profile), w.milli))
+		return min(fit, n.shareSlots(w.deviceMask(n.typ), w.milli))
 	}
 	return fit
 }
 
 // fits says whether there is room for one member of the want on a node that has
 // the CPUs and the memory.
-func (n *node) fits(w *want) bool {
+func (n *node) fits(w *request) bool {
 	switch {
 	case n.seats >= MaxSeats:
 		return false
 	case w.numa == numaRequired:
 		return n.roomByNUMA(w) > 0
 	case w.gpus > 0:
-		return bits.OnesCount64(w.mask(n.profile)&n.free) >= w.gpus
-	case w.milli > wholeMilli:
+		return bits.OnesCount64(w.deviceMask(n.typ)&n.free) >= w.gpus
+	case w.milli > WholeMilli:
 		return false
 	case w.milli > 0:
-		mask := w.mask(n.profile)
-		return mask&n.free != 0 || n.tightest(mask, w.milli) != 0
+		mask := w.deviceMask(n.typ)
+		return mask&n.free != 0 || n.tightestShare(mask, w.milli) != 0
 	}
 	return true
 }
 
-// slots is how many members the node has seats, CPUs and memory for.
-func (n *node) slots(cpus, memory int) int {
+// cpuMemSlots is how many members the node has seats, CPUs and memory for.
+func (n *node) cpuMemSlots(cpus, memory int) int {
 	fit := MaxSeats - n.seats
 	if cpus > 0 {
-		fit = min(fit, (n.profile.cpus-n.cpus)/cpus)
+		fit = min(fit, (n.typ.cpus-n.cpus)/cpus)
 	}
 	if memory > 0 {
 		fit = min(fit, (n.record.MemoryMB-n.memory)/memory)
@@ -285,25 +285,25 @@ func (n *node) slots(cpus, memory int) int {
 	return max(fit, 0)
 }
 
-// parts is how many shares of this size the devices have left.
-func (n *node) parts(mask uint64, milli int) int {
+// shareSlots is how many shares of this size the devices have left.
+func (n *node) shareSlots(mask uint64, milli int) int {
 	parts := 0
 	for m := mask & n.usable; m != 0; m &= m - 1 {
-		parts += max(wholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0) / milli
+		parts += max(WholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0) / milli
 	}
 	return parts
 }
 
 // roomByNUMA is how many members fit when each stays within one NUMA node, or
 // all of them in the same.
-func (n *node) roomByNUMA(w *want) int {
+func (n *node) roomByNUMA(w *request) int {
 	total, most := 0, 0
-	for k := range n.profile.numa {
-		room := n.roomAt(w, k)
+	for k := range n.typ.numa {
+		room := n.roomInNUMA(w, k)
 		total += room
 		most = max(most, room)
 	}
-	if w.together {
+	if w.oneNUMA {
 		return most
 	}
 	return total
@@ -311,33 +311,33 @@ func (n *node) roomByNUMA(w *want) int {
 
 // numaFor is the NUMA node for members that stay together: the one with the
 // least room that is enough.
-func (n *node) numaFor(w *want, members int) int {
+func (n *node) numaFor(w *request, members int) int {
 	best, least := -1, 0
-	for k := range n.profile.numa {
-		if room := n.roomAt(w, k); room >= members && (best < 0 || room < least) {
+	for k := range n.typ.numa {
+		if room := n.roomInNUMA(w, k); room >= members && (best < 0 || room < least) {
 			best, least = k, room
 		}
 	}
 	return best
 }
 
-// roomAt is how many members NUMA node k of the machine could take.
-func (n *node) roomAt(w *want, k int) int {
+// roomInNUMA is how many members NUMA node k of the machine could take.
+func (n *node) roomInNUMA(w *request, k int) int {
 	fit := MaxSeats
-	at := &n.profile.numa[k]
-	taken := n.pinned(at.ID)
+	at := &n.typ.numa[k]
+	taken := n.numaTaken(at.ID)
 	if w.cpus > 0 {
 		fit = min(fit, (at.CPUs-taken.cpus)/w.cpus)
 	}
 	if w.memory > 0 {
 		fit = min(fit, (at.MemoryMB-taken.memory)/w.memory)
 	}
-	mask := w.mask(n.profile) & n.profile.near[k]
+	mask := w.deviceMask(n.typ) & n.typ.near[k]
 	switch {
 	case w.gpus > 0:
 		fit = min(fit, bits.OnesCount64(mask&n.free)/w.gpus)
 	case w.milli > 0:
-		fit = min(fit, n.parts(mask, w.milli))
+		fit = min(fit, n.shareSlots(mask, w.milli))
 	}
 	return max(fit, 0)
 }

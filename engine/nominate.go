@@ -9,37 +9,37 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// keeping is a nomination in one decision: its seats, and what of them is free
+// nominationHold is a nomination in one decision: its seats, and what of them is free
 // and so held, in order that nobody else is given it.
-type keeping struct {
-	entry  *entry
-	seats  []ares.Seat
-	until  time.Time // its seats are free by then, or given up
-	held   []taking
-	free   int         // seats of which all is held
-	grant  queue.Grant // counts for limits and quotas meanwhile, and for no share
-	over   bool        // it has its place, or was given up: nothing is held
-	spoilt string      // why it was given up
+type nominationHold struct {
+	entry     *entry
+	seats     []ares.Seat
+	until     time.Time // its seats are free by then, or given up
+	held      []delta
+	freeSeats int         // seats of which all is held
+	grant     queue.Grant // counts for limits and quotas meanwhile, and for no share
+	over      bool        // it has its place, or was given up: nothing is held
+	invalid   string      // why it was given up
 }
 
-// uphold looks after every nomination before anybody has his turn. Who finds
+// advanceNominations looks after every nomination before anybody has his turn. Who finds
 // his seats free is placed there. Who cannot have them any more gives them up,
 // and has his turn as any other.
 // For the others what is free is held, and those who are still to give way are
 // stopped. One job may be left out. What it counts for leaves is taken back by letGo.
-func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+func (t *round) advanceNominations(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
 	s := t.state
 	more = true
-	for _, e := range s.yard.nominated {
-		if e == but || e.queue != inPending || s.doomed(e) {
+	for _, e := range s.running.nominated {
+		if e == but || e.queue != inPending || s.arrayIsStopping(e) {
 			continue // an event will say what becomes of it
 		}
 		n := e.run.Nominated
-		k := keeping{entry: e, seats: n.Seats, until: n.Until, over: true}
-		why := t.spoilt(e, plan.Now)
-		m := mark(len(t.taken))
-		free := why == "" && more && t.sitDown(n.Seats)
-		if free && !s.mayHave(e.shape, n.Seats, plan.Now) {
+		k := nominationHold{entry: e, seats: n.Seats, until: n.Until, over: true}
+		why := t.invalidReason(e, plan.Now)
+		m := savepoint(len(t.deltas))
+		free := why == "" && more && t.takeIfFree(n.Seats)
+		if free && !s.admitsSeats(e.shape, n.Seats, plan.Now) {
 			// Those who are on their way out may hold what it lacks elsewhere. Were
 			// the seats given up, it or another would have them kept again at once.
 			t.undo(m)
@@ -47,24 +47,24 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 		}
 		switch {
 		case why != "":
-			k.spoilt = why
+			k.invalid = why
 		case free:
-			k.grant = s.grantTo(e.shape, n.Seats)
+			k.grant = s.grantCopy(e.shape, n.Seats)
 			e.shape.leaf.Charge(k.grant, 1)
-			t.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: s.score(n.Seats), Merit: s.meritOf(n.Seats)}
-			t.placed = append(t.placed, placed{e, n.Seats})
+			t.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: s.pairScore(n.Seats), Merit: s.rationaleOf(n.Seats)}
+			t.placed = append(t.placed, placedJob{e, n.Seats})
 			more = tell == nil || tell(e, &t.offer, true)
 		default:
 			k.over = false
-			k.grant = s.grantTo(e.shape, n.Seats)
+			k.grant = s.grantCopy(e.shape, n.Seats)
 			k.grant.Use = queue.Use{}
 			e.shape.leaf.Charge(k.grant, 1)
-			k.held, k.free = t.holdSeats(n.Seats)
-			t.pursue(plan, e)
+			k.held, k.freeSeats = t.holdSeats(n.Seats)
+			t.stopPendingVictims(plan, e)
 			wakeBy(plan, n.Until)
 		}
-		t.kept = append(t.kept, k)
-		t.upheld = len(t.kept)
+		t.holds = append(t.holds, k)
+		t.holdsBefore = len(t.holds)
 	}
 	return more
 }
@@ -72,45 +72,45 @@ func (t *try) uphold(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placin
 // wakeBy has the next decision made at a time at the latest.
 func wakeBy(plan *ares.Plan, at time.Time) {
 	if plan.Wake.IsZero() || at.Before(plan.Wake) {
-		plan.Wake = later(at, plan.Now)
+		plan.Wake = laterOf(at, plan.Now)
 	}
 }
 
-// letGo takes back what upholding has counted.
-func (t *try) letGo() {
-	for i := range t.kept[:t.upheld] {
-		k := &t.kept[i]
+// releaseNominations takes back what upholding has counted.
+func (t *round) releaseNominations() {
+	for i := range t.holds[:t.holdsBefore] {
+		k := &t.holds[i]
 		k.entry.shape.leaf.Charge(k.grant, -1)
 	}
-	clear(t.kept)
-	t.kept, t.upheld = t.kept[:0], 0
+	clear(t.holds)
+	t.holds, t.holdsBefore = t.holds[:0], 0
 }
 
-// keepingOf is the nomination of a job in this decision, nil for none.
-func (t *try) keepingOf(e *entry) *keeping {
-	for i := len(t.kept) - 1; i >= 0; i-- { // one that was spoilt may have another by now
-		if t.kept[i].entry == e {
-			return &t.kept[i]
+// holdOf is the nomination of a job in this decision, nil for none.
+func (t *round) holdOf(e *entry) *nominationHold {
+	for i := len(t.holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
+		if t.holds[i].entry == e {
+			return &t.holds[i]
 		}
 	}
 	return nil
 }
 
-// giveUp writes down which nominations are over without their jobs having a
+// withdrawFailed writes down which nominations are over without their jobs having a
 // place, or other seats.
-func (t *try) giveUp(plan *ares.Plan) {
-	for i := range t.kept[:t.upheld] {
-		k := &t.kept[i]
-		if k.spoilt == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.id }) ||
+func (t *round) withdrawFailed(plan *ares.Plan) {
+	for i := range t.holds[:t.holdsBefore] {
+		k := &t.holds[i]
+		if k.invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.id }) ||
 			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.entry.id }) {
 			continue
 		}
-		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.entry.id, Why: k.spoilt})
+		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.entry.id, Why: k.invalid})
 	}
 }
 
-// spoilt says why a nomination has to be given up, "" when it has not.
-func (t *try) spoilt(e *entry, now time.Time) string {
+// invalidReason says why a nomination has to be given up, "" when it has not.
+func (t *round) invalidReason(e *entry, now time.Time) string {
 	s, n := t.state, e.run.Nominated
 	switch {
 	case !now.Before(n.Until):
@@ -118,38 +118,38 @@ func (t *try) spoilt(e *entry, now time.Time) string {
 	case s.topology.Revision > e.run.Revision:
 		return "the topology has changed"
 	}
-	s.dated(now)
-	s.stays(e)
-	f := s.sift(e.shape.want)
+	s.setWindowTime(now)
+	s.setExpectedStay(e)
+	f := s.refreshFeasible(e.shape.request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
-		at := s.byID[seat.Node]
-		if at == nil || !at.open() {
+		at := s.nodesByID[seat.Node]
+		if at == nil || !at.schedulable() {
 			return "node " + seat.Node + " takes no jobs any more"
 		}
-		if !f.nodes.has(at.at) {
+		if !f.nodes.has(at.pos) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
-		if v := s.barredBy(e.shape, at); v != nil {
-			return fmt.Sprintf("node %s is %s", seat.Node, s.calendar.words(v))
+		if v := s.windowBlocking(e.shape, at); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, s.calendar.blockText(v))
 		}
 		for k := range seat.Shares {
-			if d := at.spot(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {
+			if d := at.deviceIndex(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {
 				return fmt.Sprintf("device %s of node %s cannot be used any more", seat.Shares[k].Device, seat.Node)
 			}
 		}
 	}
 	for i := range n.Victims {
-		if v := t.pending(&n.Victims[i]); v != nil && v.run.Endures(v.job) {
+		if v := t.pendingVictim(&n.Victims[i]); v != nil && v.run.Endures(v.job) {
 			return "one that was to give way has begun and must not be stopped" // it may be another tenant's
 		}
 	}
 	return ""
 }
 
-// pending is the victim of a nomination that has not been asked to stop yet, nil
+// pendingVictim is the victim of a nomination that has not been asked to stop yet, nil
 // when it has, or is gone already.
-func (t *try) pending(v *ares.Victim) *entry {
+func (t *round) pendingVictim(v *ares.Victim) *entry {
 	e := t.state.jobs[v.Job]
 	if e == nil || e.job == nil || e.run == nil || e.run.Fence() != v.Fence || e.run.Stop != nil {
 		return nil
@@ -157,112 +157,112 @@ func (t *try) pending(v *ares.Victim) *entry {
 	return e
 }
 
-// pursue stops those of a nomination that are still to be: one plan may not have
+// stopPendingVictims stops those of a nomination that are still to be: one plan may not have
 // held them all.
-func (t *try) pursue(plan *ares.Plan, e *entry) {
+func (t *round) stopPendingVictims(plan *ares.Plan, e *entry) {
 	for i := range e.run.Nominated.Victims {
 		v := &e.run.Nominated.Victims[i]
-		if o := t.pending(v); o != nil && !t.stop(plan, o, v.Yield) {
+		if o := t.pendingVictim(v); o != nil && !t.stopVictim(plan, o, v.Yield) {
 			return
 		}
 	}
 }
 
-// stop has a job give way by this plan. It is false when the plan is full.
-func (t *try) stop(plan *ares.Plan, v *entry, y ares.Yield) bool {
-	if slices.Contains(t.leaving, v) || t.state.doomed(v) {
+// stopVictim has a job give way by this plan. It is false when the plan is full.
+func (t *round) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool {
+	if slices.Contains(t.stopping, v) || t.state.arrayIsStopping(v) {
 		return true
 	}
 	if len(plan.Stop) >= MaxPlacings {
 		plan.Wake = plan.Now
 		return false
 	}
-	t.leaving = append(t.leaving, v)
+	t.stopping = append(t.stopping, v)
 	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.id, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(y.To), At: plan.Now, Yield: &y}})
 	return true
 }
 
-// sitDown takes seats if all of them are free, and else nothing.
-func (t *try) sitDown(seats []ares.Seat) bool {
-	m := mark(len(t.taken))
+// takeIfFree takes seats if all of them are free, and else nothing.
+func (t *round) takeIfFree(seats []ares.Seat) bool {
+	m := savepoint(len(t.deltas))
 	for i := range seats {
-		if !t.state.byID[seats[i].Node].takes(&seats[i]) {
+		if !t.state.nodesByID[seats[i].Node].seatIsFree(&seats[i]) {
 			t.undo(m)
 			return false
 		}
-		t.occupy(seats[i : i+1])
+		t.takeSeats(seats[i : i+1])
 	}
 	return true
 }
 
-// takes says whether the seat is free on the node.
-func (n *node) takes(seat *ares.Seat) bool {
-	if n == nil || !n.open() || n.seats >= MaxSeats || n.profile.cpus-n.cpus < seat.CPUs || n.record.MemoryMB-n.memory < seat.Memory {
+// seatIsFree says whether the seat is free on the node.
+func (n *node) seatIsFree(seat *ares.Seat) bool {
+	if n == nil || !n.schedulable() || n.seats >= MaxSeats || n.typ.cpus-n.cpus < seat.CPUs || n.record.MemoryMB-n.memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {
-		d := n.spot(&seat.Shares[i])
-		if d < 0 || n.usable&(1<<d) == 0 || wholeMilli-n.devices[d].taken < seat.Shares[i].Milli {
+		d := n.deviceIndex(&seat.Shares[i])
+		if d < 0 || n.usable&(1<<d) == 0 || WholeMilli-n.devices[d].taken < seat.Shares[i].Milli {
 			return false
 		}
 	}
-	return seat.NUMA < 0 || n.sparesAt(seat)
+	return seat.NUMA < 0 || n.numaHasRoom(seat)
 }
 
 // holdSeats takes what is free of seats, and says what that was, and of how many
 // it is all.
-func (t *try) holdSeats(seats []ares.Seat) (held []taking, free int) {
-	from := len(t.taken)
+func (t *round) holdSeats(seats []ares.Seat) (held []delta, free int) {
+	from := len(t.deltas)
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.byID[seat.Node]
-		if n == nil || !n.open() {
+		n := t.state.nodesByID[seat.Node]
+		if n == nil || !n.schedulable() {
 			continue
 		}
-		if n.takes(seat) {
+		if n.seatIsFree(seat) {
 			free++
 		}
 		for k := range seat.Shares {
-			d := n.spot(&seat.Shares[k])
+			d := n.deviceIndex(&seat.Shares[k])
 			if d < 0 {
 				continue
 			}
-			if some := min(seat.Shares[k].Milli, wholeMilli-n.devices[d].taken); some > 0 {
-				t.take(taking{node: n, device: d, milli: some})
+			if some := min(seat.Shares[k].Milli, WholeMilli-n.devices[d].taken); some > 0 {
+				t.take(delta{node: n, device: d, milli: some})
 			}
 		}
-		cpus, memory := max(min(seat.CPUs, n.profile.cpus-n.cpus), 0), max(min(seat.Memory, n.record.MemoryMB-n.memory), 0)
-		t.take(taking{node: n, device: restOfSeat, cpus: cpus, memory: memory, numa: seat.NUMA, kind: seatKind(seat)})
-		t.state.move(n)
+		cpus, memory := max(min(seat.CPUs, n.typ.cpus-n.cpus), 0), max(min(seat.Memory, n.record.MemoryMB-n.memory), 0)
+		t.take(delta{node: n, device: restOfSeat, cpus: cpus, memory: memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+		t.state.capacityChanged(n)
 	}
-	return slices.Clone(t.taken[from:]), free
+	return slices.Clone(t.deltas[from:]), free
 }
 
-// lift gives up what is held for a nomination, until the try goes back.
-func (t *try) lift(k *keeping) {
+// releaseHold gives up what is held for a nomination, until the try goes back.
+func (t *round) releaseHold(k *nominationHold) {
 	for _, h := range k.held {
 		h.milli, h.cpus, h.memory = -h.milli, -h.cpus, -h.memory
 		if h.device == restOfSeat {
 			h.device = restOfLeaving
 		}
 		if t.take(h); h.device < 0 {
-			t.state.move(h.node)
+			t.state.capacityChanged(h.node)
 		}
 	}
 }
 
-// elsewhere places a job for which seats are kept somewhere else, if it fits
+// placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
-func (t *try) elsewhere(pass *queue.Pass[*entry], k *keeping, now time.Time) bool {
-	s, sh, m := t.state, k.entry.shape, mark(len(t.taken))
-	t.supposing = true
-	defer func() { t.supposing = false }()
-	t.lift(k)
+func (t *round) placeElsewhere(pass *queue.Pass[*entry], k *nominationHold, now time.Time) bool {
+	s, sh, m := t.state, k.entry.shape, savepoint(len(t.deltas))
+	t.speculative = true
+	defer func() { t.speculative = false }()
+	t.releaseHold(k)
 	pass.Count(sh.leaf, k.grant, -1)
 	ok := false
-	if members, ban := s.allowed(sh, now); members >= len(k.seats) {
-		s.drawFor(k.entry.id, 0)
-		t.offer, ok = t.place(sh, members, ban, k.entry)
+	if members, ban := s.admissibleMembers(sh, now); members >= len(k.seats) {
+		s.drawForJob(k.entry.id, 0)
+		t.offer, ok = t.placeJob(sh, members, ban, k.entry)
 	}
 	if !ok || len(t.offer.Seats) < len(k.seats) {
 		t.undo(m)
@@ -271,32 +271,32 @@ func (t *try) elsewhere(pass *queue.Pass[*entry], k *keeping, now time.Time) boo
 	}
 	k.over = true
 	t.offer.Job = k.entry.id
-	t.placed = append(t.placed, placed{k.entry, t.offer.Seats})
+	t.placed = append(t.placed, placedJob{k.entry, t.offer.Seats})
 	return true
 }
 
-// mayHave says whether a job may have these seats, by all that does not ask for
+// admitsSeats says whether a job may have these seats, by all that does not ask for
 // room: what it waits for, its budget, limits and quotas.
-func (s *State) mayHave(sh *shape, seats []ares.Seat, now time.Time) bool {
-	if sh.tenant.record == nil || s.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !s.met(id) }) {
+func (s *State) admitsSeats(sh *shape, seats []ares.Seat, now time.Time) bool {
+	if sh.tenant.record == nil || s.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !s.dependencySucceeded(id) }) {
 		return false
 	}
 	return sh.leaf.Free() || len(sh.leaf.Admit(s.grantOf(sh, seats))) == 0
 }
 
-// grantTo is grantOf for who keeps it.
-func (s *State) grantTo(sh *shape, seats []ares.Seat) queue.Grant {
+// grantCopy is grantOf for who keeps it.
+func (s *State) grantCopy(sh *shape, seats []ares.Seat) queue.Grant {
 	g := s.grantOf(sh, seats)
 	g.GPUs = slices.Clone(g.GPUs)
 	return g
 }
 
-// meritOf is what speaks for seats that were chosen by an earlier decision.
-func (s *State) meritOf(seats []ares.Seat) ares.Merit {
-	m := ares.Merit{Bandwidth: s.bandwidth(seats)}
+// rationaleOf is what speaks for seats that were chosen by an earlier decision.
+func (s *State) rationaleOf(seats []ares.Seat) ares.Merit {
+	m := ares.Merit{Bandwidth: s.bottleneck(seats)}
 	lo, hi := len(s.nodes), 0
 	for i := range seats {
-		at := s.byID[seats[i].Node].at
+		at := s.nodesByID[seats[i].Node].pos
 		lo, hi = min(lo, at), max(hi, at)
 	}
 	if lo == hi {
@@ -304,21 +304,21 @@ func (s *State) meritOf(seats []ares.Seat) ares.Merit {
 		return m
 	}
 	for _, level := range slices.Backward(ares.Levels()) {
-		if from, to := s.places.Span(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
-			m.Level, m.Domain = level, s.places.Name(lo, level)
+		if from, to := s.domains.Span(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
+			m.Level, m.Domain = level, s.domains.Name(lo, level)
 			break
 		}
 	}
 	return m
 }
 
-// waits says how far the seats that are kept for a job are free.
-func (k *keeping) waits() ares.Blocker {
-	return ares.Blocker{Kind: kindYield, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.free, len(k.seats))}
+// waitBlocker says how far the seats that are kept for a job are free.
+func (k *nominationHold) waitBlocker() ares.Blocker {
+	return ares.Blocker{Kind: kindPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.freeSeats, len(k.seats))}
 }
 
-// keeps says whether seats are kept for the job in this decision.
-func (t *try) keeps(e *entry) bool {
-	k := t.keepingOf(e)
+// hasHold says whether seats are kept for the job in this decision.
+func (t *round) hasHold(e *entry) bool {
+	k := t.holdOf(e)
 	return k != nil && !k.over
 }

@@ -9,21 +9,21 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// notice notes when something is to be noted of a job's deadline next: that it is
+// scheduleDeadlineNote notes when something is to be noted of a job's deadline next: that it is
 // past, or before that, that by its predicted runtime the job would be late.
-func (s *State) notice(e *entry) {
+func (s *State) scheduleDeadlineNote(e *entry) {
 	if e.job == nil || e.job.Deadline.IsZero() || e.phase().Final() || e.run != nil && e.run.Lateness == ares.LatenessMissed {
-		s.notices.drop(&e.notes)
+		s.deadlineTimers.cancel(&e.deadlineTimer)
 		return
 	}
-	e.notes.entry = e
-	s.notices.set(&e.notes, sooner(e.riskAt(), e.job.Deadline))
+	e.deadlineTimer.entry = e
+	s.deadlineTimers.schedule(&e.deadlineTimer, earlierOf(e.lateRiskAt(), e.job.Deadline))
 }
 
-// riskAt is from when on the job would be late: of one that waits, when it should
+// lateRiskAt is from when on the job would be late: of one that waits, when it should
 // have started; of one that runs, since it does. It is zero for never, and when that
 // was noted already or is not known from runs like it.
-func (e *entry) riskAt() time.Time {
+func (e *entry) lateRiskAt() time.Time {
 	if e.forecast == nil || e.run != nil && e.run.Lateness != ares.LatenessNone {
 		return time.Time{}
 	}
@@ -45,20 +45,22 @@ func (e *entry) riskAt() time.Time {
 	return start.Add(-o.Late())
 }
 
-// remark notes how jobs stand to their deadlines, each once. A plan touches each run
+// noteDeadlines notes how jobs stand to their deadlines, each once. A plan touches each run
 // at most once: those that it changes otherwise have to wait for the next.
-func (s *State) remark(plan *ares.Plan) {
-	if len(s.notices) == 0 {
+func (s *State) noteDeadlines(plan *ares.Plan) {
+	if len(s.deadlineTimers) == 0 {
 		return
 	}
 	var over []*entry
-	next := s.notices.rung(plan.Now, func(e *entry) { over = append(over, e) })
+	next := s.deadlineTimers.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
 	if len(over) == 0 {
-		plan.Wake = sooner(plan.Wake, next)
+		plan.Wake = earlierOf(plan.Wake, next)
 		return
 	}
-	touched := touches(plan)
-	slices.SortFunc(over, func(a, b *entry) int { return cmp.Or(a.notes.at.Compare(b.notes.at), cmp.Compare(a.id, b.id)) })
+	touched := changedJobs(plan)
+	slices.SortFunc(over, func(a, b *entry) int {
+		return cmp.Or(a.deadlineTimer.at.Compare(b.deadlineTimer.at), cmp.Compare(a.id, b.id))
+	})
 	for _, e := range over {
 		if touched[e.id] {
 			continue
@@ -74,11 +76,11 @@ func (s *State) remark(plan *ares.Plan) {
 		}
 		plan.Note = append(plan.Note, n)
 	}
-	plan.Wake = sooner(plan.Wake, next)
+	plan.Wake = earlierOf(plan.Wake, next)
 }
 
-// touches is the jobs whose runs a plan changes.
-func touches(plan *ares.Plan) map[ares.JobID]bool {
+// changedJobs is the jobs whose runs a plan changes.
+func changedJobs(plan *ares.Plan) map[ares.JobID]bool {
 	out := map[ares.JobID]bool{}
 	for _, id := range plan.Ready {
 		out[id] = true

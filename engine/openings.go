@@ -18,26 +18,26 @@ type openings struct {
 	layout int
 	seen   int // of State.shifts
 	first  []int64
-	until  []int64 // good before
-	blocks []block // of each 64 nodes
+	until  []int64        // good before
+	blocks []openingBlock // of each 64 nodes
 }
 
-// block is the soonest of 64 nodes, so that those are not looked at one by one
+// openingBlock is the soonest of 64 nodes, so that those are not looked at one by one
 // of which none is soon enough.
-type block struct{ first, until int64 }
+type openingBlock struct{ first, until int64 }
 
-// gather finds the soonest of a block again.
-func (o *openings) gather(k int) {
-	b := block{endless, endless}
+// refreshBlock finds the soonest of a block again.
+func (o *openings) refreshBlock(k int) {
+	b := openingBlock{noEnd, noEnd}
 	for at := 64 * k; at < min(64*(k+1), len(o.first)); at++ {
 		b.first, b.until = min(b.first, o.first[at]), min(b.until, o.until[at])
 	}
 	o.blocks[k] = b
 }
 
-// before yields the nodes of a set from lo up to hi that open before a bound,
+// openBefore yields the nodes of a set from lo up to hi that open before a bound,
 // which may fall meanwhile.
-func (o *openings) before(bound *int64, reach *set, lo, hi int) iter.Seq[int] {
+func (o *openings) openBefore(bound *int64, reach *set, lo, hi int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for k := lo / 64; 64*k < hi; k++ {
 			if o.blocks[k].first >= *bound {
@@ -56,30 +56,30 @@ func (o *openings) before(bound *int64, reach *set, lo, hi int) iter.Seq[int] {
 // maxOpenings is for how many wants they are kept, of each lens.
 const maxOpenings = 2 * MaxReserved
 
-// opening brings the openings of a want up to date.
-func (s *State) opening(w *want, now time.Time, by lens) *openings {
-	f := s.sift(w)
-	o := w.opens[by]
+// refreshOpenings brings the openings of a want up to date.
+func (s *State) refreshOpenings(w *request, now time.Time, by quantile) *openings {
+	f := s.refreshFeasible(w)
+	o := w.openings[by]
 	if o == nil {
 		o = &openings{layout: -1}
-		w.opens[by] = o
-		if kept := &s.foreseen[by]; len(*kept) < maxOpenings {
+		w.openings[by] = o
+		if kept := &s.openingCaches[by]; len(*kept) < maxOpenings {
 			*kept = append(*kept, w)
 		} else {
-			(*kept)[0].opens[by] = nil
+			(*kept)[0].openings[by] = nil
 			copy(*kept, (*kept)[1:])
 			(*kept)[len(*kept)-1] = w
 		}
 	}
 	look := func(at int) {
 		n := s.nodes[at]
-		o.first[at], o.until[at] = endless, endless
-		if n.open() && f.nodes.has(at) {
-			d := s.departing(n, now, by)
+		o.first[at], o.until[at] = noEnd, noEnd
+		if n.schedulable() && f.nodes.has(at) {
+			d := s.releasesOn(n, now, by)
 			o.first[at], o.until[at] = n.opensAt(w, d.list), d.until
 		}
 	}
-	if o.layout != s.layout || s.shifts.lost(o.seen) {
+	if o.layout != s.layout || s.capacityChanges.hasGap(o.seen) {
 		o.layout = s.layout
 		o.first = slices.Grow(o.first[:0], len(s.nodes))[:len(s.nodes)]
 		o.until = slices.Grow(o.until[:0], len(s.nodes))[:len(s.nodes)]
@@ -88,14 +88,14 @@ func (s *State) opening(w *want, now time.Time, by lens) *openings {
 			look(at)
 		}
 		for k := range o.blocks {
-			o.gather(k)
+			o.refreshBlock(k)
 		}
 	} else {
-		first := s.shifts.count - len(s.shifts.since(o.seen))
-		for i, at := range s.shifts.since(o.seen) {
-			if s.shifted[at] == first+i {
+		first := s.capacityChanges.count - len(s.capacityChanges.since(o.seen))
+		for i, at := range s.capacityChanges.since(o.seen) {
+			if s.lastCapacityChange[at] == first+i {
 				look(int(at))
-				o.gather(int(at) / 64)
+				o.refreshBlock(int(at) / 64)
 			}
 		}
 		moment := now.UnixNano()
@@ -108,73 +108,73 @@ func (s *State) opening(w *want, now time.Time, by lens) *openings {
 					look(at)
 				}
 			}
-			o.gather(k)
+			o.refreshBlock(k)
 		}
 	}
-	o.seen = s.shifts.count
+	o.seen = s.capacityChanges.count
 	return o
 }
 
-// span is a range of nodes, and when enough members have room there.
-type span struct {
+// domainOpening is a range of nodes, and when enough members have room there.
+type domainOpening struct {
 	lo, hi int
 	at     int64
 }
 
-// spans are the domains of a level with the times when so many members have room
+// domainOpenings are the domains of a level with the times when so many members have room
 // there, the soonest first, no more than a few. Without a level it is the fleet.
-func (s *State) spans(w *want, o *openings, reach *set, level ares.Level, members int, now time.Time, by lens) []span {
-	var out []span
+func (s *State) domainOpenings(w *request, o *openings, reach *set, level ares.Level, members int, now time.Time, by quantile) []domainOpening {
+	var out []domainOpening
 	for lo := 0; lo < len(s.nodes); {
 		hi := len(s.nodes)
 		if level != "" {
-			_, hi = s.places.Span(lo, level)
+			_, hi = s.domains.Span(lo, level)
 		}
-		bound := int64(endless)
-		if len(out) == triedSpans {
+		bound := int64(noEnd)
+		if len(out) == maxDomainsTried {
 			bound = out[len(out)-1].at
 		}
-		if at := s.enough(w, o, reach, lo, hi, members, bound, now, by); at < bound {
-			spot, _ := slices.BinarySearchFunc(out, at+1, func(sp span, at int64) int {
+		if at := s.whenEnough(w, o, reach, lo, hi, members, bound, now, by); at < bound {
+			spot, _ := slices.BinarySearchFunc(out, at+1, func(sp domainOpening, at int64) int {
 				if sp.at < at {
 					return -1
 				}
 				return 1
 			})
-			out = slices.Insert(out, spot, span{lo, hi, at})
-			out = out[:min(len(out), triedSpans)]
+			out = slices.Insert(out, spot, domainOpening{lo, hi, at})
+			out = out[:min(len(out), maxDomainsTried)]
 		}
 		lo = hi
 	}
 	return out
 }
 
-// enough is when so many members have room on the nodes from lo up to hi, if
+// whenEnough is when so many members have room on the nodes from lo up to hi, if
 // that is before a bound, and else endless.
-func (s *State) enough(w *want, o *openings, reach *set, lo, hi, members int, bound int64, now time.Time, by lens) int64 {
+func (s *State) whenEnough(w *request, o *openings, reach *set, lo, hi, members int, bound int64, now time.Time, by quantile) int64 {
 	// When as many nodes have room for one, the members have it in any case.
-	first := s.firsts[:0]
+	first := s.firstScratch[:0]
 	limit := bound
-	for at := range o.before(&limit, reach, lo, hi) {
+	for at := range o.openBefore(&limit, reach, lo, hi) {
 		if first = pushLeast(first, o.first[at], members); len(first) == members {
 			limit = first[0]
 		}
 	}
-	s.firsts = first
+	s.firstScratch = first
 	if len(first) == 0 {
-		return endless
+		return noEnd
 	}
 	if len(first) == members {
 		if bound = min(bound, first[0]+1); members == 1 {
 			return first[0]
 		}
 	}
-	steps := s.steps[:0]
-	for at := range o.before(&bound, reach, lo, hi) {
-		steps = s.nodes[at].steps(w, s.departing(s.nodes[at], now, by).list, bound, members, steps)
+	steps := s.increaseScratch[:0]
+	for at := range o.openBefore(&bound, reach, lo, hi) {
+		steps = s.nodes[at].roomIncreases(w, s.releasesOn(s.nodes[at], now, by).list, bound, members, steps)
 	}
-	s.steps = steps
-	slices.SortFunc(steps, func(a, b widening) int {
+	s.increaseScratch = steps
+	slices.SortFunc(steps, func(a, b roomIncrease) int {
 		if a.at < b.at {
 			return -1
 		} else if a.at > b.at {
@@ -188,20 +188,20 @@ func (s *State) enough(w *want, o *openings, reach *set, lo, hi, members int, bo
 			return st.at
 		}
 	}
-	return endless
+	return noEnd
 }
 
-// widening is a time at which a node has room for more members than before.
-type widening struct {
+// roomIncrease is a time at which a node has room for more members than before.
+type roomIncrease struct {
 	at   int64
 	more int
 }
 
-// steps adds when the node has room for more members, before a bound.
-func (n *node) steps(w *want, list []departure, bound int64, most int, to []widening) []widening {
-	room := min(n.room(w), most)
+// roomIncreases adds when the node has room for more members, before a bound.
+func (n *node) roomIncreases(w *request, list []expectedRelease, bound int64, most int, to []roomIncrease) []roomIncrease {
+	room := min(n.roomFor(w), most)
 	if room > 0 {
-		to = append(to, widening{anyMoment, room})
+		to = append(to, roomIncrease{alreadyOver, room})
 	}
 	for k := range list {
 		if list[k].at >= bound || room >= most {
@@ -211,7 +211,7 @@ func (n *node) steps(w *want, list []departure, bound int64, most int, to []wide
 			continue
 		}
 		if r := min(n.roomAfter(w, list, k+1), most); r > room {
-			to = append(to, widening{list[k].at, r - room})
+			to = append(to, roomIncrease{list[k].at, r - room})
 			room = r
 		}
 	}

@@ -9,29 +9,31 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// patient notes until when a job would wait for its first place, if it would not
+// scheduleQueueTimeout notes until when a job would wait for its first place, if it would not
 // wait for ever.
-func (s *State) patient(e *entry) {
+func (s *State) scheduleQueueTimeout(e *entry) {
 	if most := e.job.MaxQueueMinutes; most > 0 && (e.run == nil || e.run.Placed == 0) {
-		e.quits.entry = e
-		s.patience.set(&e.quits, e.job.AcceptedAt.Add(time.Duration(most)*time.Minute))
+		e.queueTimeout.entry = e
+		s.queueTimeouts.schedule(&e.queueTimeout, e.job.AcceptedAt.Add(time.Duration(most)*time.Minute))
 	}
 }
 
-// giveUp ends the jobs that have waited for their first place for as long as they
+// expireQueued ends the jobs that have waited for their first place for as long as they
 // would (max_queue_minutes), unless this plan gives them one or keeps one for them,
 // or was cut before their turn. Of an array those elements are given up that were
 // not made; the others go on.
-func (s *State) giveUp(plan *ares.Plan) {
-	if len(s.patience) == 0 {
+func (s *State) expireQueued(plan *ares.Plan) {
+	if len(s.queueTimeouts) == 0 {
 		return
 	}
 	var over []*entry
-	next := s.patience.rung(plan.Now, func(e *entry) { over = append(over, e) })
+	next := s.queueTimeouts.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
 	if len(over) > 0 && len(plan.Place) == MaxPlacings {
-		over = s.refused(over, plan)
+		over = s.onlyRefused(over, plan)
 	}
-	slices.SortFunc(over, func(a, b *entry) int { return cmp.Or(a.quits.at.Compare(b.quits.at), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(over, func(a, b *entry) int {
+		return cmp.Or(a.queueTimeout.at.Compare(b.queueTimeout.at), cmp.Compare(a.id, b.id))
+	})
 	served := map[ares.JobID]bool{}
 	if len(over) > 0 {
 		for i := range plan.Place {
@@ -43,11 +45,11 @@ func (s *State) giveUp(plan *ares.Plan) {
 	}
 	for _, e := range over {
 		most := time.Duration(e.job.MaxQueueMinutes) * time.Minute
-		since, waits := s.waitsSince(e)
+		since, waits := s.waitingSince(e)
 		switch {
 		case !waits || served[e.id]:
 		case since.Add(most).After(plan.Now):
-			next = sooner(next, since.Add(most))
+			next = earlierOf(next, since.Add(most))
 		case len(plan.Stop) == MaxPlacings:
 			next = plan.Now
 		default:
@@ -57,17 +59,17 @@ func (s *State) giveUp(plan *ares.Plan) {
 			}})
 		}
 	}
-	plan.Wake = sooner(plan.Wake, next)
+	plan.Wake = earlierOf(plan.Wake, next)
 }
 
-// refused leaves those of some jobs whose turn a plan has come to that is full: they
+// onlyRefused leaves those of some jobs whose turn a plan has come to that is full: they
 // or others of their shape are refused. Those behind have it in the next plan.
-func (s *State) refused(of []*entry, plan *ares.Plan) []*entry {
+func (s *State) onlyRefused(of []*entry, plan *ares.Plan) []*entry {
 	shapes, jobs := map[*shape]bool{}, map[ares.JobID]bool{}
 	for i := range plan.Refuse {
 		r := &plan.Refuse[i]
 		jobs[r.Job] = true
-		alone := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == kindOrder || b.Detail == WouldBorrow })
+		alone := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == kindOrder || b.Detail == BorrowBlockedText })
 		if e := s.jobs[r.Job]; !alone { // others of its shape may be done sooner
 			shapes[e.shape] = true
 		}
@@ -75,11 +77,11 @@ func (s *State) refused(of []*entry, plan *ares.Plan) []*entry {
 	return slices.DeleteFunc(of, func(e *entry) bool { return !shapes[e.shape] && !jobs[e.id] })
 }
 
-// waitsSince is from when on the job waits for a place: since it was accepted, or
+// waitingSince is from when on the job waits for a place: since it was accepted, or
 // those have ended that it comes after; an array since the last of its elements was
 // placed or ended. It is false when something else is waited for: jobs it comes
 // after, its own parallelism, or seats that are kept for it.
-func (s *State) waitsSince(e *entry) (since time.Time, waits bool) {
+func (s *State) waitingSince(e *entry) (since time.Time, waits bool) {
 	since = e.job.AcceptedAt
 	for _, id := range e.shape.after {
 		before := s.jobs[id]
@@ -89,17 +91,17 @@ func (s *State) waitsSince(e *entry) (since time.Time, waits bool) {
 		if !before.phase().Final() {
 			return since, false
 		}
-		since = later(since, before.run.FinishedAt)
+		since = laterOf(since, before.run.FinishedAt)
 	}
-	if e.run != nil && e.run.Nominated != nil || s.throttled(e) != "" {
+	if e.run != nil && e.run.Nominated != nil || s.parallelismText(e) != "" {
 		return since, false
 	}
 	if e.isArray() {
-		for i := range e.next() {
+		for i := range e.nextElement() {
 			if el := s.jobs[ares.ElementID(e.id, i)]; el != nil && el.run != nil {
-				since = later(since, el.run.FinishedAt)
+				since = laterOf(since, el.run.FinishedAt)
 				if len(el.run.Attempts) > 0 {
-					since = later(since, el.run.Attempts[0].PlacedAt)
+					since = laterOf(since, el.run.Attempts[0].PlacedAt)
 				}
 			}
 		}

@@ -12,145 +12,145 @@ import (
 // and where: its seats, or everything that keeps it waiting. It does what
 // Decide does with each waiting job, and changes nothing.
 func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
-	s.ready()
-	s.dated(now)
-	s.staysNew(job)
-	e, sh := s.jobs[job.ID], s.shapes.like(s.shapeOf(job))
-	if waits := s.waits(e, sh, now); len(waits) == 0 {
-		t := s.begin()
-		t.uphold(&ares.Plan{Now: now}, e, nil)
-		t.keepTogether(now, e)
-		t.keepPlaces(now, e)
-		s.drawFor(job.ID, 0)
-		members, ban := s.allowed(sh, now)
+	s.refreshIndex()
+	s.setWindowTime(now)
+	s.setExpectedStayOf(job)
+	e, sh := s.jobs[job.ID], s.shapes.find(s.newShape(job))
+	if waits := s.admissionWaits(e, sh, now); len(waits) == 0 {
+		t := s.beginRound()
+		t.advanceNominations(&ares.Plan{Now: now}, e, nil)
+		t.holdForRestarts(now, e)
+		t.holdForMigrating(now, e)
+		s.drawForJob(job.ID, 0)
+		members, ban := s.admissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
-			pl, ok = t.place(sh, members, ban, e)
+			pl, ok = t.placeJob(sh, members, ban, e)
 		}
-		t.letGo()
-		t.end()
+		t.releaseNominations()
+		t.close()
 		if ok {
 			pl.Job = job.ID
 			return pl, nil
 		}
 	}
-	blockers, _ := s.blockers(e, sh, job.GPUModel, now)
+	blockers, _ := s.blockersOf(e, sh, job.GPUModel, now)
 	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }
 
-// place takes seats for the job's members, as many as fit between the least it
+// placeJob takes seats for the job's members, as many as fit between the least it
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
-func (t *try) place(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	t.state.stays(e)
-	return t.seat(sh, most, ban, e)
+func (t *round) placeJob(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+	t.state.setExpectedStay(e)
+	return t.placeWithin(sh, most, ban, e)
 }
 
-// seat is place for as long a stay as was said before.
-func (t *try) seat(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+// placeWithin is place for as long a stay as was said before.
+func (t *round) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
 	s := t.state
-	w := s.without(sh.want, ban)
-	allowed, ok := s.reach(sh, w)
-	if !ok || s.overLeaf(w) {
+	w := s.withoutModels(sh.request, ban)
+	allowed, ok := s.feasibleNodes(sh, w)
+	if !ok || s.exceedsLeafLimit(w) {
 		return ares.Placing{}, false
 	}
 	if len(s.calendar.windows) > 0 {
-		if own, some := s.ownNodes(sh, allowed); some {
-			if p, seated := t.among(sh, w, most, e, own); seated {
+		if own, some := s.reservedForOwn(sh, allowed); some {
+			if p, seated := t.placeAmong(sh, w, most, e, own); seated {
 				return p, true
 			}
 		}
 	}
-	return t.among(sh, w, most, e, allowed)
+	return t.placeAmong(sh, w, most, e, allowed)
 }
 
-// among is seat on the allowed nodes.
-func (t *try) among(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
+// placeAmong is seat on the allowed nodes.
+func (t *round) placeAmong(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	if sh.members == 1 {
-		return t.lone(sh, w, allowed)
+		return t.placeSingle(sh, w, allowed)
 	}
-	return t.gang(sh, w, most, e, allowed)
+	return t.placeGang(sh, w, most, e, allowed)
 }
 
-// overLeaf says whether one member alone asks for more devices than one job may
+// exceedsLeafLimit says whether one member alone asks for more devices than one job may
 // take of a leaf.
-func (s *State) overLeaf(w *want) bool {
+func (s *State) exceedsLeafLimit(w *request) bool {
 	return s.topology.MaxGPUsPerLeaf > 0 && w.gpus > s.topology.MaxGPUsPerLeaf
 }
 
-// lone takes the seat of a job of one member.
-func (t *try) lone(sh *shape, w *want, allowed *set) (ares.Placing, bool) {
+// placeSingle takes the seat of a job of one member.
+func (t *round) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if allowed == &w.taste.filter.nodes && w.failed == s.sight && !t.supposing {
+	if allowed == &w.constraints.feasible.nodes && w.failedEpoch == s.epoch && !t.speculative {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
-	n := s.single(sh, w, allowed)
+	n := s.bestSingleNode(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.taste.filter.nodes && !t.supposing {
-			w.failed = s.sight
+		if allowed == &w.constraints.feasible.nodes && !t.speculative {
+			w.failedEpoch = s.epoch
 		}
 		return ares.Placing{}, false
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
-	if !w.passing {
-		m.Stranded = stranding(s.cost(w, n) - n.blame)
+	if !w.anyNodeDoes {
+		m.Stranded = strandedMilli(s.fragmentationCost(w, n) - n.historyPenalty)
 	}
 	if w.gpus > 1 {
-		m.FirstFit = n.profile.links.Bandwidth(n.profile.links.FirstFit(w.mask(n.profile)&n.free, w.gpus))
+		m.FirstFit = n.typ.links.Bandwidth(n.typ.links.FirstFit(w.deviceMask(n.typ)&n.free, w.gpus))
 	}
 	before := n.free
-	seats := []ares.Seat{t.sit(n, w, 0)}
+	seats := []ares.Seat{t.assign(n, w, 0)}
 	if w.gpus > 1 {
-		m.Bandwidth = n.profile.links.Bandwidth(before &^ n.free)
+		m.Bandwidth = n.typ.links.Bandwidth(before &^ n.free)
 	}
-	s.move(n)
-	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
+	s.capacityChanged(n)
+	return ares.Placing{Seats: seats, Score: s.pairScore(seats), Merit: m}, true
 }
 
-// single finds the node for a job of one member: in the domain it prefers, then
+// bestSingleNode finds the node for a job of one member: in the domain it prefers, then
 // where nothing speaks against, then anywhere it may go.
-func (s *State) single(sh *shape, w *want, allowed *set) *node {
+func (s *State) bestSingleNode(sh *shape, w *request, allowed *set) *node {
 	liked := allowed
-	if w.taste.filter.soft {
-		liked = s.welcome(&w.taste.filter, allowed)
+	if w.constraints.feasible.hasPreference {
+		liked = s.preferredNodes(&w.constraints.feasible, allowed)
 	}
 	for _, in := range [2]*set{liked, allowed} {
 		for i := 0; ; i++ {
-			lo, hi, ok := s.places.Domain(sh.wish.domain, i)
+			lo, hi, ok := s.domains.Domain(sh.wish.domain, i)
 			if !ok {
 				break
 			}
-			if n := s.seek(w, in, lo, hi); n != nil {
+			if n := s.bestNode(w, in, lo, hi); n != nil {
 				return n
 			}
 		}
 	}
-	if n := s.seek(w, liked, 0, len(s.nodes)); n != nil || liked == allowed {
+	if n := s.bestNode(w, liked, 0, len(s.nodes)); n != nil || liked == allowed {
 		return n
 	}
-	return s.seek(w, allowed, 0, len(s.nodes))
+	return s.bestNode(w, allowed, 0, len(s.nodes))
 }
 
-// gang takes seats for several members: the domain is chosen by the topology,
+// placeGang takes seats for several members: the domain is chosen by the topology,
 // the devices by their links. Ranks follow the order of the nodes, but for those
 // that can stay where they were.
-func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.Placing, bool) {
+func (t *round) placeGang(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	s := t.state
-	if w.board.costs == nil && s.nowhere(w) {
+	if w.scores.costs == nil && s.fitsNowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topology.Ask{
-		Members: most, Min: sh.least, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
+		Members: most, Min: sh.minMembers, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
-	if allowed == &w.taste.filter.nodes && !sh.repelsItself() {
+	if allowed == &w.constraints.feasible.nodes && !sh.spreadsMembers() {
 		ask.Kind = w.id // else other jobs decide where it may go
 	}
 	if e != nil && e.run != nil {
-		ask.Before = s.before(e)
+		ask.Before = s.lastNodes(e)
 	}
-	view := gangView{s, w, s.weigh(w), allowed, sh.repelsItself()}
-	picks, m, ok := s.places.Choose(&ask, view)
+	view := gangView{s, w, s.refreshScores(w), allowed, sh.spreadsMembers()}
+	picks, m, ok := s.domains.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
 	}
@@ -161,30 +161,30 @@ func (t *try) gang(sh *shape, w *want, most int, e *entry, allowed *set) (ares.P
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += (view.board.costs[p.Node] - s.nodes[p.Node].blame) * int64(p.Members)
+		cost += (view.scores.costs[p.Node] - s.nodes[p.Node].historyPenalty) * int64(p.Members)
 	}
-	m.Stranded, m.FirstFit = stranding(cost), s.naive(w, allowed, total)
+	m.Stranded, m.FirstFit = strandedMilli(cost), s.firstFitBandwidth(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
 		n := s.nodes[p.Node]
-		seats = t.sitAll(n, w, p.Members, seats)
-		s.move(n)
+		seats = t.assignAll(n, w, p.Members, seats)
+		s.capacityChanged(n)
 	}
-	e.rejoin(seats)
-	m.Bandwidth = s.bandwidth(seats)
-	return ares.Placing{Seats: seats, Score: s.score(seats), Merit: m}, true
+	e.keepRanksInPlace(seats)
+	m.Bandwidth = s.bottleneck(seats)
+	return ares.Placing{Seats: seats, Score: s.pairScore(seats), Merit: m}, true
 }
 
-// before is where the job's last attempt was.
-func (s *State) before(e *entry) []int {
+// lastNodes is where the job's last attempt was.
+func (s *State) lastNodes(e *entry) []int {
 	last := e.run.Last()
 	if last == nil {
 		return nil
 	}
 	var at []int
 	for i := range last.Seats {
-		if n := s.byID[last.Seats[i].Node]; n != nil {
-			at = append(at, n.at)
+		if n := s.nodesByID[last.Seats[i].Node]; n != nil {
+			at = append(at, n.pos)
 		}
 	}
 	slices.Sort(at)
@@ -194,8 +194,8 @@ func (s *State) before(e *entry) []int {
 // gangView is what the topology may ask about the nodes for one gang.
 type gangView struct {
 	state   *State
-	want    *want
-	board   *board
+	request *request
+	scores  *scoreCache
 	allowed *set
 	apart   bool // no two members on a node
 }
@@ -203,10 +203,10 @@ type gangView struct {
 // Room is how many members the node can take now.
 func (v gangView) Room(at int) int {
 	n := v.state.nodes[at]
-	if !n.open() || !v.allowed.has(at) {
+	if !n.schedulable() || !v.allowed.has(at) {
 		return 0
 	}
-	room := n.room(v.want)
+	room := n.roomFor(v.request)
 	if v.apart {
 		return min(room, 1)
 	}
@@ -215,11 +215,11 @@ func (v gangView) Room(at int) int {
 
 // Waste is what a member there would strand.
 func (v gangView) Waste(at int) int {
-	if v.board.costs[at] == noFit {
+	if v.scores.costs[at] == noFit {
 		return 0
 	}
-	cost := int(v.board.costs[at])
-	if f := &v.want.taste.filter; f.soft && !f.liked.has(at) {
+	cost := int(v.scores.costs[at])
+	if f := &v.request.constraints.feasible; f.hasPreference && !f.preferred.has(at) {
 		cost += warmCost
 	}
 	return cost

@@ -9,18 +9,18 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Queueing is what orders the jobs of a queue, and what one that finds no place
+// QueueConfig is what orders the jobs of a queue, and what one that finds no place
 // means for those behind it. The zero value is the default.
-type Queueing struct {
+type QueueConfig struct {
 	// Order is what orders the jobs of a queue.
 	Order Order
 	// Blocked is what becomes of those behind a job that finds no place.
-	Blocked Blocked
+	Blocked BlockedPolicy
 	// Yield lets a waiting job stop running ones of its own queue and class
 	// that come later in its order, if it then fits. Only jobs that keep their
 	// progress (checkpoint.enabled) give way. It needs an Order, and does not go
 	// with BlockedReserve.
-	Yield bool
+	Preempt bool
 	// Attained is up to how many GPU-seconds a job is of the first of the two
 	// levels of OrderAttained.
 	Attained int
@@ -62,34 +62,34 @@ func ParseOrder(text string) (Order, error) {
 	return Order(text), nil
 }
 
-// Blocked is what becomes of those behind a job that finds no place.
-type Blocked string
+// BlockedPolicy is what becomes of those behind a job that finds no place.
+type BlockedPolicy string
 
 // What becomes of them.
 const (
-	BlockedSkip    Blocked = ""        // it is passed over: whoever fits, starts
-	BlockedHold    Blocked = "hold"    // they wait with it (strict FIFO)
-	BlockedReserve Blocked = "reserve" // they start if it is not delayed by it, as far as predictions tell (EASY backfill)
+	BlockedSkip    BlockedPolicy = ""        // it is passed over: whoever fits, starts
+	BlockedHold    BlockedPolicy = "hold"    // they wait with it (strict FIFO)
+	BlockedReserve BlockedPolicy = "reserve" // they start if it is not delayed by it, as far as predictions tell (EASY backfill)
 )
 
-// Blockings lists what may be written for it.
-func Blockings() []string { return []string{"skip", string(BlockedHold), string(BlockedReserve)} }
+// BlockedPolicies lists what may be written for it.
+func BlockedPolicies() []string { return []string{"skip", string(BlockedHold), string(BlockedReserve)} }
 
 // ParseBlocked reads it as people write it.
-func ParseBlocked(text string) (Blocked, error) {
+func ParseBlocked(text string) (BlockedPolicy, error) {
 	if text == "skip" {
 		text = ""
 	}
-	if text != "" && !slices.Contains(Blockings(), text) {
-		return "", ares.Errorf(ares.Invalid, "%q is no way to treat those behind a job that waits: use one of %s", text, strings.Join(Blockings(), ", "))
+	if text != "" && !slices.Contains(BlockedPolicies(), text) {
+		return "", ares.Errorf(ares.Invalid, "%q is no way to treat those behind a job that waits: use one of %s", text, strings.Join(BlockedPolicies(), ", "))
 	}
-	return Blocked(text), nil
+	return BlockedPolicy(text), nil
 }
 
-// NewQueueing reads it as people write it. What makes no sense is for Check to
+// NewQueueConfig reads it as people write it. What makes no sense is for Check to
 // tell.
-func NewQueueing(order, blocked string, yield bool, attained int) Queueing {
-	q := Queueing{Order: Order(order), Blocked: Blocked(blocked), Yield: yield, Attained: attained}
+func NewQueueConfig(order, blocked string, yield bool, attained int) QueueConfig {
+	q := QueueConfig{Order: Order(order), Blocked: BlockedPolicy(blocked), Preempt: yield, Attained: attained}
 	if order, err := ParseOrder(order); err == nil {
 		q.Order = order
 	}
@@ -108,28 +108,28 @@ const (
 // MaxPeersAfter bounds Queueing.PeersAfter.
 const MaxPeersAfter = 366 * 24 * time.Hour
 
-// ahead says how those ahead of a job that would fit can keep it waiting.
-func (s *State) ahead() string {
+// aheadText says how those ahead of a job that would fit can keep it waiting.
+func (s *State) aheadText() string {
 	switch {
-	case s.cfg.Queueing.Blocked == BlockedHold:
+	case s.cfg.Queue.Blocked == BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
-	case s.reserving().First > 0:
+	case s.backfillConfig().First > 0:
 		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
 	}
 	return "jobs ahead of it take the room there is, or fill the next plan"
 }
 
-func (q Queueing) check(p *ares.Problems) {
+func (q QueueConfig) validate(p *ares.Problems) {
 	if _, err := ParseOrder(string(q.Order)); err != nil {
 		p.Add("queue_order", "%s", err)
 	}
 	if _, err := ParseBlocked(string(q.Blocked)); err != nil {
 		p.Add("blocked_jobs", "%s", err)
 	}
-	if q.Yield && (q.Order == OrderAged || q.Order == OrderFIFO || q.Order == OrderDeadline) {
+	if q.Preempt && (q.Order == OrderAged || q.Order == OrderFIFO || q.Order == OrderDeadline) {
 		p.Add("preempt_by_order", "needs a queue_order other than aged, fifo and edf: none of these gives a right to stop others")
 	}
-	if q.Yield && q.Blocked == BlockedReserve {
+	if q.Preempt && q.Blocked == BlockedReserve {
 		p.Add("preempt_by_order", "does not go with blocked_jobs reserve: who gives way could be put right back, before the one it gave way to")
 	}
 	if q.Attained < 0 || q.Attained > MaxAttained {
@@ -141,13 +141,13 @@ func (q Queueing) check(p *ares.Problems) {
 	if q.PeersAfter < 0 || q.PeersAfter > MaxPeersAfter {
 		p.Add("preempt_peers_after_hours", "must be between 0 and %d, got %d", MaxPeersAfter/time.Hour, q.PeersAfter/time.Hour)
 	}
-	if q.PeersAfter != 0 && (q.Order != OrderAttained || !q.Yield) {
+	if q.PeersAfter != 0 && (q.Order != OrderAttained || !q.Preempt) {
 		p.Add("preempt_peers_after_hours", "means something with queue_order attained and preempt_by_order only")
 	}
 }
 
-// level is the bound between the two levels of OrderAttained, in GPU-seconds.
-func (q Queueing) level() int {
+// attainedLevel is the bound between the two levels of OrderAttained, in GPU-seconds.
+func (q QueueConfig) attainedLevel() int {
 	if q.Attained == 0 {
 		return DefaultAttained
 	}
@@ -156,11 +156,11 @@ func (q Queueing) level() int {
 
 // digest is what tells it apart from others, "" for the default: so the digests
 // of those who never heard of it stay what they were.
-func (q Queueing) digest() string {
-	if q == (Queueing{}) {
+func (q QueueConfig) digest() string {
+	if q == (QueueConfig{}) {
 		return ""
 	}
-	text := fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Yield, q.Attained)
+	text := fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Preempt, q.Attained)
 	if q.PeersAfter != 0 { // else as it ever was
 		text += fmt.Sprintf(" %d", q.PeersAfter)
 	}

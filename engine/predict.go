@@ -8,30 +8,30 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// predict takes over how long a job is thought to run, nil when that is taken
+// setForecast takes over how long a job is thought to run, nil when that is taken
 // back. One of a job that nobody speaks of is dropped with the batch.
-func (s *State) predict(job ares.JobID, p *ares.RuntimePredicted) {
+func (s *State) setForecast(job ares.JobID, p *ares.RuntimePredicted) {
 	e := s.entry(job)
-	s.foretold -= e.foretells()
+	s.estimated -= e.estimates()
 	e.forecast = p
-	s.foretold += e.foretells()
+	s.estimated += e.estimates()
 	if e.run != nil { // when it ends is foreseen for its nodes
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					s.touch(s.node(h.Node))
+					s.markDirty(s.node(h.Node))
 				}
 			}
 		}
 	}
-	if !e.moved {
-		e.moved = true
-		s.moved = append(s.moved, e)
+	if !e.changed {
+		e.changed = true
+		s.changedEntries = append(s.changedEntries, e)
 	}
 }
 
-// foretells is 1 for a job of which it is known how long it runs.
-func (e *entry) foretells() int {
+// estimates is 1 for a job of which it is known how long it runs.
+func (e *entry) estimates() int {
 	if e.job != nil && (e.forecast != nil || e.job.MaxRuntimeMinutes > 0) {
 		return 1
 	}
@@ -47,20 +47,20 @@ func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 	return *e.forecast, true
 }
 
-// never stands for a time so far off that nobody waits for it.
-const never = time.Duration(math.MaxInt64)
+// forever stands for a time so far off that nobody waits for it.
+const forever = time.Duration(math.MaxInt64)
 
-// runtime is how long the job is thought to run in all: as many end before half
+// runtimeEstimate is how long the job is thought to run in all: as many end before half
 // as after, and most before late. Without a forecast the limit its user gave it
 // stands for both, and without that either it may run for ever.
-func (e *entry) runtime() (half, late time.Duration) {
+func (e *entry) runtimeEstimate() (half, late time.Duration) {
 	if f := e.forecast; f != nil {
 		return f.P50, max(f.P50, f.P90)
 	}
 	if limit := e.job.MaxRuntimeMinutes; limit > 0 {
 		return time.Duration(limit) * time.Minute, time.Duration(limit) * time.Minute
 	}
-	return never, never
+	return forever, forever
 }
 
 // done is how much of its runtime the job has behind it, by now.
@@ -71,53 +71,53 @@ func (e *entry) done(now time.Time) time.Duration {
 	return e.run.Done(e.job, now)
 }
 
-// left is how long the job is still thought to run: of a prediction that it has
+// remaining is how long the job is still thought to run: of a prediction that it has
 // outlived already, twice as long as before, and again.
-func (e *entry) left(now time.Time) (half, late time.Duration) {
-	half, late = e.runtime()
+func (e *entry) remaining(now time.Time) (half, late time.Duration) {
+	half, late = e.runtimeEstimate()
 	done := e.done(now)
-	return outlived(half, late, done), outlived(late, late, done)
+	return remainingAfter(half, late, done), remainingAfter(late, late, done)
 }
 
-func outlived(want, next, done time.Duration) time.Duration {
+func remainingAfter(want, next, done time.Duration) time.Duration {
 	if want <= done {
 		want = max(next, time.Second)
 	}
 	for want <= done {
 		want *= 2
 	}
-	if want == never {
-		return never
+	if want == forever {
+		return forever
 	}
 	return want - done
 }
 
-// milli is the devices the job asks for, in thousandths.
-func (e *entry) milli() int64 {
-	w := e.shape.want
-	return int64(e.shape.members) * int64(max(w.gpus*wholeMilli, w.milli))
+// gpuMilli is the devices the job asks for, in thousandths.
+func (e *entry) gpuMilli() int64 {
+	w := e.shape.request
+	return int64(e.shape.members) * int64(max(w.gpus*WholeMilli, w.milli))
 }
 
-// standing is where the job stands in the configured order of its queue, inside
+// orderRank is where the job stands in the configured order of its queue, inside
 // its class: smaller is earlier. Only what is known decides: it changes by
 // events, and for a running job with time.
-func (s *State) standing(e *entry, now time.Time) uint64 {
-	half, _ := e.runtime()
-	switch s.cfg.Queueing.Order {
+func (s *State) orderRank(e *entry, now time.Time) uint64 {
+	half, _ := e.runtimeEstimate()
+	switch s.cfg.Queue.Order {
 	case OrderShortest:
-		return ranked64(half)
+		return rankOf(half)
 	case OrderRemaining:
-		if half != never {
+		if half != forever {
 			half = max(half-e.done(now), 0)
 		}
-		return ranked64(half)
+		return rankOf(half)
 	case OrderLeastService:
-		if half == never {
+		if half == forever {
 			return queue.MaxRank
 		}
-		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.milli(), 1<<24)) / wholeMilli
+		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / WholeMilli
 	case OrderAttained:
-		if e.run != nil && s.served(e, now) >= int64(s.cfg.Queueing.level())*wholeMilli {
+		if e.run != nil && s.attainedService(e, now) >= int64(s.cfg.Queue.attainedLevel())*WholeMilli {
 			return 1
 		}
 	case OrderDeadline:
@@ -130,24 +130,24 @@ func (s *State) standing(e *entry, now time.Time) uint64 {
 	return 0
 }
 
-func ranked64(d time.Duration) uint64 {
-	if d == never {
+func rankOf(d time.Duration) uint64 {
+	if d == forever {
 		return queue.MaxRank
 	}
 	return uint64(max(d, 0) / time.Millisecond)
 }
 
-// served is the device-time that the job has had by now, in thousandths of
+// attainedService is the device-time that the job has had by now, in thousandths of
 // GPU-seconds.
-func (s *State) served(e *entry, now time.Time) int64 {
-	return int64(e.run.RanFor(now)/time.Millisecond) * e.milli() / 1000
+func (s *State) attainedService(e *entry, now time.Time) int64 {
+	return int64(e.run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
 }
 
-// ranks is the place of a waiting job in its class as the order wants it. Where
+// queueRank is the place of a waiting job in its class as the order wants it. Where
 // submission decides it is written out, so that most comparisons need no more.
-func (s *State) ranks(e *entry) uint64 {
-	rank := s.standing(e, time.Time{}) // no attempt of it is under way
-	switch s.cfg.Queueing.Order {
+func (s *State) queueRank(e *entry) uint64 {
+	rank := s.orderRank(e, time.Time{}) // no attempt of it is under way
+	switch s.cfg.Queue.Order {
 	case OrderFIFO, OrderAttained:
 		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
 	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService, OrderDeadline:

@@ -13,7 +13,7 @@ func TestForecastsGoWithTheirJobs(t *testing.T) {
 	t.Parallel()
 	said := ares.RuntimePredicted{Job: "x", P50: time.Minute, P90: time.Hour, Basis: "2 runs"}
 	cfg := engine.Default()
-	cfg.Queueing.Order = engine.OrderShortest // where it waits depends on it
+	cfg.Queue.Order = engine.OrderShortest // where it waits depends on it
 	s := engine.NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{
 		tenantEvent("default"), {Forecast: &said}, {Job: job("x", 1, ares.Spec{GPUs: 1})}, {Forecast: &ares.RuntimePredicted{Job: "gone"}},

@@ -20,13 +20,13 @@ const MaxDevices = 64
 // fits is always decided device by device.
 const maxGroups = 4
 
-// profile is what machines of one build have in common: their devices, how
+// nodeType is what machines of one build have in common: their devices, how
 // these are linked, and their size. Nodes of one profile with the same devices
 // free are as good as each other.
-type profile struct {
+type nodeType struct {
 	id      int
 	key     string // what it was told apart by
-	devices []build
+	devices []deviceSpec
 	groups  [maxGroups]uint64 // devices that are alike
 	numa    []ares.NUMANode
 	near    []uint64 // devices of each of numa
@@ -34,35 +34,35 @@ type profile struct {
 	cpus    int
 	memory  int // MB, rounded
 
-	prospect  int // the one that appetites are by
-	appetites []appetite
+	mixID      int // the one that appetites are by
+	mixDemands []mixDemand
 
-	expected expected
+	fgd fgdWorkload
 }
 
-// build is one device of a profile.
-type build struct {
-	kind   string
-	model  string // lower case
-	mig    string // of a slice
-	memory int    // MB
-	numa   int
-	group  int
-	order  int   // its model, as the order numbers it for quotas
-	weight int64 // of its model in shares, in thousandths
+// deviceSpec is one device of a profile.
+type deviceSpec struct {
+	kind       string
+	model      string // lower case
+	mig        string // of a slice
+	memory     int    // MB
+	numa       int
+	group      int
+	modelIndex int   // its model, as the order numbers it for quotas
+	weight     int64 // of its model in shares, in thousandths
 }
 
-// profiles holds every profile that was seen.
-type profiles struct {
-	byKey map[string]*profile
-	all   []*profile
+// nodeTypes holds every profile that was seen.
+type nodeTypes struct {
+	byKey map[string]*nodeType
+	all   []*nodeType
 }
 
-// profileOf finds the profile of a record, whose devices are in the order given.
-func (s *State) profileOf(r *ares.Node, order []int) *profile {
-	p := &s.profiles
+// nodeTypeOf finds the profile of a record, whose devices are in the order given.
+func (s *State) nodeTypeOf(r *ares.Node, order []int) *nodeType {
+	p := &s.nodeTypes
 	var key strings.Builder
-	fmt.Fprintf(&key, "%d %d %v", r.CPUs, roughly(r.MemoryMB), r.NUMA)
+	fmt.Fprintf(&key, "%d %d %v", r.CPUs, roundMemory(r.MemoryMB), r.NUMA)
 	for _, i := range order {
 		d := &r.Devices[i]
 		fmt.Fprintf(&key, " %q %q %q %d %d", d.Type, d.Model, d.Profile, d.MemoryMB, d.NUMA)
@@ -77,45 +77,45 @@ func (s *State) profileOf(r *ares.Node, order []int) *profile {
 	if known := p.byKey[key.String()]; known != nil {
 		return known
 	}
-	made := newProfile(r, order)
+	made := newNodeType(r, order)
 	made.id, made.key = len(p.all), key.String()
 	for i := range made.devices {
 		d := &made.devices[i]
-		d.order, d.weight = s.order.Model(d.model), s.cfg.weightOf(d.model)
+		d.modelIndex, d.weight = s.queues.Model(d.model), s.cfg.weightOf(d.model)
 	}
 	p.all = append(p.all, made)
 	p.byKey[key.String()] = made
 	return made
 }
 
-// suiting are the numbers of the models the want likes, of those in the fleet.
-func (s *State) suiting(w *want) iter.Seq[int] {
+// matchingModels are the numbers of the models the want likes, of those in the fleet.
+func (s *State) matchingModels(w *request) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		names := s.order.Models()
+		names := s.queues.Models()
 		for _, m := range s.models {
-			if w.likes(names[m]) && !yield(m) {
+			if w.acceptsModel(names[m]) && !yield(m) {
 				return
 			}
 		}
 	}
 }
 
-// roughly rounds a memory size, because machines of one build differ in it by
+// roundMemory rounds a memory size, because machines of one build differ in it by
 // a little.
-func roughly(mb int) int {
+func roundMemory(mb int) int {
 	if shift := bits.Len(uint(mb)) - 6; shift > 0 {
 		return mb >> shift << shift
 	}
 	return mb
 }
 
-func newProfile(r *ares.Node, order []int) *profile {
-	p := &profile{cpus: r.CPUs, memory: roughly(r.MemoryMB), numa: r.NUMA, near: make([]uint64, len(r.NUMA))}
+func newNodeType(r *ares.Node, order []int) *nodeType {
+	p := &nodeType{cpus: r.CPUs, memory: roundMemory(r.MemoryMB), numa: r.NUMA, near: make([]uint64, len(r.NUMA))}
 	matrix, numa := make([][]string, len(order)), make([]int, len(order))
-	var alike []build
+	var alike []deviceSpec
 	for pos, i := range order {
 		d := &r.Devices[i]
-		b := build{kind: d.Type, model: strings.ToLower(d.Model), mig: d.Profile, memory: d.MemoryMB}
+		b := deviceSpec{kind: d.Type, model: strings.ToLower(d.Model), mig: d.Profile, memory: d.MemoryMB}
 		if b.kind == "" {
 			b.kind = ares.DefaultAccelerator
 		}
@@ -145,15 +145,15 @@ func newProfile(r *ares.Node, order []int) *profile {
 	return p
 }
 
-// fitting is the devices that are what the want asks for, whoever holds them.
-func (p *profile) fitting(w *want) uint64 {
-	if !w.devices() {
+// matchingDevices is the devices that are what the want asks for, whoever holds them.
+func (p *nodeType) matchingDevices(w *request) uint64 {
+	if !w.needsDevices() {
 		return 0
 	}
 	var mask uint64
 	for i := range p.devices {
 		d := &p.devices[i]
-		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.likes(d.model) && w.ban&modelBit(d.order) == 0 {
+		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.acceptsModel(d.model) && w.ban&modelBit(d.modelIndex) == 0 {
 			mask |= 1 << i
 		}
 	}

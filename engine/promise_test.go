@@ -17,14 +17,14 @@ func TestPromisesAreKept(t *testing.T) {
 	t.Parallel()
 	kept, behind := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCrowd(t, engine.Queueing{})
+		c := newCrowd(t, engine.QueueConfig{})
 		cfg := engine.Default()
-		cfg.Reserving = engine.Reserving{First: rapid.IntRange(1, 8).Draw(t, "first"), SlackPercent: pick(t, "percent", 0, 10), SlackLeast: pick(t, "slack", 0, time.Minute)}
+		cfg.Backfill = engine.BackfillConfig{First: rapid.IntRange(1, 8).Draw(t, "first"), SlackPercent: pick(t, "percent", 0, 10), SlackLeast: pick(t, "slack", 0, time.Minute)}
 		c.become(cfg)
 		c.queues = []string{""}
 		promised := map[ares.JobID]ares.Promise{}
 		look := func() {
-			for i, p := range c.w.State.Promises() {
+			for i, p := range c.w.State.PlannedStarts() {
 				if i > 0 {
 					break // one before it may take another place than was foreseen
 				}

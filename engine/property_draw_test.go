@@ -27,18 +27,18 @@ func drawConfig(t *rapid.T) engine.Config {
 		cfg.ThermalLimit = pick(t, "limit", 0, 70)
 	}
 	if once(t, 3, "queueing") {
-		q := &cfg.Queueing
+		q := &cfg.Queue
 		q.Order = pick(t, "order", engine.OrderAged, engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained)
 		q.Blocked = pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve)
-		q.Yield = q.Order != engine.OrderAged && q.Order != engine.OrderFIFO && q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		q.Preempt = q.Order != engine.OrderAged && q.Order != engine.OrderFIFO && q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
 		if q.Order == engine.OrderAttained {
 			q.Attained = pick(t, "attained", 0, 1, 60)
 		}
 	}
 	if once(t, 4, "another rule") {
-		cfg.Placement, cfg.Seed = pick(t, "placement", engine.Placements()...), int64(pick(t, "seed", 0, 7))
+		cfg.Placement, cfg.Seed = pick(t, "placement", engine.PlacementPolicies()...), int64(pick(t, "seed", 0, 7))
 		if rapid.Bool().Draw(t, "typical") {
-			cfg.Typical = []engine.Typical{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
+			cfg.Typical = []engine.TypicalJob{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
 		}
 	}
 	return cfg

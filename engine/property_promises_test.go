@@ -34,7 +34,7 @@ func TestFirmPromisesAreKept(t *testing.T) {
 				jobs++
 			}
 			do("live 1m quiet")
-			for _, p := range w.State.Promises() {
+			for _, p := range w.State.PlannedStarts() {
 				if _, ok := first[p.Job]; !ok && p.Firm {
 					first[p.Job] = p.Latest
 				}

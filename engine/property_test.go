@@ -164,7 +164,7 @@ func (m *machine) Submit(t *rapid.T) {
 func (m *machine) foretell(t *rapid.T, s ares.Spec) {
 	before := engine.Decide(m.w.State, m.w.Now)
 	job := &ares.Job{ID: ares.JobID(fmt.Sprintf("j%03d", m.jobs)), Spec: s.WithDefaults()}
-	placing, why := engine.Foretell(m.w.State, job, nil, m.w.Now)
+	placing, why := engine.WhatIf(m.w.State, job, nil, m.w.Now)
 	if why == nil && len(placing.Seats) == 0 || why != nil && len(why.Blockers) == 0 {
 		t.Fatalf("%s has neither a place nor a reason to wait: %v, %v", job.ID, placing, why)
 	}

@@ -26,9 +26,9 @@ type crowd struct {
 	stops  int
 }
 
-func newCrowd(t *rapid.T, q engine.Queueing) *crowd {
+func newCrowd(t *rapid.T, q engine.QueueConfig) *crowd {
 	cfg := engine.Default()
-	cfg.Queueing = q
+	cfg.Queue = q
 	c := &crowd{w: enginetest.NewWorldWith(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
 	c.nodes = rapid.IntRange(1, 3).Draw(t, "nodes")
 	for i := range c.nodes {
@@ -174,14 +174,14 @@ func (c *crowd) finish(t *rapid.T) {
 func TestQueueing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		q := engine.Queueing{
+		q := engine.QueueConfig{
 			Order:   pick(t, "order", engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained),
 			Blocked: pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve),
 		}
-		q.Yield = q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		q.Preempt = q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
 		if q.Order == engine.OrderAttained {
 			q.Attained = pick(t, "attained", 1, 300, 3000)
-			if q.Yield {
+			if q.Preempt {
 				q.PeersAfter = pick(t, "peers after", 0, time.Minute, 10*time.Minute)
 			}
 		}
@@ -235,7 +235,7 @@ func TestBackfillDelaysNobody(t *testing.T) {
 	t.Parallel()
 	behind := 0
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCrowd(t, engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve})
+		c := newCrowd(t, engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve})
 		c.queues = []string{""}
 		promised := map[ares.JobID]time.Time{}
 		look := func() {

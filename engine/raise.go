@@ -22,12 +22,12 @@ func limitStep(tenant, queue, limit string, by int) ares.Step {
 func quotaStep(target, model string, by int) ares.Step {
 	return ares.Step{
 		Kind: ares.StepQuota, Target: target, Field: model, Amount: by,
-		Text: fmt.Sprintf("raise the quota of %s by %s", target, counted(by, strings.TrimSpace(model+" GPU"))),
+		Text: fmt.Sprintf("raise the quota of %s by %s", target, countText(by, strings.TrimSpace(model+" GPU"))),
 	}
 }
 
-// raisedBy is the step with another amount.
-func raisedBy(step ares.Step, by int) ares.Step {
+// withAmount is the step with another amount.
+func withAmount(step ares.Step, by int) ares.Step {
 	if step.Kind == ares.StepQuota {
 		return quotaStep(step.Target, step.Field, by)
 	}
@@ -35,42 +35,42 @@ func raisedBy(step ares.Step, by int) ares.Step {
 	return limitStep(tenant, queue, step.Field, by)
 }
 
-// raiseMost is how many times as much as the job needs by itself a limit is
+// maxRaise is how many times as much as the job needs by itself a limit is
 // raised by, for those ahead of it that need it too.
-const raiseMost = 16
+const maxRaise = 16
 
-// beyond raises a limit or quota further than the job alone would need: those
+// raiseFurther raises a limit or quota further than the job alone would need: those
 // ahead of it take the first part. The least amount is looked for by halves.
-func (c *consult) beyond(step ares.Step) {
+func (c *remedySearch) raiseFurther(step ares.Step) {
 	if step.Kind != ares.StepLimit && step.Kind != ares.StepQuota {
 		return
 	}
-	least, most := step.Amount, step.Amount*raiseMost
-	if _, ok := c.helps([]ares.Step{raisedBy(step, most)}); !ok {
+	least, most := step.Amount, step.Amount*maxRaise
+	if _, ok := c.simulate([]ares.Step{withAmount(step, most)}); !ok {
 		return
 	}
 	for least+1 < most {
 		mid := (least + most) / 2
-		if _, ok := c.helps([]ares.Step{raisedBy(step, mid)}); ok {
+		if _, ok := c.simulate([]ares.Step{withAmount(step, mid)}); ok {
 			most = mid
 		} else {
 			least = mid
 		}
 	}
-	c.try(raisedBy(step, most))
+	c.tryRemedy(withAmount(step, most))
 }
 
-// quotas are the quotas to raise where all of them leave too little: those of
+// quotaSteps are the quotas to raise where all of them leave too little: those of
 // the model where the least has to be raised.
-func (c *consult) quotas() []ares.Step {
+func (c *remedySearch) quotaSteps() []ares.Step {
 	s, sh := c.state, c.entry.shape
-	if _, open := s.banned(sh, sh.least); open {
+	if _, open := s.excludedModels(sh, sh.minMembers); open {
 		return nil
 	}
 	var best []ares.Step
 	least := 0
-	for m := range s.suiting(sh.want) {
-		steps, sum := c.quotasOf(m)
+	for m := range s.matchingModels(sh.request) {
+		steps, sum := c.quotaStepsFor(m)
 		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
 			best, least = steps, sum
 		}
@@ -78,32 +78,32 @@ func (c *consult) quotas() []ares.Step {
 	return best
 }
 
-// quotasOf is what has to be raised so that enough of a model is left, and by
+// quotaStepsFor is what has to be raised so that enough of a model is left, and by
 // how much in all.
-func (c *consult) quotasOf(model int) (steps []ares.Step, sum int) {
+func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 	sh := c.entry.shape
-	milli := int64(sh.least) * int64(max(sh.want.gpus*wholeMilli, sh.want.milli))
+	milli := int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
 	for _, short := range sh.leaf.QuotaShortfalls(model, milli) {
 		target := short.Tenant
 		if short.Queue != "" {
 			target = ares.QueueID(short.Tenant, short.Queue)
 		}
-		by := int((short.By + wholeMilli - 1) / wholeMilli)
+		by := int((short.By + WholeMilli - 1) / WholeMilli)
 		sum += by
 		steps = append(steps, quotaStep(target, short.What, by))
 	}
 	return steps, sum
 }
 
-// opening is the raise of one quota that opens a model which quotas leave too
+// openModelSteps is the raise of one quota that opens a model which quotas leave too
 // little of, for each such model.
-func (c *consult) opening() []ares.Step {
+func (c *remedySearch) openModelSteps() []ares.Step {
 	var out []ares.Step
-	for m := range c.state.suiting(c.entry.shape.want) {
-		if c.census.want.ban&modelBit(m) == 0 {
+	for m := range c.state.matchingModels(c.entry.shape.request) {
+		if c.diagnosis.request.ban&modelBit(m) == 0 {
 			continue
 		}
-		if steps, _ := c.quotasOf(m); len(steps) == 1 {
+		if steps, _ := c.quotaStepsFor(m); len(steps) == 1 {
 			out = append(out, steps[0])
 		}
 	}

@@ -19,7 +19,7 @@ func (s *State) Topology() *ares.Topology { return s.topology }
 // They must not be changed.
 func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	return func(yield func(ares.JobID, *ares.Nomination) bool) {
-		for _, e := range s.yard.nominated {
+		for _, e := range s.running.nominated {
 			if !yield(e.id, e.run.Nominated) {
 				return
 			}
@@ -41,7 +41,7 @@ func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 
 // Queues yields the record of every queue, by tenant and name. They must not be
 // changed.
-func (s *State) Queues() iter.Seq[*ares.Queue] { return s.order.Records() }
+func (s *State) Queues() iter.Seq[*ares.Queue] { return s.queues.Records() }
 
 // Usages yields what archived jobs have used, by tenant and queue.
 func (s *State) Usages() iter.Seq[ares.Usage] {
@@ -57,12 +57,12 @@ func (s *State) Usages() iter.Seq[ares.Usage] {
 	return slices.Values(all)
 }
 
-// Strangers yields the nodes that have no record though a session, a cordon or
+// UnknownNodes yields the nodes that have no record though a session, a cordon or
 // a seat speaks of them, by ID. The topology may say where they stand.
-func (s *State) Strangers() iter.Seq[string] {
+func (s *State) UnknownNodes() iter.Seq[string] {
 	var all []string
-	for id, n := range s.byID { // order-free: sorted right below
-		if n.record == nil && !n.forgotten() {
+	for id, n := range s.nodesByID { // order-free: sorted right below
+		if n.record == nil && !n.isUnknown() {
 			all = append(all, id)
 		}
 	}
@@ -75,9 +75,9 @@ func (s *State) Strangers() iter.Seq[string] {
 // order, so that taking it is short: whoever writes it down sorts them. The
 // records must not be changed.
 func (s *State) Snapshot() ares.Batch {
-	b := ares.Batch{Revision: s.revision, Reset: true, At: s.at, Events: make([]ares.Event, 0, 2*(len(s.jobs)+len(s.byID))+len(s.tenants))}
+	b := ares.Batch{Revision: s.revision, Reset: true, At: s.at, Events: make([]ares.Event, 0, 2*(len(s.jobs)+len(s.nodesByID))+len(s.tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
-	for _, n := range s.byID { // order-free: as the comment says
+	for _, n := range s.nodesByID { // order-free: as the comment says
 		if n.record != nil {
 			add(ares.Event{Revision: n.record.Revision, Node: n.record})
 		}
@@ -87,8 +87,8 @@ func (s *State) Snapshot() ares.Batch {
 		if n.cordon != nil {
 			add(ares.Event{Revision: n.cordon.Revision, Cordon: n.cordon})
 		}
-		if n.past != nil {
-			add(ares.Event{Revision: n.past.Revision, Score: n.past})
+		if n.score != nil {
+			add(ares.Event{Revision: n.score.Revision, Score: n.score})
 		}
 	}
 	for _, t := range s.tenants { // order-free: as above
@@ -111,7 +111,7 @@ func (s *State) Snapshot() ares.Batch {
 			add(ares.Event{Revision: e.job.Revision, Job: e.job})
 		}
 		if e.run != nil {
-			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run, Seen: e.seenAt()}})
+			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run, Seen: e.delayLearnedAt()}})
 		}
 		if e.forecast != nil {
 			add(ares.Event{Revision: b.Revision, Forecast: e.forecast})

@@ -16,13 +16,13 @@ import (
 // kept for one that would find no place even so. The accounts know nothing of this:
 // what somebody else has been given by then is his.
 
-// keepFor is for how long after the end of a gang by the loss of a node those who
+// holdFor is for how long after the end of a gang by the loss of a node those who
 // come before it in the order leave it what it had on the others.
-const keepFor = 2 * time.Minute
+const holdFor = 2 * time.Minute
 
-// regroups says whether the last attempt of a gang ends or ended because of its
+// isRestarting says whether the last attempt of a gang ends or ended because of its
 // nodes, and some of the job's seats are not settled yet.
-func (e *entry) regroups() bool {
+func (e *entry) isRestarting() bool {
 	if e.run == nil || len(e.run.Attempts) == 0 {
 		return false
 	}
@@ -39,10 +39,10 @@ func (e *entry) regroups() bool {
 	return !e.run.Settled()
 }
 
-// rejoin lets every rank that can stay on its node of the last attempt; the others
+// keepRanksInPlace lets every rank that can stay on its node of the last attempt; the others
 // follow in the order of the nodes. What a rank keeps on its node's disks is then
 // where it was.
-func (e *entry) rejoin(seats []ares.Seat) {
+func (e *entry) keepRanksInPlace(seats []ares.Seat) {
 	if e == nil || e.run == nil {
 		return
 	}
@@ -70,9 +70,9 @@ func (e *entry) rejoin(seats []ares.Seat) {
 	}
 }
 
-// regrouped says whether a gang lost a node, and is about to end or waits.
-func (e *entry) regrouped() bool {
-	if e.regroups() {
+// awaitsRestart says whether a gang lost a node, and is about to end or waits.
+func (e *entry) awaitsRestart() bool {
+	if e.isRestarting() {
 		return true
 	}
 	if e.queue != inPending || e.run == nil {
@@ -82,119 +82,119 @@ func (e *entry) regrouped() bool {
 	return last != nil && last.Outcome == ares.OutcomeLost && len(last.Seats) > 1
 }
 
-// regroup notes whether an entry is one of the gangs that seats are kept for.
-func (s *State) regroup(e *entry) {
-	at, known := slices.BinarySearchFunc(s.regrouping, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
-	switch wants := e.regrouped(); {
+// updateRestarting notes whether an entry is one of the gangs that seats are kept for.
+func (s *State) updateRestarting(e *entry) {
+	at, known := slices.BinarySearchFunc(s.restarting, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
+	switch wants := e.awaitsRestart(); {
 	case wants && !known:
-		s.regrouping = slices.Insert(s.regrouping, at, e)
+		s.restarting = slices.Insert(s.restarting, at, e)
 	case wants:
-		s.regrouping[at] = e // a job of that ID may have gone and come again
-	case known && s.regrouping[at] == e:
-		s.regrouping = slices.Delete(s.regrouping, at, at+1)
+		s.restarting[at] = e // a job of that ID may have gone and come again
+	case known && s.restarting[at] == e:
+		s.restarting = slices.Delete(s.restarting, at, at+1)
 	}
 }
 
-// keptUntil is until when those who come before a regrouping gang that has ended
+// heldUntil is until when those who come before a regrouping gang that has ended
 // leave it its seats, false when they need not. A clock that is far off keeps nothing.
-func (e *entry) keptUntil(now time.Time) (time.Time, bool) {
+func (e *entry) heldUntil(now time.Time) (time.Time, bool) {
 	ended := e.run.Last().EndedAt
-	return ended.Add(keepFor), now.Sub(ended).Abs() < keepFor
+	return ended.Add(holdFor), now.Sub(ended).Abs() < holdFor
 }
 
-// gathering is what is kept in a decision for a gang that lost a node.
-type gathering struct {
-	entry *entry
-	seats []*ares.Seat
-	given bool // its turn has come
+// restartHold is what is kept in a decision for a gang that lost a node.
+type restartHold struct {
+	entry    *entry
+	seats    []*ares.Seat
+	released bool // its turn has come
 }
 
-// keepTogether takes the seats that are kept for gangs, but for one of them.
-func (t *try) keepTogether(now time.Time, but *entry) {
-	for _, e := range t.state.regrouping {
-		if e == but || e.run.Nominated != nil || !e.keptOn(now) || !e.regroups() && !t.couldGoOn(e, now) {
+// holdForRestarts takes the seats that are kept for gangs, but for one of them.
+func (t *round) holdForRestarts(now time.Time, but *entry) {
+	for _, e := range t.state.restarting {
+		if e == but || e.run.Nominated != nil || !e.holdsSeats(now) || !e.isRestarting() && !t.wouldFit(e, now) {
 			continue
 		}
-		g := gathering{entry: e}
+		g := restartHold{entry: e}
 		last := e.run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
-			if last.Seats[i].State.Free() && t.state.byID[seat.Node].takes(seat) {
-				t.occupy([]ares.Seat{*seat})
+			if last.Seats[i].State.Free() && t.state.nodesByID[seat.Node].seatIsFree(seat) {
+				t.takeSeats([]ares.Seat{*seat})
 				g.seats = append(g.seats, seat)
 			}
 		}
-		t.gangs = append(t.gangs, g)
+		t.restartHolds = append(t.restartHolds, g)
 	}
 }
 
-// keptOn says whether seats are kept for a gang that lost a node: until the last of
+// holdsSeats says whether seats are kept for a gang that lost a node: until the last of
 // its ranks is dead, and for a while then.
-func (e *entry) keptOn(now time.Time) bool {
-	if e.regroups() {
+func (e *entry) holdsSeats(now time.Time) bool {
+	if e.isRestarting() {
 		return true
 	}
-	_, due := e.keptUntil(now)
+	_, due := e.heldUntil(now)
 	return due
 }
 
-// couldGoOn says whether a gang would find a place if it were its turn.
-func (t *try) couldGoOn(e *entry, now time.Time) bool {
-	members, ban := t.state.allowed(e.shape, now)
-	if members == 0 || t.state.doomed(e) {
+// wouldFit says whether a gang would find a place if it were its turn.
+func (t *round) wouldFit(e *entry, now time.Time) bool {
+	members, ban := t.state.admissibleMembers(e.shape, now)
+	if members == 0 || t.state.arrayIsStopping(e) {
 		return false
 	}
-	m := mark(len(t.taken))
-	_, ok := t.place(e.shape, members, ban, e)
+	m := savepoint(len(t.deltas))
+	_, ok := t.placeJob(e.shape, members, ban, e)
 	t.undo(m)
 	return ok
 }
 
-// gathers says whether seats are kept for a gang whose turn is still to come in this
+// restartPending says whether seats are kept for a gang whose turn is still to come in this
 // decision.
-func (t *try) gathers() bool {
-	return slices.ContainsFunc(t.gangs, func(g gathering) bool { return !g.given && g.entry.queue == inPending && g.entry.settled() })
+func (t *round) restartPending() bool {
+	return slices.ContainsFunc(t.restartHolds, func(g restartHold) bool { return !g.released && g.entry.queue == inPending && g.entry.isSettled() })
 }
 
-// handOver gives a gang whose turn it is what was kept for it. If it does not take
+// releaseToGang gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
-func (t *try) handOver(e *entry) {
-	at := slices.IndexFunc(t.gangs, func(g gathering) bool { return g.entry == e && !g.given })
+func (t *round) releaseToGang(e *entry) {
+	at := slices.IndexFunc(t.restartHolds, func(g restartHold) bool { return g.entry == e && !g.released })
 	if at < 0 {
 		return
 	}
-	t.part(&t.gangs[at])
-	t.gangs[at].given = true
-	t.state.sight++ // what asked in vain so far may find room now
+	t.releaseRestartHold(&t.restartHolds[at])
+	t.restartHolds[at].released = true
+	t.state.epoch++ // what asked in vain so far may find room now
 }
 
-// part gives up what is kept for a gang.
-func (t *try) part(g *gathering) {
+// releaseRestartHold gives up what is kept for a gang.
+func (t *round) releaseRestartHold(g *restartHold) {
 	for _, seat := range g.seats {
-		n := t.state.byID[seat.Node]
-		t.vacateSeat(n, seat)
-		t.state.move(n)
+		n := t.state.nodesByID[seat.Node]
+		t.releaseSeat(n, seat)
+		t.state.capacityChanged(n)
 	}
 }
 
-// lapse has the plan wake when seats are no longer kept for a gang it does not
+// wakeWhenHoldsEnd has the plan wake when seats are no longer kept for a gang it does not
 // place, if somebody waits.
-func (s *State) lapse(plan *ares.Plan, now time.Time) {
+func (s *State) wakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 	if len(plan.Refuse) == 0 {
 		return
 	}
-	for i := range s.try.gangs {
-		e := s.try.gangs[i].entry
+	for i := range s.round.restartHolds {
+		e := s.round.restartHolds[i].entry
 		if !e.run.Settled() {
 			continue // an event will say when
 		}
-		if until, _ := e.keptUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id }) {
+		if until, _ := e.heldUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id }) {
 			wakeBy(plan, until)
 		}
 	}
 }
 
-// keepsSeats says whether seats are kept for some gang, or one that is being moved.
-func (s *State) keepsSeats(now time.Time) bool {
-	return s.awaited(now) || slices.ContainsFunc(s.regrouping, func(e *entry) bool { return e.keptOn(now) })
+// anySeatsHeld says whether seats are kept for some gang, or one that is being moved.
+func (s *State) anySeatsHeld(now time.Time) bool {
+	return s.migrationPending(now) || slices.ContainsFunc(s.restarting, func(e *entry) bool { return e.holdsSeats(now) })
 }

@@ -8,59 +8,59 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// reservation is the place that a job which found none will have at a time, by
+// backfillReservation is the place that a job which found none will have at a time, by
 // the foreseen ends of those who are there. It is good for one decision.
-type reservation struct {
-	entry *entry
-	leaf  *leaf
-	at    int64 // its start, endless if nobody knows
-	limit int64 // who comes behind it must have ended by then
-	first bool  // nobody ahead of it found no place
-	hard  bool  // nobody may take what it holds, however soon he ends
-	ends  int64 // when the job will have ended, endless if nobody knows
-	seats []ares.Seat
-	hold  []taking // what of it is free already
-	held  []taking // what of that is taken now
-	merit ares.Merit
-	by    [sources]int // of those it waits for, how many by a forecast, a limit, a guess
-	late  int          // how many of them run for longer than was foreseen
+type backfillReservation struct {
+	entry   *entry
+	leaf    *queueLeaf
+	at      int64 // its start, endless if nobody knows
+	limit   int64 // who comes behind it must have ended by then
+	firm    bool  // nobody ahead of it found no place
+	drain   bool  // nobody may take what it holds, however soon he ends
+	ends    int64 // when the job will have ended, endless if nobody knows
+	seats   []ares.Seat
+	toHold  []delta // what of it is free already
+	held    []delta // what of that is taken now
+	merit   ares.Merit
+	sources [estimateSources]int // of those it waits for, how many by a forecast, a limit, a guess
+	overdue int                  // how many of them run for longer than was foreseen
 }
 
-// keptOff is the short refusal of a job that would fit.
-var keptOff = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
+// wouldDelayRefusal is the short refusal of a job that would fit.
+var wouldDelayRefusal = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
 
-// spared is the same of one that others' promises keep off.
-var spared = []ares.Blocker{{Kind: kindQuota, Detail: WouldBorrow}}
+// borrowRefusal is the same of one that others' promises keep off.
+var borrowRefusal = []ares.Blocker{{Kind: kindQuota, Detail: BorrowBlockedText}}
 
-// WouldBorrow is what is said of a job that fits, and waits for those who lent
+// BorrowBlockedText is what is said of a job that fits, and waits for those who lent
 // what it would have.
-const WouldBorrow = "it would borrow what others are promised, who wait and take it back"
+const BorrowBlockedText = "it would borrow what others are promised, who wait and take it back"
 
-// refuse passes over a job that found no place: with its whole shape, or with
+// refuseShape passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
-func (t *try) refuse(pass *queue.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
+func (t *round) refuseShape(pass *queue.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
 	s := t.state
 	switch {
-	case t.everybody:
+	case t.reserveForAll:
 		if admitted && t.mayReserve(e, now) {
-			t.reserve(e, now)
+			t.reserveFor(e, now)
 		}
-		if s.cfg.Queueing.Blocked == BlockedHold && s.independent(e) {
+		if s.cfg.Queue.Blocked == BlockedHold && s.dependenciesMet(e) {
 			pass.Hold()
 		} else {
 			pass.Skip()
 		}
-	case t.keptOff && s.cfg.Queueing.Blocked != BlockedHold:
+	case t.wouldDelay && s.cfg.Queue.Blocked != BlockedHold:
 		// Only it: others of its shape may be done sooner.
-		news := e.shape.told != s.decision
-		e.shape.told = s.decision
+		news := e.shape.refusedInCycle != s.cycle
+		e.shape.refusedInCycle = s.cycle
 		pass.Skip()
 		return news
-	case s.cfg.Queueing.Blocked == BlockedHold && s.independent(e):
+	case s.cfg.Queue.Blocked == BlockedHold && s.dependenciesMet(e):
 		pass.Hold()
 	default:
-		if admitted && t.mayReserve(e, now) && t.reserve(e, now) {
-			t.reserved[len(t.reserved)-1].first = t.unplaced == 0
+		if admitted && t.mayReserve(e, now) && t.reserveFor(e, now) {
+			t.reservations[len(t.reservations)-1].firm = t.unplaced == 0
 		}
 		if admitted {
 			t.unplaced++
@@ -71,13 +71,13 @@ func (t *try) refuse(pass *queue.Pass[*entry], e *entry, admitted bool, now time
 }
 
 // mayReserve says whether a place is kept for a job that found none.
-func (t *try) mayReserve(e *entry, now time.Time) bool {
-	r := &t.reserving
+func (t *round) mayReserve(e *entry, now time.Time) bool {
+	r := &t.backfill
 	switch {
-	case len(t.reserved) >= r.First || t.sought >= 2*r.First:
+	case len(t.reservations) >= r.First || t.reservationTries >= 2*r.First:
 		return false
-	case t.state.cfg.Queueing.Blocked == BlockedReserve && !t.everybody:
-		return !slices.ContainsFunc(t.reserved, func(r reservation) bool { return r.leaf == e.shape.leaf })
+	case t.state.cfg.Queue.Blocked == BlockedReserve && !t.reserveForAll:
+		return !slices.ContainsFunc(t.reservations, func(r backfillReservation) bool { return r.leaf == e.shape.leaf })
 	}
 	return e.waited(now) >= r.After
 }
@@ -88,31 +88,31 @@ func (e *entry) waited(now time.Time) time.Duration {
 	since := e.job.AcceptedAt
 	if e.run != nil {
 		if last := e.run.Last(); last != nil {
-			since = later(since, last.EndedAt)
+			since = laterOf(since, last.EndedAt)
 		}
 	}
 	return now.Sub(since)
 }
 
-// independent says whether a job waits for no other to succeed.
-func (s *State) independent(e *entry) bool {
-	return !slices.ContainsFunc(e.shape.after, func(id ares.JobID) bool { return !s.met(id) })
+// dependenciesMet says whether a job waits for no other to succeed.
+func (s *State) dependenciesMet(e *entry) bool {
+	return !slices.ContainsFunc(e.shape.after, func(id ares.JobID) bool { return !s.dependencySucceeded(id) })
 }
 
-// beside places a job where it delays nobody who has a reservation: anywhere if
+// placeBackfill places a job where it delays nobody who has a reservation: anywhere if
 // it is foreseen to end before those begin, and else beside what they hold.
-func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
-	ends := e.endsIn(now)
-	outlasted := t.outlasted(ends)
+func (t *round) placeBackfill(e *entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
+	ends := e.endsBy(now)
+	outlasted := t.delayedReservations(ends)
 	sh := e.shape
-	if outlasted != 0 && sh.kept == t.state.sight && ends >= sh.keptFrom {
-		t.keptOff = true // as another of its shape, which ends no later
+	if outlasted != 0 && sh.delayingEpoch == t.state.epoch && ends >= sh.delayingEnd {
+		t.wouldDelay = true // as another of its shape, which ends no later
 		return p, false
 	}
-	t.holdOnly(outlasted)
-	t.supposing = outlasted != 0
-	p, ok = t.place(sh, members, ban, e)
-	t.supposing = false
+	t.holdReservations(outlasted)
+	t.speculative = outlasted != 0
+	p, ok = t.placeJob(sh, members, ban, e)
+	t.speculative = false
 	if ok || outlasted == 0 {
 		return p, ok
 	}
@@ -120,90 +120,90 @@ func (t *try) beside(e *entry, members int, ban uint64, now time.Time) (p ares.P
 	fits := t.probes >= maxProbes
 	if !fits {
 		t.probes++
-		t.holdOnly(0)
-		m := mark(len(t.taken))
-		if _, fits = t.place(sh, members, ban, e); fits {
+		t.holdReservations(0)
+		m := savepoint(len(t.deltas))
+		if _, fits = t.placeJob(sh, members, ban, e); fits {
 			t.undo(m)
 		}
 	}
 	if fits {
-		t.keptOff, sh.kept, sh.keptFrom = true, t.state.sight, ends
+		t.wouldDelay, sh.delayingEpoch, sh.delayingEnd = true, t.state.epoch, ends
 	}
 	return p, false
 }
 
-// endsIn is when the job will have ended in nine of ten cases, if it starts now.
-func (e *entry) endsIn(now time.Time) int64 {
-	if _, late := e.left(now); late != never {
+// endsBy is when the job will have ended in nine of ten cases, if it starts now.
+func (e *entry) endsBy(now time.Time) int64 {
+	if _, late := e.remaining(now); late != forever {
 		return now.Add(late).UnixNano()
 	}
-	return endless
+	return noEnd
 }
 
 // maxProbes is in how many cases it is found out whether a job without a place
 // is kept off: beyond that it is taken for granted.
 const maxProbes = 64
 
-// outlasted is which reservations somebody would delay that ends at a time, as
+// delayedReservations is which reservations somebody would delay that ends at a time, as
 // bits.
-func (t *try) outlasted(ends int64) (set uint64) {
-	for i := range t.reserved {
-		if r := &t.reserved[i]; r.hard || ends > r.limit {
+func (t *round) delayedReservations(ends int64) (set uint64) {
+	for i := range t.reservations {
+		if r := &t.reservations[i]; r.drain || ends > r.limit {
 			set |= 1 << i
 		}
 	}
 	return set
 }
 
-// holdOnly takes what these reservations hold, and gives up what others do. It
+// holdReservations takes what these reservations hold, and gives up what others do. It
 // leaves all as it is where it is so already: most jobs outlast all or none.
-func (t *try) holdOnly(which uint64) {
-	if which == t.holding {
+func (t *round) holdReservations(which uint64) {
+	if which == t.heldReservations {
 		return
 	}
-	for i := range t.reserved {
-		r := &t.reserved[i]
+	for i := range t.reservations {
+		r := &t.reservations[i]
 		switch bit := uint64(1) << i; {
-		case t.holding&^which&bit != 0:
+		case t.heldReservations&^which&bit != 0:
 			for _, k := range r.held {
 				k.reverse()
 				t.take(k)
 				if k.device < 0 {
-					t.state.move(k.node)
+					t.state.capacityChanged(k.node)
 				}
 			}
-		case which&^t.holding&bit != 0:
-			t.hold(r)
+		case which&^t.heldReservations&bit != 0:
+			t.holdReservation(r)
 		}
 	}
-	t.holding = which
+	t.heldReservations = which
 }
 
-// roomOn is the room of a node for a want, if nothing were held by reservations.
-func (t *try) roomOn(n *node, w *want) int {
-	if t.holding == 0 || n.heldIn != t.state.decision {
-		return n.room(w)
+// roomIgnoringHolds is the room of a node for a want, if nothing were held by reservations.
+func (t *round) roomIgnoringHolds(n *node, w *request) int {
+	if t.heldReservations == 0 || n.heldInCycle != t.state.cycle {
+		return n.roomFor(w)
 	}
 	apply := func(sign int) {
-		for i := range t.reserved {
-			if t.holding&(1<<i) == 0 {
+		for i := range t.reservations {
+			if t.heldReservations&(1<<i) == 0 {
 				continue
 			}
-			for k := range t.reserved[i].held {
-				if h := &t.reserved[i].held[k]; h.node == n {
+			for k := range t.reservations[i].held {
+				if h := &t.reservations[i].held[k]; h.node == n {
 					h.apply(sign)
 				}
 			}
 		}
 	}
 	apply(-1)
-	room := n.room(w)
+	room := n.roomFor(w)
 	apply(+1)
 	return room
 }
 
 // reverse makes what is taken given.
-func (k *taking) reverse() {
+func (k *delta) reverse() {
 	k.milli, k.cpus, k.memory = -k.milli, -k.cpus, -k.memory
 	switch k.device {
 	case restOfSeat:
@@ -213,178 +213,178 @@ func (k *taking) reverse() {
 	}
 }
 
-// hold takes what is left of what a reservation holds.
-func (t *try) hold(r *reservation) {
+// holdReservation takes what is left of what a reservation holds.
+func (t *round) holdReservation(r *backfillReservation) {
 	r.held = r.held[:0]
-	for _, k := range r.hold {
+	for _, k := range r.toHold {
 		n := k.node
 		if k.device >= 0 {
-			if k.milli = min(k.milli, wholeMilli-n.devices[k.device].taken); k.milli > 0 {
+			if k.milli = min(k.milli, WholeMilli-n.devices[k.device].taken); k.milli > 0 {
 				t.take(k)
 				r.held = append(r.held, k)
 			}
 			continue
 		}
-		k.cpus, k.memory = max(min(k.cpus, n.profile.cpus-n.cpus), 0), max(min(k.memory, n.record.MemoryMB-n.memory), 0)
+		k.cpus, k.memory = max(min(k.cpus, n.typ.cpus-n.cpus), 0), max(min(k.memory, n.record.MemoryMB-n.memory), 0)
 		t.take(k)
 		r.held = append(r.held, k)
-		n.heldIn = t.state.decision
-		t.state.move(n)
+		n.heldInCycle = t.state.cycle
+		t.state.capacityChanged(n)
 	}
 }
 
-// occupy takes seats that were found to be free.
-func (t *try) occupy(seats []ares.Seat) {
+// takeSeats takes seats that were found to be free.
+func (t *round) takeSeats(seats []ares.Seat) {
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.byID[seat.Node]
+		n := t.state.nodesByID[seat.Node]
 		for k := range seat.Shares {
-			t.take(taking{node: n, device: n.spot(&seat.Shares[k]), milli: seat.Shares[k].Milli})
+			t.take(delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli})
 		}
-		t.take(taking{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: seatKind(seat)})
-		t.state.move(n)
+		t.take(delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+		t.state.capacityChanged(n)
 	}
 }
 
-// vacate gives up the seats of a job's attempt under way.
-func (t *try) vacate(e *entry) {
+// releaseJob gives up the seats of a job's attempt under way.
+func (t *round) releaseJob(e *entry) {
 	a := e.run.Current()
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		n := t.state.byID[h.Node]
+		n := t.state.nodesByID[h.Node]
 		if h.State.Free() || n == nil || n.record == nil {
 			continue
 		}
 		for k := range h.Shares {
-			if at := n.spot(&h.Shares[k]); at >= 0 {
-				t.take(taking{node: n, device: at, milli: -h.Shares[k].Milli})
+			if at := n.deviceIndex(&h.Shares[k]); at >= 0 {
+				t.take(delta{node: n, device: at, milli: -h.Shares[k].Milli})
 			}
 		}
-		t.take(taking{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: seatKind(&h.Seat)})
-		t.state.move(n)
+		t.take(delta{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: kindOfSeat(&h.Seat)})
+		t.state.capacityChanged(n)
 	}
 }
 
-// spot is the device of a share in the order of the profile, -1 when the node's
+// deviceIndex is the device of a share in the order of the profile, -1 when the node's
 // record does not list it.
-func (n *node) spot(sh *ares.Share) int {
+func (n *node) deviceIndex(sh *ares.Share) int {
 	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
 		return i
 	}
 	return slices.IndexFunc(n.devices, func(d device) bool { return d.id == sh.Device })
 }
 
-// reserve keeps a place for a job that found none, if one is foreseen. It is told
+// reserveFor keeps a place for a job that found none, if one is foreseen. It is told
 // of every earlier reservation: they are taken, and will end in their turn.
-func (t *try) reserve(e *entry, now time.Time) bool {
+func (t *round) reserveFor(e *entry, now time.Time) bool {
 	s := t.state
-	t.sought++
-	t.holdOnly(0)
-	members, ban := s.allowed(e.shape, now)
+	t.reservationTries++
+	t.holdReservations(0)
+	members, ban := s.admissibleMembers(e.shape, now)
 	if members == 0 {
 		return false
 	}
-	m := mark(len(t.taken))
-	t.supposing = true
-	s.stays(e) // nobody may have asked for it yet whether it has room
-	t.visit(now)
-	r, ok := t.soonest(e, members, ban, now)
+	m := savepoint(len(t.deltas))
+	t.speculative = true
+	s.setExpectedStay(e) // nobody may have asked for it yet whether it has room
+	t.assumePlanned(now)
+	r, ok := t.earliestStart(e, members, ban, now)
 	t.undo(m)
-	if t.mayHold(e, &r, ok, now) {
-		if hard, fits := t.standby(e, members, ban, now); fits {
+	if t.mayDrain(e, &r, ok, now) {
+		if hard, fits := t.drainReservation(e, members, ban, now); fits {
 			r, ok = hard, true
 		}
 		t.undo(m)
 	}
-	t.endVisit()
-	t.supposing = false
+	t.dropPlanned()
+	t.speculative = false
 	if ok {
-		t.reserved = append(t.reserved, r)
+		t.reservations = append(t.reservations, r)
 	}
 	return ok
 }
 
-// mayHold says whether what comes free is kept for the job and nobody else, however
+// mayDrain says whether what comes free is kept for the job and nobody else, however
 // soon he ends: for one that has waited for long, if nothing is foreseen or if it has
 // waited for longer than it has to yet: then predictions may be failing it again and
 // again. It costs idle devices, so there is one such at a time.
-func (t *try) mayHold(e *entry, r *reservation, foreseen bool, now time.Time) bool {
-	waited, hold := e.waited(now), t.reserving.Hold
-	if t.everybody || hold == 0 || slices.ContainsFunc(t.reserved, func(r reservation) bool { return r.hard }) {
+func (t *round) mayDrain(e *entry, r *backfillReservation, foreseen bool, now time.Time) bool {
+	waited, hold := e.waited(now), t.backfill.DrainAfter
+	if t.reserveForAll || hold == 0 || slices.ContainsFunc(t.reservations, func(r backfillReservation) bool { return r.drain }) {
 		return false
 	}
 	return waited >= hold && (!foreseen || r.at-now.UnixNano() < int64(waited))
 }
 
-// visit takes the seats of all reservations and nominations, and foresees when those
+// assumePlanned takes the seats of all reservations and nominations, and foresees when those
 // will have ended who have them then.
-func (t *try) visit(now time.Time) {
-	for i := range t.kept {
-		k := &t.kept[i]
+func (t *round) assumePlanned(now time.Time) {
+	for i := range t.holds {
+		k := &t.holds[i]
 		if k.over {
 			continue
 		}
-		ends := int64(endless)
-		if runs := k.entry.runs(t.by); runs != never {
+		ends := int64(noEnd)
+		if runs := k.entry.expectedRuntime(t.quantile); runs != forever {
 			ends = k.until.Add(max(runs-k.entry.done(now), 0)).UnixNano()
 		}
-		t.lift(k)
-		t.lodge(k.entry, k.seats, ends)
+		t.releaseHold(k)
+		t.assumeSeats(k.entry, k.seats, ends)
 	}
-	for i := range t.reserved {
-		t.lodge(t.reserved[i].entry, t.reserved[i].seats, t.reserved[i].ends)
+	for i := range t.reservations {
+		t.assumeSeats(t.reservations[i].entry, t.reservations[i].seats, t.reservations[i].ends)
 	}
 }
 
-// lodge takes seats for somebody who will have ended at a time.
-func (t *try) lodge(e *entry, seats []ares.Seat, ends int64) {
+// assumeSeats takes seats for somebody who will have ended at a time.
+func (t *round) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
-		if n := t.state.byID[seats[k].Node]; n != nil && n.record != nil {
-			n.visitors = append(n.visitors, visitor{&seats[k], ends, e.source()})
-			t.occupy(seats[k : k+1])
+		if n := t.state.nodesByID[seats[k].Node]; n != nil && n.record != nil {
+			n.plannedSeats = append(n.plannedSeats, plannedSeat{&seats[k], ends, e.runtimeSource()})
+			t.takeSeats(seats[k : k+1])
 		}
 	}
 }
 
-// endVisit ends it: nothing of it is taken any more.
-func (t *try) endVisit() {
+// dropPlanned ends it: nothing of it is taken any more.
+func (t *round) dropPlanned() {
 	leave := func(seats []ares.Seat) {
 		for k := range seats {
-			if n := t.state.byID[seats[k].Node]; n != nil {
-				clear(n.visitors)
-				n.visitors = n.visitors[:0]
+			if n := t.state.nodesByID[seats[k].Node]; n != nil {
+				clear(n.plannedSeats)
+				n.plannedSeats = n.plannedSeats[:0]
 			}
 		}
 	}
-	for i := range t.kept {
-		leave(t.kept[i].seats)
+	for i := range t.holds {
+		leave(t.holds[i].seats)
 	}
-	for i := range t.reserved {
-		leave(t.reserved[i].seats)
+	for i := range t.reservations {
+		leave(t.reservations[i].seats)
 	}
 }
 
-// opens says whether a node that the job leaves has room for a member.
-func (s *State) opens(e *entry, w *want) bool {
+// opensNode says whether a node that the job leaves has room for a member.
+func (s *State) opensNode(e *entry, w *request) bool {
 	a := e.run.Current()
 	for i := range a.Seats {
-		if n := s.byID[a.Seats[i].Node]; n != nil && n.open() && n.room(w) > 0 {
+		if n := s.nodesByID[a.Seats[i].Node]; n != nil && n.schedulable() && n.roomFor(w) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// lacking is what seats need beyond what those give who leave.
-func (t *try) lacking(seats []ares.Seat, given []taking) []taking {
+// missingFor is what seats need beyond what those give who leave.
+func (t *round) missingFor(seats []ares.Seat, given []delta) []delta {
 	given = slices.Clone(given)
-	var out []taking
+	var out []delta
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.byID[seat.Node]
-		rest := taking{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: seatKind(seat)}
+		n := t.state.nodesByID[seat.Node]
+		rest := delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)}
 		for k := range seat.Shares {
-			part := taking{node: n, device: n.spot(&seat.Shares[k]), milli: seat.Shares[k].Milli}
+			part := delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli}
 			for g := range given {
 				if given[g].node == n && given[g].device == part.device {
 					most := min(part.milli, -given[g].milli)

@@ -7,9 +7,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Reserving is which of the jobs that find no place have one kept for them, and
+// BackfillConfig is which of the jobs that find no place have one kept for them, and
 // what that may cost the others. The zero value keeps none.
-type Reserving struct {
+type BackfillConfig struct {
 	// First is for how many of the blocked jobs, in the order of all queues
 	// together, a place is kept. Of jobs alike in one queue it is for the first.
 	First int
@@ -19,7 +19,7 @@ type Reserving struct {
 	// Hold is how long a job has waited before what comes free is kept for it
 	// alone though nobody knows when the rest will, or though predictions fail
 	// it: of one job at a time, because that costs idle devices. 0 is never.
-	Hold time.Duration
+	DrainAfter time.Duration
 	// SlackPercent is how much later than promised a start may become by those
 	// who start before it, in hundredths of its wait, and SlackLeast what it may
 	// be in any case.
@@ -34,12 +34,12 @@ const (
 	MaxSlackPercent = 100
 )
 
-// defaultReserving is measured: see docs/backfill.md.
-func defaultReserving() Reserving {
-	return Reserving{First: 2, After: 5 * time.Minute, Hold: 7 * 24 * time.Hour, SlackPercent: 10, SlackLeast: time.Minute}
+// defaultBackfill is measured: see docs/backfill.md.
+func defaultBackfill() BackfillConfig {
+	return BackfillConfig{First: 2, After: 5 * time.Minute, DrainAfter: 7 * 24 * time.Hour, SlackPercent: 10, SlackLeast: time.Minute}
 }
 
-func (r Reserving) check(p *ares.Problems) {
+func (r BackfillConfig) validate(p *ares.Problems) {
 	if r.First < 0 || r.First > MaxReserved {
 		p.Add("reservations.first", "must be between 0 and %d, got %d", MaxReserved, r.First)
 	}
@@ -49,10 +49,10 @@ func (r Reserving) check(p *ares.Problems) {
 		}
 	}
 	within("after_seconds", r.After, MaxReserveAfter)
-	within("hold_after_seconds", r.Hold, MaxReserveAfter)
+	within("hold_after_seconds", r.DrainAfter, MaxReserveAfter)
 	within("slack_seconds", r.SlackLeast, MaxReserveAfter)
-	if r.Hold != 0 && r.Hold < r.After {
-		p.Add("reservations.hold_after_seconds", "must not be less than after_seconds (%d), got %d", r.After/time.Second, r.Hold/time.Second)
+	if r.DrainAfter != 0 && r.DrainAfter < r.After {
+		p.Add("reservations.hold_after_seconds", "must not be less than after_seconds (%d), got %d", r.After/time.Second, r.DrainAfter/time.Second)
 	}
 	if r.SlackPercent < 0 || r.SlackPercent > MaxSlackPercent {
 		p.Add("reservations.slack_percent", "must be between 0 and %d, got %d", MaxSlackPercent, r.SlackPercent)
@@ -60,27 +60,27 @@ func (r Reserving) check(p *ares.Problems) {
 }
 
 // digest is what tells it apart from others, "" for none.
-func (r Reserving) digest() string {
-	if r == (Reserving{}) {
+func (r BackfillConfig) digest() string {
+	if r == (BackfillConfig{}) {
 		return ""
 	}
-	return fmt.Sprintf(" reserve %d %d %d %d %d", r.First, r.After, r.Hold, r.SlackPercent, r.SlackLeast)
+	return fmt.Sprintf(" reserve %d %d %d %d %d", r.First, r.After, r.DrainAfter, r.SlackPercent, r.SlackLeast)
 }
 
 // slack is how much later than promised a job's start may become that waits
 // since a time.
-func (r Reserving) slack(wait time.Duration) time.Duration {
+func (r BackfillConfig) slack(wait time.Duration) time.Duration {
 	return max(r.SlackLeast, wait/100*time.Duration(r.SlackPercent))
 }
 
-// reserving is how places are kept: of one job of each queue that reserves by
+// backfillConfig is how places are kept: of one job of each queue that reserves by
 // its order, or else as configured.
-func (s *State) reserving() Reserving {
-	switch q := &s.cfg.Queueing; {
+func (s *State) backfillConfig() BackfillConfig {
+	switch q := &s.cfg.Queue; {
 	case q.Blocked == BlockedReserve:
-		return Reserving{First: MaxReserved}
-	case q.Blocked == BlockedSkip && !q.Yield:
-		return s.cfg.Reserving
+		return BackfillConfig{First: MaxReserved}
+	case q.Blocked == BlockedSkip && !q.Preempt:
+		return s.cfg.Backfill
 	}
-	return Reserving{}
+	return BackfillConfig{}
 }

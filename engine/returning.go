@@ -12,92 +12,92 @@ import (
 // for it in every decision: while it stops, while it waits to be placed again, and
 // for no longer than keepFor after it stopped.
 
-// moved says whether a yield is a move.
-func moved(y *ares.Yield) bool { return y != nil && y.Why == ares.YieldMove }
+// isMove says whether a yield is a move.
+func isMove(y *ares.Yield) bool { return y != nil && y.Why == ares.YieldMove }
 
-// returns says whether the job is being moved: it stops for that, or has stopped
+// isMigrating says whether the job is being moved: it stops for that, or has stopped
 // and has no place again yet.
-func (e *entry) returns() bool {
+func (e *entry) isMigrating() bool {
 	if e.job == nil || e.run == nil {
 		return false
 	}
 	if e.run.Current() != nil {
-		return e.run.Stop != nil && moved(e.run.Stop.Yield)
+		return e.run.Stop != nil && isMove(e.run.Stop.Yield)
 	}
 	last := e.run.Last()
-	return last != nil && moved(last.Yield) && (e.run.Phase == ares.Pending || e.run.Phase == ares.Preempted)
+	return last != nil && isMove(last.Yield) && (e.run.Phase == ares.Pending || e.run.Phase == ares.Preempted)
 }
 
-// noteReturn notes whether an entry is one of those who are being moved.
-func (s *State) noteReturn(e *entry) {
-	at, known := slices.BinarySearchFunc(s.returning, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
-	switch wants := e.returns(); {
+// updateMigrating notes whether an entry is one of those who are being moved.
+func (s *State) updateMigrating(e *entry) {
+	at, known := slices.BinarySearchFunc(s.migrating, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
+	switch wants := e.isMigrating(); {
 	case wants && !known:
-		s.returning = slices.Insert(s.returning, at, e)
+		s.migrating = slices.Insert(s.migrating, at, e)
 	case wants:
-		s.returning[at] = e // a job of that ID may have gone and come again
-	case known && s.returning[at] == e:
-		s.returning = slices.Delete(s.returning, at, at+1)
+		s.migrating[at] = e // a job of that ID may have gone and come again
+	case known && s.migrating[at] == e:
+		s.migrating = slices.Delete(s.migrating, at, at+1)
 	}
 }
 
-// dueBack says whether a place is kept for one that is being moved. A clock that is far
+// holdsDestination says whether a place is kept for one that is being moved. A clock that is far
 // off keeps nothing.
-func (e *entry) dueBack(now time.Time) bool {
+func (e *entry) holdsDestination(now time.Time) bool {
 	if e.run.Current() != nil {
 		return true
 	}
-	_, due := e.keptUntil(now)
+	_, due := e.heldUntil(now)
 	return due
 }
 
-// awaited says whether somebody is being moved.
-func (s *State) awaited(now time.Time) bool {
-	return slices.ContainsFunc(s.returning, func(e *entry) bool { return e.dueBack(now) })
+// migrationPending says whether somebody is being moved.
+func (s *State) migrationPending(now time.Time) bool {
+	return slices.ContainsFunc(s.migrating, func(e *entry) bool { return e.holdsDestination(now) })
 }
 
-// keepPlaces takes a place for each one that is being moved, but for one of them.
-func (t *try) keepPlaces(now time.Time, but *entry) {
+// holdForMigrating takes a place for each one that is being moved, but for one of them.
+func (t *round) holdForMigrating(now time.Time, but *entry) {
 	s := t.state
-	for _, e := range s.returning {
-		if e == but || !e.dueBack(now) || s.doomed(e) || e.run.Nominated != nil {
+	for _, e := range s.migrating {
+		if e == but || !e.holdsDestination(now) || s.arrayIsStopping(e) || e.run.Nominated != nil {
 			continue
 		}
 		has := len(e.run.Last().Seats)
 		members, ban := e.shape.members, uint64(0)
 		if e.run.Current() == nil { // else its own counts against it yet
-			members, ban = s.allowed(e.shape, now)
+			members, ban = s.admissibleMembers(e.shape, now)
 		}
-		if members < e.shape.least {
+		if members < e.shape.minMembers {
 			continue
 		}
-		t.supposing = true
-		p, ok := t.place(e.shape, min(has, members), ban, e)
-		t.supposing = false
+		t.speculative = true
+		p, ok := t.placeJob(e.shape, min(has, members), ban, e)
+		t.speculative = false
 		if !ok {
 			continue
 		}
-		g := gathering{entry: e}
+		g := restartHold{entry: e}
 		for i := range p.Seats {
 			g.seats = append(g.seats, &p.Seats[i])
 		}
-		t.gangs = append(t.gangs, g)
+		t.restartHolds = append(t.restartHolds, g)
 	}
 }
 
-// keepBound takes the places of those who are being moved, where all are gone who are
+// holdDestinations takes the places of those who are being moved, where all are gone who are
 // being stopped, they themselves too: a place of theirs may be in part what they still
 // sit on, and is nobody else's for that.
-func (t *try) keepBound() {
-	for i := range t.bound {
-		t.lift(&t.bound[i])
-		t.holdSeats(t.bound[i].seats)
+func (t *round) holdDestinations() {
+	for i := range t.destinations {
+		t.releaseHold(&t.destinations[i])
+		t.holdSeats(t.destinations[i].seats)
 	}
-	for _, e := range t.state.returning {
-		kept := slices.ContainsFunc(t.gangs, func(g gathering) bool { return g.entry == e })
-		if kept || e.run.Current() == nil || t.state.doomed(e) {
+	for _, e := range t.state.migrating {
+		kept := slices.ContainsFunc(t.restartHolds, func(g restartHold) bool { return g.entry == e })
+		if kept || e.run.Current() == nil || t.state.arrayIsStopping(e) {
 			continue
 		}
-		t.place(e.shape, len(e.run.Current().Seats), 0, e)
+		t.placeJob(e.shape, len(e.run.Current().Seats), 0, e)
 	}
 }

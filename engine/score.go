@@ -21,37 +21,37 @@ const (
 	consecutive = 10
 )
 
-// site is where some of a job's devices are: the nodes of one rack.
-type site struct {
+// rackGroup is where some of a job's devices are: the nodes of one rack.
+type rackGroup struct {
 	region, zone, rack string
 	devices            int
 	pairs              int // of devices on one node
 }
 
-// score is the pair score of a placement.
-func (s *State) score(seats []ares.Seat) int {
+// pairScore is the pair score of a placement.
+func (s *State) pairScore(seats []ares.Seat) int {
 	total := 0
-	var few [8]site // on the stack
+	var few [8]rackGroup // on the stack
 	sites := few[:0]
 	for i := 0; i < len(seats); {
-		n, from := s.byID[seats[i].Node], i
+		n, from := s.nodesByID[seats[i].Node], i
 		for i < len(seats) && seats[i].Node == n.id {
 			i++
 		}
-		inside, devices := n.score(seats[from:i])
+		inside, devices := n.pairScoreOn(seats[from:i])
 		total += inside
 		at := n.place
-		sites = append(sites, site{at.Region, at.Zone, at.Leaf, devices, devices * (devices - 1) / 2})
+		sites = append(sites, rackGroup{at.Region, at.Zone, at.Leaf, devices, devices * (devices - 1) / 2})
 	}
 	if len(sites) < 2 {
 		return total
 	}
-	return total + between(gather(sites))
+	return total + crossNodeScore(mergeRacks(sites))
 }
 
-// score is the pair score of the devices of seats on this node, and their
+// pairScoreOn is the pair score of the devices of seats on this node, and their
 // number.
-func (n *node) score(seats []ares.Seat) (total, devices int) {
+func (n *node) pairScoreOn(seats []ares.Seat) (total, devices int) {
 	var few [16]*device // on the stack
 	held := few[:0]
 	for i := range seats {
@@ -61,7 +61,7 @@ func (n *node) score(seats []ares.Seat) (total, devices int) {
 	}
 	for i, a := range held {
 		for _, b := range held[:i] {
-			total += sameNode + n.link(a, b)
+			total += sameNode + n.linkScore(a, b)
 			if a.index-b.index == 1 || b.index-a.index == 1 {
 				total += consecutive
 			}
@@ -70,7 +70,7 @@ func (n *node) score(seats []ares.Seat) (total, devices int) {
 	return total, len(held)
 }
 
-func (n *node) link(a, b *device) int {
+func (n *node) linkScore(a, b *device) int {
 	if a.link < 0 || b.link < 0 || a.link >= len(n.record.Links) || b.link >= len(n.record.Links[a.link]) {
 		return 0 // the node does not say
 	}
@@ -83,10 +83,10 @@ func (n *node) link(a, b *device) int {
 	return 0
 }
 
-// gather joins the nodes of each rack. Nodes that name no rack are joined by
+// mergeRacks joins the nodes of each rack. Nodes that name no rack are joined by
 // what they do name.
-func gather(sites []site) []site {
-	order := func(a, b site) int {
+func mergeRacks(sites []rackGroup) []rackGroup {
+	order := func(a, b rackGroup) int {
 		return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.zone, b.zone), cmp.Compare(a.rack, b.rack))
 	}
 	slices.SortStableFunc(sites, order)
@@ -102,8 +102,8 @@ func gather(sites []site) []site {
 	return out
 }
 
-// between is the pair score of devices on different nodes.
-func between(sites []site) int {
+// crossNodeScore is the pair score of devices on different nodes.
+func crossNodeScore(sites []rackGroup) int {
 	total := 0
 	for i := range sites {
 		a := &sites[i]
@@ -117,7 +117,7 @@ func between(sites []site) int {
 
 // nearness compares two places by the labels both have; where they do not say,
 // it is 0.
-func nearness(a, b *site) int {
+func nearness(a, b *rackGroup) int {
 	switch {
 	case a.region != b.region:
 		if a.region == "" || b.region == "" {

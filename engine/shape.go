@@ -13,36 +13,36 @@ import (
 // of them finds no place, neither do the others in the same decision.
 type shape struct {
 	// First what every turn asks for, side by side.
-	want    *want
-	tenant  *tenant
-	leaf    *leaf
-	members int
-	lost    refused // what is known of its finding no place
-	after   []ares.JobID
-	near    []ares.Near    // only beside such jobs
-	apart   []ares.Near    // not beside such jobs
-	noRoom  []ares.Blocker // the words for its finding none, once they were needed
-	told    int            // the last decision in which one was refused and others were still asked
+	request        *request
+	tenant         *tenant
+	leaf           *queueLeaf
+	members        int
+	unschedulable  unschedulableMark // what is known of its finding no place
+	after          []ares.JobID
+	affinity       []ares.Near    // only beside such jobs
+	antiAffinity   []ares.Near    // not beside such jobs
+	noRoomRefusal  []ares.Blocker // the words for its finding none, once they were needed
+	refusedInCycle int            // the last decision in which one was refused and others were still asked
 
 	key   string
 	index int // dense, so that a decision can note shapes in a bitset
 	refs  int
 
-	one    ares.Use // of one member
-	least  int      // members it can start with
-	wish   wish
-	labels map[string]string
-	briefs []brief // the jobs it is the shape of, briefly
+	perMember  ares.Use // of one member
+	minMembers int      // members it can start with
+	wish       topologyWish
+	labels     map[string]string
+	keys       []shapeKey // the jobs it is the shape of, briefly
 
-	kept     int   // the last sight in which a reservation kept a job of it off
-	keptFrom int64 // that one's foreseen end
+	delayingEpoch int   // the last sight in which a reservation kept a job of it off
+	delayingEnd   int64 // that one's foreseen end
 
-	shut    int           // the last sight in which a window kept a job of it off for its length
-	shutFor time.Duration // and that
+	windowEpoch int           // the last sight in which a window kept a job of it off for its length
+	windowStay  time.Duration // and that
 }
 
-// wish says where a job's members want to be.
-type wish struct {
+// topologyWish says where a job's members want to be.
+type topologyWish struct {
 	strategy  string
 	required  ares.Level
 	preferred ares.Level
@@ -51,46 +51,46 @@ type wish struct {
 	latency   bool // the lowest
 }
 
-// asks is what so many members hold.
-func (sh *shape) asks(members int) ares.Use {
-	u := sh.one
+// use is what so many members hold.
+func (sh *shape) use(members int) ares.Use {
+	u := sh.perMember
 	return ares.Use{
 		GPUs: members * u.GPUs, GPUMilli: members * u.GPUMilli, GPUMemoryMB: members * u.GPUMemoryMB,
 		CPUs: members * u.CPUs, MemoryMB: members * u.MemoryMB, Jobs: 1,
 	}
 }
 
-// oneNode says whether every member must be on the same node.
-func (sh *shape) oneNode() bool {
+// onOneNode says whether every member must be on the same node.
+func (sh *shape) onOneNode() bool {
 	return sh.members > 1 && sh.wish.required.Rank() >= ares.LevelNode.Rank()
 }
 
-func (s *State) shapeOf(j *ares.Job) *shape {
+func (s *State) newShape(j *ares.Job) *shape {
 	p := &j.Placement
-	w := wantOf(j)
-	w.id = s.newWant()
-	s.shapes.wants.share(w)
+	w := requestOf(j)
+	w.id = s.newRequestID()
+	s.shapes.requests.shareConstraints(w)
 	sh := &shape{
-		want: w, tenant: s.tenantOr(j.Tenant), leaf: s.order.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
-		one: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},
-		wish: wish{
+		request: w, tenant: s.tenantOrEmpty(j.Tenant), leaf: s.queues.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
+		perMember: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},
+		wish: topologyWish{
 			strategy: p.Strategy, required: ares.Level(p.RequiredLevel), preferred: ares.Level(p.PreferredLevel),
 			domain: p.PreferredDomain, latency: p.LatencySensitive,
 		},
-		near: parsed(p.Affinity, ares.ParseNear), apart: parsed(p.AntiAffinity, ares.ParseNear),
+		affinity: parseAll(p.Affinity, ares.ParseNear), antiAffinity: parseAll(p.AntiAffinity, ares.ParseNear),
 	}
-	sh.least = sh.members
+	sh.minMembers = sh.members
 	if j.MinMembers > 0 {
-		sh.least = min(j.MinMembers, sh.members)
+		sh.minMembers = min(j.MinMembers, sh.members)
 	}
 	if sh.wish.required == ares.LevelNUMA {
-		w.numa, w.together = numaRequired, sh.members > 1
-		w.key += fmt.Sprint(" numa ", w.together)
+		w.numa, w.oneNUMA = numaRequired, sh.members > 1
+		w.key += fmt.Sprint(" numa ", w.oneNUMA)
 	}
 	if p.NetworkBandwidth != "" {
 		sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth)
 	}
-	if len(sh.near)+len(sh.apart) > 0 {
+	if len(sh.affinity)+len(sh.antiAffinity) > 0 {
 		sh.labels = j.Labels
 	}
 	for _, id := range j.After {
@@ -98,22 +98,22 @@ func (s *State) shapeOf(j *ares.Job) *shape {
 	}
 	slices.Sort(sh.after)
 	sh.after = slices.Compact(sh.after)
-	sh.key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", j.Tenant, j.Queue, w.key, sh.members, sh.least, sh.one.GPUMemoryMB, sh.after, sh.wish,
-		sh.near, sh.apart, sh.labels)
+	sh.key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", j.Tenant, j.Queue, w.key, sh.members, sh.minMembers, sh.perMember.GPUMemoryMB, sh.after, sh.wish,
+		sh.affinity, sh.antiAffinity, sh.labels)
 	return sh
 }
 
 // shapes holds the shapes of live jobs, one of each.
 type shapes struct {
-	byKey   map[string]*shape
-	byBrief map[brief]*shape
-	wants   wants
-	free    []int // indexes no shape has
-	count   int   // indexes given so far
+	byKey      map[string]*shape
+	byShapeKey map[shapeKey]*shape
+	requests   requestTable
+	free       []int // indexes no shape has
+	count      int   // indexes given so far
 }
 
 func newShapes() shapes {
-	return shapes{byKey: map[string]*shape{}, byBrief: map[brief]*shape{}, wants: wants{byKey: map[string]*want{}, tastes: map[string]*taste{}}}
+	return shapes{byKey: map[string]*shape{}, byShapeKey: map[shapeKey]*shape{}, requests: requestTable{byKey: map[string]*request{}, constraints: map[string]*constraints{}}}
 }
 
 func (s *shapes) intern(sh *shape) *shape {
@@ -129,13 +129,13 @@ func (s *shapes) intern(sh *shape) *shape {
 	}
 	sh.refs = 1
 	s.byKey[sh.key] = sh
-	sh.want = s.wants.intern(sh.want)
+	sh.request = s.requests.intern(sh.request)
 	return sh
 }
 
-// like is the shape of live jobs that is the same, with all that is known of
+// find is the shape of live jobs that is the same, with all that is known of
 // it, or the one given when there is none.
-func (s *shapes) like(sh *shape) *shape {
+func (s *shapes) find(sh *shape) *shape {
 	if known := s.byKey[sh.key]; known != nil {
 		return known
 	}
@@ -145,10 +145,10 @@ func (s *shapes) like(sh *shape) *shape {
 func (s *shapes) release(sh *shape) {
 	if sh.refs--; sh.refs == 0 {
 		delete(s.byKey, sh.key)
-		for _, b := range sh.briefs {
-			delete(s.byBrief, b)
+		for _, b := range sh.keys {
+			delete(s.byShapeKey, b)
 		}
 		s.free = append(s.free, sh.index)
-		s.wants.release(sh.want)
+		s.requests.release(sh.request)
 	}
 }

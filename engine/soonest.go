@@ -15,22 +15,22 @@ import (
 // for two, four and eight times as many. The soonest time is narrowed down in so
 // many steps.
 const (
-	triedSpans  = 4
-	triedTwice  = 3
-	triedInHalf = 5
+	maxDomainsTried = 4
+	maxDoublings    = 3
+	maxBisections   = 5
 )
 
-// soonest is the place that the job will have as soon as those have left who are
+// earliestStart is the place that the job will have as soon as those have left who are
 // foreseen to. What is taken of it stays taken.
-func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reservation, bool) {
+func (t *round) earliestStart(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	s, sh := t.state, e.shape
-	if s.foretold+len(s.yard.stopping) == 0 {
-		return reservation{}, false // nobody's end is foreseen
+	if s.estimated+len(s.running.stopping) == 0 {
+		return backfillReservation{}, false // nobody's end is foreseen
 	}
-	w := s.without(sh.want, ban)
-	reach, ok := s.reach(sh, w)
-	if !ok || s.overLeaf(w) {
-		return reservation{}, false
+	w := s.withoutModels(sh.request, ban)
+	reach, ok := s.feasibleNodes(sh, w)
+	if !ok || s.exceedsLeafLimit(w) {
+		return backfillReservation{}, false
 	}
 	level := ares.Level("")
 	if sh.members > 1 {
@@ -39,49 +39,49 @@ func (t *try) soonest(e *entry, members int, ban uint64, now time.Time) (reserva
 			level = ares.LevelNode
 		}
 	}
-	m := mark(len(t.taken))
-	o := s.opening(w, now, t.by)
-	spans := s.spans(w, o, reach, level, sh.least, now, t.by)
+	m := savepoint(len(t.deltas))
+	o := s.refreshOpenings(w, now, t.quantile)
+	spans := s.domainOpenings(w, o, reach, level, sh.minMembers, now, t.quantile)
 	for _, sp := range spans {
-		if r, fits := t.at(sp, e, w, members, ban, now); fits {
+		if r, fits := t.placeAt(sp, e, w, members, ban, now); fits {
 			return r, true
 		}
 		t.undo(m)
 	}
 	if len(spans) == 0 || sh.members == 1 {
-		return reservation{}, false
+		return backfillReservation{}, false
 	}
 	// Enough room, and yet no place: the rules of the topology want it elsewhere.
-	for k := range triedTwice {
+	for k := range maxDoublings {
 		lo, hi := spans[0].lo, spans[0].hi
-		o, reach = s.opening(w, now, t.by), s.reachAgain(sh, w)
-		wide := span{lo, hi, s.enough(w, o, reach, lo, hi, sh.least<<(k+1), endless, now, t.by)}
-		if wide.at == endless {
+		o, reach = s.refreshOpenings(w, now, t.quantile), s.feasibleAgain(sh, w)
+		wide := domainOpening{lo, hi, s.whenEnough(w, o, reach, lo, hi, sh.minMembers<<(k+1), noEnd, now, t.quantile)}
+		if wide.at == noEnd {
 			break
 		}
-		if r, fits := t.at(wide, e, w, members, ban, now); fits {
-			return t.narrowed(m, r, span{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
+		if r, fits := t.placeAt(wide, e, w, members, ban, now); fits {
+			return t.narrowStart(m, r, domainOpening{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
 		}
 		t.undo(m)
 	}
-	return reservation{}, false
+	return backfillReservation{}, false
 }
 
-// reachAgain is reach of a shape that had some.
-func (s *State) reachAgain(sh *shape, w *want) *set {
-	reach, _ := s.reach(sh, w)
+// feasibleAgain is reach of a shape that had some.
+func (s *State) feasibleAgain(sh *shape, w *request) *set {
+	reach, _ := s.feasibleNodes(sh, w)
 	return reach
 }
 
-// narrowed looks for an earlier time between one at which the job does not fit
+// narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
-func (t *try) narrowed(m mark, r reservation, not, fits span, e *entry, w *want, members int, ban uint64, now time.Time) reservation {
+func (t *round) narrowStart(m savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) backfillReservation {
 	s := t.state
 	t.undo(m)
-	o, reach := s.opening(w, now, t.by), s.reachAgain(e.shape, w)
+	o, reach := s.refreshOpenings(w, now, t.quantile), s.feasibleAgain(e.shape, w)
 	var times []int64
 	for at := reach.next(fits.lo); at >= 0 && at < fits.hi; at = reach.next(at + 1) {
-		for _, d := range s.departing(s.nodes[at], now, t.by).list {
+		for _, d := range s.releasesOn(s.nodes[at], now, t.quantile).list {
 			if o.first[at] <= fits.at && d.at > not.at && d.at < fits.at {
 				times = append(times, d.at)
 			}
@@ -90,12 +90,12 @@ func (t *try) narrowed(m mark, r reservation, not, fits span, e *entry, w *want,
 	slices.Sort(times)
 	times = slices.Compact(times)
 	lo, hi := -1, len(times)
-	for range triedInHalf {
+	for range maxBisections {
 		if lo+1 >= hi {
 			break
 		}
 		mid := (lo + hi) / 2
-		if at, ok := t.at(span{fits.lo, fits.hi, times[mid]}, e, w, members, ban, now); ok {
+		if at, ok := t.placeAt(domainOpening{fits.lo, fits.hi, times[mid]}, e, w, members, ban, now); ok {
 			r, hi = at, mid
 		} else {
 			lo = mid
@@ -105,133 +105,133 @@ func (t *try) narrowed(m mark, r reservation, not, fits span, e *entry, w *want,
 	return r
 }
 
-// at is the job's place on the nodes of a span when those have left who are
+// placeAt is the job's place on the nodes of a span when those have left who are
 // foreseen to leave by then.
-func (t *try) at(sp span, e *entry, w *want, members int, ban uint64, now time.Time) (reservation, bool) {
+func (t *round) placeAt(sp domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	s := t.state
-	from := len(t.taken)
-	reach := s.reachAgain(e.shape, w)
-	o := w.opens[t.by]
+	from := len(t.deltas)
+	reach := s.feasibleAgain(e.shape, w)
+	o := w.openings[t.quantile]
 	bound := sp.at + 1
-	for at := range o.before(&bound, reach, sp.lo, sp.hi) {
+	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
 		n := s.nodes[at]
-		list := s.departing(n, now, t.by).list
+		list := s.releasesOn(n, now, t.quantile).list
 		for i := range list {
 			if list[i].at > sp.at {
 				break
 			}
-			t.vacateSeat(n, list[i].seat)
+			t.releaseSeat(n, list[i].seat)
 		}
-		s.move(n)
+		s.capacityChanged(n)
 	}
-	given := len(t.taken)
+	given := len(t.deltas)
 	today := s.calendar
 	if len(today.windows) > 0 { // which nodes administrators keep, by then
-		s.dated(later(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
-		s.stays(e)
+		s.setWindowTime(laterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
+		s.setExpectedStay(e)
 	}
-	p, ok := t.place(e.shape, members, ban, e)
+	p, ok := t.placeJob(e.shape, members, ban, e)
 	s.calendar = today
 	if !ok {
-		return reservation{}, false
+		return backfillReservation{}, false
 	}
-	r := reservation{
-		entry: e, leaf: e.shape.leaf, at: max(sp.at, now.UnixNano()), ends: endless,
-		seats: p.Seats, merit: p.Merit, hold: t.lacking(p.Seats, t.taken[from:given]),
+	r := backfillReservation{
+		entry: e, leaf: e.shape.leaf, at: max(sp.at, now.UnixNano()), ends: noEnd,
+		seats: p.Seats, merit: p.Merit, toHold: t.missingFor(p.Seats, t.deltas[from:given]),
 	}
-	if runs := e.runs(t.by); runs != never {
+	if runs := e.expectedRuntime(t.quantile); runs != forever {
 		r.ends = r.at + int64(max(runs-e.done(now), 0))
 	}
-	t.limit(&r, sp.at, now)
+	t.setBackfillLimit(&r, sp.at, now)
 	return r, true
 }
 
-// limit says until when those must have ended who start before a reservation.
+// setBackfillLimit says until when those must have ended who start before a reservation.
 // Its slack is counted from when it could begin if nobody had come since a place
 // is kept for it: so those who come now and those who will come delay it by that
 // much together.
-func (t *try) limit(r *reservation, at int64, now time.Time) {
+func (t *round) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
 	e := r.entry
-	qualified := now.Add(t.reserving.After - e.waited(now)).UnixNano()
-	could := int64(anyMoment)
+	qualified := now.Add(t.backfill.After - e.waited(now)).UnixNano()
+	could := int64(alreadyOver)
 	var last *node
 	for i := range r.seats {
-		n := t.state.byID[r.seats[i].Node]
+		n := t.state.nodesByID[r.seats[i].Node]
 		if n == last {
 			continue
 		}
 		last = n
-		for _, d := range n.departs[t.by].list {
+		for _, d := range n.releases[t.quantile].list {
 			if d.at > at {
 				break
 			}
 			if d.from < qualified {
 				could = max(could, d.at)
 			}
-			r.by[d.source]++
+			r.sources[d.source]++
 			if d.overdue {
-				r.late++
+				r.overdue++
 			}
 		}
 	}
 	r.limit = r.at
-	if could != anyMoment && (t.reserving.SlackPercent > 0 || t.reserving.SlackLeast > 0) {
+	if could != alreadyOver && (t.backfill.SlackPercent > 0 || t.backfill.SlackLeast > 0) {
 		wait := time.Duration(could-now.UnixNano()) + e.waited(now)
-		r.limit = max(r.at, could+int64(t.reserving.slack(wait)))
+		r.limit = max(r.at, could+int64(t.backfill.slack(wait)))
 	}
 }
 
-// vacateSeat gives up one seat on a node. The node is to be moved afterwards.
-func (t *try) vacateSeat(n *node, seat *ares.Seat) {
+// releaseSeat gives up one seat on a node. The node is to be moved afterwards.
+func (t *round) releaseSeat(n *node, seat *ares.Seat) {
 	for k := range seat.Shares {
-		if at := n.spot(&seat.Shares[k]); at >= 0 {
-			t.take(taking{node: n, device: at, milli: -seat.Shares[k].Milli})
+		if at := n.deviceIndex(&seat.Shares[k]); at >= 0 {
+			t.take(delta{node: n, device: at, milli: -seat.Shares[k].Milli})
 		}
 	}
-	t.take(taking{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: seatKind(seat)})
+	t.take(delta{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
 }
 
-// standby is a place for a job of which nobody knows when it will be free: where
+// drainReservation is a place for a job of which nobody knows when it will be free: where
 // the least has to come free yet. What is free of it is kept, and what comes
 // free stays so; since nobody else is put there, less and less is lacking, and
 // at last the job starts.
-func (t *try) standby(e *entry, members int, ban uint64, now time.Time) (reservation, bool) {
+func (t *round) drainReservation(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	s, sh := t.state, e.shape
-	w := s.without(sh.want, ban)
-	reach, ok := s.reach(sh, w)
-	if !ok || s.overLeaf(w) {
-		return reservation{}, false
+	w := s.withoutModels(sh.request, ban)
+	reach, ok := s.feasibleNodes(sh, w)
+	if !ok || s.exceedsLeafLimit(w) {
+		return backfillReservation{}, false
 	}
-	m := mark(len(t.taken))
-	old := now.Add(-max(oldest, 4*e.waited(now))).UnixNano()
-	for _, cut := range [2]int64{old, anyMoment} {
-		for k := range triedTwice {
-			nodes := s.nearest(sh, w, reach, sh.least<<k, cut)
+	m := savepoint(len(t.deltas))
+	old := now.Add(-max(longRunning, 4*e.waited(now))).UnixNano()
+	for _, cut := range [2]int64{old, alreadyOver} {
+		for k := range maxDoublings {
+			nodes := s.nearestNodes(sh, w, reach, sh.minMembers<<k, cut)
 			for _, n := range nodes {
-				for _, sit := range n.sitters {
-					t.vacateSeat(n, sit.seat)
+				for _, sit := range n.occupants {
+					t.releaseSeat(n, sit.seat)
 				}
-				s.move(n)
+				s.capacityChanged(n)
 			}
-			p, fits := t.place(sh, members, ban, e)
+			p, fits := t.placeJob(sh, members, ban, e)
 			t.undo(m)
 			if fits {
-				return reservation{entry: e, leaf: sh.leaf, hard: true, at: endless, ends: endless, seats: p.Seats, merit: p.Merit, hold: t.partly(p.Seats, w)}, true
+				return backfillReservation{entry: e, leaf: sh.leaf, drain: true, at: noEnd, ends: noEnd, seats: p.Seats, merit: p.Merit, toHold: t.freePart(p.Seats, w)}, true
 			}
-			reach = s.reachAgain(sh, w)
+			reach = s.feasibleAgain(sh, w)
 		}
 	}
-	return reservation{}, false
+	return backfillReservation{}, false
 }
 
-// oldest is how long somebody has run of whom nobody knows when it will end, to
+// longRunning is how long somebody has run of whom nobody knows when it will end, to
 // be taken for one that never does, as long as there are others to wait for.
-const oldest = 24 * time.Hour
+const longRunning = 24 * time.Hour
 
-// nearest is the nodes of one domain that the shape may use where the least has
+// nearestNodes is the nodes of one domain that the shape may use where the least has
 // to come free for so many members, not counting those where one runs since
 // before a time.
-func (s *State) nearest(sh *shape, w *want, reach *set, members int, cut int64) []*node {
+func (s *State) nearestNodes(sh *shape, w *request, reach *set, members int, cut int64) []*node {
 	level := ares.Level("")
 	if sh.members > 1 {
 		level = sh.wish.required
@@ -241,15 +241,15 @@ func (s *State) nearest(sh *shape, w *want, reach *set, members int, cut int64) 
 	}
 	var best []*node
 	least := -1
-	s.lacks.clear(len(s.nodes))
+	s.shortage.clear(len(s.nodes))
 	for lo := 0; lo < len(s.nodes); {
 		hi := len(s.nodes)
 		if level != "" {
-			_, hi = s.places.Span(lo, level)
+			_, hi = s.domains.Span(lo, level)
 		}
 		var nodes []*node
 		sum, room := 0, 0
-		for at, much := range s.lacking(w, reach, lo, hi) {
+		for at, much := range s.nodesByShortage(w, reach, lo, hi) {
 			if more := s.nodes[at].roomWhen(w, cut); more > 0 {
 				nodes = append(nodes, s.nodes[at])
 				sum, room = sum+much, room+more
@@ -258,7 +258,7 @@ func (s *State) nearest(sh *shape, w *want, reach *set, members int, cut int64) 
 				break
 			}
 		}
-		if room >= sh.least && (least < 0 || sum < least) {
+		if room >= sh.minMembers && (least < 0 || sum < least) {
 			best, least = nodes, sum
 		}
 		lo = hi
@@ -266,16 +266,16 @@ func (s *State) nearest(sh *shape, w *want, reach *set, members int, cut int64) 
 	return best
 }
 
-// lacks is how many devices have to come free on each node for one member of a
+// deviceShortage is how many devices have to come free on each node for one member of a
 // want. It is found out for 64 nodes at a time, when they are asked for.
-type lacks struct {
-	much  []int8 // by position; -1 where none may go
-	least []int8 // of each 64: at least; -1 while nobody has asked
-	found set    // of these 64
+type deviceShortage struct {
+	missing []int8 // by position; -1 where none may go
+	least   []int8 // of each 64: at least; -1 while nobody has asked
+	found   set    // of these 64
 }
 
-func (l *lacks) clear(nodes int) {
-	l.much = slices.Grow(l.much[:0], nodes)[:nodes]
+func (l *deviceShortage) clear(nodes int) {
+	l.missing = slices.Grow(l.missing[:0], nodes)[:nodes]
 	l.least = slices.Grow(l.least[:0], (nodes+63)/64)[:(nodes+63)/64]
 	for k := range l.least {
 		l.least[k] = -1
@@ -283,25 +283,25 @@ func (l *lacks) clear(nodes int) {
 	l.found.resize(len(l.least))
 }
 
-// lacking yields the open nodes from lo up to hi with what they lack, those that
+// nodesByShortage yields the open nodes from lo up to hi with what they lack, those that
 // lack the least first. There are few devices in a node: sorting would take longer.
-func (s *State) lacking(w *want, reach *set, lo, hi int) iter.Seq2[int, int] {
+func (s *State) nodesByShortage(w *request, reach *set, lo, hi int) iter.Seq2[int, int] {
 	return func(yield func(at, much int) bool) {
-		l := &s.lacks
+		l := &s.shortage
 		for much := range min(max(w.gpus, 1), MaxDevices) + 1 {
 			for k := lo / 64; 64*k < hi; k++ {
 				if l.least[k] < 0 {
-					l.least[k] = s.crestAt(k).lack(w)
+					l.least[k] = s.blockMaxAt(k).missingDevices(w)
 				}
 				if int(l.least[k]) > much {
 					continue
 				}
 				if !l.found.has(k) {
 					l.found.add(k)
-					s.findLacks(k, w, reach)
+					s.computeShortage(k, w, reach)
 				}
 				for at := max(64*k, lo); at < min(64*k+64, hi); at++ {
-					if int(l.much[at]) == much && !yield(at, much) {
+					if int(l.missing[at]) == much && !yield(at, much) {
 						return
 					}
 				}
@@ -310,34 +310,34 @@ func (s *State) lacking(w *want, reach *set, lo, hi int) iter.Seq2[int, int] {
 	}
 }
 
-// findLacks finds out what the k-th 64 nodes lack. Nearly always the gists say so:
+// computeShortage finds out what the k-th 64 nodes lack. Nearly always the gists say so:
 // where a fleet is large the walk must not touch each node itself.
-func (s *State) findLacks(k int, w *want, reach *set) {
+func (s *State) computeShortage(k int, w *request, reach *set) {
 	last, mask := int32(-1), uint64(0)
 	for at := 64 * k; at < min(64*k+64, len(s.nodes)); at++ {
-		g, sp := &s.gists[at], &s.spare[at]
-		s.lacks.much[at] = -1
+		g, sp := &s.summaries[at], &s.freeCPUMem[at]
+		s.shortage.missing[at] = -1
 		if !g.open || !reach.has(at) {
 			continue
 		}
 		if g.profile != last {
-			last, mask = g.profile, w.mask(s.profiles.all[g.profile])
+			last, mask = g.profile, w.deviceMask(s.nodeTypes.all[g.profile])
 		}
 		much := min(max(w.gpus-bits.OnesCount64(mask&g.free), 0), MaxDevices)
 		full := int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || w.milli > int(g.part) && mask&g.free == 0
-		if much == 0 && (full || s.nodes[at].room(w) == 0) {
+		if much == 0 && (full || s.nodes[at].roomFor(w) == 0) {
 			much = 1 // something else than whole devices
 		}
-		s.lacks.much[at] = int8(much)
+		s.shortage.missing[at] = int8(much)
 	}
 }
 
 // roomWhen is how many members the node can take when all have left who do not
 // run since before a time.
-func (n *node) roomWhen(w *want, cut int64) int {
-	free, grew := n.free, n.grew
+func (n *node) roomWhen(w *request, cut int64) int {
+	free, grew := n.free, n.gainedRoom
 	var gone []*ares.Seat
-	for _, sit := range n.sitters {
+	for _, sit := range n.occupants {
 		if sit.entry.run == nil || attemptOf(sit.entry.run, sit.seat).PlacedAt.UnixNano() >= cut {
 			gone = append(gone, sit.seat)
 		}
@@ -350,36 +350,36 @@ func (n *node) roomWhen(w *want, cut int64) int {
 			n.free |= 1 << i & n.usable
 		}
 	}
-	room := n.room(w)
+	room := n.roomFor(w)
 	for _, seat := range gone {
 		n.charge(seat, +1)
 	}
-	n.free, n.grew = free, grew
+	n.free, n.gainedRoom = free, grew
 	return room
 }
 
-// partly is what is free of seats, and of whole devices any that are as good: the
+// freePart is what is free of seats, and of whole devices any that are as good: the
 // members take what is free first when it is their turn.
-func (t *try) partly(seats []ares.Seat, w *want) []taking {
-	var out []taking
+func (t *round) freePart(seats []ares.Seat, w *request) []delta {
+	var out []delta
 	for i := 0; i < len(seats); {
-		n, members := t.state.byID[seats[i].Node], 0
-		kind, from := seatKind(&seats[i]), i
+		n, members := t.state.nodesByID[seats[i].Node], 0
+		kind, from := kindOfSeat(&seats[i]), i
 		for ; i < len(seats) && seats[i].Node == n.id; i++ {
 			members++
 		}
-		free := w.mask(n.profile) & n.free
+		free := w.deviceMask(n.typ) & n.free
 		for k := 0; k < members*w.gpus && free != 0; k, free = k+1, free&(free-1) {
-			out = append(out, taking{node: n, device: bits.TrailingZeros64(free), milli: wholeMilli})
+			out = append(out, delta{node: n, device: bits.TrailingZeros64(free), milli: WholeMilli})
 		}
 		for k := range seats[from:i] {
 			for x := range seats[from+k].Shares {
-				if sh := &seats[from+k].Shares[x]; w.gpus == 0 && n.spot(sh) >= 0 {
-					out = append(out, taking{node: n, device: n.spot(sh), milli: sh.Milli})
+				if sh := &seats[from+k].Shares[x]; w.gpus == 0 && n.deviceIndex(sh) >= 0 {
+					out = append(out, delta{node: n, device: n.deviceIndex(sh), milli: sh.Milli})
 				}
 			}
 		}
-		out = append(out, taking{node: n, device: restOfSeat, cpus: members * w.cpus, memory: members * w.memory, numa: -1, kind: kind})
+		out = append(out, delta{node: n, device: restOfSeat, cpus: members * w.cpus, memory: members * w.memory, numa: -1, kind: kind})
 	}
 	return out
 }

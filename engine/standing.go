@@ -9,16 +9,16 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// stand says where the job is in line, and how many are before it. Jobs of
+// queuePosition says where the job is in line, and how many are before it. Jobs of
 // other tenants are only counted. It answers with the first of its own tenant's
 // that are before it, nil for none.
-func (s *State) stand(e *entry, now time.Time, out *ares.Explanation) *ares.Job {
+func (s *State) queuePosition(e *entry, now time.Time, out *ares.Explanation) *ares.Job {
 	if e.queue != inPending {
 		return nil
 	}
-	s.atClock(now)
-	out.Rank, out.Of = s.order.Rank(&e.item)
-	own, first, others := s.order.Before(&e.item, now)
+	s.advanceClock(now)
+	out.Rank, out.Of = s.queues.Rank(&e.item)
+	own, first, others := s.queues.Before(&e.item, now)
 	if own > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.job.Tenant, Jobs: own, First: first.Owner.id})
 	}
@@ -37,28 +37,28 @@ const (
 	maxHolders  = 10 // told, biggest first
 )
 
-// holders is who holds devices the job could use, on the first nodes that are
+// topHolders is who holds devices the job could use, on the first nodes that are
 // only too busy for it.
-func (c *census) holders(e *entry) []ares.Holder {
-	if !c.want.devices() {
+func (c *diagnosis) topHolders(e *entry) []ares.Holder {
+	if !c.request.needsDevices() {
 		return nil
 	}
 	var own []ares.Holder
 	others := ares.Holder{}
 	looked := 0
-	for at := range c.state.gists {
-		g := &c.state.gists[at]
-		if !g.open || !c.reach.has(at) {
+	for at := range c.state.summaries {
+		g := &c.state.summaries[at]
+		if !g.open || !c.feasible.has(at) {
 			continue
 		}
-		held := c.outlook(c.state.profiles.all[g.profile]).fit & g.usable &^ g.free
+		held := c.matchFor(c.state.nodeTypes.all[g.profile]).fit & g.usable &^ g.free
 		if held == 0 {
 			continue
 		}
 		if looked++; looked > holderNodes {
 			break
 		}
-		own, others = tell(c.state.nodes[at], held, e.job.Tenant, own, others)
+		own, others = addHolders(c.state.nodes[at], held, e.job.Tenant, own, others)
 	}
 	slices.SortFunc(own, func(a, b ares.Holder) int { return cmp.Or(b.GPUs-a.GPUs, cmp.Compare(a.Job, b.Job)) })
 	if others.GPUs > 0 {
@@ -68,13 +68,13 @@ func (c *census) holders(e *entry) []ares.Holder {
 	return own[:min(len(own), maxHolders)]
 }
 
-// tell adds who holds these devices of a node.
-func tell(n *node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
+// addHolders adds who holds these devices of a node.
+func addHolders(n *node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
 	theirs, seen := uint64(0), []ares.JobID(nil)
-	for _, sit := range n.sitters {
+	for _, sit := range n.occupants {
 		var set uint64
 		for _, sh := range sit.seat.Shares {
-			set |= n.bitOf(&sh)
+			set |= n.shareBit(&sh)
 		}
 		if set &= held; set == 0 {
 			continue
@@ -101,11 +101,11 @@ func tell(n *node, held uint64, tenant string, own []ares.Holder, others ares.Ho
 	return own, others
 }
 
-// bitOf is the device of a share in the sets of the node. Most nodes number their
+// shareBit is the device of a share in the sets of the node. Most nodes number their
 // devices from 0 without a gap.
-func (n *node) bitOf(sh *ares.Share) uint64 {
+func (n *node) shareBit(sh *ares.Share) uint64 {
 	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
 		return 1 << i
 	}
-	return n.bit(sh.Device)
+	return n.deviceBit(sh.Device)
 }

@@ -138,7 +138,7 @@ func TestNobodyStarvesBehindSmallerOnes(t *testing.T) {
 	s.minute(1, "")
 	accepted := s.w.Now
 	s.submit("big", "", 1999, 4)
-	bound := engine.Default().Reserving.Hold + s.runs + time.Minute // it decides once a minute
+	bound := engine.Default().Backfill.DrainAfter + s.runs + time.Minute // it decides once a minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "")
 		if at, ok := s.started["big"]; ok {

@@ -16,78 +16,78 @@ import (
 // tenants, queues and the topology as of one revision of the store, with the
 // accounts of what is taken kept up to date.
 type State struct {
-	cfg      Config
-	revision int64
-	at       time.Time // when the last batch was learned of; zero without a clock
-	jobs     map[ares.JobID]*entry
-	tenants  map[string]*tenant
-	order    *tree
-	shapes   shapes
-	delayed  []*entry  // retrying or preempted, by the end of the delay
-	arrays   []*array  // by ID
-	clock    time.Time // as of which those with deadlines are in order
-	dates    alarms    // of those with deadlines that wait
-	notices  alarms    // of those with deadlines that have not ended
-	patience alarms    // of those that wait for their first place, and not for ever
-	yard     yard
+	cfg            Config
+	revision       int64
+	at             time.Time // when the last batch was learned of; zero without a clock
+	jobs           map[ares.JobID]*entry
+	tenants        map[string]*tenant
+	queues         *queueTree
+	shapes         shapes
+	delayed        []*entry  // retrying or preempted, by the end of the delay
+	arrays         []*array  // by ID
+	clock          time.Time // as of which those with deadlines are in order
+	urgencyTimers  timerHeap // of those with deadlines that wait
+	deadlineTimers timerHeap // of those with deadlines that have not ended
+	queueTimeouts  timerHeap // of those that wait for their first place, and not for ever
+	running        runningIndex
 	// regrouping are the gangs that lost a node and do not run again yet, by ID.
-	regrouping []*entry
+	restarting []*entry
 	// returning are the jobs that are being moved, by ID.
-	returning []*entry
+	migrating []*entry
 
-	byID     map[string]*node
-	nodes    []*node // by place, then ID, as of the last layout
-	byName   []*node // the first of them by ID
-	layout   int     // counts the times nodes got other positions
-	topology *ares.Topology
-	atlas    *topology.Atlas
-	places   *topology.Tree
-	profiles profiles
-	demand   demand
-	shifts   changes // nodes that have other things left than before
-	shifted  []int   // by position: the last of its shifts
-	spare    []spare // by position
-	gists    []gist  // by position
-	crests   []crest // of each 64 nodes
-	rack     rack
-	natures  changes // nodes that became another kind of node
-	grown    changes // nodes that may have more room than before
-	lost     []*want // of shapes that found no place
-	capacity queue.Use
-	models   []int // that some node has, by name, as the order numbers them
-	calendar calendar
-	reached  set             // scratch of reach
-	welcomed set             // scratch of welcome
-	fresh    []fresh         // scratch of weighAll, by profile
-	peak     peak            // of any node
-	lot      uint64          // of the job under way, where lots are drawn
-	moves    int             // counts the changes of nodes
-	granted  []queue.Part    // scratch of grantOf
-	foreseen [lenses][]*want // that have openings, oldest first
-	firsts   []int64         // scratch of enough
-	lacks    lacks           // scratch of nearest
-	foretold int             // jobs of which it is known how long they run
-	steps    []widening      // scratch of enough
+	nodesByID             map[string]*node
+	nodes                 []*node // by place, then ID, as of the last layout
+	firstByName           []*node // the first of them by ID
+	layout                int     // counts the times nodes got other positions
+	topology              *ares.Topology
+	atlas                 *topology.Atlas
+	domains               *topology.Tree
+	nodeTypes             nodeTypes
+	demand                demandTracker
+	capacityChanges       changeLog     // nodes that have other things left than before
+	lastCapacityChange    []int         // by position: the last of its shifts
+	freeCPUMem            []freeCPUMem  // by position
+	summaries             []nodeSummary // by position
+	blockMaxes            []blockMax    // of each 64 nodes
+	scoreCaches           scoreCachePool
+	traitChanges          changeLog  // nodes that became another kind of node
+	roomChanges           changeLog  // nodes that may have more room than before
+	unschedulableRequests []*request // of shapes that found no place
+	capacity              queue.Use
+	models                []int // that some node has, by name, as the order numbers them
+	calendar              calendar
+	feasibleScratch       set                   // scratch of reach
+	preferredScratch      set                   // scratch of welcome
+	idleScratch           []idleNode            // scratch of weighAll, by profile
+	largest               largestNode           // of any node
+	jobDraw               uint64                // of the job under way, where lots are drawn
+	changeCount           int                   // counts the changes of nodes
+	grantScratch          []queue.Part          // scratch of grantOf
+	openingCaches         [quantiles][]*request // that have openings, oldest first
+	firstScratch          []int64               // scratch of enough
+	shortage              deviceShortage        // scratch of nearest
+	estimated             int                   // jobs of which it is known how long they run
+	increaseScratch       []roomIncrease        // scratch of enough
 
-	moved     []*entry             // changed by the batch under way
-	seen      map[*entry]time.Time // of the snapshot under way: when their delays were learned of
-	touched   []*node              // changed since the index was last brought up to date
-	reindex   bool                 // nodes came, went or moved since then
-	remeasure bool                 // what the fleet has changed since then
-	try       try                  // scratch of one decision, empty between them
-	decision  int                  // counts them
-	sight     int                  // counts them too, and what gives room in the middle of one
-	refusals  int                  // of the last one, for the room of the next
-	promises  []ares.Promise       // by the last one
-	wants     int                  // counts those that were ever made
-	prospects int                  // and these
+	changedEntries []*entry             // changed by the batch under way
+	delaysLearned  map[*entry]time.Time // of the snapshot under way: when their delays were learned of
+	dirtyNodes     []*node              // changed since the index was last brought up to date
+	layoutStale    bool                 // nodes came, went or moved since then
+	capacityStale  bool                 // what the fleet has changed since then
+	round          round                // scratch of one decision, empty between them
+	cycle          int                  // counts them
+	epoch          int                  // counts them too, and what gives room in the middle of one
+	lastRefusals   int                  // of the last one, for the room of the next
+	plannedStarts  []ares.Promise       // by the last one
+	requestCount   int                  // counts those that were ever made
+	mixCount       int                  // and these
 }
 
 // The order of the engine's jobs.
 type (
-	tree = queue.Tree[*entry]
-	leaf = queue.Leaf[*entry]
-	item = queue.Item[*entry]
+	queueTree = queue.Tree[*entry]
+	queueLeaf = queue.Leaf[*entry]
+	queueItem = queue.Item[*entry]
 )
 
 // tenant is a tenant's record and what its jobs hold. It exists as soon as
@@ -97,10 +97,10 @@ type tenant struct {
 	record *ares.Tenant
 	use    ares.Use
 
-	active   []*entry              // hold something, in no order
-	ended    map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
-	archived map[string]ares.Usage // by queue: of jobs that are no longer live
-	stops    []time.Time           // when live jobs were stopped by class for its own, in order
+	active     []*entry              // hold something, in no order
+	monthlyUse map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
+	archived   map[string]ares.Usage // by queue: of jobs that are no longer live
+	classStops []time.Time           // when live jobs were stopped by class for its own, in order
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.
@@ -109,25 +109,25 @@ func New() *State { return NewWith(Default()) }
 // NewWith returns a state that knows nothing, at revision 0.
 func NewWith(cfg Config) *State {
 	s := &State{cfg: cfg}
-	s.clear()
+	s.reset()
 	return s
 }
 
-func (s *State) clear() {
+func (s *State) reset() {
 	*s = State{
-		cfg:      s.cfg,
-		jobs:     map[ares.JobID]*entry{},
-		tenants:  map[string]*tenant{},
-		byID:     map[string]*node{},
-		shapes:   newShapes(),
-		order:    queue.New[*entry](queue.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queueing.Order != OrderAged}),
-		profiles: profiles{byKey: map[string]*profile{}},
-		topology: &ares.Topology{},
-		layout:   s.layout + 1,
-		reindex:  true,
+		cfg:         s.cfg,
+		jobs:        map[ares.JobID]*entry{},
+		tenants:     map[string]*tenant{},
+		nodesByID:   map[string]*node{},
+		shapes:      newShapes(),
+		queues:      queue.New[*entry](queue.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queue.Order != OrderAged}),
+		nodeTypes:   nodeTypes{byKey: map[string]*nodeType{}},
+		topology:    &ares.Topology{},
+		layout:      s.layout + 1,
+		layoutStale: true,
 	}
 	s.atlas = topology.NewAtlas(s.topology)
-	s.demand.kinds = map[askKind]*asked{}
+	s.demand.kinds = map[demandKind]*demandCount{}
 }
 
 // Revision is the store revision the state shows.
@@ -138,151 +138,151 @@ func (s *State) Revision() int64 { return s.revision }
 // state keeps what the events point to: it must not change afterwards.
 func (s *State) Apply(b ares.Batch) {
 	if b.Reset {
-		s.clear()
+		s.reset()
 	} else if b.Revision <= s.revision {
 		return
 	}
 	s.revision, s.at = b.Revision, b.At
-	s.demand.begin(b.Revision)
-	s.absorb(b.Events)
-	s.advance()
+	s.demand.beginWindow(b.Revision)
+	s.applyEvents(b.Events)
+	s.advanceHorizon()
 }
 
-// absorb takes events in, all of them before anybody looks.
-func (s *State) absorb(events []ares.Event) {
+// applyEvents takes events in, all of them before anybody looks.
+func (s *State) applyEvents(events []ares.Event) {
 	// Nodes first: what a seat counts depends on the model of its devices.
 	for i := range events {
 		if events[i].Node != nil {
-			s.apply(&events[i])
+			s.applyEvent(&events[i])
 		}
 	}
 	for i := range events {
 		if events[i].Node == nil {
-			s.apply(&events[i])
+			s.applyEvent(&events[i])
 		}
 	}
 	s.requeue()
 }
 
-func (s *State) apply(ev *ares.Event) {
+func (s *State) applyEvent(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
 		e := s.entry(ev.Job.ID)
-		s.change(e, func() { e.job = ev.Job })
+		s.updateEntry(e, func() { e.job = ev.Job })
 	case ev.Run != nil:
 		e := s.entry(ev.Run.Job)
-		s.change(e, func() { e.run = &ev.Run.Run })
+		s.updateEntry(e, func() { e.run = &ev.Run.Run })
 		if !ev.Run.Seen.IsZero() {
-			if s.seen == nil {
-				s.seen = map[*entry]time.Time{}
+			if s.delaysLearned == nil {
+				s.delaysLearned = map[*entry]time.Time{}
 			}
-			s.seen[e] = ev.Run.Seen
+			s.delaysLearned[e] = ev.Run.Seen
 		}
 	case ev.Node != nil:
 		n := s.node(ev.Node.ID)
-		s.describe(n, ev.Node)
-		s.touch(n)
+		s.setNodeRecord(n, ev.Node)
+		s.markDirty(n)
 	case ev.Session != nil:
 		n := s.node(ev.Session.Node)
-		n.session, n.grew, s.remeasure = ev.Session, true, true
-		s.touch(n)
+		n.session, n.gainedRoom, s.capacityStale = ev.Session, true, true
+		s.markDirty(n)
 	case ev.Cordon != nil:
 		n := s.node(ev.Cordon.Node)
 		n.cordon = ev.Cordon
-		s.touch(n)
+		s.markDirty(n)
 	case ev.Score != nil:
-		s.judge(s.node(ev.Score.Node), ev.Score)
+		s.setNodeScore(s.node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
 		s.tenant(ev.Tenant.ID).record = ev.Tenant
-		s.order.Tenant(ev.Tenant.ID, ev.Tenant)
+		s.queues.Tenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
-		s.order.Queue(ev.Queue)
+		s.queues.Queue(ev.Queue)
 	case ev.Reservation != nil:
-		s.reserved(ev.Reservation.Name, ev.Reservation)
+		s.setReservation(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
-		s.remember(*ev.Usage)
+		s.setArchivedUsage(*ev.Usage)
 	case ev.Topology != nil:
-		s.survey(ev.Topology)
+		s.setTopology(ev.Topology)
 	case ev.Forecast != nil:
-		s.predict(ev.Forecast.Job, ev.Forecast)
+		s.setForecast(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
-		s.forget(ev.Gone)
+		s.applyDeletion(ev.Gone)
 	}
 }
 
-// forget drops what was deleted. The devices of a job that goes are free: the
+// applyDeletion drops what was deleted. The devices of a job that goes are free: the
 // store archives a job only when they are.
-func (s *State) forget(g ares.Gone) {
+func (s *State) applyDeletion(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			s.change(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
+			s.updateEntry(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
 		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
-			s.change(e, func() { e.run = nil })
+			s.updateEntry(e, func() { e.run = nil })
 		}
 	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
-		s.forgetNode(g)
+		s.applyNodeDeletion(g)
 	case ares.KindTenant:
 		if t := s.tenants[g.ID]; t != nil {
 			t.record = nil
 		}
-		s.order.Tenant(g.ID, nil)
+		s.queues.Tenant(g.ID, nil)
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		s.order.DropQueue(tenant, name)
+		s.queues.DropQueue(tenant, name)
 	case ares.KindReservation:
-		s.reserved(g.ID, nil)
+		s.setReservation(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		s.remember(ares.Usage{Tenant: tenant, Queue: name})
+		s.setArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
-		s.survey(&ares.Topology{})
+		s.setTopology(&ares.Topology{})
 	case ares.KindForecast:
-		s.predict(ares.JobID(g.ID), nil)
+		s.setForecast(ares.JobID(g.ID), nil)
 	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
 	}
 }
 
-func (s *State) forgetNode(g ares.Gone) {
-	n := s.byID[g.ID]
+func (s *State) applyNodeDeletion(g ares.Gone) {
+	n := s.nodesByID[g.ID]
 	if n == nil {
 		return
 	}
 	switch g.Kind {
 	case ares.KindNode:
-		s.describe(n, nil)
+		s.setNodeRecord(n, nil)
 	case ares.KindSession:
-		n.session, s.remeasure = nil, true
+		n.session, s.capacityStale = nil, true
 	case ares.KindScore:
-		s.judge(n, nil)
+		s.setNodeScore(n, nil)
 	default:
-		n.cordon, n.grew = nil, true
+		n.cordon, n.gainedRoom = nil, true
 	}
-	s.touch(n)
+	s.markDirty(n)
 }
 
-// change alters an entry between taking its part out of the accounts and
+// updateEntry alters an entry between taking its part out of the accounts and
 // putting it back.
-func (s *State) change(e *entry, alter func()) {
-	s.charge(e, -1)
-	s.tally(e, -1)
-	s.foretold -= e.foretells()
+func (s *State) updateEntry(e *entry, alter func()) {
+	s.chargeJob(e, -1)
+	s.countArray(e, -1)
+	s.estimated -= e.estimates()
 	before := e.job
 	alter()
-	s.foretold += e.foretells()
+	s.estimated += e.estimates()
 	if e.job != before {
-		s.unlearn(e)
+		s.uncountDemand(e)
 		s.dequeue(e)
 		s.reshape(e)
-		s.learn(e)
+		s.countDemand(e)
 	}
-	s.charge(e, +1)
-	s.tally(e, +1)
-	if !e.moved {
-		e.moved = true
-		s.moved = append(s.moved, e)
+	s.chargeJob(e, +1)
+	s.countArray(e, +1)
+	if !e.changed {
+		e.changed = true
+		s.changedEntries = append(s.changedEntries, e)
 	}
 }
 
@@ -298,20 +298,20 @@ func (s *State) entry(id ares.JobID) *entry {
 func (s *State) tenant(id string) *tenant {
 	t := s.tenants[id]
 	if t == nil {
-		t = &tenant{id: id, ended: map[string]int64{}, archived: map[string]ares.Usage{}}
+		t = &tenant{id: id, monthlyUse: map[string]int64{}, archived: map[string]ares.Usage{}}
 		s.tenants[id] = t
 	}
 	return t
 }
 
-// remember takes over what archived jobs of a queue have used.
-func (s *State) remember(u ares.Usage) {
+// setArchivedUsage takes over what archived jobs of a queue have used.
+func (s *State) setArchivedUsage(u ares.Usage) {
 	s.tenant(u.Tenant).archived[u.Queue] = u
-	s.order.Leaf(u.Tenant, u.Queue).Archived(u)
+	s.queues.Leaf(u.Tenant, u.Queue).Archived(u)
 }
 
-// tenantOr finds a tenant without adding one.
-func (s *State) tenantOr(id string) *tenant {
+// tenantOrEmpty finds a tenant without adding one.
+func (s *State) tenantOrEmpty(id string) *tenant {
 	if t := s.tenants[id]; t != nil {
 		return t
 	}
@@ -319,135 +319,135 @@ func (s *State) tenantOr(id string) *tenant {
 }
 
 func (s *State) node(id string) *node {
-	n := s.byID[id]
+	n := s.nodesByID[id]
 	if n == nil {
-		n = &node{id: id, lot: s.drawn(id)}
-		s.byID[id] = n
-		s.reindex = true
-		s.locate(n) // the topology may list it before it has a record
+		n = &node{id: id, draw: s.hashWithSeed(id)}
+		s.nodesByID[id] = n
+		s.layoutStale = true
+		s.locateNode(n) // the topology may list it before it has a record
 	}
 	return n
 }
 
-func (s *State) touch(n *node) {
-	if !n.touched {
-		n.touched = true
-		s.touched = append(s.touched, n)
+func (s *State) markDirty(n *node) {
+	if !n.dirty {
+		n.dirty = true
+		s.dirtyNodes = append(s.dirtyNodes, n)
 	}
 }
 
-// survey takes over a topology: every node may be somewhere else now.
-func (s *State) survey(t *ares.Topology) {
+// setTopology takes over a topology: every node may be somewhere else now.
+func (s *State) setTopology(t *ares.Topology) {
 	s.topology, s.atlas = t, topology.NewAtlas(t)
-	s.reindex = true
-	for _, n := range s.byID { // order-free: each by itself
-		s.locate(n)
+	s.layoutStale = true
+	for _, n := range s.nodesByID { // order-free: each by itself
+		s.locateNode(n)
 	}
 }
 
-// locate finds where a node stands.
-func (s *State) locate(n *node) {
+// locateNode finds where a node stands.
+func (s *State) locateNode(n *node) {
 	var labels map[string]string
 	if n.record != nil {
 		labels = n.record.Labels
 	}
 	if place := s.atlas.PlaceOf(n.id, labels); place != n.place {
-		n.place, n.altered, s.reindex = place, true, true
-		s.touch(n)
+		n.place, n.traitsChanged, s.layoutStale = place, true, true
+		s.markDirty(n)
 	}
 }
 
-// ready brings the index over the nodes up to date. It is done when somebody
+// refreshIndex brings the index over the nodes up to date. It is done when somebody
 // asks, not with each batch, because a fleet that comes up one node at a time
 // would be laid out anew for each.
-func (s *State) ready() {
-	expectations := s.expect()
-	for _, n := range s.touched {
-		n.survey()
-		if n.forgotten() {
-			delete(s.byID, n.id)
-			s.reindex = true
+func (s *State) refreshIndex() {
+	expectations := s.refreshMix()
+	for _, n := range s.dirtyNodes {
+		n.recountFree()
+		if n.isUnknown() {
+			delete(s.nodesByID, n.id)
+			s.layoutStale = true
 		}
 	}
-	if s.reindex {
-		s.relayout()
+	if s.layoutStale {
+		s.rebuildLayout()
 	}
-	for _, n := range s.touched {
-		if n.altered && s.byID[n.id] == n {
-			s.natures.note(n.at)
+	for _, n := range s.dirtyNodes {
+		if n.traitsChanged && s.nodesByID[n.id] == n {
+			s.traitChanges.add(n.pos)
 		}
-		if n.grew && s.byID[n.id] == n {
-			s.grown.note(n.at)
+		if n.gainedRoom && s.nodesByID[n.id] == n {
+			s.roomChanges.add(n.pos)
 		}
-		if s.byID[n.id] == n {
-			s.places.Remember(n.at, n.history())
-			s.move(n)
+		if s.nodesByID[n.id] == n {
+			s.domains.Remember(n.pos, n.historyScore())
+			s.capacityChanged(n)
 		}
-		n.touched, n.altered, n.grew = false, false, false
+		n.dirty, n.traitsChanged, n.gainedRoom = false, false, false
 	}
 	if expectations {
 		for _, n := range s.nodes {
-			if n.open() {
-				s.stack(n)
+			if n.schedulable() {
+				s.refreshCapacity(n)
 			}
 		}
 	}
-	if s.remeasure {
-		s.remeasure = false
-		s.measure()
+	if s.capacityStale {
+		s.capacityStale = false
+		s.measureCapacity()
 	}
-	clear(s.touched)
-	s.touched = s.touched[:0]
+	clear(s.dirtyNodes)
+	s.dirtyNodes = s.dirtyNodes[:0]
 }
 
-// relayout gives every node its position, by place and ID, so that each domain
+// rebuildLayout gives every node its position, by place and ID, so that each domain
 // is a range.
-func (s *State) relayout() {
-	s.reindex = false
+func (s *State) rebuildLayout() {
+	s.layoutStale = false
 	s.layout++
 	s.nodes = s.nodes[:0]
-	for _, n := range s.byID { // order-free: sorted right below
+	for _, n := range s.nodesByID { // order-free: sorted right below
 		s.nodes = append(s.nodes, n)
 	}
-	slices.SortFunc(s.nodes, byPlace)
-	s.byName = slices.SortedFunc(slices.Values(s.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
-	s.byName = s.byName[:min(len(s.byName), lookedAt)]
+	slices.SortFunc(s.nodes, compareByPlace)
+	s.firstByName = slices.SortedFunc(slices.Values(s.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+	s.firstByName = s.firstByName[:min(len(s.firstByName), firstFitNodes)]
 	places := make([]topology.Place, len(s.nodes))
 	for i, n := range s.nodes {
-		n.at, places[i] = i, n.place
+		n.pos, places[i] = i, n.place
 	}
-	s.places = topology.Build(places, s.topology)
-	s.natures.forget()
-	s.grown.forget()
-	s.shifts.forget()
-	s.spare = slices.Grow(s.spare[:0], len(s.nodes))[:len(s.nodes)]
-	s.gists = slices.Grow(s.gists[:0], len(s.nodes))[:len(s.nodes)]
-	s.shifted = slices.Grow(s.shifted[:0], len(s.nodes))[:len(s.nodes)]
-	s.crests = make([]crest, (len(s.nodes)+63)/64)
-	s.rack.clear()
+	s.domains = topology.Build(places, s.topology)
+	s.traitChanges.reset()
+	s.roomChanges.reset()
+	s.capacityChanges.reset()
+	s.freeCPUMem = slices.Grow(s.freeCPUMem[:0], len(s.nodes))[:len(s.nodes)]
+	s.summaries = slices.Grow(s.summaries[:0], len(s.nodes))[:len(s.nodes)]
+	s.lastCapacityChange = slices.Grow(s.lastCapacityChange[:0], len(s.nodes))[:len(s.nodes)]
+	s.blockMaxes = make([]blockMax, (len(s.nodes)+63)/64)
+	s.scoreCaches.clear()
 	for _, n := range s.nodes {
-		s.places.Remember(n.at, n.history())
-		s.move(n)
+		s.domains.Remember(n.pos, n.historyScore())
+		s.capacityChanged(n)
 	}
 }
 
-// byPlace is the order of the nodes.
-func byPlace(a, b *node) int {
+// compareByPlace is the order of the nodes.
+func compareByPlace(a, b *node) int {
 	return cmp.Or(topology.Compare(a.place, b.place), cmp.Compare(a.id, b.id))
 }
 
-// measure counts what the fleet has: what shares are shares of, and the models
+// measureCapacity counts what the fleet has: what shares are shares of, and the models
 // that quotas have to be asked about.
-func (s *State) measure() {
+func (s *State) measureCapacity() {
 	var sum queue.Use
-	s.models, s.peak = s.models[:0], peak{}
-	seen := make([]bool, len(s.order.Models()))
+	s.models, s.largest = s.models[:0], largestNode{}
+	seen := make([]bool, len(s.queues.Models()))
 	for _, n := range s.nodes {
 		if n.record == nil {
 			continue
 		}
-		for i := range n.profile.devices {
-			if m := n.profile.devices[i].order; !seen[m] {
+		for i := range n.typ.devices {
+			if m := n.typ.devices[i].modelIndex; !seen[m] {
 				seen[m] = true
 				s.models = append(s.models, m)
 			}
@@ -455,17 +455,17 @@ func (s *State) measure() {
 		if n.session == nil {
 			continue
 		}
-		s.peak.cpus = max(s.peak.cpus, n.profile.cpus)
-		s.peak.gpus = max(s.peak.gpus, len(n.profile.devices)*wholeMilli)
-		has := n.profile.worth()
+		s.largest.cpus = max(s.largest.cpus, n.typ.cpus)
+		s.largest.gpus = max(s.largest.gpus, len(n.typ.devices)*WholeMilli)
+		has := n.typ.capacity()
 		has.Memory = int64(n.record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)
 	}
-	names := s.order.Models()
+	names := s.queues.Models()
 	slices.SortFunc(s.models, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
 	if sum != s.capacity {
 		s.capacity = sum
-		s.order.Capacity(sum)
+		s.queues.Capacity(sum)
 	}
 }
 
@@ -517,13 +517,13 @@ func (s *State) entries() []*entry {
 // and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
-		all := make([]*node, 0, len(s.byID))
-		for _, n := range s.byID { // order-free: sorted right below
+		all := make([]*node, 0, len(s.nodesByID))
+		for _, n := range s.nodesByID { // order-free: sorted right below
 			all = append(all, n)
 		}
 		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 		for _, n := range all {
-			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon, n.past}) {
+			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon, n.score}) {
 				return
 			}
 		}

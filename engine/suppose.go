@@ -9,46 +9,46 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// suppose makes the steps real for as long as look looks, and then puts
+// simulateSteps makes the steps real for as long as look looks, and then puts
 // everything back. The state's owner has it alone, so nobody sees it. What is
 // noted of shapes that find no place stays true: a step only ever gives room.
-func (s *State) suppose(e *entry, steps []ares.Step, now time.Time, look func()) {
+func (s *State) simulateSteps(e *entry, steps []ares.Step, now time.Time, look func()) {
 	shape := e.shape
 	shape.refs++ // what was worked out for it is needed again afterwards
-	var delays []delay
+	var delays []savedDelay
 	undo := make([][]ares.Event, 0, len(steps))
 	for i := range steps {
-		events := s.meaning(e, &steps[i], now)
-		undo = append(undo, s.inverse(events))
-		delays = s.delays(events, delays)
-		s.absorb(events)
+		events := s.eventsOf(e, &steps[i], now)
+		undo = append(undo, s.inverseEvents(events))
+		delays = s.saveDelays(events, delays)
+		s.applyEvents(events)
 	}
-	if w := e.shape.want; w != shape.want {
-		w.passing = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
+	if w := e.shape.request; w != shape.request {
+		w.anyNodeDoes = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
 	}
-	s.ready()
+	s.refreshIndex()
 	look()
 	for _, events := range slices.Backward(undo) {
-		s.absorb(events)
+		s.applyEvents(events)
 	}
-	s.ready()
+	s.refreshIndex()
 	s.shapes.release(shape)
 	for _, d := range delays {
-		if !d.entry.due.Equal(d.due) { // it was counted from an earlier batch
+		if !d.entry.delayUntil.Equal(d.due) { // it was counted from an earlier batch
 			s.dequeue(d.entry)
-			s.delay(d.entry, d.due)
+			s.enqueueDelayed(d.entry, d.due)
 		}
 	}
 }
 
-// delay is when a delayed job was due.
-type delay struct {
+// savedDelay is when a delayed job was due.
+type savedDelay struct {
 	entry *entry
 	due   time.Time
 }
 
-// delays adds the delayed jobs that events are about.
-func (s *State) delays(events []ares.Event, to []delay) []delay {
+// saveDelays adds the delayed jobs that events are about.
+func (s *State) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
 		var e *entry
 		if run := events[i].Run; run != nil {
@@ -57,37 +57,37 @@ func (s *State) delays(events []ares.Event, to []delay) []delay {
 			e = s.jobs[job.ID]
 		}
 		if e != nil && e.queue == inDelayed {
-			to = append(to, delay{e, e.due})
+			to = append(to, savedDelay{e, e.delayUntil})
 		}
 	}
 	return to
 }
 
-// meaning is what happens in the store when somebody takes a step for the job.
-func (s *State) meaning(e *entry, step *ares.Step, now time.Time) []ares.Event {
+// eventsOf is what happens in the store when somebody takes a step for the job.
+func (s *State) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
-		return s.readied(now.Add(time.Duration(step.Amount) * time.Millisecond))
+		return s.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
 	case ares.StepSucceed:
-		return s.ended(ares.JobID(step.Target), ares.Succeeded, now)
+		return s.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
 		job := *e.job
 		job.Spec = step.Changed(job.Spec)
 		return []ares.Event{{Job: &job}}
 	case ares.StepLimit, ares.StepQuota:
-		return s.raised(step)
+		return s.raiseEvents(step)
 	case ares.StepUncordon:
 		return []ares.Event{{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}}}
 	case ares.StepEnd, ares.StepFree:
 		var out []ares.Event
 		for _, id := range step.Jobs {
-			out = append(out, s.ended(id, ares.Cancelled, now)...)
+			out = append(out, s.endEvents(id, ares.Cancelled, now)...)
 		}
 		return out
 	case ares.StepNode:
 		var out []ares.Event
 		for i := range step.Amount {
-			n := Another(s.byID[step.Target].record, i)
+			n := CloneNode(s.nodesByID[step.Target].record, i)
 			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
 		}
 		return out
@@ -95,10 +95,10 @@ func (s *State) meaning(e *entry, step *ares.Step, now time.Time) []ares.Event {
 	return nil
 }
 
-// readied is the end of all delays that are over by a time, as a plan ends them.
-func (s *State) readied(at time.Time) []ares.Event {
+// readyEvents is the end of all delays that are over by a time, as a plan ends them.
+func (s *State) readyEvents(at time.Time) []ares.Event {
 	var plan ares.Plan
-	s.settle(&plan, at)
+	s.readyDelayed(&plan, at)
 	var out []ares.Event
 	for _, id := range plan.Ready {
 		run := s.jobs[id].run.Clone()
@@ -108,8 +108,8 @@ func (s *State) readied(at time.Time) []ares.Event {
 	return out
 }
 
-// Another is a node like one there is: new, healthy, and with nothing on it.
-func Another(like *ares.Node, i int) *ares.Node {
+// CloneNode is a node like one there is: new, healthy, and with nothing on it.
+func CloneNode(like *ares.Node, i int) *ares.Node {
 	n := *like
 	n.ID = fmt.Sprintf("%s-more-%d", like.ID, i)
 	n.Unfit, n.Revision = "", 0
@@ -124,9 +124,9 @@ func Another(like *ares.Node, i int) *ares.Node {
 	return &n
 }
 
-// ended is the end of a job: what its last attempt holds comes free. What an
+// endEvents is the end of a job: what its last attempt holds comes free. What an
 // earlier one may still hold on a lost node does not.
-func (s *State) ended(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
+func (s *State) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
 	e := s.jobs[id]
 	if e == nil {
 		return nil
@@ -145,14 +145,14 @@ func (s *State) ended(id ares.JobID, as ares.Phase, now time.Time) []ares.Event 
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
 		if element := s.jobs[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
-			out = append(out, s.ended(element.id, as, now)...)
+			out = append(out, s.endEvents(element.id, as, now)...)
 		}
 	}
 	return out
 }
 
-// raised is a tenant's or queue's record with a limit or quota raised.
-func (s *State) raised(step *ares.Step) []ares.Event {
+// raiseEvents is a tenant's or queue's record with a limit or quota raised.
+func (s *State) raiseEvents(step *ares.Step) []ares.Event {
 	tenant, name, isQueue := strings.Cut(step.Target, "/")
 	raise := func(limits *ares.Limits, quotas *[]ares.Quota) {
 		if step.Kind == ares.StepLimit {
@@ -167,7 +167,7 @@ func (s *State) raised(step *ares.Step) []ares.Event {
 		}
 	}
 	if isQueue {
-		q := *s.order.QueueRecord(tenant, name)
+		q := *s.queues.QueueRecord(tenant, name)
 		raise(&q.Limits, &q.Quotas)
 		return []ares.Event{{Queue: &q}}
 	}
@@ -179,8 +179,8 @@ func (s *State) raised(step *ares.Step) []ares.Event {
 	return []ares.Event{{Tenant: &t}}
 }
 
-// inverse is what puts back the records that events replace or remove.
-func (s *State) inverse(events []ares.Event) []ares.Event {
+// inverseEvents is what puts back the records that events replace or remove.
+func (s *State) inverseEvents(events []ares.Event) []ares.Event {
 	out := make([]ares.Event, 0, len(events))
 	for i := range events {
 		switch ev := &events[i]; {
@@ -195,29 +195,29 @@ func (s *State) inverse(events []ares.Event) []ares.Event {
 		case ev.Tenant != nil:
 			out = append(out, ares.Event{Tenant: s.tenants[ev.Tenant.ID].record})
 		case ev.Queue != nil:
-			out = append(out, ares.Event{Queue: s.order.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
+			out = append(out, ares.Event{Queue: s.queues.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
 		case ev.Node != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: ev.Node.ID}})
 		case ev.Session != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: ev.Session.Node}})
 		case ev.Gone.Kind == ares.KindCordon:
-			out = append(out, ares.Event{Cordon: s.byID[ev.Gone.ID].cordon})
+			out = append(out, ares.Event{Cordon: s.nodesByID[ev.Gone.ID].cordon})
 		}
 	}
 	return out
 }
 
-// planned says whether the next plan has a place for the job, or for an element
+// inNextPlan says whether the next plan has a place for the job, or for an element
 // of it: the cycle itself, until it comes to the job.
-func (s *State) planned(e *entry, now time.Time) bool {
-	if s.order.HasQuotas() && s.cfg.Yielding.Enabled { // it may be dealt again
+func (s *State) inNextPlan(e *entry, now time.Time) bool {
+	if s.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
 		plan := ares.Plan{Now: now}
-		s.deal(&plan)
+		s.runCycle(&plan)
 		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id })
 	}
 	places, found := 0, false
-	s.cycle(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && !s.try.keeps(o) && s.reserving().First == 0 && !s.try.keptOff {
+	s.runRound(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
+		if o == e || o.shape == e.shape && placing == nil && !s.round.hasHold(o) && s.backfillConfig().First == 0 && !s.round.wouldDelay {
 			found = placing != nil
 			return false
 		}
@@ -229,32 +229,32 @@ func (s *State) planned(e *entry, now time.Time) bool {
 	return found
 }
 
-// fits says whether the job may run and there is room for it, were it alone.
+// fitsAlone says whether the job may run and there is room for it, were it alone.
 // It is false only where planned is.
-func (s *State) fits(e *entry, now time.Time) bool {
-	if len(e.shape.near) > 0 {
+func (s *State) fitsAlone(e *entry, now time.Time) bool {
+	if len(e.shape.affinity) > 0 {
 		return true // another job of the same plan may be what it wants to be near
 	}
-	members, ban := s.allowed(e.shape, now)
-	if members == 0 || s.hopeless(e.shape, ban) {
+	members, ban := s.admissibleMembers(e.shape, now)
+	if members == 0 || s.knownUnschedulable(e.shape, ban) {
 		return false
 	}
-	t := s.begin()
-	t.uphold(&ares.Plan{Now: now}, e, nil)
-	kept := len(t.kept)
-	_, ok := t.place(e.shape, members, ban, e)
-	if !ok && kept == 0 && !t.shutOut(e, members, ban) {
-		s.note(e.shape, ban)
+	t := s.beginRound()
+	t.advanceNominations(&ares.Plan{Now: now}, e, nil)
+	kept := len(t.holds)
+	_, ok := t.placeJob(e.shape, members, ban, e)
+	if !ok && kept == 0 && !t.isBlockedByWindows(e, members, ban) {
+		s.rememberUnschedulable(e.shape, ban)
 	}
-	t.letGo()
-	t.end()
+	t.releaseNominations()
+	t.close()
 	return ok
 }
 
-// quiet says whether the next plan places nobody, and keeps and stops nothing.
-func (s *State) quiet(now time.Time) bool {
+// nextPlanIsQuiet says whether the next plan places nobody, and keeps and stops nothing.
+func (s *State) nextPlanIsQuiet(now time.Time) bool {
 	quiet, plan := true, ares.Plan{Now: now}
-	s.cycle(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
+	s.runRound(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
 	})

@@ -13,34 +13,34 @@ import (
 // maxEnded is how many jobs one step may end.
 const maxEnded = 16
 
-// guest is a job with seats on one node that could be ended.
-type guest struct {
+// nodeVictim is a job with seats on one node that could be ended.
+type nodeVictim struct {
 	entry *entry
 	seats []*ares.Seat
 	milli int // of devices
 	own   bool
 }
 
-// guests are the jobs on the node that are under way, its own tenant's first,
+// victimsOf are the jobs on the node that are under way, its own tenant's first,
 // then those that hold the least.
-func (n *node) guests(tenant string) []guest {
-	var out []guest
-	for _, sit := range n.sitters {
+func (n *node) victimsOf(tenant string) []nodeVictim {
+	var out []nodeVictim
+	for _, sit := range n.occupants {
 		e := sit.entry
 		if e.job == nil || e.run.Current() == nil {
 			continue
 		}
-		at := slices.IndexFunc(out, func(g guest) bool { return g.entry == e })
+		at := slices.IndexFunc(out, func(g nodeVictim) bool { return g.entry == e })
 		if at < 0 {
 			at = len(out)
-			out = append(out, guest{entry: e, own: e.job.Tenant == tenant})
+			out = append(out, nodeVictim{entry: e, own: e.job.Tenant == tenant})
 		}
 		out[at].seats = append(out[at].seats, sit.seat)
 		for _, sh := range sit.seat.Shares {
 			out[at].milli += sh.Milli
 		}
 	}
-	slices.SortFunc(out, func(a, b guest) int {
+	slices.SortFunc(out, func(a, b nodeVictim) int {
 		if a.own != b.own {
 			return map[bool]int{true: -1, false: 1}[a.own]
 		}
@@ -50,8 +50,8 @@ func (n *node) guests(tenant string) []guest {
 }
 
 // roomWithout is how many members the node could take if guests left.
-func (n *node) roomWithout(w *want, leave []guest) int {
-	grew, free := n.grew, n.free
+func (n *node) roomWithout(w *request, leave []nodeVictim) int {
+	grew, free := n.gainedRoom, n.free
 	for _, g := range leave {
 		for _, seat := range g.seats {
 			n.charge(seat, -1)
@@ -62,21 +62,21 @@ func (n *node) roomWithout(w *want, leave []guest) int {
 			n.free |= 1 << i & n.usable
 		}
 	}
-	room := n.room(w)
+	room := n.roomFor(w)
 	for _, g := range leave {
 		for _, seat := range g.seats {
 			n.charge(seat, +1)
 		}
 	}
-	n.grew, n.free = grew, free
+	n.gainedRoom, n.free = grew, free
 	return room
 }
 
-// vacate finds few jobs whose end makes room for so many members on the node:
+// fewestToEnd finds few jobs whose end makes room for so many members on the node:
 // one if one is enough. It is nil when not even all of them would do, or when
 // nobody is there.
-func (n *node) vacate(w *want, tenant string, members int) []guest {
-	all := n.guests(tenant)
+func (n *node) fewestToEnd(w *request, tenant string, members int) []nodeVictim {
+	all := n.victimsOf(tenant)
 	if len(all) == 0 || n.roomWithout(w, all) < members {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (n *node) vacate(w *want, tenant string, members int) []guest {
 	}
 	// The largest first until there is room, then without those that are not
 	// needed after all.
-	slices.SortStableFunc(all, func(a, b guest) int { return b.milli - a.milli })
+	slices.SortStableFunc(all, func(a, b nodeVictim) int { return b.milli - a.milli })
 	k := 1
 	for n.roomWithout(w, all[:k]) < members {
 		k++
@@ -103,8 +103,8 @@ func (n *node) vacate(w *want, tenant string, members int) []guest {
 	return leave
 }
 
-// ending is the step that ends jobs, on the nodes where that makes room.
-func ending(leave []guest, nodes []*node) ares.Step {
+// endStep is the step that ends jobs, on the nodes where that makes room.
+func endStep(leave []nodeVictim, nodes []*node) ares.Step {
 	step := ares.Step{Kind: ares.StepFree}
 	var names, own []string
 	others, milli := 0, 0
@@ -127,17 +127,17 @@ func ending(leave []guest, nodes []*node) ares.Step {
 	}
 	slices.Sort(step.Jobs)
 	slices.Sort(own)
-	step.Target, step.Amount = strings.Join(names, ","), (milli+wholeMilli-1)/wholeMilli
-	step.Text = endingWords(own, others, step.Amount, strings.Join(names, ", "))
+	step.Target, step.Amount = strings.Join(names, ","), (milli+WholeMilli-1)/WholeMilli
+	step.Text = endStepText(own, others, step.Amount, strings.Join(names, ", "))
 	if len(own) == 1 && others == 0 {
 		step.Kind, step.Target = ares.StepEnd, own[0]
 	}
 	return step
 }
 
-// endingWords says who has to end, naming only jobs of its own tenant, and what
+// endStepText says who has to end, naming only jobs of its own tenant, and what
 // comes free.
-func endingWords(own []string, others, gpus int, where string) string {
+func endStepText(own []string, others, gpus int, where string) string {
 	var who []string
 	if len(own) > 0 {
 		who = append(who, "end "+strings.Join(own, ", "))
@@ -159,32 +159,32 @@ func endingWords(own []string, others, gpus int, where string) string {
 	return fmt.Sprintf("%s: %s on %s", strings.Join(who, ", and "), freed, where)
 }
 
-// clearing is the step that makes room for the members that lack by ending few
+// freeNodesStep is the step that makes room for the members that lack by ending few
 // jobs on nodes that are only too busy. It is false when there is none.
-func (c *census) clearing(tenant string) (ares.Step, bool) {
-	lack := max(c.shape.least-c.fitted, 1)
+func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
+	lack := max(c.shape.minMembers-c.fitted, 1)
 	if c.shape.members == 1 {
-		return c.clearOne(tenant)
+		return c.freeOneNodeStep(tenant)
 	}
 	lo, hi := 0, len(c.state.nodes)
 	if level := c.shape.wish.required; level != "" {
-		lo, hi, lack = c.domain(level)
+		lo, hi, lack = c.bestDomain(level)
 	}
-	var leave []guest
+	var leave []nodeVictim
 	var nodes []*node
 	looked := 0
-	for at := c.reach.next(lo); at >= 0 && at < hi && lack > 0 && looked < holderNodes; at = c.reach.next(at + 1) {
+	for at := c.feasible.next(lo); at >= 0 && at < hi && lack > 0 && looked < holderNodes; at = c.feasible.next(at + 1) {
 		n := c.state.nodes[at]
-		if !n.open() {
+		if !n.schedulable() {
 			continue
 		}
 		looked++
-		has := n.room(c.want)
-		more := n.roomWithout(c.want, n.guests(tenant)) - has
-		if more = min(more, lack); more <= 0 || c.shape.repelsItself() && has > 0 {
+		has := n.roomFor(c.request)
+		more := n.roomWithout(c.request, n.victimsOf(tenant)) - has
+		if more = min(more, lack); more <= 0 || c.shape.spreadsMembers() && has > 0 {
 			continue
 		}
-		going := n.vacate(c.want, tenant, has+more)
+		going := n.fewestToEnd(c.request, tenant, has+more)
 		if len(leave)+len(going) > maxEnded {
 			continue
 		}
@@ -193,21 +193,21 @@ func (c *census) clearing(tenant string) (ares.Step, bool) {
 	if lack > 0 || len(leave) == 0 {
 		return ares.Step{}, false
 	}
-	return ending(leave, nodes), true
+	return endStep(leave, nodes), true
 }
 
-// clearOne is clearing for a job of one member: the node where the fewest jobs
+// freeOneNodeStep is clearing for a job of one member: the node where the fewest jobs
 // have to end, its own tenant's before others.
-func (c *census) clearOne(tenant string) (ares.Step, bool) {
-	var best []guest
+func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
+	var best []nodeVictim
 	var at *node
 	for i := range c.groups {
-		if c.groups[i].hurdles&^busyHurdles != 0 {
+		if c.groups[i].reasons&^busyReasons != 0 {
 			continue
 		}
 		for _, n := range c.groups[i].nodes {
-			leave := n.vacate(c.want, tenant, 1)
-			if len(leave) > 0 && len(leave) <= maxEnded && (best == nil || cheaper(leave, best)) {
+			leave := n.fewestToEnd(c.request, tenant, 1)
+			if len(leave) > 0 && len(leave) <= maxEnded && (best == nil || endsFewer(leave, best)) {
 				best, at = leave, n
 			}
 		}
@@ -215,14 +215,14 @@ func (c *census) clearOne(tenant string) (ares.Step, bool) {
 	if best == nil {
 		return ares.Step{}, false
 	}
-	return ending(best, []*node{at}), true
+	return endStep(best, []*node{at}), true
 }
 
-func cheaper(a, b []guest) bool {
+func endsFewer(a, b []nodeVictim) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)
 	}
-	count := func(l []guest) (theirs, milli int) {
+	count := func(l []nodeVictim) (theirs, milli int) {
 		for _, g := range l {
 			milli += g.milli
 			if !g.own {
@@ -236,17 +236,17 @@ func cheaper(a, b []guest) bool {
 	return cmp.Or(at-bt, am-bm) < 0
 }
 
-// domain is the range of nodes of the level where the most members fit, and how
+// bestDomain is the range of nodes of the level where the most members fit, and how
 // many lack there.
-func (c *census) domain(level ares.Level) (lo, hi, lack int) {
+func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	s, most := c.state, -1
 	for at := 0; at < len(s.nodes); {
-		_, end := s.places.Span(at, level)
+		_, end := s.domains.Span(at, level)
 		room := 0
 		for i := at; i < end; i++ {
-			if n := s.nodes[i]; n.open() && c.reach.has(i) {
+			if n := s.nodes[i]; n.schedulable() && c.feasible.has(i) {
 				// Devices nobody will give count before those somebody holds.
-				room += 1000*n.room(c.want) + bits.OnesCount64(c.outlook(n.profile).fit&n.usable)
+				room += 1000*n.roomFor(c.request) + bits.OnesCount64(c.matchFor(n.typ).fit&n.usable)
 			}
 		}
 		if room > most {
@@ -256,23 +256,23 @@ func (c *census) domain(level ares.Level) (lo, hi, lack int) {
 	}
 	fitted := 0
 	for i := lo; i < hi; i++ {
-		if n := s.nodes[i]; n.open() && c.reach.has(i) {
-			fitted += n.room(c.want)
+		if n := s.nodes[i]; n.schedulable() && c.feasible.has(i) {
+			fitted += n.roomFor(c.request)
 		}
 	}
-	return lo, hi, max(c.shape.least-fitted, 1)
+	return lo, hi, max(c.shape.minMembers-fitted, 1)
 }
 
-// yielding is the end of one of its own tenant's jobs, where a limit or a quota
+// endOwnJobSteps is the end of one of its own tenant's jobs, where a limit or a quota
 // is what keeps the job waiting: the smallest that holds as much as it asks for,
 // or the largest there is.
-func (c *consult) yielding(musts []ares.Step) []ares.Step {
+func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	if len(musts) != 1 || musts[0].Kind != ares.StepLimit && musts[0].Kind != ares.StepQuota || musts[0].Field == ares.LimitGPUHours {
 		return nil
 	}
 	sh := c.entry.shape
-	size := func(u ares.Use) int { return u.GPUs*wholeMilli + u.GPUMilli }
-	asked := size(sh.asks(sh.least))
+	size := func(u ares.Use) int { return u.GPUs*WholeMilli + u.GPUMilli }
+	asked := size(sh.use(sh.minMembers))
 	var best *entry
 	for _, e := range sh.tenant.active { // in no order: the least in a total order
 		if e.run.Current() == nil {
@@ -296,6 +296,6 @@ func (c *consult) yielding(musts []ares.Step) []ares.Step {
 	}
 	return []ares.Step{{
 		Kind: ares.StepEnd, Target: string(best.id), Jobs: []ares.JobID{best.id},
-		Amount: (size(best.held.grant.Held) + wholeMilli - 1) / wholeMilli, Text: "end " + string(best.id),
+		Amount: (size(best.held.grant.Held) + WholeMilli - 1) / WholeMilli, Text: "end " + string(best.id),
 	}}
 }

@@ -9,10 +9,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// want is what one member of a job asks of a node, whoever asks. Jobs with the
+// request is what one member of a job asks of a node, whoever asks. Jobs with the
 // same wishes share it, and with it the sets and ranks that were worked out
 // for it.
-type want struct {
+type request struct {
 	key  string
 	id   int // tells it from every other, from 1
 	refs int
@@ -26,34 +26,34 @@ type want struct {
 	models       []string // lower case; any of them, all when empty
 	mig          string
 	numa         numaPolicy
-	together     bool // all members of the job in one NUMA node
+	oneNUMA      bool // all members of the job in one NUMA node
 	selector     []label
-	conditions   []ares.Condition
+	affinity     []ares.Condition
 	preferred    []ares.Condition
 	tolerations  []ares.Toleration
 	regions      []string
 
-	asked  *asked // the account of its kind, while that counts any
-	ban    uint64 // models that must not be given, by their number
-	taste  *taste
-	board  board
-	opens  [lenses]*openings
-	narrow map[uint64]*want // the same with models left out
-	failed int              // the sight in which no node had room for it
-	gains  gains
-	listed bool // in State.lost
+	demand      *demandCount // the account of its kind, while that counts any
+	ban         uint64       // models that must not be given, by their number
+	constraints *constraints
+	scores      scoreCache
+	openings    [quantiles]*openings
+	narrowed    map[uint64]*request // the same with models left out
+	failedEpoch int                 // the sight in which no node had room for it
+	gains       roomGains
+	listed      bool // in State.lost
 
-	tried   []tried // by position of the node
-	passing bool    // of one supposition: whether there is a place counts, not which
+	fgdScores   []cachedScore // by position of the node
+	anyNodeDoes bool          // of one supposition: whether there is a place counts, not which
 }
 
-// taste is what a want asks nodes to be like, however much it asks of them.
+// constraints is what a want asks nodes to be like, however much it asks of them.
 // Wants of one taste share the sets that were worked out for it.
-type taste struct {
-	key    string
-	refs   int
-	filter filter
-	masks  []uint64 // by profile: the devices that fit
+type constraints struct {
+	key      string
+	refs     int
+	feasible feasibleSet
+	masks    []uint64 // by profile: the devices that fit
 }
 
 type label struct{ key, value string }
@@ -66,8 +66,8 @@ const (
 	numaRequired
 )
 
-func wantOf(j *ares.Job) *want {
-	w := &want{
+func requestOf(j *ares.Job) *request {
+	w := &request{
 		gpus: j.GPUs, milli: j.GPUMilli, cpus: j.CPUs, memory: j.MemoryMB,
 		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
 		kind:         cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), mig: j.MIGProfile,
@@ -86,7 +86,7 @@ func wantOf(j *ares.Job) *want {
 	}
 	slices.Sort(w.models)
 	switch {
-	case j.NUMAPolicy == "required" || j.Placement.LatencySensitive && w.devices():
+	case j.NUMAPolicy == "required" || j.Placement.LatencySensitive && w.needsDevices():
 		w.numa = numaRequired
 	case j.NUMAPolicy == "preferred":
 		w.numa = numaPreferred
@@ -95,18 +95,18 @@ func wantOf(j *ares.Job) *want {
 		w.selector = append(w.selector, label{k, v})
 	}
 	slices.SortFunc(w.selector, func(a, b label) int { return cmp.Compare(a.key, b.key) })
-	w.conditions = parsed(j.Placement.NodeAffinity, ares.ParseCondition)
-	w.preferred = parsed(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
-	w.tolerations = parsed(j.Placement.Tolerations, ares.ParseToleration)
-	w.taste = &taste{key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.kind, w.models, w.mig, w.deviceMemory, w.devices(), w.selector, w.conditions,
+	w.affinity = parseAll(j.Placement.NodeAffinity, ares.ParseCondition)
+	w.preferred = parseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
+	w.tolerations = parseAll(j.Placement.Tolerations, ares.ParseToleration)
+	w.constraints = &constraints{key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.kind, w.models, w.mig, w.deviceMemory, w.needsDevices(), w.selector, w.affinity,
 		w.preferred, w.regions, w.tolerations)}
-	w.key = fmt.Sprintf("%d %d %d %d %d %s", w.gpus, w.milli, w.cpus, w.memory, w.numa, w.taste.key)
+	w.key = fmt.Sprintf("%d %d %d %d %d %s", w.gpus, w.milli, w.cpus, w.memory, w.numa, w.constraints.key)
 	return w
 }
 
-// parsed reads a list of words; what cannot be read was refused when the job
+// parseAll reads a list of words; what cannot be read was refused when the job
 // was submitted.
-func parsed[T any](list []string, parse func(string) (T, error)) []T {
+func parseAll[T any](list []string, parse func(string) (T, error)) []T {
 	var out []T
 	for _, s := range list {
 		if v, err := parse(s); err == nil {
@@ -116,27 +116,27 @@ func parsed[T any](list []string, parse func(string) (T, error)) []T {
 	return out
 }
 
-// devices says whether it asks for any.
-func (w *want) devices() bool { return w.gpus > 0 || w.milli > 0 }
+// needsDevices says whether it asks for any.
+func (w *request) needsDevices() bool { return w.gpus > 0 || w.milli > 0 }
 
-// likes says whether a device of this model will do.
-func (w *want) likes(model string) bool {
+// acceptsModel says whether a device of this model will do.
+func (w *request) acceptsModel(model string) bool {
 	return len(w.models) == 0 || slices.ContainsFunc(w.models, func(m string) bool { return strings.Contains(model, m) })
 }
 
 // tolerates says whether the job may go where the taint is.
-func (w *want) tolerates(t ares.Taint) bool {
+func (w *request) tolerates(t ares.Taint) bool {
 	return slices.ContainsFunc(w.tolerations, func(o ares.Toleration) bool { return o.Tolerates(t) })
 }
 
-// mask is the devices of a profile that fit.
-func (w *want) mask(p *profile) uint64 {
-	t := w.taste
+// deviceMask is the devices of a profile that fit.
+func (w *request) deviceMask(p *nodeType) uint64 {
+	t := w.constraints
 	for len(t.masks) <= p.id {
 		t.masks = append(t.masks, unknownMask)
 	}
 	if t.masks[p.id] == unknownMask {
-		t.masks[p.id] = p.fitting(w)
+		t.masks[p.id] = p.matchingDevices(w)
 	}
 	return t.masks[p.id]
 }
@@ -145,8 +145,8 @@ func (w *want) mask(p *profile) uint64 {
 // the same and is worked out each time.
 const unknownMask = ^uint64(0)
 
-// each says in words what one member asks for.
-func (w *want) each() string {
+// text says in words what one member asks for.
+func (w *request) text() string {
 	var parts []string
 	add := func(n int, one, many string) {
 		switch {
@@ -156,7 +156,7 @@ func (w *want) each() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, many))
 		}
 	}
-	kind := w.device()
+	kind := w.deviceWord()
 	add(w.gpus, kind, kind+"s")
 	if w.milli > 0 {
 		parts = append(parts, fmt.Sprintf("%d/1000 of a %s", w.milli, kind))
@@ -169,8 +169,8 @@ func (w *want) each() string {
 	return strings.Join(parts, ", ")
 }
 
-// device is the word for one device of the kind asked for.
-func (w *want) device() string {
+// deviceWord is the word for one device of the kind asked for.
+func (w *request) deviceWord() string {
 	switch {
 	case w.mig != "":
 		return w.mig + " slice"
@@ -180,63 +180,63 @@ func (w *want) device() string {
 	return strings.ToUpper(w.kind)
 }
 
-// wants holds the wants of live jobs, one of each, and their tastes.
-type wants struct {
-	byKey  map[string]*want
-	tastes map[string]*taste
+// requestTable holds the wants of live jobs, one of each, and their tastes.
+type requestTable struct {
+	byKey       map[string]*request
+	constraints map[string]*constraints
 }
 
-func (ws *wants) intern(w *want) *want {
+func (ws *requestTable) intern(w *request) *request {
 	if known := ws.byKey[w.key]; known != nil {
 		w = known
 	} else {
-		ws.share(w)
+		ws.shareConstraints(w)
 		ws.byKey[w.key] = w
-		ws.tastes[w.taste.key] = w.taste
-		w.taste.refs++
+		ws.constraints[w.constraints.key] = w.constraints
+		w.constraints.refs++
 	}
 	w.refs++
 	return w
 }
 
-// share gives a want the taste of those that live, if they have the like.
-func (ws *wants) share(w *want) {
-	if known := ws.tastes[w.taste.key]; known != nil {
-		w.taste = known
+// shareConstraints gives a want the taste of those that live, if they have the like.
+func (ws *requestTable) shareConstraints(w *request) {
+	if known := ws.constraints[w.constraints.key]; known != nil {
+		w.constraints = known
 	}
 }
 
-func (ws *wants) release(w *want) {
+func (ws *requestTable) release(w *request) {
 	if w.refs--; w.refs > 0 {
 		return
 	}
 	delete(ws.byKey, w.key)
-	if w.taste.refs--; w.taste.refs == 0 {
-		delete(ws.tastes, w.taste.key)
+	if w.constraints.refs--; w.constraints.refs == 0 {
+		delete(ws.constraints, w.constraints.key)
 	}
 }
 
-// without is the want with some models left out, because quotas leave too
+// withoutModels is the want with some models left out, because quotas leave too
 // little of them.
-func (s *State) without(w *want, ban uint64) *want {
+func (s *State) withoutModels(w *request, ban uint64) *request {
 	if ban == 0 {
 		return w
 	}
-	if w.narrow == nil {
-		w.narrow = map[uint64]*want{}
+	if w.narrowed == nil {
+		w.narrowed = map[uint64]*request{}
 	}
-	if w.narrow[ban] == nil {
+	if w.narrowed[ban] == nil {
 		n := *w
-		n.id = s.newWant()
-		n.ban, n.board, n.tried, n.narrow, n.failed, n.gains, n.listed = ban, board{}, nil, nil, 0, gains{}, false
-		n.taste = &taste{key: fmt.Sprintf("%s -%x", w.taste.key, ban)}
-		w.narrow[ban] = &n
+		n.id = s.newRequestID()
+		n.ban, n.scores, n.fgdScores, n.narrowed, n.failedEpoch, n.gains, n.listed = ban, scoreCache{}, nil, nil, 0, roomGains{}, false
+		n.constraints = &constraints{key: fmt.Sprintf("%s -%x", w.constraints.key, ban)}
+		w.narrowed[ban] = &n
 	}
-	return w.narrow[ban]
+	return w.narrowed[ban]
 }
 
-// newWant is a number that no other want has.
-func (s *State) newWant() int {
-	s.wants++
-	return s.wants
+// newRequestID is a number that no other want has.
+func (s *State) newRequestID() int {
+	s.requestCount++
+	return s.requestCount
 }

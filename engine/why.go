@@ -17,35 +17,35 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 	if e == nil || !e.waits() {
 		return out
 	}
-	s.ready()
-	s.dated(now)
+	s.refreshIndex()
+	s.setWindowTime(now)
 	out.Queue = e.job.Queue
-	first := s.stand(e, now, &out)
-	var c *census
-	out.Blockers, c = s.blockers(e, e.shape, e.job.GPUModel, now)
-	if e.queue == inPending && (len(out.Blockers) == 0 || len(e.shape.near) > 0) {
+	first := s.queuePosition(e, now, &out)
+	var c *diagnosis
+	out.Blockers, c = s.blockersOf(e, e.shape, e.job.GPUModel, now)
+	if e.queue == inPending && (len(out.Blockers) == 0 || len(e.shape.affinity) > 0) {
 		switch {
-		case s.planned(e, now):
+		case s.inNextPlan(e, now):
 			out.Blockers = nil
 			return out
-		case s.doomed(e):
+		case s.arrayIsStopping(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
-		case len(out.Blockers) == 0 && s.keepsSeats(now):
+		case len(out.Blockers) == 0 && s.anySeatsHeld(now):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.ahead()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.aheadText()})
 		}
 	}
 	if len(out.Blockers) == 0 {
 		return out // its delay is over: the next plan makes it ready
 	}
 	if c == nil {
-		s.stays(e)
-		c = s.look(e.shape, 0)
+		s.setExpectedStay(e)
+		c = s.diagnose(e.shape, 0)
 	}
-	out.ETA = s.eta(e, now)
-	out.Holders = c.holders(e)
-	out.Remedies = s.remedies(e, c, first, now)
+	out.ETA = s.etaOf(e, now)
+	out.Holders = c.topHolders(e)
+	out.Remedies = s.findRemedies(e, c, first, now)
 	return out
 }
 
@@ -53,12 +53,12 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := s.jobs[id]; e != nil && e.waits() {
-		s.ready()
-		s.dated(now)
-		out.Blockers, _ = s.blockers(e, e.shape, e.job.GPUModel, now)
+		s.refreshIndex()
+		s.setWindowTime(now)
+		out.Blockers, _ = s.blockersOf(e, e.shape, e.job.GPUModel, now)
 	}
 	return out
 }
 
 // waits says whether something of the job waits: it, or elements not yet made.
-func (e *entry) waits() bool { return e.job != nil && (e.phase().Waiting() || e.unmade()) }
+func (e *entry) waits() bool { return e.job != nil && (e.phase().Waiting() || e.hasUnmadeElements()) }

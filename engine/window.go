@@ -26,16 +26,16 @@ type window struct {
 type calendar struct {
 	windows []*window // by their beginning, then name
 
-	at     time.Time     // when what is placed would begin
-	lasts  time.Duration // how long the job would stay
-	guess  bool          // nobody knows how long that is
-	off    bool          // as if there were none
-	barred []*window     // scratch of bars
-	own    set           // scratch of ownNodes
+	at           time.Time     // when what is placed would begin
+	expectedStay time.Duration // how long the job would stay
+	stayUnknown  bool          // nobody knows how long that is
+	ignored      bool          // as if there were none
+	barred       []*window     // scratch of bars
+	own          set           // scratch of ownNodes
 }
 
-// reserved takes over a reservation's record, nil when it went.
-func (s *State) reserved(name string, r *ares.Reservation) {
+// setReservation takes over a reservation's record, nil when it went.
+func (s *State) setReservation(name string, r *ares.Reservation) {
 	c := &s.calendar
 	c.windows = slices.DeleteFunc(c.windows, func(v *window) bool { return v.Name == name })
 	if r == nil {
@@ -62,17 +62,17 @@ func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	}
 }
 
-// sited is the nodes of a window, as the nodes are now.
-func (s *State) sited(v *window) *set {
+// windowNodes is the nodes of a window, as the nodes are now.
+func (s *State) windowNodes(v *window) *set {
 	look := func(n *node) {
 		var labels map[string]string
 		if n.record != nil {
 			labels = n.record.Labels
 		}
-		v.nodes.put(n.at, v.Selects(labels, n.place.In) || slices.Contains(v.Nodes, n.id))
+		v.nodes.put(n.pos, v.Selects(labels, n.place.In) || slices.Contains(v.Nodes, n.id))
 	}
 	switch {
-	case v.layout != s.layout || s.natures.lost(v.seen):
+	case v.layout != s.layout || s.traitChanges.hasGap(v.seen):
 		v.layout = s.layout
 		v.nodes.resize(len(s.nodes))
 		if len(v.Selector) > 0 || v.Domain != "" {
@@ -81,109 +81,109 @@ func (s *State) sited(v *window) *set {
 			}
 		}
 		for _, id := range v.Nodes {
-			if n := s.byID[id]; n != nil {
-				v.nodes.add(n.at)
+			if n := s.nodesByID[id]; n != nil {
+				v.nodes.add(n.pos)
 			}
 		}
 	default:
-		for _, at := range s.natures.since(v.seen) {
+		for _, at := range s.traitChanges.since(v.seen) {
 			look(s.nodes[at])
 		}
 	}
-	v.seen = s.natures.count
+	v.seen = s.traitChanges.count
 	return &v.nodes
 }
 
-// dated has windows held against what begins at a time.
-func (s *State) dated(at time.Time) { s.calendar.at, s.calendar.off = at, false }
+// setWindowTime has windows held against what begins at a time.
+func (s *State) setWindowTime(at time.Time) { s.calendar.at, s.calendar.ignored = at, false }
 
-// stays has windows held against how long a job is thought to stay.
-func (s *State) stays(e *entry) {
+// setExpectedStay has windows held against how long a job is thought to stay.
+func (s *State) setExpectedStay(e *entry) {
 	if len(s.calendar.windows) > 0 && e != nil && e.job != nil {
-		s.calendar.stay(e.stay(s.calendar.at))
+		s.calendar.setStay(e.expectedStay(s.calendar.at))
 	}
 }
 
-// staysNew is stays of a job that the state does not know.
-func (s *State) staysNew(j *ares.Job) {
-	s.calendar.stay((&entry{job: j}).stay(s.calendar.at))
+// setExpectedStayOf is stays of a job that the state does not know.
+func (s *State) setExpectedStayOf(j *ares.Job) {
+	s.calendar.setStay((&entry{job: j}).expectedStay(s.calendar.at))
 }
 
-// stay is how long the job may hold its place, of ten like it nine; never when
+// expectedStay is how long the job may hold its place, of ten like it nine; never when
 // nobody knows. Its limit ends every attempt. A guess from no runs is no
 // knowledge: people plan by windows.
-func (e *entry) stay(now time.Time) time.Duration {
+func (e *entry) expectedStay(now time.Time) time.Duration {
 	limit := e.job.MaxRuntime()
 	f := e.forecast
 	switch {
 	case f != nil && f.Samples > 0:
 		late := max(f.P50, f.P90)
-		if late = outlived(late, late, e.done(now)); limit > 0 {
+		if late = remainingAfter(late, late, e.done(now)); limit > 0 {
 			late = min(late, limit)
 		}
 		return late
 	case limit > 0:
 		return limit
 	}
-	return never
+	return forever
 }
 
-// stay is how long a job is taken to run: of unknown length so long as a
+// setStay is how long a job is taken to run: of unknown length so long as a
 // reservation is thought of ahead.
-func (c *calendar) stay(late time.Duration) {
-	if c.lasts, c.guess = late, late == never; c.guess {
-		c.lasts = ares.ReservationLead
+func (c *calendar) setStay(late time.Duration) {
+	if c.expectedStay, c.stayUnknown = late, late == forever; c.stayUnknown {
+		c.expectedStay = ares.ReservationLead
 	}
 }
 
-// bars is the windows that keep the job whose turn it is off nodes of a set. It
+// blockingWindows is the windows that keep the job whose turn it is off nodes of a set. It
 // is good until the next one asks.
-func (s *State) bars(sh *shape, of *set) []*window {
+func (s *State) blockingWindows(sh *shape, of *set) []*window {
 	c := &s.calendar
 	c.barred = c.barred[:0]
-	if c.off {
+	if c.ignored {
 		return nil
 	}
 	for _, v := range c.windows {
-		if v.Bars(c.at, c.lasts) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.sited(v).meets(of) {
+		if v.Bars(c.at, c.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.windowNodes(v).meets(of) {
 			c.barred = append(c.barred, v)
 		}
 	}
 	return c.barred
 }
 
-// shutFrom is the windows that keep a job off nodes that it could use, those that
+// windowsBlocking is the windows that keep a job off nodes that it could use, those that
 // end first before the others.
-func (s *State) shutFrom(e *entry) []*window {
+func (s *State) windowsBlocking(e *entry) []*window {
 	if len(s.calendar.windows) == 0 {
 		return nil
 	}
-	s.stays(e)
-	out := slices.Clone(s.bars(e.shape, &s.sift(e.shape.want).nodes))
+	s.setExpectedStay(e)
+	out := slices.Clone(s.blockingWindows(e.shape, &s.refreshFeasible(e.shape.request).nodes))
 	slices.SortFunc(out, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
 	return out
 }
 
-// barredBy is a window that keeps the job whose turn it is off a node, nil for
+// windowBlocking is a window that keeps the job whose turn it is off a node, nil for
 // none.
-func (s *State) barredBy(sh *shape, n *node) *window {
+func (s *State) windowBlocking(sh *shape, n *node) *window {
 	c := &s.calendar
 	for _, v := range c.windows {
-		if v.Bars(c.at, c.lasts) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.sited(v).has(n.at) {
+		if v.Bars(c.at, c.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.windowNodes(v).has(n.pos) {
 			return v
 		}
 	}
 	return nil
 }
 
-// ownNodes is the allowed nodes that are reserved for the shape's jobs now, and
+// reservedForOwn is the allowed nodes that are reserved for the shape's jobs now, and
 // for nobody else: what is set aside for them is used first. It is false where
 // there are none, or all are.
-func (s *State) ownNodes(sh *shape, allowed *set) (*set, bool) {
+func (s *State) reservedForOwn(sh *shape, allowed *set) (*set, bool) {
 	c := &s.calendar
 	found := false
 	for _, v := range c.windows {
-		if v.StateAt(c.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) || !s.sited(v).meets(allowed) {
+		if v.StateAt(c.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) || !s.windowNodes(v).meets(allowed) {
 			continue
 		}
 		if !found {
@@ -198,58 +198,58 @@ func (s *State) ownNodes(sh *shape, allowed *set) (*set, bool) {
 	return &c.own, found && c.own.count < allowed.count
 }
 
-// shutOut says of a job that found no place whether reservations alone keep it
+// isBlockedByWindows says of a job that found no place whether reservations alone keep it
 // off: it would fit without them. Unless its length is nothing to it, others of
 // its shape may be shorter, and it is passed over alone.
-func (t *try) shutOut(e *entry, members int, ban uint64) bool {
+func (t *round) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 	s := t.state
 	c := &s.calendar
-	if len(c.windows) == 0 || len(s.bars(e.shape, &s.sift(s.without(e.shape.want, ban)).nodes)) == 0 {
+	if len(c.windows) == 0 || len(s.blockingWindows(e.shape, &s.refreshFeasible(s.withoutModels(e.shape.request, ban)).nodes)) == 0 {
 		return false
 	}
 	fits := func() bool {
-		m := mark(len(t.taken))
-		_, ok := t.seat(e.shape, members, ban, e)
+		m := savepoint(len(t.deltas))
+		_, ok := t.placeWithin(e.shape, members, ban, e)
 		t.undo(m)
 		return ok
 	}
-	c.off = true
+	c.ignored = true
 	open := fits()
-	c.off = false
+	c.ignored = false
 	if !open {
 		return false
 	}
-	t.shut = true
-	lasts := c.lasts
-	c.lasts = 0
-	if t.keptOff = fits(); t.keptOff {
-		e.shape.shut, e.shape.shutFor = s.sight, lasts
+	t.windowBlocked = true
+	lasts := c.expectedStay
+	c.expectedStay = 0
+	if t.wouldDelay = fits(); t.wouldDelay {
+		e.shape.windowEpoch, e.shape.windowStay = s.epoch, lasts
 	}
-	c.lasts = lasts
+	c.expectedStay = lasts
 	return true
 }
 
-// outlasts says whether one of the job's shape that stays no longer was shut out
+// outlastsWindow says whether one of the job's shape that stays no longer was shut out
 // in this decision already.
-func (t *try) outlasts(e *entry) bool {
+func (t *round) outlastsWindow(e *entry) bool {
 	s := t.state
-	if e.shape.shut != s.sight || t.supposing {
+	if e.shape.windowEpoch != s.epoch || t.speculative {
 		return false
 	}
-	s.stays(e)
-	if s.calendar.lasts < e.shape.shutFor {
+	s.setExpectedStay(e)
+	if s.calendar.expectedStay < e.shape.windowStay {
 		return false
 	}
-	t.keptOff, t.shut = true, true
+	t.wouldDelay, t.windowBlocked = true, true
 	return true
 }
 
-// shutOff is the short refusal of a job that would fit.
-var shutOff = []ares.Blocker{{Kind: kindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
+// windowRefusal is the short refusal of a job that would fit.
+var windowRefusal = []ares.Blocker{{Kind: kindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
 
-// evict stops who is not entitled where a drained window is open, as long as a
+// evictFromWindows stops who is not entitled where a drained window is open, as long as a
 // plan has room for it.
-func (s *State) evict(plan *ares.Plan) {
+func (s *State) evictFromWindows(plan *ares.Plan) {
 	if len(s.calendar.windows) == 0 {
 		return
 	}
@@ -261,7 +261,7 @@ func (s *State) evict(plan *ares.Plan) {
 		if !v.Drain || v.StateAt(plan.Now) != ares.ReservationOpen {
 			continue
 		}
-		for _, e := range s.intruders(v) {
+		for _, e := range s.jobsToEvict(v) {
 			switch {
 			case stopped[e.id]:
 				continue
@@ -275,13 +275,13 @@ func (s *State) evict(plan *ares.Plan) {
 	}
 }
 
-// intruders is who has to leave the nodes of a window, by ID.
-func (s *State) intruders(v *window) []*entry {
+// jobsToEvict is who has to leave the nodes of a window, by ID.
+func (s *State) jobsToEvict(v *window) []*entry {
 	var out []*entry
-	in := s.sited(v)
+	in := s.windowNodes(v)
 	for i := in.next(0); i >= 0; i = in.next(i + 1) {
 		n := s.nodes[i]
-		for _, sit := range n.sitters {
+		for _, sit := range n.occupants {
 			if e := sit.entry; e.job != nil && !v.Entitles(e.job.Tenant, e.job.Queue) && e.run.Leaves(e.job, n.id, v.Force) {
 				out = append(out, e)
 			}
@@ -291,8 +291,8 @@ func (s *State) intruders(v *window) []*entry {
 	return slices.Compact(out)
 }
 
-// chime wakes the plan when the next window opens or closes.
-func (s *State) chime(plan *ares.Plan) {
+// wakeAtWindows wakes the plan when the next window opens or closes.
+func (s *State) wakeAtWindows(plan *ares.Plan) {
 	if len(s.jobs) == 0 {
 		return // nobody to wake for
 	}
@@ -305,14 +305,14 @@ func (s *State) chime(plan *ares.Plan) {
 	}
 }
 
-// words says why a window keeps the job whose turn it is off.
-func (c *calendar) words(v *window) string {
+// blockText says why a window keeps the job whose turn it is off.
+func (c *calendar) blockText(v *window) string {
 	if v.StateAt(c.at) == ares.ReservationOpen {
 		return fmt.Sprintf("reserved %s until %s (reservation %s)", v.For(), v.Until.UTC().Format(time.RFC3339), v.Name)
 	}
-	why := "the job may run for " + c.lasts.Round(time.Second).String()
-	if c.guess {
-		why = fmt.Sprintf("how long the job runs is not known, so %s are assumed: max_runtime_minutes would tell", c.lasts)
+	why := "the job may run for " + c.expectedStay.Round(time.Second).String()
+	if c.stayUnknown {
+		why = fmt.Sprintf("how long the job runs is not known, so %s are assumed: max_runtime_minutes would tell", c.expectedStay)
 	}
 	return fmt.Sprintf("reserved %s from %s (reservation %s), and %s", v.For(), v.From.UTC().Format(time.RFC3339), v.Name, why)
 }

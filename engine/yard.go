@@ -12,9 +12,9 @@ import (
 // classes is how many classes of priority there are.
 const classes = 5
 
-// yard is where jobs stand that may give way, or for which others do. It is
+// runningIndex is where jobs stand that may give way, or for which others do. It is
 // kept up to date with the runs, so that a decision need not look for them.
-type yard struct {
+type runningIndex struct {
 	running   [classes][]*entry // an attempt is under way and nobody stops it; by submitted class, in no order
 	stopping  []*entry          // an attempt is under way and asked to end; in no order
 	nominated []*entry          // seats are kept for it; by when, then ID
@@ -23,7 +23,7 @@ type yard struct {
 // The lists of the yard that an entry can be in; from inRunning on one for each
 // class.
 const (
-	inNoYard = iota
+	inNoList = iota
 	inStopping
 	inRunning
 )
@@ -31,10 +31,10 @@ const (
 // rank is the submitted class of a job, 0 for the lowest.
 func (e *entry) rank() int { return int(e.class) }
 
-// yardOf puts an entry where it belongs in the yard, or takes it out.
-func (s *State) yardOf(e *entry, sign int) {
+// indexRunning puts an entry where it belongs in the yard, or takes it out.
+func (s *State) indexRunning(e *entry, sign int) {
 	if sign < 0 {
-		s.leaveYard(e)
+		s.unindexRunning(e)
 		return
 	}
 	if e.job == nil || e.run == nil {
@@ -43,37 +43,37 @@ func (s *State) yardOf(e *entry, sign int) {
 	switch {
 	case e.run.Current() == nil:
 	case e.run.Stop != nil:
-		e.yard = inStopping
+		e.runningList = inStopping
 	default:
-		e.yard = uint8(inRunning + e.rank())
+		e.runningList = uint8(inRunning + e.rank())
 	}
-	if e.yard != inNoYard {
-		list := s.yard.list(e.yard)
-		e.yardAt = int32(len(*list))
+	if e.runningList != inNoList {
+		list := s.running.list(e.runningList)
+		e.runningPos = int32(len(*list))
 		*list = append(*list, e)
 	}
 	if e.run.Nominated != nil {
-		at, _ := slices.BinarySearchFunc(s.yard.nominated, e, byNomination)
-		s.yard.nominated = slices.Insert(s.yard.nominated, at, e)
+		at, _ := slices.BinarySearchFunc(s.running.nominated, e, byNomination)
+		s.running.nominated = slices.Insert(s.running.nominated, at, e)
 	}
 }
 
-func (s *State) leaveYard(e *entry) {
-	if e.yard != inNoYard {
-		list := s.yard.list(e.yard)
+func (s *State) unindexRunning(e *entry) {
+	if e.runningList != inNoList {
+		list := s.running.list(e.runningList)
 		last := len(*list) - 1
-		(*list)[e.yardAt] = (*list)[last]
-		(*list)[e.yardAt].yardAt = e.yardAt
+		(*list)[e.runningPos] = (*list)[last]
+		(*list)[e.runningPos].runningPos = e.runningPos
 		(*list)[last] = nil
 		*list = (*list)[:last]
-		e.yard, e.yardAt = inNoYard, 0
+		e.runningList, e.runningPos = inNoList, 0
 	}
 	if e.run != nil && e.run.Nominated != nil {
-		s.yard.nominated = slices.DeleteFunc(s.yard.nominated, func(o *entry) bool { return o == e })
+		s.running.nominated = slices.DeleteFunc(s.running.nominated, func(o *entry) bool { return o == e })
 	}
 }
 
-func (y *yard) list(of uint8) *[]*entry {
+func (y *runningIndex) list(of uint8) *[]*entry {
 	if of == inStopping {
 		return &y.stopping
 	}
@@ -86,25 +86,25 @@ func byNomination(a, b *entry) int {
 }
 
 // check wants the yard to have everybody where he belongs, once.
-func (y *yard) check(all []*entry) error {
+func (y *runningIndex) check(all []*entry) error {
 	count, nominated := 0, 0
 	for _, e := range all {
-		if e.yard != inNoYard {
-			if list := *y.list(e.yard); int(e.yardAt) >= len(list) || list[e.yardAt] != e {
+		if e.runningList != inNoList {
+			if list := *y.list(e.runningList); int(e.runningPos) >= len(list) || list[e.runningPos] != e {
 				return fmt.Errorf("job %s is not where it stands in the yard", e.id)
 			}
 			count++
 		}
 		under := e.job != nil && e.run != nil && e.run.Current() != nil
-		want := uint8(inNoYard)
+		want := uint8(inNoList)
 		switch {
 		case under && e.run.Stop != nil:
 			want = inStopping
 		case under:
 			want = uint8(inRunning + e.rank())
 		}
-		if e.yard != want {
-			return fmt.Errorf("job %s stands in list %d of the yard and belongs into %d", e.id, e.yard, want)
+		if e.runningList != want {
+			return fmt.Errorf("job %s stands in list %d of the yard and belongs into %d", e.id, e.runningList, want)
 		}
 		if e.job != nil && e.run != nil && e.run.Nominated != nil {
 			nominated++
@@ -120,10 +120,10 @@ func (y *yard) check(all []*entry) error {
 }
 
 // An hour is what the bound on how many jobs a tenant stops is for.
-const rateOver = time.Hour
+const stopRateWindow = time.Hour
 
-// stopsOf hears of every time at which an entry was stopped by class, and for whose.
-func stopsOf(e *entry, hear func(tenant string, at time.Time)) {
+// eachClassStop hears of every time at which an entry was stopped by class, and for whose.
+func eachClassStop(e *entry, hear func(tenant string, at time.Time)) {
 	if e.run == nil {
 		return
 	}
@@ -137,19 +137,19 @@ func stopsOf(e *entry, hear func(tenant string, at time.Time)) {
 	}
 }
 
-// noteStops adds the times at which an entry was stopped by class to those of the
+// indexStops adds the times at which an entry was stopped by class to those of the
 // tenants for whom it was, or takes them out.
-func (s *State) noteStops(e *entry, sign int) {
-	stopsOf(e, func(tenant string, at time.Time) { s.tenant(tenant).stopped(at, sign) })
+func (s *State) indexStops(e *entry, sign int) {
+	eachClassStop(e, func(tenant string, at time.Time) { s.tenant(tenant).addStop(at, sign) })
 }
 
-func (t *tenant) stopped(at time.Time, sign int) {
-	i, known := slices.BinarySearchFunc(t.stops, at, time.Time.Compare)
+func (t *tenant) addStop(at time.Time, sign int) {
+	i, known := slices.BinarySearchFunc(t.classStops, at, time.Time.Compare)
 	switch {
 	case sign > 0:
-		t.stops = slices.Insert(t.stops, i, at)
+		t.classStops = slices.Insert(t.classStops, i, at)
 	case known:
-		t.stops = slices.Delete(t.stops, i, i+1)
+		t.classStops = slices.Delete(t.classStops, i, i+1)
 	}
 }
 
@@ -157,28 +157,28 @@ func (t *tenant) stopped(at time.Time, sign int) {
 func (s *State) checkStops() error {
 	counted := map[string][]time.Time{}
 	for _, e := range s.entries() {
-		stopsOf(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
+		eachClassStop(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
 	}
 	for id, t := range s.tenants { // order-free: any that is wrong will do
 		slices.SortFunc(counted[id], time.Time.Compare)
-		if !slices.EqualFunc(t.stops, counted[id], time.Time.Equal) {
-			return fmt.Errorf("for tenant %s others were stopped at %v, kept is %v", id, counted[id], t.stops)
+		if !slices.EqualFunc(t.classStops, counted[id], time.Time.Equal) {
+			return fmt.Errorf("for tenant %s others were stopped at %v, kept is %v", id, counted[id], t.classStops)
 		}
 	}
 	return nil
 }
 
-// lately is how many jobs were stopped by class for the tenant's within the
+// recentStops is how many jobs were stopped by class for the tenant's within the
 // hour before now, and when the first of them is as long ago as that.
-func (t *tenant) lately(now time.Time) (stops int, until time.Time) {
-	from, _ := slices.BinarySearchFunc(t.stops, now.Add(-rateOver), func(at, from time.Time) int {
+func (t *tenant) recentStops(now time.Time) (stops int, until time.Time) {
+	from, _ := slices.BinarySearchFunc(t.classStops, now.Add(-stopRateWindow), func(at, from time.Time) int {
 		if at.After(from) {
 			return 1
 		}
 		return -1
 	})
-	if from < len(t.stops) {
-		until = t.stops[from].Add(rateOver)
+	if from < len(t.classStops) {
+		until = t.classStops[from].Add(stopRateWindow)
 	}
-	return len(t.stops) - from, until
+	return len(t.classStops) - from, until
 }

@@ -23,8 +23,8 @@ type melee struct {
 
 func newMelee(t *rapid.T, moving bool) *melee {
 	cfg := engine.Default()
-	y := &cfg.Yielding
-	y.Ceiling, y.MaxYields = pick(t, "ceiling", 4000, 1000, 2000, 0), pick(t, "yields", 3, 0, 1)
+	y := &cfg.Preemption
+	y.Ceiling, y.MaxPreemptions = pick(t, "ceiling", 4000, 1000, 2000, 0), pick(t, "yields", 3, 0, 1)
 	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)
 	y.PerTenant = pick(t, "rate", 100, 0, 2)
 	y.Moving, y.MoveGain = moving, pick(t, "gain", 1000, 2000)

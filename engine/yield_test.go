@@ -80,7 +80,7 @@ func TestNoMoreThanIsNeeded(t *testing.T) {
 func TestManyVictims(t *testing.T) {
 	t.Parallel()
 	cfg := engine.Default()
-	cfg.Yielding.PerTenant = 0
+	cfg.Preemption.PerTenant = 0
 	w := crowded(t, 80, 1, cfg)
 	w.Submit("urgent", ares.Spec{Tenant: "ops", Members: 80, GPUs: 8, Priority: new(2000)})
 	w.Submit("next", ares.Spec{Tenant: "ops", GPUs: 1, Priority: new(2000)})
@@ -111,7 +111,7 @@ func TestManyVictims(t *testing.T) {
 func TestManyNominations(t *testing.T) {
 	t.Parallel()
 	cfg := engine.Default()
-	cfg.Yielding.PerTenant = 0
+	cfg.Preemption.PerTenant = 0
 	w := crowded(t, 12, 1, cfg)
 	for i := range engine.MaxNominations + 8 {
 		w.Submit(ares.JobID(fmt.Sprintf("urgent%03d", i)), ares.Spec{Tenant: "ops", GPUs: 1, Priority: new(2000)})

@@ -18,14 +18,14 @@ func defaultScheduler() SchedulerConfig {
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
-		EnablePreemption: d.Yielding.Enabled, PreemptionCeiling: float64(d.Yielding.Ceiling) / 1000, MaxPreemptions: d.Yielding.MaxYields,
-		PreemptionCooldownSeconds: int(d.Yielding.Cooldown / time.Second), RestartSeconds: int(d.Yielding.Restart / time.Second),
-		MaxPreemptionsPerHour: d.Yielding.PerTenant,
-		Consolidation:         ConsolidationConfig{Enabled: d.Yielding.Moving, Gain: float64(d.Yielding.MoveGain) / 1000},
-		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.Blockings()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
+		EnablePreemption: d.Preemption.Enabled, PreemptionCeiling: float64(d.Preemption.Ceiling) / 1000, MaxPreemptions: d.Preemption.MaxPreemptions,
+		PreemptionCooldownSeconds: int(d.Preemption.Cooldown / time.Second), RestartSeconds: int(d.Preemption.Restart / time.Second),
+		MaxPreemptionsPerHour: d.Preemption.PerTenant,
+		Consolidation:         ConsolidationConfig{Enabled: d.Preemption.Moving, Gain: float64(d.Preemption.MoveGain) / 1000},
+		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.BlockedPolicies()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
 		Reservations: ReservationsConfig{
-			First: d.Reserving.First, AfterSeconds: int(d.Reserving.After / time.Second), HoldAfterSeconds: int(d.Reserving.Hold / time.Second),
-			SlackPercent: d.Reserving.SlackPercent, SlackSeconds: int(d.Reserving.SlackLeast / time.Second),
+			First: d.Backfill.First, AfterSeconds: int(d.Backfill.After / time.Second), HoldAfterSeconds: int(d.Backfill.DrainAfter / time.Second),
+			SlackPercent: d.Backfill.SlackPercent, SlackSeconds: int(d.Backfill.SlackLeast / time.Second),
 		},
 	}
 }
@@ -37,15 +37,15 @@ func (c *Config) engine() engine.Config {
 	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
-	cfg.Placement = engine.Placement(s.Placement)
-	cfg.Queueing = engine.NewQueueing(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
-	cfg.Queueing.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
-	cfg.Yielding = engine.Yielding{
-		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxYields: s.MaxPreemptions,
+	cfg.Placement = engine.PlacementPolicy(s.Placement)
+	cfg.Queue = engine.NewQueueConfig(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
+	cfg.Queue.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
+	cfg.Preemption = engine.PreemptionConfig{
+		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxPreemptions: s.MaxPreemptions,
 		Cooldown: time.Duration(s.PreemptionCooldownSeconds) * time.Second, Restart: time.Duration(s.RestartSeconds) * time.Second,
 		PerTenant: s.MaxPreemptionsPerHour, Moving: s.Consolidation.Enabled, MoveGain: int(math.Round(s.Consolidation.Gain * 1000)),
 	}
-	cfg.Reserving = s.Reservations.engine()
+	cfg.Backfill = s.Reservations.engine()
 	cfg.ModelWeights = make(map[string]int, len(s.ModelWeights))
 	if s.EnableThermalAware {
 		cfg.ThermalLimit = int(math.Floor(s.ThermalThreshold))
@@ -56,9 +56,9 @@ func (c *Config) engine() engine.Config {
 	return cfg
 }
 
-func (r *ReservationsConfig) engine() engine.Reserving {
-	return engine.Reserving{
-		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, Hold: time.Duration(r.HoldAfterSeconds) * time.Second,
+func (r *ReservationsConfig) engine() engine.BackfillConfig {
+	return engine.BackfillConfig{
+		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, DrainAfter: time.Duration(r.HoldAfterSeconds) * time.Second,
 		SlackPercent: r.SlackPercent, SlackLeast: time.Duration(r.SlackSeconds) * time.Second,
 	}
 }

@@ -43,7 +43,7 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 // server would when it is submitted.
 func (w *World) fit(said ares.Spec) (ares.Spec, bool) {
 	if said.GPUs <= w.largest || said.Members > 1 {
-		return said, w.fleet.Never(said.WithDefaults()) != nil
+		return said, w.fleet.Infeasible(said.WithDefaults()) != nil
 	}
 	parts, never := w.fleet.Split(said)
 	return parts, never != nil

@@ -207,7 +207,7 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			if its < class || its == class && most >= least {
 				continue
 			}
-			if j.fits(line.want) && !j.delays(rival.job.ID, now) && !j.state.Borrows(rival.job.ID) {
+			if j.fits(line.want) && !j.delays(rival.job.ID, now) && !j.state.WouldBorrow(rival.job.ID) {
 				j.broken(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.of.name, least, rival.job.ID, of.name, most))
 				continue
 			}
@@ -262,15 +262,15 @@ func (j *judge) keep(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
 // delays says whether the job could delay one for which the plan keeps a place:
 // it may wait though it fits.
 func (j *judge) delays(id ares.JobID, now time.Time) bool {
-	ends, known := j.state.Ends(id, now)
-	return slices.ContainsFunc(j.state.Promises(), func(p ares.Promise) bool {
+	ends, known := j.state.ExpectedEnd(id, now)
+	return slices.ContainsFunc(j.state.PlannedStarts(), func(p ares.Promise) bool {
 		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
 	})
 }
 
 // step is how long a job waits for a point of priority, 0 where nobody ages.
 func (j *judge) step() time.Duration {
-	if j.cfg.Queueing.Order != engine.OrderAged {
+	if j.cfg.Queue.Order != engine.OrderAged {
 		return 0
 	}
 	return j.cfg.AgeingStep

@@ -28,34 +28,34 @@ var policies = map[string]func() Policy{
 	"ares": func() Policy { return Policy{Engine: engine.Default()} },
 
 	// Rules for which node a job goes to.
-	"random":     placing(engine.PlaceRandom),
-	"dotprod":    placing(engine.PlaceDotProduct),
-	"clustering": placing(engine.PlaceClustering),
-	"packing":    placing(engine.PlacePacking),
-	"bestfit":    placing(engine.PlaceBestFit),
-	"fgd":        placing(engine.PlaceFGD),
+	"random":     placing(engine.PolicyRandom),
+	"dotprod":    placing(engine.PolicyDotProduct),
+	"clustering": placing(engine.PolicyClustering),
+	"packing":    placing(engine.PolicyPacking),
+	"bestfit":    placing(engine.PolicyBestFit),
+	"fgd":        placing(engine.PolicyFGD),
 
 	// Orders of a queue. What an oracle says is told by the trace.
-	"fifo":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
-	"fifo-backfill": queueing(engine.Queueing{Order: engine.OrderFIFO}, ""),
-	"edf":           queueing(engine.Queueing{Order: engine.OrderDeadline, Blocked: engine.BlockedHold}, ""),
-	"edf-backfill":  queueing(engine.Queueing{Order: engine.OrderDeadline}, ""),
-	"easy":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateOracle),
-	"sjf":           queueing(engine.Queueing{Order: engine.OrderShortest, Blocked: engine.BlockedHold}, EstimateOracle),
-	"srtf":          queueing(engine.Queueing{Order: engine.OrderRemaining, Yield: true}, EstimateOracle),
-	"tiresias":      queueing(engine.Queueing{Order: engine.OrderAttained, Yield: true}, ""),
+	"fifo":          queueing(engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
+	"fifo-backfill": queueing(engine.QueueConfig{Order: engine.OrderFIFO}, ""),
+	"edf":           queueing(engine.QueueConfig{Order: engine.OrderDeadline, Blocked: engine.BlockedHold}, ""),
+	"edf-backfill":  queueing(engine.QueueConfig{Order: engine.OrderDeadline}, ""),
+	"easy":          queueing(engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateOracle),
+	"sjf":           queueing(engine.QueueConfig{Order: engine.OrderShortest, Blocked: engine.BlockedHold}, EstimateOracle),
+	"srtf":          queueing(engine.QueueConfig{Order: engine.OrderRemaining, Preempt: true}, EstimateOracle),
+	"tiresias":      queueing(engine.QueueConfig{Order: engine.OrderAttained, Preempt: true}, ""),
 	"ares-turns":    turns,
-	"qssf":          queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
-	"qssf-forecast": queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateForecast),
-	"easy-forecast": queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateForecast),
-	"qssf-backfill": queueing(engine.Queueing{Order: engine.OrderLeastService}, EstimateOracle),
+	"qssf":          queueing(engine.QueueConfig{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
+	"qssf-forecast": queueing(engine.QueueConfig{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateForecast),
+	"easy-forecast": queueing(engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateForecast),
+	"qssf-backfill": queueing(engine.QueueConfig{Order: engine.OrderLeastService}, EstimateOracle),
 }
 
 // placing is Ares with another rule for which node a job goes to.
-func placing(rule engine.Placement) func() Policy {
+func placing(rule engine.PlacementPolicy) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default()}
-		p.Engine.Placement, p.Engine.Reserving = rule, engine.Reserving{} // only which node is compared
+		p.Engine.Placement, p.Engine.Backfill = rule, engine.BackfillConfig{} // only which node is compared
 		return p
 	}
 }
@@ -65,21 +65,21 @@ func placing(rule engine.Placement) func() Policy {
 // says; and what engine.PlaceRandom and errors of estimates draw, they draw from
 // the seed.
 func (p Policy) For(t *Trace, seed uint64) Policy {
-	if p.Engine.Placement == engine.PlaceRandom || p.EstimateError > 0 {
+	if p.Engine.Placement == engine.PolicyRandom || p.EstimateError > 0 {
 		p.Engine.Seed = int64(seed) //nolint:gosec // any bits will do
 	}
-	if p.Engine.Placement == engine.PlaceFGD && len(p.Engine.Typical) == 0 {
+	if p.Engine.Placement == engine.PolicyFGD && len(p.Engine.Typical) == 0 {
 		p.Engine.Typical = t.Typical(95)
 	}
 	return p
 }
 
-func queueing(q engine.Queueing, estimate string) func() Policy {
+func queueing(q engine.QueueConfig, estimate string) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default(), Estimate: estimate}
-		p.Engine.Queueing, p.Engine.Reserving = q, engine.Reserving{}
-		if q.Yield {
-			p.Engine.Yielding = engine.Yielding{} // their authors know no bounds
+		p.Engine.Queue, p.Engine.Backfill = q, engine.BackfillConfig{}
+		if q.Preempt {
+			p.Engine.Preemption = engine.PreemptionConfig{} // their authors know no bounds
 		}
 		return p
 	}
@@ -93,8 +93,8 @@ func queueing(q engine.Queueing, estimate string) func() Policy {
 // others do.
 func turns() Policy {
 	p := Policy{Engine: engine.Default(), CheckpointSeconds: 30}
-	p.Engine.Queueing = engine.Queueing{Order: engine.OrderAttained, Yield: true, Attained: 5000}
-	p.Engine.Yielding.MaxYields = 10
+	p.Engine.Queue = engine.QueueConfig{Order: engine.OrderAttained, Preempt: true, Attained: 5000}
+	p.Engine.Preemption.MaxPreemptions = 10
 	return p
 }
 

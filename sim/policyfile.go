@@ -58,17 +58,17 @@ type consolidationFile struct {
 	Gain    *float64 `yaml:"gain"`
 }
 
-func (f *consolidationFile) change(y *engine.Yielding) {
+func (f *consolidationFile) change(y *engine.PreemptionConfig) {
 	set(&y.Moving, f.Enabled)
 	if f.Gain != nil {
 		y.MoveGain = int(math.Round(min(max(*f.Gain, 0), 1<<20) * 1000))
 	}
 }
 
-func (f *reservationsFile) change(r *engine.Reserving) {
+func (f *reservationsFile) change(r *engine.BackfillConfig) {
 	set(&r.First, f.First)
 	set(&r.SlackPercent, f.SlackPercent)
-	for of, given := range map[*time.Duration]*int{&r.After: f.AfterSeconds, &r.Hold: f.HoldAfterSeconds, &r.SlackLeast: f.SlackSeconds} {
+	for of, given := range map[*time.Duration]*int{&r.After: f.AfterSeconds, &r.DrainAfter: f.HoldAfterSeconds, &r.SlackLeast: f.SlackSeconds} {
 		if given != nil {
 			*of = time.Duration(*given) * time.Second
 		}
@@ -118,16 +118,16 @@ const (
 
 // change puts what the file says into a policy.
 func (f *policyFile) change(p *Policy) {
-	e, q := &p.Engine, &p.Engine.Queueing
+	e, q := &p.Engine, &p.Engine.Queue
 	set(&e.ThermalMargin, f.ThermalMargin)
 	set(&p.Estimate, f.Estimate)
 	set(&p.EstimateError, f.EstimateError)
 	set(&p.CheckpointSeconds, f.CheckpointSeconds)
-	set(&q.Yield, f.PreemptByOrder)
+	set(&q.Preempt, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
-	f.Reservations.change(&e.Reserving)
-	f.Consolidation.change(&e.Yielding)
-	set(&e.Yielding.MaxYields, f.MaxPreemptions)
+	f.Reservations.change(&e.Backfill)
+	f.Consolidation.change(&e.Preemption)
+	set(&e.Preemption.MaxPreemptions, f.MaxPreemptions)
 	if f.PreemptPeersAfter != nil {
 		q.PeersAfter = time.Duration(*f.PreemptPeersAfter) * time.Hour
 	}
@@ -144,13 +144,13 @@ func (f *policyFile) change(p *Policy) {
 		e.HalfLife = time.Duration(*f.UsageHalfLifeHours) * time.Hour
 	}
 	if f.Placement != nil {
-		e.Placement = engine.Placement(*f.Placement)
+		e.Placement = engine.PlacementPolicy(*f.Placement)
 	}
 	order, blocked := string(q.Order), string(q.Blocked)
 	set(&order, f.QueueOrder)
 	set(&blocked, f.BlockedJobs)
 	peers := q.PeersAfter
-	*q = engine.NewQueueing(order, blocked, q.Yield, q.Attained)
+	*q = engine.NewQueueConfig(order, blocked, q.Preempt, q.Attained)
 	q.PeersAfter = peers
 	if len(f.ModelWeights) > 0 {
 		e.ModelWeights = make(map[string]int, len(f.ModelWeights))

@@ -76,7 +76,7 @@ func TestTypical(t *testing.T) {
 	for range 3 {
 		trace.Arrivals = append(trace.Arrivals, trace.Arrivals[1])
 	}
-	want := []engine.Typical{
+	want := []engine.TypicalJob{
 		{CPUs: 1000, Count: 4},
 		{CPUs: 1000, Milli: 500, Model: "A10|T4", Count: 1},
 		{CPUs: 1000, Milli: 500, Count: 1},

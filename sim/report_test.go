@@ -138,7 +138,7 @@ func names(groups []Group) (out []string) {
 // a half, one and two.
 func TestStranded(t *testing.T) {
 	t.Parallel()
-	room := &engine.Room{Whole: 1, Parts: []uint16{300}, CPUs: 10, MemoryMB: 10}
+	room := &engine.FreeCapacity{Whole: 1, Parts: []uint16{300}, CPUs: 10, MemoryMB: 10}
 	mix := []kind{{milli: 500, jobs: 2}, {gpus: 1, jobs: 1}, {gpus: 2, jobs: 1}, {gpus: 1, cpus: 11, jobs: 1}, {milli: 200, jobs: 5}}
 	want := []int{300, 300, 1300, 1300, 0}
 	sum := 0

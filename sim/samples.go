@@ -67,7 +67,7 @@ func watch(w *World, t *Trace, until time.Duration) *sampler {
 func (s *sampler) layOut(w *World) {
 	var names []string
 	var milli []int
-	for r := range w.state.Rooms() {
+	for r := range w.state.FreeCapacities() {
 		if len(r.Node.Devices) > 0 {
 			names, milli = append(names, r.Node.ID), append(milli, 1000*len(r.Node.Devices))
 		}
@@ -113,7 +113,7 @@ func (s *sampler) take(w *World) {
 	}
 	free := make([]int, len(s.rows))
 	node := 0
-	for r := range w.state.Rooms() {
+	for r := range w.state.FreeCapacities() {
 		if len(r.Node.Devices) == 0 {
 			continue
 		}

@@ -117,7 +117,7 @@ func TestTiresiasByHand(t *testing.T) {
 	t.Parallel()
 	w := run(t, "tiresias", `2017-10-09 06:00:00,100,4,a
 2017-10-09 06:00:10,50,4,a
-`, func(p *Policy) { p.Engine.Queueing.Attained = 80 })
+`, func(p *Policy) { p.Engine.Queue.Attained = 80 })
 	if got := times(w); got[0] != [2]int{0, 150} || got[1] != [2]int{20, 70} {
 		t.Errorf("%v", got)
 	}

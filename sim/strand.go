@@ -48,7 +48,7 @@ func kinds(t *Trace) []kind {
 // fragments is how much of a node's free devices a job of the kind could not
 // use, in thousandths, as Weng and others define it (USENIX ATC 2023): all of
 // it where the job does not fit, else the devices with too little left for it.
-func (k *kind) fragments(r *engine.Room, free int) int {
+func (k *kind) fragments(r *engine.FreeCapacity, free int) int {
 	need := k.milli
 	if k.gpus > 0 {
 		need = 1000
@@ -69,7 +69,7 @@ func (k *kind) fragments(r *engine.Room, free int) int {
 
 // stranded is what of a node's free devices a job drawn from the kinds could not
 // use on average, in thousandths.
-func stranded(kinds []kind, r *engine.Room, free int) int {
+func stranded(kinds []kind, r *engine.FreeCapacity, free int) int {
 	sum, jobs := 0, 0
 	for i := range kinds {
 		sum += kinds[i].jobs * kinds[i].fragments(r, free)

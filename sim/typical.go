@@ -9,18 +9,18 @@ import (
 
 // Typical is the kinds of jobs of the trace, the most frequent first, until they
 // make up so many percent of all: what engine.PlaceFGD keeps room for.
-func (t *Trace) Typical(percent int) []engine.Typical {
-	counts := map[engine.Typical]int{}
+func (t *Trace) Typical(percent int) []engine.TypicalJob {
+	counts := map[engine.TypicalJob]int{}
 	for i := range t.Arrivals {
 		s := &t.Arrivals[i].Spec
-		counts[engine.Typical{GPUs: s.GPUs, Milli: s.GPUMilli, CPUs: s.CPUs, Model: s.GPUModel}]++
+		counts[engine.TypicalJob{GPUs: s.GPUs, Milli: s.GPUMilli, CPUs: s.CPUs, Model: s.GPUModel}]++
 	}
-	all := make([]engine.Typical, 0, len(counts))
+	all := make([]engine.TypicalJob, 0, len(counts))
 	for kind, count := range counts {
 		kind.Count = count
 		all = append(all, kind)
 	}
-	slices.SortFunc(all, func(a, b engine.Typical) int {
+	slices.SortFunc(all, func(a, b engine.TypicalJob) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.CPUs, a.CPUs), cmp.Compare(b.Milli, a.Milli), cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(b.Model, a.Model))
 	})
 	sum := 0

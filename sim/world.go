@@ -32,7 +32,7 @@ type World struct {
 	known    map[string]bool // tenants
 	gpus     int
 	largest  int           // GPUs of a machine
-	fleet    *engine.Fleet // tells what can never run, and how to split what is larger
+	fleet    *engine.StaticFeasibility // tells what can never run, and how to split what is larger
 	held     meter
 	load     int // thousandths of devices that jobs ask for which have come and not ended
 	finished int // jobs
@@ -93,7 +93,7 @@ func NewWorld(f *Fleet, p Policy) *World {
 		w.largest = max(w.largest, len(n.Devices))
 		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
 	}
-	w.fleet = engine.NewFleet()
+	w.fleet = engine.NewStaticFeasibility()
 	w.fleet.Apply(ares.Batch{Revision: 1, Events: w.batch})
 	w.flush()
 	return w
@@ -204,7 +204,7 @@ func (w *World) arrive(a *Arrival) bool {
 	if refused {
 		return false
 	}
-	if w.policy.Engine.Queueing.Yield {
+	if w.policy.Engine.Queue.Preempt {
 		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
 	}
 	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // that is how long it takes here
@@ -243,7 +243,7 @@ func (w *World) decide() (placed int, err error) {
 		// room than there was. Only company may make a place for somebody, or those
 		// who give way; and who was just placed may be the next to do so. When that
 		// one ends counts for the places that are kept, and so for those behind.
-		again = w.company || len(w.state.Promises()) > 0 || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
+		again = w.company || len(w.state.PlannedStarts()) > 0 || w.policy.Engine.Queue.Preempt || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
 			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		w.acted = w.acted || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		if w.judge != nil {
@@ -299,7 +299,7 @@ func (w *World) finish(id ares.JobID) {
 	if !known {
 		before = ares.Usage{Tenant: job.Tenant, Queue: job.Queue}
 	}
-	after := engine.Fold(w.state, id, before, w.now)
+	after := engine.FoldUsage(w.state, id, before, w.now)
 	w.usage[key] = after
 	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}}, ares.Event{Usage: &after})
 }

@@ -96,7 +96,7 @@ func (w *World) decide() (ares.Plan, error) {
 		return w.Decide()
 	}
 	plan := engine.Decide(w.State, w.Now)
-	w.promised = slices.Clone(w.State.Promises())
+	w.promised = slices.Clone(w.State.PlannedStarts())
 	if plan.Empty() {
 		return plan, nil
 	}

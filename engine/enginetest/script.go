@@ -293,7 +293,7 @@ func doPredict(w *World, in *words) (string, error) {
 
 func doWhatIf(w *World, in *words) (string, error) {
 	job := &ares.Job{Spec: specOf(in).WithDefaults(), ID: ares.JobID(in.name())}
-	placing, why := engine.Foretell(w.State, job, nil, w.Now)
+	placing, why := engine.WhatIf(w.State, job, nil, w.Now)
 	if why != nil {
 		return fmt.Sprintf("%s would wait:\n%s", job.ID, blockers(why.Refusal)+w.standing(why)), nil
 	}

@@ -16,8 +16,8 @@ import (
 func doConfig(w *World, in *words) (string, error) {
 	cfg := engine.Default()
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
-	y := &cfg.Yielding
-	y.Ceiling, y.MaxYields, y.PerTenant = in.number("ceiling", y.Ceiling), in.number("yields", y.MaxYields), in.number("rate", y.PerTenant)
+	y := &cfg.Preemption
+	y.Ceiling, y.MaxPreemptions, y.PerTenant = in.number("ceiling", y.Ceiling), in.number("yields", y.MaxPreemptions), in.number("rate", y.PerTenant)
 	y.Moving, y.MoveGain = slices.Contains(in.plain, "consolidation"), in.number("gain", y.MoveGain)
 	y.Enabled = !slices.Contains(in.plain, "no-preemption")
 	for _, d := range []struct {
@@ -28,10 +28,10 @@ func doConfig(w *World, in *words) (string, error) {
 		{"half-life", &cfg.HalfLife},
 		{"cooldown", &y.Cooldown},
 		{"restart", &y.Restart},
-		{"after", &cfg.Reserving.After},
-		{"hold", &cfg.Reserving.Hold},
-		{"slack", &cfg.Reserving.SlackLeast},
-		{"peers-after", &cfg.Queueing.PeersAfter},
+		{"after", &cfg.Backfill.After},
+		{"hold", &cfg.Backfill.DrainAfter},
+		{"slack", &cfg.Backfill.SlackLeast},
+		{"peers-after", &cfg.Queue.PeersAfter},
 	} {
 		if text := in.text(d.key, ""); text != "" {
 			v, err := time.ParseDuration(text)
@@ -41,16 +41,16 @@ func doConfig(w *World, in *words) (string, error) {
 			*d.of = v
 		}
 	}
-	cfg.Reserving.First = in.number("reserve", cfg.Reserving.First)
-	cfg.Reserving.SlackPercent = in.number("slack-percent", cfg.Reserving.SlackPercent)
+	cfg.Backfill.First = in.number("reserve", cfg.Backfill.First)
+	cfg.Backfill.SlackPercent = in.number("slack-percent", cfg.Backfill.SlackPercent)
 	var err error
-	if cfg.Queueing.Order, err = engine.ParseOrder(in.text("order", "")); err != nil {
+	if cfg.Queue.Order, err = engine.ParseOrder(in.text("order", "")); err != nil {
 		return "", err
 	}
-	if cfg.Queueing.Blocked, err = engine.ParseBlocked(in.text("blocked", "")); err != nil {
+	if cfg.Queue.Blocked, err = engine.ParseBlocked(in.text("blocked", "")); err != nil {
 		return "", err
 	}
-	cfg.Queueing.Attained, cfg.Queueing.Yield = in.number("attained", 0), slices.Contains(in.plain, "yield")
+	cfg.Queue.Attained, cfg.Queue.Preempt = in.number("attained", 0), slices.Contains(in.plain, "yield")
 	for model, weight := range in.pairs("weights") {
 		n, err := strconv.Atoi(weight)
 		if err != nil {
@@ -61,9 +61,9 @@ func doConfig(w *World, in *words) (string, error) {
 		}
 		cfg.ModelWeights[model] = n
 	}
-	cfg.Placement, cfg.Seed = engine.Placement(in.text("placement", "")), int64(in.number("seed", 0))
+	cfg.Placement, cfg.Seed = engine.PlacementPolicy(in.text("placement", "")), int64(in.number("seed", 0))
 	for _, text := range in.list("typical") {
-		var t engine.Typical
+		var t engine.TypicalJob
 		if _, err := fmt.Sscanf(text, "%d:%d:%d:%d", &t.GPUs, &t.Milli, &t.CPUs, &t.Count); err != nil {
 			return "", fmt.Errorf("%q is not GPUS:MILLI:CPUS:COUNT", text)
 		}
@@ -165,7 +165,7 @@ func (w *World) Archive(id ares.JobID) error {
 			u = known
 		}
 	}
-	u = engine.Fold(w.State, id, u, w.Now)
+	u = engine.FoldUsage(w.State, id, u, w.Now)
 	w.Put(ares.Event{Usage: &u}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}})
 	return nil
 }

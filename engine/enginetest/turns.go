@@ -44,14 +44,14 @@ func (w *World) Turns(plan ares.Plan) error {
 // lent.
 func spares(plan *ares.Plan) bool {
 	return slices.ContainsFunc(plan.Refuse, func(r ares.Refusal) bool {
-		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == engine.WouldBorrow })
+		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == engine.BorrowBlockedText })
 	})
 }
 
 // delays says whether the job could delay one that the last plan keeps a place
 // for: it may wait though it fits.
 func (w *World) delays(id ares.JobID) bool {
-	ends, known := w.State.Ends(id, w.Now)
+	ends, known := w.State.ExpectedEnd(id, w.Now)
 	return slices.ContainsFunc(w.promised, func(p ares.Promise) bool {
 		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
 	})

@@ -173,7 +173,7 @@ func (w *World) stops() string {
 // doPromises prints for whom a place is kept, and when, as of the last decision.
 func doPromises(w *World, _ *words) (string, error) {
 	var b strings.Builder
-	for _, p := range w.State.Promises() {
+	for _, p := range w.State.PlannedStarts() {
 		fmt.Fprintf(&b, "%s starts in %s, at the latest in %s, on %s\n", w.label(p.Job), p.At.Sub(w.Now), p.Latest.Sub(w.Now), places(p.Seats))
 	}
 	if b.Len() == 0 {

@@ -103,7 +103,7 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 // it: a decision leaves no trace.
 func (w *World) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
-	w.promised = slices.Clone(w.State.Promises())
+	w.promised = slices.Clone(w.State.PlannedStarts())
 	w.plans = append(w.plans, plan)
 	if err := same(plan, engine.Decide(w.State, w.Now)); err != nil {
 		return plan, fmt.Errorf("decided twice: %w", err)
@@ -112,7 +112,7 @@ func (w *World) Decide() (ares.Plan, error) {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 	}
 	cfg := w.State.Config()
-	if len(plan.Place) <= mostTurns && cfg.Queueing.Blocked == engine.BlockedSkip && !cfg.Yielding.Moving { // else who fits may wait
+	if len(plan.Place) <= mostTurns && cfg.Queue.Blocked == engine.BlockedSkip && !cfg.Preemption.Moving { // else who fits may wait
 		if err := w.Turns(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}

@@ -135,7 +135,7 @@ func newTrial(s *engine.State, p *ares.Plan) *trial {
 	for v := range s.Nodes() {
 		t.nodes[v.Node.ID] = newMachine(v)
 	}
-	for id := range s.Strangers() {
+	for id := range s.UnknownNodes() {
 		t.nodes[id] = newMachine(engine.NodeView{Node: &ares.Node{ID: id}})
 	}
 	t.atlas.settle(t.nodes)

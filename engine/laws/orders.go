@@ -26,9 +26,9 @@ func (t *trial) measure(job *ares.Job) int64 {
 	if job.MIGProfile != "" {
 		milli = members * 1000
 	}
-	switch t.cfg.Queueing.Order {
+	switch t.cfg.Queue.Order {
 	case engine.OrderAttained:
-		level := t.cfg.Queueing.Attained
+		level := t.cfg.Queue.Attained
 		if level == 0 {
 			level = engine.DefaultAttained
 		}
@@ -61,7 +61,7 @@ func last(v int64, endless bool) int64 {
 // strict wants no job of a strict queue placed while an earlier one waits that
 // nothing but the room and its limits could keep waiting.
 func strict(t *trial, p *placed) error {
-	if t.cfg.Queueing.Blocked != engine.BlockedHold || p.kept() {
+	if t.cfg.Queue.Blocked != engine.BlockedHold || p.kept() {
 		return nil
 	}
 	before := map[ares.JobID]bool{}

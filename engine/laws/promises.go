@@ -112,7 +112,7 @@ func foreseen(s *engine.State, now time.Time) (ends map[ares.JobID]time.Time, st
 		}
 		stopping = stopping || run.Stop != nil
 		ends[job.ID] = time.Time{}
-		if end, known := s.Ends(job.ID, now); known {
+		if end, known := s.ExpectedEnd(job.ID, now); known {
 			ends[job.ID] = end
 		}
 	}

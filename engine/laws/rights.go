@@ -209,7 +209,7 @@ func (t *trial) vacate(job *ares.Job, run *ares.Run) {
 // rates wants no plan to decide that more give way to a tenant by class than may
 // in an hour, with those who did within the hour before.
 func rates(t *trial) error {
-	most := t.cfg.Yielding.PerTenant
+	most := t.cfg.Preemption.PerTenant
 	if most == 0 || len(t.plan.Nominate) == 0 {
 		return nil
 	}

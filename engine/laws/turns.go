@@ -39,7 +39,7 @@ func turns(t *trial, p *placed) error {
 func (t *trial) precedes(job, other *ares.Job) string {
 	now, step := t.plan.Now, t.cfg.AgeingStep
 	mine, its := job.PriorityValue(), other.PriorityValue()
-	if t.cfg.Queueing.Order == engine.OrderAged {
+	if t.cfg.Queue.Order == engine.OrderAged {
 		mine, its = aged(job, now, step), aged(other, now, step)
 	}
 	if a, b := ares.ClassOf(mine).Rank(), ares.ClassOf(its).Rank(); a != b {
@@ -90,7 +90,7 @@ func aged(job *ares.Job, now time.Time, step time.Duration) int {
 
 // earlier is the order of one queue inside a class, as it is configured.
 func (t *trial) earlier(a, b *ares.Job) bool {
-	if t.cfg.Queueing.Order == engine.OrderAged {
+	if t.cfg.Queue.Order == engine.OrderAged {
 		return t.ahead(a, b)
 	}
 	return cmp.Or(cmp.Compare(t.measure(a), t.measure(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0

@@ -57,9 +57,9 @@ func yields(t *trial) error {
 
 // unguarded wants nothing to protect a job from another.
 func (t *trial) unguarded(job *ares.Job, run *ares.Run, to *ares.Job) error {
-	cfg, a := t.cfg.Yielding, run.Current()
+	cfg, a := t.cfg.Preemption, run.Current()
 	critical := ares.ClassOf(to.PriorityValue()) == ares.Critical
-	if cfg.MaxYields > 0 && run.Yields >= cfg.MaxYields && !critical {
+	if cfg.MaxPreemptions > 0 && run.Yields >= cfg.MaxPreemptions && !critical {
 		return fmt.Errorf("%s gives way to %s, and has given way %d times", job.ID, to.ID, run.Yields)
 	}
 	since := a.PlacedAt
@@ -77,10 +77,10 @@ func (t *trial) unguarded(job *ares.Job, run *ares.Run, to *ares.Job) error {
 func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
 	switch {
 	case why == ares.YieldMove:
-		if !t.cfg.Yielding.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
+		if !t.cfg.Preemption.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
 			return fmt.Errorf("%s is moved for %s, which it must not", job.ID, to.ID)
 		}
-	case why != ares.YieldOrder && !t.cfg.Yielding.Enabled, why == ares.YieldOrder && !t.cfg.Queueing.Yield:
+	case why != ares.YieldOrder && !t.cfg.Preemption.Enabled, why == ares.YieldOrder && !t.cfg.Queue.Preempt:
 		return fmt.Errorf("%s gives way to %s, and nobody should (%s)", job.ID, to.ID, why)
 	case why != ares.YieldOrder:
 	case job.Tenant != to.Tenant || job.Queue != to.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(to.PriorityValue()):
@@ -97,7 +97,7 @@ func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
 // configured order, or has waited for long enough beside it.
 func (t *trial) outranks(to, job *ares.Job) bool {
 	mine, its := t.measure(to), t.measure(job)
-	if patience := t.cfg.Queueing.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
+	if patience := t.cfg.Queue.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
 		since := to.AcceptedAt
 		if run, ok := t.state.Run(to.ID); ok && run.Last() != nil {
 			since = run.Last().EndedAt
@@ -109,7 +109,7 @@ func (t *trial) outranks(to, job *ares.Job) bool {
 
 // ceiling judges how much is stopped for what is asked.
 func ceiling(t *trial) error {
-	most := int64(t.cfg.Yielding.Ceiling)
+	most := int64(t.cfg.Preemption.Ceiling)
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
 		asked, stopped := milliIn(n.Nomination.Seats), int64(0)

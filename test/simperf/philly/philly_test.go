@@ -32,7 +32,7 @@ func scaled(machines int) int { return (machines*10 + 31) / 32 }
 type line struct {
 	name      string
 	policy    string
-	placement engine.Placement
+	placement engine.PlacementPolicy
 	sigma     float64 // error of the estimates
 	saving    int     // seconds that giving way costs
 	published float64 // average completion, s; 0 for none
@@ -40,14 +40,14 @@ type line struct {
 
 // published are the lines to be met.
 var published = []line{
-	{name: "FIFO", policy: "fifo", placement: engine.PlaceBestFit, published: 62_920},
-	{name: "EASY backfill, oracle", policy: "easy", placement: engine.PlaceBestFit, published: 30_243},
-	{name: "FIFO + backfill", policy: "fifo-backfill", placement: engine.PlaceBestFit, published: 29_786},
-	{name: "Tiresias-style", policy: "tiresias", placement: engine.PlaceBestFit, published: 26_161},
-	{name: "QSSF, error 2", policy: "qssf", placement: engine.PlaceBestFit, sigma: 2, published: 23_595},
-	{name: "QSSF + backfill, error 2", policy: "qssf-backfill", placement: engine.PlaceBestFit, sigma: 2, published: 21_194},
-	{name: "SJF, oracle", policy: "sjf", placement: engine.PlaceBestFit, published: 19_686},
-	{name: "SRTF, oracle", policy: "srtf", placement: engine.PlaceBestFit, published: 16_946},
+	{name: "FIFO", policy: "fifo", placement: engine.PolicyBestFit, published: 62_920},
+	{name: "EASY backfill, oracle", policy: "easy", placement: engine.PolicyBestFit, published: 30_243},
+	{name: "FIFO + backfill", policy: "fifo-backfill", placement: engine.PolicyBestFit, published: 29_786},
+	{name: "Tiresias-style", policy: "tiresias", placement: engine.PolicyBestFit, published: 26_161},
+	{name: "QSSF, error 2", policy: "qssf", placement: engine.PolicyBestFit, sigma: 2, published: 23_595},
+	{name: "QSSF + backfill, error 2", policy: "qssf-backfill", placement: engine.PolicyBestFit, sigma: 2, published: 21_194},
+	{name: "SJF, oracle", policy: "sjf", placement: engine.PolicyBestFit, published: 19_686},
+	{name: "SRTF, oracle", policy: "srtf", placement: engine.PolicyBestFit, published: 16_946},
 }
 
 // own are lines with Ares's placement.
