@@ -1,11 +1,8 @@
 package archtest
 
 import (
-	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/types"
-	"path"
 	"strings"
 )
 
@@ -17,7 +14,7 @@ const orderFree = "// order-free: "
 // so it checks the packages as the compiler does.
 func checkMaps(t *Tree) []string {
 	s := sayer{tree: t}
-	c := newChecker(t)
+	c := t.typeChecker()
 	for _, p := range t.Packages {
 		if !ordered[p.Room()] || p.Helper() {
 			continue
@@ -74,55 +71,4 @@ func isMap(t types.Type) bool {
 		}
 	}
 	return false
-}
-
-// checker gives types to packages of the tree; it imports its own from the
-// tree and all others from source.
-type checker struct {
-	tree *Tree
-	std  types.Importer
-	info *types.Info
-	done map[string]*types.Package // nil while being checked
-}
-
-func newChecker(t *Tree) *checker {
-	return &checker{
-		tree: t,
-		std:  importer.ForCompiler(t.Fset, "source", nil),
-		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}},
-		done: map[string]*types.Package{},
-	}
-}
-
-// Import implements types.Importer.
-func (c *checker) Import(importPath string) (*types.Package, error) {
-	dir, ok := local(importPath)
-	if !ok {
-		return c.std.Import(importPath)
-	}
-	for _, p := range c.tree.Packages {
-		if p.Path == dir {
-			return c.check(p)
-		}
-	}
-	return nil, fmt.Errorf("%s is not in the tree", importPath)
-}
-
-func (c *checker) check(p *Package) (*types.Package, error) {
-	if done, ok := c.done[p.Path]; ok {
-		if done == nil {
-			return nil, fmt.Errorf("%s is not well typed or imports itself", p.Path)
-		}
-		return done, nil
-	}
-	c.done[p.Path] = nil
-	var files []*ast.File
-	p.source(func(f *File) { files = append(files, f.AST) })
-	conf := types.Config{Importer: c}
-	checked, err := conf.Check(path.Join(module, p.Path), c.tree.Fset, files, c.info)
-	if err != nil {
-		return nil, fmt.Errorf("check types of %s: %w", p.Path, err)
-	}
-	c.done[p.Path] = checked
-	return checked, nil
 }

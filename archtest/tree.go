@@ -17,6 +17,8 @@ import (
 type Tree struct {
 	Fset     *token.FileSet
 	Packages []*Package // by path
+
+	checker *checker // nil until a rule needs types
 }
 
 // Package is one directory with Go files, whatever their build tags.
