@@ -13,7 +13,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected complaints in testdata")
 
-// TestTree is the law: the tree this test lives in is in shape.
+// TestTree checks the tree that this test is in. With -v it prints the shapes
+// of the packages whose shape is limited.
 func TestTree(t *testing.T) {
 	t.Parallel()
 	tree := load(t, os.DirFS(".."))
@@ -23,6 +24,11 @@ func TestTree(t *testing.T) {
 	for _, said := range Check(tree) {
 		t.Error(said)
 	}
+	for _, said := range staleShapes(tree, shapeExceptions) {
+		t.Error(said)
+	}
+	shapes, _ := tree.Shapes()
+	t.Logf("shapes:\n%s", Table(shapes))
 }
 
 // TestRules shows small bad trees to the rules. The comment of each archive is

@@ -18,6 +18,7 @@ var rules = []struct {
 	{"sleep", checkSleep},
 	{"docs", checkDocs},
 	{"sizes", checkSizes},
+	{"shapes", checkShapes},
 }
 
 // Check returns what is wrong with the shape of a tree, a sentence each, in

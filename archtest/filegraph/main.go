@@ -2,13 +2,15 @@
 // cycle, so that the cycle can be broken.
 //
 //	go run ./archtest/filegraph engine
-//	go run ./archtest/filegraph engine -edges
-//	go run ./archtest/filegraph engine -without 'explain.go,state.go>decide.go'
+//	go run ./archtest/filegraph -edges engine
+//	go run ./archtest/filegraph -without 'explain.go,state.go>decide.go' engine
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,37 +20,31 @@ import (
 )
 
 func main() {
-	var (
-		flags   = flag.NewFlagSet("filegraph", flag.ExitOnError)
-		edges   = flags.Bool("edges", false, "print every edge with the names that make it; * marks an edge inside a cycle")
-		without = flags.String("without", "", "leave out these edges, separated by commas: a.go (all of a file) or 'a.go>b.go'")
-	)
-	flags.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: filegraph DIR [-edges] [-without LIST]")
-		flags.PrintDefaults()
-	}
-	// Flags may come before or after the directory.
-	_ = flags.Parse(os.Args[1:])
-	dir := flags.Arg(0)
-	if flags.NArg() > 1 {
-		_ = flags.Parse(flags.Args()[1:])
-	}
-	if dir == "" || flags.NArg() > 1 {
-		flags.Usage()
-		os.Exit(2)
-	}
-	if err := run(dir, *edges, strings.Split(*without, ",")); err != nil {
+	if err := run(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "filegraph:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // this is main
 	}
 }
 
-func run(dir string, edges bool, without []string) error {
+func run(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("filegraph", flag.ContinueOnError)
+	edges := flags.Bool("edges", false, "print every edge with the names that make it; * marks an edge inside a cycle")
+	without := flags.String("without", "", "leave out these edges, separated by commas: a.go (all of a file) or 'a.go>b.go'")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return errors.New("name a package directory: filegraph [-edges] [-without LIST] DIR")
+	}
+	dir := flags.Arg(0)
+	if err := flags.Parse(flags.Args()[1:]); err != nil { // flags may also follow the directory
+		return err
+	}
 	root, rel, err := moduleRoot(dir)
 	if err != nil {
 		return err
 	}
-	if err = os.Chdir(root); err != nil { // packages outside the module are found from here
+	if err = os.Chdir(root); err != nil { // packages of other modules are found from here
 		return err
 	}
 	tree, err := archtest.Load(os.DirFS(root))
@@ -57,13 +53,13 @@ func run(dir string, edges bool, without []string) error {
 	}
 	at := slices.IndexFunc(tree.Packages, func(p *archtest.Package) bool { return p.Path == rel })
 	if at < 0 {
-		return fmt.Errorf("%s holds no package of the module at %s", dir, root)
+		return fmt.Errorf("%s is not a package of the module in %s", dir, root)
 	}
 	graph, err := tree.Graph(tree.Packages[at])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "filegraph: some uses are missing: %v\n", err)
 	}
-	show(graph.Without(without...), rel, edges)
+	show(out, graph.Without(strings.Split(*without, ",")...), rel, *edges)
 	return nil
 }
 
@@ -78,26 +74,24 @@ func moduleRoot(dir string) (root, rel string, err error) {
 			break
 		}
 		if root == filepath.Dir(root) {
-			return "", "", fmt.Errorf("no go.mod above %s", abs)
+			return "", "", fmt.Errorf("no go.mod in %s or above it", abs)
 		}
 	}
 	rel, err = filepath.Rel(root, abs)
 	return root, filepath.ToSlash(rel), err
 }
 
-func show(g *archtest.FileGraph, name string, edges bool) {
+func show(out io.Writer, g *archtest.FileGraph, name string, edges bool) {
 	cycles := g.Cycles()
-	largest := 0
-	cycleOf := map[string]int{} // from 1
+	cycleOf := map[string]int{} // number of a file's cycle, from 1
 	for i, files := range cycles {
-		largest = max(largest, len(files))
 		for _, f := range files {
 			cycleOf[f] = i + 1
 		}
 	}
-	fmt.Printf("%s: %d files, %d cycles, the largest of %d files\n", name, len(g.Files), len(cycles), largest)
+	fmt.Fprintf(out, "%s: %d files, cycles: %d, files in the largest: %d\n", name, len(g.Files), len(cycles), len(g.LargestCycle()))
 	for i, files := range cycles {
-		fmt.Printf("cycle %d (%d files): %s\n", i+1, len(files), strings.Join(files, " "))
+		fmt.Fprintf(out, "cycle %d (%d files): %s\n", i+1, len(files), strings.Join(files, " "))
 	}
 	if !edges {
 		return
@@ -112,7 +106,7 @@ func show(g *archtest.FileGraph, name string, edges bool) {
 			if cycleOf[from] != 0 && cycleOf[from] == cycleOf[to] {
 				mark = "*"
 			}
-			fmt.Printf("%s %s → %s: %s\n", mark, from, to, strings.Join(names, " "))
+			fmt.Fprintf(out, "%s %s → %s: %s\n", mark, from, to, strings.Join(names, " "))
 		}
 	}
 }
