@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Shape is how large a package is for a reader.
+// Shape is the size of a package in the units that a reader has to keep in mind.
 type Shape struct {
 	Package *Package
 	Files   int      // tests left out
@@ -34,11 +34,11 @@ func (s *Shape) Largest() (most Struct) {
 	return most
 }
 
-// Shapes measures the packages that checkShapes limits. The error tells of the
-// first package that has type errors; its cycle may be larger than measured.
+// Shapes measures the packages that checkShapes limits. The error is that of
+// the first package with type errors; its cycle may be larger than measured.
 func (t *Tree) Shapes() (shapes []*Shape, err error) {
 	for _, p := range t.Packages {
-		if !shaped[p.Room()] {
+		if !shapeLimited[p.Component()] {
 			continue
 		}
 		s := &Shape{Package: p}
@@ -78,23 +78,24 @@ func structsOf(f *File) (found []Struct) {
 	return found
 }
 
-// checkShapes wants packages that a reader can take in: few files, no long
-// cycle among them, and no struct that everything is kept in.
+// checkShapes limits the files of a package, the largest cycle of files and the
+// fields of a struct.
 func checkShapes(t *Tree) []string { return checkShapesBut(t, shapeExceptions) }
 
+// checkShapesBut is checkShapes with a table of exceptions.
 func checkShapesBut(t *Tree, exceptions map[string]int) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	shapes, _ := t.Shapes() // checkMaps reports type errors
 	for _, m := range measure(shapes) {
 		if limit := max(m.limit, exceptions[m.key]); m.size > limit {
-			s.at(m.pos, "%s, more than %d: %s", m.text, limit, m.advice)
+			r.add(m.pos, "%s, more than %d: %s", m.text, limit, m.advice)
 		}
 	}
-	return s.said
+	return r.problems
 }
 
-// staleShapes returns the exceptions that nothing needs any more.
-func staleShapes(t *Tree, exceptions map[string]int) (said []string) {
+// staleShapes returns a problem for each exception that is not needed.
+func staleShapes(t *Tree, exceptions map[string]int) (problems []string) {
 	needed := map[string]bool{}
 	shapes, _ := t.Shapes()
 	for _, m := range measure(shapes) {
@@ -102,13 +103,13 @@ func staleShapes(t *Tree, exceptions map[string]int) (said []string) {
 	}
 	for key := range exceptions {
 		if !needed[key] {
-			said = append(said, key+": no longer exceeds the limit: remove its exception from archtest/laws.go")
+			problems = append(problems, key+": no longer exceeds the limit: remove its exception from archtest/tables.go")
 		}
 	}
-	return said
+	return problems
 }
 
-// measurement is one size beside its limit.
+// measurement is one size and its limit.
 type measurement struct {
 	key         string // in the table of exceptions
 	size, limit int
@@ -117,6 +118,7 @@ type measurement struct {
 	advice      string
 }
 
+// measure returns every limited size of some packages.
 func measure(shapes []*Shape) (all []measurement) {
 	for _, s := range shapes {
 		p := s.Package
@@ -140,7 +142,7 @@ func measure(shapes []*Shape) (all []measurement) {
 	return all
 }
 
-// Table prints shapes, a package a line.
+// Table prints one line for each package.
 func Table(shapes []*Shape) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -13,19 +13,19 @@ func TestShapeExceptions(t *testing.T) {
 		strings.Repeat(", _", maxFields) + " int\n}\n"
 	tree := load(t, fstest.MapFS{"engine/state.go": {Data: []byte(body)}})
 
-	if said := checkShapesBut(tree, nil); len(said) != 1 {
-		t.Errorf("a struct of %d fields: got %q, want one complaint", maxFields+1, said)
+	if problems := checkShapesBut(tree, nil); len(problems) != 1 {
+		t.Errorf("a struct of %d fields: got %q, want one problem", maxFields+1, problems)
 	}
-	if said := checkShapesBut(tree, map[string]int{"engine.State": maxFields + 1}); len(said) != 0 {
-		t.Errorf("an excepted struct: got %q, want none", said)
+	if problems := checkShapesBut(tree, map[string]int{"engine.State": maxFields + 1}); len(problems) != 0 {
+		t.Errorf("an excepted struct: got %q, want none", problems)
 	}
-	if said := staleShapes(tree, map[string]int{"engine.State": maxFields + 1}); len(said) != 0 {
-		t.Errorf("an exception in use: got %q, want none", said)
+	if problems := staleShapes(tree, map[string]int{"engine.State": maxFields + 1}); len(problems) != 0 {
+		t.Errorf("an exception in use: got %q, want none", problems)
 	}
 	for _, key := range []string{"engine cycle", "engine files", "engine.Gone", "engine/gone files"} {
-		want := []string{key + ": no longer exceeds the limit: remove its exception from archtest/laws.go"}
-		if said := staleShapes(tree, map[string]int{key: 99}); !slices.Equal(said, want) {
-			t.Errorf("a stale exception: got %q, want %q", said, want)
+		want := []string{key + ": no longer exceeds the limit: remove its exception from archtest/tables.go"}
+		if problems := staleShapes(tree, map[string]int{key: 99}); !slices.Equal(problems, want) {
+			t.Errorf("an unneeded exception: got %q, want %q", problems, want)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (t *Tree) typeChecker() *checker {
 
 // Import implements types.Importer.
 func (c *checker) Import(importPath string) (*types.Package, error) {
-	dir, ok := local(importPath)
+	dir, ok := inModule(importPath)
 	if !ok {
 		return c.other.Import(importPath)
 	}
