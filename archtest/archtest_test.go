@@ -24,8 +24,13 @@ func TestTree(t *testing.T) {
 	for _, problem := range Check(tree) {
 		t.Error(problem)
 	}
-	for _, problem := range staleShapes(tree, shapeExceptions) {
+	for _, problem := range slices.Concat(missingEntries(tree), staleShapes(tree, shapeExceptions)) {
 		t.Error(problem)
+	}
+	for _, list := range pathLists {
+		if !tree.exists(list.file) {
+			t.Errorf("%s does not exist, so its paths are not checked", list.file)
+		}
 	}
 	shapes, _ := tree.Shapes()
 	t.Logf("shapes:\n%s", Table(shapes))

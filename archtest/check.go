@@ -19,6 +19,8 @@ var rules = []struct {
 	{"docs", checkDocs},
 	{"sizes", checkSizes},
 	{"shapes", checkShapes},
+	{"map", checkMap},
+	{"paths", checkPaths},
 }
 
 // Check returns the problems of a tree, sorted by file.

@@ -140,7 +140,7 @@ func checkPureImports(t *Tree) []string {
 		p.source(func(f *File) {
 			for _, im := range f.Imports {
 				if !allows(allowed, im.Path) {
-					r.add(im.Pos, "%s must not import %s: it is not among the imports of a pure package in archtest/tables.go", p, im.Path)
+					r.add(im.Pos, "%s must not import %s: a pure package imports only what archtest/tables.go lists", p, im.Path)
 				}
 			}
 		})

@@ -18,6 +18,7 @@ type Tree struct {
 	Fset     *token.FileSet
 	Packages []*Package // by path
 
+	fsys    fs.FS
 	checker *checker // nil until a rule needs types
 }
 
@@ -47,7 +48,7 @@ type Import struct {
 // Load parses every Go file below the root of fsys. Like the go command, it
 // leaves out nested modules, testdata and hidden directories.
 func Load(fsys fs.FS) (*Tree, error) {
-	t := &Tree{Fset: token.NewFileSet()}
+	t := &Tree{Fset: token.NewFileSet(), fsys: fsys}
 	byPath := map[string]*Package{}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -173,4 +174,10 @@ type reporter struct {
 func (r *reporter) add(pos token.Pos, format string, args ...any) {
 	p := r.tree.Fset.Position(pos)
 	r.problems = append(r.problems, fmt.Sprintf("%s:%d: %s", p.Filename, p.Line, fmt.Sprintf(format, args...)))
+}
+
+// exists reports whether the tree has a file or directory.
+func (t *Tree) exists(name string) bool {
+	_, err := fs.Stat(t.fsys, path.Clean(name))
+	return err == nil
 }
