@@ -12,7 +12,7 @@ import (
 // Shape is the size of a package in the units that a reader has to keep in mind.
 type Shape struct {
 	Package *Package
-	Files   int      // tests left out
+	Files   int      // without tests
 	Cycle   []string // the largest cycle of files, sorted
 	Structs []Struct // every struct type, in the order of the source
 }
@@ -59,7 +59,7 @@ func (t *Tree) Shapes() (shapes []*Shape, err error) {
 	return shapes, err
 }
 
-// structsOf returns the struct types of a file, also those inside of others.
+// structsOf returns the struct types of a file, nested ones too.
 func structsOf(f *File) (found []Struct) {
 	var visit func(n ast.Node, name string)
 	visit = func(n ast.Node, name string) {
@@ -85,7 +85,7 @@ func checkShapes(t *Tree) []string { return checkShapesBut(t, shapeExceptions) }
 // checkShapesBut is checkShapes with a table of exceptions.
 func checkShapesBut(t *Tree, exceptions map[string]int) []string {
 	r := reporter{tree: t}
-	shapes, _ := t.Shapes() // checkMaps reports type errors
+	shapes, _ := t.Shapes() // TestTree reports type errors
 	for _, m := range measure(shapes) {
 		if limit := max(m.limit, exceptions[m.key]); m.size > limit {
 			r.add(m.pos, "%s, more than %d: %s", m.text, limit, m.advice)
