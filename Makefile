@@ -12,13 +12,10 @@ P       ?= 2
 # No cached results: the cache does not see that a binary which a test starts has changed.
 GOTEST  := go test -p $(P) -count 1 -timeout 15m
 # The packages that share memory between goroutines; `make test` runs these under the race detector.
-SHARED  := ^$(MODULE)/(agent|api|aside|audit|auth|checkpoint|client|control|federation|history|kube|notify|pki|polaris|server|store)(/|$$)
+SHARED  := ^$(MODULE)/(agent|api|aside|audit|auth|client|control|history|notify|pki|server|store)(/|$$)
 
 # How long `make fuzz` tries each parser.
 FUZZTIME ?= 10m
-
-# Modules of their own, with dependencies that Ares itself must not have.
-NESTED  := $(patsubst %/go.mod,%,$(wildcard kube/plugin/go.mod test/*/go.mod))
 
 # What the tests need from outside. They fail without it; nothing is skipped.
 export ARES_TEST_ETCD    := $(TOOLS)/etcd
@@ -52,7 +49,6 @@ test: needs browser format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## A
 	$(GOTEST) ./archtest/...
 	go list ./... | awk '$$0 !~ "/(archtest|test/robustness)(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
-	for module in $(NESTED); do (cd $$module && $(GOTEST) ./...); done
 	$(MAKE) robustness-short
 
 # The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.

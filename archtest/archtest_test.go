@@ -11,22 +11,36 @@ import (
 	"testing/fstest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected complaints in testdata")
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected problems in testdata")
 
-// TestTree is the law: the tree this test lives in is in shape.
+// TestTree checks the tree that this test is in. With -v it prints the shapes
+// of the packages whose shape is limited.
 func TestTree(t *testing.T) {
 	t.Parallel()
 	tree := load(t, os.DirFS(".."))
 	if len(tree.Packages) < 2 {
 		t.Fatalf("found %d packages; is this test still one directory below the root?", len(tree.Packages))
 	}
-	for _, said := range Check(tree) {
-		t.Error(said)
+	for _, problem := range Check(tree) {
+		t.Error(problem)
 	}
+	for _, problem := range slices.Concat(missingEntries(tree), staleShapes(tree, shapeExceptions)) {
+		t.Error(problem)
+	}
+	for _, list := range pathLists {
+		if !tree.exists(list.file) {
+			t.Errorf("%s does not exist, so its paths are not checked", list.file)
+		}
+	}
+	shapes, err := tree.Shapes()
+	if err != nil {
+		t.Errorf("the cycles may be larger than measured: %v", err)
+	}
+	t.Logf("shapes:\n%s", Table(shapes))
 }
 
-// TestRules shows small bad trees to the rules. The comment of each archive is
-// what they must say about it, no more and no less.
+// TestRules runs the rules on small bad trees. The comment of each archive is
+// the exact list of problems.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, name := range cases(t) {
@@ -47,7 +61,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestEveryRuleCanFail guards against a rule that nothing could break.
+// TestEveryRuleCanFail requires a tree in testdata that breaks each rule.
 func TestEveryRuleCanFail(t *testing.T) {
 	t.Parallel()
 	broken := map[string]bool{}
@@ -62,46 +76,47 @@ func TestEveryRuleCanFail(t *testing.T) {
 	}
 	for _, rule := range rules {
 		if !broken[rule.name] {
-			t.Errorf("no tree in testdata breaks the rule of %s", rule.name)
+			t.Errorf("no tree in testdata breaks the rule %q", rule.name)
 		}
 	}
 }
 
 func TestExceptions(t *testing.T) {
 	t.Parallel()
-	body := "// Package api is the door, for people and programs.\npackage api\n\nfunc Long() {\n" +
+	body := "// Package api serves users and programs over gRPC and REST.\npackage api\n\nfunc Long() {\n" +
 		strings.Repeat("\t_ = 0\n", maxFunc) + "}\n"
 	tree := load(t, fstest.MapFS{"api/a.go": {Data: []byte(body)}})
 
-	if said := checkSizesBut(tree, nil); len(said) != 1 {
-		t.Errorf("a function of %d lines: got complaints %q, want one", maxFunc+2, said)
+	if problems := checkSizesBut(tree, nil); len(problems) != 1 {
+		t.Errorf("a function of %d lines: got %q, want one problem", maxFunc+2, problems)
 	}
-	if said := checkSizesBut(tree, map[string]string{"api/a.go:Long": "a table"}); len(said) != 0 {
-		t.Errorf("an excepted function: got complaints %q, want none", said)
+	if problems := checkSizesBut(tree, map[string]string{"api/a.go:Long": "a table"}); len(problems) != 0 {
+		t.Errorf("an excepted function: got %q, want none", problems)
 	}
-	stale := map[string]string{"api/a.go:Long": "a table", "api/b.go": "gone"}
-	if said := checkSizesBut(tree, stale); !slices.Equal(said, []string{
-		"api/b.go: no longer exceeds a limit: take it out of archtest/laws.go",
+	stale := map[string]string{"api/a.go:Long": "a table", "api/b.go": "none"}
+	if problems := checkSizesBut(tree, stale); !slices.Equal(problems, []string{
+		"api/b.go: no longer exceeds a limit: remove its exception from archtest/tables.go",
 	}) {
-		t.Errorf("a stale exception: got complaints %q", said)
+		t.Errorf("an unneeded exception: got %q", problems)
 	}
 }
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	head := "// Package api is the door, for people and programs.\npackage api\n"
+	head := "// Package api serves users and programs over gRPC and REST.\npackage api\n"
 	file := func(lines int) *Tree {
 		src := head + strings.Repeat("\n", lines-2)
 		return load(t, fstest.MapFS{"api/a.go": {Data: []byte(src)}})
 	}
-	if said := checkSizes(file(maxFile)); len(said) != 0 {
-		t.Errorf("a file of %d lines: got complaints %q, want none", maxFile, said)
+	if problems := checkSizes(file(maxFile)); len(problems) != 0 {
+		t.Errorf("a file of %d lines: got %q, want none", maxFile, problems)
 	}
-	if said := checkSizes(file(maxFile + 1)); len(said) != 1 {
-		t.Errorf("a file of %d lines: got complaints %q, want one", maxFile+1, said)
+	if problems := checkSizes(file(maxFile + 1)); len(problems) != 1 {
+		t.Errorf("a file of %d lines: got %q, want one problem", maxFile+1, problems)
 	}
 }
 
+// cases returns the names of the archives.
 func cases(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.txtar")
@@ -111,8 +126,7 @@ func cases(t *testing.T) []string {
 	return names
 }
 
-// archive splits a file into what must be said and the bad tree, which is
-// written as one text: a line "-- name --" begins each file.
+// archive splits a txtar file into the expected problems and the bad tree.
 func archive(t *testing.T, name string) (want, source string) {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -121,11 +135,12 @@ func archive(t *testing.T, name string) (want, source string) {
 	}
 	i := strings.Index("\n"+string(data), "\n-- ")
 	if i < 0 {
-		t.Fatalf("%s holds no files", name)
+		t.Fatalf("%s has no files", name)
 	}
 	return string(data[:i]), string(data[i:])
 }
 
+// tree parses the files of an archive; a line "-- name --" begins each.
 func tree(t *testing.T, source string) *Tree {
 	t.Helper()
 	files := fstest.MapFS{}

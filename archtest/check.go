@@ -2,12 +2,12 @@ package archtest
 
 import "slices"
 
-// rules is every law of the tree.
+// rules lists every rule of the tree.
 var rules = []struct {
 	name  string
 	check func(*Tree) []string
 }{
-	{"rooms", checkRooms},
+	{"components", checkComponents},
 	{"layers", checkLayers},
 	{"sole importers", checkSoleImporters},
 	{"supervisor", checkSupervisor},
@@ -18,15 +18,17 @@ var rules = []struct {
 	{"sleep", checkSleep},
 	{"docs", checkDocs},
 	{"sizes", checkSizes},
+	{"shapes", checkShapes},
+	{"map", checkMap},
+	{"paths", checkPaths},
 }
 
-// Check returns what is wrong with the shape of a tree, a sentence each, in
-// the order of their places.
+// Check returns the problems of a tree, sorted by file.
 func Check(t *Tree) []string {
-	var said []string
+	var problems []string
 	for _, rule := range rules {
-		said = append(said, rule.check(t)...)
+		problems = append(problems, rule.check(t)...)
 	}
-	slices.Sort(said)
-	return slices.Compact(said)
+	slices.Sort(problems)
+	return slices.Compact(problems)
 }

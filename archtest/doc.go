@@ -1,9 +1,19 @@
-// Package archtest holds the shape of the tree as a test: which package may
-// know which, what the pure packages must not touch, and how long a function
-// or a file may grow.
+// Package archtest checks the structure of the source tree: which packages may
+// import which, what the pure packages must not use, how large a function, a
+// file and a package may be, and whether docs/architecture.md names every
+// package.
 //
-// A rule reads parsed source and answers with sentences; a tree without
-// complaints is in shape. The tables are in laws.go: to change the shape,
-// change them there, in the same commit as docs/architecture.md. Every rule is
-// itself tested against small bad trees in testdata.
+// A rule reads parsed source and returns its problems, one sentence each. The
+// tables that the rules read are in tables.go: to change the structure, change
+// them in the same commit as docs/architecture.md. Every rule is tested against
+// small bad trees in testdata.
+//
+// To print the files, the largest cycle of files and the largest struct of each
+// package of engine:
+//
+//	go test ./archtest -run TestTree -v
+//
+// To print what holds a cycle of files together:
+//
+//	go run ./archtest/filegraph -edges engine
 package archtest

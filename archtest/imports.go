@@ -5,107 +5,115 @@ import (
 	"strings"
 )
 
-// layerOf ranks a room; false means that the room has no place yet.
-func layerOf(room string) (int, bool) {
-	if strings.HasPrefix(room, "cmd/") {
-		room = "cmd/"
+// layerOf returns a component's layer, and false if the table has none for it.
+func layerOf(component string) (int, bool) {
+	if strings.HasPrefix(component, "cmd/") {
+		component = "cmd/"
 	}
-	rank, ok := layers[room]
-	return rank, ok
+	layer, ok := layers[component]
+	return layer, ok
 }
 
-// checkRooms wants a place for every room and a telling name for every directory.
-func checkRooms(t *Tree) []string {
-	s := sayer{tree: t}
+// checkComponents requires a layer for every component, and directory names
+// that tell what is inside.
+func checkComponents(t *Tree) []string {
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
-		if _, ok := layerOf(p.Room()); !ok && !beside[p.Room()] {
-			s.at(p.Files[0].AST.Package, "%s has no layer: give it one in archtest/laws.go and docs/architecture.md", p.Room())
+		if _, ok := layerOf(p.Component()); !ok && !unlayered[p.Component()] {
+			r.add(p.Files[0].AST.Package, "%s has no layer: give it one in archtest/tables.go and docs/architecture.md", p.Component())
 		}
 		for name := range strings.SplitSeq(p.Path, "/") {
-			if noNames[name] {
-				s.at(p.Files[0].AST.Package, "the name %s says nothing: name the package after what it is for", name)
+			if vagueNames[name] {
+				r.add(p.Files[0].AST.Package, "the name %s is too general: name the package after its purpose", name)
 			}
 		}
 	}
-	return s.said
+	return r.problems
 }
 
-// checkLayers wants imports to descend, and pieces not to know what they are part of.
+// checkLayers requires that a component imports only lower layers, and that a
+// package does not import the package above its own directory.
 func checkLayers(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
-		if beside[p.Room()] {
+		if unlayered[p.Component()] {
 			continue
 		}
 		p.source(func(f *File) {
 			for _, im := range f.Imports {
-				if to, ok := local(im.Path); ok {
-					checkImport(&s, p, to, im)
+				if to, ok := inModule(im.Path); ok {
+					checkImport(&r, p, to, im)
 				}
 			}
 		})
 	}
-	return s.said
+	return r.problems
 }
 
-func checkImport(s *sayer, p *Package, to string, im Import) {
+// checkImport adds the problems of one import by package p of package to.
+func checkImport(r *reporter, p *Package, to string, im Import) {
 	target := Package{Path: to}
-	from := p.Room()
-	if target.Helper() && !p.Helper() {
-		s.at(im.Pos, "%s must not import %s: it is for tests", p, &target)
+	from := p.Component()
+	if target.ForTests() && !p.ForTests() {
+		r.add(im.Pos, "%s must not import %s: that package is for tests", p, &target)
 	}
-	if beside[target.Room()] {
-		s.at(im.Pos, "%s must not import %s: it stands beside the product", p, &target)
+	if unlayered[target.Component()] {
+		r.add(im.Pos, "%s must not import %s: nothing may import a component outside the layers", p, &target)
 		return
 	}
 	if supervisor[p.Path] {
-		return // has a list of its own
+		return // checkSupervisor has its list
 	}
-	if from == target.Room() {
-		if under(p.Path, to) && !p.Helper() && ancestors[p.Path] == "" {
-			s.at(im.Pos, "%s must not import %s: it is a piece that %s is built from", p, &target, &target)
+	if from == target.Component() {
+		if isBelow(p.Path, to) && !p.ForTests() && parentImporters[p.Path] == "" {
+			r.add(im.Pos, "%s must not import %s: the parent directory imports its children, not the reverse", p, &target)
 		}
 		return
 	}
-	mine, ok := layerOf(from)
-	its, known := layerOf(target.Room())
+	own, ok := layerOf(from)
+	its, known := layerOf(target.Component())
 	switch {
-	case !ok || !known: // checkRooms says so
-	case its > mine:
-		s.at(im.Pos, "%s (layer %d) must not import %s (layer %d): imports descend", p, mine, &target, its)
-	case its == mine:
-		s.at(im.Pos, "%s must not import %s: both are in layer %d, and equals do not know each other", p, &target, mine)
+	case !ok || !known: // checkComponents reports it
+	case its > own:
+		r.add(im.Pos, "%s (layer %d) must not import %s (layer %d): a package imports only lower layers", p, own, &target, its)
+	case its == own:
+		r.add(im.Pos, "%s must not import %s: both are in layer %d, and a package imports only lower layers", p, &target, own)
 	}
-	for _, law := range strangers {
-		if slices.Contains(law.from, from) && slices.Contains(law.to, target.Room()) {
-			s.at(im.Pos, "%s must not import %s: %s", p, &target, law.why)
+	for _, rule := range forbidden {
+		if slices.Contains(rule.from, from) && slices.Contains(rule.to, target.Component()) {
+			r.add(im.Pos, "%s must not import %s: %s", p, &target, rule.why)
 		}
 	}
 }
 
-// checkSoleImporters wants each outside thing behind one room.
+// checkSoleImporters requires that each external dependency in the table is
+// imported by one component only.
 func checkSoleImporters(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
-		if beside[p.Room()] {
+		if unlayered[p.Component()] {
 			continue
 		}
 		p.source(func(f *File) {
 			for _, im := range f.Imports {
-				for _, law := range soleImporters {
-					if under(im.Path, law.path) && p.Room() != law.room {
-						s.at(im.Pos, "%s must not import %s, only %s may: %s", p, im.Path, law.room, law.why)
+				for _, rule := range soleImporters {
+					switch {
+					case !isBelow(im.Path, rule.path) || p.Component() == rule.component:
+					case rule.component == "":
+						r.add(im.Pos, "%s must not import %s: %s", p, im.Path, rule.why)
+					default:
+						r.add(im.Pos, "%s must not import %s, only %s may: %s", p, im.Path, rule.component, rule.why)
 					}
 				}
 			}
 		})
 	}
-	return s.said
+	return r.problems
 }
 
-// checkSupervisor wants the process that outlives the agent to stay small.
+// checkSupervisor requires that the supervisor imports only what its table allows.
 func checkSupervisor(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
 		if !supervisor[p.Path] {
 			continue
@@ -113,33 +121,34 @@ func checkSupervisor(t *Tree) []string {
 		p.source(func(f *File) {
 			for _, im := range f.Imports {
 				if !slices.Contains(supervisorImports, im.Path) {
-					s.at(im.Pos, "%s must not import %s: the supervisor outlives the agent, so it stays small", p, im.Path)
+					r.add(im.Pos, "%s must not import %s: the supervisor outlives the agent, so it stays small", p, im.Path)
 				}
 			}
 		})
 	}
-	return s.said
+	return r.problems
 }
 
-// checkPureImports wants the pure packages to import nothing that could act.
+// checkPureImports requires that a pure package imports only what its table allows.
 func checkPureImports(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
-		allowed, ok := pure[p.Room()]
-		if !ok || p.Helper() {
+		allowed, ok := pure[p.Component()]
+		if !ok || p.ForTests() {
 			continue
 		}
 		p.source(func(f *File) {
 			for _, im := range f.Imports {
 				if !allows(allowed, im.Path) {
-					s.at(im.Pos, "%s must not import %s: it is a pure package (the list is in archtest/laws.go)", p, im.Path)
+					r.add(im.Pos, "%s must not import %s: a pure package imports only what archtest/tables.go lists", p, im.Path)
 				}
 			}
 		})
 	}
-	return s.said
+	return r.problems
 }
 
+// allows reports whether a list of imports has a path, or a directory above it.
 func allows(allowed []string, importPath string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		return a == importPath || strings.HasSuffix(a, "/") && strings.HasPrefix(importPath+"/", a)

@@ -1,47 +1,44 @@
 package archtest
 
 import (
-	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/types"
-	"path"
 	"strings"
 )
 
-// orderFree marks a range over a map whose order cannot reach a decision; the
+// orderFree marks a range over a map whose order cannot change a decision; the
 // reason follows it.
 const orderFree = "// order-free: "
 
-// checkMaps wants no decision to depend on the order of a map. It needs types,
-// so it checks the packages as the compiler does.
+// checkMaps requires that no decision depends on the order of a map. It
+// type-checks the packages to find the maps.
 func checkMaps(t *Tree) []string {
-	s := sayer{tree: t}
-	c := newChecker(t)
+	r := reporter{tree: t}
+	c := t.typeChecker()
 	for _, p := range t.Packages {
-		if !ordered[p.Room()] || p.Helper() {
+		if !mapsOrdered[p.Component()] || p.ForTests() {
 			continue
 		}
 		if _, err := c.check(p); err != nil {
-			s.at(p.Files[0].AST.Package, "cannot look for ranges over maps: %v", err)
+			r.add(p.Files[0].AST.Package, "cannot find ranges over maps: %v", err)
 			continue
 		}
 		p.source(func(f *File) {
 			reasons := orderFreeLines(t, f)
 			ast.Inspect(f.AST, func(n ast.Node) bool {
-				r, ok := n.(*ast.RangeStmt)
-				if ok && isMap(c.info.TypeOf(r.X)) && !reasons[t.Fset.Position(r.Pos()).Line] {
-					s.at(r.Pos(), "%s must not range over a map: its order differs from run to run. "+
-						"Range over sorted keys, or say on the line why the order is free (%sreason)", p, orderFree)
+				loop, ok := n.(*ast.RangeStmt)
+				if ok && isMap(c.info.TypeOf(loop.X)) && !reasons[t.Fset.Position(loop.Pos()).Line] {
+					r.add(loop.Pos(), "%s must not range over a map: the order differs between runs. "+
+						"Range over sorted keys, or write on the line why the order does not matter (%sreason)", p, orderFree)
 				}
 				return true
 			})
 		})
 	}
-	return s.said
+	return r.problems
 }
 
-// orderFreeLines are the lines of a file that carry a reason.
+// orderFreeLines returns the lines of a file that have an orderFree reason.
 func orderFreeLines(t *Tree, f *File) map[int]bool {
 	lines := map[int]bool{}
 	for _, group := range f.AST.Comments {
@@ -55,7 +52,7 @@ func orderFreeLines(t *Tree, f *File) map[int]bool {
 }
 
 // isMap reports whether ranging over a value of this type has a random order.
-// A type parameter counts if a map may stand in for it.
+// A type parameter counts if its constraint allows a map.
 func isMap(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Map:
@@ -74,55 +71,4 @@ func isMap(t types.Type) bool {
 		}
 	}
 	return false
-}
-
-// checker gives types to packages of the tree; it imports its own from the
-// tree and all others from source.
-type checker struct {
-	tree *Tree
-	std  types.Importer
-	info *types.Info
-	done map[string]*types.Package // nil while being checked
-}
-
-func newChecker(t *Tree) *checker {
-	return &checker{
-		tree: t,
-		std:  importer.ForCompiler(t.Fset, "source", nil),
-		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}},
-		done: map[string]*types.Package{},
-	}
-}
-
-// Import implements types.Importer.
-func (c *checker) Import(importPath string) (*types.Package, error) {
-	dir, ok := local(importPath)
-	if !ok {
-		return c.std.Import(importPath)
-	}
-	for _, p := range c.tree.Packages {
-		if p.Path == dir {
-			return c.check(p)
-		}
-	}
-	return nil, fmt.Errorf("%s is not in the tree", importPath)
-}
-
-func (c *checker) check(p *Package) (*types.Package, error) {
-	if done, ok := c.done[p.Path]; ok {
-		if done == nil {
-			return nil, fmt.Errorf("%s is not well typed or imports itself", p.Path)
-		}
-		return done, nil
-	}
-	c.done[p.Path] = nil
-	var files []*ast.File
-	p.source(func(f *File) { files = append(files, f.AST) })
-	conf := types.Config{Importer: c}
-	checked, err := conf.Check(path.Join(module, p.Path), c.tree.Fset, files, c.info)
-	if err != nil {
-		return nil, fmt.Errorf("check types of %s: %w", p.Path, err)
-	}
-	c.done[p.Path] = checked
-	return checked, nil
 }

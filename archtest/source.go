@@ -7,35 +7,35 @@ import (
 	"strings"
 )
 
-// checkClock wants time to be an argument in the pure packages, and nothing
-// there to start a goroutine.
+// checkClock requires that pure packages take the time as an argument and start
+// no goroutines.
 func checkClock(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
-		if _, ok := pure[p.Room()]; !ok || p.Helper() {
+		if _, ok := pure[p.Component()]; !ok || p.ForTests() {
 			continue
 		}
 		p.source(func(f *File) {
 			for use := range uses(f, "time") {
-				if clock[use.Sel.Name] {
-					s.at(use.Pos(), "%s must not use time.%s: time is an argument in a pure package", p, use.Sel.Name)
+				if clockReaders[use.Sel.Name] {
+					r.add(use.Pos(), "%s must not use time.%s: time is an argument in a pure package", p, use.Sel.Name)
 				}
 			}
 			ast.Inspect(f.AST, func(n ast.Node) bool {
 				if g, ok := n.(*ast.GoStmt); ok {
-					s.at(g.Pos(), "%s must not start a goroutine: it is a pure package", p)
+					r.add(g.Pos(), "%s must not start a goroutine: it is a pure package", p)
 				}
 				return true
 			})
 		})
 	}
-	return s.said
+	return r.problems
 }
 
-// checkSleep wants tests to wait for what they wait for. In a bubble of synctest
-// sleeping is what makes time pass, and takes none.
+// checkSleep requires that tests wait for an event, not for time. In a bubble of
+// testing/synctest a sleep advances the bubble's clock and takes no real time.
 func checkSleep(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
 		for _, f := range p.Files {
 			if !f.Test {
@@ -45,15 +45,15 @@ func checkSleep(t *Tree) []string {
 			for use := range uses(f, "time") {
 				inside := slices.ContainsFunc(bubbles, func(b ast.Node) bool { return b.Pos() < use.Pos() && use.Pos() < b.End() })
 				if use.Sel.Name == "Sleep" && !inside {
-					s.at(use.Pos(), "a test must not sleep: wait for a channel or a watch, or pass a clock")
+					r.add(use.Pos(), "a test must not sleep: wait for a channel or a watch, or pass a clock")
 				}
 			}
 		}
 	}
-	return s.said
+	return r.problems
 }
 
-// bubblesOf finds the calls of synctest.Test, with the functions they are given.
+// bubblesOf returns the calls of synctest.Test. A call includes the function it runs.
 func bubblesOf(f *File) (out []ast.Node) {
 	for test := range uses(f, "testing/synctest") {
 		ast.Inspect(f.AST, func(n ast.Node) bool {
@@ -66,7 +66,7 @@ func bubblesOf(f *File) (out []ast.Node) {
 	return out
 }
 
-// uses yields each name of an imported package that a file mentions.
+// uses yields each use of a name of an imported package in a file.
 func uses(f *File, importPath string) func(yield func(*ast.SelectorExpr) bool) {
 	called := ""
 	for _, im := range f.Imports {
@@ -87,24 +87,25 @@ func uses(f *File, importPath string) func(yield func(*ast.SelectorExpr) bool) {
 	}
 }
 
-// checkDotImports keeps the other rules from being walked around.
+// checkDotImports forbids dot imports, because the other rules look for the
+// package name before a name.
 func checkDotImports(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
 		for _, f := range p.Files {
 			for _, im := range f.Imports {
 				if im.Name == "." {
-					s.at(im.Pos, "%s must be imported by its name: a dot import hides where a word comes from", im.Path)
+					r.add(im.Pos, "%s must be imported by name: a dot import hides where a name comes from", im.Path)
 				}
 			}
 		}
 	}
-	return s.said
+	return r.problems
 }
 
-// checkDocs wants every package to say what it is for.
+// checkDocs requires a package comment that states the purpose.
 func checkDocs(t *Tree) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	for _, p := range t.Packages {
 		best := 0
 		for _, f := range p.Files {
@@ -114,26 +115,27 @@ func checkDocs(t *Tree) []string {
 		}
 		// "Package name" is two words, and a purpose takes at least four.
 		if best < 6 {
-			s.at(p.Files[0].AST.Package, "package %s does not say what it is for: write a doc comment", p)
+			r.add(p.Files[0].AST.Package, "package %s has no comment that states its purpose: write one", p)
 		}
 	}
-	return s.said
+	return r.problems
 }
 
-// checkSizes wants functions and files that fit a reader, and an honest table
-// of exceptions.
-func checkSizes(t *Tree) []string { return checkSizesBut(t, long) }
+// checkSizes limits the lines of functions and files.
+func checkSizes(t *Tree) []string { return checkSizesBut(t, sizeExceptions) }
 
+// checkSizesBut is checkSizes with a table of exceptions. An exception that is
+// not needed is a problem too.
 func checkSizesBut(t *Tree, exceptions map[string]string) []string {
-	s := sayer{tree: t}
+	r := reporter{tree: t}
 	needed := map[string]bool{}
-	limit := func(key string, lines, most int, pos token.Pos, what string) {
-		if lines <= most {
+	limit := func(key string, lines, limit int, pos token.Pos, name string) {
+		if lines <= limit {
 			return
 		}
 		needed[key] = true
 		if exceptions[key] == "" {
-			s.at(pos, "%s has %d lines, more than %d: split it", what, lines, most)
+			r.add(pos, "%s has %d lines, more than %d: split it", name, lines, limit)
 		}
 	}
 	mains := 0
@@ -157,17 +159,18 @@ func checkSizesBut(t *Tree, exceptions map[string]string) []string {
 	}
 	for key := range exceptions {
 		if !needed[key] {
-			s.said = append(s.said, key+": no longer exceeds a limit: take it out of archtest/laws.go")
+			r.problems = append(r.problems, key+": no longer exceeds a limit: remove its exception from archtest/tables.go")
 		}
 	}
-	return s.said
+	return r.problems
 }
 
+// lines returns how many lines a node has.
 func (t *Tree) lines(n ast.Node) int {
 	return t.Fset.Position(n.End()).Line - t.Fset.Position(n.Pos()).Line + 1
 }
 
-// funcName is Func, or Type.Method.
+// funcName returns "Func" or "Type.Method".
 func funcName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
 		return fn.Name.Name

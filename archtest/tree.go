@@ -17,9 +17,12 @@ import (
 type Tree struct {
 	Fset     *token.FileSet
 	Packages []*Package // by path
+
+	fsys    fs.FS
+	checker *checker // nil until a rule needs types
 }
 
-// Package is one directory with Go files, whatever their build tags.
+// Package is one directory with Go files. Build tags are ignored.
 type Package struct {
 	Path  string // from the root of the tree; "." is the root itself
 	Files []*File
@@ -38,14 +41,14 @@ type File struct {
 // Import is one import of a file.
 type Import struct {
 	Path string
-	Name string // as the file calls it; a guess from the path where not given
+	Name string // in the file; without an explicit name, the last element of the path
 	Pos  token.Pos
 }
 
-// Load parses every Go file below the root of fsys. Other modules, testdata and
-// hidden directories are left out, as the go command does.
+// Load parses every Go file below the root of fsys. Like the go command, it
+// leaves out nested modules, testdata and hidden directories.
 func Load(fsys fs.FS) (*Tree, error) {
-	t := &Tree{Fset: token.NewFileSet()}
+	t := &Tree{Fset: token.NewFileSet(), fsys: fsys}
 	byPath := map[string]*Package{}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -72,6 +75,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 	return t, err
 }
 
+// skipped reports whether Load leaves a directory out.
 func skipped(fsys fs.FS, dir string) bool {
 	if dir == "." {
 		return false
@@ -114,7 +118,7 @@ func (t *Tree) parse(fsys fs.FS, name string) (*File, error) {
 	return f, nil
 }
 
-// String is how a sentence names the package.
+// String returns the name of the package in problems.
 func (p *Package) String() string {
 	if p.Path == "." {
 		return path.Base(module)
@@ -122,11 +126,14 @@ func (p *Package) String() string {
 	return p.Path
 }
 
-// Room is the part of the tree that a package belongs to.
-func (p *Package) Room() string { return room(p.Path) }
+// Component returns the component of a package: its top-level directory, or
+// its directory in cmd.
+func (p *Package) Component() string { return componentOf(p.Path) }
 
-// Helper reports whether the package exists for tests, as enginetest does.
-func (p *Package) Helper() bool { return strings.HasSuffix(p.Path, "test") && !beside[p.Room()] }
+// ForTests reports whether only tests may import the package, as with enginetest.
+func (p *Package) ForTests() bool {
+	return strings.HasSuffix(p.Path, "test") && !unlayered[p.Component()]
+}
 
 // source calls visit for each file that is not a test.
 func (p *Package) source(visit func(*File)) {
@@ -137,7 +144,8 @@ func (p *Package) source(visit func(*File)) {
 	}
 }
 
-func room(dir string) string {
+// componentOf returns the component of a directory.
+func componentOf(dir string) string {
 	parts := strings.SplitN(dir, "/", 3)
 	if parts[0] == "cmd" && len(parts) > 1 {
 		return parts[0] + "/" + parts[1]
@@ -145,24 +153,31 @@ func room(dir string) string {
 	return parts[0]
 }
 
-// local is the path from the root of the tree, where an import is our own.
-func local(importPath string) (string, bool) {
+// inModule returns the path from the root of the tree, and whether the import
+// is of this module.
+func inModule(importPath string) (string, bool) {
 	if importPath == module {
 		return ".", true
 	}
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// under reports whether p is path or below it.
-func under(p, root string) bool { return p == root || strings.HasPrefix(p, root+"/") }
+// isBelow reports whether p is root or below it.
+func isBelow(p, root string) bool { return p == root || strings.HasPrefix(p, root+"/") }
 
-// sayer collects complaints, each with its place.
-type sayer struct {
-	tree *Tree
-	said []string
+// reporter collects problems, each with its file and line.
+type reporter struct {
+	tree     *Tree
+	problems []string
 }
 
-func (s *sayer) at(pos token.Pos, format string, args ...any) {
-	p := s.tree.Fset.Position(pos)
-	s.said = append(s.said, fmt.Sprintf("%s:%d: %s", p.Filename, p.Line, fmt.Sprintf(format, args...)))
+func (r *reporter) add(pos token.Pos, format string, args ...any) {
+	p := r.tree.Fset.Position(pos)
+	r.problems = append(r.problems, fmt.Sprintf("%s:%d: %s", p.Filename, p.Line, fmt.Sprintf(format, args...)))
+}
+
+// exists reports whether the tree has a file or directory.
+func (t *Tree) exists(name string) bool {
+	_, err := fs.Stat(t.fsys, path.Clean(name))
+	return err == nil
 }

@@ -148,7 +148,7 @@ func (n *node) deviceSpecOf(id string) *deviceSpec {
 // are of other models now. It is rare: it looks at every job.
 func (s *State) rechargeNode(n *node, describe func()) {
 	var there []*entry
-	for _, e := range s.jobs { // order-free: sorted right below
+	for _, e := range s.entryByID { // order-free: sorted right below
 		if e.run != nil && e.usedNode(n.id) {
 			there = append(there, e)
 		}
@@ -200,7 +200,7 @@ func (s *State) grantOf(sh *shape, seats []ares.Seat) queue.Grant {
 // as of a time: the record to write when the job itself goes. A job that used
 // nothing changes nothing.
 func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	if e == nil || len(e.held.past) == 0 {
 		return before
 	}

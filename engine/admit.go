@@ -120,13 +120,13 @@ func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
 
 // dependencySucceeded says whether a dependency holds.
 func (s *State) dependencySucceeded(id ares.JobID) bool {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	return e != nil && e.job != nil && e.phase() == ares.Succeeded
 }
 
 // dependencyText says why a dependency does not hold.
 func (s *State) dependencyText(id ares.JobID) string {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	switch {
 	case e == nil || e.job == nil:
 		return fmt.Sprintf("after %s: there is no such live job, so it cannot be seen to have succeeded", id)

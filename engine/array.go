@@ -108,7 +108,7 @@ func (s *State) endFinishedArrays(plan *ares.Plan) {
 // stopElements asks every element that has not ended to stop.
 func (s *State) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 	for i := range a.parent.nextElement() {
-		e := s.jobs[ares.ElementID(a.id, i)]
+		e := s.entryByID[ares.ElementID(a.id, i)]
 		if e == nil || e.run == nil || e.run.Phase.Final() || e.run.Stop != nil && e.run.Stop.Why == ares.StopCancel {
 			continue
 		}

@@ -243,7 +243,7 @@ func (c *remedySearch) dependencySteps() []ares.Step {
 		if c.state.dependencySucceeded(id) {
 			continue
 		}
-		if e := c.state.jobs[id]; e == nil || e.job == nil || e.phase().Final() {
+		if e := c.state.entryByID[id]; e == nil || e.job == nil || e.phase().Final() {
 			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: "drop after: what it names is not seen to succeed"}}
 		}
 		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})

@@ -140,7 +140,7 @@ func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 // that are to end, and who has to leave a reservation.
 func (t *round) expectStops(plan *ares.Plan) {
 	for i := range plan.Stop {
-		if e := t.state.jobs[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
+		if e := t.state.entryByID[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
 			t.stopping = append(t.stopping, e)
 		}
 	}

@@ -170,7 +170,7 @@ func (d *demandTracker) uncountRecent(e *entry) {
 func (s *State) advanceHorizon() {
 	d := &s.demand
 	before := d.countedUntil
-	d.countedUntil = demandHorizon(s.revision, len(s.jobs)-d.recent)
+	d.countedUntil = demandHorizon(s.revision, len(s.entryByID)-d.recent)
 	switch {
 	case d.countedUntil < before:
 		s.recountDemand()
@@ -211,7 +211,7 @@ func (s *State) recountDemand() {
 	for _, w := range s.shapes.requests.byKey { // order-free: each by itself
 		w.demand = nil
 	}
-	for _, e := range s.jobs { // order-free: sums
+	for _, e := range s.entryByID { // order-free: sums
 		e.demand, e.demandPending = nil, false
 		s.countDemand(e)
 	}

@@ -124,7 +124,7 @@ func (s *State) requeue() {
 		s.updateRestarting(e)
 		s.updateMigrating(e)
 		if e.job == nil && e.run == nil {
-			delete(s.jobs, e.id)
+			delete(s.entryByID, e.id)
 		}
 	}
 	clear(s.changedEntries)

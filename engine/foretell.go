@@ -14,7 +14,7 @@ import (
 // forgotten again. p is how long it is thought to run, nil where nobody knows. Of
 // a job that is live already it is what Place says.
 func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
-	if s.jobs[job.ID] != nil || s.tenants[job.Tenant] == nil {
+	if s.entryByID[job.ID] != nil || s.tenants[job.Tenant] == nil {
 		placing, refusal := Place(s, job, now)
 		if refusal == nil {
 			return placing, nil
@@ -33,7 +33,7 @@ func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (a
 	}
 	s.applyEvents(events)
 	s.refreshIndex()
-	e := s.jobs[job.ID]
+	e := s.entryByID[job.ID]
 	placing, why := s.whatIf(e, now)
 	s.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
 	s.demand.forgetPending(e)

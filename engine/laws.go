@@ -261,7 +261,7 @@ func (s *State) checkBoards() error {
 	if d := &s.demand; len(s.cfg.Mix) == 0 {
 		kinds, shares := d.kinds, d.shares
 		recent := 0
-		for _, e := range s.jobs { // order-free: a count
+		for _, e := range s.entryByID { // order-free: a count
 			if e.job != nil && e.job.Revision > d.window {
 				recent++
 			}

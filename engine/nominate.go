@@ -150,7 +150,7 @@ func (t *round) invalidReason(e *entry, now time.Time) string {
 // pendingVictim is the victim of a nomination that has not been asked to stop yet, nil
 // when it has, or is gone already.
 func (t *round) pendingVictim(v *ares.Victim) *entry {
-	e := t.state.jobs[v.Job]
+	e := t.state.entryByID[v.Job]
 	if e == nil || e.job == nil || e.run == nil || e.run.Fence() != v.Fence || e.run.Stop != nil {
 		return nil
 	}

@@ -70,7 +70,7 @@ func (s *State) onlyRefused(of []*entry, plan *ares.Plan) []*entry {
 		r := &plan.Refuse[i]
 		jobs[r.Job] = true
 		alone := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == kindOrder || b.Detail == BorrowBlockedText })
-		if e := s.jobs[r.Job]; !alone { // others of its shape may be done sooner
+		if e := s.entryByID[r.Job]; !alone { // others of its shape may be done sooner
 			shapes[e.shape] = true
 		}
 	}
@@ -84,7 +84,7 @@ func (s *State) onlyRefused(of []*entry, plan *ares.Plan) []*entry {
 func (s *State) waitingSince(e *entry) (since time.Time, waits bool) {
 	since = e.job.AcceptedAt
 	for _, id := range e.shape.after {
-		before := s.jobs[id]
+		before := s.entryByID[id]
 		if before == nil || before.job == nil {
 			continue // it will never be seen to have succeeded
 		}
@@ -98,7 +98,7 @@ func (s *State) waitingSince(e *entry) (since time.Time, waits bool) {
 	}
 	if e.isArray() {
 		for i := range e.nextElement() {
-			if el := s.jobs[ares.ElementID(e.id, i)]; el != nil && el.run != nil {
+			if el := s.entryByID[ares.ElementID(e.id, i)]; el != nil && el.run != nil {
 				since = laterOf(since, el.run.FinishedAt)
 				if len(el.run.Attempts) > 0 {
 					since = laterOf(since, el.run.Attempts[0].PlacedAt)

@@ -15,7 +15,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	s.refreshIndex()
 	s.setWindowTime(now)
 	s.setExpectedStayOf(job)
-	e, sh := s.jobs[job.ID], s.shapes.find(s.newShape(job))
+	e, sh := s.entryByID[job.ID], s.shapes.find(s.newShape(job))
 	if waits := s.admissionWaits(e, sh, now); len(waits) == 0 {
 		t := s.beginRound()
 		t.advanceNominations(&ares.Plan{Now: now}, e, nil)

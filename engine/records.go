@@ -75,7 +75,7 @@ func (s *State) UnknownNodes() iter.Seq[string] {
 // order, so that taking it is short: whoever writes it down sorts them. The
 // records must not be changed.
 func (s *State) Snapshot() ares.Batch {
-	b := ares.Batch{Revision: s.revision, Reset: true, At: s.at, Events: make([]ares.Event, 0, 2*(len(s.jobs)+len(s.nodesByID))+len(s.tenants))}
+	b := ares.Batch{Revision: s.revision, Reset: true, At: s.at, Events: make([]ares.Event, 0, 2*(len(s.entryByID)+len(s.nodesByID))+len(s.tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
 	for _, n := range s.nodesByID { // order-free: as the comment says
 		if n.record != nil {
@@ -106,7 +106,7 @@ func (s *State) Snapshot() ares.Batch {
 		add(ares.Event{Revision: r.Revision, Reservation: r})
 	}
 	add(ares.Event{Revision: s.topology.Revision, Topology: s.topology})
-	for id, e := range s.jobs { // order-free: as above
+	for id, e := range s.entryByID { // order-free: as above
 		if e.job != nil {
 			add(ares.Event{Revision: e.job.Revision, Job: e.job})
 		}

@@ -169,7 +169,7 @@ func (s *State) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool
 			out = map[ares.JobID]bool{}
 		}
 		out[y.To] = true
-		if next := s.jobs[y.To]; next != nil {
+		if next := s.entryByID[y.To]; next != nil {
 			walk(next)
 		}
 	}

@@ -19,7 +19,7 @@ type State struct {
 	cfg            Config
 	revision       int64
 	at             time.Time // when the last batch was learned of; zero without a clock
-	jobs           map[ares.JobID]*entry
+	entryByID           map[ares.JobID]*entry
 	tenants        map[string]*tenant
 	queues         *queueTree
 	shapes         shapes
@@ -116,7 +116,7 @@ func NewWith(cfg Config) *State {
 func (s *State) reset() {
 	*s = State{
 		cfg:         s.cfg,
-		jobs:        map[ares.JobID]*entry{},
+		entryByID:        map[ares.JobID]*entry{},
 		tenants:     map[string]*tenant{},
 		nodesByID:   map[string]*node{},
 		shapes:      newShapes(),
@@ -215,11 +215,11 @@ func (s *State) applyEvent(ev *ares.Event) {
 func (s *State) applyDeletion(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
-		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
+		if e := s.entryByID[ares.JobID(g.ID)]; e != nil {
 			s.updateEntry(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
-		if e := s.jobs[ares.JobID(g.ID)]; e != nil {
+		if e := s.entryByID[ares.JobID(g.ID)]; e != nil {
 			s.updateEntry(e, func() { e.run = nil })
 		}
 	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
@@ -287,10 +287,10 @@ func (s *State) updateEntry(e *entry, alter func()) {
 }
 
 func (s *State) entry(id ares.JobID) *entry {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	if e == nil {
 		e = &entry{id: id}
-		s.jobs[id] = e
+		s.entryByID[id] = e
 	}
 	return e
 }
@@ -471,7 +471,7 @@ func (s *State) measureCapacity() {
 
 // Job finds a live job. It must not be changed.
 func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	if e == nil || e.job == nil {
 		return nil, false
 	}
@@ -481,7 +481,7 @@ func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 // Run is a copy of a job's run for the caller to change and commit. A job
 // without a stored run has the run of one just accepted.
 func (s *State) Run(id ares.JobID) (ares.Run, bool) {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	switch {
 	case e == nil:
 		return ares.Run{}, false
@@ -505,8 +505,8 @@ func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 }
 
 func (s *State) entries() []*entry {
-	all := make([]*entry, 0, len(s.jobs))
-	for _, e := range s.jobs { // order-free: sorted right below
+	all := make([]*entry, 0, len(s.entryByID))
+	for _, e := range s.entryByID { // order-free: sorted right below
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })

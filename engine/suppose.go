@@ -52,9 +52,9 @@ func (s *State) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
 		var e *entry
 		if run := events[i].Run; run != nil {
-			e = s.jobs[run.Job]
+			e = s.entryByID[run.Job]
 		} else if job := events[i].Job; job != nil {
-			e = s.jobs[job.ID]
+			e = s.entryByID[job.ID]
 		}
 		if e != nil && e.queue == inDelayed {
 			to = append(to, savedDelay{e, e.delayUntil})
@@ -101,7 +101,7 @@ func (s *State) readyEvents(at time.Time) []ares.Event {
 	s.readyDelayed(&plan, at)
 	var out []ares.Event
 	for _, id := range plan.Ready {
-		run := s.jobs[id].run.Clone()
+		run := s.entryByID[id].run.Clone()
 		run.Phase, run.NotBefore = ares.Pending, time.Time{}
 		out = append(out, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
@@ -127,7 +127,7 @@ func CloneNode(like *ares.Node, i int) *ares.Node {
 // endEvents is the end of a job: what its last attempt holds comes free. What an
 // earlier one may still hold on a lost node does not.
 func (s *State) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	if e == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (s *State) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Ev
 	run.Phase, run.Stop, run.Nominated, run.FinishedAt = as, nil, nil, now
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
-		if element := s.jobs[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
+		if element := s.entryByID[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
 			out = append(out, s.endEvents(element.id, as, now)...)
 		}
 	}
@@ -185,9 +185,9 @@ func (s *State) inverseEvents(events []ares.Event) []ares.Event {
 	for i := range events {
 		switch ev := &events[i]; {
 		case ev.Job != nil:
-			out = append(out, ares.Event{Job: s.jobs[ev.Job.ID].job})
+			out = append(out, ares.Event{Job: s.entryByID[ev.Job.ID].job})
 		case ev.Run != nil:
-			if run := s.jobs[ev.Run.Job].run; run != nil {
+			if run := s.entryByID[ev.Run.Job].run; run != nil {
 				out = append(out, ares.Event{Run: &ares.RunEvent{Job: ev.Run.Job, Run: *run}})
 			} else {
 				out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(ev.Run.Job)}})

@@ -13,7 +13,7 @@ import (
 // state alone: what it supposes, it makes real for a moment, and puts back.
 func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	if e == nil || !e.waits() {
 		return out
 	}
@@ -52,7 +52,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 // Refusal says what keeps a job waiting, and no more.
 func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
-	if e := s.jobs[id]; e != nil && e.waits() {
+	if e := s.entryByID[id]; e != nil && e.waits() {
 		s.refreshIndex()
 		s.setWindowTime(now)
 		out.Blockers, _ = s.blockersOf(e, e.shape, e.job.GPUModel, now)

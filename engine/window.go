@@ -293,7 +293,7 @@ func (s *State) jobsToEvict(v *window) []*entry {
 
 // wakeAtWindows wakes the plan when the next window opens or closes.
 func (s *State) wakeAtWindows(plan *ares.Plan) {
-	if len(s.jobs) == 0 {
+	if len(s.entryByID) == 0 {
 		return // nobody to wake for
 	}
 	for _, v := range s.calendar.windows {

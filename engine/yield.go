@@ -223,7 +223,7 @@ func (s *State) wouldBorrow(sh *shape) bool {
 // WouldBorrow says whether a waiting job would hold more than quotas promise it: it
 // may have to wait, though it fits, while others take back what they lent.
 func (s *State) WouldBorrow(id ares.JobID) bool {
-	e := s.jobs[id]
+	e := s.entryByID[id]
 	return e != nil && e.job != nil && s.queues.HasQuotas() && s.wouldBorrow(e.shape)
 }
 
