@@ -11,20 +11,20 @@ import (
 
 // chargeJob adds an entry's seats that are not free to the accounts of their
 // nodes, its tenant and its queue, or takes them out again.
-func (s *State) chargeJob(e *entry, sign int) {
+func (j *jobTable) chargeJob(e *entry, sign int) {
 	if sign > 0 {
-		e.held = s.holdingsOf(e)
+		e.held = j.holdingsOf(e)
 	}
-	s.indexRunning(e, sign)
-	s.indexStops(e, sign)
+	j.indexRunning(e, sign)
+	j.indexStops(e, sign)
 	if e.run != nil {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					n := s.node(h.Node)
+					n := j.cluster.node(h.Node)
 					n.charge(&h.Seat, sign)
 					n.countOccupant(e, &h.Seat, sign)
-					s.markDirty(n)
+					j.cluster.markDirty(n)
 				}
 			}
 		}
@@ -69,7 +69,7 @@ func (t *tenant) removeActive(e *entry) {
 }
 
 // holdingsOf works out what an entry holds and has held.
-func (s *State) holdingsOf(e *entry) holdings {
+func (j *jobTable) holdingsOf(e *entry) holdings {
 	var out holdings
 	if e.run == nil || e.job == nil {
 		return out
@@ -80,11 +80,11 @@ func (s *State) holdingsOf(e *entry) holdings {
 		var all queue.Grant
 		for k := range a.Seats {
 			h := &a.Seats[k]
-			s.addSeatToGrant(&all, &h.Seat, e.job.GPUMemoryMB)
+			j.addSeatToGrant(&all, &h.Seat, e.job.GPUMemoryMB)
 			// A voided seat holds its node's devices until they are clean, but it
 			// must not hold its own job's next attempt off by the tenant's limit.
 			if !h.State.Settled() {
-				s.addSeatToGrant(&out.grant, &h.Seat, e.job.GPUMemoryMB)
+				j.addSeatToGrant(&out.grant, &h.Seat, e.job.GPUMemoryMB)
 			}
 		}
 		if !a.PlacedAt.IsZero() {
@@ -99,13 +99,13 @@ func (s *State) holdingsOf(e *entry) holdings {
 
 // addSeatToGrant adds what one seat of a job counts to a grant. gpuMemory is what the
 // job asks for.
-func (s *State) addSeatToGrant(g *queue.Grant, seat *ares.Seat, gpuMemory int) {
+func (j *jobTable) addSeatToGrant(g *queue.Grant, seat *ares.Seat, gpuMemory int) {
 	g.Held.CPUs += seat.CPUs
 	g.Held.MemoryMB += seat.Memory
 	g.Held.GPUMemoryMB += gpuMemory
 	g.Use.CPU += int64(seat.CPUs)
 	g.Use.Memory += int64(seat.Memory)
-	n := s.nodesByID[seat.Node]
+	n := j.cluster.nodesByID[seat.Node]
 	for _, sh := range seat.Shares {
 		if sh.Milli >= WholeMilli {
 			g.Held.GPUs++
@@ -117,7 +117,7 @@ func (s *State) addSeatToGrant(g *queue.Grant, seat *ares.Seat, gpuMemory int) {
 			addModelPart(g, b.modelIndex, int64(sh.Milli))
 		} else {
 			g.Use.GPU += int64(sh.Milli)
-			addModelPart(g, s.queues.Model(""), int64(sh.Milli))
+			addModelPart(g, j.queues.Model(""), int64(sh.Milli))
 		}
 	}
 }
@@ -146,20 +146,20 @@ func (n *node) deviceSpecOf(id string) *deviceSpec {
 
 // rechargeNode puts the seats on a node into the accounts anew, because its devices
 // are of other models now. It is rare: it looks at every job.
-func (s *State) rechargeNode(n *node, describe func()) {
+func (j *jobTable) rechargeNode(n *node, describe func()) {
 	var there []*entry
-	for _, e := range s.entryByID { // order-free: sorted right below
+	for _, e := range j.entryByID { // order-free: sorted right below
 		if e.run != nil && e.usedNode(n.id) {
 			there = append(there, e)
 		}
 	}
 	slices.SortFunc(there, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
 	for _, e := range there {
-		s.chargeJob(e, -1)
+		j.chargeJob(e, -1)
 	}
 	describe()
 	for _, e := range there {
-		s.chargeJob(e, +1)
+		j.chargeJob(e, +1)
 	}
 }
 
@@ -186,12 +186,12 @@ func (p *nodeType) capacity() queue.Use {
 
 // grantOf is what a job of the shape gets with these seats. Its parts are good
 // until the next call.
-func (s *State) grantOf(sh *shape, seats []ares.Seat) queue.Grant {
-	g := queue.Grant{GPUs: s.grantScratch[:0]}
+func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Grant {
+	g := queue.Grant{GPUs: j.grantScratch[:0]}
 	for i := range seats {
-		s.addSeatToGrant(&g, &seats[i], sh.perMember.GPUMemoryMB)
+		j.addSeatToGrant(&g, &seats[i], sh.perMember.GPUMemoryMB)
 	}
-	s.grantScratch = g.GPUs
+	j.grantScratch = g.GPUs
 	g.Held.Jobs = 1
 	return g
 }
@@ -200,7 +200,7 @@ func (s *State) grantOf(sh *shape, seats []ares.Seat) queue.Grant {
 // as of a time: the record to write when the job itself goes. A job that used
 // nothing changes nothing.
 func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
-	e := s.entryByID[id]
+	e := s.jobs.entryByID[id]
 	if e == nil || len(e.held.past) == 0 {
 		return before
 	}

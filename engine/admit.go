@@ -24,12 +24,12 @@ const (
 
 // admissibleMembers is how many members of the shape may be placed if there is room, and
 // of which models: 0 when not even the least it can start with.
-func (s *State) admissibleMembers(sh *shape, now time.Time) (members int, ban uint64) {
-	if sh.tenant.record == nil || s.overBudget(sh.tenant, now) {
+func (j *jobTable) admissibleMembers(sh *shape, now time.Time) (members int, ban uint64) {
+	if sh.tenant.record == nil || j.overBudget(sh.tenant, now) {
 		return 0, 0
 	}
 	for _, id := range sh.after {
-		if !s.dependencySucceeded(id) {
+		if !j.dependencySucceeded(id) {
 			return 0, 0
 		}
 	}
@@ -40,7 +40,7 @@ func (s *State) admissibleMembers(sh *shape, now time.Time) (members int, ban ui
 		if sh.leaf.Admit(queue.Grant{Held: sh.use(m)}) != nil {
 			continue
 		}
-		ban, open := s.excludedModels(sh, m)
+		ban, open := j.excludedModels(sh, m)
 		if open {
 			return m, ban
 		}
@@ -51,14 +51,14 @@ func (s *State) admissibleMembers(sh *shape, now time.Time) (members int, ban ui
 // excludedModels is the models of which the quotas leave too little for so many
 // members. It is false when that is so of every model that would do. Whether
 // any node has such a model is not for the quotas to say.
-func (s *State) excludedModels(sh *shape, members int) (ban uint64, open bool) {
+func (j *jobTable) excludedModels(sh *shape, members int) (ban uint64, open bool) {
 	w := sh.request
-	if !w.needsDevices() || !s.queues.HasQuotas() {
+	if !w.needsDevices() || !j.queues.HasQuotas() {
 		return 0, true
 	}
 	milli := int64(members) * int64(max(w.gpus*WholeMilli, w.milli))
 	known := false
-	for m := range s.matchingModels(w) {
+	for m := range j.cluster.matchingModels(w) {
 		known = true
 		if room, _ := sh.leaf.Room(m); room < milli {
 			ban |= modelBit(m)
@@ -76,38 +76,38 @@ func modelBit(m int) uint64 { return 1 << min(m, 63) }
 
 // admissionBlockers says everything that keeps jobs of this shape from being placed
 // however much room there is; nil where allowed says that some members may be.
-func (s *State) admissionBlockers(sh *shape, now time.Time) []ares.Blocker {
-	if m, _ := s.admissibleMembers(sh, now); m > 0 {
+func (j *jobTable) admissionBlockers(sh *shape, now time.Time) []ares.Blocker {
+	if m, _ := j.admissibleMembers(sh, now); m > 0 {
 		return nil
 	}
 	var out []ares.Blocker
 	for _, id := range sh.after {
-		if !s.dependencySucceeded(id) {
-			out = append(out, ares.Blocker{Kind: kindDependency, Detail: s.dependencyText(id)})
+		if !j.dependencySucceeded(id) {
+			out = append(out, ares.Blocker{Kind: kindDependency, Detail: j.dependencyText(id)})
 		}
 	}
 	if sh.tenant.record == nil {
 		return append(out, ares.Blocker{Kind: kindQuota, Detail: fmt.Sprintf("tenant %s is unknown", sh.tenant.id)})
 	}
-	if s.overBudget(sh.tenant, now) {
+	if j.overBudget(sh.tenant, now) {
 		out = append(out, ares.Blocker{Kind: kindBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
-			sh.tenant.id, s.budgetUsed(sh.tenant, now)/3600, sh.tenant.record.GPUHours, now.UTC().Format(monthForm))})
+			sh.tenant.id, j.budgetUsed(sh.tenant, now)/3600, sh.tenant.record.GPUHours, now.UTC().Format(monthForm))})
 	}
 	for _, b := range sh.leaf.Admit(queue.Grant{Held: sh.use(sh.minMembers)}) {
 		out = append(out, ares.Blocker{Kind: kindQuota, Detail: b.String()})
 	}
-	return append(out, s.quotaBlockers(sh)...)
+	return append(out, j.quotaBlockers(sh)...)
 }
 
 // quotaBlockers says which quotas leave too little of the models that would do,
 // each once.
-func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
-	if _, open := s.excludedModels(sh, sh.minMembers); open {
+func (j *jobTable) quotaBlockers(sh *shape) []ares.Blocker {
+	if _, open := j.excludedModels(sh, sh.minMembers); open {
 		return nil
 	}
 	var out []ares.Blocker
 	seen := map[string]bool{}
-	for m := range s.matchingModels(sh.request) {
+	for m := range j.cluster.matchingModels(sh.request) {
 		_, b := sh.leaf.Room(m)
 		b.Asked = int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
 		if text := b.String(); !seen[text] {
@@ -119,14 +119,14 @@ func (s *State) quotaBlockers(sh *shape) []ares.Blocker {
 }
 
 // dependencySucceeded says whether a dependency holds.
-func (s *State) dependencySucceeded(id ares.JobID) bool {
-	e := s.entryByID[id]
+func (j *jobTable) dependencySucceeded(id ares.JobID) bool {
+	e := j.entryByID[id]
 	return e != nil && e.job != nil && e.phase() == ares.Succeeded
 }
 
 // dependencyText says why a dependency does not hold.
-func (s *State) dependencyText(id ares.JobID) string {
-	e := s.entryByID[id]
+func (j *jobTable) dependencyText(id ares.JobID) string {
+	e := j.entryByID[id]
 	switch {
 	case e == nil || e.job == nil:
 		return fmt.Sprintf("after %s: there is no such live job, so it cannot be seen to have succeeded", id)
@@ -140,14 +140,14 @@ func (s *State) dependencyText(id ares.JobID) string {
 const monthForm = "2006-01"
 
 // overBudget says whether the tenant has used up its GPU-hours of the month.
-func (s *State) overBudget(t *tenant, now time.Time) bool {
-	return t.record != nil && t.record.GPUHours > 0 && s.budgetUsed(t, now) >= int64(t.record.GPUHours)*3600
+func (j *jobTable) overBudget(t *tenant, now time.Time) bool {
+	return t.record != nil && t.record.GPUHours > 0 && j.budgetUsed(t, now) >= int64(t.record.GPUHours)*3600
 }
 
 // wakeAtMonthEnd wakes the plan when the month ends, if the tenant of a job that is
 // refused has used up its budget: no event tells that it has another.
-func (s *State) wakeAtMonthEnd(plan *ares.Plan, t *tenant) {
-	if !s.overBudget(t, plan.Now) {
+func (j *jobTable) wakeAtMonthEnd(plan *ares.Plan, t *tenant) {
+	if !j.overBudget(t, plan.Now) {
 		return
 	}
 	now := plan.Now.UTC()
@@ -159,14 +159,14 @@ func (s *State) wakeAtMonthEnd(plan *ares.Plan, t *tenant) {
 
 // BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
 func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
-	if t := s.tenants[tenantID]; t != nil {
-		return s.budgetUsed(t, now)
+	if t := s.jobs.tenants[tenantID]; t != nil {
+		return s.jobs.budgetUsed(t, now)
 	}
 	return 0
 }
 
 // budgetUsed is the GPU-seconds the tenant's jobs have used in the month of now.
-func (s *State) budgetUsed(t *tenant, now time.Time) int64 {
+func (j *jobTable) budgetUsed(t *tenant, now time.Time) int64 {
 	now = now.UTC()
 	month := now.Format(monthForm)
 	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)

@@ -17,18 +17,18 @@ type array struct {
 }
 
 // arrayOf finds an array, or opens one.
-func (s *State) arrayOf(id ares.JobID) *array {
-	at, found := slices.BinarySearchFunc(s.arrays, id, byArrayID)
+func (j *jobTable) arrayOf(id ares.JobID) *array {
+	at, found := slices.BinarySearchFunc(j.arrays, id, byArrayID)
 	if !found {
-		s.arrays = slices.Insert(s.arrays, at, &array{id: id})
+		j.arrays = slices.Insert(j.arrays, at, &array{id: id})
 	}
-	return s.arrays[at]
+	return j.arrays[at]
 }
 
 func byArrayID(a *array, id ares.JobID) int { return cmp.Compare(a.id, id) }
 
 // countArray counts an entry as the array or the element it is, or takes it out.
-func (s *State) countArray(e *entry, sign int) {
+func (j *jobTable) countArray(e *entry, sign int) {
 	if e.job == nil || !e.isArray() && e.job.ArrayOf == "" {
 		return
 	}
@@ -36,7 +36,7 @@ func (s *State) countArray(e *entry, sign int) {
 	if e.isArray() {
 		id = e.id
 	}
-	a := s.arrayOf(id)
+	a := j.arrayOf(id)
 	switch {
 	case !e.isArray():
 		a.elements.Add(e.phase(), sign)
@@ -46,8 +46,8 @@ func (s *State) countArray(e *entry, sign int) {
 		a.parent, a.elements.Total = nil, 0
 	}
 	if a.parent == nil && a.elements.Made == 0 {
-		at, _ := slices.BinarySearchFunc(s.arrays, id, byArrayID)
-		s.arrays = slices.Delete(s.arrays, at, at+1)
+		at, _ := slices.BinarySearchFunc(j.arrays, id, byArrayID)
+		j.arrays = slices.Delete(j.arrays, at, at+1)
 	}
 }
 
@@ -67,12 +67,12 @@ func (e *entry) hasUnmadeElements() bool {
 }
 
 // arrayIsStopping says whether the entry is an element of an array that is to end.
-func (s *State) arrayIsStopping(e *entry) bool {
+func (j *jobTable) arrayIsStopping(e *entry) bool {
 	if e.job == nil || e.job.ArrayOf == "" {
 		return false
 	}
-	at, found := slices.BinarySearchFunc(s.arrays, e.job.ArrayOf, byArrayID)
-	return found && s.arrays[at].stopIntent() != nil
+	at, found := slices.BinarySearchFunc(j.arrays, e.job.ArrayOf, byArrayID)
+	return found && j.arrays[at].stopIntent() != nil
 }
 
 // stopIntent is the intent to end the array with its elements, nil for none. One that
@@ -90,8 +90,8 @@ func (a *array) stopIntent() *ares.Stop {
 // endFinishedArrays ends the arrays whose elements have all ended, and passes a stop of an
 // array on to its elements. Elements of an array that is to end are touched by
 // nothing else in this plan.
-func (s *State) endFinishedArrays(plan *ares.Plan) {
-	for _, a := range s.arrays {
+func (j *jobTable) endFinishedArrays(plan *ares.Plan) {
+	for _, a := range j.arrays {
 		if a.parent == nil || a.parent.run == nil || a.parent.phase().Final() {
 			continue
 		}
@@ -100,15 +100,15 @@ func (s *State) endFinishedArrays(plan *ares.Plan) {
 			continue
 		}
 		if stop := a.stopIntent(); stop != nil {
-			s.stopElements(a, stop, plan)
+			j.stopElements(a, stop, plan)
 		}
 	}
 }
 
 // stopElements asks every element that has not ended to stop.
-func (s *State) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
+func (j *jobTable) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 	for i := range a.parent.nextElement() {
-		e := s.entryByID[ares.ElementID(a.id, i)]
+		e := j.entryByID[ares.ElementID(a.id, i)]
 		if e == nil || e.run == nil || e.run.Phase.Final() || e.run.Stop != nil && e.run.Stop.Why == ares.StopCancel {
 			continue
 		}
@@ -126,13 +126,13 @@ func (t *round) elementsToMake(e *entry) int {
 	if e.madeInCycle != t.state.cycle {
 		e.elementsMade, e.madeInCycle = 0, t.state.cycle
 	}
-	a := t.state.arrayOf(e.id)
+	a := t.state.jobs.arrayOf(e.id)
 	return min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay(), e.job.ElementsAtOnce()) - e.elementsMade
 }
 
 // hitElementLimit says whether the array could make more elements than one step holds.
 func (t *round) hitElementLimit(e *entry) bool {
-	a := t.state.arrayOf(e.id)
+	a := t.state.jobs.arrayOf(e.id)
 	return e.elementsMade == e.job.ElementsAtOnce() &&
 		e.elementsMade < min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay())
 }
@@ -157,11 +157,11 @@ func advanceArray(plan *ares.Plan, p *ares.Placing) {
 
 // parallelismText says how an array's own parallelism keeps its elements waiting, ""
 // when it does not.
-func (s *State) parallelismText(e *entry) string {
+func (j *jobTable) parallelismText(e *entry) string {
 	if !e.hasUnmadeElements() {
 		return ""
 	}
-	a := s.arrayOf(e.id)
+	a := j.arrayOf(e.id)
 	if n := a.elements.UnderWay(); n >= e.job.Array.Parallelism {
 		return fmt.Sprintf("%d elements are under way, which is its parallelism (%d of %d are made)", n, e.nextElement(), e.job.Array.Count)
 	}
@@ -170,9 +170,9 @@ func (s *State) parallelismText(e *entry) string {
 
 // checkArrays wants the tallies to be what counting anew finds, and no array
 // to have more under way than it may.
-func (s *State) checkArrays() error {
+func (j *jobTable) checkArrays() error {
 	counted := map[ares.JobID]ares.Elements{}
-	for _, e := range s.entries() {
+	for _, e := range j.entries() {
 		if e.job == nil || !e.isArray() && e.job.ArrayOf == "" {
 			continue
 		}
@@ -188,10 +188,10 @@ func (s *State) checkArrays() error {
 		}
 		counted[id] = c
 	}
-	if len(counted) != len(s.arrays) {
-		return fmt.Errorf("%d arrays live, %d are kept", len(counted), len(s.arrays))
+	if len(counted) != len(j.arrays) {
+		return fmt.Errorf("%d arrays live, %d are kept", len(counted), len(j.arrays))
 	}
-	for _, a := range s.arrays {
+	for _, a := range j.arrays {
 		if a.elements != counted[a.id] {
 			return fmt.Errorf("array %s has elements %+v, its account says %+v", a.id, counted[a.id], a.elements)
 		}

@@ -25,13 +25,13 @@ const (
 )
 
 // baselineScores are the scores: higher is better.
-var baselineScores = map[PlacementPolicy]func(*State, *request, *node) int{
-	PolicyRandom:     (*State).randomScore,
-	PolicyBestFit:    (*State).bestFitScore,
-	PolicyDotProduct: (*State).dotProductScore,
-	PolicyPacking:    (*State).packingScore,
-	PolicyClustering: (*State).clusteringScore,
-	PolicyFGD:        (*State).cachedFGDScore,
+var baselineScores = map[PlacementPolicy]func(*Scorer, *request, *node) int{
+	PolicyRandom:     (*Scorer).randomScore,
+	PolicyBestFit:    (*Scorer).bestFitScore,
+	PolicyDotProduct: (*Scorer).dotProductScore,
+	PolicyPacking:    (*Scorer).packingScore,
+	PolicyClustering: (*Scorer).clusteringScore,
+	PolicyFGD:        (*Scorer).cachedFGDScore,
 }
 
 // PlacementPolicies are the rules by name, in an order for people.
@@ -43,19 +43,19 @@ func PlacementPolicies() []PlacementPolicy {
 const maxPolicyScore = 100
 
 // bestNodeByPolicy finds the node with the highest score by a rule.
-func (s *State) bestNodeByPolicy(rule PlacementPolicy, w *request, allowed *set, lo, hi int) *node {
+func (sc *Scorer) bestNodeByPolicy(rule PlacementPolicy, w *request, allowed *set, lo, hi int) *node {
 	score := baselineScores[rule]
 	var best *node
 	highest := 0
 	for i := allowed.next(lo); i >= 0 && i < hi; i = allowed.next(i + 1) {
-		if sp := &s.freeCPUMem[i]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory {
+		if sp := &sc.cluster.freeCPUMem[i]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory {
 			continue
 		}
-		n := s.nodes[i]
+		n := sc.cluster.nodes[i]
 		if !n.fits(w) {
 			continue
 		}
-		if v := score(s, w, n); best == nil || v > highest {
+		if v := score(sc, w, n); best == nil || v > highest {
 			best, highest = n, v
 		}
 	}
@@ -63,18 +63,20 @@ func (s *State) bestNodeByPolicy(rule PlacementPolicy, w *request, allowed *set,
 }
 
 // randomScore draws a lot for the job and the node.
-func (s *State) randomScore(_ *request, n *node) int { return int(mixBits(s.jobDraw^n.draw) >> 1) }
+func (sc *Scorer) randomScore(_ *request, n *node) int {
+	return int(mixBits(sc.jobDraw^sc.hashWithSeed(n.id)) >> 1)
+}
 
 // drawForJob has the lots of what comes be those of a job, or an array's element.
-func (s *State) drawForJob(id ares.JobID, element int) {
-	if s.cfg.Placement == PolicyRandom {
-		s.jobDraw = mixBits(s.hashWithSeed(string(id)) + uint64(element))
+func (sc *Scorer) drawForJob(id ares.JobID, element int) {
+	if sc.cfg.Placement == PolicyRandom {
+		sc.jobDraw = mixBits(sc.hashWithSeed(string(id)) + uint64(element))
 	}
 }
 
 // hashWithSeed is a number that looks random, and is the same for a name and a seed.
-func (s *State) hashWithSeed(name string) uint64 {
-	h := mixBits(uint64(s.cfg.Seed))
+func (sc *Scorer) hashWithSeed(name string) uint64 {
+	h := mixBits(uint64(sc.cfg.Seed))
 	for i := range len(name) {
 		h = (h ^ uint64(name[i])) * 1099511628211
 	}
@@ -92,16 +94,16 @@ func mixBits(h uint64) uint64 {
 
 // bestFitScore is high when little is left, CPUs and GPUs counting alike, each as a
 // part of the largest machine's.
-func (s *State) bestFitScore(w *request, n *node) int {
-	cpus, gpus := s.largestSize()
+func (sc *Scorer) bestFitScore(w *request, n *node) int {
+	cpus, gpus := sc.cluster.largestSize()
 	left := (n.typ.cpus-n.cpus-w.cpus)*gpus + (n.freeMilli()-w.gpuMilli())*cpus
 	return (2*cpus*gpus - left) * maxPolicyScore / (2 * cpus * gpus)
 }
 
 // dotProductScore is low where what is free and what is asked for point the same way.
-func (s *State) dotProductScore(w *request, n *node) int {
+func (sc *Scorer) dotProductScore(w *request, n *node) int {
 	const unit = 1_000_000
-	cpus, gpus := s.largestSize()
+	cpus, gpus := sc.cluster.largestSize()
 	product := (n.typ.cpus-n.cpus)*w.cpus*unit/(cpus*cpus) + n.freeMilli()*w.gpuMilli()*unit/(gpus*gpus)
 	return (2*unit - product) * maxPolicyScore / (2 * unit)
 }
@@ -109,7 +111,7 @@ func (s *State) dotProductScore(w *request, n *node) int {
 // packingScore is highest for the fullest device that a share fits into, then lower
 // the more free devices of a used node are taken, then for the smallest idle
 // node.
-func (s *State) packingScore(w *request, n *node) int {
+func (sc *Scorer) packingScore(w *request, n *node) int {
 	free := bits.OnesCount64(n.free)
 	switch {
 	case !w.needsDevices():
@@ -126,13 +128,13 @@ func (s *State) packingScore(w *request, n *node) int {
 
 // clusteringScore is highest where only jobs that ask for as many devices are, then
 // where some are, then for idle nodes; among those, for the fullest.
-func (s *State) clusteringScore(w *request, n *node) int {
+func (sc *Scorer) clusteringScore(w *request, n *node) int {
 	const step = maxPolicyScore / 4
 	kind := seatKindOf(w.gpus, w.milli)
 	if kind == 0 {
 		return 0
 	}
-	_, gpus := s.largestSize()
+	_, gpus := sc.cluster.largestSize()
 	score := step * (gpus - n.freeMilli()) / gpus
 	switch kinds := n.kinds.present(); {
 	case kinds == 1<<kind:
@@ -150,7 +152,9 @@ type largestNode struct{ cpus, gpus int }
 
 // largestSize is the CPUs, and the thousandths of devices, of the fleet's largest
 // machines, so that neither is 0.
-func (s *State) largestSize() (cpus, gpus int) { return max(s.largest.cpus, 1), max(s.largest.gpus, 1) }
+func (c *Cluster) largestSize() (cpus, gpus int) {
+	return max(c.largest.cpus, 1), max(c.largest.gpus, 1)
+}
 
 // gpuMilli is how many thousandths of devices a member takes.
 func (w *request) gpuMilli() int { return max(w.gpus*WholeMilli, w.milli) }
@@ -206,21 +210,21 @@ func (k *seatKinds) present() (out uint64) {
 
 // policyDevice is the device for a share by a rule that chooses differently than
 // the tightest, empty to leave it at that: heat and NUMA nodes matter more.
-func (s *State) policyDevice(n *node, w *request) (set uint64) {
+func (sc *Scorer) policyDevice(n *node, w *request) (set uint64) {
 	if w.milli == 0 || w.numa != numaNone || n.warm != 0 {
 		return 0
 	}
-	if s.cfg.Placement == PolicyFGD {
-		_, device := s.fgdScore(w, n) // other members of its gang may have come since the node was scored
+	if sc.cfg.Placement == PolicyFGD {
+		_, device := sc.fgdScore(w, n) // other members of its gang may have come since the node was scored
 		return 1 << device
 	}
-	if s.cfg.Placement != PolicyRandom {
+	if sc.cfg.Placement != PolicyRandom {
 		return 0
 	}
-	var highest uint64
+	draw, highest := sc.hashWithSeed(n.id), uint64(0)
 	for m := w.deviceMask(n.typ) & n.usable; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if v := mixBits(s.jobDraw ^ n.draw + uint64(i) + 1); n.freeMilliOf(i) >= w.milli && (set == 0 || v > highest) {
+		if v := mixBits(sc.jobDraw ^ draw + uint64(i) + 1); n.freeMilliOf(i) >= w.milli && (set == 0 || v > highest) {
 			set, highest = 1<<i, v
 		}
 	}

@@ -35,11 +35,11 @@ const (
 )
 
 // assignScoreCache gives the want a board, if need be that of another.
-func (s *State) assignScoreCache(w *request) {
-	r := &s.scoreCaches
-	if len(r.requests) < max(cmp.Or(r.maxCells, maxScoreCells)/max(len(s.nodes), 1), minScoreCaches) {
+func (sc *Scorer) assignScoreCache(w *request) {
+	r := &sc.scoreCaches
+	if len(r.requests) < max(cmp.Or(r.maxCells, maxScoreCells)/max(len(sc.cluster.nodes), 1), minScoreCaches) {
 		r.requests = append(r.requests, w)
-		w.scores.costs, w.scores.least = make([]int64, 0, len(s.nodes)), make([]int64, 0, len(s.nodes)/64+1)
+		w.scores.costs, w.scores.least = make([]int64, 0, len(sc.cluster.nodes)), make([]int64, 0, len(sc.cluster.nodes)/64+1)
 		return
 	}
 	for {
@@ -64,36 +64,36 @@ func (r *scoreCachePool) clear() {
 }
 
 // refreshScores brings the want's board up to date.
-func (s *State) refreshScores(w *request) *scoreCache {
+func (sc *Scorer) refreshScores(w *request) *scoreCache {
 	b := &w.scores
-	if b.costs == nil || b.layout != s.layout || b.mix != s.demand.mix.id || s.capacityChanges.hasGap(b.seen) {
-		s.rescoreAll(w)
+	if b.costs == nil || b.layout != sc.cluster.layout || b.mix != sc.demand.mix.id || sc.cluster.capacityChanges.hasGap(b.seen) {
+		sc.rescoreAll(w)
 	} else {
-		first := s.capacityChanges.count - len(s.capacityChanges.since(b.seen))
-		for i, at := range s.capacityChanges.since(b.seen) {
-			if s.lastCapacityChange[at] == first+i { // else it changed again later
-				b.set(int(at), s.fragmentationCost(w, s.nodes[at]))
+		first := sc.cluster.capacityChanges.count - len(sc.cluster.capacityChanges.since(b.seen))
+		for i, at := range sc.cluster.capacityChanges.since(b.seen) {
+			if sc.cluster.lastCapacityChange[at] == first+i { // else it changed again later
+				b.set(int(at), sc.fragmentationCost(w, sc.cluster.nodes[at]))
 			}
 		}
 	}
-	b.seen, b.used = s.capacityChanges.count, true
+	b.seen, b.used = sc.cluster.capacityChanges.count, true
 	return b
 }
 
-func (s *State) rescoreAll(w *request) {
+func (sc *Scorer) rescoreAll(w *request) {
 	b := &w.scores
 	if b.costs == nil {
-		s.assignScoreCache(w)
+		sc.assignScoreCache(w)
 	}
-	b.layout, b.mix, b.costs, b.least = s.layout, s.demand.mix.id, b.costs[:0], b.least[:0]
-	s.idleScratch = slices.Grow(s.idleScratch[:0], len(s.nodeTypes.all))[:len(s.nodeTypes.all)]
-	clear(s.idleScratch)
-	for k := range s.blockMaxes {
-		least, high := int64(noFit), s.blockMaxAt(k).exceededBy(w)
-		for _, n := range s.nodes[64*k : min(64*k+64, len(s.nodes))] {
+	b.layout, b.mix, b.costs, b.least = sc.cluster.layout, sc.demand.mix.id, b.costs[:0], b.least[:0]
+	sc.idleScratch = slices.Grow(sc.idleScratch[:0], len(sc.cluster.nodeTypes.all))[:len(sc.cluster.nodeTypes.all)]
+	clear(sc.idleScratch)
+	for k := range sc.cluster.blockMaxes {
+		least, high := int64(noFit), sc.cluster.blockMaxAt(k).exceededBy(w)
+		for _, n := range sc.cluster.nodes[64*k : min(64*k+64, len(sc.cluster.nodes))] {
 			cost := int64(noFit)
 			if !high {
-				cost = s.cachedIdleCost(w, n)
+				cost = sc.cachedIdleCost(w, n)
 			}
 			b.costs = append(b.costs, cost)
 			least = min(least, cost)
@@ -109,13 +109,13 @@ type idleNode struct {
 }
 
 // cachedIdleCost is what the node costs. Most nodes of a fleet that comes up are alike.
-func (s *State) cachedIdleCost(w *request, n *node) int64 {
+func (sc *Scorer) cachedIdleCost(w *request, n *node) int64 {
 	if n.seats > 0 || !n.schedulable() {
-		return s.fragmentationCost(w, n)
+		return sc.fragmentationCost(w, n)
 	}
-	like := &s.idleScratch[n.typ.id]
-	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.historyPenalty != n.historyPenalty || o.capacity != n.capacity {
-		*like = idleNode{n, s.fragmentationCost(w, n)}
+	like := &sc.idleScratch[n.typ.id]
+	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.historyPenalty != n.historyPenalty || *sc.capacityOf(o) != *sc.capacityOf(n) {
+		*like = idleNode{n, sc.fragmentationCost(w, n)}
 	}
 	return like.cost
 }
@@ -154,29 +154,29 @@ func (b *scoreCache) cheapest(allowed *set, lo, hi int) int {
 
 // bestNode finds the best node for one member among the allowed ones from lo up to
 // hi, nil when none has room.
-func (s *State) bestNode(w *request, allowed *set, lo, hi int) *node {
+func (sc *Scorer) bestNode(w *request, allowed *set, lo, hi int) *node {
 	switch {
 	case w.anyNodeDoes:
-		return s.anyNode(w, allowed, lo, hi)
-	case s.cfg.Placement != PolicyDefault:
-		return s.bestNodeByPolicy(s.cfg.Placement, w, allowed, lo, hi)
+		return sc.cluster.anyNode(w, allowed, lo, hi)
+	case sc.cfg.Placement != PolicyDefault:
+		return sc.bestNodeByPolicy(sc.cfg.Placement, w, allowed, lo, hi)
 	}
-	if w.scores.costs == nil && s.fitsNowhere(w) {
+	if w.scores.costs == nil && sc.cluster.fitsNowhere(w) {
 		return nil
 	}
-	if at := s.refreshScores(w).cheapest(allowed, lo, hi); at >= 0 {
-		return s.nodes[at]
+	if at := sc.refreshScores(w).cheapest(allowed, lo, hi); at >= 0 {
+		return sc.cluster.nodes[at]
 	}
 	return nil
 }
 
 // anyNode finds a node with room, without a board.
-func (s *State) anyNode(w *request, allowed *set, lo, hi int) *node {
+func (c *Cluster) anyNode(w *request, allowed *set, lo, hi int) *node {
 	for i := allowed.next(lo); i >= 0 && i < hi; i = allowed.next(i + 1) {
-		if sp := &s.freeCPUMem[i]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory {
+		if sp := &c.freeCPUMem[i]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory {
 			continue
 		}
-		if n := s.nodes[i]; n.fits(w) {
+		if n := c.nodes[i]; n.fits(w) {
 			return n
 		}
 	}
@@ -184,21 +184,20 @@ func (s *State) anyNode(w *request, allowed *set, lo, hi int) *node {
 }
 
 // capacityChanged notes that a node has other things left than before.
-func (s *State) capacityChanged(n *node) {
-	s.changeCount++
-	n.changes = s.changeCount
-	s.capacityChanges.add(n.pos)
-	s.lastCapacityChange[n.pos] = s.capacityChanges.count - 1
-	s.blockMaxes[n.pos/64].stale = true
+func (c *Cluster) capacityChanged(n *node) {
+	c.changeCount++
+	n.changes = c.changeCount
+	c.capacityChanges.add(n.pos)
+	c.lastCapacityChange[n.pos] = c.capacityChanges.count - 1
+	c.blockMaxes[n.pos/64].stale = true
 	if !n.schedulable() {
-		s.domains.Set(n.pos, -1, 0)
-		s.summaries[n.pos], s.freeCPUMem[n.pos] = nodeSummary{}, freeCPUMem{-1, -1}
+		c.domains.Set(n.pos, -1, 0)
+		c.summaries[n.pos], c.freeCPUMem[n.pos] = nodeSummary{}, freeCPUMem{-1, -1}
 		return
 	}
-	s.domains.Set(n.pos, bits.OnesCount64(n.free), len(n.devices))
-	s.summaries[n.pos] = summarize(n)
-	s.freeCPUMem[n.pos] = freeCPUMem{int32(max(n.typ.cpus-n.cpus, 0)), int32(max(n.record.MemoryMB-n.memory, 0))}
-	s.refreshCapacity(n)
+	c.domains.Set(n.pos, bits.OnesCount64(n.free), len(n.devices))
+	c.summaries[n.pos] = summarize(n)
+	c.freeCPUMem[n.pos] = freeCPUMem{int32(max(n.typ.cpus-n.cpus, 0)), int32(max(n.record.MemoryMB-n.memory, 0))}
 }
 
 // freeCPUMem is a node's CPUs and memory that are left, side by side with those of

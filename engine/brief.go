@@ -29,15 +29,15 @@ func shapeKeyOf(j *ares.Job) (shapeKey, bool) {
 }
 
 // internShape is the one shape of a job's kind, with the job counted.
-func (s *State) internShape(j *ares.Job) *shape {
-	b, ok := shapeKeyOf(j)
-	if known := s.shapes.byShapeKey[b]; ok && known != nil {
+func (j *jobTable) internShape(job *ares.Job) *shape {
+	b, ok := shapeKeyOf(job)
+	if known := j.shapes.byShapeKey[b]; ok && known != nil {
 		known.refs++
 		return known
 	}
-	sh := s.shapes.intern(s.newShape(j))
+	sh := j.shapes.intern(j.newShape(job))
 	if ok {
-		s.shapes.byShapeKey[b] = sh
+		j.shapes.byShapeKey[b] = sh
 		sh.keys = append(sh.keys, b)
 	}
 	return sh

@@ -55,30 +55,30 @@ const maxGroupNodes = 8
 
 // diagnose takes the census for a shape, with models left out for lack of quota.
 func (s *State) diagnose(sh *shape, ban uint64) *diagnosis {
-	c := &diagnosis{state: s, shape: sh, request: s.withoutModels(sh.request, ban), matches: make([]deviceMatch, len(s.nodeTypes.all))}
+	c := &diagnosis{state: s, shape: sh, request: s.cluster.withoutModels(sh.request, ban), matches: make([]deviceMatch, len(s.cluster.nodeTypes.all))}
 	c.feasible, _ = s.feasibleNodes(sh, c.request)
 	if c.feasible == &s.feasibleScratch { // scratch, which the next one to ask overwrites
 		c.feasible = new(s.feasibleScratch.clone())
 	}
-	if len(s.calendar.windows) > 0 {
-		c.windows = slices.Clone(s.blockingWindows(sh, &c.request.constraints.feasible.nodes))
+	if len(s.windows.windows) > 0 {
+		c.windows = slices.Clone(s.windows.blockingWindows(sh, &c.request.constraints.feasible.nodes))
 		c.windowCounts = make([]int, len(c.windows))
 	}
 	w := c.request
 	need := max(w.gpus, 1)
 	last, v, tight := int32(-1), (*deviceMatch)(nil), false
-	for at := range s.summaries {
-		g := &s.summaries[at]
+	for at := range s.cluster.summaries {
+		g := &s.cluster.summaries[at]
 		if !g.open || !c.feasible.has(at) {
-			c.inspect(s.nodes[at])
+			c.inspect(s.cluster.nodes[at])
 			continue
 		}
 		if g.profile != last {
-			p := s.nodeTypes.all[g.profile]
+			p := s.cluster.nodeTypes.all[g.profile]
 			last, v, tight = g.profile, c.matchFor(p), p.cpus < w.cpus || p.memory < w.memory
 		}
 		if tight || w.needsDevices() && bits.OnesCount64(v.fit&g.usable) < need {
-			c.inspect(s.nodes[at])
+			c.inspect(s.cluster.nodes[at])
 			continue
 		}
 		var m reasons
@@ -86,13 +86,13 @@ func (s *State) diagnose(sh *shape, ban uint64) *diagnosis {
 		if w.gpus > 0 && free < need || w.milli > 0 && free == 0 && int(g.part) < w.milli {
 			m |= reasonBusyDevices.bit()
 		}
-		if sp := &s.freeCPUMem[at]; int(sp.cpus) < w.cpus {
+		if sp := &s.cluster.freeCPUMem[at]; int(sp.cpus) < w.cpus {
 			m |= reasonBusyCPUs.bit()
 		} else if int(sp.memory) < w.memory {
 			m |= reasonBusyMemory.bit()
 		}
 		if m == 0 {
-			c.inspect(s.nodes[at])
+			c.inspect(s.cluster.nodes[at])
 			continue
 		}
 		c.total++
@@ -218,7 +218,7 @@ func (c *diagnosis) tally(at int, m reasons, free int) {
 	for k > 0 && g.missing[k-1] > lack {
 		k--
 	}
-	g.nodes, g.missing = slices.Insert(g.nodes, k, c.state.nodes[at]), slices.Insert(g.missing, k, lack)
+	g.nodes, g.missing = slices.Insert(g.nodes, k, c.state.cluster.nodes[at]), slices.Insert(g.missing, k, lack)
 	if len(g.nodes) > maxGroupNodes {
 		g.nodes, g.missing = g.nodes[:maxGroupNodes], g.missing[:maxGroupNodes]
 	}
@@ -232,16 +232,16 @@ func (s *State) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
 		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
 	}
-	if s.exceedsLeafLimit(c.request) {
+	if s.cluster.exceedsLeafLimit(c.request) {
 		return []ares.Blocker{{Kind: kindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
-			s.topology.MaxGPUsPerLeaf, c.request.deviceWord(), c.request.gpus)}}
+			s.cluster.topology.MaxGPUsPerLeaf, c.request.deviceWord(), c.request.gpus)}}
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {
 		if reason(h) == reasonReserved {
 			for i, n := range c.windowCounts {
 				if n > 0 {
-					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.total, Detail: s.calendar.blockText(c.windows[i])})
+					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.total, Detail: s.windows.blockText(c.windows[i])})
 				}
 			}
 			continue

@@ -43,13 +43,13 @@ const maxSearchedDomains = 8
 // domainsToSearch are the domains of the required level where there could be room, those
 // that seem the cheapest first, or else the whole fleet.
 func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
-	s, level := h.round.state, h.sh.wish.required
+	level := h.sh.wish.required
 	if level == "" || h.sh.members == 1 {
-		return []domainRange{{0, len(s.nodes), 0}}
+		return []domainRange{{0, len(h.round.state.cluster.nodes), 0}}
 	}
 	var out []domainRange
 	for i := 0; i < len(h.candidates); {
-		lo, hi := s.domains.Span(h.candidates[i].node.pos, level)
+		lo, hi := h.round.state.cluster.domains.Span(h.candidates[i].node.pos, level)
 		from := i
 		for i < len(h.candidates) && h.candidates[i].node.pos < hi {
 			i++
@@ -200,7 +200,7 @@ func (h *victimSearch) updateRoom(in domainRange, total int, p costModel) int {
 	for _, v := range h.evicted[h.evictedFrom:] {
 		a := v.entry.run.Current()
 		for i := range a.Seats {
-			n := h.round.state.nodesByID[a.Seats[i].Node]
+			n := h.round.state.cluster.nodesByID[a.Seats[i].Node]
 			if n == nil || n.pos < in.lo || n.pos >= in.hi || h.candidateAt[n.pos] == 0 {
 				continue
 			}

@@ -33,8 +33,8 @@ const (
 // Consolidate is what would be moved now, and for whom, whether or not that is
 // enabled. It changes nothing.
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
-	s.refreshIndex()
-	s.setWindowTime(now)
+	s.refresh()
+	s.windows.setWindowTime(now)
 	was := s.cfg.Preemption.Moving
 	s.cfg.Preemption.Moving = true
 	s.round.consolidationsFound = []ares.Consolidation{}
@@ -50,12 +50,12 @@ func Consolidate(s *State, now time.Time) []ares.Consolidation {
 // that is not worth it, or when there is nobody to move, or one is being moved
 // already: one thing at a time, so that what was reckoned stays true.
 func (t *round) findConsolidation(e *entry, plan *ares.Plan) (victimSelection, bool) {
-	s, now := t.state, plan.Now
-	if !t.allowMoves || t.consolidationTries >= maxConsolidations || !e.shape.request.needsDevices() || s.migrationPending(now) ||
-		len(s.running.nominated)+len(plan.Nominate) >= MaxNominations {
+	now := plan.Now
+	if !t.allowMoves || t.consolidationTries >= maxConsolidations || !e.shape.request.needsDevices() || t.state.jobs.migrationPending(now) ||
+		len(t.state.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
 		return victimSelection{}, false
 	}
-	members, ban := s.admissibleMembers(e.shape, now)
+	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
 	if members == 0 || !t.hasScatteredCapacity(e.shape, ban) {
 		return victimSelection{}, false
 	}
@@ -69,9 +69,9 @@ func (t *round) findConsolidation(e *entry, plan *ares.Plan) (victimSelection, b
 		return victimSelection{}, false
 	}
 	c.wait, c.waitKnown = max(wait-c.longestGrace(), 0), foreseen
-	if lost, _ := c.cost(); !s.cfg.Preemption.isWorth(c.gain(), lost) {
+	if lost, _ := c.cost(); !t.state.cfg.Preemption.isWorth(c.gain(), lost) {
 		t.notePreemption("moving %s would make room: that costs %s GPU-seconds and gains %s, and it takes %s times what it costs",
-			countJobs(len(c.victims)), decimalText(int(lost)), decimalText(int(c.gain())), decimalText(s.cfg.Preemption.MoveGain))
+			countJobs(len(c.victims)), decimalText(int(lost)), decimalText(int(c.gain())), decimalText(t.state.cfg.Preemption.MoveGain))
 		if !foreseen {
 			t.wakeWhenWorth(e, &c, plan)
 		}
@@ -109,15 +109,14 @@ func (t *round) wakeWhenWorth(e *entry, c *victimSelection, plan *ares.Plan) {
 
 // hasScatteredCapacity says whether there are as many free devices as the shape asks for.
 func (t *round) hasScatteredCapacity(sh *shape, ban uint64) bool {
-	s := t.state
-	w := s.withoutModels(sh.request, ban)
-	reach, ok := s.feasibleNodes(sh, w)
-	if !ok || s.exceedsLeafLimit(w) {
+	w := t.state.cluster.withoutModels(sh.request, ban)
+	reach, ok := t.state.feasibleNodes(sh, w)
+	if !ok || t.state.cluster.exceedsLeafLimit(w) {
 		return false
 	}
 	lack := sh.minGPUMilli()
 	for at := reach.next(0); at >= 0 && lack > 0; at = reach.next(at + 1) {
-		n := s.nodes[at]
+		n := t.state.cluster.nodes[at]
 		if !n.schedulable() {
 			continue
 		}
@@ -151,10 +150,10 @@ func (t *round) expectedWait(e *entry, members int, ban uint64, now time.Time) (
 
 // findMovers are those who are moved for a job at the least loss.
 func (t *round) findMovers(e *entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
-	s, base := t.state, savepoint(len(t.deltas))
+	base := savepoint(len(t.deltas))
 	t.speculative = true
 	t.assumeStopsDone()
-	s.setExpectedStay(e)
+	t.state.windows.setExpectedStay(e)
 	defer func() {
 		t.chargeStopping(1)
 		t.undo(base)
@@ -165,7 +164,7 @@ func (t *round) findMovers(e *entry, ban uint64, plan *ares.Plan) (victimSelecti
 	}
 	h := &victimSearch{
 		round: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(t.deltas)),
-		ancestry: s.preemptorAncestry(e, plan), barred: t.barredJobs(0), stuck: map[*entry]bool{},
+		ancestry: t.state.jobs.preemptorAncestry(e, plan), barred: t.barredJobs(0), stuck: map[*entry]bool{},
 	}
 	for range maxResettlings {
 		stuck := len(h.stuck)
@@ -201,7 +200,6 @@ type leafCharge struct {
 // relocateVictims finds another place for each of those who are to move, with the waiting
 // job on its seats. If one finds none it is noted, and stays.
 func (h *victimSearch) relocateVictims(c *victimSelection) bool {
-	t, s := h.round, h.round.state
 	var counted []leafCharge
 	charge := func(l *queueLeaf, g queue.Grant, sign int) {
 		l.Charge(g, sign)
@@ -211,30 +209,30 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 		for _, k := range counted {
 			k.leaf.Charge(k.grant, -k.sign)
 		}
-		t.undo(h.base)
+		h.round.undo(h.base)
 	}()
-	t.undo(h.base)
+	h.round.undo(h.base)
 	c.destinations = map[*candidateVictim][]ares.Seat{}
 	for _, v := range c.victims {
-		t.releaseJob(v.entry)
+		h.round.releaseJob(v.entry)
 		charge(v.entry.shape.leaf, v.entry.held.grant, -1)
 	}
-	t.takeSeats(c.seats)
-	charge(h.sh.leaf, s.grantCopy(h.sh, c.seats), 1)
+	h.round.takeSeats(c.seats)
+	charge(h.sh.leaf, h.round.state.jobs.grantCopy(h.sh, c.seats), 1)
 	// The largest find a place the hardest.
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
 	for _, v := range c.victims {
 		sh, has := v.entry.shape, len(v.entry.run.Current().Seats)
-		members, ban := s.admissibleMembers(sh, h.now)
+		members, ban := h.round.state.jobs.admissibleMembers(sh, h.now)
 		p, ok := ares.Placing{}, false
 		if members >= has {
-			p, ok = t.placeJob(sh, has, ban, v.entry)
+			p, ok = h.round.placeJob(sh, has, ban, v.entry)
 		}
 		if !ok || len(p.Seats) < has {
 			h.stuck[v.entry] = true
 			return false
 		}
-		charge(sh.leaf, s.grantCopy(sh, p.Seats), 1)
+		charge(sh.leaf, h.round.state.jobs.grantCopy(sh, p.Seats), 1)
 		c.destinations[v] = p.Seats
 	}
 	return true

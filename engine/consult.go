@@ -75,7 +75,7 @@ func (c *remedySearch) tryEach(steps []ares.Step) {
 // simulate supposes the steps, and says whether the job then fits, and whether it
 // is in the next plan.
 func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
-	s, e := c.state, c.entry
+	e := c.entry
 	at := c.now
 	c.trials++
 	if e.queue == inDelayed && !at.Before(e.delayUntil) {
@@ -87,15 +87,15 @@ func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 		at = at.Add(time.Duration(steps[wait].Amount) * time.Millisecond)
 		rest := slices.DeleteFunc(slices.Clone(steps), func(st ares.Step) bool { return st.Kind == ares.StepWait })
 		quiet := false
-		s.simulateSteps(e, rest, c.now, func() { quiet = s.nextPlanIsQuiet(at) })
+		c.state.simulateSteps(e, rest, c.now, func() { quiet = c.state.nextPlanIsQuiet(at) })
 		if !quiet {
 			return false, false
 		}
 	}
-	s.simulateSteps(e, steps, c.now, func() {
-		if fits = s.fitsAlone(e, at); fits && c.runs < maxRuns {
+	c.state.simulateSteps(e, steps, c.now, func() {
+		if fits = c.state.fitsAlone(e, at); fits && c.runs < maxRuns {
 			c.runs++
-			planned = s.inNextPlan(e, at)
+			planned = c.state.inNextPlan(e, at)
 		}
 	})
 	return fits, planned
@@ -208,25 +208,25 @@ func (c *remedySearch) tryMoreNodes(musts []ares.Step) {
 // requiredSteps are the steps without which nothing else helps. It is false when the
 // closed list has none for something that keeps the job waiting.
 func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
-	s, e, sh := c.state, c.entry, c.entry.shape
+	e, sh := c.entry, c.entry.shape
 	var out []ares.Step
-	if !e.isSettled() || s.arrayIsStopping(e) {
+	if !e.isSettled() || c.state.jobs.arrayIsStopping(e) {
 		return nil, false // only its node's agent can change that
 	}
 	if e.queue == inDelayed && c.now.Before(e.delayUntil) {
 		ms := int((e.delayUntil.Sub(c.now) + time.Millisecond - 1).Milliseconds())
 		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: fmt.Sprintf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
 	}
-	if s.parallelismText(e) != "" {
-		n := s.arrayOf(e.id).elements.UnderWay() + 1
+	if c.state.jobs.parallelismText(e) != "" {
+		n := c.state.jobs.arrayOf(e.id).elements.UnderWay() + 1
 		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "array.parallelism", Amount: n, Text: fmt.Sprintf("allow %d elements at once (array.parallelism)", n)})
 	}
 	out = append(out, c.dependencySteps()...)
 	if sh.tenant.record == nil {
 		return nil, false
 	}
-	if s.overBudget(sh.tenant, c.now) {
-		by := int(s.budgetUsed(sh.tenant, c.now)/3600) + 1 - sh.tenant.record.GPUHours
+	if c.state.jobs.overBudget(sh.tenant, c.now) {
+		by := int(c.state.jobs.budgetUsed(sh.tenant, c.now)/3600) + 1 - sh.tenant.record.GPUHours
 		out = append(out, limitStep(sh.tenant.id, "", ares.LimitGPUHours, by))
 	}
 	for _, short := range sh.leaf.Shortfalls(sh.use(sh.minMembers)) {
@@ -240,10 +240,10 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 func (c *remedySearch) dependencySteps() []ares.Step {
 	var out []ares.Step
 	for _, id := range c.entry.shape.after {
-		if c.state.dependencySucceeded(id) {
+		if c.state.jobs.dependencySucceeded(id) {
 			continue
 		}
-		if e := c.state.entryByID[id]; e == nil || e.job == nil || e.phase().Final() {
+		if e := c.state.jobs.entryByID[id]; e == nil || e.job == nil || e.phase().Final() {
 			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: "drop after: what it names is not seen to succeed"}}
 		}
 		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})

@@ -14,24 +14,24 @@ type blockMax struct {
 }
 
 // blockMaxAt is the crest of the k-th 64 nodes.
-func (s *State) blockMaxAt(k int) *blockMax {
-	c := &s.blockMaxes[k]
-	if !c.stale {
-		return c
+func (c *Cluster) blockMaxAt(k int) *blockMax {
+	m := &c.blockMaxes[k]
+	if !m.stale {
+		return m
 	}
-	*c = blockMax{cpus: -1, memory: -1}
-	for at := 64 * k; at < min(64*k+64, len(s.nodes)); at++ {
-		n, sp := s.nodes[at], &s.freeCPUMem[at]
-		c.cpus, c.memory = max(c.cpus, sp.cpus), max(c.memory, sp.memory)
+	*m = blockMax{cpus: -1, memory: -1}
+	for at := 64 * k; at < min(64*k+64, len(c.nodes)); at++ {
+		n, sp := c.nodes[at], &c.freeCPUMem[at]
+		m.cpus, m.memory = max(m.cpus, sp.cpus), max(m.memory, sp.memory)
 		if !n.schedulable() {
 			continue
 		}
-		c.whole = max(c.whole, int32(bits.OnesCount64(n.free)))
-		for m := n.usable &^ n.free; m != 0; m &= m - 1 {
-			c.part = max(c.part, int32(WholeMilli-n.devices[bits.TrailingZeros64(m)].taken))
+		m.whole = max(m.whole, int32(bits.OnesCount64(n.free)))
+		for d := n.usable &^ n.free; d != 0; d &= d - 1 {
+			m.part = max(m.part, int32(WholeMilli-n.devices[bits.TrailingZeros64(d)].taken))
 		}
 	}
-	return c
+	return m
 }
 
 // exceededBy says whether the want asks for more than any of the nodes has.
@@ -53,9 +53,9 @@ func (c *blockMax) missingDevices(w *request) int8 {
 
 // fitsNowhere says that no node has room for the want. Where it is false there may
 // be none either.
-func (s *State) fitsNowhere(w *request) bool {
-	for k := range s.blockMaxes {
-		if !s.blockMaxAt(k).exceededBy(w) {
+func (c *Cluster) fitsNowhere(w *request) bool {
+	for k := range c.blockMaxes {
+		if !c.blockMaxAt(k).exceededBy(w) {
 			return false
 		}
 	}

@@ -36,10 +36,10 @@ type urgency struct {
 }
 
 // urgencyOf works it out as of now.
-func (s *State) urgencyOf(e *entry, now time.Time) urgency {
+func (j *jobTable) urgencyOf(e *entry, now time.Time) urgency {
 	accepted := e.job.AcceptedAt
 	now = laterOf(now, accepted)
-	step := s.cfg.AgeingStep
+	step := j.cfg.AgeingStep
 	window, need := e.job.Deadline.Sub(accepted), e.expectedNeed()
 	for window > 0 && window <= horizonSteps*step {
 		last := accepted.Add(window - need)
@@ -48,7 +48,7 @@ func (s *State) urgencyOf(e *entry, now time.Time) urgency {
 			continue
 		}
 		out := urgency{due: earlierOf(accepted.Add(window), last.Add(headwaySteps*step))}
-		out.priorityCap, out.until = s.queues.Config().Roof(e.job.PriorityValue(), accepted, now)
+		out.priorityCap, out.until = j.queues.Config().Roof(e.job.PriorityValue(), accepted, now)
 		out.until = earlierOf(out.until, last)
 		return out
 	}
@@ -67,56 +67,56 @@ func (e *entry) expectedNeed() time.Duration {
 }
 
 // ordersByDeadline says whether a deadline decides where the job waits.
-func (s *State) ordersByDeadline(e *entry) bool {
-	return !e.job.Deadline.IsZero() && s.cfg.Queue.Order == OrderAged
+func (j *jobTable) ordersByDeadline(e *entry) bool {
+	return !e.job.Deadline.IsZero() && j.cfg.Queue.Order == OrderAged
 }
 
 // applyUrgency gives the item of a job with a deadline its urgency, before it waits.
-func (s *State) applyUrgency(e *entry) {
-	u := s.urgencyOf(e, s.clock)
+func (j *jobTable) applyUrgency(e *entry) {
+	u := j.urgencyOf(e, j.clock)
 	e.item.Due, e.item.Roof = u.due, u.priorityCap
 	e.urgencyTimer.entry = e
-	s.urgencyTimers.schedule(&e.urgencyTimer, u.until)
+	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
 
 // urgencyChanged says whether a pending job waits by another urgency than its own.
-func (s *State) urgencyChanged(e *entry) bool {
-	u := s.urgencyOf(e, s.clock)
+func (j *jobTable) urgencyChanged(e *entry) bool {
+	u := j.urgencyOf(e, j.clock)
 	return e.item.Roof != u.priorityCap || !e.item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
 }
 
 // advanceClock puts the jobs with deadlines where they stand at now. What it does is a
 // function of the jobs and of now, whatever it was asked before.
-func (s *State) advanceClock(now time.Time) {
-	back := now.Before(s.clock)
-	s.clock = now
+func (j *jobTable) advanceClock(now time.Time) {
+	back := now.Before(j.clock)
+	j.clock = now
 	if back {
-		for _, a := range append(timerHeap(nil), s.urgencyTimers...) {
-			s.requeueByUrgency(a.entry)
+		for _, a := range append(timerHeap(nil), j.urgencyTimers...) {
+			j.requeueByUrgency(a.entry)
 		}
 		return
 	}
-	for len(s.urgencyTimers) > 0 && s.urgencyTimers[0].isDue(now) {
-		s.requeueByUrgency(s.urgencyTimers[0].entry)
+	for len(j.urgencyTimers) > 0 && j.urgencyTimers[0].isDue(now) {
+		j.requeueByUrgency(j.urgencyTimers[0].entry)
 	}
 }
 
 // requeueByUrgency lets a job wait by its present urgency.
-func (s *State) requeueByUrgency(e *entry) {
-	u := s.urgencyOf(e, s.clock)
+func (j *jobTable) requeueByUrgency(e *entry) {
+	u := j.urgencyOf(e, j.clock)
 	if e.item.Roof != u.priorityCap || !e.item.Due.Equal(u.due) {
-		s.queues.Remove(&e.item)
+		j.queues.Remove(&e.item)
 		e.item.Due, e.item.Roof = u.due, u.priorityCap
 		e.shape.leaf.Push(&e.item)
 	}
-	s.urgencyTimers.schedule(&e.urgencyTimer, u.until)
+	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
 
 // nextOrderChange is when the order changes next without an event, zero when that means
 // nothing: who finds no place does not hold up anybody then.
-func (s *State) nextOrderChange() time.Time {
-	if s.cfg.Queue.Blocked == BlockedSkip || len(s.urgencyTimers) == 0 {
+func (j *jobTable) nextOrderChange() time.Time {
+	if j.cfg.Queue.Blocked == BlockedSkip || len(j.urgencyTimers) == 0 {
 		return time.Time{}
 	}
-	return s.urgencyTimers[0].at
+	return j.urgencyTimers[0].at
 }

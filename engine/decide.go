@@ -23,19 +23,19 @@ const (
 // is over is placed by a later plan, when its run is pending. The state is as
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
-	s.refreshIndex()
-	s.setWindowTime(now)
+	s.refresh()
+	s.windows.setWindowTime(now)
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
 	s.planRequired(&plan)
 	blocked := s.runCycle(&plan)
 	s.round.recordPlannedStarts()
-	s.wakeForOrderChange(blocked, &plan)
+	s.jobs.wakeForOrderChange(blocked, &plan)
 	// Those that have waited for as long as they would are let go.
-	s.expireQueued(&plan)
-	s.noteDeadlines(&plan)
-	plan.Wake = earlierOf(plan.Wake, s.nextOrderChange())
-	s.wakeAtWindows(&plan)
+	s.jobs.expireQueued(&plan)
+	s.jobs.noteDeadlines(&plan)
+	plan.Wake = earlierOf(plan.Wake, s.jobs.nextOrderChange())
+	s.windows.wakeAtWindows(&plan)
 	s.wakeWhenHoldsEnd(&plan, now)
 	s.lastRefusals = len(plan.Refuse)
 	return plan
@@ -46,9 +46,9 @@ func (s *State) planRequired(plan *ares.Plan) {
 	// 1. Settle: arrays that are over, delays that are over, and the next one
 	// that will be. Who is where others have a reservation leaves: nobody need
 	// give way to have what he has.
-	s.readyDelayed(plan, plan.Now)
-	s.endFinishedArrays(plan)
-	s.evictFromWindows(plan)
+	s.jobs.readyDelayed(plan, plan.Now)
+	s.jobs.endFinishedArrays(plan)
+	s.windows.evictFromWindows(plan)
 }
 
 // runCycle runs the cycle. Where it lends to some what others take back by stopping
@@ -97,7 +97,7 @@ func (s *State) runCyclePass(t *round, plan *ares.Plan) (blocked []*entry) {
 		case admitted && s.cfg.Queue.Preempt:
 			blocked = append(blocked, e)
 		}
-		s.wakeAtMonthEnd(plan, e.shape.tenant)
+		s.jobs.wakeAtMonthEnd(plan, e.shape.tenant)
 		if len(plan.Refuse) < MaxRefusals {
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, s.lastRefusals)
@@ -119,11 +119,10 @@ func (s *State) runRound(plan *ares.Plan, tell func(e *entry, placing *ares.Plac
 
 // run is the state's, in a decision that has begun.
 func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
-	s := t.state
 	defer t.close()
 	t.expectStops(plan)
-	s.pruneGains()
-	s.advanceClock(plan.Now)
+	t.state.cluster.pruneGains()
+	t.state.jobs.advanceClock(plan.Now)
 	defer t.releaseNominations()
 	defer t.withdrawFailed(plan)
 	if !t.advanceNominations(plan, nil, tell) {
@@ -131,7 +130,7 @@ func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 	}
 	t.holdForRestarts(plan.Now, nil)
 	t.holdForMigrating(plan.Now, nil)
-	pass := s.queues.Begin(plan.Now)
+	pass := t.state.jobs.queues.Begin(plan.Now)
 	defer pass.End()
 	t.offerInOrder(pass, plan, tell)
 }
@@ -140,21 +139,21 @@ func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 // that are to end, and who has to leave a reservation.
 func (t *round) expectStops(plan *ares.Plan) {
 	for i := range plan.Stop {
-		if e := t.state.entryByID[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
+		if e := t.state.jobs.entryByID[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
 			t.stopping = append(t.stopping, e)
 		}
 	}
 }
 
 func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
-	s, now := t.state, plan.Now
+	now := plan.Now
 	for {
 		it, ok := pass.Next()
 		if !ok {
 			return
 		}
 		e := it.Owner
-		if !e.plain && (s.arrayIsStopping(e) || e.isArray() && t.elementsToMake(e) <= 0) {
+		if !e.plain && (t.state.jobs.arrayIsStopping(e) || e.isArray() && t.elementsToMake(e) <= 0) {
 			pass.Skip()
 			continue
 		}
@@ -172,7 +171,7 @@ func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell fun
 			}
 			continue
 		}
-		if grant := s.grantOf(e.shape, t.offer.Seats); !e.plain && e.isArray() {
+		if grant := t.state.jobs.grantOf(e.shape, t.offer.Seats); !e.plain && e.isArray() {
 			t.makeElement(e, &t.offer)
 			pass.Again(grant)
 			pass.Yield()
@@ -197,7 +196,7 @@ func (t *round) offerNominated(pass *queue.Pass[*entry], e *entry, now time.Time
 		pass.Skip()
 		return true, true
 	case t.placeElsewhere(pass, k, now):
-		pass.Take(t.state.grantOf(e.shape, t.offer.Seats))
+		pass.Take(t.state.jobs.grantOf(e.shape, t.offer.Seats))
 		return true, tell(e, &t.offer, true)
 	}
 	t.passOver(pass, e)
@@ -208,7 +207,7 @@ func (t *round) offerNominated(pass *queue.Pass[*entry], e *entry, now time.Time
 // passOver passes over a job that has to wait for its seats, and where queues are
 // strict over everybody behind it.
 func (t *round) passOver(pass *queue.Pass[*entry], e *entry) {
-	if s := t.state; s.cfg.Queue.Blocked == BlockedHold && s.dependenciesMet(e) {
+	if s := t.state; s.cfg.Queue.Blocked == BlockedHold && s.jobs.dependenciesMet(e) {
 		pass.Hold()
 		return
 	}
@@ -230,24 +229,23 @@ func (t *round) handleBlocked(pass *queue.Pass[*entry], plan *ares.Plan, e *entr
 
 // admitAndPlace admits one job, and places it by the offer.
 func (t *round) admitAndPlace(e *entry, now time.Time) (admitted, ok bool) {
-	s := t.state
 	t.wouldDelay, t.windowBlocked, t.borrowBlocked = false, false, false
 	t.releaseToGang(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
-	members, ban := s.admissibleMembers(e.shape, now)
-	if members == 0 || s.knownUnschedulable(e.shape, ban) {
+	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
+	if members == 0 || t.state.knownUnschedulable(e.shape, ban) {
 		return members > 0, false
 	}
 	if t.outlastsWindow(e) {
 		return true, false
 	}
-	borrows := s.queues.HasQuotas() && s.wouldBorrow(e.shape)
+	borrows := t.state.jobs.queues.HasQuotas() && t.state.jobs.wouldBorrow(e.shape)
 	if borrows && t.noBorrowing {
 		t.wouldDelay, t.borrowBlocked = true, true
 		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
-	s.drawForJob(e.id, e.nextElement()+e.elementsMade)
+	t.state.scorer.drawForJob(e.id, e.nextElement()+e.elementsMade)
 	if len(t.reservations) > 0 {
 		t.offer, ok = t.placeBackfill(e, members, ban, now)
 	} else {
@@ -255,7 +253,7 @@ func (t *round) admitAndPlace(e *entry, now time.Time) (admitted, ok bool) {
 	}
 	if !ok {
 		if !t.wouldDelay && !t.isBlockedByWindows(e, members, ban) && !t.speculative {
-			s.rememberUnschedulable(e.shape, ban)
+			t.state.rememberUnschedulable(e.shape, ban)
 		}
 		return true, false
 	}
@@ -276,7 +274,7 @@ func (s *State) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Bloc
 	out := sh.noRoomRefusal
 	switch {
 	case !admitted:
-		out = s.admissionBlockers(sh, now)
+		out = s.jobs.admissionBlockers(sh, now)
 	case s.round.windowBlocked:
 		return windowRefusal
 	case s.round.borrowBlocked:
@@ -295,13 +293,13 @@ func (s *State) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Bloc
 
 // readyDelayed readies the jobs whose delay is over, once none of their seats can
 // still hold a live process, and notes when the next delay ends.
-func (s *State) readyDelayed(plan *ares.Plan, now time.Time) {
-	for _, e := range s.delayed {
+func (j *jobTable) readyDelayed(plan *ares.Plan, now time.Time) {
+	for _, e := range j.delayed {
 		if now.Before(e.delayUntil) {
 			plan.Wake = e.delayUntil
 			return
 		}
-		if !e.isSettled() || s.arrayIsStopping(e) {
+		if !e.isSettled() || j.arrayIsStopping(e) {
 			continue // an event will say when
 		}
 		if len(plan.Ready) == MaxPlacings {

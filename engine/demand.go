@@ -2,7 +2,7 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
+	"iter"
 	"math/bits"
 	"slices"
 )
@@ -14,10 +14,10 @@ import (
 // Only jobs up to a revision that moves rarely count, and counts are rounded:
 // the mix changes seldom, because everything worked out for it is lost then.
 type demandTracker struct {
-	countedUntil int64    // the last revision of jobs that count
-	pending      []*entry // jobs that do not count yet
-	window       int64    // the revision that this window of revisions began with
-	recent       int      // jobs of this window
+	countedUntil int64        // the last revision of jobs that count
+	pending      []*demandAsk // jobs that do not count yet
+	window       int64        // the revision that this window of revisions began with
+	recent       int          // jobs of this window
 	kinds        map[demandKind]*demandCount
 	shares       [WholeMilli + 1]int // asks for a part of a device, and at the end for one whole
 	stale        bool                // the prospect is no longer what the counts say
@@ -54,7 +54,7 @@ func demandKindOf(w *request) demandKind {
 		k.gpus, milli = 0, w.milli
 	}
 	k.cpus, k.memory = nearestPowerOfTwo(w.cpus*WholeMilli/milli), nearestPowerOfTwo(w.memory*WholeMilli/milli)
-	k.device = fmt.Sprintf("%q %q %d %q", w.kind, w.mig, w.deviceMemory, w.models)
+	k.device = w.deviceKey
 	return k
 }
 
@@ -92,25 +92,34 @@ func demandHorizon(revision int64, jobs int) int64 {
 	return round
 }
 
-// countDemand counts the entry's asks, or remembers to when they come to count.
-func (s *State) countDemand(e *entry) {
-	s.demand.countRecent(e)
-	if e.job == nil || !e.shape.request.needsDevices() || e.shape.request.milli > WholeMilli {
+// demandAsk is what one job adds to the demand: so many members with one request.
+// It is a part of the job's entry, and the zero value adds nothing.
+type demandAsk struct {
+	request  *request // nil without a job
+	members  int
+	revision int64 // of the job
+
+	count   *demandCount // the count that it is part of, nil for none
+	window  int64        // demandTracker.window and one more, while it counts as recent there
+	pending bool         // in demandTracker.pending
+}
+
+// countDemand adds the ask to the counts, or puts it among the pending ones.
+func (sc *Scorer) countDemand(a *demandAsk) {
+	sc.demand.countRecent(a)
+	if a.request == nil || !a.request.needsDevices() || a.request.milli > WholeMilli {
 		return
 	}
-	d, w := &s.demand, e.shape.request
-	if e.job.Revision > d.countedUntil {
-		if !e.demandPending {
-			e.demandPending = true
-			d.pending = append(d.pending, e)
+	d := &sc.demand
+	if a.revision > d.countedUntil {
+		if !a.pending {
+			a.pending = true
+			d.pending = append(d.pending, a)
 		}
 		return
 	}
-	if w.demand == nil || w.demand.count == 0 {
-		w.demand = d.countFor(w)
-	}
-	e.demand, e.demandMembers, e.demandShare = w.demand, e.shape.members, w.milli
-	d.addMembers(e, +1)
+	a.count = d.countFor(a.request)
+	d.addMembers(a, +1)
 }
 
 // countFor finds the account of the want's kind, or opens one.
@@ -124,18 +133,18 @@ func (d *demandTracker) countFor(w *request) *demandCount {
 	return k
 }
 
-// uncountDemand takes the entry's asks out of the counts.
-func (s *State) uncountDemand(e *entry) {
-	s.demand.uncountRecent(e)
-	if e.demand == nil {
+// uncountDemand takes the ask out of the counts.
+func (sc *Scorer) uncountDemand(a *demandAsk) {
+	sc.demand.uncountRecent(a)
+	if a.count == nil {
 		return
 	}
-	d := &s.demand
-	d.addMembers(e, -1)
-	if e.demand.count == 0 {
-		delete(d.kinds, e.demand.key)
+	d := &sc.demand
+	d.addMembers(a, -1)
+	if a.count.count == 0 {
+		delete(d.kinds, a.count.key)
 	}
-	e.demand = nil
+	a.count = nil
 }
 
 // demandWindowLength is how many revisions the size of the state is taken to be the
@@ -152,47 +161,48 @@ func (d *demandTracker) beginWindow(revision int64) {
 }
 
 // countRecent counts the job among the recent ones, if it is one.
-func (d *demandTracker) countRecent(e *entry) {
-	if e.job != nil && e.job.Revision > d.window && e.demandWindow != d.window+1 {
-		e.demandWindow = d.window + 1
+func (d *demandTracker) countRecent(a *demandAsk) {
+	if a.request != nil && a.revision > d.window && a.window != d.window+1 {
+		a.window = d.window + 1
 		d.recent++
 	}
 }
 
-func (d *demandTracker) uncountRecent(e *entry) {
-	if e.demandWindow == d.window+1 {
-		e.demandWindow = 0
+func (d *demandTracker) uncountRecent(a *demandAsk) {
+	if a.window == d.window+1 {
+		a.window = 0
 		d.recent--
 	}
 }
 
-// advanceHorizon moves the horizon to where it is at the state's revision.
-func (s *State) advanceHorizon() {
-	d := &s.demand
+// advanceHorizon moves the horizon to where it is at a revision with so many
+// jobs, whose asks are all.
+func (sc *Scorer) advanceHorizon(revision int64, jobs int, all iter.Seq[*demandAsk]) {
+	d := &sc.demand
 	before := d.countedUntil
-	d.countedUntil = demandHorizon(s.revision, len(s.entryByID)-d.recent)
+	d.countedUntil = demandHorizon(revision, jobs-d.recent)
 	switch {
 	case d.countedUntil < before:
-		s.recountDemand()
+		sc.recountDemand(all)
 	case d.countedUntil > before:
 		later := d.pending
 		d.pending = d.pending[:0]
-		for _, e := range later {
-			if e.demandPending = false; e.demand == nil {
-				s.countDemand(e)
+		for _, a := range later {
+			if a.pending = false; a.count == nil {
+				sc.countDemand(a)
 			}
 		}
 		clear(later[len(d.pending):])
 	}
 }
 
-func (d *demandTracker) addMembers(e *entry, sign int) {
-	d.stale = d.addTo(&e.demand.count, sign*e.demandMembers) || d.stale
+func (d *demandTracker) addMembers(a *demandAsk, sign int) {
+	d.stale = d.addTo(&a.count.count, sign*a.members) || d.stale
 	switch {
-	case e.demandShare > 0:
-		d.stale = d.addTo(&d.shares[e.demandShare], sign*e.demandMembers) || d.stale
-	case e.demand.key.gpus == 1:
-		d.stale = d.addTo(&d.shares[WholeMilli], sign*e.demandMembers) || d.stale
+	case a.request.milli > 0:
+		d.stale = d.addTo(&d.shares[a.request.milli], sign*a.members) || d.stale
+	case a.count.key.gpus == 1:
+		d.stale = d.addTo(&d.shares[WholeMilli], sign*a.members) || d.stale
 	}
 }
 
@@ -203,27 +213,24 @@ func (d *demandTracker) addTo(count *int, by int) bool {
 	return roughCount(*count) != before
 }
 
-// recountDemand counts every job anew.
-func (s *State) recountDemand() {
-	d := &s.demand
+// recountDemand counts every ask anew.
+func (sc *Scorer) recountDemand(all iter.Seq[*demandAsk]) {
+	d := &sc.demand
 	d.kinds, d.pending, d.stale = map[demandKind]*demandCount{}, nil, true
 	clear(d.shares[:])
-	for _, w := range s.shapes.requests.byKey { // order-free: each by itself
-		w.demand = nil
-	}
-	for _, e := range s.entryByID { // order-free: sums
-		e.demand, e.demandPending = nil, false
-		s.countDemand(e)
+	for a := range all { // order-free: sums
+		a.count, a.pending = nil, false
+		sc.countDemand(a)
 	}
 }
 
 // refreshMix brings the prospect up to date, and says whether it changed.
-func (s *State) refreshMix() bool {
-	d := &s.demand
-	if len(s.cfg.Mix) > 0 {
+func (sc *Scorer) refreshMix() bool {
+	d := &sc.demand
+	if len(sc.cfg.Mix) > 0 {
 		if d.mix.id == 0 {
-			d.mix = blendMix(s.cfg.Mix, nil)
-			d.mix.id = s.newMixID()
+			d.mix = blendMix(sc.cfg.Mix, nil)
+			d.mix.id = sc.newMixID()
 			return true
 		}
 		return false
@@ -238,15 +245,15 @@ func (s *State) refreshMix() bool {
 	}) {
 		return false
 	}
-	next.id = s.newMixID()
+	next.id = sc.newMixID()
 	d.mix = next
 	return true
 }
 
 // newMixID is a number that no other prospect has.
-func (s *State) newMixID() int {
-	s.mixCount++
-	return s.mixCount
+func (sc *Scorer) newMixID() int {
+	sc.mixCount++
+	return sc.mixCount
 }
 
 // blendMix is what is to be expected by a mix and by what was asked for.
@@ -291,4 +298,12 @@ func (d *demandTracker) frequentKinds() []mixKind {
 	all = all[:min(len(all), maxMixKinds)]
 	slices.SortFunc(all, func(a, b mixKind) int { return a.kind.compare(b.kind) })
 	return all
+}
+
+// forgetPending drops an ask of a job that was only supposed.
+func (d *demandTracker) forgetPending(a *demandAsk) {
+	if last := len(d.pending) - 1; last >= 0 && d.pending[last] == a {
+		d.pending[last] = nil
+		d.pending, a.pending = d.pending[:last], false
+	}
 }

@@ -28,10 +28,10 @@ type typicalDemand struct {
 // fgdDemands are the typical jobs that a machine of a profile could take if it were
 // empty, and how many could never use one of its devices. Without a list, the
 // mix is what is expected.
-func (s *State) fgdDemands(p *nodeType) (list []typicalDemand, never, total int64) {
-	typical := s.cfg.Typical
+func (sc *Scorer) fgdDemands(p *nodeType) (list []typicalDemand, never, total int64) {
+	typical := sc.cfg.Typical
 	if len(typical) == 0 {
-		mix := s.cfg.Mix
+		mix := sc.cfg.Mix
 		if len(mix) == 0 {
 			mix = DefaultMix()
 		}
@@ -82,13 +82,13 @@ type cachedScore struct{ changes, score int }
 // cachedFGDScore is how much less fragmented a node is with a member of the want, in
 // steps: 50 for no difference. It is kept until the node changes: a decision
 // changes one of thousands.
-func (s *State) cachedFGDScore(w *request, n *node) int {
-	if len(w.fgdScores) < len(s.nodes) {
-		w.fgdScores = make([]cachedScore, len(s.nodes))
+func (sc *Scorer) cachedFGDScore(w *request, n *node) int {
+	if len(w.fgdScores) < len(sc.cluster.nodes) {
+		w.fgdScores = make([]cachedScore, len(sc.cluster.nodes))
 	}
 	t := &w.fgdScores[n.pos]
 	if t.changes != n.changes {
-		t.score, _ = s.fgdScore(w, n)
+		t.score, _ = sc.fgdScore(w, n)
 		t.changes = n.changes
 	}
 	return t.score
@@ -96,7 +96,7 @@ func (s *State) cachedFGDScore(w *request, n *node) int {
 
 // fgdScore takes the want off the node, for a share off each device in turn: the
 // score, and the device that gives it.
-func (s *State) fgdScore(w *request, n *node) (score, device int) {
+func (sc *Scorer) fgdScore(w *request, n *node) (score, device int) {
 	var places [MaxDevices]int
 	left := places[:len(n.devices)]
 	for m := n.usable; m != 0; m &= m - 1 {
@@ -105,7 +105,7 @@ func (s *State) fgdScore(w *request, n *node) (score, device int) {
 	}
 	e := &n.typ.fgd
 	if !e.known {
-		e.kinds, e.never, e.total = s.fgdDemands(n.typ)
+		e.kinds, e.never, e.total = sc.fgdDemands(n.typ)
 		e.known = true
 	}
 	cpus := n.typ.cpus - n.cpus

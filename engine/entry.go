@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -28,11 +29,7 @@ type entry struct {
 	delayUntil time.Time // in the delayed queue: the end of the delay
 	held       holdings  // as it was put into the accounts
 
-	demandWindow  int64        // of demand, and one more, while it counts as recent there
-	demand        *demandCount // as it was counted in the demand, nil where it does not count
-	demandMembers int
-	demandShare   int
-	demandPending bool // in the demand's list of those that do not count yet
+	ask demandAsk // what it adds to the demand
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
@@ -111,36 +108,36 @@ func (e *entry) queueFor() queueKind {
 }
 
 // requeue puts every entry the batch changed into the queue it belongs to.
-func (s *State) requeue() {
-	for _, e := range s.changedEntries {
+func (j *jobTable) requeue() {
+	for _, e := range j.changedEntries {
 		e.changed = false
 		if e.deadlineTimer.heapIndex > 0 || e.job != nil && !e.job.Deadline.IsZero() {
-			s.scheduleDeadlineNote(e)
+			j.scheduleDeadlineNote(e)
 		}
-		if to := e.queueFor(); to != e.queue || to == inDelayed || s.rankChanged(e) {
-			s.dequeue(e)
-			s.enqueue(e, to)
+		if to := e.queueFor(); to != e.queue || to == inDelayed || j.rankChanged(e) {
+			j.dequeue(e)
+			j.enqueue(e, to)
 		}
-		s.updateRestarting(e)
-		s.updateMigrating(e)
+		j.updateRestarting(e)
+		j.updateMigrating(e)
 		if e.job == nil && e.run == nil {
-			delete(s.entryByID, e.id)
+			delete(j.entryByID, e.id)
 		}
 	}
-	clear(s.changedEntries)
-	s.changedEntries, s.delaysLearned = s.changedEntries[:0], nil
+	clear(j.changedEntries)
+	j.changedEntries, j.delaysLearned = j.changedEntries[:0], nil
 }
 
 // rankChanged says whether a pending job waits under a rank that is not its own any
 // more.
-func (s *State) rankChanged(e *entry) bool {
-	if e.queue == inPending && s.ordersByDeadline(e) {
-		return s.urgencyChanged(e)
+func (j *jobTable) rankChanged(e *entry) bool {
+	if e.queue == inPending && j.ordersByDeadline(e) {
+		return j.urgencyChanged(e)
 	}
-	return s.cfg.Queue.Order != OrderAged && e.queue == inPending && e.item.Rank != s.queueRank(e)
+	return j.cfg.Queue.Order != OrderAged && e.queue == inPending && e.item.Rank != j.queueRank(e)
 }
 
-func (s *State) enqueue(e *entry, to queueKind) {
+func (j *jobTable) enqueue(e *entry, to queueKind) {
 	e.queue = to
 	switch to {
 	case inPending:
@@ -148,39 +145,39 @@ func (s *State) enqueue(e *entry, to queueKind) {
 			Owner: e, ID: string(e.id), Priority: e.job.PriorityValue(), Accepted: e.job.AcceptedAt, Revision: e.job.Revision,
 			Shape: e.shape.index,
 		}
-		if s.cfg.Queue.Order != OrderAged {
-			e.item.Rank = s.queueRank(e)
-		} else if s.ordersByDeadline(e) {
-			s.applyUrgency(e)
+		if j.cfg.Queue.Order != OrderAged {
+			e.item.Rank = j.queueRank(e)
+		} else if j.ordersByDeadline(e) {
+			j.applyUrgency(e)
 		}
-		s.scheduleQueueTimeout(e)
+		j.scheduleQueueTimeout(e)
 		e.shape.leaf.Push(&e.item)
 	case inDelayed:
-		s.enqueueDelayed(e, s.delayEnd(e))
+		j.enqueueDelayed(e, j.delayEnd(e))
 	case inNone:
 	}
 }
 
 // enqueueDelayed puts an entry among the delayed ones.
-func (s *State) enqueueDelayed(e *entry, due time.Time) {
+func (j *jobTable) enqueueDelayed(e *entry, due time.Time) {
 	e.queue, e.delayUntil = inDelayed, due
-	at, _ := slices.BinarySearchFunc(s.delayed, e, byDue)
-	s.delayed = slices.Insert(s.delayed, at, e)
+	at, _ := slices.BinarySearchFunc(j.delayed, e, byDue)
+	j.delayed = slices.Insert(j.delayed, at, e)
 }
 
 // dequeue takes an entry out of the queue it is in.
-func (s *State) dequeue(e *entry) {
+func (j *jobTable) dequeue(e *entry) {
 	switch e.queue {
 	case inPending:
-		s.queues.Remove(&e.item)
-		s.urgencyTimers.cancel(&e.urgencyTimer)
-		s.queueTimeouts.cancel(&e.queueTimeout)
+		j.queues.Remove(&e.item)
+		j.urgencyTimers.cancel(&e.urgencyTimer)
+		j.queueTimeouts.cancel(&e.queueTimeout)
 	case inDelayed:
-		at, found := slices.BinarySearchFunc(s.delayed, e, byDue)
+		at, found := slices.BinarySearchFunc(j.delayed, e, byDue)
 		if !found {
 			panic("engine: job " + string(e.id) + " is not in the queue it was put into")
 		}
-		s.delayed = slices.Delete(s.delayed, at, at+1)
+		j.delayed = slices.Delete(j.delayed, at, at+1)
 	case inNone:
 	}
 	e.queue = inNone
@@ -196,9 +193,9 @@ const maxClockSkew = time.Second
 // instead. (A clock that was behind only shortens a delay.) That is a time of
 // the batch, which recordings keep with each, and snapshots with each such delay:
 // so who replays either, counts alike.
-func (s *State) delayEnd(e *entry) time.Time {
-	last, at := e.run.Last(), s.at
-	if seen, ok := s.delaysLearned[e]; ok {
+func (j *jobTable) delayEnd(e *entry) time.Time {
+	last, at := e.run.Last(), j.at
+	if seen, ok := j.delaysLearned[e]; ok {
 		at = seen
 	}
 	if last == nil || at.IsZero() || !last.EndedAt.After(at.Add(maxClockSkew)) {
@@ -217,16 +214,31 @@ func (e *entry) delayLearnedAt() time.Time {
 }
 
 // reshape gives an entry the shape of its job.
-func (s *State) reshape(e *entry) {
+func (j *jobTable) reshape(e *entry) {
 	old := e.shape
 	e.shape, e.plain, e.array, e.class = nil, false, false, 0
 	if e.job != nil {
 		e.array, e.class = e.job.IsArray(), uint8(ares.ClassOf(e.job.PriorityValue()).Rank())
 		e.plain = !e.array && e.job.ArrayOf == ""
-		s.tenant(e.job.Tenant)
-		e.shape = s.internShape(e.job)
+		j.tenant(e.job.Tenant)
+		e.shape = j.internShape(e.job)
+	}
+	e.ask.request, e.ask.members, e.ask.revision = nil, 0, 0
+	if e.job != nil {
+		e.ask.request, e.ask.members, e.ask.revision = e.shape.request, e.shape.members, e.job.Revision
 	}
 	if old != nil {
-		s.shapes.release(old)
+		j.shapes.release(old)
+	}
+}
+
+// asks yields what every job adds to the demand, in no order.
+func (j *jobTable) asks() iter.Seq[*demandAsk] {
+	return func(yield func(*demandAsk) bool) {
+		for _, e := range j.entryByID { // order-free: whoever asks sums
+			if !yield(&e.ask) {
+				return
+			}
+		}
 	}
 }

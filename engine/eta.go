@@ -12,7 +12,7 @@ import (
 // has its own: what comes after as many is not foreseen, only that it is later.
 // On large fleets it is fewer, since who asks holds up the next decision.
 func (s *State) maxSimulated() int {
-	return min(MaxReserved, max(minSimulated, simulatedNodes/max(len(s.nodes), 1)))
+	return min(MaxReserved, max(minSimulated, simulatedNodes/max(len(s.cluster.nodes), 1)))
 }
 
 const (
@@ -40,7 +40,7 @@ func (s *State) etaOf(e *entry, now time.Time) ares.ETA {
 		out.Basis = "unknown: it is not in line yet"
 		return out
 	}
-	if members, _ := s.admissibleMembers(e.shape, now); members == 0 {
+	if members, _ := s.jobs.admissibleMembers(e.shape, now); members == 0 {
 		out.Basis = "unknown: it waits for something else than room on nodes"
 		return out
 	}
@@ -48,16 +48,16 @@ func (s *State) etaOf(e *entry, now time.Time) ares.ETA {
 		return nominationETA(e.run.Nominated, now)
 	}
 	late, early := s.simulateQueue(e, now, now, p90), s.simulateQueue(e, now, now, p10)
-	shut := s.windowsBlocking(e)
+	shut := s.windows.windowsBlocking(e)
 	opens := s.afterWindows(e, shut, now, &late, &early)
 	if len(shut) > 0 && late.at == noEnd && early.at == noEnd && s.needsReservedNodes(e) {
-		out.Earliest, out.Basis = laterOf(now, shut[0].Until), s.calendar.blockText(shut[0])
+		out.Earliest, out.Basis = laterOf(now, shut[0].Until), s.windows.blockText(shut[0])
 		if !early.reached {
 			out.Basis += "; " + s.notReachedText(early)
 		}
 		return out
 	}
-	if late.at <= now.UnixNano() && s.anySeatsHeld(now) {
+	if late.at <= now.UnixNano() && s.jobs.anySeatsHeld(now) {
 		out.Earliest, out.Basis = now, "no latest time: when a gang that lost a node, or a job that is moved, has had its turn"
 		return out
 	}
@@ -71,8 +71,8 @@ func (s *State) etaOf(e *entry, now time.Time) ares.ETA {
 	out.Reserved = late.at != noEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.waited(now) >= r.After && s.backfillConfig() == r && !s.WouldBorrow(e.id)
 	out.Basis = s.etaBasis(e, late, early, now)
 	if opens != nil {
-		s.setExpectedStay(e)
-		out.Basis = strings.TrimSuffix("when nodes are open again that are "+s.calendar.blockText(opens)+"; "+out.Basis, "; ")
+		s.windows.setExpectedStay(e)
+		out.Basis = strings.TrimSuffix("when nodes are open again that are "+s.windows.blockText(opens)+"; "+out.Basis, "; ")
 	}
 	return out
 }
@@ -80,16 +80,16 @@ func (s *State) etaOf(e *entry, now time.Time) ares.ETA {
 // needsReservedNodes says whether the job has a place in the fleet, but none on the nodes that
 // windows leave to it, even if nobody else were there: then it waits for the first to end.
 func (s *State) needsReservedNodes(e *entry) bool {
-	s.setExpectedStay(e)
+	s.windows.setExpectedStay(e)
 	w, least := e.shape.request, e.shape.minMembers
 	open, _ := s.feasibleNodes(e.shape, w)
-	return s.emptyCapacity(open, w) < least && s.emptyCapacity(&s.refreshFeasible(w).nodes, w) >= least
+	return s.cluster.emptyCapacity(open, w) < least && s.cluster.emptyCapacity(&s.cluster.refreshFeasible(w).nodes, w) >= least
 }
 
 // emptyCapacity is how many members of a want the nodes of a set would take if they were empty.
-func (s *State) emptyCapacity(of *set, w *request) (members int) {
+func (c *Cluster) emptyCapacity(of *set, w *request) (members int) {
 	for at := of.next(0); at >= 0; at = of.next(at + 1) {
-		members += s.nodes[at].emptyRoom(w)
+		members += c.nodes[at].emptyRoom(w)
 	}
 	return members
 }
@@ -119,7 +119,7 @@ func (s *State) afterWindows(e *entry, shut []*window, now time.Time, late, earl
 			opens = v
 		}
 	}
-	s.setWindowTime(now)
+	s.windows.setWindowTime(now)
 	return opens
 }
 
@@ -130,12 +130,12 @@ func (s *State) simulateQueue(e *entry, now, windows time.Time, by quantile) que
 	t := s.beginRound()
 	defer t.close()
 	t.quantile, t.reserveForAll, t.backfill = by, true, BackfillConfig{First: most, After: -1 << 62}
-	s.pruneGains()
-	s.advanceClock(now)
+	s.cluster.pruneGains()
+	s.jobs.advanceClock(now)
 	defer t.releaseNominations()
 	t.advanceNominations(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
-	s.setWindowTime(windows)
-	pass := s.queues.Begin(now)
+	s.windows.setWindowTime(windows)
+	pass := s.jobs.queues.Begin(now)
 	defer pass.End()
 	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, admitted bool) bool {
 		out.reached = o == e
@@ -245,13 +245,13 @@ func countJobs(n int) string {
 // noEstimateText says why nothing is foreseen for a job.
 func (s *State) noEstimateText(e *entry, now time.Time) string {
 	w := e.shape.request
-	s.setExpectedStay(e)
+	s.windows.setExpectedStay(e)
 	reach, ok := s.feasibleNodes(e.shape, w)
-	if !ok && len(s.blockingWindows(e.shape, &s.refreshFeasible(w).nodes)) == 0 {
+	if !ok && len(s.windows.blockingWindows(e.shape, &s.cluster.refreshFeasible(w).nodes)) == 0 {
 		return "no node is as it asks"
 	}
 	for at := reach.next(0); at >= 0; at = reach.next(at + 1) {
-		n := s.nodes[at]
+		n := s.cluster.nodes[at]
 		if n.schedulable() && len(s.releasesOn(n, now, p90).list) < len(n.occupants) {
 			return fmt.Sprintf("nothing says when the jobs on node %s end", n.id)
 		}

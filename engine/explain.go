@@ -14,7 +14,7 @@ import (
 // taken, nil when there was room.
 func (s *State) blockersOf(e *entry, sh *shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
 	out := s.admissionWaits(e, sh, now)
-	members, ban := s.admissibleMembers(sh, now)
+	members, ban := s.jobs.admissibleMembers(sh, now)
 	if members == 0 {
 		members, ban = sh.minMembers, 0 // what would be, were it admitted
 	}
@@ -44,7 +44,7 @@ func (t *round) preemptionBlockers(e *entry, now time.Time) []ares.Blocker {
 		_, k.freeSeats = t.holdSeats(k.seats)
 		return []ares.Blocker{k.waitBlocker()}
 	}
-	members, _ := t.state.admissibleMembers(e.shape, now)
+	members, _ := t.state.jobs.admissibleMembers(e.shape, now)
 	if found, ok := t.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {
 		t.notePreemption("%s", preemptionText(t.newNomination(e, &found, now)))
 	}
@@ -58,11 +58,11 @@ func (s *State) admissionWaits(e *entry, sh *shape, now time.Time) []ares.Blocke
 		out = e.delayBlockers(now)
 	}
 	if e != nil && e.job != nil {
-		if why := s.parallelismText(e); why != "" {
+		if why := s.jobs.parallelismText(e); why != "" {
 			out = append(out, ares.Blocker{Kind: kindArray, Detail: why})
 		}
 	}
-	return append(out, s.admissionBlockers(sh, now)...)
+	return append(out, s.jobs.admissionBlockers(sh, now)...)
 }
 
 // delayBlockers says what in the job's own past keeps it waiting.
@@ -130,18 +130,18 @@ func (s *State) gangBlocker(c *diagnosis) ares.Blocker {
 // densestDomain is the domain of a level that has room for the most members.
 func (s *State) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
 	reach, _ := s.feasibleNodes(c.shape, c.request)
-	for lo := 0; lo < len(s.nodes); {
-		_, hi := s.domains.Span(lo, level)
+	for lo := 0; lo < len(s.cluster.nodes); {
+		_, hi := s.cluster.domains.Span(lo, level)
 		room := 0
-		for _, n := range s.nodes[lo:hi] {
+		for _, n := range s.cluster.nodes[lo:hi] {
 			if n.schedulable() && reach.has(n.pos) {
 				room += n.roomFor(c.request)
 			}
 		}
 		if room > most {
-			most, where = room, s.domains.Name(lo, level)
+			most, where = room, s.cluster.domains.Name(lo, level)
 			if where == "" && hi == lo+1 {
-				where = s.nodes[lo].id
+				where = s.cluster.nodes[lo].id
 			}
 		}
 		lo = hi

@@ -10,8 +10,8 @@ import (
 // Fairness says who holds how much of the fleet against what is theirs, by the
 // same figures that decide whose turn it is.
 func Fairness(s *State, now time.Time) ares.Fairness {
-	s.refreshIndex()
-	shares := s.queues.Fairness(now)
+	s.refresh()
+	shares := s.jobs.queues.Fairness(now)
 	out := ares.Fairness{Jain: queue.Jain(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
@@ -19,8 +19,8 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 			MemoryMB: int(sh.Live.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.Weighted), FairShare: int(sh.Fair),
 		}
 		var resource string
-		f.DominantShare, resource = s.dominantPart(sh.Live)
-		f.PastShare, _ = s.dominantPart(sh.Past)
+		f.DominantShare, resource = s.jobs.dominantPart(sh.Live)
+		f.PastShare, _ = s.jobs.dominantPart(sh.Past)
 		if sh.Live != (queue.Use{}) {
 			f.Resource = resource
 		}
@@ -31,11 +31,11 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 
 // dominantPart is the largest part of the fleet that a use is of any resource, in
 // millionths, and of which.
-func (s *State) dominantPart(u queue.Use) (part int, of string) {
+func (j *jobTable) dominantPart(u queue.Use) (part int, of string) {
 	for _, r := range []struct {
 		name      queue.Resource
 		held, all int64
-	}{{queue.GPU, u.GPU, s.capacity.GPU}, {queue.CPU, u.CPU, s.capacity.CPU}, {queue.Memory, u.Memory, s.capacity.Memory}} {
+	}{{queue.GPU, u.GPU, j.cluster.capacity.GPU}, {queue.CPU, u.CPU, j.cluster.capacity.CPU}, {queue.Memory, u.Memory, j.cluster.capacity.Memory}} {
 		if p := int(r.held * queue.Million / max(r.all, 1)); of == "" || p > part {
 			part, of = p, string(r.name)
 		}

@@ -39,22 +39,22 @@ func (n *node) feasible(w *request) (suits, liked bool) {
 }
 
 // refreshFeasible brings the filter of the want's taste up to date.
-func (s *State) refreshFeasible(w *request) *feasibleSet {
+func (c *Cluster) refreshFeasible(w *request) *feasibleSet {
 	f := &w.constraints.feasible
 	switch {
-	case f.layout != s.layout || s.traitChanges.hasGap(f.seen):
-		f.layout = s.layout
-		f.nodes.resize(len(s.nodes))
-		f.preferred.resize(len(s.nodes))
-		for i, n := range s.nodes {
+	case f.layout != c.layout || c.traitChanges.hasGap(f.seen):
+		f.layout = c.layout
+		f.nodes.resize(len(c.nodes))
+		f.preferred.resize(len(c.nodes))
+		for i, n := range c.nodes {
 			f.update(i, n, w)
 		}
 	default:
-		for _, at := range s.traitChanges.since(f.seen) {
-			f.update(int(at), s.nodes[at], w)
+		for _, at := range c.traitChanges.since(f.seen) {
+			f.update(int(at), c.nodes[at], w)
 		}
 	}
-	f.seen = s.traitChanges.count
+	f.seen = c.traitChanges.count
 	f.hasPreference = f.preferred.count < f.nodes.count
 	return f
 }

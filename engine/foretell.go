@@ -14,15 +14,15 @@ import (
 // forgotten again. p is how long it is thought to run, nil where nobody knows. Of
 // a job that is live already it is what Place says.
 func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
-	if s.entryByID[job.ID] != nil || s.tenants[job.Tenant] == nil {
+	if s.jobs.entryByID[job.ID] != nil || s.jobs.tenants[job.Tenant] == nil {
 		placing, refusal := Place(s, job, now)
 		if refusal == nil {
 			return placing, nil
 		}
 		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
 	}
-	s.refreshIndex()
-	s.setWindowTime(now)
+	s.refresh()
+	s.windows.setWindowTime(now)
 	submitted := *job
 	submitted.AcceptedAt, submitted.Revision = now, s.revision+1
 	events := []ares.Event{{Job: &submitted}}
@@ -32,12 +32,12 @@ func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (a
 		events = append(events, ares.Event{Forecast: &said})
 	}
 	s.applyEvents(events)
-	s.refreshIndex()
-	e := s.entryByID[job.ID]
+	s.refresh()
+	e := s.jobs.entryByID[job.ID]
 	placing, why := s.whatIf(e, now)
 	s.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
-	s.demand.forgetPending(e)
-	s.refreshIndex()
+	s.scorer.demand.forgetPending(&e.ask)
+	s.refresh()
 	return placing, why
 }
 
@@ -62,7 +62,7 @@ func (s *State) whatIf(e *entry, now time.Time) (ares.Placing, *ares.Explanation
 // planUntil is the next plan, as far as it has come when the job had its turn.
 func (s *State) planUntil(e *entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
-	if s.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
+	if s.jobs.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
 		s.runCycle(&plan)
 		return plan
 	}
@@ -99,12 +99,4 @@ func preemptionText(n *ares.Nomination) string {
 	}
 	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
 		countJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(gpuMilliOf(n.Seats))), decimalText(int(lost)))
-}
-
-// forgetPending forgets an entry that was never really there.
-func (d *demandTracker) forgetPending(e *entry) {
-	if last := len(d.pending) - 1; last >= 0 && d.pending[last] == e {
-		d.pending[last] = nil
-		d.pending, e.demandPending = d.pending[:last], false
-	}
 }

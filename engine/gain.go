@@ -9,7 +9,7 @@ import (
 // bottleneck is what the slowest link between two devices of the seats carries
 // by the model, MB/s: inside each node by its links, between nodes by the
 // switches. It is 0 with fewer than two devices.
-func (s *State) bottleneck(seats []ares.Seat) int {
+func (c *Cluster) bottleneck(seats []ares.Seat) int {
 	least, devices := 0, 0
 	note := func(v int) {
 		if least == 0 || v < least {
@@ -18,7 +18,7 @@ func (s *State) bottleneck(seats []ares.Seat) int {
 	}
 	var last *node
 	for i := 0; i < len(seats); {
-		n := s.nodesByID[seats[i].Node]
+		n := c.nodesByID[seats[i].Node]
 		var set uint64
 		for ; i < len(seats) && seats[i].Node == n.id; i++ {
 			for _, sh := range seats[i].Shares {
@@ -30,7 +30,7 @@ func (s *State) bottleneck(seats []ares.Seat) int {
 		}
 		devices += bits.OnesCount64(set)
 		if last != nil {
-			note(s.networkBetween(last, n))
+			note(c.networkBetween(last, n))
 		}
 		last = n
 	}
@@ -55,8 +55,8 @@ func (n *node) deviceBit(id string) uint64 {
 const unknownMBps = 1250
 
 // networkBetween is what the network between two nodes carries, MB/s.
-func (s *State) networkBetween(a, b *node) int {
-	if gbps := s.domains.Gbps(a.pos, b.pos); gbps > 0 {
+func (c *Cluster) networkBetween(a, b *node) int {
+	if gbps := c.domains.Gbps(a.pos, b.pos); gbps > 0 {
 		return gbps * 125
 	}
 	return unknownMBps
@@ -68,13 +68,13 @@ const firstFitNodes = 256
 
 // firstFitBandwidth is the bandwidth of what a first fit over the nodes' names would have
 // taken, 0 when that was not found among the first nodes.
-func (s *State) firstFitBandwidth(w *request, allowed *set, members int) int {
+func (c *Cluster) firstFitBandwidth(w *request, allowed *set, members int) int {
 	if w.gpus == 0 || w.gpus*members < 2 {
 		return 0
 	}
 	least := 0
 	var last *node
-	for i, n := range s.firstByName {
+	for i, n := range c.firstByName {
 		if i == firstFitNodes || members == 0 {
 			break
 		}
@@ -92,7 +92,7 @@ func (s *State) firstFitBandwidth(w *request, allowed *set, members int) int {
 			least = inside
 		}
 		if last != nil {
-			if v := s.networkBetween(last, n); least == 0 || v < least {
+			if v := c.networkBetween(last, n); least == 0 || v < least {
 				least = v
 			}
 		}

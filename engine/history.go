@@ -11,10 +11,10 @@ import (
 const maxHistoryPenalty = 250
 
 // setNodeScore takes over how a node has done so far, nil when nothing is known.
-func (s *State) setNodeScore(n *node, score *ares.NodeScore) {
+func (c *Cluster) setNodeScore(n *node, score *ares.NodeScore) {
 	n.score = score
 	n.historyPenalty = int64(topology.DefaultHistory-n.historyScore()) * maxHistoryPenalty / topology.DefaultHistory * mixTotal << tieBits
-	s.markDirty(n)
+	c.markDirty(n)
 }
 
 // historyScore is how the node has done so far, for the merit of its domain.

@@ -69,10 +69,9 @@ type candidateSeat struct {
 // searchVictims finds who gives way to a job by its class, or because they borrowed;
 // rather not where one ahead of it has a reservation.
 func (t *round) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
-	s := t.state
 	h := &victimSearch{
 		round: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(t.deltas)),
-		ancestry: s.preemptorAncestry(e, plan), barred: t.barredJobs(0), owed: map[debtKey]queue.Debt{}, guaranteed: promised,
+		ancestry: t.state.jobs.preemptorAncestry(e, plan), barred: t.barredJobs(0), owed: map[debtKey]queue.Debt{}, guaranteed: promised,
 	}
 	if t.heldReservations != 0 {
 		all := h.barred
@@ -91,7 +90,7 @@ func (t *round) searchVictims(e *entry, r preemptionBasis, promised uint64, plan
 // searchByBasis looks for victims by each right alone, and then by both. What was
 // promised comes first: it costs nobody what is his own.
 func (h *victimSearch) searchByBasis(r preemptionBasis) {
-	members, ban := h.round.state.admissibleMembers(h.sh, h.now)
+	members, ban := h.round.state.jobs.admissibleMembers(h.sh, h.now)
 	for _, by := range [3]preemptionBasis{basisQuota, basisClass, basisQuota | basisClass} {
 		if by&^r != 0 || !h.markEligible(by) {
 			continue
@@ -114,30 +113,29 @@ func (h *victimSearch) searchByBasis(r preemptionBasis) {
 
 // conclude says what comes of a search: who gives way, or why nobody does.
 func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelection, bool) {
-	t, s := h.round, h.round.state
 	switch c := h.best; {
 	case c != nil:
 		if soon, ok := h.freeSoon(); ok {
 			return soon, true
 		}
-		if until, ok := t.withinHourlyLimit(h.entry, c, plan); !ok {
+		if until, ok := h.round.withinHourlyLimit(h.entry, c, plan); !ok {
 			h.explainRateLimit(c, until, plan)
 			return victimSelection{}, false
 		}
 		return *c, true
 	case h.overCeiling != nil:
 		_, milli := h.overCeiling.cost()
-		t.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(h.overCeiling.seats)), decimalText(s.cfg.Preemption.Ceiling))
+		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(h.overCeiling.seats)), decimalText(h.round.state.cfg.Preemption.Ceiling))
 	case h.protections != protectionCounts{}:
-		t.notePreemption("who could give way is protected: %s", h.protections.text(&s.cfg.Preemption))
+		h.round.notePreemption("who could give way is protected: %s", h.protections.text(&h.round.state.cfg.Preemption))
 	case h.eligible > 0:
-		t.notePreemption("those that may be stopped for it are not enough to make room")
+		h.round.notePreemption("those that may be stopped for it are not enough to make room")
 	}
 	if until := h.protections.until; !until.IsZero() {
 		wakeBy(plan, until)
 	}
 	if len(h.ancestry) == 0 {
-		t.failedSearches = append(t.failedSearches, failedSearch{h.sh.request, h.sh, r, h.rank})
+		h.round.failedSearches = append(h.round.failedSearches, failedSearch{h.sh.request, h.sh, r, h.rank})
 	}
 	return victimSelection{}, false
 }
@@ -211,7 +209,7 @@ func (t *round) barredJobs(reservations uint64) map[*entry]bool {
 	out := map[*entry]bool{}
 	bar := func(seats []ares.Seat) {
 		for i := range seats {
-			n := t.state.nodesByID[seats[i].Node]
+			n := t.state.cluster.nodesByID[seats[i].Node]
 			if n == nil {
 				continue
 			}
@@ -253,7 +251,7 @@ func sharesDevice(a, b *ares.Seat) bool {
 
 // unguaranteedModels is the models that quotas do not promise the job, as a set.
 func (h *victimSearch) unguaranteedModels() (ban uint64) {
-	for m := range h.round.state.matchingModels(h.sh.request) {
+	for m := range h.round.state.cluster.matchingModels(h.sh.request) {
 		if bit := modelBit(m); h.guaranteed&bit == 0 {
 			ban |= bit
 		}
@@ -264,10 +262,9 @@ func (h *victimSearch) unguaranteedModels() (ban uint64) {
 // searchSets looks for the cheapest set among who is eligible, with some models left
 // out.
 func (h *victimSearch) searchSets(ban uint64) {
-	s := h.round.state
-	h.request = s.withoutModels(h.sh.request, ban)
+	h.request = h.round.state.cluster.withoutModels(h.sh.request, ban)
 	var ok bool
-	if h.feasible, ok = s.feasibleNodes(h.sh, h.request); !ok || s.exceedsLeafLimit(h.request) {
+	if h.feasible, ok = h.round.state.feasibleNodes(h.sh, h.request); !ok || h.round.state.cluster.exceedsLeafLimit(h.request) {
 		return
 	}
 	h.indexCandidates()
@@ -291,14 +288,13 @@ func (h *victimSearch) searchSets(ban uint64) {
 
 // indexCandidates finds who sits where.
 func (h *victimSearch) indexCandidates() {
-	s := h.round.state
 	h.candidates, h.candidateSeats = h.candidates[:0], h.candidateSeats[:0]
-	h.candidateAt = slices.Grow(h.candidateAt[:0], len(s.nodes))[:len(s.nodes)]
-	h.room = slices.Grow(h.room[:0], len(s.nodes))[:len(s.nodes)]
+	h.candidateAt = slices.Grow(h.candidateAt[:0], len(h.round.state.cluster.nodes))[:len(h.round.state.cluster.nodes)]
+	h.room = slices.Grow(h.room[:0], len(h.round.state.cluster.nodes))[:len(h.round.state.cluster.nodes)]
 	clear(h.candidateAt)
 	clear(h.room)
 	for i := h.feasible.next(0); i >= 0; i = h.feasible.next(i + 1) {
-		n := s.nodes[i]
+		n := h.round.state.cluster.nodes[i]
 		if !n.schedulable() {
 			continue
 		}
@@ -323,8 +319,7 @@ func (h *victimSearch) indexCandidates() {
 // placeAndKeep places the job where those were chosen to leave, and keeps the outcome if
 // it is the best so far. It says whether the job fits at all.
 func (h *victimSearch) placeAndKeep() bool {
-	t := h.round
-	p, ok := t.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
+	p, ok := h.round.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
 	if !ok {
 		return false
 	}
@@ -337,7 +332,7 @@ func (h *victimSearch) placeAndKeep() bool {
 		return true
 	}
 	_, milli := c.cost()
-	if t.state.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
+	if h.round.state.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
 		if h.overCeiling == nil || c.smaller(h.overCeiling) {
 			h.overCeiling = &c
 		}
@@ -357,14 +352,13 @@ func (c *victimSelection) smaller(o *victimSelection) bool {
 // dropUnneeded leaves out those who are not in the way of the seats, the most costly
 // first.
 func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVictim) []*candidateVictim {
-	t := h.round
-	t.undo(h.base)
+	h.round.undo(h.base)
 	for _, v := range victims {
-		t.releaseJob(v.entry)
+		h.round.releaseJob(v.entry)
 	}
-	t.takeSeats(seats)
+	h.round.takeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
-	return slices.DeleteFunc(victims, func(v *candidateVictim) bool { return !v.entry.sitsBesideSeats(seats) || t.putBack(v.entry) })
+	return slices.DeleteFunc(victims, func(v *candidateVictim) bool { return !v.entry.sitsBesideSeats(seats) || h.round.putBack(v.entry) })
 }
 
 // sitsBesideSeats says whether a running job has a seat on a node of some.
@@ -380,7 +374,7 @@ func (t *round) putBack(e *entry) bool {
 	m, a := savepoint(len(t.deltas)), e.run.Current()
 	for i := range a.Seats {
 		seat := &a.Seats[i].Seat
-		n := t.state.nodesByID[seat.Node]
+		n := t.state.cluster.nodesByID[seat.Node]
 		if a.Seats[i].State.Free() || n == nil || n.record == nil {
 			continue
 		}
@@ -452,8 +446,7 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 // have kept the job out of what was cleared for it, and keeps who is in its way
 // then.
 func (h *victimSearch) tryAllVictims() {
-	t := h.round
-	t.undo(h.base)
+	h.round.undo(h.base)
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Over
 	}
@@ -465,7 +458,7 @@ func (h *victimSearch) tryAllVictims() {
 		if v := sp.victim; !v.chosen && h.stillBorrowed(v) {
 			v.chosen = true
 			h.evicted = append(h.evicted, v)
-			t.releaseJob(v.entry)
+			h.round.releaseJob(v.entry)
 		}
 	}
 	if len(h.evicted) > 0 {
@@ -476,20 +469,19 @@ func (h *victimSearch) tryAllVictims() {
 // freeSoon finds the seats of a job that need nobody stopped: those who are there
 // are predicted to be done before stopping others would have come to anything.
 func (h *victimSearch) freeSoon() (victimSelection, bool) {
-	t, s := h.round, h.round.state
 	takes := time.Duration(0)
 	for _, v := range h.best.victims {
 		takes = max(takes, v.entry.job.Grace())
 	}
-	takes += s.cfg.Preemption.Restart
+	takes += h.round.state.cfg.Preemption.Restart
 	c := victimSelection{why: h.best.why}
 	var going []*entry
-	for rank := range s.running.running {
-		for _, e := range s.running.running[rank] {
+	for rank := range h.round.state.jobs.running.running {
+		for _, e := range h.round.state.jobs.running.running[rank] {
 			if _, all := e.runtimeEstimate(); all == forever {
 				continue
 			}
-			if _, late := e.remaining(h.now); late <= takes && !h.barred[e] && !slices.Contains(t.stopping, e) {
+			if _, late := e.remaining(h.now); late <= takes && !h.barred[e] && !slices.Contains(h.round.stopping, e) {
 				going = append(going, e)
 				c.freeWithin = max(c.freeWithin, late)
 			}
@@ -498,21 +490,21 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	if len(going) == 0 {
 		return c, false
 	}
-	t.undo(h.base)
+	h.round.undo(h.base)
 	for _, e := range going {
-		t.releaseJob(e)
+		h.round.releaseJob(e)
 		e.shape.leaf.Charge(e.held.grant, -1)
 	}
-	members, ban := s.admissibleMembers(h.sh, h.now)
+	members, ban := h.round.state.jobs.admissibleMembers(h.sh, h.now)
 	var p ares.Placing
 	ok := false
 	if members > 0 {
-		p, ok = t.placeJob(h.sh, h.sh.minMembers, ban, h.entry)
+		p, ok = h.round.placeJob(h.sh, h.sh.minMembers, ban, h.entry)
 	}
 	for _, e := range going {
 		e.shape.leaf.Charge(e.held.grant, 1)
 	}
-	t.undo(h.base)
+	h.round.undo(h.base)
 	c.seats = p.Seats
 	return c, ok
 }

@@ -13,13 +13,13 @@ import (
 // kept up to date say the same as counting anew. Tests, the simulator and a
 // server in debug mode share it; it looks at everything and is not cheap.
 func (s *State) Check() error {
-	s.refreshIndex()
+	s.refresh()
 	c := recount{pins: map[string]map[int]numaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.round.deltas)+len(s.round.placed)+len(s.round.holds)+len(s.round.stopping)+len(s.round.victims)+len(s.changedEntries)+len(s.dirtyNodes) > 0 {
+	if len(s.round.deltas)+len(s.round.placed)+len(s.round.holds)+len(s.round.stopping)+len(s.round.victims)+len(s.jobs.changedEntries)+len(s.cluster.dirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0
-	for _, e := range s.entries() {
+	for _, e := range s.jobs.entries() {
 		foretold += e.estimates()
 		if err := e.check(); err != nil {
 			return err
@@ -33,33 +33,33 @@ func (s *State) Check() error {
 		case inNone:
 		}
 	}
-	if queued, _ := s.queues.Waiting(); pending != queued || delayed != len(s.delayed) {
-		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.delayed))
+	if queued, _ := s.jobs.queues.Waiting(); pending != queued || delayed != len(s.jobs.delayed) {
+		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.jobs.delayed))
 	}
-	lost := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.awaitsRestart() })
-	if !slices.Equal(lost, s.restarting) {
-		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.restarting))
+	lost := slices.DeleteFunc(s.jobs.entries(), func(e *entry) bool { return !e.awaitsRestart() })
+	if !slices.Equal(lost, s.jobs.restarting) {
+		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.jobs.restarting))
 	}
-	if foretold != s.estimated {
-		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.estimated)
+	if foretold != s.jobs.estimated {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.jobs.estimated)
 	}
-	back := slices.DeleteFunc(s.entries(), func(e *entry) bool { return !e.isMigrating() })
-	if !slices.Equal(back, s.migrating) {
-		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.migrating))
+	back := slices.DeleteFunc(s.jobs.entries(), func(e *entry) bool { return !e.isMigrating() })
+	if !slices.Equal(back, s.jobs.migrating) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.jobs.migrating))
 	}
-	if !slices.IsSortedFunc(s.delayed, byDue) {
+	if !slices.IsSortedFunc(s.jobs.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
-	if err := s.checkArrays(); err != nil {
+	if err := s.jobs.checkArrays(); err != nil {
 		return err
 	}
-	if err := errors.Join(s.running.check(s.entries()), s.checkStops()); err != nil {
+	if err := errors.Join(s.jobs.running.check(s.jobs.entries()), s.jobs.checkStops()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(s); err != nil {
 		return err
 	}
-	if err := s.checkOrder(); err != nil {
+	if err := s.jobs.checkOrder(); err != nil {
 		return err
 	}
 	return c.checkNodes(s)
@@ -143,16 +143,16 @@ func (c *recount) add(e *entry) {
 }
 
 func (c *recount) checkTenants(s *State) error {
-	for id, t := range s.tenants { // order-free: any broken law will do
+	for id, t := range s.jobs.tenants { // order-free: any broken law will do
 		if t.use != c.tenants[id] {
 			return fmt.Errorf("tenant %s holds %+v, its account says %+v", id, c.tenants[id], t.use)
 		}
 	}
-	if len(c.shapes) != len(s.shapes.byKey) || len(c.shapes)+len(s.shapes.free) != s.shapes.count {
-		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.shapes.byKey))
+	if len(c.shapes) != len(s.jobs.shapes.byKey) || len(c.shapes)+len(s.jobs.shapes.free) != s.jobs.shapes.count {
+		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.jobs.shapes.byKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.refs != refs || s.shapes.byKey[sh.key] != sh || s.shapes.requests.byKey[sh.request.key] != sh.request || s.shapes.requests.constraints[sh.request.constraints.key] != sh.request.constraints {
+		if sh.refs != refs || s.jobs.shapes.byKey[sh.key] != sh || s.jobs.shapes.requests.byKey[sh.request.key] != sh.request || s.jobs.shapes.requests.constraints[sh.request.constraints.key] != sh.request.constraints {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.key, refs, sh.refs)
 		}
 		if err := s.checkFilter(sh.request); err != nil {
@@ -165,11 +165,11 @@ func (c *recount) checkTenants(s *State) error {
 // checkFilter wants the sets of a want to be what looking at every node finds.
 func (s *State) checkFilter(w *request) error {
 	f := &w.constraints.feasible
-	if f.layout != s.layout {
+	if f.layout != s.cluster.layout {
 		return nil // will be found anew
 	}
-	s.refreshFeasible(w)
-	for i, n := range s.nodes {
+	s.cluster.refreshFeasible(w)
+	for i, n := range s.cluster.nodes {
 		suits, liked := n.feasible(w)
 		if f.nodes.has(i) != suits || f.preferred.has(i) != liked {
 			return fmt.Errorf("filter %s has node %s: %t, %t", w.key, n.id, f.nodes.has(i), f.preferred.has(i))
@@ -179,11 +179,11 @@ func (s *State) checkFilter(w *request) error {
 }
 
 func (c *recount) checkNodes(s *State) error {
-	if len(s.nodes) != len(s.nodesByID) || !slices.IsSortedFunc(s.nodes, compareByPlace) {
+	if len(s.cluster.nodes) != len(s.cluster.nodesByID) || !slices.IsSortedFunc(s.cluster.nodes, compareByPlace) {
 		return fmt.Errorf("the nodes are out of order")
 	}
 	accounts := 0
-	for i, n := range s.nodes {
+	for i, n := range s.cluster.nodes {
 		if u := (nodeUse{n.seats, n.cpus, n.memory}); u != c.nodes[n.id] {
 			return fmt.Errorf("node %s holds %+v, its account says %+v", n.id, c.nodes[n.id], u)
 		}
@@ -196,7 +196,7 @@ func (c *recount) checkNodes(s *State) error {
 		if n.isUnknown() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
 		}
-		if got := s.domains.History(i); got != n.historyScore() {
+		if got := s.cluster.domains.History(i); got != n.historyScore() {
 			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.id, n.historyScore(), got)
 		}
 		if n.pos != i {
@@ -258,10 +258,10 @@ func (c *recount) checkDevices(n *node) (held int, err error) {
 // checkBoards wants what is kept for each node and each want to be what would
 // be worked out now, and the counted asks to be those of the jobs.
 func (s *State) checkBoards() error {
-	if d := &s.demand; len(s.cfg.Mix) == 0 {
+	if d := &s.scorer.demand; len(s.cfg.Mix) == 0 {
 		kinds, shares := d.kinds, d.shares
 		recent := 0
-		for _, e := range s.entryByID { // order-free: a count
+		for _, e := range s.jobs.entryByID { // order-free: a count
 			if e.job != nil && e.job.Revision > d.window {
 				recent++
 			}
@@ -269,7 +269,7 @@ func (s *State) checkBoards() error {
 		if recent != d.recent {
 			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.recent)
 		}
-		s.recountDemand()
+		s.scorer.recountDemand(s.jobs.asks())
 		same := len(kinds) == len(d.kinds) && shares == d.shares
 		for key, k := range kinds { // order-free: all of them
 			same = same && d.kinds[key] != nil && d.kinds[key].count == k.count
@@ -278,26 +278,26 @@ func (s *State) checkBoards() error {
 			return errors.New("the asks that were counted are not those of the jobs")
 		}
 	}
-	for k := range s.blockMaxes {
-		kept := *s.blockMaxAt(k)
-		s.blockMaxes[k].stale = true
-		if now := s.blockMaxAt(k); kept != *now {
+	for k := range s.cluster.blockMaxes {
+		kept := *s.cluster.blockMaxAt(k)
+		s.cluster.blockMaxes[k].stale = true
+		if now := s.cluster.blockMaxAt(k); kept != *now {
 			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
 		}
 	}
-	for _, w := range s.shapes.requests.byKey { // order-free: each by itself
-		if w.scores.costs != nil && !slices.Contains(s.scoreCaches.requests, w) {
+	for _, w := range s.jobs.shapes.requests.byKey { // order-free: each by itself
+		if w.scores.costs != nil && !slices.Contains(s.scorer.scoreCaches.requests, w) {
 			return fmt.Errorf("the want %s has a board that is not on the rack", w.key)
 		}
-		if w.scores.costs == nil || w.scores.layout != s.layout || w.scores.mix != s.demand.mix.id {
+		if w.scores.costs == nil || w.scores.layout != s.cluster.layout || w.scores.mix != s.scorer.demand.mix.id {
 			continue
 		}
-		b := s.refreshScores(w)
+		b := s.scorer.refreshScores(w)
 		kept := scoreCache{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
-		if s.rescoreAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
+		if s.scorer.rescoreAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
 			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.key)
 		}
-		for i, n := range s.nodes {
+		for i, n := range s.cluster.nodes {
 			if room := n.schedulable() && n.roomFor(w) > 0; room != (b.costs[i] < noFit) {
 				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.id, w.key, room, !room)
 			}

@@ -9,31 +9,31 @@ import (
 
 // checkOrder wants the shares, quotas and budgets that are kept up to date to be
 // those of a tree that is told everything anew.
-func (s *State) checkOrder() error {
-	fresh := queue.New[*entry](s.queues.Config())
-	for _, name := range s.queues.Models() {
+func (j *jobTable) checkOrder() error {
+	fresh := queue.New[*entry](j.queues.Config())
+	for _, name := range j.queues.Models() {
 		fresh.Model(name)
 	}
-	fresh.Capacity(s.capacity)
-	for id, t := range s.tenants { // order-free: each by itself
+	fresh.Capacity(j.cluster.capacity)
+	for id, t := range j.tenants { // order-free: each by itself
 		fresh.Tenant(id, t.record)
 		for name, u := range t.archived { // order-free: as above
 			fresh.Leaf(id, name).Archived(u)
 		}
 	}
-	for q := range s.queues.Records() {
+	for q := range j.queues.Records() {
 		fresh.Queue(q)
 	}
 	var last time.Time
-	for _, e := range s.entries() {
+	for _, e := range j.entries() {
 		if e.job == nil || e.run == nil {
 			continue
 		}
-		h, leaf := s.holdingsOf(e), fresh.Leaf(e.job.Tenant, e.job.Queue)
+		h, leaf := j.holdingsOf(e), fresh.Leaf(e.job.Tenant, e.job.Queue)
 		if h.counts {
 			leaf.Charge(h.grant, 1)
 		}
-		all, at := s.tenant(e.job.Tenant).active, int(e.activeAt)
+		all, at := j.tenant(e.job.Tenant).active, int(e.activeAt)
 		if active := at > 0 && at <= len(all) && all[at-1] == e; active != h.counts {
 			return fmt.Errorf("job %s holds something: %t, and its tenant's list says %t", e.id, h.counts, active)
 		}
@@ -45,17 +45,17 @@ func (s *State) checkOrder() error {
 			}
 		}
 	}
-	if err := s.checkMonths(); err != nil {
+	if err := j.checkMonths(); err != nil {
 		return err
 	}
-	return s.compareOrder(fresh, last.Add(time.Hour))
+	return j.compareOrder(fresh, last.Add(time.Hour))
 }
 
 // checkMonths wants what ended attempts used by month to be what counting anew
 // finds.
-func (s *State) checkMonths() error {
+func (j *jobTable) checkMonths() error {
 	counted := map[string]*tenant{}
-	for _, e := range s.entries() {
+	for _, e := range j.entries() {
 		if e.job == nil || e.run == nil {
 			continue
 		}
@@ -64,14 +64,14 @@ func (s *State) checkMonths() error {
 			t = &tenant{monthlyUse: map[string]int64{}}
 			counted[e.job.Tenant] = t
 		}
-		h := s.holdingsOf(e)
+		h := j.holdingsOf(e)
 		for i := range h.past {
 			if !h.past[i].to.IsZero() {
 				t.addMonthlyUse(&h.past[i], 1)
 			}
 		}
 	}
-	for id, t := range s.tenants { // order-free: any broken law will do
+	for id, t := range j.tenants { // order-free: any broken law will do
 		want := map[string]int64{}
 		if c := counted[id]; c != nil {
 			want = c.monthlyUse
@@ -89,20 +89,20 @@ func (s *State) checkMonths() error {
 }
 
 // compareOrder holds the order's accounts against those of a fresh tree.
-func (s *State) compareOrder(fresh *queueTree, at time.Time) error {
+func (j *jobTable) compareOrder(fresh *queueTree, at time.Time) error {
 	known := map[[2]string]queue.Share{}
 	for _, f := range fresh.Fairness(at) {
 		known[[2]string{f.Tenant, f.Queue}] = f
 	}
-	for _, have := range s.queues.Fairness(at) {
+	for _, have := range j.queues.Fairness(at) {
 		want := known[[2]string{have.Tenant, have.Queue}] // nothing, if nobody speaks of it any more
 		if have.Live != want.Live || have.Past != want.Past || have.Dominant != want.Dominant {
 			return fmt.Errorf("%s/%s holds %+v and held %+v, its account says %+v and %+v", have.Tenant, have.Queue, want.Live, want.Past, have.Live, have.Past)
 		}
 	}
-	for _, sh := range s.shapes.byKey { // order-free: any broken law will do
+	for _, sh := range j.shapes.byKey { // order-free: any broken law will do
 		leaf := fresh.Leaf(sh.leaf.Tenant(), sh.leaf.Queue())
-		for _, m := range s.models {
+		for _, m := range j.cluster.models {
 			want, _ := leaf.Room(m)
 			if have, _ := sh.leaf.Room(m); have != want {
 				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Queue(), want, m, have)

@@ -35,25 +35,25 @@ func (s *State) rememberUnschedulable(sh *shape, ban uint64) {
 		return
 	}
 	w := sh.request
-	if !s.refreshGains(w) {
-		w.gains = roomGains{known: true, layout: s.layout, from: s.roomChanges.count, to: s.roomChanges.count, nodes: w.gains.nodes[:0]}
+	if !s.cluster.refreshGains(w) {
+		w.gains = roomGains{known: true, layout: s.cluster.layout, from: s.cluster.roomChanges.count, to: s.cluster.roomChanges.count, nodes: w.gains.nodes[:0]}
 		if !w.listed {
 			w.listed = true
-			s.unschedulableRequests = append(s.unschedulableRequests, w)
+			s.cluster.unschedulableRequests = append(s.cluster.unschedulableRequests, w)
 		}
 	}
-	sh.unschedulable = unschedulableMark{true, s.layout, s.roomChanges.count, ban}
+	sh.unschedulable = unschedulableMark{true, s.cluster.layout, s.cluster.roomChanges.count, ban}
 	s.round.unschedulableNoted = true
 }
 
 // knownUnschedulable says whether the shape is known to find no place.
 func (s *State) knownUnschedulable(sh *shape, ban uint64) bool {
 	r := &sh.unschedulable
-	if r.known = r.known && r.layout == s.layout && r.ban&^ban == 0 && s.refreshGains(sh.request) && r.seen >= sh.request.gains.from; !r.known {
+	if r.known = r.known && r.layout == s.cluster.layout && r.ban&^ban == 0 && s.cluster.refreshGains(sh.request) && r.seen >= sh.request.gains.from; !r.known {
 		return false
 	}
 	for _, g := range sh.request.gains.nodes {
-		if n := s.nodes[g.at]; g.when > r.seen && n.schedulable() && s.round.roomIgnoringHolds(n, sh.request) > 0 {
+		if n := s.cluster.nodes[g.at]; g.when > r.seen && n.schedulable() && s.round.roomIgnoringHolds(n, sh.request) > 0 {
 			r.known = false
 			return false
 		}
@@ -63,30 +63,30 @@ func (s *State) knownUnschedulable(sh *shape, ban uint64) bool {
 
 // refreshGains adds the nodes that grew since to the gains of a want. It is false when
 // nothing is known of these.
-func (s *State) refreshGains(w *request) bool {
+func (c *Cluster) refreshGains(w *request) bool {
 	g := &w.gains
-	if !g.known || g.layout != s.layout || s.roomChanges.hasGap(g.to) {
+	if !g.known || g.layout != c.layout || c.roomChanges.hasGap(g.to) {
 		g.known = false
 		return false
 	}
-	for i, at := range s.roomChanges.since(g.to) {
+	for i, at := range c.roomChanges.since(g.to) {
 		g.nodes = append(g.nodes, roomGain{at, g.to + i + 1})
 	}
-	g.to = s.roomChanges.count
+	g.to = c.roomChanges.count
 	return true
 }
 
 // pruneGains drops from the gains of all wants what has no room for them. Nothing may
 // be taken: it could come back.
-func (s *State) pruneGains() {
-	kept := s.unschedulableRequests[:0]
-	for _, w := range s.unschedulableRequests {
-		if w.listed = false; w.refs == 0 || !s.refreshGains(w) {
+func (c *Cluster) pruneGains() {
+	kept := c.unschedulableRequests[:0]
+	for _, w := range c.unschedulableRequests {
+		if w.listed = false; w.refs == 0 || !c.refreshGains(w) {
 			continue
 		}
 		left := w.gains.nodes[:0]
 		for _, g := range w.gains.nodes {
-			if n := s.nodes[g.at]; n.schedulable() && n.roomFor(w) > 0 {
+			if n := c.nodes[g.at]; n.schedulable() && n.roomFor(w) > 0 {
 				left = append(left, g)
 			}
 		}
@@ -97,8 +97,8 @@ func (s *State) pruneGains() {
 		w.listed = true
 		kept = append(kept, w)
 	}
-	clear(s.unschedulableRequests[len(kept):])
-	s.unschedulableRequests = kept
+	clear(c.unschedulableRequests[len(kept):])
+	c.unschedulableRequests = kept
 }
 
 // noteReturnedRoom lets the nodes from which a decision took something count as grown: it
@@ -110,7 +110,7 @@ func (t *round) noteReturnedRoom() {
 	t.unschedulableNoted = false
 	for i := range t.deltas {
 		if n := t.deltas[i].node; i == 0 || t.deltas[i-1].node != n {
-			t.state.roomChanges.add(n.pos)
+			t.state.cluster.roomChanges.add(n.pos)
 		}
 	}
 }

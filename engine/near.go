@@ -7,10 +7,10 @@ import (
 // feasibleNodes is the nodes the shape's members may go to, however busy. It is false
 // when there are none.
 func (s *State) feasibleNodes(sh *shape, w *request) (*set, bool) {
-	f := s.refreshFeasible(w)
+	f := s.cluster.refreshFeasible(w)
 	var barred []*window
-	if len(s.calendar.windows) > 0 {
-		barred = s.blockingWindows(sh, &f.nodes)
+	if len(s.windows.windows) > 0 {
+		barred = s.windows.blockingWindows(sh, &f.nodes)
 	}
 	if len(sh.affinity)+len(sh.antiAffinity)+len(barred) == 0 {
 		return &f.nodes, f.nodes.count > 0
@@ -34,23 +34,23 @@ func (s *State) feasibleNodes(sh *shape, w *request) (*set, bool) {
 }
 
 // preferredNodes is the allowed nodes that nothing speaks against.
-func (s *State) preferredNodes(f *feasibleSet, allowed *set) *set {
+func (c *Cluster) preferredNodes(f *feasibleSet, allowed *set) *set {
 	if allowed == &f.nodes {
 		return &f.preferred
 	}
-	s.preferredScratch.resize(len(s.nodes))
-	allowed.common(&f.preferred, 0, len(s.nodes), func(i int) bool {
-		s.preferredScratch.add(i)
+	c.preferredScratch.resize(len(c.nodes))
+	allowed.common(&f.preferred, 0, len(c.nodes), func(i int) bool {
+		c.preferredScratch.add(i)
 		return false
 	})
-	return &s.preferredScratch
+	return &c.preferredScratch
 }
 
 // keepNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.
 func (s *State) keepNear(out *set, sh *shape, near ares.Near) {
 	var there set
-	there.resize(len(s.nodes))
+	there.resize(len(s.cluster.nodes))
 	s.nodesNear(sh, near, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			there.add(i)
@@ -76,7 +76,7 @@ func (s *State) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					s.visitSpan(h.Node, near.Level, tell)
+					s.cluster.visitSpan(h.Node, near.Level, tell)
 				}
 			}
 		}
@@ -84,15 +84,15 @@ func (s *State) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 	for _, p := range s.round.placed {
 		if p.entry.shape.tenant == sh.tenant && near.Of(p.entry.job.Labels) {
 			for i := range p.seats {
-				s.visitSpan(p.seats[i].Node, near.Level, tell)
+				s.cluster.visitSpan(p.seats[i].Node, near.Level, tell)
 			}
 		}
 	}
 }
 
-func (s *State) visitSpan(node string, level ares.Level, tell func(lo, hi int)) {
-	if n := s.nodesByID[node]; n != nil {
-		tell(s.domains.Span(n.pos, level))
+func (c *Cluster) visitSpan(node string, level ares.Level, tell func(lo, hi int)) {
+	if n := c.nodesByID[node]; n != nil {
+		tell(c.domains.Span(n.pos, level))
 	}
 }
 

@@ -27,18 +27,16 @@ type node struct {
 	score          *ares.NodeScore // nil: nothing is known of how it did
 	historyPenalty int64           // what that adds to every cost
 	place          topology.Place
-	typ            *nodeType    // of the record
-	devices        []device     // in the order of the profile
-	unlisted       []device     // not listed by the record, but held by seats
-	cpus           int          // taken
-	memory         int          // taken, MB
-	numaUses       []numaUse    // taken by seats that are bound to a NUMA node
-	seats          int          // not free here
-	occupants      []occupant   // who has them, in no order
-	capacity       freeCapacity // what is left of it, while it is open
-	kinds          seatKinds    // of the seats
-	draw           uint64       // where lots are drawn
-	changes        int          // State.moves at its last change
+	typ            *nodeType  // of the record
+	devices        []device   // in the order of the profile
+	unlisted       []device   // not listed by the record, but held by seats
+	cpus           int        // taken
+	memory         int        // taken, MB
+	numaUses       []numaUse  // taken by seats that are bound to a NUMA node
+	seats          int        // not free here
+	occupants      []occupant // who has them, in no order
+	kinds          seatKinds  // of the seats
+	changes        int        // State.moves at its last change
 
 	releases     [quantiles]nodeReleases // of its sitters
 	plannedSeats []plannedSeat           // while a reservation is sought
@@ -72,14 +70,14 @@ type numaUse struct{ numa, cpus, memory int }
 
 // setNodeRecord takes over a node's record, nil when it went. What seats hold stays
 // in the account, on devices the record no longer lists too.
-func (s *State) setNodeRecord(n *node, r *ares.Node) {
+func (j *jobTable) setNodeRecord(n *node, r *ares.Node) {
 	same := n.record != nil && r != nil && sameModels(n.record, r)
 	// What ended jobs used there is counted by the weights of its models too.
-	if same || n.seats == 0 && len(s.cfg.ModelWeights) == 0 {
-		s.applyNodeRecord(n, r)
+	if same || n.seats == 0 && len(j.cfg.ModelWeights) == 0 {
+		j.cluster.applyNodeRecord(n, r)
 		return
 	}
-	s.rechargeNode(n, func() { s.applyNodeRecord(n, r) })
+	j.rechargeNode(n, func() { j.cluster.applyNodeRecord(n, r) })
 }
 
 // sameModels says whether the devices count alike in shares and quotas.
@@ -96,25 +94,25 @@ func sameLabels(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
-func (s *State) applyNodeRecord(n *node, r *ares.Node) {
+func (c *Cluster) applyNodeRecord(n *node, r *ares.Node) {
 	before := slices.Concat(n.devices, n.unlisted)
 	old, was := n.record, n.typ
 	n.record, n.typ, n.devices, n.unlisted = r, nil, nil, nil
 	n.usable, n.warm = 0, 0
 	if r != nil {
 		order := deviceOrder(r)
-		n.typ = s.nodeTypeOf(r, order)
+		n.typ = c.nodeTypeOf(r, order)
 		for pos, i := range order {
 			d := &r.Devices[i]
 			n.devices = append(n.devices, device{id: d.ID, index: d.Index, link: i})
 			// A slice without a profile, or a profile without a slice, is nothing
 			// anybody could ask for.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
-			limit := s.cfg.ThermalLimit
+			limit := c.cfg.ThermalLimit
 			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
 				n.usable |= 1 << pos
 			}
-			if limit > 0 && d.Celsius > limit-s.cfg.ThermalMargin {
+			if limit > 0 && d.Celsius > limit-c.cfg.ThermalMargin {
 				n.warm |= 1 << pos
 			}
 		}
@@ -125,8 +123,8 @@ func (s *State) applyNodeRecord(n *node, r *ares.Node) {
 		}
 	}
 	n.traitsChanged = n.traitsChanged || was != n.typ || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
-	n.gainedRoom, s.capacityStale = true, true
-	s.locateNode(n)
+	n.gainedRoom, c.capacityStale = true, true
+	c.locateNode(n)
 }
 
 // deviceOrder is the record's devices by index, each once, as many as are given.

@@ -28,10 +28,9 @@ type nominationHold struct {
 // For the others what is free is held, and those who are still to give way are
 // stopped. One job may be left out. What it counts for leaves is taken back by letGo.
 func (t *round) advanceNominations(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
-	s := t.state
 	more = true
-	for _, e := range s.running.nominated {
-		if e == but || e.queue != inPending || s.arrayIsStopping(e) {
+	for _, e := range t.state.jobs.running.nominated {
+		if e == but || e.queue != inPending || t.state.jobs.arrayIsStopping(e) {
 			continue // an event will say what becomes of it
 		}
 		n := e.run.Nominated
@@ -39,7 +38,7 @@ func (t *round) advanceNominations(plan *ares.Plan, but *entry, tell func(*entry
 		why := t.invalidReason(e, plan.Now)
 		m := savepoint(len(t.deltas))
 		free := why == "" && more && t.takeIfFree(n.Seats)
-		if free && !s.admitsSeats(e.shape, n.Seats, plan.Now) {
+		if free && !t.state.jobs.admitsSeats(e.shape, n.Seats, plan.Now) {
 			// Those who are on their way out may hold what it lacks elsewhere. Were
 			// the seats given up, it or another would have them kept again at once.
 			t.undo(m)
@@ -49,14 +48,14 @@ func (t *round) advanceNominations(plan *ares.Plan, but *entry, tell func(*entry
 		case why != "":
 			k.invalid = why
 		case free:
-			k.grant = s.grantCopy(e.shape, n.Seats)
+			k.grant = t.state.jobs.grantCopy(e.shape, n.Seats)
 			e.shape.leaf.Charge(k.grant, 1)
-			t.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: s.pairScore(n.Seats), Merit: s.rationaleOf(n.Seats)}
+			t.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: t.state.cluster.pairScore(n.Seats), Merit: t.state.cluster.rationaleOf(n.Seats)}
 			t.placed = append(t.placed, placedJob{e, n.Seats})
 			more = tell == nil || tell(e, &t.offer, true)
 		default:
 			k.over = false
-			k.grant = s.grantCopy(e.shape, n.Seats)
+			k.grant = t.state.jobs.grantCopy(e.shape, n.Seats)
 			k.grant.Use = queue.Use{}
 			e.shape.leaf.Charge(k.grant, 1)
 			k.held, k.freeSeats = t.holdSeats(n.Seats)
@@ -111,27 +110,27 @@ func (t *round) withdrawFailed(plan *ares.Plan) {
 
 // invalidReason says why a nomination has to be given up, "" when it has not.
 func (t *round) invalidReason(e *entry, now time.Time) string {
-	s, n := t.state, e.run.Nominated
+	n := e.run.Nominated
 	switch {
 	case !now.Before(n.Until):
 		return "they were not free in time"
-	case s.topology.Revision > e.run.Revision:
+	case t.state.cluster.topology.Revision > e.run.Revision:
 		return "the topology has changed"
 	}
-	s.setWindowTime(now)
-	s.setExpectedStay(e)
-	f := s.refreshFeasible(e.shape.request)
+	t.state.windows.setWindowTime(now)
+	t.state.windows.setExpectedStay(e)
+	f := t.state.cluster.refreshFeasible(e.shape.request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
-		at := s.nodesByID[seat.Node]
+		at := t.state.cluster.nodesByID[seat.Node]
 		if at == nil || !at.schedulable() {
 			return "node " + seat.Node + " takes no jobs any more"
 		}
 		if !f.nodes.has(at.pos) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
-		if v := s.windowBlocking(e.shape, at); v != nil {
-			return fmt.Sprintf("node %s is %s", seat.Node, s.calendar.blockText(v))
+		if v := t.state.windows.windowBlocking(e.shape, at); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, t.state.windows.blockText(v))
 		}
 		for k := range seat.Shares {
 			if d := at.deviceIndex(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {
@@ -150,7 +149,7 @@ func (t *round) invalidReason(e *entry, now time.Time) string {
 // pendingVictim is the victim of a nomination that has not been asked to stop yet, nil
 // when it has, or is gone already.
 func (t *round) pendingVictim(v *ares.Victim) *entry {
-	e := t.state.entryByID[v.Job]
+	e := t.state.jobs.entryByID[v.Job]
 	if e == nil || e.job == nil || e.run == nil || e.run.Fence() != v.Fence || e.run.Stop != nil {
 		return nil
 	}
@@ -170,7 +169,7 @@ func (t *round) stopPendingVictims(plan *ares.Plan, e *entry) {
 
 // stopVictim has a job give way by this plan. It is false when the plan is full.
 func (t *round) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool {
-	if slices.Contains(t.stopping, v) || t.state.arrayIsStopping(v) {
+	if slices.Contains(t.stopping, v) || t.state.jobs.arrayIsStopping(v) {
 		return true
 	}
 	if len(plan.Stop) >= MaxPlacings {
@@ -186,7 +185,7 @@ func (t *round) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool {
 func (t *round) takeIfFree(seats []ares.Seat) bool {
 	m := savepoint(len(t.deltas))
 	for i := range seats {
-		if !t.state.nodesByID[seats[i].Node].seatIsFree(&seats[i]) {
+		if !t.state.cluster.nodesByID[seats[i].Node].seatIsFree(&seats[i]) {
 			t.undo(m)
 			return false
 		}
@@ -215,7 +214,7 @@ func (t *round) holdSeats(seats []ares.Seat) (held []delta, free int) {
 	from := len(t.deltas)
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.nodesByID[seat.Node]
+		n := t.state.cluster.nodesByID[seat.Node]
 		if n == nil || !n.schedulable() {
 			continue
 		}
@@ -233,7 +232,7 @@ func (t *round) holdSeats(seats []ares.Seat) (held []delta, free int) {
 		}
 		cpus, memory := max(min(seat.CPUs, n.typ.cpus-n.cpus), 0), max(min(seat.Memory, n.record.MemoryMB-n.memory), 0)
 		t.take(delta{node: n, device: restOfSeat, cpus: cpus, memory: memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
-		t.state.capacityChanged(n)
+		t.state.cluster.capacityChanged(n)
 	}
 	return slices.Clone(t.deltas[from:]), free
 }
@@ -246,7 +245,7 @@ func (t *round) releaseHold(k *nominationHold) {
 			h.device = restOfLeaving
 		}
 		if t.take(h); h.device < 0 {
-			t.state.capacityChanged(h.node)
+			t.state.cluster.capacityChanged(h.node)
 		}
 	}
 }
@@ -254,14 +253,14 @@ func (t *round) releaseHold(k *nominationHold) {
 // placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
 func (t *round) placeElsewhere(pass *queue.Pass[*entry], k *nominationHold, now time.Time) bool {
-	s, sh, m := t.state, k.entry.shape, savepoint(len(t.deltas))
+	sh, m := k.entry.shape, savepoint(len(t.deltas))
 	t.speculative = true
 	defer func() { t.speculative = false }()
 	t.releaseHold(k)
 	pass.Count(sh.leaf, k.grant, -1)
 	ok := false
-	if members, ban := s.admissibleMembers(sh, now); members >= len(k.seats) {
-		s.drawForJob(k.entry.id, 0)
+	if members, ban := t.state.jobs.admissibleMembers(sh, now); members >= len(k.seats) {
+		t.state.scorer.drawForJob(k.entry.id, 0)
 		t.offer, ok = t.placeJob(sh, members, ban, k.entry)
 	}
 	if !ok || len(t.offer.Seats) < len(k.seats) {
@@ -277,35 +276,35 @@ func (t *round) placeElsewhere(pass *queue.Pass[*entry], k *nominationHold, now 
 
 // admitsSeats says whether a job may have these seats, by all that does not ask for
 // room: what it waits for, its budget, limits and quotas.
-func (s *State) admitsSeats(sh *shape, seats []ares.Seat, now time.Time) bool {
-	if sh.tenant.record == nil || s.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !s.dependencySucceeded(id) }) {
+func (j *jobTable) admitsSeats(sh *shape, seats []ares.Seat, now time.Time) bool {
+	if sh.tenant.record == nil || j.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) }) {
 		return false
 	}
-	return sh.leaf.Free() || len(sh.leaf.Admit(s.grantOf(sh, seats))) == 0
+	return sh.leaf.Free() || len(sh.leaf.Admit(j.grantOf(sh, seats))) == 0
 }
 
 // grantCopy is grantOf for who keeps it.
-func (s *State) grantCopy(sh *shape, seats []ares.Seat) queue.Grant {
-	g := s.grantOf(sh, seats)
+func (j *jobTable) grantCopy(sh *shape, seats []ares.Seat) queue.Grant {
+	g := j.grantOf(sh, seats)
 	g.GPUs = slices.Clone(g.GPUs)
 	return g
 }
 
 // rationaleOf is what speaks for seats that were chosen by an earlier decision.
-func (s *State) rationaleOf(seats []ares.Seat) ares.Merit {
-	m := ares.Merit{Bandwidth: s.bottleneck(seats)}
-	lo, hi := len(s.nodes), 0
+func (c *Cluster) rationaleOf(seats []ares.Seat) ares.Merit {
+	m := ares.Merit{Bandwidth: c.bottleneck(seats)}
+	lo, hi := len(c.nodes), 0
 	for i := range seats {
-		at := s.nodesByID[seats[i].Node].pos
+		at := c.nodesByID[seats[i].Node].pos
 		lo, hi = min(lo, at), max(hi, at)
 	}
 	if lo == hi {
-		m.Level, m.Domain = ares.LevelNode, s.nodes[lo].id
+		m.Level, m.Domain = ares.LevelNode, c.nodes[lo].id
 		return m
 	}
 	for _, level := range slices.Backward(ares.Levels()) {
-		if from, to := s.domains.Span(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
-			m.Level, m.Domain = level, s.domains.Name(lo, level)
+		if from, to := c.domains.Span(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
+			m.Level, m.Domain = level, c.domains.Name(lo, level)
 			break
 		}
 	}

@@ -11,13 +11,13 @@ import (
 
 // scheduleDeadlineNote notes when something is to be noted of a job's deadline next: that it is
 // past, or before that, that by its predicted runtime the job would be late.
-func (s *State) scheduleDeadlineNote(e *entry) {
+func (j *jobTable) scheduleDeadlineNote(e *entry) {
 	if e.job == nil || e.job.Deadline.IsZero() || e.phase().Final() || e.run != nil && e.run.Lateness == ares.LatenessMissed {
-		s.deadlineTimers.cancel(&e.deadlineTimer)
+		j.deadlineTimers.cancel(&e.deadlineTimer)
 		return
 	}
 	e.deadlineTimer.entry = e
-	s.deadlineTimers.schedule(&e.deadlineTimer, earlierOf(e.lateRiskAt(), e.job.Deadline))
+	j.deadlineTimers.schedule(&e.deadlineTimer, earlierOf(e.lateRiskAt(), e.job.Deadline))
 }
 
 // lateRiskAt is from when on the job would be late: of one that waits, when it should
@@ -47,12 +47,12 @@ func (e *entry) lateRiskAt() time.Time {
 
 // noteDeadlines notes how jobs stand to their deadlines, each once. A plan touches each run
 // at most once: those that it changes otherwise have to wait for the next.
-func (s *State) noteDeadlines(plan *ares.Plan) {
-	if len(s.deadlineTimers) == 0 {
+func (j *jobTable) noteDeadlines(plan *ares.Plan) {
+	if len(j.deadlineTimers) == 0 {
 		return
 	}
 	var over []*entry
-	next := s.deadlineTimers.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
+	next := j.deadlineTimers.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
 	if len(over) == 0 {
 		plan.Wake = earlierOf(plan.Wake, next)
 		return

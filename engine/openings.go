@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"iter"
 	"math/bits"
 	"slices"
@@ -58,7 +59,7 @@ const maxOpenings = 2 * MaxReserved
 
 // refreshOpenings brings the openings of a want up to date.
 func (s *State) refreshOpenings(w *request, now time.Time, by quantile) *openings {
-	f := s.refreshFeasible(w)
+	f := s.cluster.refreshFeasible(w)
 	o := w.openings[by]
 	if o == nil {
 		o = &openings{layout: -1}
@@ -72,28 +73,28 @@ func (s *State) refreshOpenings(w *request, now time.Time, by quantile) *opening
 		}
 	}
 	look := func(at int) {
-		n := s.nodes[at]
+		n := s.cluster.nodes[at]
 		o.first[at], o.until[at] = noEnd, noEnd
 		if n.schedulable() && f.nodes.has(at) {
 			d := s.releasesOn(n, now, by)
 			o.first[at], o.until[at] = n.opensAt(w, d.list), d.until
 		}
 	}
-	if o.layout != s.layout || s.capacityChanges.hasGap(o.seen) {
-		o.layout = s.layout
-		o.first = slices.Grow(o.first[:0], len(s.nodes))[:len(s.nodes)]
-		o.until = slices.Grow(o.until[:0], len(s.nodes))[:len(s.nodes)]
-		o.blocks = slices.Grow(o.blocks[:0], (len(s.nodes)+63)/64)[:(len(s.nodes)+63)/64]
-		for at := range s.nodes {
+	if o.layout != s.cluster.layout || s.cluster.capacityChanges.hasGap(o.seen) {
+		o.layout = s.cluster.layout
+		o.first = slices.Grow(o.first[:0], len(s.cluster.nodes))[:len(s.cluster.nodes)]
+		o.until = slices.Grow(o.until[:0], len(s.cluster.nodes))[:len(s.cluster.nodes)]
+		o.blocks = slices.Grow(o.blocks[:0], (len(s.cluster.nodes)+63)/64)[:(len(s.cluster.nodes)+63)/64]
+		for at := range s.cluster.nodes {
 			look(at)
 		}
 		for k := range o.blocks {
 			o.refreshBlock(k)
 		}
 	} else {
-		first := s.capacityChanges.count - len(s.capacityChanges.since(o.seen))
-		for i, at := range s.capacityChanges.since(o.seen) {
-			if s.lastCapacityChange[at] == first+i {
+		first := s.cluster.capacityChanges.count - len(s.cluster.capacityChanges.since(o.seen))
+		for i, at := range s.cluster.capacityChanges.since(o.seen) {
+			if s.cluster.lastCapacityChange[at] == first+i {
 				look(int(at))
 				o.refreshBlock(int(at) / 64)
 			}
@@ -111,7 +112,7 @@ func (s *State) refreshOpenings(w *request, now time.Time, by quantile) *opening
 			o.refreshBlock(k)
 		}
 	}
-	o.seen = s.capacityChanges.count
+	o.seen = s.cluster.capacityChanges.count
 	return o
 }
 
@@ -125,10 +126,10 @@ type domainOpening struct {
 // there, the soonest first, no more than a few. Without a level it is the fleet.
 func (s *State) domainOpenings(w *request, o *openings, reach *set, level ares.Level, members int, now time.Time, by quantile) []domainOpening {
 	var out []domainOpening
-	for lo := 0; lo < len(s.nodes); {
-		hi := len(s.nodes)
+	for lo := 0; lo < len(s.cluster.nodes); {
+		hi := len(s.cluster.nodes)
 		if level != "" {
-			_, hi = s.domains.Span(lo, level)
+			_, hi = s.cluster.domains.Span(lo, level)
 		}
 		bound := int64(noEnd)
 		if len(out) == maxDomainsTried {
@@ -171,17 +172,10 @@ func (s *State) whenEnough(w *request, o *openings, reach *set, lo, hi, members 
 	}
 	steps := s.increaseScratch[:0]
 	for at := range o.openBefore(&bound, reach, lo, hi) {
-		steps = s.nodes[at].roomIncreases(w, s.releasesOn(s.nodes[at], now, by).list, bound, members, steps)
+		steps = s.cluster.nodes[at].roomIncreases(w, s.releasesOn(s.cluster.nodes[at], now, by).list, bound, members, steps)
 	}
 	s.increaseScratch = steps
-	slices.SortFunc(steps, func(a, b roomIncrease) int {
-		if a.at < b.at {
-			return -1
-		} else if a.at > b.at {
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(steps, func(x, y roomIncrease) int { return cmp.Compare(x.at, y.at) })
 	sum := 0
 	for _, st := range steps {
 		if sum += st.more; sum >= members {

@@ -195,7 +195,7 @@ func (c *remedySearch) shrinkSteps() []ares.Step {
 // prioritySteps are the raises worth a trial, least first: for each class the
 // priority that puts the job first in its queue, or into that class.
 func (c *remedySearch) prioritySteps() []ares.Step {
-	s, e := c.state, c.entry
+	e := c.entry
 	if e.queue == inNone {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 			out = append(out, ares.Step{Kind: ares.StepPriority, Amount: p, Text: fmt.Sprintf("raise its priority to %d", p)})
 		}
 	}
-	if head, aged := c.head, s.queues.Config().Aged; head != nil {
+	if head, aged := c.head, c.state.jobs.queues.Config().Aged; head != nil {
 		add(now + aged(head.PriorityValue(), head.AcceptedAt, c.now) - aged(now, e.job.AcceptedAt, c.now) + 1)
 	}
 	for _, class := range ares.Classes() {

@@ -11,10 +11,10 @@ import (
 
 // scheduleQueueTimeout notes until when a job would wait for its first place, if it would not
 // wait for ever.
-func (s *State) scheduleQueueTimeout(e *entry) {
+func (j *jobTable) scheduleQueueTimeout(e *entry) {
 	if most := e.job.MaxQueueMinutes; most > 0 && (e.run == nil || e.run.Placed == 0) {
 		e.queueTimeout.entry = e
-		s.queueTimeouts.schedule(&e.queueTimeout, e.job.AcceptedAt.Add(time.Duration(most)*time.Minute))
+		j.queueTimeouts.schedule(&e.queueTimeout, e.job.AcceptedAt.Add(time.Duration(most)*time.Minute))
 	}
 }
 
@@ -22,14 +22,14 @@ func (s *State) scheduleQueueTimeout(e *entry) {
 // would (max_queue_minutes), unless this plan gives them one or keeps one for them,
 // or was cut before their turn. Of an array those elements are given up that were
 // not made; the others go on.
-func (s *State) expireQueued(plan *ares.Plan) {
-	if len(s.queueTimeouts) == 0 {
+func (j *jobTable) expireQueued(plan *ares.Plan) {
+	if len(j.queueTimeouts) == 0 {
 		return
 	}
 	var over []*entry
-	next := s.queueTimeouts.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
+	next := j.queueTimeouts.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
 	if len(over) > 0 && len(plan.Place) == MaxPlacings {
-		over = s.onlyRefused(over, plan)
+		over = j.onlyRefused(over, plan)
 	}
 	slices.SortFunc(over, func(a, b *entry) int {
 		return cmp.Or(a.queueTimeout.at.Compare(b.queueTimeout.at), cmp.Compare(a.id, b.id))
@@ -45,7 +45,7 @@ func (s *State) expireQueued(plan *ares.Plan) {
 	}
 	for _, e := range over {
 		most := time.Duration(e.job.MaxQueueMinutes) * time.Minute
-		since, waits := s.waitingSince(e)
+		since, waits := j.waitingSince(e)
 		switch {
 		case !waits || served[e.id]:
 		case since.Add(most).After(plan.Now):
@@ -64,13 +64,13 @@ func (s *State) expireQueued(plan *ares.Plan) {
 
 // onlyRefused leaves those of some jobs whose turn a plan has come to that is full: they
 // or others of their shape are refused. Those behind have it in the next plan.
-func (s *State) onlyRefused(of []*entry, plan *ares.Plan) []*entry {
+func (j *jobTable) onlyRefused(of []*entry, plan *ares.Plan) []*entry {
 	shapes, jobs := map[*shape]bool{}, map[ares.JobID]bool{}
 	for i := range plan.Refuse {
 		r := &plan.Refuse[i]
 		jobs[r.Job] = true
 		alone := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == kindOrder || b.Detail == BorrowBlockedText })
-		if e := s.entryByID[r.Job]; !alone { // others of its shape may be done sooner
+		if e := j.entryByID[r.Job]; !alone { // others of its shape may be done sooner
 			shapes[e.shape] = true
 		}
 	}
@@ -81,10 +81,10 @@ func (s *State) onlyRefused(of []*entry, plan *ares.Plan) []*entry {
 // those have ended that it comes after; an array since the last of its elements was
 // placed or ended. It is false when something else is waited for: jobs it comes
 // after, its own parallelism, or seats that are kept for it.
-func (s *State) waitingSince(e *entry) (since time.Time, waits bool) {
+func (j *jobTable) waitingSince(e *entry) (since time.Time, waits bool) {
 	since = e.job.AcceptedAt
 	for _, id := range e.shape.after {
-		before := s.entryByID[id]
+		before := j.entryByID[id]
 		if before == nil || before.job == nil {
 			continue // it will never be seen to have succeeded
 		}
@@ -93,12 +93,12 @@ func (s *State) waitingSince(e *entry) (since time.Time, waits bool) {
 		}
 		since = laterOf(since, before.run.FinishedAt)
 	}
-	if e.run != nil && e.run.Nominated != nil || s.parallelismText(e) != "" {
+	if e.run != nil && e.run.Nominated != nil || j.parallelismText(e) != "" {
 		return since, false
 	}
 	if e.isArray() {
 		for i := range e.nextElement() {
-			if el := s.entryByID[ares.ElementID(e.id, i)]; el != nil && el.run != nil {
+			if el := j.entryByID[ares.ElementID(e.id, i)]; el != nil && el.run != nil {
 				since = laterOf(since, el.run.FinishedAt)
 				if len(el.run.Attempts) > 0 {
 					since = laterOf(since, el.run.Attempts[0].PlacedAt)

@@ -12,17 +12,17 @@ import (
 // and where: its seats, or everything that keeps it waiting. It does what
 // Decide does with each waiting job, and changes nothing.
 func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
-	s.refreshIndex()
-	s.setWindowTime(now)
-	s.setExpectedStayOf(job)
-	e, sh := s.entryByID[job.ID], s.shapes.find(s.newShape(job))
+	s.refresh()
+	s.windows.setWindowTime(now)
+	s.windows.setExpectedStayOf(job)
+	e, sh := s.jobs.entryByID[job.ID], s.jobs.shapes.find(s.jobs.newShape(job))
 	if waits := s.admissionWaits(e, sh, now); len(waits) == 0 {
 		t := s.beginRound()
 		t.advanceNominations(&ares.Plan{Now: now}, e, nil)
 		t.holdForRestarts(now, e)
 		t.holdForMigrating(now, e)
-		s.drawForJob(job.ID, 0)
-		members, ban := s.admissibleMembers(sh, now)
+		s.scorer.drawForJob(job.ID, 0)
+		members, ban := s.jobs.admissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
 			pl, ok = t.placeJob(sh, members, ban, e)
@@ -42,20 +42,19 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
 func (t *round) placeJob(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	t.state.setExpectedStay(e)
+	t.state.windows.setExpectedStay(e)
 	return t.placeWithin(sh, most, ban, e)
 }
 
 // placeWithin is place for as long a stay as was said before.
 func (t *round) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	s := t.state
-	w := s.withoutModels(sh.request, ban)
-	allowed, ok := s.feasibleNodes(sh, w)
-	if !ok || s.exceedsLeafLimit(w) {
+	w := t.state.cluster.withoutModels(sh.request, ban)
+	allowed, ok := t.state.feasibleNodes(sh, w)
+	if !ok || t.state.cluster.exceedsLeafLimit(w) {
 		return ares.Placing{}, false
 	}
-	if len(s.calendar.windows) > 0 {
-		if own, some := s.reservedForOwn(sh, allowed); some {
+	if len(t.state.windows.windows) > 0 {
+		if own, some := t.state.windows.reservedForOwn(sh, allowed); some {
 			if p, seated := t.placeAmong(sh, w, most, e, own); seated {
 				return p, true
 			}
@@ -74,26 +73,25 @@ func (t *round) placeAmong(sh *shape, w *request, most int, e *entry, allowed *s
 
 // exceedsLeafLimit says whether one member alone asks for more devices than one job may
 // take of a leaf.
-func (s *State) exceedsLeafLimit(w *request) bool {
-	return s.topology.MaxGPUsPerLeaf > 0 && w.gpus > s.topology.MaxGPUsPerLeaf
+func (c *Cluster) exceedsLeafLimit(w *request) bool {
+	return c.topology.MaxGPUsPerLeaf > 0 && w.gpus > c.topology.MaxGPUsPerLeaf
 }
 
 // placeSingle takes the seat of a job of one member.
 func (t *round) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing, bool) {
-	s := t.state
-	if allowed == &w.constraints.feasible.nodes && w.failedEpoch == s.epoch && !t.speculative {
+	if allowed == &w.constraints.feasible.nodes && w.failedEpoch == t.state.epoch && !t.speculative {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
-	n := s.bestSingleNode(sh, w, allowed)
+	n := t.state.bestSingleNode(sh, w, allowed)
 	if n == nil {
 		if allowed == &w.constraints.feasible.nodes && !t.speculative {
-			w.failedEpoch = s.epoch
+			w.failedEpoch = t.state.epoch
 		}
 		return ares.Placing{}, false
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.anyNodeDoes {
-		m.Stranded = strandedMilli(s.fragmentationCost(w, n) - n.historyPenalty)
+		m.Stranded = strandedMilli(t.state.scorer.fragmentationCost(w, n) - n.historyPenalty)
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.typ.links.Bandwidth(n.typ.links.FirstFit(w.deviceMask(n.typ)&n.free, w.gpus))
@@ -103,8 +101,8 @@ func (t *round) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing, 
 	if w.gpus > 1 {
 		m.Bandwidth = n.typ.links.Bandwidth(before &^ n.free)
 	}
-	s.capacityChanged(n)
-	return ares.Placing{Seats: seats, Score: s.pairScore(seats), Merit: m}, true
+	t.state.cluster.capacityChanged(n)
+	return ares.Placing{Seats: seats, Score: t.state.cluster.pairScore(seats), Merit: m}, true
 }
 
 // bestSingleNode finds the node for a job of one member: in the domain it prefers, then
@@ -112,31 +110,30 @@ func (t *round) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing, 
 func (s *State) bestSingleNode(sh *shape, w *request, allowed *set) *node {
 	liked := allowed
 	if w.constraints.feasible.hasPreference {
-		liked = s.preferredNodes(&w.constraints.feasible, allowed)
+		liked = s.cluster.preferredNodes(&w.constraints.feasible, allowed)
 	}
 	for _, in := range [2]*set{liked, allowed} {
 		for i := 0; ; i++ {
-			lo, hi, ok := s.domains.Domain(sh.wish.domain, i)
+			lo, hi, ok := s.cluster.domains.Domain(sh.wish.domain, i)
 			if !ok {
 				break
 			}
-			if n := s.bestNode(w, in, lo, hi); n != nil {
+			if n := s.scorer.bestNode(w, in, lo, hi); n != nil {
 				return n
 			}
 		}
 	}
-	if n := s.bestNode(w, liked, 0, len(s.nodes)); n != nil || liked == allowed {
+	if n := s.scorer.bestNode(w, liked, 0, len(s.cluster.nodes)); n != nil || liked == allowed {
 		return n
 	}
-	return s.bestNode(w, allowed, 0, len(s.nodes))
+	return s.scorer.bestNode(w, allowed, 0, len(s.cluster.nodes))
 }
 
 // placeGang takes seats for several members: the domain is chosen by the topology,
 // the devices by their links. Ranks follow the order of the nodes, but for those
 // that can stay where they were.
 func (t *round) placeGang(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
-	s := t.state
-	if w.scores.costs == nil && s.fitsNowhere(w) {
+	if w.scores.costs == nil && t.state.cluster.fitsNowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topology.Ask{
@@ -147,43 +144,43 @@ func (t *round) placeGang(sh *shape, w *request, most int, e *entry, allowed *se
 		ask.Kind = w.id // else other jobs decide where it may go
 	}
 	if e != nil && e.run != nil {
-		ask.Before = s.lastNodes(e)
+		ask.Before = t.state.jobs.lastNodes(e)
 	}
-	view := gangView{s, w, s.refreshScores(w), allowed, sh.spreadsMembers()}
-	picks, m, ok := s.domains.Choose(&ask, view)
+	view := gangView{t.state, w, t.state.scorer.refreshScores(w), allowed, sh.spreadsMembers()}
+	picks, m, ok := t.state.cluster.domains.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
 	}
 	if m.Level == ares.LevelNode {
-		m.Domain = s.nodes[picks[0].Node].id
+		m.Domain = t.state.cluster.nodes[picks[0].Node].id
 	}
 	total := 0
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += (view.scores.costs[p.Node] - s.nodes[p.Node].historyPenalty) * int64(p.Members)
+		cost += (view.scores.costs[p.Node] - t.state.cluster.nodes[p.Node].historyPenalty) * int64(p.Members)
 	}
-	m.Stranded, m.FirstFit = strandedMilli(cost), s.firstFitBandwidth(w, allowed, total)
+	m.Stranded, m.FirstFit = strandedMilli(cost), t.state.cluster.firstFitBandwidth(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
-		n := s.nodes[p.Node]
+		n := t.state.cluster.nodes[p.Node]
 		seats = t.assignAll(n, w, p.Members, seats)
-		s.capacityChanged(n)
+		t.state.cluster.capacityChanged(n)
 	}
 	e.keepRanksInPlace(seats)
-	m.Bandwidth = s.bottleneck(seats)
-	return ares.Placing{Seats: seats, Score: s.pairScore(seats), Merit: m}, true
+	m.Bandwidth = t.state.cluster.bottleneck(seats)
+	return ares.Placing{Seats: seats, Score: t.state.cluster.pairScore(seats), Merit: m}, true
 }
 
 // lastNodes is where the job's last attempt was.
-func (s *State) lastNodes(e *entry) []int {
+func (j *jobTable) lastNodes(e *entry) []int {
 	last := e.run.Last()
 	if last == nil {
 		return nil
 	}
 	var at []int
 	for i := range last.Seats {
-		if n := s.nodesByID[last.Seats[i].Node]; n != nil {
+		if n := j.cluster.nodesByID[last.Seats[i].Node]; n != nil {
 			at = append(at, n.pos)
 		}
 	}
@@ -202,7 +199,7 @@ type gangView struct {
 
 // Room is how many members the node can take now.
 func (v gangView) Room(at int) int {
-	n := v.state.nodes[at]
+	n := v.state.cluster.nodes[at]
 	if !n.schedulable() || !v.allowed.has(at) {
 		return 0
 	}

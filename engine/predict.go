@@ -10,23 +10,23 @@ import (
 
 // setForecast takes over how long a job is thought to run, nil when that is taken
 // back. One of a job that nobody speaks of is dropped with the batch.
-func (s *State) setForecast(job ares.JobID, p *ares.RuntimePredicted) {
-	e := s.entry(job)
-	s.estimated -= e.estimates()
+func (j *jobTable) setForecast(job ares.JobID, p *ares.RuntimePredicted) {
+	e := j.entry(job)
+	j.estimated -= e.estimates()
 	e.forecast = p
-	s.estimated += e.estimates()
+	j.estimated += e.estimates()
 	if e.run != nil { // when it ends is foreseen for its nodes
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					s.markDirty(s.node(h.Node))
+					j.cluster.markDirty(j.cluster.node(h.Node))
 				}
 			}
 		}
 	}
 	if !e.changed {
 		e.changed = true
-		s.changedEntries = append(s.changedEntries, e)
+		j.changedEntries = append(j.changedEntries, e)
 	}
 }
 
@@ -40,7 +40,7 @@ func (e *entry) estimates() int {
 
 // Forecast is how long a live job is thought to run; false when nobody said.
 func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
-	e := s.entryByID[id]
+	e := s.jobs.entryByID[id]
 	if e == nil || e.forecast == nil {
 		return ares.RuntimePredicted{}, false
 	}
@@ -101,9 +101,9 @@ func (e *entry) gpuMilli() int64 {
 // orderRank is where the job stands in the configured order of its queue, inside
 // its class: smaller is earlier. Only what is known decides: it changes by
 // events, and for a running job with time.
-func (s *State) orderRank(e *entry, now time.Time) uint64 {
+func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
 	half, _ := e.runtimeEstimate()
-	switch s.cfg.Queue.Order {
+	switch j.cfg.Queue.Order {
 	case OrderShortest:
 		return rankOf(half)
 	case OrderRemaining:
@@ -117,7 +117,7 @@ func (s *State) orderRank(e *entry, now time.Time) uint64 {
 		}
 		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / WholeMilli
 	case OrderAttained:
-		if e.run != nil && s.attainedService(e, now) >= int64(s.cfg.Queue.attainedLevel())*WholeMilli {
+		if e.run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.attainedLevel())*WholeMilli {
 			return 1
 		}
 	case OrderDeadline:
@@ -139,15 +139,15 @@ func rankOf(d time.Duration) uint64 {
 
 // attainedService is the device-time that the job has had by now, in thousandths of
 // GPU-seconds.
-func (s *State) attainedService(e *entry, now time.Time) int64 {
+func (j *jobTable) attainedService(e *entry, now time.Time) int64 {
 	return int64(e.run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
 }
 
 // queueRank is the place of a waiting job in its class as the order wants it. Where
 // submission decides it is written out, so that most comparisons need no more.
-func (s *State) queueRank(e *entry) uint64 {
-	rank := s.orderRank(e, time.Time{}) // no attempt of it is under way
-	switch s.cfg.Queue.Order {
+func (j *jobTable) queueRank(e *entry) uint64 {
+	rank := j.orderRank(e, time.Time{}) // no attempt of it is under way
+	switch j.cfg.Queue.Order {
 	case OrderFIFO, OrderAttained:
 		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
 	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService, OrderDeadline:

@@ -59,8 +59,8 @@ type nodeTypes struct {
 }
 
 // nodeTypeOf finds the profile of a record, whose devices are in the order given.
-func (s *State) nodeTypeOf(r *ares.Node, order []int) *nodeType {
-	p := &s.nodeTypes
+func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *nodeType {
+	p := &c.nodeTypes
 	var key strings.Builder
 	fmt.Fprintf(&key, "%d %d %v", r.CPUs, roundMemory(r.MemoryMB), r.NUMA)
 	for _, i := range order {
@@ -81,19 +81,28 @@ func (s *State) nodeTypeOf(r *ares.Node, order []int) *nodeType {
 	made.id, made.key = len(p.all), key.String()
 	for i := range made.devices {
 		d := &made.devices[i]
-		d.modelIndex, d.weight = s.queues.Model(d.model), s.cfg.weightOf(d.model)
+		d.modelIndex, d.weight = c.numberModel(d.model), c.cfg.weightOf(d.model)
 	}
 	p.all = append(p.all, made)
 	p.byKey[key.String()] = made
 	return made
 }
 
+// numberModel is the number of a model in the queues.
+func (c *Cluster) numberModel(model string) int {
+	i := c.modelIndex(model)
+	for len(c.modelNames) <= i {
+		c.modelNames = append(c.modelNames, "")
+	}
+	c.modelNames[i] = model
+	return i
+}
+
 // matchingModels are the numbers of the models the want likes, of those in the fleet.
-func (s *State) matchingModels(w *request) iter.Seq[int] {
+func (c *Cluster) matchingModels(w *request) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		names := s.queues.Models()
-		for _, m := range s.models {
-			if w.acceptsModel(names[m]) && !yield(m) {
+		for _, m := range c.models {
+			if w.acceptsModel(c.modelNames[m]) && !yield(m) {
 				return
 			}
 		}

@@ -21,20 +21,19 @@ func (r *backfillReservation) plannedStart() ares.Promise {
 
 // recordPlannedStarts keeps the reservations of a decision for who asks.
 func (t *round) recordPlannedStarts() {
-	s := t.state
-	clear(s.plannedStarts)
-	s.plannedStarts = s.plannedStarts[:0]
+	clear(t.state.plannedStarts)
+	t.state.plannedStarts = t.state.plannedStarts[:0]
 	for i := range t.reservations {
 		p := t.reservations[i].plannedStart()
-		p.Firm = t.reservations[i].firm && !p.At.IsZero() && !s.WouldBorrow(p.Job) && len(s.windowsBlocking(t.reservations[i].entry)) == 0
-		s.plannedStarts = append(s.plannedStarts, p)
+		p.Firm = t.reservations[i].firm && !p.At.IsZero() && !t.state.jobs.wouldBorrowNow(t.reservations[i].entry) && len(t.state.windows.windowsBlocking(t.reservations[i].entry)) == 0
+		t.state.plannedStarts = append(t.state.plannedStarts, p)
 	}
 }
 
 // ExpectedEnd is when a job that started now would have ended in nine of ten cases; it
 // is false when nobody knows.
 func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
-	e := s.entryByID[id]
+	e := s.jobs.entryByID[id]
 	if e == nil || e.job == nil {
 		return time.Time{}, false
 	}

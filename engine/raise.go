@@ -63,13 +63,13 @@ func (c *remedySearch) raiseFurther(step ares.Step) {
 // quotaSteps are the quotas to raise where all of them leave too little: those of
 // the model where the least has to be raised.
 func (c *remedySearch) quotaSteps() []ares.Step {
-	s, sh := c.state, c.entry.shape
-	if _, open := s.excludedModels(sh, sh.minMembers); open {
+	sh := c.entry.shape
+	if _, open := c.state.jobs.excludedModels(sh, sh.minMembers); open {
 		return nil
 	}
 	var best []ares.Step
 	least := 0
-	for m := range s.matchingModels(sh.request) {
+	for m := range c.state.cluster.matchingModels(sh.request) {
 		steps, sum := c.quotaStepsFor(m)
 		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
 			best, least = steps, sum
@@ -99,7 +99,7 @@ func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 // little of, for each such model.
 func (c *remedySearch) openModelSteps() []ares.Step {
 	var out []ares.Step
-	for m := range c.state.matchingModels(c.entry.shape.request) {
+	for m := range c.state.cluster.matchingModels(c.entry.shape.request) {
 		if c.diagnosis.request.ban&modelBit(m) == 0 {
 			continue
 		}

@@ -83,15 +83,15 @@ func (e *entry) awaitsRestart() bool {
 }
 
 // updateRestarting notes whether an entry is one of the gangs that seats are kept for.
-func (s *State) updateRestarting(e *entry) {
-	at, known := slices.BinarySearchFunc(s.restarting, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
+func (j *jobTable) updateRestarting(e *entry) {
+	at, known := slices.BinarySearchFunc(j.restarting, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
 	switch wants := e.awaitsRestart(); {
 	case wants && !known:
-		s.restarting = slices.Insert(s.restarting, at, e)
+		j.restarting = slices.Insert(j.restarting, at, e)
 	case wants:
-		s.restarting[at] = e // a job of that ID may have gone and come again
-	case known && s.restarting[at] == e:
-		s.restarting = slices.Delete(s.restarting, at, at+1)
+		j.restarting[at] = e // a job of that ID may have gone and come again
+	case known && j.restarting[at] == e:
+		j.restarting = slices.Delete(j.restarting, at, at+1)
 	}
 }
 
@@ -111,7 +111,7 @@ type restartHold struct {
 
 // holdForRestarts takes the seats that are kept for gangs, but for one of them.
 func (t *round) holdForRestarts(now time.Time, but *entry) {
-	for _, e := range t.state.restarting {
+	for _, e := range t.state.jobs.restarting {
 		if e == but || e.run.Nominated != nil || !e.holdsSeats(now) || !e.isRestarting() && !t.wouldFit(e, now) {
 			continue
 		}
@@ -119,7 +119,7 @@ func (t *round) holdForRestarts(now time.Time, but *entry) {
 		last := e.run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
-			if last.Seats[i].State.Free() && t.state.nodesByID[seat.Node].seatIsFree(seat) {
+			if last.Seats[i].State.Free() && t.state.cluster.nodesByID[seat.Node].seatIsFree(seat) {
 				t.takeSeats([]ares.Seat{*seat})
 				g.seats = append(g.seats, seat)
 			}
@@ -140,8 +140,8 @@ func (e *entry) holdsSeats(now time.Time) bool {
 
 // wouldFit says whether a gang would find a place if it were its turn.
 func (t *round) wouldFit(e *entry, now time.Time) bool {
-	members, ban := t.state.admissibleMembers(e.shape, now)
-	if members == 0 || t.state.arrayIsStopping(e) {
+	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
+	if members == 0 || t.state.jobs.arrayIsStopping(e) {
 		return false
 	}
 	m := savepoint(len(t.deltas))
@@ -171,9 +171,9 @@ func (t *round) releaseToGang(e *entry) {
 // releaseRestartHold gives up what is kept for a gang.
 func (t *round) releaseRestartHold(g *restartHold) {
 	for _, seat := range g.seats {
-		n := t.state.nodesByID[seat.Node]
+		n := t.state.cluster.nodesByID[seat.Node]
 		t.releaseSeat(n, seat)
-		t.state.capacityChanged(n)
+		t.state.cluster.capacityChanged(n)
 	}
 }
 
@@ -195,6 +195,6 @@ func (s *State) wakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 }
 
 // anySeatsHeld says whether seats are kept for some gang, or one that is being moved.
-func (s *State) anySeatsHeld(now time.Time) bool {
-	return s.migrationPending(now) || slices.ContainsFunc(s.restarting, func(e *entry) bool { return e.holdsSeats(now) })
+func (j *jobTable) anySeatsHeld(now time.Time) bool {
+	return j.migrationPending(now) || slices.ContainsFunc(j.restarting, func(e *entry) bool { return e.holdsSeats(now) })
 }

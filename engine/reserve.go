@@ -39,24 +39,23 @@ const BorrowBlockedText = "it would borrow what others are promised, who wait an
 // refuseShape passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
 func (t *round) refuseShape(pass *queue.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
-	s := t.state
 	switch {
 	case t.reserveForAll:
 		if admitted && t.mayReserve(e, now) {
 			t.reserveFor(e, now)
 		}
-		if s.cfg.Queue.Blocked == BlockedHold && s.dependenciesMet(e) {
+		if t.state.cfg.Queue.Blocked == BlockedHold && t.state.jobs.dependenciesMet(e) {
 			pass.Hold()
 		} else {
 			pass.Skip()
 		}
-	case t.wouldDelay && s.cfg.Queue.Blocked != BlockedHold:
+	case t.wouldDelay && t.state.cfg.Queue.Blocked != BlockedHold:
 		// Only it: others of its shape may be done sooner.
-		news := e.shape.refusedInCycle != s.cycle
-		e.shape.refusedInCycle = s.cycle
+		news := e.shape.refusedInCycle != t.state.cycle
+		e.shape.refusedInCycle = t.state.cycle
 		pass.Skip()
 		return news
-	case s.cfg.Queue.Blocked == BlockedHold && s.dependenciesMet(e):
+	case t.state.cfg.Queue.Blocked == BlockedHold && t.state.jobs.dependenciesMet(e):
 		pass.Hold()
 	default:
 		if admitted && t.mayReserve(e, now) && t.reserveFor(e, now) {
@@ -95,8 +94,8 @@ func (e *entry) waited(now time.Time) time.Duration {
 }
 
 // dependenciesMet says whether a job waits for no other to succeed.
-func (s *State) dependenciesMet(e *entry) bool {
-	return !slices.ContainsFunc(e.shape.after, func(id ares.JobID) bool { return !s.dependencySucceeded(id) })
+func (j *jobTable) dependenciesMet(e *entry) bool {
+	return !slices.ContainsFunc(e.shape.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) })
 }
 
 // placeBackfill places a job where it delays nobody who has a reservation: anywhere if
@@ -169,7 +168,7 @@ func (t *round) holdReservations(which uint64) {
 				k.reverse()
 				t.take(k)
 				if k.device < 0 {
-					t.state.capacityChanged(k.node)
+					t.state.cluster.capacityChanged(k.node)
 				}
 			}
 		case which&^t.heldReservations&bit != 0:
@@ -229,7 +228,7 @@ func (t *round) holdReservation(r *backfillReservation) {
 		t.take(k)
 		r.held = append(r.held, k)
 		n.heldInCycle = t.state.cycle
-		t.state.capacityChanged(n)
+		t.state.cluster.capacityChanged(n)
 	}
 }
 
@@ -237,12 +236,12 @@ func (t *round) holdReservation(r *backfillReservation) {
 func (t *round) takeSeats(seats []ares.Seat) {
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.nodesByID[seat.Node]
+		n := t.state.cluster.nodesByID[seat.Node]
 		for k := range seat.Shares {
 			t.take(delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli})
 		}
 		t.take(delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
-		t.state.capacityChanged(n)
+		t.state.cluster.capacityChanged(n)
 	}
 }
 
@@ -251,7 +250,7 @@ func (t *round) releaseJob(e *entry) {
 	a := e.run.Current()
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		n := t.state.nodesByID[h.Node]
+		n := t.state.cluster.nodesByID[h.Node]
 		if h.State.Free() || n == nil || n.record == nil {
 			continue
 		}
@@ -261,7 +260,7 @@ func (t *round) releaseJob(e *entry) {
 			}
 		}
 		t.take(delta{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: kindOfSeat(&h.Seat)})
-		t.state.capacityChanged(n)
+		t.state.cluster.capacityChanged(n)
 	}
 }
 
@@ -277,16 +276,15 @@ func (n *node) deviceIndex(sh *ares.Share) int {
 // reserveFor keeps a place for a job that found none, if one is foreseen. It is told
 // of every earlier reservation: they are taken, and will end in their turn.
 func (t *round) reserveFor(e *entry, now time.Time) bool {
-	s := t.state
 	t.reservationTries++
 	t.holdReservations(0)
-	members, ban := s.admissibleMembers(e.shape, now)
+	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
 	if members == 0 {
 		return false
 	}
 	m := savepoint(len(t.deltas))
 	t.speculative = true
-	s.setExpectedStay(e) // nobody may have asked for it yet whether it has room
+	t.state.windows.setExpectedStay(e) // nobody may have asked for it yet whether it has room
 	t.assumePlanned(now)
 	r, ok := t.earliestStart(e, members, ban, now)
 	t.undo(m)
@@ -339,7 +337,7 @@ func (t *round) assumePlanned(now time.Time) {
 // assumeSeats takes seats for somebody who will have ended at a time.
 func (t *round) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
-		if n := t.state.nodesByID[seats[k].Node]; n != nil && n.record != nil {
+		if n := t.state.cluster.nodesByID[seats[k].Node]; n != nil && n.record != nil {
 			n.plannedSeats = append(n.plannedSeats, plannedSeat{&seats[k], ends, e.runtimeSource()})
 			t.takeSeats(seats[k : k+1])
 		}
@@ -350,7 +348,7 @@ func (t *round) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
 func (t *round) dropPlanned() {
 	leave := func(seats []ares.Seat) {
 		for k := range seats {
-			if n := t.state.nodesByID[seats[k].Node]; n != nil {
+			if n := t.state.cluster.nodesByID[seats[k].Node]; n != nil {
 				clear(n.plannedSeats)
 				n.plannedSeats = n.plannedSeats[:0]
 			}
@@ -365,10 +363,10 @@ func (t *round) dropPlanned() {
 }
 
 // opensNode says whether a node that the job leaves has room for a member.
-func (s *State) opensNode(e *entry, w *request) bool {
+func (j *jobTable) opensNode(e *entry, w *request) bool {
 	a := e.run.Current()
 	for i := range a.Seats {
-		if n := s.nodesByID[a.Seats[i].Node]; n != nil && n.schedulable() && n.roomFor(w) > 0 {
+		if n := j.cluster.nodesByID[a.Seats[i].Node]; n != nil && n.schedulable() && n.roomFor(w) > 0 {
 			return true
 		}
 	}
@@ -381,7 +379,7 @@ func (t *round) missingFor(seats []ares.Seat, given []delta) []delta {
 	var out []delta
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.nodesByID[seat.Node]
+		n := t.state.cluster.nodesByID[seat.Node]
 		rest := delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)}
 		for k := range seat.Shares {
 			part := delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli}

@@ -29,15 +29,15 @@ func (e *entry) isMigrating() bool {
 }
 
 // updateMigrating notes whether an entry is one of those who are being moved.
-func (s *State) updateMigrating(e *entry) {
-	at, known := slices.BinarySearchFunc(s.migrating, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
+func (j *jobTable) updateMigrating(e *entry) {
+	at, known := slices.BinarySearchFunc(j.migrating, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
 	switch wants := e.isMigrating(); {
 	case wants && !known:
-		s.migrating = slices.Insert(s.migrating, at, e)
+		j.migrating = slices.Insert(j.migrating, at, e)
 	case wants:
-		s.migrating[at] = e // a job of that ID may have gone and come again
-	case known && s.migrating[at] == e:
-		s.migrating = slices.Delete(s.migrating, at, at+1)
+		j.migrating[at] = e // a job of that ID may have gone and come again
+	case known && j.migrating[at] == e:
+		j.migrating = slices.Delete(j.migrating, at, at+1)
 	}
 }
 
@@ -52,21 +52,20 @@ func (e *entry) holdsDestination(now time.Time) bool {
 }
 
 // migrationPending says whether somebody is being moved.
-func (s *State) migrationPending(now time.Time) bool {
-	return slices.ContainsFunc(s.migrating, func(e *entry) bool { return e.holdsDestination(now) })
+func (j *jobTable) migrationPending(now time.Time) bool {
+	return slices.ContainsFunc(j.migrating, func(e *entry) bool { return e.holdsDestination(now) })
 }
 
 // holdForMigrating takes a place for each one that is being moved, but for one of them.
 func (t *round) holdForMigrating(now time.Time, but *entry) {
-	s := t.state
-	for _, e := range s.migrating {
-		if e == but || !e.holdsDestination(now) || s.arrayIsStopping(e) || e.run.Nominated != nil {
+	for _, e := range t.state.jobs.migrating {
+		if e == but || !e.holdsDestination(now) || t.state.jobs.arrayIsStopping(e) || e.run.Nominated != nil {
 			continue
 		}
 		has := len(e.run.Last().Seats)
 		members, ban := e.shape.members, uint64(0)
 		if e.run.Current() == nil { // else its own counts against it yet
-			members, ban = s.admissibleMembers(e.shape, now)
+			members, ban = t.state.jobs.admissibleMembers(e.shape, now)
 		}
 		if members < e.shape.minMembers {
 			continue
@@ -93,9 +92,9 @@ func (t *round) holdDestinations() {
 		t.releaseHold(&t.destinations[i])
 		t.holdSeats(t.destinations[i].seats)
 	}
-	for _, e := range t.state.migrating {
+	for _, e := range t.state.jobs.migrating {
 		kept := slices.ContainsFunc(t.restartHolds, func(g restartHold) bool { return g.entry == e })
-		if kept || e.run.Current() == nil || t.state.arrayIsStopping(e) {
+		if kept || e.run.Current() == nil || t.state.jobs.arrayIsStopping(e) {
 			continue
 		}
 		t.placeJob(e.shape, len(e.run.Current().Seats), 0, e)

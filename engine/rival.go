@@ -47,7 +47,7 @@ const (
 // loadVictims is who runs in a class, as a decision sees it. What is known of each is
 // worked out once.
 func (t *round) loadVictims(rank int, now time.Time) []*entry {
-	list := t.state.running.running[rank]
+	list := t.state.jobs.running.running[rank]
 	if t.loadedClasses&(1<<rank) != 0 {
 		return list
 	}
@@ -56,8 +56,8 @@ func (t *round) loadVictims(rank int, now time.Time) []*entry {
 	for i, e := range list {
 		r := &rivals[i]
 		*r = candidateVictim{entry: e, rank: rank, milli: heldMilli(e), protection: unprotected}
-		r.cost = t.state.preemptionCost(e, r.milli, now)
-		r.protection, r.until = t.state.protectionOf(e, now)
+		r.cost = t.state.jobs.preemptionCost(e, r.milli, now)
+		r.protection, r.until = t.state.jobs.protectionOf(e, now)
 		e.victim = r
 		t.victims = append(t.victims, e)
 	}
@@ -80,8 +80,8 @@ func heldMilli(e *entry) int64 {
 
 // preemptionCost is what stopping a job costs, in thousandths of GPU-seconds: what it
 // has done since its progress was last safe, and starting again.
-func (s *State) preemptionCost(e *entry, milli int64, now time.Time) int64 {
-	done := s.cfg.Preemption.Restart
+func (j *jobTable) preemptionCost(e *entry, milli int64, now time.Time) int64 {
+	done := j.cfg.Preemption.Restart
 	if kept := e.run.Current().Kept(); !kept.IsZero() {
 		done += max(now.Sub(kept), 0)
 	}
@@ -89,12 +89,12 @@ func (s *State) preemptionCost(e *entry, milli int64, now time.Time) int64 {
 }
 
 // protectionOf is what protects a running job, and until when if that passes.
-func (s *State) protectionOf(e *entry, now time.Time) (protection, time.Time) {
-	y, run := &s.cfg.Preemption, e.run
+func (j *jobTable) protectionOf(e *entry, now time.Time) (protection, time.Time) {
+	y, run := &j.cfg.Preemption, e.run
 	if run.Endures(e.job) {
 		return protectedOnce, time.Time{}
 	}
-	if s.arrayIsStopping(e) {
+	if j.arrayIsStopping(e) {
 		return protectedHold, time.Time{}
 	}
 	if e.run.Yields > 0 && y.Cooldown > 0 {
@@ -158,7 +158,7 @@ func (g *protectionCounts) text(y *PreemptionConfig) string {
 // preemptorAncestry are the jobs that a waiting one gave way to, those that these gave
 // way to, and so on. None of them gives way to it in turn: so nobody ever
 // stops, by however many others, whom it was stopped by.
-func (s *State) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool {
+func (j *jobTable) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
 	var walk func(e *entry)
 	add := func(y *ares.Yield) {
@@ -169,7 +169,7 @@ func (s *State) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool
 			out = map[ares.JobID]bool{}
 		}
 		out[y.To] = true
-		if next := s.entryByID[y.To]; next != nil {
+		if next := j.entryByID[y.To]; next != nil {
 			walk(next)
 		}
 	}
@@ -196,9 +196,8 @@ func (s *State) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool
 // markEligible marks who may give way to a job by some rights, and says whether
 // anybody may. Protected ones are counted.
 func (h *victimSearch) markEligible(r preemptionBasis) bool {
-	t := h.round
-	t.searchCount++
-	h.id, h.eligible, h.debts, h.protections = t.searchCount, 0, h.debts[:0], protectionCounts{}
+	h.round.searchCount++
+	h.id, h.eligible, h.debts, h.protections = h.round.searchCount, 0, h.debts[:0], protectionCounts{}
 	most := 0
 	if r&basisClass != 0 {
 		most = max(h.rank-1, 0)
@@ -207,7 +206,7 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 		most = classes
 	}
 	for rank := range most {
-		for _, e := range t.loadVictims(rank, h.now) {
+		for _, e := range h.round.loadVictims(rank, h.now) {
 			v := e.victim
 			v.debtParts = v.debtParts[:0]
 			switch {
@@ -228,7 +227,7 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 				h.protections.add(v)
 				continue
 			}
-			if h.ancestry[e.id] || slices.Contains(t.stopping, e) {
+			if h.ancestry[e.id] || slices.Contains(h.round.stopping, e) {
 				continue
 			}
 			v.search, v.chosen = h.id, false

@@ -30,9 +30,9 @@ func (r *FreeCapacity) Milli() int {
 // nothing of it may be changed.
 func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 	return func(yield func(*FreeCapacity) bool) {
-		s.refreshIndex()
+		s.refresh()
 		var room FreeCapacity
-		for _, n := range s.nodes {
+		for _, n := range s.cluster.nodes {
 			if n.record == nil {
 				continue
 			}

@@ -29,12 +29,12 @@ type rackGroup struct {
 }
 
 // pairScore is the pair score of a placement.
-func (s *State) pairScore(seats []ares.Seat) int {
+func (c *Cluster) pairScore(seats []ares.Seat) int {
 	total := 0
 	var few [8]rackGroup // on the stack
 	sites := few[:0]
 	for i := 0; i < len(seats); {
-		n, from := s.nodesByID[seats[i].Node], i
+		n, from := c.nodesByID[seats[i].Node], i
 		for i < len(seats) && seats[i].Node == n.id {
 			i++
 		}

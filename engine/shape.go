@@ -65,14 +65,14 @@ func (sh *shape) onOneNode() bool {
 	return sh.members > 1 && sh.wish.required.Rank() >= ares.LevelNode.Rank()
 }
 
-func (s *State) newShape(j *ares.Job) *shape {
-	p := &j.Placement
-	w := requestOf(j)
-	w.id = s.newRequestID()
-	s.shapes.requests.shareConstraints(w)
+func (j *jobTable) newShape(job *ares.Job) *shape {
+	p := &job.Placement
+	w := requestOf(job)
+	w.id = j.cluster.newRequestID()
+	j.shapes.requests.shareConstraints(w)
 	sh := &shape{
-		request: w, tenant: s.tenantOrEmpty(j.Tenant), leaf: s.queues.Leaf(j.Tenant, j.Queue), members: max(j.Members, 1),
-		perMember: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: j.GPUMemoryMB, CPUs: j.CPUs, MemoryMB: j.MemoryMB},
+		request: w, tenant: j.tenantOrEmpty(job.Tenant), leaf: j.queues.Leaf(job.Tenant, job.Queue), members: max(job.Members, 1),
+		perMember: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, MemoryMB: job.MemoryMB},
 		wish: topologyWish{
 			strategy: p.Strategy, required: ares.Level(p.RequiredLevel), preferred: ares.Level(p.PreferredLevel),
 			domain: p.PreferredDomain, latency: p.LatencySensitive,
@@ -80,8 +80,8 @@ func (s *State) newShape(j *ares.Job) *shape {
 		affinity: parseAll(p.Affinity, ares.ParseNear), antiAffinity: parseAll(p.AntiAffinity, ares.ParseNear),
 	}
 	sh.minMembers = sh.members
-	if j.MinMembers > 0 {
-		sh.minMembers = min(j.MinMembers, sh.members)
+	if job.MinMembers > 0 {
+		sh.minMembers = min(job.MinMembers, sh.members)
 	}
 	if sh.wish.required == ares.LevelNUMA {
 		w.numa, w.oneNUMA = numaRequired, sh.members > 1
@@ -91,14 +91,14 @@ func (s *State) newShape(j *ares.Job) *shape {
 		sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth)
 	}
 	if len(sh.affinity)+len(sh.antiAffinity) > 0 {
-		sh.labels = j.Labels
+		sh.labels = job.Labels
 	}
-	for _, id := range j.After {
+	for _, id := range job.After {
 		sh.after = append(sh.after, ares.JobID(id))
 	}
 	slices.Sort(sh.after)
 	sh.after = slices.Compact(sh.after)
-	sh.key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", j.Tenant, j.Queue, w.key, sh.members, sh.minMembers, sh.perMember.GPUMemoryMB, sh.after, sh.wish,
+	sh.key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", job.Tenant, job.Queue, w.key, sh.members, sh.minMembers, sh.perMember.GPUMemoryMB, sh.after, sh.wish,
 		sh.affinity, sh.antiAffinity, sh.labels)
 	return sh
 }

@@ -23,13 +23,13 @@ const (
 // earliestStart is the place that the job will have as soon as those have left who are
 // foreseen to. What is taken of it stays taken.
 func (t *round) earliestStart(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	s, sh := t.state, e.shape
-	if s.estimated+len(s.running.stopping) == 0 {
+	sh := e.shape
+	if t.state.jobs.estimated+len(t.state.jobs.running.stopping) == 0 {
 		return backfillReservation{}, false // nobody's end is foreseen
 	}
-	w := s.withoutModels(sh.request, ban)
-	reach, ok := s.feasibleNodes(sh, w)
-	if !ok || s.exceedsLeafLimit(w) {
+	w := t.state.cluster.withoutModels(sh.request, ban)
+	reach, ok := t.state.feasibleNodes(sh, w)
+	if !ok || t.state.cluster.exceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
 	level := ares.Level("")
@@ -40,8 +40,8 @@ func (t *round) earliestStart(e *entry, members int, ban uint64, now time.Time) 
 		}
 	}
 	m := savepoint(len(t.deltas))
-	o := s.refreshOpenings(w, now, t.quantile)
-	spans := s.domainOpenings(w, o, reach, level, sh.minMembers, now, t.quantile)
+	o := t.state.refreshOpenings(w, now, t.quantile)
+	spans := t.state.domainOpenings(w, o, reach, level, sh.minMembers, now, t.quantile)
 	for _, sp := range spans {
 		if r, fits := t.placeAt(sp, e, w, members, ban, now); fits {
 			return r, true
@@ -54,8 +54,8 @@ func (t *round) earliestStart(e *entry, members int, ban uint64, now time.Time) 
 	// Enough room, and yet no place: the rules of the topology want it elsewhere.
 	for k := range maxDoublings {
 		lo, hi := spans[0].lo, spans[0].hi
-		o, reach = s.refreshOpenings(w, now, t.quantile), s.feasibleAgain(sh, w)
-		wide := domainOpening{lo, hi, s.whenEnough(w, o, reach, lo, hi, sh.minMembers<<(k+1), noEnd, now, t.quantile)}
+		o, reach = t.state.refreshOpenings(w, now, t.quantile), t.state.feasibleAgain(sh, w)
+		wide := domainOpening{lo, hi, t.state.whenEnough(w, o, reach, lo, hi, sh.minMembers<<(k+1), noEnd, now, t.quantile)}
 		if wide.at == noEnd {
 			break
 		}
@@ -76,12 +76,11 @@ func (s *State) feasibleAgain(sh *shape, w *request) *set {
 // narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
 func (t *round) narrowStart(m savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) backfillReservation {
-	s := t.state
 	t.undo(m)
-	o, reach := s.refreshOpenings(w, now, t.quantile), s.feasibleAgain(e.shape, w)
+	o, reach := t.state.refreshOpenings(w, now, t.quantile), t.state.feasibleAgain(e.shape, w)
 	var times []int64
 	for at := reach.next(fits.lo); at >= 0 && at < fits.hi; at = reach.next(at + 1) {
-		for _, d := range s.releasesOn(s.nodes[at], now, t.quantile).list {
+		for _, d := range t.state.releasesOn(t.state.cluster.nodes[at], now, t.quantile).list {
 			if o.first[at] <= fits.at && d.at > not.at && d.at < fits.at {
 				times = append(times, d.at)
 			}
@@ -108,30 +107,29 @@ func (t *round) narrowStart(m savepoint, r backfillReservation, not, fits domain
 // placeAt is the job's place on the nodes of a span when those have left who are
 // foreseen to leave by then.
 func (t *round) placeAt(sp domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	s := t.state
 	from := len(t.deltas)
-	reach := s.feasibleAgain(e.shape, w)
+	reach := t.state.feasibleAgain(e.shape, w)
 	o := w.openings[t.quantile]
 	bound := sp.at + 1
 	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
-		n := s.nodes[at]
-		list := s.releasesOn(n, now, t.quantile).list
+		n := t.state.cluster.nodes[at]
+		list := t.state.releasesOn(n, now, t.quantile).list
 		for i := range list {
 			if list[i].at > sp.at {
 				break
 			}
 			t.releaseSeat(n, list[i].seat)
 		}
-		s.capacityChanged(n)
+		t.state.cluster.capacityChanged(n)
 	}
 	given := len(t.deltas)
-	today := s.calendar
+	today := t.state.windows
 	if len(today.windows) > 0 { // which nodes administrators keep, by then
-		s.setWindowTime(laterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
-		s.setExpectedStay(e)
+		t.state.windows.setWindowTime(laterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
+		t.state.windows.setExpectedStay(e)
 	}
 	p, ok := t.placeJob(e.shape, members, ban, e)
-	s.calendar = today
+	t.state.windows = today
 	if !ok {
 		return backfillReservation{}, false
 	}
@@ -156,7 +154,7 @@ func (t *round) setBackfillLimit(r *backfillReservation, at int64, now time.Time
 	could := int64(alreadyOver)
 	var last *node
 	for i := range r.seats {
-		n := t.state.nodesByID[r.seats[i].Node]
+		n := t.state.cluster.nodesByID[r.seats[i].Node]
 		if n == last {
 			continue
 		}
@@ -196,29 +194,29 @@ func (t *round) releaseSeat(n *node, seat *ares.Seat) {
 // free stays so; since nobody else is put there, less and less is lacking, and
 // at last the job starts.
 func (t *round) drainReservation(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	s, sh := t.state, e.shape
-	w := s.withoutModels(sh.request, ban)
-	reach, ok := s.feasibleNodes(sh, w)
-	if !ok || s.exceedsLeafLimit(w) {
+	sh := e.shape
+	w := t.state.cluster.withoutModels(sh.request, ban)
+	reach, ok := t.state.feasibleNodes(sh, w)
+	if !ok || t.state.cluster.exceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
 	m := savepoint(len(t.deltas))
 	old := now.Add(-max(longRunning, 4*e.waited(now))).UnixNano()
 	for _, cut := range [2]int64{old, alreadyOver} {
 		for k := range maxDoublings {
-			nodes := s.nearestNodes(sh, w, reach, sh.minMembers<<k, cut)
+			nodes := t.state.nearestNodes(sh, w, reach, sh.minMembers<<k, cut)
 			for _, n := range nodes {
 				for _, sit := range n.occupants {
 					t.releaseSeat(n, sit.seat)
 				}
-				s.capacityChanged(n)
+				t.state.cluster.capacityChanged(n)
 			}
 			p, fits := t.placeJob(sh, members, ban, e)
 			t.undo(m)
 			if fits {
 				return backfillReservation{entry: e, leaf: sh.leaf, drain: true, at: noEnd, ends: noEnd, seats: p.Seats, merit: p.Merit, toHold: t.freePart(p.Seats, w)}, true
 			}
-			reach = s.feasibleAgain(sh, w)
+			reach = t.state.feasibleAgain(sh, w)
 		}
 	}
 	return backfillReservation{}, false
@@ -241,17 +239,17 @@ func (s *State) nearestNodes(sh *shape, w *request, reach *set, members int, cut
 	}
 	var best []*node
 	least := -1
-	s.shortage.clear(len(s.nodes))
-	for lo := 0; lo < len(s.nodes); {
-		hi := len(s.nodes)
+	s.shortage.clear(len(s.cluster.nodes))
+	for lo := 0; lo < len(s.cluster.nodes); {
+		hi := len(s.cluster.nodes)
 		if level != "" {
-			_, hi = s.domains.Span(lo, level)
+			_, hi = s.cluster.domains.Span(lo, level)
 		}
 		var nodes []*node
 		sum, room := 0, 0
 		for at, much := range s.nodesByShortage(w, reach, lo, hi) {
-			if more := s.nodes[at].roomWhen(w, cut); more > 0 {
-				nodes = append(nodes, s.nodes[at])
+			if more := s.cluster.nodes[at].roomWhen(w, cut); more > 0 {
+				nodes = append(nodes, s.cluster.nodes[at])
 				sum, room = sum+much, room+more
 			}
 			if room >= members {
@@ -291,7 +289,7 @@ func (s *State) nodesByShortage(w *request, reach *set, lo, hi int) iter.Seq2[in
 		for much := range min(max(w.gpus, 1), MaxDevices) + 1 {
 			for k := lo / 64; 64*k < hi; k++ {
 				if l.least[k] < 0 {
-					l.least[k] = s.blockMaxAt(k).missingDevices(w)
+					l.least[k] = s.cluster.blockMaxAt(k).missingDevices(w)
 				}
 				if int(l.least[k]) > much {
 					continue
@@ -314,18 +312,18 @@ func (s *State) nodesByShortage(w *request, reach *set, lo, hi int) iter.Seq2[in
 // where a fleet is large the walk must not touch each node itself.
 func (s *State) computeShortage(k int, w *request, reach *set) {
 	last, mask := int32(-1), uint64(0)
-	for at := 64 * k; at < min(64*k+64, len(s.nodes)); at++ {
-		g, sp := &s.summaries[at], &s.freeCPUMem[at]
+	for at := 64 * k; at < min(64*k+64, len(s.cluster.nodes)); at++ {
+		g, sp := &s.cluster.summaries[at], &s.cluster.freeCPUMem[at]
 		s.shortage.missing[at] = -1
 		if !g.open || !reach.has(at) {
 			continue
 		}
 		if g.profile != last {
-			last, mask = g.profile, w.deviceMask(s.nodeTypes.all[g.profile])
+			last, mask = g.profile, w.deviceMask(s.cluster.nodeTypes.all[g.profile])
 		}
 		much := min(max(w.gpus-bits.OnesCount64(mask&g.free), 0), MaxDevices)
 		full := int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || w.milli > int(g.part) && mask&g.free == 0
-		if much == 0 && (full || s.nodes[at].roomFor(w) == 0) {
+		if much == 0 && (full || s.cluster.nodes[at].roomFor(w) == 0) {
 			much = 1 // something else than whole devices
 		}
 		s.shortage.missing[at] = int8(much)
@@ -363,7 +361,7 @@ func (n *node) roomWhen(w *request, cut int64) int {
 func (t *round) freePart(seats []ares.Seat, w *request) []delta {
 	var out []delta
 	for i := 0; i < len(seats); {
-		n, members := t.state.nodesByID[seats[i].Node], 0
+		n, members := t.state.cluster.nodesByID[seats[i].Node], 0
 		kind, from := kindOfSeat(&seats[i]), i
 		for ; i < len(seats) && seats[i].Node == n.id; i++ {
 			members++

@@ -16,9 +16,9 @@ func (s *State) queuePosition(e *entry, now time.Time, out *ares.Explanation) *a
 	if e.queue != inPending {
 		return nil
 	}
-	s.advanceClock(now)
-	out.Rank, out.Of = s.queues.Rank(&e.item)
-	own, first, others := s.queues.Before(&e.item, now)
+	s.jobs.advanceClock(now)
+	out.Rank, out.Of = s.jobs.queues.Rank(&e.item)
+	own, first, others := s.jobs.queues.Before(&e.item, now)
 	if own > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.job.Tenant, Jobs: own, First: first.Owner.id})
 	}
@@ -46,19 +46,19 @@ func (c *diagnosis) topHolders(e *entry) []ares.Holder {
 	var own []ares.Holder
 	others := ares.Holder{}
 	looked := 0
-	for at := range c.state.summaries {
-		g := &c.state.summaries[at]
+	for at := range c.state.cluster.summaries {
+		g := &c.state.cluster.summaries[at]
 		if !g.open || !c.feasible.has(at) {
 			continue
 		}
-		held := c.matchFor(c.state.nodeTypes.all[g.profile]).fit & g.usable &^ g.free
+		held := c.matchFor(c.state.cluster.nodeTypes.all[g.profile]).fit & g.usable &^ g.free
 		if held == 0 {
 			continue
 		}
 		if looked++; looked > holderNodes {
 			break
 		}
-		own, others = addHolders(c.state.nodes[at], held, e.job.Tenant, own, others)
+		own, others = addHolders(c.state.cluster.nodes[at], held, e.job.Tenant, own, others)
 	}
 	slices.SortFunc(own, func(a, b ares.Holder) int { return cmp.Or(b.GPUs-a.GPUs, cmp.Compare(a.Job, b.Job)) })
 	if others.GPUs > 0 {

@@ -16,71 +16,22 @@ import (
 // tenants, queues and the topology as of one revision of the store, with the
 // accounts of what is taken kept up to date.
 type State struct {
-	cfg            Config
-	revision       int64
-	at             time.Time // when the last batch was learned of; zero without a clock
-	entryByID           map[ares.JobID]*entry
-	tenants        map[string]*tenant
-	queues         *queueTree
-	shapes         shapes
-	delayed        []*entry  // retrying or preempted, by the end of the delay
-	arrays         []*array  // by ID
-	clock          time.Time // as of which those with deadlines are in order
-	urgencyTimers  timerHeap // of those with deadlines that wait
-	deadlineTimers timerHeap // of those with deadlines that have not ended
-	queueTimeouts  timerHeap // of those that wait for their first place, and not for ever
-	running        runningIndex
-	// regrouping are the gangs that lost a node and do not run again yet, by ID.
-	restarting []*entry
-	// returning are the jobs that are being moved, by ID.
-	migrating []*entry
-
-	nodesByID             map[string]*node
-	nodes                 []*node // by place, then ID, as of the last layout
-	firstByName           []*node // the first of them by ID
-	layout                int     // counts the times nodes got other positions
-	topology              *ares.Topology
-	atlas                 *topology.Atlas
-	domains               *topology.Tree
-	nodeTypes             nodeTypes
-	demand                demandTracker
-	capacityChanges       changeLog     // nodes that have other things left than before
-	lastCapacityChange    []int         // by position: the last of its shifts
-	freeCPUMem            []freeCPUMem  // by position
-	summaries             []nodeSummary // by position
-	blockMaxes            []blockMax    // of each 64 nodes
-	scoreCaches           scoreCachePool
-	traitChanges          changeLog  // nodes that became another kind of node
-	roomChanges           changeLog  // nodes that may have more room than before
-	unschedulableRequests []*request // of shapes that found no place
-	capacity              queue.Use
-	models                []int // that some node has, by name, as the order numbers them
-	calendar              calendar
-	feasibleScratch       set                   // scratch of reach
-	preferredScratch      set                   // scratch of welcome
-	idleScratch           []idleNode            // scratch of weighAll, by profile
-	largest               largestNode           // of any node
-	jobDraw               uint64                // of the job under way, where lots are drawn
-	changeCount           int                   // counts the changes of nodes
-	grantScratch          []queue.Part          // scratch of grantOf
-	openingCaches         [quantiles][]*request // that have openings, oldest first
-	firstScratch          []int64               // scratch of enough
-	shortage              deviceShortage        // scratch of nearest
-	estimated             int                   // jobs of which it is known how long they run
-	increaseScratch       []roomIncrease        // scratch of enough
-
-	changedEntries []*entry             // changed by the batch under way
-	delaysLearned  map[*entry]time.Time // of the snapshot under way: when their delays were learned of
-	dirtyNodes     []*node              // changed since the index was last brought up to date
-	layoutStale    bool                 // nodes came, went or moved since then
-	capacityStale  bool                 // what the fleet has changed since then
-	round          round                // scratch of one decision, empty between them
-	cycle          int                  // counts them
-	epoch          int                  // counts them too, and what gives room in the middle of one
-	lastRefusals   int                  // of the last one, for the room of the next
-	plannedStarts  []ares.Promise       // by the last one
-	requestCount   int                  // counts those that were ever made
-	mixCount       int                  // and these
+	cluster         *Cluster
+	scorer          *Scorer
+	jobs            *jobTable
+	cfg             Config
+	revision        int64
+	windows         calendar
+	feasibleScratch set                   // scratch of reach
+	openingCaches   [quantiles][]*request // that have openings, oldest first
+	firstScratch    []int64               // scratch of enough
+	shortage        deviceShortage        // scratch of nearest
+	increaseScratch []roomIncrease        // scratch of enough
+	round           round                 // scratch of one decision, empty between them
+	cycle           int                   // counts them
+	epoch           int                   // counts them too, and what gives room in the middle of one
+	lastRefusals    int                   // of the last one, for the room of the next
+	plannedStarts   []ares.Promise        // by the last one
 }
 
 // The order of the engine's jobs.
@@ -114,20 +65,16 @@ func NewWith(cfg Config) *State {
 }
 
 func (s *State) reset() {
-	*s = State{
-		cfg:         s.cfg,
-		entryByID:        map[ares.JobID]*entry{},
-		tenants:     map[string]*tenant{},
-		nodesByID:   map[string]*node{},
-		shapes:      newShapes(),
-		queues:      queue.New[*entry](queue.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queue.Order != OrderAged}),
-		nodeTypes:   nodeTypes{byKey: map[string]*nodeType{}},
-		topology:    &ares.Topology{},
-		layout:      s.layout + 1,
-		layoutStale: true,
+	layout := 1
+	if s.cluster != nil {
+		layout = s.cluster.layout + 1 // whoever remembers positions sees that they are others
 	}
-	s.atlas = topology.NewAtlas(s.topology)
-	s.demand.kinds = map[demandKind]*demandCount{}
+	*s = State{cfg: s.cfg}
+	queues := queue.New[*entry](queue.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queue.Order != OrderAged})
+	s.cluster = newCluster(&s.cfg, layout, queues.Model)
+	s.scorer = newScorer(&s.cfg, s.cluster)
+	s.jobs = newJobTable(&s.cfg, queues, s.cluster, s.scorer)
+	s.windows = calendar{cluster: s.cluster, jobs: s.jobs}
 }
 
 // Revision is the store revision the state shows.
@@ -142,10 +89,10 @@ func (s *State) Apply(b ares.Batch) {
 	} else if b.Revision <= s.revision {
 		return
 	}
-	s.revision, s.at = b.Revision, b.At
-	s.demand.beginWindow(b.Revision)
+	s.revision, s.jobs.at = b.Revision, b.At
+	s.scorer.demand.beginWindow(b.Revision)
 	s.applyEvents(b.Events)
-	s.advanceHorizon()
+	s.scorer.advanceHorizon(b.Revision, len(s.jobs.entryByID), s.jobs.asks())
 }
 
 // applyEvents takes events in, all of them before anybody looks.
@@ -161,50 +108,50 @@ func (s *State) applyEvents(events []ares.Event) {
 			s.applyEvent(&events[i])
 		}
 	}
-	s.requeue()
+	s.jobs.requeue()
 }
 
 func (s *State) applyEvent(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
-		e := s.entry(ev.Job.ID)
-		s.updateEntry(e, func() { e.job = ev.Job })
+		e := s.jobs.entry(ev.Job.ID)
+		s.jobs.updateEntry(e, func() { e.job = ev.Job })
 	case ev.Run != nil:
-		e := s.entry(ev.Run.Job)
-		s.updateEntry(e, func() { e.run = &ev.Run.Run })
+		e := s.jobs.entry(ev.Run.Job)
+		s.jobs.updateEntry(e, func() { e.run = &ev.Run.Run })
 		if !ev.Run.Seen.IsZero() {
-			if s.delaysLearned == nil {
-				s.delaysLearned = map[*entry]time.Time{}
+			if s.jobs.delaysLearned == nil {
+				s.jobs.delaysLearned = map[*entry]time.Time{}
 			}
-			s.delaysLearned[e] = ev.Run.Seen
+			s.jobs.delaysLearned[e] = ev.Run.Seen
 		}
 	case ev.Node != nil:
-		n := s.node(ev.Node.ID)
-		s.setNodeRecord(n, ev.Node)
-		s.markDirty(n)
+		n := s.cluster.node(ev.Node.ID)
+		s.jobs.setNodeRecord(n, ev.Node)
+		s.cluster.markDirty(n)
 	case ev.Session != nil:
-		n := s.node(ev.Session.Node)
-		n.session, n.gainedRoom, s.capacityStale = ev.Session, true, true
-		s.markDirty(n)
+		n := s.cluster.node(ev.Session.Node)
+		n.session, n.gainedRoom, s.cluster.capacityStale = ev.Session, true, true
+		s.cluster.markDirty(n)
 	case ev.Cordon != nil:
-		n := s.node(ev.Cordon.Node)
+		n := s.cluster.node(ev.Cordon.Node)
 		n.cordon = ev.Cordon
-		s.markDirty(n)
+		s.cluster.markDirty(n)
 	case ev.Score != nil:
-		s.setNodeScore(s.node(ev.Score.Node), ev.Score)
+		s.cluster.setNodeScore(s.cluster.node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
-		s.tenant(ev.Tenant.ID).record = ev.Tenant
-		s.queues.Tenant(ev.Tenant.ID, ev.Tenant)
+		s.jobs.tenant(ev.Tenant.ID).record = ev.Tenant
+		s.jobs.queues.Tenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
-		s.queues.Queue(ev.Queue)
+		s.jobs.queues.Queue(ev.Queue)
 	case ev.Reservation != nil:
-		s.setReservation(ev.Reservation.Name, ev.Reservation)
+		s.windows.setReservation(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
-		s.setArchivedUsage(*ev.Usage)
+		s.jobs.setArchivedUsage(*ev.Usage)
 	case ev.Topology != nil:
-		s.setTopology(ev.Topology)
+		s.cluster.setTopology(ev.Topology)
 	case ev.Forecast != nil:
-		s.setForecast(ev.Forecast.Job, ev.Forecast)
+		s.jobs.setForecast(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
 		s.applyDeletion(ev.Gone)
 	}
@@ -215,219 +162,221 @@ func (s *State) applyEvent(ev *ares.Event) {
 func (s *State) applyDeletion(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
-		if e := s.entryByID[ares.JobID(g.ID)]; e != nil {
-			s.updateEntry(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
+		if e := s.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
+			s.jobs.updateEntry(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
-		if e := s.entryByID[ares.JobID(g.ID)]; e != nil {
-			s.updateEntry(e, func() { e.run = nil })
+		if e := s.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
+			s.jobs.updateEntry(e, func() { e.run = nil })
 		}
 	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
-		s.applyNodeDeletion(g)
+		s.jobs.applyNodeDeletion(g)
 	case ares.KindTenant:
-		if t := s.tenants[g.ID]; t != nil {
+		if t := s.jobs.tenants[g.ID]; t != nil {
 			t.record = nil
 		}
-		s.queues.Tenant(g.ID, nil)
+		s.jobs.queues.Tenant(g.ID, nil)
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		s.queues.DropQueue(tenant, name)
+		s.jobs.queues.DropQueue(tenant, name)
 	case ares.KindReservation:
-		s.setReservation(g.ID, nil)
+		s.windows.setReservation(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		s.setArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
+		s.jobs.setArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
-		s.setTopology(&ares.Topology{})
+		s.cluster.setTopology(&ares.Topology{})
 	case ares.KindForecast:
-		s.setForecast(ares.JobID(g.ID), nil)
+		s.jobs.setForecast(ares.JobID(g.ID), nil)
 	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
 	}
 }
 
-func (s *State) applyNodeDeletion(g ares.Gone) {
-	n := s.nodesByID[g.ID]
+func (j *jobTable) applyNodeDeletion(g ares.Gone) {
+	n := j.cluster.nodesByID[g.ID]
 	if n == nil {
 		return
 	}
 	switch g.Kind {
 	case ares.KindNode:
-		s.setNodeRecord(n, nil)
+		j.setNodeRecord(n, nil)
 	case ares.KindSession:
-		n.session, s.capacityStale = nil, true
+		n.session, j.cluster.capacityStale = nil, true
 	case ares.KindScore:
-		s.setNodeScore(n, nil)
+		j.cluster.setNodeScore(n, nil)
 	default:
 		n.cordon, n.gainedRoom = nil, true
 	}
-	s.markDirty(n)
+	j.cluster.markDirty(n)
 }
 
 // updateEntry alters an entry between taking its part out of the accounts and
 // putting it back.
-func (s *State) updateEntry(e *entry, alter func()) {
-	s.chargeJob(e, -1)
-	s.countArray(e, -1)
-	s.estimated -= e.estimates()
+func (j *jobTable) updateEntry(e *entry, alter func()) {
+	j.chargeJob(e, -1)
+	j.countArray(e, -1)
+	j.estimated -= e.estimates()
 	before := e.job
 	alter()
-	s.estimated += e.estimates()
+	j.estimated += e.estimates()
 	if e.job != before {
-		s.uncountDemand(e)
-		s.dequeue(e)
-		s.reshape(e)
-		s.countDemand(e)
+		j.scorer.uncountDemand(&e.ask)
+		j.dequeue(e)
+		j.reshape(e)
+		j.scorer.countDemand(&e.ask)
 	}
-	s.chargeJob(e, +1)
-	s.countArray(e, +1)
+	j.chargeJob(e, +1)
+	j.countArray(e, +1)
 	if !e.changed {
 		e.changed = true
-		s.changedEntries = append(s.changedEntries, e)
+		j.changedEntries = append(j.changedEntries, e)
 	}
 }
 
-func (s *State) entry(id ares.JobID) *entry {
-	e := s.entryByID[id]
+func (j *jobTable) entry(id ares.JobID) *entry {
+	e := j.entryByID[id]
 	if e == nil {
 		e = &entry{id: id}
-		s.entryByID[id] = e
+		j.entryByID[id] = e
 	}
 	return e
 }
 
-func (s *State) tenant(id string) *tenant {
-	t := s.tenants[id]
+func (j *jobTable) tenant(id string) *tenant {
+	t := j.tenants[id]
 	if t == nil {
 		t = &tenant{id: id, monthlyUse: map[string]int64{}, archived: map[string]ares.Usage{}}
-		s.tenants[id] = t
+		j.tenants[id] = t
 	}
 	return t
 }
 
 // setArchivedUsage takes over what archived jobs of a queue have used.
-func (s *State) setArchivedUsage(u ares.Usage) {
-	s.tenant(u.Tenant).archived[u.Queue] = u
-	s.queues.Leaf(u.Tenant, u.Queue).Archived(u)
+func (j *jobTable) setArchivedUsage(u ares.Usage) {
+	j.tenant(u.Tenant).archived[u.Queue] = u
+	j.queues.Leaf(u.Tenant, u.Queue).Archived(u)
 }
 
 // tenantOrEmpty finds a tenant without adding one.
-func (s *State) tenantOrEmpty(id string) *tenant {
-	if t := s.tenants[id]; t != nil {
+func (j *jobTable) tenantOrEmpty(id string) *tenant {
+	if t := j.tenants[id]; t != nil {
 		return t
 	}
 	return &tenant{id: id}
 }
 
-func (s *State) node(id string) *node {
-	n := s.nodesByID[id]
+func (c *Cluster) node(id string) *node {
+	n := c.nodesByID[id]
 	if n == nil {
-		n = &node{id: id, draw: s.hashWithSeed(id)}
-		s.nodesByID[id] = n
-		s.layoutStale = true
-		s.locateNode(n) // the topology may list it before it has a record
+		n = &node{id: id}
+		c.nodesByID[id] = n
+		c.layoutStale = true
+		c.locateNode(n) // the topology may list it before it has a record
 	}
 	return n
 }
 
-func (s *State) markDirty(n *node) {
+func (c *Cluster) markDirty(n *node) {
 	if !n.dirty {
 		n.dirty = true
-		s.dirtyNodes = append(s.dirtyNodes, n)
+		c.dirtyNodes = append(c.dirtyNodes, n)
 	}
 }
 
 // setTopology takes over a topology: every node may be somewhere else now.
-func (s *State) setTopology(t *ares.Topology) {
-	s.topology, s.atlas = t, topology.NewAtlas(t)
-	s.layoutStale = true
-	for _, n := range s.nodesByID { // order-free: each by itself
-		s.locateNode(n)
+func (c *Cluster) setTopology(t *ares.Topology) {
+	c.topology, c.atlas = t, topology.NewAtlas(t)
+	c.layoutStale = true
+	for _, n := range c.nodesByID { // order-free: each by itself
+		c.locateNode(n)
 	}
 }
 
 // locateNode finds where a node stands.
-func (s *State) locateNode(n *node) {
+func (c *Cluster) locateNode(n *node) {
 	var labels map[string]string
 	if n.record != nil {
 		labels = n.record.Labels
 	}
-	if place := s.atlas.PlaceOf(n.id, labels); place != n.place {
-		n.place, n.traitsChanged, s.layoutStale = place, true, true
-		s.markDirty(n)
+	if place := c.atlas.PlaceOf(n.id, labels); place != n.place {
+		n.place, n.traitsChanged, c.layoutStale = place, true, true
+		c.markDirty(n)
+	}
+}
+
+// refresh brings everything that is derived from the records up to date.
+func (s *State) refresh() {
+	s.scorer.refreshMix()
+	before := s.cluster.capacity
+	s.cluster.refreshIndex()
+	s.scorer.syncLayout()
+	if s.cluster.capacity != before {
+		s.jobs.queues.Capacity(s.cluster.capacity)
 	}
 }
 
 // refreshIndex brings the index over the nodes up to date. It is done when somebody
 // asks, not with each batch, because a fleet that comes up one node at a time
 // would be laid out anew for each.
-func (s *State) refreshIndex() {
-	expectations := s.refreshMix()
-	for _, n := range s.dirtyNodes {
+func (c *Cluster) refreshIndex() {
+	for _, n := range c.dirtyNodes {
 		n.recountFree()
 		if n.isUnknown() {
-			delete(s.nodesByID, n.id)
-			s.layoutStale = true
+			delete(c.nodesByID, n.id)
+			c.layoutStale = true
 		}
 	}
-	if s.layoutStale {
-		s.rebuildLayout()
+	if c.layoutStale {
+		c.rebuildLayout()
 	}
-	for _, n := range s.dirtyNodes {
-		if n.traitsChanged && s.nodesByID[n.id] == n {
-			s.traitChanges.add(n.pos)
+	for _, n := range c.dirtyNodes {
+		if n.traitsChanged && c.nodesByID[n.id] == n {
+			c.traitChanges.add(n.pos)
 		}
-		if n.gainedRoom && s.nodesByID[n.id] == n {
-			s.roomChanges.add(n.pos)
+		if n.gainedRoom && c.nodesByID[n.id] == n {
+			c.roomChanges.add(n.pos)
 		}
-		if s.nodesByID[n.id] == n {
-			s.domains.Remember(n.pos, n.historyScore())
-			s.capacityChanged(n)
+		if c.nodesByID[n.id] == n {
+			c.domains.Remember(n.pos, n.historyScore())
+			c.capacityChanged(n)
 		}
 		n.dirty, n.traitsChanged, n.gainedRoom = false, false, false
 	}
-	if expectations {
-		for _, n := range s.nodes {
-			if n.schedulable() {
-				s.refreshCapacity(n)
-			}
-		}
+	if c.capacityStale {
+		c.capacityStale = false
+		c.measureCapacity()
 	}
-	if s.capacityStale {
-		s.capacityStale = false
-		s.measureCapacity()
-	}
-	clear(s.dirtyNodes)
-	s.dirtyNodes = s.dirtyNodes[:0]
+	clear(c.dirtyNodes)
+	c.dirtyNodes = c.dirtyNodes[:0]
 }
 
 // rebuildLayout gives every node its position, by place and ID, so that each domain
 // is a range.
-func (s *State) rebuildLayout() {
-	s.layoutStale = false
-	s.layout++
-	s.nodes = s.nodes[:0]
-	for _, n := range s.nodesByID { // order-free: sorted right below
-		s.nodes = append(s.nodes, n)
+func (c *Cluster) rebuildLayout() {
+	c.layoutStale = false
+	c.layout++
+	c.nodes = c.nodes[:0]
+	for _, n := range c.nodesByID { // order-free: sorted right below
+		c.nodes = append(c.nodes, n)
 	}
-	slices.SortFunc(s.nodes, compareByPlace)
-	s.firstByName = slices.SortedFunc(slices.Values(s.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
-	s.firstByName = s.firstByName[:min(len(s.firstByName), firstFitNodes)]
-	places := make([]topology.Place, len(s.nodes))
-	for i, n := range s.nodes {
+	slices.SortFunc(c.nodes, compareByPlace)
+	c.firstByName = slices.SortedFunc(slices.Values(c.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+	c.firstByName = c.firstByName[:min(len(c.firstByName), firstFitNodes)]
+	places := make([]topology.Place, len(c.nodes))
+	for i, n := range c.nodes {
 		n.pos, places[i] = i, n.place
 	}
-	s.domains = topology.Build(places, s.topology)
-	s.traitChanges.reset()
-	s.roomChanges.reset()
-	s.capacityChanges.reset()
-	s.freeCPUMem = slices.Grow(s.freeCPUMem[:0], len(s.nodes))[:len(s.nodes)]
-	s.summaries = slices.Grow(s.summaries[:0], len(s.nodes))[:len(s.nodes)]
-	s.lastCapacityChange = slices.Grow(s.lastCapacityChange[:0], len(s.nodes))[:len(s.nodes)]
-	s.blockMaxes = make([]blockMax, (len(s.nodes)+63)/64)
-	s.scoreCaches.clear()
-	for _, n := range s.nodes {
-		s.domains.Remember(n.pos, n.historyScore())
-		s.capacityChanged(n)
+	c.domains = topology.Build(places, c.topology)
+	c.traitChanges.reset()
+	c.roomChanges.reset()
+	c.capacityChanges.reset()
+	c.freeCPUMem = slices.Grow(c.freeCPUMem[:0], len(c.nodes))[:len(c.nodes)]
+	c.summaries = slices.Grow(c.summaries[:0], len(c.nodes))[:len(c.nodes)]
+	c.lastCapacityChange = slices.Grow(c.lastCapacityChange[:0], len(c.nodes))[:len(c.nodes)]
+	c.blockMaxes = make([]blockMax, (len(c.nodes)+63)/64)
+	for _, n := range c.nodes {
+		c.domains.Remember(n.pos, n.historyScore())
+		c.capacityChanged(n)
 	}
 }
 
@@ -438,40 +387,36 @@ func compareByPlace(a, b *node) int {
 
 // measureCapacity counts what the fleet has: what shares are shares of, and the models
 // that quotas have to be asked about.
-func (s *State) measureCapacity() {
+func (c *Cluster) measureCapacity() {
 	var sum queue.Use
-	s.models, s.largest = s.models[:0], largestNode{}
-	seen := make([]bool, len(s.queues.Models()))
-	for _, n := range s.nodes {
+	c.models, c.largest = c.models[:0], largestNode{}
+	seen := make([]bool, len(c.modelNames))
+	for _, n := range c.nodes {
 		if n.record == nil {
 			continue
 		}
 		for i := range n.typ.devices {
 			if m := n.typ.devices[i].modelIndex; !seen[m] {
 				seen[m] = true
-				s.models = append(s.models, m)
+				c.models = append(c.models, m)
 			}
 		}
 		if n.session == nil {
 			continue
 		}
-		s.largest.cpus = max(s.largest.cpus, n.typ.cpus)
-		s.largest.gpus = max(s.largest.gpus, len(n.typ.devices)*WholeMilli)
+		c.largest.cpus = max(c.largest.cpus, n.typ.cpus)
+		c.largest.gpus = max(c.largest.gpus, len(n.typ.devices)*WholeMilli)
 		has := n.typ.capacity()
 		has.Memory = int64(n.record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)
 	}
-	names := s.queues.Models()
-	slices.SortFunc(s.models, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
-	if sum != s.capacity {
-		s.capacity = sum
-		s.queues.Capacity(sum)
-	}
+	slices.SortFunc(c.models, func(a, b int) int { return cmp.Compare(c.modelNames[a], c.modelNames[b]) })
+	c.capacity = sum
 }
 
 // Job finds a live job. It must not be changed.
 func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
-	e := s.entryByID[id]
+	e := s.jobs.entryByID[id]
 	if e == nil || e.job == nil {
 		return nil, false
 	}
@@ -481,7 +426,7 @@ func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 // Run is a copy of a job's run for the caller to change and commit. A job
 // without a stored run has the run of one just accepted.
 func (s *State) Run(id ares.JobID) (ares.Run, bool) {
-	e := s.entryByID[id]
+	e := s.jobs.entryByID[id]
 	switch {
 	case e == nil:
 		return ares.Run{}, false
@@ -496,7 +441,7 @@ func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 // Neither may be changed.
 func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	return func(yield func(*ares.Job, *ares.Run) bool) {
-		for _, e := range s.entries() {
+		for _, e := range s.jobs.entries() {
 			if e.job != nil && !yield(e.job, e.run) {
 				return
 			}
@@ -504,9 +449,9 @@ func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	}
 }
 
-func (s *State) entries() []*entry {
-	all := make([]*entry, 0, len(s.entryByID))
-	for _, e := range s.entryByID { // order-free: sorted right below
+func (j *jobTable) entries() []*entry {
+	all := make([]*entry, 0, len(j.entryByID))
+	for _, e := range j.entryByID { // order-free: sorted right below
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
@@ -517,8 +462,8 @@ func (s *State) entries() []*entry {
 // and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
-		all := make([]*node, 0, len(s.nodesByID))
-		for _, n := range s.nodesByID { // order-free: sorted right below
+		all := make([]*node, 0, len(s.cluster.nodesByID))
+		for _, n := range s.cluster.nodesByID { // order-free: sorted right below
 			all = append(all, n)
 		}
 		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
@@ -541,7 +486,7 @@ type NodeView struct {
 // Tenant finds a tenant and what its jobs hold now: every seat that is not
 // free, whatever became of the job.
 func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
-	t := s.tenants[id]
+	t := s.jobs.tenants[id]
 	if t == nil || t.record == nil {
 		return nil, ares.Use{}, false
 	}

@@ -1,6 +1,9 @@
 package engine
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // freeCapacity is what is left on a node, in plain units, to reckon with.
 type freeCapacity struct {
@@ -29,10 +32,34 @@ func strandedMilli(cost int64) int {
 // tieBits are the lowest bits of a cost: they tell apart what strands the same.
 const tieBits = 10
 
-// refreshCapacity makes the shelf of an open node: what it has left, and what of that
-// the expected mix can use.
-func (s *State) refreshCapacity(n *node) {
-	o, p := &s.demand.mix, n.typ
+// syncLayout drops what is kept for each node when nodes have other positions,
+// and what is kept by the mix when that is another.
+func (sc *Scorer) syncLayout() {
+	if sc.freeLayout != sc.cluster.layout {
+		sc.freeLayout = sc.cluster.layout
+		sc.free = slices.Grow(sc.free[:0], len(sc.cluster.nodes))[:len(sc.cluster.nodes)]
+		sc.freeStamp = slices.Grow(sc.freeStamp[:0], len(sc.cluster.nodes))[:len(sc.cluster.nodes)]
+		clear(sc.freeStamp)
+		sc.scoreCaches.clear()
+	}
+	if sc.freeMix != sc.demand.mix.id {
+		sc.freeMix = sc.demand.mix.id
+		clear(sc.freeStamp)
+	}
+}
+
+// capacityOf is what a schedulable node has left, and what of that the mix can use.
+func (sc *Scorer) capacityOf(n *node) *freeCapacity {
+	if sc.freeStamp[n.pos] != n.changes {
+		sc.freeStamp[n.pos] = n.changes
+		sc.refreshCapacity(n)
+	}
+	return &sc.free[n.pos]
+}
+
+// refreshCapacity works out the capacity of a schedulable node.
+func (sc *Scorer) refreshCapacity(n *node) {
+	o, p := &sc.demand.mix, n.typ
 	h := freeCapacity{warm: int32(bits.OnesCount64(n.free & n.warm)), cpus: int64(max(p.cpus-n.cpus, 0)), memory: int64(max(n.record.MemoryMB-n.memory, 0))}
 	for g, mask := range p.groups {
 		if mask != 0 {
@@ -45,7 +72,7 @@ func (s *State) refreshCapacity(n *node) {
 		h.parts += int64(o.fills[max(WholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0)])
 	}
 	h.usable = h.usableBy(o.demandsOn(p))
-	n.capacity = h
+	sc.free[n.pos] = h
 }
 
 // usableBy is how much of what is left the expected kinds could use, in thousandths
@@ -96,18 +123,19 @@ const noFit = 1<<63 - 1
 
 // fragmentationCost is what placing one member of the want on the node would strand: lower
 // is better. noFit when it has no room. Who did badly so far costs more.
-func (s *State) fragmentationCost(w *request, n *node) int64 {
-	if sp := &s.freeCPUMem[n.pos]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || !n.fits(w) {
+func (sc *Scorer) fragmentationCost(w *request, n *node) int64 {
+	if sp := &sc.cluster.freeCPUMem[n.pos]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || !n.fits(w) {
 		return noFit
 	}
-	o, p := &s.demand.mix, n.typ
-	h := n.capacity
+	o, p := &sc.demand.mix, n.typ
+	before := sc.capacityOf(n)
+	h := *before
 	h.cpus, h.memory = max(h.cpus-int64(w.cpus), 0), max(h.memory-int64(w.memory), 0)
 	if w.needsDevices() {
 		h.minus(w, n, o)
 	}
 	took := int64(w.gpus*WholeMilli + w.milli)
-	cost := (n.capacity.usable - h.usableBy(o.demandsOn(p)) - took*mixTotal) << tieBits
+	cost := (before.usable - h.usableBy(o.demandsOn(p)) - took*mixTotal) << tieBits
 	// Then the tightest: fewest free devices left over, fewest CPUs.
 	cost += int64(h.total) * 8
 	if p.cpus > 0 {

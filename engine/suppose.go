@@ -20,23 +20,23 @@ func (s *State) simulateSteps(e *entry, steps []ares.Step, now time.Time, look f
 	for i := range steps {
 		events := s.eventsOf(e, &steps[i], now)
 		undo = append(undo, s.inverseEvents(events))
-		delays = s.saveDelays(events, delays)
+		delays = s.jobs.saveDelays(events, delays)
 		s.applyEvents(events)
 	}
 	if w := e.shape.request; w != shape.request {
 		w.anyNodeDoes = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
 	}
-	s.refreshIndex()
+	s.refresh()
 	look()
 	for _, events := range slices.Backward(undo) {
 		s.applyEvents(events)
 	}
-	s.refreshIndex()
-	s.shapes.release(shape)
+	s.refresh()
+	s.jobs.shapes.release(shape)
 	for _, d := range delays {
 		if !d.entry.delayUntil.Equal(d.due) { // it was counted from an earlier batch
-			s.dequeue(d.entry)
-			s.enqueueDelayed(d.entry, d.due)
+			s.jobs.dequeue(d.entry)
+			s.jobs.enqueueDelayed(d.entry, d.due)
 		}
 	}
 }
@@ -48,13 +48,13 @@ type savedDelay struct {
 }
 
 // saveDelays adds the delayed jobs that events are about.
-func (s *State) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
+func (j *jobTable) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
 		var e *entry
 		if run := events[i].Run; run != nil {
-			e = s.entryByID[run.Job]
+			e = j.entryByID[run.Job]
 		} else if job := events[i].Job; job != nil {
-			e = s.entryByID[job.ID]
+			e = j.entryByID[job.ID]
 		}
 		if e != nil && e.queue == inDelayed {
 			to = append(to, savedDelay{e, e.delayUntil})
@@ -67,27 +67,27 @@ func (s *State) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 func (s *State) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
-		return s.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
+		return s.jobs.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
 	case ares.StepSucceed:
-		return s.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
+		return s.jobs.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
 		job := *e.job
 		job.Spec = step.Changed(job.Spec)
 		return []ares.Event{{Job: &job}}
 	case ares.StepLimit, ares.StepQuota:
-		return s.raiseEvents(step)
+		return s.jobs.raiseEvents(step)
 	case ares.StepUncordon:
 		return []ares.Event{{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}}}
 	case ares.StepEnd, ares.StepFree:
 		var out []ares.Event
 		for _, id := range step.Jobs {
-			out = append(out, s.endEvents(id, ares.Cancelled, now)...)
+			out = append(out, s.jobs.endEvents(id, ares.Cancelled, now)...)
 		}
 		return out
 	case ares.StepNode:
 		var out []ares.Event
 		for i := range step.Amount {
-			n := CloneNode(s.nodesByID[step.Target].record, i)
+			n := CloneNode(s.cluster.nodesByID[step.Target].record, i)
 			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
 		}
 		return out
@@ -96,12 +96,12 @@ func (s *State) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.Event 
 }
 
 // readyEvents is the end of all delays that are over by a time, as a plan ends them.
-func (s *State) readyEvents(at time.Time) []ares.Event {
+func (j *jobTable) readyEvents(at time.Time) []ares.Event {
 	var plan ares.Plan
-	s.readyDelayed(&plan, at)
+	j.readyDelayed(&plan, at)
 	var out []ares.Event
 	for _, id := range plan.Ready {
-		run := s.entryByID[id].run.Clone()
+		run := j.entryByID[id].run.Clone()
 		run.Phase, run.NotBefore = ares.Pending, time.Time{}
 		out = append(out, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
@@ -126,8 +126,8 @@ func CloneNode(like *ares.Node, i int) *ares.Node {
 
 // endEvents is the end of a job: what its last attempt holds comes free. What an
 // earlier one may still hold on a lost node does not.
-func (s *State) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
-	e := s.entryByID[id]
+func (j *jobTable) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
+	e := j.entryByID[id]
 	if e == nil {
 		return nil
 	}
@@ -144,15 +144,15 @@ func (s *State) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Ev
 	run.Phase, run.Stop, run.Nominated, run.FinishedAt = as, nil, nil, now
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
-		if element := s.entryByID[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
-			out = append(out, s.endEvents(element.id, as, now)...)
+		if element := j.entryByID[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
+			out = append(out, j.endEvents(element.id, as, now)...)
 		}
 	}
 	return out
 }
 
 // raiseEvents is a tenant's or queue's record with a limit or quota raised.
-func (s *State) raiseEvents(step *ares.Step) []ares.Event {
+func (j *jobTable) raiseEvents(step *ares.Step) []ares.Event {
 	tenant, name, isQueue := strings.Cut(step.Target, "/")
 	raise := func(limits *ares.Limits, quotas *[]ares.Quota) {
 		if step.Kind == ares.StepLimit {
@@ -167,11 +167,11 @@ func (s *State) raiseEvents(step *ares.Step) []ares.Event {
 		}
 	}
 	if isQueue {
-		q := *s.queues.QueueRecord(tenant, name)
+		q := *j.queues.QueueRecord(tenant, name)
 		raise(&q.Limits, &q.Quotas)
 		return []ares.Event{{Queue: &q}}
 	}
-	t := *s.tenants[tenant].record
+	t := *j.tenants[tenant].record
 	raise(&t.Limits, &t.Quotas)
 	if step.Field == ares.LimitGPUHours {
 		t.GPUHours += step.Amount
@@ -185,23 +185,23 @@ func (s *State) inverseEvents(events []ares.Event) []ares.Event {
 	for i := range events {
 		switch ev := &events[i]; {
 		case ev.Job != nil:
-			out = append(out, ares.Event{Job: s.entryByID[ev.Job.ID].job})
+			out = append(out, ares.Event{Job: s.jobs.entryByID[ev.Job.ID].job})
 		case ev.Run != nil:
-			if run := s.entryByID[ev.Run.Job].run; run != nil {
+			if run := s.jobs.entryByID[ev.Run.Job].run; run != nil {
 				out = append(out, ares.Event{Run: &ares.RunEvent{Job: ev.Run.Job, Run: *run}})
 			} else {
 				out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(ev.Run.Job)}})
 			}
 		case ev.Tenant != nil:
-			out = append(out, ares.Event{Tenant: s.tenants[ev.Tenant.ID].record})
+			out = append(out, ares.Event{Tenant: s.jobs.tenants[ev.Tenant.ID].record})
 		case ev.Queue != nil:
-			out = append(out, ares.Event{Queue: s.queues.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
+			out = append(out, ares.Event{Queue: s.jobs.queues.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
 		case ev.Node != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: ev.Node.ID}})
 		case ev.Session != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: ev.Session.Node}})
 		case ev.Gone.Kind == ares.KindCordon:
-			out = append(out, ares.Event{Cordon: s.nodesByID[ev.Gone.ID].cordon})
+			out = append(out, ares.Event{Cordon: s.cluster.nodesByID[ev.Gone.ID].cordon})
 		}
 	}
 	return out
@@ -210,7 +210,7 @@ func (s *State) inverseEvents(events []ares.Event) []ares.Event {
 // inNextPlan says whether the next plan has a place for the job, or for an element
 // of it: the cycle itself, until it comes to the job.
 func (s *State) inNextPlan(e *entry, now time.Time) bool {
-	if s.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
+	if s.jobs.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
 		plan := ares.Plan{Now: now}
 		s.runCycle(&plan)
 		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id })
@@ -235,7 +235,7 @@ func (s *State) fitsAlone(e *entry, now time.Time) bool {
 	if len(e.shape.affinity) > 0 {
 		return true // another job of the same plan may be what it wants to be near
 	}
-	members, ban := s.admissibleMembers(e.shape, now)
+	members, ban := s.jobs.admissibleMembers(e.shape, now)
 	if members == 0 || s.knownUnschedulable(e.shape, ban) {
 		return false
 	}

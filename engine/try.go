@@ -117,7 +117,7 @@ func (t *round) undo(m savepoint) {
 	}
 	for i := int(m); i < len(t.deltas); i++ {
 		if n := t.deltas[i].node; t.deltas[i].device < 0 && (i+1 == len(t.deltas) || t.deltas[i+1].node != n) {
-			t.state.capacityChanged(n)
+			t.state.cluster.capacityChanged(n)
 		}
 	}
 	clear(t.deltas[m:])
@@ -155,7 +155,7 @@ func (t *round) take(k delta) {
 // assign takes the place of one member on a node that has room for it: the
 // devices that are linked best.
 func (t *round) assign(n *node, w *request, rank int) ares.Seat {
-	if set := t.state.policyDevice(n, w); set != 0 {
+	if set := t.state.scorer.policyDevice(n, w); set != 0 {
 		return t.assignDevices(n, w, rank, set, -1)
 	}
 	set, numa := n.pickDevices(w)

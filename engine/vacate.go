@@ -166,7 +166,7 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	if c.shape.members == 1 {
 		return c.freeOneNodeStep(tenant)
 	}
-	lo, hi := 0, len(c.state.nodes)
+	lo, hi := 0, len(c.state.cluster.nodes)
 	if level := c.shape.wish.required; level != "" {
 		lo, hi, lack = c.bestDomain(level)
 	}
@@ -174,7 +174,7 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	var nodes []*node
 	looked := 0
 	for at := c.feasible.next(lo); at >= 0 && at < hi && lack > 0 && looked < holderNodes; at = c.feasible.next(at + 1) {
-		n := c.state.nodes[at]
+		n := c.state.cluster.nodes[at]
 		if !n.schedulable() {
 			continue
 		}
@@ -239,12 +239,12 @@ func endsFewer(a, b []nodeVictim) bool {
 // bestDomain is the range of nodes of the level where the most members fit, and how
 // many lack there.
 func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
-	s, most := c.state, -1
-	for at := 0; at < len(s.nodes); {
-		_, end := s.domains.Span(at, level)
+	most := -1
+	for at := 0; at < len(c.state.cluster.nodes); {
+		_, end := c.state.cluster.domains.Span(at, level)
 		room := 0
 		for i := at; i < end; i++ {
-			if n := s.nodes[i]; n.schedulable() && c.feasible.has(i) {
+			if n := c.state.cluster.nodes[i]; n.schedulable() && c.feasible.has(i) {
 				// Devices nobody will give count before those somebody holds.
 				room += 1000*n.roomFor(c.request) + bits.OnesCount64(c.matchFor(n.typ).fit&n.usable)
 			}
@@ -256,7 +256,7 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	}
 	fitted := 0
 	for i := lo; i < hi; i++ {
-		if n := s.nodes[i]; n.schedulable() && c.feasible.has(i) {
+		if n := c.state.cluster.nodes[i]; n.schedulable() && c.feasible.has(i) {
 			fitted += n.roomFor(c.request)
 		}
 	}

@@ -25,6 +25,7 @@ type request struct {
 	kind         string
 	models       []string // lower case; any of them, all when empty
 	mig          string
+	deviceKey    string // all that is asked of a device, as text
 	numa         numaPolicy
 	oneNUMA      bool // all members of the job in one NUMA node
 	selector     []label
@@ -33,8 +34,7 @@ type request struct {
 	tolerations  []ares.Toleration
 	regions      []string
 
-	demand      *demandCount // the account of its kind, while that counts any
-	ban         uint64       // models that must not be given, by their number
+	ban         uint64 // models that must not be given, by their number
 	constraints *constraints
 	scores      scoreCache
 	openings    [quantiles]*openings
@@ -98,6 +98,7 @@ func requestOf(j *ares.Job) *request {
 	w.affinity = parseAll(j.Placement.NodeAffinity, ares.ParseCondition)
 	w.preferred = parseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
 	w.tolerations = parseAll(j.Placement.Tolerations, ares.ParseToleration)
+	w.deviceKey = fmt.Sprintf("%q %q %d %q", w.kind, w.mig, w.deviceMemory, w.models)
 	w.constraints = &constraints{key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.kind, w.models, w.mig, w.deviceMemory, w.needsDevices(), w.selector, w.affinity,
 		w.preferred, w.regions, w.tolerations)}
 	w.key = fmt.Sprintf("%d %d %d %d %d %s", w.gpus, w.milli, w.cpus, w.memory, w.numa, w.constraints.key)
@@ -218,7 +219,7 @@ func (ws *requestTable) release(w *request) {
 
 // withoutModels is the want with some models left out, because quotas leave too
 // little of them.
-func (s *State) withoutModels(w *request, ban uint64) *request {
+func (c *Cluster) withoutModels(w *request, ban uint64) *request {
 	if ban == 0 {
 		return w
 	}
@@ -227,7 +228,7 @@ func (s *State) withoutModels(w *request, ban uint64) *request {
 	}
 	if w.narrowed[ban] == nil {
 		n := *w
-		n.id = s.newRequestID()
+		n.id = c.newRequestID()
 		n.ban, n.scores, n.fgdScores, n.narrowed, n.failedEpoch, n.gains, n.listed = ban, scoreCache{}, nil, nil, 0, roomGains{}, false
 		n.constraints = &constraints{key: fmt.Sprintf("%s -%x", w.constraints.key, ban)}
 		w.narrowed[ban] = &n
@@ -236,7 +237,7 @@ func (s *State) withoutModels(w *request, ban uint64) *request {
 }
 
 // newRequestID is a number that no other want has.
-func (s *State) newRequestID() int {
-	s.requestCount++
-	return s.requestCount
+func (c *Cluster) newRequestID() int {
+	c.requestCount++
+	return c.requestCount
 }

@@ -13,12 +13,12 @@ import (
 // state alone: what it supposes, it makes real for a moment, and puts back.
 func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
-	e := s.entryByID[id]
+	e := s.jobs.entryByID[id]
 	if e == nil || !e.waits() {
 		return out
 	}
-	s.refreshIndex()
-	s.setWindowTime(now)
+	s.refresh()
+	s.windows.setWindowTime(now)
 	out.Queue = e.job.Queue
 	first := s.queuePosition(e, now, &out)
 	var c *diagnosis
@@ -28,9 +28,9 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		case s.inNextPlan(e, now):
 			out.Blockers = nil
 			return out
-		case s.arrayIsStopping(e):
+		case s.jobs.arrayIsStopping(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
-		case len(out.Blockers) == 0 && s.anySeatsHeld(now):
+		case len(out.Blockers) == 0 && s.jobs.anySeatsHeld(now):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.aheadText()})
@@ -40,7 +40,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		return out // its delay is over: the next plan makes it ready
 	}
 	if c == nil {
-		s.setExpectedStay(e)
+		s.windows.setExpectedStay(e)
 		c = s.diagnose(e.shape, 0)
 	}
 	out.ETA = s.etaOf(e, now)
@@ -52,9 +52,9 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 // Refusal says what keeps a job waiting, and no more.
 func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
-	if e := s.entryByID[id]; e != nil && e.waits() {
-		s.refreshIndex()
-		s.setWindowTime(now)
+	if e := s.jobs.entryByID[id]; e != nil && e.waits() {
+		s.refresh()
+		s.windows.setWindowTime(now)
 		out.Blockers, _ = s.blockersOf(e, e.shape, e.job.GPUModel, now)
 	}
 	return out

@@ -24,6 +24,8 @@ type window struct {
 // calendar is the reservations, and what they mean for the job whose turn it is.
 // Who has none pays for nothing.
 type calendar struct {
+	cluster *Cluster
+	jobs    *jobTable
 	windows []*window // by their beginning, then name
 
 	at           time.Time     // when what is placed would begin
@@ -35,15 +37,14 @@ type calendar struct {
 }
 
 // setReservation takes over a reservation's record, nil when it went.
-func (s *State) setReservation(name string, r *ares.Reservation) {
-	c := &s.calendar
-	c.windows = slices.DeleteFunc(c.windows, func(v *window) bool { return v.Name == name })
+func (w *calendar) setReservation(name string, r *ares.Reservation) {
+	w.windows = slices.DeleteFunc(w.windows, func(v *window) bool { return v.Name == name })
 	if r == nil {
 		return
 	}
 	v := &window{Reservation: r, layout: -1}
-	at, _ := slices.BinarySearchFunc(c.windows, v, byBeginning)
-	c.windows = slices.Insert(c.windows, at, v)
+	at, _ := slices.BinarySearchFunc(w.windows, v, byBeginning)
+	w.windows = slices.Insert(w.windows, at, v)
 }
 
 func byBeginning(a, b *window) int {
@@ -54,7 +55,7 @@ func byBeginning(a, b *window) int {
 // name. They must not be changed.
 func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	return func(yield func(*ares.Reservation) bool) {
-		for _, v := range s.calendar.windows {
+		for _, v := range s.windows.windows {
 			if !yield(v.Reservation) {
 				return
 			}
@@ -63,7 +64,7 @@ func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 }
 
 // windowNodes is the nodes of a window, as the nodes are now.
-func (s *State) windowNodes(v *window) *set {
+func (w *calendar) windowNodes(v *window) *set {
 	look := func(n *node) {
 		var labels map[string]string
 		if n.record != nil {
@@ -72,41 +73,41 @@ func (s *State) windowNodes(v *window) *set {
 		v.nodes.put(n.pos, v.Selects(labels, n.place.In) || slices.Contains(v.Nodes, n.id))
 	}
 	switch {
-	case v.layout != s.layout || s.traitChanges.hasGap(v.seen):
-		v.layout = s.layout
-		v.nodes.resize(len(s.nodes))
+	case v.layout != w.cluster.layout || w.cluster.traitChanges.hasGap(v.seen):
+		v.layout = w.cluster.layout
+		v.nodes.resize(len(w.cluster.nodes))
 		if len(v.Selector) > 0 || v.Domain != "" {
-			for _, n := range s.nodes {
+			for _, n := range w.cluster.nodes {
 				look(n)
 			}
 		}
 		for _, id := range v.Nodes {
-			if n := s.nodesByID[id]; n != nil {
+			if n := w.cluster.nodesByID[id]; n != nil {
 				v.nodes.add(n.pos)
 			}
 		}
 	default:
-		for _, at := range s.traitChanges.since(v.seen) {
-			look(s.nodes[at])
+		for _, at := range w.cluster.traitChanges.since(v.seen) {
+			look(w.cluster.nodes[at])
 		}
 	}
-	v.seen = s.traitChanges.count
+	v.seen = w.cluster.traitChanges.count
 	return &v.nodes
 }
 
 // setWindowTime has windows held against what begins at a time.
-func (s *State) setWindowTime(at time.Time) { s.calendar.at, s.calendar.ignored = at, false }
+func (w *calendar) setWindowTime(at time.Time) { w.at, w.ignored = at, false }
 
 // setExpectedStay has windows held against how long a job is thought to stay.
-func (s *State) setExpectedStay(e *entry) {
-	if len(s.calendar.windows) > 0 && e != nil && e.job != nil {
-		s.calendar.setStay(e.expectedStay(s.calendar.at))
+func (w *calendar) setExpectedStay(e *entry) {
+	if len(w.windows) > 0 && e != nil && e.job != nil {
+		w.setStay(e.expectedStay(w.at))
 	}
 }
 
 // setExpectedStayOf is stays of a job that the state does not know.
-func (s *State) setExpectedStayOf(j *ares.Job) {
-	s.calendar.setStay((&entry{job: j}).expectedStay(s.calendar.at))
+func (w *calendar) setExpectedStayOf(j *ares.Job) {
+	w.setStay((&entry{job: j}).expectedStay(w.at))
 }
 
 // expectedStay is how long the job may hold its place, of ten like it nine; never when
@@ -138,38 +139,36 @@ func (c *calendar) setStay(late time.Duration) {
 
 // blockingWindows is the windows that keep the job whose turn it is off nodes of a set. It
 // is good until the next one asks.
-func (s *State) blockingWindows(sh *shape, of *set) []*window {
-	c := &s.calendar
-	c.barred = c.barred[:0]
-	if c.ignored {
+func (w *calendar) blockingWindows(sh *shape, of *set) []*window {
+	w.barred = w.barred[:0]
+	if w.ignored {
 		return nil
 	}
-	for _, v := range c.windows {
-		if v.Bars(c.at, c.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.windowNodes(v).meets(of) {
-			c.barred = append(c.barred, v)
+	for _, v := range w.windows {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && w.windowNodes(v).meets(of) {
+			w.barred = append(w.barred, v)
 		}
 	}
-	return c.barred
+	return w.barred
 }
 
 // windowsBlocking is the windows that keep a job off nodes that it could use, those that
 // end first before the others.
-func (s *State) windowsBlocking(e *entry) []*window {
-	if len(s.calendar.windows) == 0 {
+func (w *calendar) windowsBlocking(e *entry) []*window {
+	if len(w.windows) == 0 {
 		return nil
 	}
-	s.setExpectedStay(e)
-	out := slices.Clone(s.blockingWindows(e.shape, &s.refreshFeasible(e.shape.request).nodes))
+	w.setExpectedStay(e)
+	out := slices.Clone(w.blockingWindows(e.shape, &w.cluster.refreshFeasible(e.shape.request).nodes))
 	slices.SortFunc(out, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
 	return out
 }
 
 // windowBlocking is a window that keeps the job whose turn it is off a node, nil for
 // none.
-func (s *State) windowBlocking(sh *shape, n *node) *window {
-	c := &s.calendar
-	for _, v := range c.windows {
-		if v.Bars(c.at, c.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.windowNodes(v).has(n.pos) {
+func (w *calendar) windowBlocking(sh *shape, n *node) *window {
+	for _, v := range w.windows {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && w.windowNodes(v).has(n.pos) {
 			return v
 		}
 	}
@@ -179,32 +178,30 @@ func (s *State) windowBlocking(sh *shape, n *node) *window {
 // reservedForOwn is the allowed nodes that are reserved for the shape's jobs now, and
 // for nobody else: what is set aside for them is used first. It is false where
 // there are none, or all are.
-func (s *State) reservedForOwn(sh *shape, allowed *set) (*set, bool) {
-	c := &s.calendar
+func (w *calendar) reservedForOwn(sh *shape, allowed *set) (*set, bool) {
 	found := false
-	for _, v := range c.windows {
-		if v.StateAt(c.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) || !s.windowNodes(v).meets(allowed) {
+	for _, v := range w.windows {
+		if v.StateAt(w.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) || !w.windowNodes(v).meets(allowed) {
 			continue
 		}
 		if !found {
 			found = true
-			c.own.resize(len(s.nodes))
+			w.own.resize(len(w.cluster.nodes))
 		}
-		v.nodes.common(allowed, 0, len(s.nodes), func(i int) bool {
-			c.own.add(i)
+		v.nodes.common(allowed, 0, len(w.cluster.nodes), func(i int) bool {
+			w.own.add(i)
 			return false
 		})
 	}
-	return &c.own, found && c.own.count < allowed.count
+	return &w.own, found && w.own.count < allowed.count
 }
 
 // isBlockedByWindows says of a job that found no place whether reservations alone keep it
 // off: it would fit without them. Unless its length is nothing to it, others of
 // its shape may be shorter, and it is passed over alone.
 func (t *round) isBlockedByWindows(e *entry, members int, ban uint64) bool {
-	s := t.state
-	c := &s.calendar
-	if len(c.windows) == 0 || len(s.blockingWindows(e.shape, &s.refreshFeasible(s.withoutModels(e.shape.request, ban)).nodes)) == 0 {
+	c := &t.state.windows
+	if len(c.windows) == 0 || len(t.state.windows.blockingWindows(e.shape, &t.state.cluster.refreshFeasible(t.state.cluster.withoutModels(e.shape.request, ban)).nodes)) == 0 {
 		return false
 	}
 	fits := func() bool {
@@ -223,7 +220,7 @@ func (t *round) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 	lasts := c.expectedStay
 	c.expectedStay = 0
 	if t.wouldDelay = fits(); t.wouldDelay {
-		e.shape.windowEpoch, e.shape.windowStay = s.epoch, lasts
+		e.shape.windowEpoch, e.shape.windowStay = t.state.epoch, lasts
 	}
 	c.expectedStay = lasts
 	return true
@@ -232,12 +229,11 @@ func (t *round) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 // outlastsWindow says whether one of the job's shape that stays no longer was shut out
 // in this decision already.
 func (t *round) outlastsWindow(e *entry) bool {
-	s := t.state
-	if e.shape.windowEpoch != s.epoch || t.speculative {
+	if e.shape.windowEpoch != t.state.epoch || t.speculative {
 		return false
 	}
-	s.setExpectedStay(e)
-	if s.calendar.expectedStay < e.shape.windowStay {
+	t.state.windows.setExpectedStay(e)
+	if t.state.windows.expectedStay < e.shape.windowStay {
 		return false
 	}
 	t.wouldDelay, t.windowBlocked = true, true
@@ -249,19 +245,19 @@ var windowRefusal = []ares.Blocker{{Kind: kindReserved, Detail: "the nodes it wo
 
 // evictFromWindows stops who is not entitled where a drained window is open, as long as a
 // plan has room for it.
-func (s *State) evictFromWindows(plan *ares.Plan) {
-	if len(s.calendar.windows) == 0 {
+func (w *calendar) evictFromWindows(plan *ares.Plan) {
+	if len(w.windows) == 0 {
 		return
 	}
 	stopped := map[ares.JobID]bool{}
 	for i := range plan.Stop {
 		stopped[plan.Stop[i].Job] = true
 	}
-	for _, v := range s.calendar.windows {
+	for _, v := range w.windows {
 		if !v.Drain || v.StateAt(plan.Now) != ares.ReservationOpen {
 			continue
 		}
-		for _, e := range s.jobsToEvict(v) {
+		for _, e := range w.jobsToEvict(v) {
 			switch {
 			case stopped[e.id]:
 				continue
@@ -276,11 +272,11 @@ func (s *State) evictFromWindows(plan *ares.Plan) {
 }
 
 // jobsToEvict is who has to leave the nodes of a window, by ID.
-func (s *State) jobsToEvict(v *window) []*entry {
+func (w *calendar) jobsToEvict(v *window) []*entry {
 	var out []*entry
-	in := s.windowNodes(v)
+	in := w.windowNodes(v)
 	for i := in.next(0); i >= 0; i = in.next(i + 1) {
-		n := s.nodes[i]
+		n := w.cluster.nodes[i]
 		for _, sit := range n.occupants {
 			if e := sit.entry; e.job != nil && !v.Entitles(e.job.Tenant, e.job.Queue) && e.run.Leaves(e.job, n.id, v.Force) {
 				out = append(out, e)
@@ -292,11 +288,11 @@ func (s *State) jobsToEvict(v *window) []*entry {
 }
 
 // wakeAtWindows wakes the plan when the next window opens or closes.
-func (s *State) wakeAtWindows(plan *ares.Plan) {
-	if len(s.entryByID) == 0 {
+func (w *calendar) wakeAtWindows(plan *ares.Plan) {
+	if len(w.jobs.entryByID) == 0 {
 		return // nobody to wake for
 	}
-	for _, v := range s.calendar.windows {
+	for _, v := range w.windows {
 		for _, at := range [2]time.Time{v.From, v.Until} {
 			if at.After(plan.Now) && (plan.Wake.IsZero() || at.Before(plan.Wake)) {
 				plan.Wake = at

@@ -32,9 +32,9 @@ const (
 func (e *entry) rank() int { return int(e.class) }
 
 // indexRunning puts an entry where it belongs in the yard, or takes it out.
-func (s *State) indexRunning(e *entry, sign int) {
+func (j *jobTable) indexRunning(e *entry, sign int) {
 	if sign < 0 {
-		s.unindexRunning(e)
+		j.unindexRunning(e)
 		return
 	}
 	if e.job == nil || e.run == nil {
@@ -48,19 +48,19 @@ func (s *State) indexRunning(e *entry, sign int) {
 		e.runningList = uint8(inRunning + e.rank())
 	}
 	if e.runningList != inNoList {
-		list := s.running.list(e.runningList)
+		list := j.running.list(e.runningList)
 		e.runningPos = int32(len(*list))
 		*list = append(*list, e)
 	}
 	if e.run.Nominated != nil {
-		at, _ := slices.BinarySearchFunc(s.running.nominated, e, byNomination)
-		s.running.nominated = slices.Insert(s.running.nominated, at, e)
+		at, _ := slices.BinarySearchFunc(j.running.nominated, e, byNomination)
+		j.running.nominated = slices.Insert(j.running.nominated, at, e)
 	}
 }
 
-func (s *State) unindexRunning(e *entry) {
+func (j *jobTable) unindexRunning(e *entry) {
 	if e.runningList != inNoList {
-		list := s.running.list(e.runningList)
+		list := j.running.list(e.runningList)
 		last := len(*list) - 1
 		(*list)[e.runningPos] = (*list)[last]
 		(*list)[e.runningPos].runningPos = e.runningPos
@@ -69,7 +69,7 @@ func (s *State) unindexRunning(e *entry) {
 		e.runningList, e.runningPos = inNoList, 0
 	}
 	if e.run != nil && e.run.Nominated != nil {
-		s.running.nominated = slices.DeleteFunc(s.running.nominated, func(o *entry) bool { return o == e })
+		j.running.nominated = slices.DeleteFunc(j.running.nominated, func(o *entry) bool { return o == e })
 	}
 }
 
@@ -139,8 +139,8 @@ func eachClassStop(e *entry, hear func(tenant string, at time.Time)) {
 
 // indexStops adds the times at which an entry was stopped by class to those of the
 // tenants for whom it was, or takes them out.
-func (s *State) indexStops(e *entry, sign int) {
-	eachClassStop(e, func(tenant string, at time.Time) { s.tenant(tenant).addStop(at, sign) })
+func (j *jobTable) indexStops(e *entry, sign int) {
+	eachClassStop(e, func(tenant string, at time.Time) { j.tenant(tenant).addStop(at, sign) })
 }
 
 func (t *tenant) addStop(at time.Time, sign int) {
@@ -154,12 +154,12 @@ func (t *tenant) addStop(at time.Time, sign int) {
 }
 
 // checkStops wants the times that are kept to be those that counting anew finds.
-func (s *State) checkStops() error {
+func (j *jobTable) checkStops() error {
 	counted := map[string][]time.Time{}
-	for _, e := range s.entries() {
+	for _, e := range j.entries() {
 		eachClassStop(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
 	}
-	for id, t := range s.tenants { // order-free: any that is wrong will do
+	for id, t := range j.tenants { // order-free: any that is wrong will do
 		slices.SortFunc(counted[id], time.Time.Compare)
 		if !slices.EqualFunc(t.classStops, counted[id], time.Time.Equal) {
 			return fmt.Errorf("for tenant %s others were stopped at %v, kept is %v", id, counted[id], t.classStops)

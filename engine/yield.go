@@ -58,7 +58,7 @@ func (t *round) preemptFor(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, 
 // kept and stops nobody. Where nobody gives way to one that has a right to it,
 // the words say why.
 func (t *round) findPreemption(plan *ares.Plan, e *entry, admitted bool) (found victimSelection, ok bool) {
-	s, sh := t.state, e.shape
+	sh := e.shape
 	t.preemptionNotes = nil
 	if t.wouldDelay || t.windowBlocked || e.isArray() || len(sh.affinity)+len(sh.antiAffinity) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
@@ -68,7 +68,7 @@ func (t *round) findPreemption(plan *ares.Plan, e *entry, admitted bool) (found 
 			return found, true
 		}
 	}
-	r, promised := s.basisOf(e, admitted, plan.Now)
+	r, promised := t.state.basisOf(e, admitted, plan.Now)
 	if r == 0 && admitted {
 		t.noteDisabled(e)
 	}
@@ -79,7 +79,7 @@ func (t *round) findPreemption(plan *ares.Plan, e *entry, admitted bool) (found 
 		t.notePreemption("a gang that lost a node has its turn first: it may leave some of what it had")
 		return found, false
 	}
-	if len(s.running.nominated)+len(plan.Nominate) >= MaxNominations {
+	if len(t.state.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
 		t.notePreemption("seats are kept for %d jobs already, which is the most at once", MaxNominations)
 		return found, false
 	}
@@ -91,7 +91,7 @@ func (t *round) findPreemption(plan *ares.Plan, e *entry, admitted bool) (found 
 	base := savepoint(len(t.deltas))
 	t.speculative = true
 	t.assumeStopsDone()
-	s.setExpectedStay(e)
+	t.state.windows.setExpectedStay(e)
 	switch found, ok = t.fitsOnceStopped(e, r.why(), plan.Now); {
 	case ok:
 	case r&basisOrder != 0:
@@ -151,13 +151,13 @@ func (s *State) basisOf(e *entry, admitted bool, now time.Time) (out preemptionB
 		return 0, 0
 	case admitted && record.MayPreempt:
 		for rank := range max(e.rank()-1, 0) {
-			if len(s.running.running[rank]) > 0 {
+			if len(s.jobs.running.running[rank]) > 0 {
 				out |= basisClass
 			}
 		}
 	}
-	if s.queues.HasQuotas() {
-		if promised = s.guaranteedModels(e.shape, admitted, now); promised != 0 {
+	if s.jobs.queues.HasQuotas() {
+		if promised = s.jobs.guaranteedModels(e.shape, admitted, now); promised != 0 {
 			out |= basisQuota
 		}
 	}
@@ -167,12 +167,12 @@ func (s *State) basisOf(e *entry, admitted bool, now time.Time) (out preemptionB
 // noteDisabled says so where others would give way to a job by its class, but nobody
 // may: people ask why an urgent job waits.
 func (t *round) noteDisabled(e *entry) {
-	s, record := t.state, e.shape.tenant.record
-	off := !s.cfg.Preemption.Enabled
+	record := e.shape.tenant.record
+	off := !t.state.cfg.Preemption.Enabled
 	if record == nil || !off && record.MayPreempt || e.rank() < 2 {
 		return
 	}
-	below := s.running.running[:e.rank()-1]
+	below := t.state.jobs.running.running[:e.rank()-1]
 	switch below := slices.ContainsFunc(below, func(list []*entry) bool { return len(list) > 0 }); {
 	case !below:
 	case off:
@@ -184,18 +184,18 @@ func (t *round) noteDisabled(e *entry) {
 
 // guaranteedModels is the models of which quotas promise the shape as much as it asks
 // for, as a set. It is empty too when something else keeps it waiting.
-func (s *State) guaranteedModels(sh *shape, admitted bool, now time.Time) (models uint64) {
+func (j *jobTable) guaranteedModels(sh *shape, admitted bool, now time.Time) (models uint64) {
 	if !sh.request.needsDevices() {
 		return 0
 	}
 	if !admitted {
-		unmet := slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !s.dependencySucceeded(id) })
-		if unmet || s.overBudget(sh.tenant, now) || len(sh.leaf.Admit(queue.Grant{Held: sh.use(sh.minMembers)})) > 0 {
+		unmet := slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) })
+		if unmet || j.overBudget(sh.tenant, now) || len(sh.leaf.Admit(queue.Grant{Held: sh.use(sh.minMembers)})) > 0 {
 			return 0
 		}
 	}
 	asked := sh.minGPUMilli()
-	for m := range s.matchingModels(sh.request) {
+	for m := range j.cluster.matchingModels(sh.request) {
 		if room, ok := sh.leaf.Promised(m, nil); ok && room >= asked {
 			models |= modelBit(m)
 		}
@@ -205,12 +205,12 @@ func (s *State) guaranteedModels(sh *shape, admitted bool, now time.Time) (model
 
 // wouldBorrow says whether the shape would hold more than its quotas promise it. Who
 // has none borrows nothing.
-func (s *State) wouldBorrow(sh *shape) bool {
+func (j *jobTable) wouldBorrow(sh *shape) bool {
 	if !sh.request.needsDevices() {
 		return false
 	}
 	asked, bound := sh.minGPUMilli(), false
-	for m := range s.matchingModels(sh.request) {
+	for m := range j.cluster.matchingModels(sh.request) {
 		room, ok := sh.leaf.Promised(m, nil)
 		if ok && room >= asked {
 			return false
@@ -223,8 +223,13 @@ func (s *State) wouldBorrow(sh *shape) bool {
 // WouldBorrow says whether a waiting job would hold more than quotas promise it: it
 // may have to wait, though it fits, while others take back what they lent.
 func (s *State) WouldBorrow(id ares.JobID) bool {
-	e := s.entryByID[id]
-	return e != nil && e.job != nil && s.queues.HasQuotas() && s.wouldBorrow(e.shape)
+	e := s.jobs.entryByID[id]
+	return e != nil && e.job != nil && s.jobs.wouldBorrowNow(e)
+}
+
+// wouldBorrowNow is WouldBorrow of an entry.
+func (j *jobTable) wouldBorrowNow(e *entry) bool {
+	return j.queues.HasQuotas() && j.wouldBorrow(e.shape)
 }
 
 // minGPUMilli is the devices that the least asks for that the job can start with,
@@ -260,7 +265,7 @@ func (sh *shape) asksAlike(o *shape) bool {
 // counts for leaves, and the try the rest.
 func (t *round) assumeStopsDone() {
 	t.chargeStopping(-1)
-	for _, v := range t.state.running.stopping {
+	for _, v := range t.state.jobs.running.stopping {
 		t.releaseJob(v)
 	}
 	for _, v := range t.stopping {
@@ -283,7 +288,7 @@ func (t *round) assumeStopsDone() {
 // chargeStopping counts what those hold who are being stopped, or with sign -1 counts
 // it no more.
 func (t *round) chargeStopping(sign int) {
-	for _, v := range t.state.running.stopping {
+	for _, v := range t.state.jobs.running.stopping {
 		v.shape.leaf.Charge(v.held.grant, sign)
 	}
 	for _, v := range t.stopping {
@@ -294,10 +299,10 @@ func (t *round) chargeStopping(sign int) {
 // fitsOnceStopped finds the seats of a job that fits once those are gone who are being
 // stopped.
 func (t *round) fitsOnceStopped(e *entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
-	if len(t.state.running.stopping)+len(t.stopping) == 0 {
+	if len(t.state.jobs.running.stopping)+len(t.stopping) == 0 {
 		return victimSelection{}, false
 	}
-	members, ban := t.state.admissibleMembers(e.shape, now)
+	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
@@ -305,7 +310,7 @@ func (t *round) fitsOnceStopped(e *entry, why ares.YieldWhy, now time.Time) (vic
 	p, ok := t.placeJob(e.shape, e.shape.minMembers, ban, e)
 	t.undo(m)
 	c := victimSelection{why: why, seats: p.Seats}
-	for _, v := range t.state.running.stopping {
+	for _, v := range t.state.jobs.running.stopping {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v))
 	}
 	for _, v := range t.stopping {
@@ -340,7 +345,6 @@ func (t *round) newNomination(e *entry, c *victimSelection, now time.Time) *ares
 
 // nominate keeps seats for a job, and stops who sits there.
 func (t *round) nominate(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, c *victimSelection) {
-	s := t.state
 	n := *t.newNomination(e, c, plan.Now)
 	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.id, Nomination: n})
 	wakeBy(plan, n.Until)
@@ -349,7 +353,7 @@ func (t *round) nominate(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, c 
 			break
 		}
 	}
-	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: s.grantCopy(e.shape, c.seats)}
+	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: t.state.jobs.grantCopy(e.shape, c.seats)}
 	k.held, k.freeSeats = t.holdSeats(c.seats)
 	if c.why == ares.YieldMove {
 		t.recordConsolidation(e, c)

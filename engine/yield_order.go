@@ -17,7 +17,7 @@ import (
 // than whom it stopped. One that waited for PeersAfter stops those of its own level
 // too that were submitted after it.
 func (t *round) victimsByOrder(e *entry, plan *ares.Plan) (victimSelection, bool) {
-	members, ban := t.state.admissibleMembers(e.shape, plan.Now)
+	members, ban := t.state.jobs.admissibleMembers(e.shape, plan.Now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
@@ -37,28 +37,28 @@ func (t *round) victimsByOrder(e *entry, plan *ares.Plan) (victimSelection, bool
 
 // laterInOrder is who could give way to a waiting job, the last in the order first.
 func (t *round) laterInOrder(e *entry, plan *ares.Plan) []*candidateVictim {
-	s, now := t.state, plan.Now
-	mine, rank := s.orderRank(e, now), e.rank()
-	until, bounded := s.peerPreemptionTime(e)
+	now := plan.Now
+	mine, rank := t.state.jobs.orderRank(e, now), e.rank()
+	until, bounded := t.state.jobs.peerPreemptionTime(e)
 	waited := bounded && !now.Before(until)
-	forebears, barred := s.preemptorAncestry(e, plan), t.barredJobs(0)
+	forebears, barred := t.state.jobs.preemptorAncestry(e, plan), t.barredJobs(0)
 	standing := map[*entry]uint64{}
 	var out []*candidateVictim
 	for _, v := range e.shape.tenant.active { // in no order: sorted right below
 		if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || !v.mayBePreempted() || v.rank() != rank {
 			continue
 		}
-		at := s.orderRank(v, now)
+		at := t.state.jobs.orderRank(v, now)
 		after := at > mine || waited && at == mine && v.job.Revision > e.job.Revision
 		if !after || forebears[v.id] || barred[v] || slices.Contains(t.stopping, v) {
 			continue
 		}
-		if guard, _ := s.protectionOf(v, now); guard != unprotected {
+		if guard, _ := t.state.jobs.protectionOf(v, now); guard != unprotected {
 			continue
 		}
 		milli := heldMilli(v)
 		standing[v] = at
-		out = append(out, &candidateVictim{entry: v, milli: milli, cost: s.preemptionCost(v, milli, now), why: ares.YieldOrder})
+		out = append(out, &candidateVictim{entry: v, milli: milli, cost: t.state.jobs.preemptionCost(v, milli, now), why: ares.YieldOrder})
 	}
 	slices.SortFunc(out, func(a, b *candidateVictim) int {
 		return cmp.Or(cmp.Compare(standing[b.entry], standing[a.entry]), cmp.Compare(b.entry.job.Revision, a.entry.job.Revision), cmp.Compare(b.entry.id, a.entry.id))
@@ -75,7 +75,7 @@ func (e *entry) mayBePreempted() bool {
 // fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
 // when not even all are enough.
 func (t *round) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
-	m, w := savepoint(len(t.deltas)), t.state.withoutModels(e.shape.request, ban)
+	m, w := savepoint(len(t.deltas)), t.state.cluster.withoutModels(e.shape.request, ban)
 	reach, ok := t.state.feasibleNodes(e.shape, w)
 	if !ok {
 		return false
@@ -84,12 +84,12 @@ func (t *round) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelect
 	var p ares.Placing
 	fits := false
 	for _, v := range from {
-		if !t.state.runsWithin(v.entry, reach) {
+		if !t.state.jobs.runsWithin(v.entry, reach) {
 			continue
 		}
 		t.releaseJob(v.entry)
 		out = append(out, v)
-		if t.state.opensNode(v.entry, w) {
+		if t.state.jobs.opensNode(v.entry, w) {
 			if p, fits = t.placeJob(e.shape, members, ban, e); fits {
 				break
 			}
@@ -123,10 +123,10 @@ func (t *round) fitsWithout(m savepoint, leave []*candidateVictim, e *entry, mem
 }
 
 // runsWithin says whether a seat of the job is on one of the nodes.
-func (s *State) runsWithin(e *entry, nodes *set) bool {
+func (j *jobTable) runsWithin(e *entry, nodes *set) bool {
 	a := e.run.Current()
 	return slices.ContainsFunc(a.Seats, func(h ares.Held) bool {
-		n := s.nodesByID[h.Node]
+		n := j.cluster.nodesByID[h.Node]
 		return n != nil && nodes.has(n.pos)
 	})
 }
@@ -140,8 +140,8 @@ func (e *entry) sharesNodeWith(seats []ares.Seat) bool {
 
 // peerPreemptionTime is when a waiting job begins to stop those of its own level that were
 // submitted after it, false for never.
-func (s *State) peerPreemptionTime(e *entry) (time.Time, bool) {
-	wait := s.cfg.Queue.PeersAfter
+func (j *jobTable) peerPreemptionTime(e *entry) (time.Time, bool) {
+	wait := j.cfg.Queue.PeersAfter
 	if wait == 0 {
 		return time.Time{}, false
 	}
@@ -154,23 +154,23 @@ func (s *State) peerPreemptionTime(e *entry) (time.Time, bool) {
 
 // wakeForOrderChange wakes the plan when the next running job comes behind one that waits
 // in its queue, or when one may stop its peers, which no event tells.
-func (s *State) wakeForOrderChange(blocked []*entry, plan *ares.Plan) {
-	if s.cfg.Queue.Order != OrderAttained {
+func (j *jobTable) wakeForOrderChange(blocked []*entry, plan *ares.Plan) {
+	if j.cfg.Queue.Order != OrderAttained {
 		return
 	}
-	level := int64(s.cfg.Queue.attainedLevel()) * WholeMilli
+	level := int64(j.cfg.Queue.attainedLevel()) * WholeMilli
 	for _, e := range blocked {
-		if until, ok := s.peerPreemptionTime(e); ok && plan.Now.Before(until) {
+		if until, ok := j.peerPreemptionTime(e); ok && plan.Now.Before(until) {
 			wakeBy(plan, until)
 		}
-		if s.orderRank(e, plan.Now) > 0 {
+		if j.orderRank(e, plan.Now) > 0 {
 			continue
 		}
 		for _, v := range e.shape.tenant.active { // in no order: the earliest of all
 			if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || v.run.Current().StartedAt.IsZero() || !v.mayBePreempted() {
 				continue
 			}
-			lacks, rate := level-s.attainedService(v, plan.Now), v.gpuMilli()
+			lacks, rate := level-j.attainedService(v, plan.Now), v.gpuMilli()
 			if lacks <= 0 || rate == 0 {
 				continue
 			}

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/queue"
+)
+
+// jobTable has the jobs, their tenants and queues, and the lists in which jobs wait
+// for something.
+type jobTable struct {
+	cfg     *Config
+	cluster *Cluster
+	scorer  *Scorer
+
+	at             time.Time // when the last batch was learned of; zero without a clock
+	entryByID      map[ares.JobID]*entry
+	tenants        map[string]*tenant
+	queues         *queueTree
+	shapes         shapes
+	delayed        []*entry  // retrying or preempted, by the end of the delay
+	arrays         []*array  // by ID
+	clock          time.Time // as of which those with deadlines are in order
+	urgencyTimers  timerHeap // of those with deadlines that wait
+	deadlineTimers timerHeap // of those with deadlines that have not ended
+	queueTimeouts  timerHeap // of those that wait for their first place, and not for ever
+	running        runningIndex
+	// regrouping are the gangs that lost a node and do not run again yet, by ID.
+	restarting []*entry
+	// returning are the jobs that are being moved, by ID.
+	migrating      []*entry
+	grantScratch   []queue.Part         // scratch of grantOf
+	estimated      int                  // jobs of which it is known how long they run
+	changedEntries []*entry             // changed by the batch under way
+	delaysLearned  map[*entry]time.Time // of the snapshot under way: when their delays were learned of
+}
+
+func newJobTable(cfg *Config, queues *queueTree, cluster *Cluster, scorer *Scorer) *jobTable {
+	return &jobTable{
+		cfg: cfg, cluster: cluster, scorer: scorer, queues: queues,
+		entryByID: map[ares.JobID]*entry{}, tenants: map[string]*tenant{}, shapes: newShapes(),
+	}
+}
