@@ -123,16 +123,16 @@ func (j *jobTable) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 // elementsToMake is how many more elements of the array the decision under way may
 // make: those that may be under way, and that one step of the array holds.
 func (t *round) elementsToMake(e *entry) int {
-	if e.madeInCycle != t.state.cycle {
-		e.elementsMade, e.madeInCycle = 0, t.state.cycle
+	if e.madeInCycle != t.place.cycle {
+		e.elementsMade, e.madeInCycle = 0, t.place.cycle
 	}
-	a := t.state.jobs.arrayOf(e.id)
+	a := t.jobs.arrayOf(e.id)
 	return min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay(), e.job.ElementsAtOnce()) - e.elementsMade
 }
 
 // hitElementLimit says whether the array could make more elements than one step holds.
 func (t *round) hitElementLimit(e *entry) bool {
-	a := t.state.jobs.arrayOf(e.id)
+	a := t.jobs.arrayOf(e.id)
 	return e.elementsMade == e.job.ElementsAtOnce() &&
 		e.elementsMade < min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay())
 }

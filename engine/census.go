@@ -27,7 +27,7 @@ func summarize(n *node) nodeSummary {
 
 // diagnosis is the nodes by what rules them out.
 type diagnosis struct {
-	state        *State
+	state        *explainer
 	shape        *shape
 	request      *request
 	feasible     *set
@@ -54,31 +54,31 @@ type reasonGroup struct {
 const maxGroupNodes = 8
 
 // diagnose takes the census for a shape, with models left out for lack of quota.
-func (s *State) diagnose(sh *shape, ban uint64) *diagnosis {
-	c := &diagnosis{state: s, shape: sh, request: s.cluster.withoutModels(sh.request, ban), matches: make([]deviceMatch, len(s.cluster.nodeTypes.all))}
-	c.feasible, _ = s.feasibleNodes(sh, c.request)
-	if c.feasible == &s.feasibleScratch { // scratch, which the next one to ask overwrites
-		c.feasible = new(s.feasibleScratch.clone())
+func (ex *explainer) diagnose(sh *shape, ban uint64) *diagnosis {
+	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.withoutModels(sh.request, ban), matches: make([]deviceMatch, len(ex.cluster.nodeTypes.all))}
+	c.feasible, _ = ex.round.place.feasibleNodes(sh, c.request)
+	if c.feasible == &ex.round.place.feasibleScratch { // scratch, which the next one to ask overwrites
+		c.feasible = new(ex.round.place.feasibleScratch.clone())
 	}
-	if len(s.windows.windows) > 0 {
-		c.windows = slices.Clone(s.windows.blockingWindows(sh, &c.request.constraints.feasible.nodes))
+	if len(ex.windows.windows) > 0 {
+		c.windows = slices.Clone(ex.windows.blockingWindows(sh, &c.request.constraints.feasible.nodes))
 		c.windowCounts = make([]int, len(c.windows))
 	}
 	w := c.request
 	need := max(w.gpus, 1)
 	last, v, tight := int32(-1), (*deviceMatch)(nil), false
-	for at := range s.cluster.summaries {
-		g := &s.cluster.summaries[at]
+	for at := range ex.cluster.summaries {
+		g := &ex.cluster.summaries[at]
 		if !g.open || !c.feasible.has(at) {
-			c.inspect(s.cluster.nodes[at])
+			c.inspect(ex.cluster.nodes[at])
 			continue
 		}
 		if g.profile != last {
-			p := s.cluster.nodeTypes.all[g.profile]
+			p := ex.cluster.nodeTypes.all[g.profile]
 			last, v, tight = g.profile, c.matchFor(p), p.cpus < w.cpus || p.memory < w.memory
 		}
 		if tight || w.needsDevices() && bits.OnesCount64(v.fit&g.usable) < need {
-			c.inspect(s.cluster.nodes[at])
+			c.inspect(ex.cluster.nodes[at])
 			continue
 		}
 		var m reasons
@@ -86,13 +86,13 @@ func (s *State) diagnose(sh *shape, ban uint64) *diagnosis {
 		if w.gpus > 0 && free < need || w.milli > 0 && free == 0 && int(g.part) < w.milli {
 			m |= reasonBusyDevices.bit()
 		}
-		if sp := &s.cluster.freeCPUMem[at]; int(sp.cpus) < w.cpus {
+		if sp := &ex.cluster.freeCPUMem[at]; int(sp.cpus) < w.cpus {
 			m |= reasonBusyCPUs.bit()
 		} else if int(sp.memory) < w.memory {
 			m |= reasonBusyMemory.bit()
 		}
 		if m == 0 {
-			c.inspect(s.cluster.nodes[at])
+			c.inspect(ex.cluster.nodes[at])
 			continue
 		}
 		c.total++
@@ -228,20 +228,20 @@ func (c *diagnosis) tally(at int, m reasons, free int) {
 // under the first thing that does, and how many members found room. It is for a
 // job that found no place, so it always has something to say. model is the
 // want's as the job spells it.
-func (s *State) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
+func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
 		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
 	}
-	if s.cluster.exceedsLeafLimit(c.request) {
+	if ex.cluster.exceedsLeafLimit(c.request) {
 		return []ares.Blocker{{Kind: kindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
-			s.cluster.topology.MaxGPUsPerLeaf, c.request.deviceWord(), c.request.gpus)}}
+			ex.cluster.topology.MaxGPUsPerLeaf, c.request.deviceWord(), c.request.gpus)}}
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {
 		if reason(h) == reasonReserved {
 			for i, n := range c.windowCounts {
 				if n > 0 {
-					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.total, Detail: s.windows.blockText(c.windows[i])})
+					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.total, Detail: ex.windows.blockText(c.windows[i])})
 				}
 			}
 			continue
@@ -251,7 +251,7 @@ func (s *State) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 		}
 	}
 	if c.shape.members > 1 && c.fitted > 0 {
-		out = append(out, s.gangBlocker(c))
+		out = append(out, ex.gangBlocker(c))
 	}
 	return out
 }

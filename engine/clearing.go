@@ -45,11 +45,11 @@ const maxSearchedDomains = 8
 func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
 	level := h.sh.wish.required
 	if level == "" || h.sh.members == 1 {
-		return []domainRange{{0, len(h.round.state.cluster.nodes), 0}}
+		return []domainRange{{0, len(h.round.cluster.nodes), 0}}
 	}
 	var out []domainRange
 	for i := 0; i < len(h.candidates); {
-		lo, hi := h.round.state.cluster.domains.Span(h.candidates[i].node.pos, level)
+		lo, hi := h.round.cluster.domains.Span(h.candidates[i].node.pos, level)
 		from := i
 		for i < len(h.candidates) && h.candidates[i].node.pos < hi {
 			i++
@@ -149,7 +149,7 @@ func (h *victimSearch) selectVictims(in domainRange, p costModel) bool {
 
 // resetSelection begins a new set, and counts the members that fit already.
 func (h *victimSearch) resetSelection(in domainRange) (total int) {
-	h.round.undo(h.base)
+	h.round.txn.undo(h.base)
 	h.evicted = h.evicted[:0]
 	for i := range h.candidateSeats {
 		h.candidateSeats[i].victim.chosen = false
@@ -187,7 +187,7 @@ func (h *victimSearch) evictFrom(g *candidateNode) bool {
 		h.evicted = append(h.evicted, v)
 	}
 	for _, v := range h.evicted[from:] {
-		h.round.releaseJob(v.entry)
+		h.round.place.releaseJob(v.entry)
 	}
 	h.evictedFrom = from
 	return true
@@ -200,7 +200,7 @@ func (h *victimSearch) updateRoom(in domainRange, total int, p costModel) int {
 	for _, v := range h.evicted[h.evictedFrom:] {
 		a := v.entry.run.Current()
 		for i := range a.Seats {
-			n := h.round.state.cluster.nodesByID[a.Seats[i].Node]
+			n := h.round.cluster.nodesByID[a.Seats[i].Node]
 			if n == nil || n.pos < in.lo || n.pos >= in.hi || h.candidateAt[n.pos] == 0 {
 				continue
 			}

@@ -54,7 +54,7 @@ func (h *victimSearch) admitsAfter(c *victimSelection) bool {
 	for _, v := range c.victims {
 		v.entry.shape.leaf.Charge(v.entry.held.grant, -1)
 	}
-	ok := h.round.state.jobs.admitsSeats(h.sh, c.seats, h.now)
+	ok := h.round.jobs.admitsSeats(h.sh, c.seats, h.now)
 	for _, v := range c.victims {
 		v.entry.shape.leaf.Charge(v.entry.held.grant, 1)
 	}

@@ -35,45 +35,43 @@ const (
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.refresh()
 	s.windows.setWindowTime(now)
-	was := s.cfg.Preemption.Moving
-	s.cfg.Preemption.Moving = true
-	s.round.consolidationsFound = []ares.Consolidation{}
+	s.round.preempt.consolidationsFound = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.revision, Now: now}
-	s.planRequired(&plan)
-	s.runCycle(&plan) // as the next plan will: what is shown is what is done
-	out := s.round.consolidationsFound
-	s.round.consolidationsFound, s.cfg.Preemption.Moving = nil, was
+	s.round.planRequired(&plan)
+	s.round.runCycle(&plan, true) // as the next plan will: what is shown is what is done
+	out := s.round.preempt.consolidationsFound
+	s.round.preempt.consolidationsFound = nil
 	return out
 }
 
 // findConsolidation finds whom to move for a job that found no place. It is false when
 // that is not worth it, or when there is nobody to move, or one is being moved
 // already: one thing at a time, so that what was reckoned stays true.
-func (t *round) findConsolidation(e *entry, plan *ares.Plan) (victimSelection, bool) {
+func (pr *preemptRound) findConsolidation(e *entry, plan *ares.Plan) (victimSelection, bool) {
 	now := plan.Now
-	if !t.allowMoves || t.consolidationTries >= maxConsolidations || !e.shape.request.needsDevices() || t.state.jobs.migrationPending(now) ||
-		len(t.state.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
+	if !pr.allowMoves || pr.consolidationTries >= maxConsolidations || !e.shape.request.needsDevices() || pr.jobs.migrationPending(now) ||
+		len(pr.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
 		return victimSelection{}, false
 	}
-	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || !t.hasScatteredCapacity(e.shape, ban) {
+	members, ban := pr.jobs.admissibleMembers(e.shape, now)
+	if members == 0 || !pr.hasScatteredCapacity(e.shape, ban) {
 		return victimSelection{}, false
 	}
-	t.consolidationTries++
-	was := t.heldReservations
-	wait, foreseen := t.expectedWait(e, members, ban, now)
-	t.holdReservations(1<<len(t.reservations) - 1) // nobody goes where one ahead of him has a reservation
-	c, ok := t.findMovers(e, ban, plan)
-	t.holdReservations(was)
+	pr.consolidationTries++
+	was := pr.backfill.heldReservations
+	wait, foreseen := pr.expectedWait(e, members, ban, now)
+	pr.backfill.holdReservations(1<<len(pr.backfill.reservations) - 1) // nobody goes where one ahead of him has a reservation
+	c, ok := pr.findMovers(e, ban, plan)
+	pr.backfill.holdReservations(was)
 	if !ok {
 		return victimSelection{}, false
 	}
 	c.wait, c.waitKnown = max(wait-c.longestGrace(), 0), foreseen
-	if lost, _ := c.cost(); !t.state.cfg.Preemption.isWorth(c.gain(), lost) {
-		t.notePreemption("moving %s would make room: that costs %s GPU-seconds and gains %s, and it takes %s times what it costs",
-			countJobs(len(c.victims)), decimalText(int(lost)), decimalText(int(c.gain())), decimalText(t.state.cfg.Preemption.MoveGain))
+	if lost, _ := c.cost(); !pr.cfg.Preemption.isWorth(c.gain(), lost) {
+		pr.notePreemption("moving %s would make room: that costs %s GPU-seconds and gains %s, and it takes %s times what it costs",
+			countJobs(len(c.victims)), decimalText(int(lost)), decimalText(int(c.gain())), decimalText(pr.cfg.Preemption.MoveGain))
 		if !foreseen {
-			t.wakeWhenWorth(e, &c, plan)
+			pr.wakeWhenWorth(e, &c, plan)
 		}
 		return victimSelection{}, false
 	}
@@ -99,24 +97,24 @@ func (y *PreemptionConfig) isWorth(gain, lost int64) bool {
 
 // wakeWhenWorth wakes the plan when a job will have waited for long enough to be worth
 // what moving others costs today. That grows too, so it is asked anew then.
-func (t *round) wakeWhenWorth(e *entry, c *victimSelection, plan *ares.Plan) {
+func (pr *preemptRound) wakeWhenWorth(e *entry, c *victimSelection, plan *ares.Plan) {
 	lost, _ := c.cost()
-	needs := c.longestGrace() + time.Duration(lost*int64(t.state.cfg.Preemption.MoveGain)/(WholeMilli*max(gpuMilliOf(c.seats), 1))+1)*time.Second
+	needs := c.longestGrace() + time.Duration(lost*int64(pr.cfg.Preemption.MoveGain)/(WholeMilli*max(gpuMilliOf(c.seats), 1))+1)*time.Second
 	if in := needs - e.waited(plan.Now); needs < longestWait {
 		wakeBy(plan, plan.Now.Add(max(in, time.Minute)))
 	}
 }
 
 // hasScatteredCapacity says whether there are as many free devices as the shape asks for.
-func (t *round) hasScatteredCapacity(sh *shape, ban uint64) bool {
-	w := t.state.cluster.withoutModels(sh.request, ban)
-	reach, ok := t.state.feasibleNodes(sh, w)
-	if !ok || t.state.cluster.exceedsLeafLimit(w) {
+func (pr *preemptRound) hasScatteredCapacity(sh *shape, ban uint64) bool {
+	w := pr.cluster.withoutModels(sh.request, ban)
+	reach, ok := pr.place.feasibleNodes(sh, w)
+	if !ok || pr.cluster.exceedsLeafLimit(w) {
 		return false
 	}
 	lack := sh.minGPUMilli()
 	for at := reach.next(0); at >= 0 && lack > 0; at = reach.next(at + 1) {
-		n := t.state.cluster.nodes[at]
+		n := pr.cluster.nodes[at]
 		if !n.schedulable() {
 			continue
 		}
@@ -133,15 +131,15 @@ func (t *round) hasScatteredCapacity(sh *shape, ban uint64) bool {
 }
 
 // expectedWait is how long a job waits yet if nobody is moved.
-func (t *round) expectedWait(e *entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
-	t.holdReservations(0)
-	m := savepoint(len(t.deltas))
-	t.speculative = true
-	t.assumePlanned(now)
-	r, ok := t.earliestStart(e, members, ban, now)
-	t.undo(m)
-	t.dropPlanned()
-	t.speculative = false
+func (pr *preemptRound) expectedWait(e *entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
+	pr.backfill.holdReservations(0)
+	m := savepoint(len(pr.txn.deltas))
+	pr.place.speculative = true
+	pr.backfill.assumePlanned(now)
+	r, ok := pr.backfill.earliestStart(e, members, ban, now)
+	pr.txn.undo(m)
+	pr.backfill.dropPlanned()
+	pr.place.speculative = false
 	if !ok || r.at == noEnd {
 		return min(max(assumedWait, e.waited(now)), longestWait), false
 	}
@@ -149,22 +147,22 @@ func (t *round) expectedWait(e *entry, members int, ban uint64, now time.Time) (
 }
 
 // findMovers are those who are moved for a job at the least loss.
-func (t *round) findMovers(e *entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
-	base := savepoint(len(t.deltas))
-	t.speculative = true
-	t.assumeStopsDone()
-	t.state.windows.setExpectedStay(e)
+func (pr *preemptRound) findMovers(e *entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
+	base := savepoint(len(pr.txn.deltas))
+	pr.place.speculative = true
+	pr.assumeStopsDone()
+	pr.windows.setExpectedStay(e)
 	defer func() {
-		t.chargeStopping(1)
-		t.undo(base)
-		t.speculative = false
+		pr.chargeStopping(1)
+		pr.txn.undo(base)
+		pr.place.speculative = false
 	}()
-	if _, soon := t.fitsOnceStopped(e, ares.YieldMove, plan.Now); soon {
+	if _, soon := pr.fitsOnceStopped(e, ares.YieldMove, plan.Now); soon {
 		return victimSelection{}, false // others leave already
 	}
 	h := &victimSearch{
-		round: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(t.deltas)),
-		ancestry: t.state.jobs.preemptorAncestry(e, plan), barred: t.barredJobs(0), stuck: map[*entry]bool{},
+		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(pr.txn.deltas)),
+		ancestry: pr.jobs.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*entry]bool{},
 	}
 	for range maxResettlings {
 		stuck := len(h.stuck)
@@ -209,30 +207,30 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 		for _, k := range counted {
 			k.leaf.Charge(k.grant, -k.sign)
 		}
-		h.round.undo(h.base)
+		h.round.txn.undo(h.base)
 	}()
-	h.round.undo(h.base)
+	h.round.txn.undo(h.base)
 	c.destinations = map[*candidateVictim][]ares.Seat{}
 	for _, v := range c.victims {
-		h.round.releaseJob(v.entry)
+		h.round.place.releaseJob(v.entry)
 		charge(v.entry.shape.leaf, v.entry.held.grant, -1)
 	}
-	h.round.takeSeats(c.seats)
-	charge(h.sh.leaf, h.round.state.jobs.grantCopy(h.sh, c.seats), 1)
+	h.round.txn.takeSeats(c.seats)
+	charge(h.sh.leaf, h.round.jobs.grantCopy(h.sh, c.seats), 1)
 	// The largest find a place the hardest.
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
 	for _, v := range c.victims {
 		sh, has := v.entry.shape, len(v.entry.run.Current().Seats)
-		members, ban := h.round.state.jobs.admissibleMembers(sh, h.now)
+		members, ban := h.round.jobs.admissibleMembers(sh, h.now)
 		p, ok := ares.Placing{}, false
 		if members >= has {
-			p, ok = h.round.placeJob(sh, has, ban, v.entry)
+			p, ok = h.round.place.placeJob(sh, has, ban, v.entry)
 		}
 		if !ok || len(p.Seats) < has {
 			h.stuck[v.entry] = true
 			return false
 		}
-		charge(sh.leaf, h.round.state.jobs.grantCopy(sh, p.Seats), 1)
+		charge(sh.leaf, h.round.jobs.grantCopy(sh, p.Seats), 1)
 		c.destinations[v] = p.Seats
 	}
 	return true
@@ -240,7 +238,7 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 
 // recordConsolidation notes a consolidation for who asks, and keeps the places of those who are
 // moved from everybody behind in this decision.
-func (t *round) recordConsolidation(e *entry, c *victimSelection) {
+func (pr *preemptRound) recordConsolidation(e *entry, c *victimSelection) {
 	lost, _ := c.cost()
 	out := ares.Consolidation{
 		For: e.id, Tenant: e.job.Tenant, Seats: c.seats, Wait: c.wait, Foreseen: c.waitKnown, Gain: c.gain(), Lost: lost,
@@ -252,10 +250,10 @@ func (t *round) recordConsolidation(e *entry, c *victimSelection) {
 		}
 		out.Moves = append(out.Moves, m)
 		k := nominationHold{entry: v.entry, seats: c.destinations[v]}
-		k.held, k.freeSeats = t.holdSeats(k.seats)
-		t.destinations = append(t.destinations, k)
+		k.held, k.freeSeats = pr.txn.holdSeats(k.seats)
+		pr.destinations = append(pr.destinations, k)
 	}
-	if t.consolidationsFound != nil {
-		t.consolidationsFound = append(t.consolidationsFound, out)
+	if pr.consolidationsFound != nil {
+		pr.consolidationsFound = append(pr.consolidationsFound, out)
 	}
 }

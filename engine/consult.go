@@ -19,7 +19,7 @@ const (
 
 // remedySearch is the search for what would put one job into the next plan.
 type remedySearch struct {
-	state     *State
+	state     *explainer
 	entry     *entry
 	now       time.Time
 	diagnosis *diagnosis
@@ -33,8 +33,8 @@ type remedySearch struct {
 // findRemedies are the smallest changes that would put the job into the next plan:
 // single ones, or pairs when no single one is known. Each was supposed, and the
 // job was in the plan. head is the first of its tenant's jobs before it.
-func (s *State) findRemedies(e *entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
-	c := &remedySearch{state: s, entry: e, now: now, diagnosis: census, head: head}
+func (ex *explainer) findRemedies(e *entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
+	c := &remedySearch{state: ex, entry: e, now: now, diagnosis: census, head: head}
 	musts, ok := c.requiredSteps()
 	if !ok {
 		return nil

@@ -27,8 +27,8 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.windows.setWindowTime(now)
 	plan := ares.Plan{Revision: s.revision, Now: now}
 
-	s.planRequired(&plan)
-	blocked := s.runCycle(&plan)
+	s.round.planRequired(&plan)
+	blocked := s.round.runCycle(&plan, s.cfg.Preemption.Moving)
 	s.round.recordPlannedStarts()
 	s.jobs.wakeForOrderChange(blocked, &plan)
 	// Those that have waited for as long as they would are let go.
@@ -36,34 +36,37 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.jobs.noteDeadlines(&plan)
 	plan.Wake = earlierOf(plan.Wake, s.jobs.nextOrderChange())
 	s.windows.wakeAtWindows(&plan)
-	s.wakeWhenHoldsEnd(&plan, now)
-	s.lastRefusals = len(plan.Refuse)
+	s.round.preempt.wakeWhenHoldsEnd(&plan, now)
+	s.round.lastRefusals = len(plan.Refuse)
 	return plan
 }
 
 // planRequired plans what has to be, whoever's turn it is.
-func (s *State) planRequired(plan *ares.Plan) {
+func (t *round) planRequired(plan *ares.Plan) {
 	// 1. Settle: arrays that are over, delays that are over, and the next one
 	// that will be. Who is where others have a reservation leaves: nobody need
 	// give way to have what he has.
-	s.jobs.readyDelayed(plan, plan.Now)
-	s.jobs.endFinishedArrays(plan)
-	s.windows.evictFromWindows(plan)
+	t.jobs.readyDelayed(plan, plan.Now)
+	t.jobs.endFinishedArrays(plan)
+	t.windows.evictFromWindows(plan)
 }
 
 // runCycle runs the cycle. Where it lends to some what others take back by stopping
 // somebody, it runs again and lends nothing: what is free goes to who was promised
 // it, and the others have their turn in the next plan.
-func (s *State) runCycle(plan *ares.Plan) (blocked []*entry) {
+func (t *round) runCycle(plan *ares.Plan, moves bool) (blocked []*entry) {
 	settled := *plan
 	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
-	if blocked = s.runCyclePass(s.beginRound(), plan); !s.round.borrowed || !slices.ContainsFunc(plan.Nominate, reclaimsQuota) {
+	t.begin()
+	t.preempt.allowMoves = moves
+	if blocked = t.runCyclePass(plan); !t.borrowed || !slices.ContainsFunc(plan.Nominate, reclaimsQuota) {
 		return blocked
 	}
 	*plan = settled
-	t := s.beginRound()
-	t.noBorrowing, t.consolidationsFound = true, t.consolidationsFound[:0]
-	blocked = s.runCyclePass(t, plan)
+	t.begin()
+	t.preempt.allowMoves = moves
+	t.noBorrowing, t.preempt.consolidationsFound = true, t.preempt.consolidationsFound[:0]
+	blocked = t.runCyclePass(plan)
 	if !plan.Empty() { // of the same state the next would be the same
 		plan.Wake = plan.Now
 	}
@@ -76,7 +79,7 @@ func reclaimsQuota(n ares.Nominating) bool {
 }
 
 // runCyclePass is one cycle into the plan, and who was admitted and found no place.
-func (s *State) runCyclePass(t *round, plan *ares.Plan) (blocked []*entry) {
+func (t *round) runCyclePass(plan *ares.Plan) (blocked []*entry) {
 	now := plan.Now
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
 	t.run(plan, func(e *entry, placing *ares.Placing, admitted bool) bool {
@@ -85,7 +88,7 @@ func (s *State) runCyclePass(t *round, plan *ares.Plan) (blocked []*entry) {
 			plan.Place = append(plan.Place, *placing)
 			if placing.ArrayOf != "" {
 				advanceArray(plan, placing)
-				if s.round.hitElementLimit(e) {
+				if t.hitElementLimit(e) {
 					plan.Wake = now
 				}
 			}
@@ -94,15 +97,15 @@ func (s *State) runCyclePass(t *round, plan *ares.Plan) (blocked []*entry) {
 				return false
 			}
 			return true
-		case admitted && s.cfg.Queue.Preempt:
+		case admitted && t.cfg.Queue.Preempt:
 			blocked = append(blocked, e)
 		}
-		s.jobs.wakeAtMonthEnd(plan, e.shape.tenant)
+		t.jobs.wakeAtMonthEnd(plan, e.shape.tenant)
 		if len(plan.Refuse) < MaxRefusals {
 			if plan.Refuse == nil {
-				plan.Refuse = make([]ares.Refusal, 0, s.lastRefusals)
+				plan.Refuse = make([]ares.Refusal, 0, t.lastRefusals)
 			}
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: s.shortRefusal(e, admitted, now)})
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: t.shortRefusal(e, admitted, now)})
 		}
 		return true
 	})
@@ -113,24 +116,24 @@ func (s *State) runCyclePass(t *round, plan *ares.Plan) (blocked []*entry) {
 // order: each is admitted and placed, or has others give way, or is refused with
 // its whole shape. tell hears of it, and ends the cycle by false; the placing it
 // is shown is good until it returns. What it does to the plan is all but that.
-func (s *State) runRound(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
-	s.beginRound().run(plan, tell)
+func (t *round) runRound(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	t.begin().run(plan, tell)
 }
 
 // run is the state's, in a decision that has begun.
 func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
 	defer t.close()
 	t.expectStops(plan)
-	t.state.cluster.pruneGains()
-	t.state.jobs.advanceClock(plan.Now)
-	defer t.releaseNominations()
-	defer t.withdrawFailed(plan)
-	if !t.advanceNominations(plan, nil, tell) {
+	t.cluster.pruneGains()
+	t.jobs.advanceClock(plan.Now)
+	defer t.preempt.releaseNominations()
+	defer t.preempt.withdrawFailed(plan)
+	if !t.preempt.advanceNominations(plan, nil, tell) {
 		return
 	}
-	t.holdForRestarts(plan.Now, nil)
-	t.holdForMigrating(plan.Now, nil)
-	pass := t.state.jobs.queues.Begin(plan.Now)
+	t.preempt.holdForRestarts(plan.Now, nil)
+	t.preempt.holdForMigrating(plan.Now, nil)
+	pass := t.jobs.queues.Begin(plan.Now)
 	defer pass.End()
 	t.offerInOrder(pass, plan, tell)
 }
@@ -139,8 +142,8 @@ func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 // that are to end, and who has to leave a reservation.
 func (t *round) expectStops(plan *ares.Plan) {
 	for i := range plan.Stop {
-		if e := t.state.jobs.entryByID[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
-			t.stopping = append(t.stopping, e)
+		if e := t.jobs.entryByID[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
+			t.preempt.stopping = append(t.preempt.stopping, e)
 		}
 	}
 }
@@ -153,11 +156,11 @@ func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell fun
 			return
 		}
 		e := it.Owner
-		if !e.plain && (t.state.jobs.arrayIsStopping(e) || e.isArray() && t.elementsToMake(e) <= 0) {
+		if !e.plain && (t.jobs.arrayIsStopping(e) || e.isArray() && t.elementsToMake(e) <= 0) {
 			pass.Skip()
 			continue
 		}
-		if len(t.holds) > 0 {
+		if len(t.backfill.holds) > 0 {
 			if done, more := t.offerNominated(pass, e, now, tell); !more {
 				return
 			} else if done {
@@ -171,14 +174,14 @@ func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell fun
 			}
 			continue
 		}
-		if grant := t.state.jobs.grantOf(e.shape, t.offer.Seats); !e.plain && e.isArray() {
-			t.makeElement(e, &t.offer)
+		if grant := t.jobs.grantOf(e.shape, t.place.offer.Seats); !e.plain && e.isArray() {
+			t.makeElement(e, &t.place.offer)
 			pass.Again(grant)
 			pass.Yield()
 		} else {
 			pass.Take(grant)
 		}
-		if !tell(e, &t.offer, true) {
+		if !tell(e, &t.place.offer, true) {
 			return
 		}
 	}
@@ -187,27 +190,27 @@ func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell fun
 // offerNominated is the turn of a job for which seats are kept, if this is one:
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
 func (t *round) offerNominated(pass *queue.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
-	k := t.holdOf(e)
-	t.wouldDelay, t.windowBlocked = false, false
+	k := t.preempt.holdOf(e)
+	t.place.wouldDelay, t.place.windowBlocked = false, false
 	switch {
 	case k == nil || k.invalid != "":
 		return false, true
 	case k.over:
 		pass.Skip()
 		return true, true
-	case t.placeElsewhere(pass, k, now):
-		pass.Take(t.state.jobs.grantOf(e.shape, t.offer.Seats))
-		return true, tell(e, &t.offer, true)
+	case t.preempt.placeElsewhere(pass, k, now):
+		pass.Take(t.jobs.grantOf(e.shape, t.place.offer.Seats))
+		return true, tell(e, &t.place.offer, true)
 	}
 	t.passOver(pass, e)
-	t.preemptionNotes = []ares.Blocker{k.waitBlocker()}
+	t.preempt.preemptionNotes = []ares.Blocker{k.waitBlocker()}
 	return true, tell(e, nil, true)
 }
 
 // passOver passes over a job that has to wait for its seats, and where queues are
 // strict over everybody behind it.
 func (t *round) passOver(pass *queue.Pass[*entry], e *entry) {
-	if s := t.state; s.cfg.Queue.Blocked == BlockedHold && s.jobs.dependenciesMet(e) {
+	if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
 		pass.Hold()
 		return
 	}
@@ -217,9 +220,9 @@ func (t *round) passOver(pass *queue.Pass[*entry], e *entry) {
 // handleBlocked is what becomes of a job that found no place.
 func (t *round) handleBlocked(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
 	// 6. Yield: others give way to it, and the seats are kept for it.
-	if !t.reserveForAll && t.preemptFor(pass, plan, e, admitted) {
+	if !t.backfill.reserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
 		t.passOver(pass, e)
-		t.preemptionNotes = []ares.Blocker{t.holdOf(e).waitBlocker()}
+		t.preempt.preemptionNotes = []ares.Blocker{t.preempt.holdOf(e).waitBlocker()}
 		return tell(e, nil, admitted)
 	}
 	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
@@ -229,44 +232,44 @@ func (t *round) handleBlocked(pass *queue.Pass[*entry], plan *ares.Plan, e *entr
 
 // admitAndPlace admits one job, and places it by the offer.
 func (t *round) admitAndPlace(e *entry, now time.Time) (admitted, ok bool) {
-	t.wouldDelay, t.windowBlocked, t.borrowBlocked = false, false, false
-	t.releaseToGang(e)
+	t.place.wouldDelay, t.place.windowBlocked, t.borrowBlocked = false, false, false
+	t.preempt.releaseToGang(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
-	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || t.state.knownUnschedulable(e.shape, ban) {
+	members, ban := t.jobs.admissibleMembers(e.shape, now)
+	if members == 0 || t.backfill.knownUnschedulable(e.shape, ban) {
 		return members > 0, false
 	}
-	if t.outlastsWindow(e) {
+	if t.place.outlastsWindow(e) {
 		return true, false
 	}
-	borrows := t.state.jobs.queues.HasQuotas() && t.state.jobs.wouldBorrow(e.shape)
+	borrows := t.jobs.queues.HasQuotas() && t.jobs.wouldBorrow(e.shape)
 	if borrows && t.noBorrowing {
-		t.wouldDelay, t.borrowBlocked = true, true
+		t.place.wouldDelay, t.borrowBlocked = true, true
 		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
-	t.state.scorer.drawForJob(e.id, e.nextElement()+e.elementsMade)
-	if len(t.reservations) > 0 {
-		t.offer, ok = t.placeBackfill(e, members, ban, now)
+	t.scorer.drawForJob(e.id, e.nextElement()+e.elementsMade)
+	if len(t.backfill.reservations) > 0 {
+		t.place.offer, ok = t.backfill.placeBackfill(e, members, ban, now)
 	} else {
-		t.offer, ok = t.placeJob(e.shape, members, ban, e)
+		t.place.offer, ok = t.place.placeJob(e.shape, members, ban, e)
 	}
 	if !ok {
-		if !t.wouldDelay && !t.isBlockedByWindows(e, members, ban) && !t.speculative {
-			t.state.rememberUnschedulable(e.shape, ban)
+		if !t.place.wouldDelay && !t.place.isBlockedByWindows(e, members, ban) && !t.place.speculative {
+			t.place.rememberUnschedulable(e.shape, ban)
 		}
 		return true, false
 	}
 	t.borrowed = t.borrowed || borrows
-	t.offer.Job = e.id
-	t.placed = append(t.placed, placedJob{e, t.offer.Seats})
+	t.place.offer.Job = e.id
+	t.place.placed = append(t.place.placed, placedJob{e, t.place.offer.Seats})
 	return true, true
 }
 
 // shortRefusal is a refusal without a look at the nodes one by one: what forbids the
 // job, or that it found no room. Explain says the rest. Plans share the words;
 // nobody changes them.
-func (s *State) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Blocker {
+func (t *round) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Blocker {
 	sh := e.shape
 	if sh.noRoomRefusal == nil {
 		sh.noRoomRefusal = []ares.Blocker{noRoomBlocker(sh)}
@@ -274,16 +277,16 @@ func (s *State) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Bloc
 	out := sh.noRoomRefusal
 	switch {
 	case !admitted:
-		out = s.jobs.admissionBlockers(sh, now)
-	case s.round.windowBlocked:
+		out = t.jobs.admissionBlockers(sh, now)
+	case t.place.windowBlocked:
 		return windowRefusal
-	case s.round.borrowBlocked:
+	case t.borrowBlocked:
 		return borrowRefusal
-	case s.round.wouldDelay:
+	case t.place.wouldDelay:
 		return wouldDelayRefusal
 	}
-	if words := s.round.preemptionNotes; len(words) > 0 {
-		if s.round.hasHold(e) {
+	if words := t.preempt.preemptionNotes; len(words) > 0 {
+		if t.preempt.hasHold(e) {
 			return words // it has its place, and waits for it
 		}
 		return slices.Concat(out, words)

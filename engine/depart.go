@@ -142,7 +142,7 @@ type plannedSeat struct {
 }
 
 // releasesOn is who is foreseen to leave the node, and what it has left then.
-func (s *State) releasesOn(n *node, now time.Time, by quantile) *nodeReleases {
+func (b *backfillRound) releasesOn(n *node, now time.Time, by quantile) *nodeReleases {
 	d := &n.releases[by]
 	if d.known && d.changes == n.changes && now.UnixNano() < d.until {
 		return d

@@ -11,8 +11,8 @@ import (
 // maxSimulated is how many jobs ahead of one get a place in time, to say when it
 // has its own: what comes after as many is not foreseen, only that it is later.
 // On large fleets it is fewer, since who asks holds up the next decision.
-func (s *State) maxSimulated() int {
-	return min(MaxReserved, max(minSimulated, simulatedNodes/max(len(s.cluster.nodes), 1)))
+func (ex *explainer) maxSimulated() int {
+	return min(MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.nodes), 1)))
 }
 
 const (
@@ -34,30 +34,30 @@ type queueWalk struct {
 // etaOf is when the job is thought to start. Who is ahead of it in the order has
 // its place first, and those who run leave as foreseen: sooner than nine of ten
 // for the one end of the interval, and later for the other.
-func (s *State) etaOf(e *entry, now time.Time) ares.ETA {
+func (ex *explainer) etaOf(e *entry, now time.Time) ares.ETA {
 	out := ares.ETA{}
 	if e.queue != inPending {
 		out.Basis = "unknown: it is not in line yet"
 		return out
 	}
-	if members, _ := s.jobs.admissibleMembers(e.shape, now); members == 0 {
+	if members, _ := ex.jobs.admissibleMembers(e.shape, now); members == 0 {
 		out.Basis = "unknown: it waits for something else than room on nodes"
 		return out
 	}
 	if e.run != nil && e.run.Nominated != nil {
 		return nominationETA(e.run.Nominated, now)
 	}
-	late, early := s.simulateQueue(e, now, now, p90), s.simulateQueue(e, now, now, p10)
-	shut := s.windows.windowsBlocking(e)
-	opens := s.afterWindows(e, shut, now, &late, &early)
-	if len(shut) > 0 && late.at == noEnd && early.at == noEnd && s.needsReservedNodes(e) {
-		out.Earliest, out.Basis = laterOf(now, shut[0].Until), s.windows.blockText(shut[0])
+	late, early := ex.simulateQueue(e, now, now, p90), ex.simulateQueue(e, now, now, p10)
+	shut := ex.windows.windowsBlocking(e)
+	opens := ex.afterWindows(e, shut, now, &late, &early)
+	if len(shut) > 0 && late.at == noEnd && early.at == noEnd && ex.needsReservedNodes(e) {
+		out.Earliest, out.Basis = laterOf(now, shut[0].Until), ex.windows.blockText(shut[0])
 		if !early.reached {
-			out.Basis += "; " + s.notReachedText(early)
+			out.Basis += "; " + ex.notReachedText(early)
 		}
 		return out
 	}
-	if late.at <= now.UnixNano() && s.jobs.anySeatsHeld(now) {
+	if late.at <= now.UnixNano() && ex.jobs.anySeatsHeld(now) {
 		out.Earliest, out.Basis = now, "no latest time: when a gang that lost a node, or a job that is moved, has had its turn"
 		return out
 	}
@@ -67,23 +67,23 @@ func (s *State) etaOf(e *entry, now time.Time) ares.ETA {
 	if late.at != noEnd {
 		out.Latest = laterOf(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
-	r := s.cfg.Backfill
-	out.Reserved = late.at != noEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.waited(now) >= r.After && s.backfillConfig() == r && !s.WouldBorrow(e.id)
-	out.Basis = s.etaBasis(e, late, early, now)
+	r := ex.cfg.Backfill
+	out.Reserved = late.at != noEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.waited(now) >= r.After && ex.round.backfill.backfillConfig() == r && !ex.state.WouldBorrow(e.id)
+	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
-		s.windows.setExpectedStay(e)
-		out.Basis = strings.TrimSuffix("when nodes are open again that are "+s.windows.blockText(opens)+"; "+out.Basis, "; ")
+		ex.windows.setExpectedStay(e)
+		out.Basis = strings.TrimSuffix("when nodes are open again that are "+ex.windows.blockText(opens)+"; "+out.Basis, "; ")
 	}
 	return out
 }
 
 // needsReservedNodes says whether the job has a place in the fleet, but none on the nodes that
 // windows leave to it, even if nobody else were there: then it waits for the first to end.
-func (s *State) needsReservedNodes(e *entry) bool {
-	s.windows.setExpectedStay(e)
+func (ex *explainer) needsReservedNodes(e *entry) bool {
+	ex.windows.setExpectedStay(e)
 	w, least := e.shape.request, e.shape.minMembers
-	open, _ := s.feasibleNodes(e.shape, w)
-	return s.cluster.emptyCapacity(open, w) < least && s.cluster.emptyCapacity(&s.cluster.refreshFeasible(w).nodes, w) >= least
+	open, _ := ex.round.place.feasibleNodes(e.shape, w)
+	return ex.cluster.emptyCapacity(open, w) < least && ex.cluster.emptyCapacity(&ex.cluster.refreshFeasible(w).nodes, w) >= least
 }
 
 // emptyCapacity is how many members of a want the nodes of a set would take if they were empty.
@@ -101,9 +101,9 @@ const maxWindowsTried = 2
 // afterWindows looks for an earlier start at the ends of the windows that keep a job off
 // nodes, and is the window that it waits for then. Until it ends nobody can tell who
 // of those it is for will be there: what is foreseen is that it is as it is now.
-func (s *State) afterWindows(e *entry, shut []*window, now time.Time, late, early *queueWalk) (opens *window) {
+func (ex *explainer) afterWindows(e *entry, shut []*window, now time.Time, late, early *queueWalk) (opens *window) {
 	sooner := func(by quantile, v *window, than *queueWalk) bool {
-		w := s.simulateQueue(e, now, v.Until, by)
+		w := ex.simulateQueue(e, now, v.Until, by)
 		if w.at == noEnd || max(w.at, v.Until.UnixNano()) >= than.at {
 			return false
 		}
@@ -119,32 +119,32 @@ func (s *State) afterWindows(e *entry, shut []*window, now time.Time, late, earl
 			opens = v
 		}
 	}
-	s.windows.setWindowTime(now)
+	ex.windows.setWindowTime(now)
 	return opens
 }
 
 // simulateQueue goes down the order until it comes to a job, and finds it a place in time
 // behind those ahead of it, with the windows that there are at a time.
-func (s *State) simulateQueue(e *entry, now, windows time.Time, by quantile) queueWalk {
-	out, most := queueWalk{at: noEnd}, s.maxSimulated()
-	t := s.beginRound()
+func (ex *explainer) simulateQueue(e *entry, now, windows time.Time, by quantile) queueWalk {
+	out, most := queueWalk{at: noEnd}, ex.maxSimulated()
+	t := ex.round.begin()
 	defer t.close()
-	t.quantile, t.reserveForAll, t.backfill = by, true, BackfillConfig{First: most, After: -1 << 62}
-	s.cluster.pruneGains()
-	s.jobs.advanceClock(now)
-	defer t.releaseNominations()
-	t.advanceNominations(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
-	s.windows.setWindowTime(windows)
-	pass := s.jobs.queues.Begin(now)
+	t.backfill.quantile, t.backfill.reserveForAll, t.backfill.backfill = by, true, BackfillConfig{First: most, After: -1 << 62}
+	ex.cluster.pruneGains()
+	ex.jobs.advanceClock(now)
+	defer t.preempt.releaseNominations()
+	t.preempt.advanceNominations(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
+	ex.windows.setWindowTime(windows)
+	pass := ex.jobs.queues.Begin(now)
 	defer pass.End()
 	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, admitted bool) bool {
 		out.reached = o == e
-		mine := len(t.reservations) > 0 && t.reservations[len(t.reservations)-1].entry == o
+		mine := len(t.backfill.reservations) > 0 && t.backfill.reservations[len(t.backfill.reservations)-1].entry == o
 		switch {
 		case out.reached && placing != nil:
 			out.at = now.UnixNano()
 		case mine:
-			r := &t.reservations[len(t.reservations)-1]
+			r := &t.backfill.reservations[len(t.backfill.reservations)-1]
 			out.at, out.place, out.by, out.late = r.at, r.merit, r.sources, r.overdue
 		case out.reached:
 			out.at = noEnd
@@ -154,7 +154,7 @@ func (s *State) simulateQueue(e *entry, now, windows time.Time, by quantile) que
 		if !out.reached && placing == nil {
 			out.ahead++
 		}
-		return !out.reached && len(t.reservations) < most && t.reservationTries < 2*most
+		return !out.reached && len(t.backfill.reservations) < most && t.backfill.reservationTries < 2*most
 	})
 	if out.reached || by == p10 {
 		return out // of the rest of the line it is not before the last that was walked
@@ -164,19 +164,19 @@ func (s *State) simulateQueue(e *entry, now, windows time.Time, by quantile) que
 }
 
 // etaBasis says in words what an ETA was drawn from.
-func (s *State) etaBasis(e *entry, late, early queueWalk, now time.Time) string {
+func (ex *explainer) etaBasis(e *entry, late, early queueWalk, now time.Time) string {
 	var parts []string
 	switch {
 	case late.at == noEnd && early.reached && early.at == noEnd:
-		return "unknown: " + s.noEstimateText(e, now)
+		return "unknown: " + ex.noEstimateText(e, now)
 	case !early.reached && early.at == noEnd:
-		return "unknown: " + s.notReachedText(early)
+		return "unknown: " + ex.notReachedText(early)
 	case !early.reached:
-		return "at the earliest: " + s.notReachedText(early)
+		return "at the earliest: " + ex.notReachedText(early)
 	case late.at == noEnd && !late.reached:
 		parts = append(parts, fmt.Sprintf("no latest time: more than %d jobs are before it", late.ahead))
 	case late.at == noEnd:
-		parts = append(parts, "no latest time: "+s.noEstimateText(e, now))
+		parts = append(parts, "no latest time: "+ex.noEstimateText(e, now))
 	}
 	place := late.place
 	if late.at == noEnd {
@@ -201,9 +201,9 @@ func (s *State) etaBasis(e *entry, late, early queueWalk, now time.Time) string 
 }
 
 // notReachedText says why it was not the job's turn.
-func (s *State) notReachedText(w queueWalk) string {
+func (ex *explainer) notReachedText(w queueWalk) string {
 	switch {
-	case s.cfg.Queue.Blocked != BlockedHold:
+	case ex.cfg.Queue.Blocked != BlockedHold:
 		return fmt.Sprintf("more than %d jobs are before it", w.ahead)
 	case w.at == noEnd:
 		return "a job ahead of it in its queue holds it up, and nobody knows until when"
@@ -243,16 +243,16 @@ func countJobs(n int) string {
 }
 
 // noEstimateText says why nothing is foreseen for a job.
-func (s *State) noEstimateText(e *entry, now time.Time) string {
+func (ex *explainer) noEstimateText(e *entry, now time.Time) string {
 	w := e.shape.request
-	s.windows.setExpectedStay(e)
-	reach, ok := s.feasibleNodes(e.shape, w)
-	if !ok && len(s.windows.blockingWindows(e.shape, &s.cluster.refreshFeasible(w).nodes)) == 0 {
+	ex.windows.setExpectedStay(e)
+	reach, ok := ex.round.place.feasibleNodes(e.shape, w)
+	if !ok && len(ex.windows.blockingWindows(e.shape, &ex.cluster.refreshFeasible(w).nodes)) == 0 {
 		return "no node is as it asks"
 	}
 	for at := reach.next(0); at >= 0; at = reach.next(at + 1) {
-		n := s.cluster.nodes[at]
-		if n.schedulable() && len(s.releasesOn(n, now, p90).list) < len(n.occupants) {
+		n := ex.cluster.nodes[at]
+		if n.schedulable() && len(ex.round.backfill.releasesOn(n, now, p90).list) < len(n.occupants) {
 			return fmt.Sprintf("nothing says when the jobs on node %s end", n.id)
 		}
 	}

@@ -12,57 +12,57 @@ import (
 // the state does not know. model is the want's as the job spells it. It is
 // empty when the job could be placed by itself. The census is the one that was
 // taken, nil when there was room.
-func (s *State) blockersOf(e *entry, sh *shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
-	out := s.admissionWaits(e, sh, now)
-	members, ban := s.jobs.admissibleMembers(sh, now)
+func (ex *explainer) blockersOf(e *entry, sh *shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
+	out := ex.admissionWaits(e, sh, now)
+	members, ban := ex.jobs.admissibleMembers(sh, now)
 	if members == 0 {
 		members, ban = sh.minMembers, 0 // what would be, were it admitted
 	}
-	t := s.beginRound()
+	t := ex.round.begin()
 	defer t.close()
-	defer t.releaseNominations()
-	t.advanceNominations(&ares.Plan{Now: now}, e, nil)
-	m := savepoint(len(t.deltas))
-	if _, ok := t.placeJob(sh, members, ban, e); ok {
+	defer t.preempt.releaseNominations()
+	t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
+	m := savepoint(len(t.txn.deltas))
+	if _, ok := t.place.placeJob(sh, members, ban, e); ok {
 		return out, nil
 	}
-	t.undo(m)
-	c := s.diagnose(sh, ban)
-	c.separateHeld(t.deltas)
-	out = append(out, s.nodeBlockers(c, model)...)
-	return append(out, t.preemptionBlockers(e, now)...), c
+	t.txn.undo(m)
+	c := ex.diagnose(sh, ban)
+	c.separateHeld(t.txn.deltas)
+	out = append(out, ex.nodeBlockers(c, model)...)
+	return append(out, t.preempt.preemptionBlockers(e, now)...), c
 }
 
 // preemptionBlockers says what comes of a waiting job's right to have others give way, if
 // it has one.
-func (t *round) preemptionBlockers(e *entry, now time.Time) []ares.Blocker {
+func (pr *preemptRound) preemptionBlockers(e *entry, now time.Time) []ares.Blocker {
 	if e == nil || e.job == nil || e.queue != inPending {
 		return nil
 	}
 	if e.run != nil && e.run.Nominated != nil {
 		k := nominationHold{seats: e.run.Nominated.Seats}
-		_, k.freeSeats = t.holdSeats(k.seats)
+		_, k.freeSeats = pr.txn.holdSeats(k.seats)
 		return []ares.Blocker{k.waitBlocker()}
 	}
-	members, _ := t.state.jobs.admissibleMembers(e.shape, now)
-	if found, ok := t.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {
-		t.notePreemption("%s", preemptionText(t.newNomination(e, &found, now)))
+	members, _ := pr.jobs.admissibleMembers(e.shape, now)
+	if found, ok := pr.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {
+		pr.notePreemption("%s", preemptionText(pr.newNomination(e, &found, now)))
 	}
-	return t.preemptionNotes
+	return pr.preemptionNotes
 }
 
 // admissionWaits lists what keeps the job waiting however much room there is.
-func (s *State) admissionWaits(e *entry, sh *shape, now time.Time) []ares.Blocker {
+func (ex *explainer) admissionWaits(e *entry, sh *shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e != nil && e.run != nil {
 		out = e.delayBlockers(now)
 	}
 	if e != nil && e.job != nil {
-		if why := s.jobs.parallelismText(e); why != "" {
+		if why := ex.jobs.parallelismText(e); why != "" {
 			out = append(out, ares.Blocker{Kind: kindArray, Detail: why})
 		}
 	}
-	return append(out, s.jobs.admissionBlockers(sh, now)...)
+	return append(out, ex.jobs.admissionBlockers(sh, now)...)
 }
 
 // delayBlockers says what in the job's own past keeps it waiting.
@@ -106,7 +106,7 @@ func noRoomBlocker(sh *shape) ares.Blocker {
 }
 
 // gangBlocker says why a gang whose members find room finds no place together.
-func (s *State) gangBlocker(c *diagnosis) ares.Blocker {
+func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	sh := c.shape
 	if c.fitted < sh.minMembers {
 		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.minMembers, sh.request.text())}
@@ -116,7 +116,7 @@ func (s *State) gangBlocker(c *diagnosis) ares.Blocker {
 		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf(
 			"%d members fit, but not in places that meet network_bandwidth and the limits on nodes and GPUs of one leaf", c.fitted)}
 	}
-	most, where := s.densestDomain(c, level)
+	most, where := ex.densestDomain(c, level)
 	detail := fmt.Sprintf("%d of %d members fit in one %s at most", most, sh.minMembers, level)
 	if where != "" {
 		detail += fmt.Sprintf(" (%s)", where)
@@ -128,20 +128,20 @@ func (s *State) gangBlocker(c *diagnosis) ares.Blocker {
 }
 
 // densestDomain is the domain of a level that has room for the most members.
-func (s *State) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
-	reach, _ := s.feasibleNodes(c.shape, c.request)
-	for lo := 0; lo < len(s.cluster.nodes); {
-		_, hi := s.cluster.domains.Span(lo, level)
+func (ex *explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
+	reach, _ := ex.round.place.feasibleNodes(c.shape, c.request)
+	for lo := 0; lo < len(ex.cluster.nodes); {
+		_, hi := ex.cluster.domains.Span(lo, level)
 		room := 0
-		for _, n := range s.cluster.nodes[lo:hi] {
+		for _, n := range ex.cluster.nodes[lo:hi] {
 			if n.schedulable() && reach.has(n.pos) {
 				room += n.roomFor(c.request)
 			}
 		}
 		if room > most {
-			most, where = room, s.cluster.domains.Name(lo, level)
+			most, where = room, ex.cluster.domains.Name(lo, level)
 			if where == "" && hi == lo+1 {
-				where = s.cluster.nodes[lo].id
+				where = ex.cluster.nodes[lo].id
 			}
 		}
 		lo = hi

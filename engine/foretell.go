@@ -34,7 +34,7 @@ func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (a
 	s.applyEvents(events)
 	s.refresh()
 	e := s.jobs.entryByID[job.ID]
-	placing, why := s.whatIf(e, now)
+	placing, why := s.explain.whatIf(e, now)
 	s.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
 	s.scorer.demand.forgetPending(&e.ask)
 	s.refresh()
@@ -42,12 +42,12 @@ func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (a
 }
 
 // whatIf is what becomes of a waiting job by the next plan.
-func (s *State) whatIf(e *entry, now time.Time) (ares.Placing, *ares.Explanation) {
-	plan := s.planUntil(e, now)
+func (ex *explainer) whatIf(e *entry, now time.Time) (ares.Placing, *ares.Explanation) {
+	plan := ex.planUntil(e, now)
 	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id }); at >= 0 {
 		return plan.Place[at], nil
 	}
-	why := Explain(s, e.id, now)
+	why := Explain(ex.state, e.id, now)
 	at := slices.IndexFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == e.id })
 	if at < 0 {
 		return ares.Placing{Job: e.id}, &why
@@ -60,13 +60,13 @@ func (s *State) whatIf(e *entry, now time.Time) (ares.Placing, *ares.Explanation
 }
 
 // planUntil is the next plan, as far as it has come when the job had its turn.
-func (s *State) planUntil(e *entry, now time.Time) ares.Plan {
+func (ex *explainer) planUntil(e *entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
-	if s.jobs.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
-		s.runCycle(&plan)
+	if ex.jobs.queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
+		ex.round.runCycle(&plan, ex.cfg.Preemption.Moving)
 		return plan
 	}
-	s.runRound(&plan, func(o *entry, placing *ares.Placing, _ bool) bool {
+	ex.round.runRound(&plan, func(o *entry, placing *ares.Placing, _ bool) bool {
 		if placing != nil {
 			if placing.ArrayOf != "" {
 				advanceArray(&plan, placing)

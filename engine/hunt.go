@@ -17,7 +17,7 @@ import (
 // is not in its way after all stays. That is done by each of a few prices,
 // because none is right for all sizes, and the cheapest outcome counts.
 type victimSearch struct {
-	round *round
+	round *preemptRound
 	entry *entry
 	sh    *shape
 	now   time.Time
@@ -68,14 +68,14 @@ type candidateSeat struct {
 
 // searchVictims finds who gives way to a job by its class, or because they borrowed;
 // rather not where one ahead of it has a reservation.
-func (t *round) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
+func (pr *preemptRound) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
-		round: t, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(t.deltas)),
-		ancestry: t.state.jobs.preemptorAncestry(e, plan), barred: t.barredJobs(0), owed: map[debtKey]queue.Debt{}, guaranteed: promised,
+		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(pr.txn.deltas)),
+		ancestry: pr.jobs.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Debt{}, guaranteed: promised,
 	}
-	if t.heldReservations != 0 {
+	if pr.backfill.heldReservations != 0 {
 		all := h.barred
-		h.barred = t.barredJobs(t.heldReservations)
+		h.barred = pr.barredJobs(pr.backfill.heldReservations)
 		h.searchByBasis(r)
 		h.barred = all
 	}
@@ -83,14 +83,14 @@ func (t *round) searchVictims(e *entry, r preemptionBasis, promised uint64, plan
 		h.overCeiling = nil
 		h.searchByBasis(r)
 	}
-	t.undo(h.base)
+	pr.txn.undo(h.base)
 	return h.conclude(r, plan)
 }
 
 // searchByBasis looks for victims by each right alone, and then by both. What was
 // promised comes first: it costs nobody what is his own.
 func (h *victimSearch) searchByBasis(r preemptionBasis) {
-	members, ban := h.round.state.jobs.admissibleMembers(h.sh, h.now)
+	members, ban := h.round.jobs.admissibleMembers(h.sh, h.now)
 	for _, by := range [3]preemptionBasis{basisQuota, basisClass, basisQuota | basisClass} {
 		if by&^r != 0 || !h.markEligible(by) {
 			continue
@@ -125,9 +125,9 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 		return *c, true
 	case h.overCeiling != nil:
 		_, milli := h.overCeiling.cost()
-		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(h.overCeiling.seats)), decimalText(h.round.state.cfg.Preemption.Ceiling))
+		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(h.overCeiling.seats)), decimalText(h.round.cfg.Preemption.Ceiling))
 	case h.protections != protectionCounts{}:
-		h.round.notePreemption("who could give way is protected: %s", h.protections.text(&h.round.state.cfg.Preemption))
+		h.round.notePreemption("who could give way is protected: %s", h.protections.text(&h.round.cfg.Preemption))
 	case h.eligible > 0:
 		h.round.notePreemption("those that may be stopped for it are not enough to make room")
 	}
@@ -144,7 +144,7 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 // and wakes the plan when that may have changed. It will not where this one needs
 // more than that at once.
 func (h *victimSearch) explainRateLimit(c *victimSelection, until time.Time, plan *ares.Plan) {
-	most := h.round.state.cfg.Preemption.PerTenant
+	most := h.round.cfg.Preemption.PerTenant
 	if until.IsZero() {
 		h.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.tenant.id, most)
 		return
@@ -181,8 +181,8 @@ func gpuMilliOf(seats []ares.Seat) (milli int64) {
 
 // withinHourlyLimit says whether the tenant may have so many stopped by class now, and
 // if not, when it may have one more.
-func (t *round) withinHourlyLimit(e *entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
-	most := t.state.cfg.Preemption.PerTenant
+func (pr *preemptRound) withinHourlyLimit(e *entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
+	most := pr.cfg.Preemption.PerTenant
 	if most == 0 {
 		return until, true
 	}
@@ -205,11 +205,11 @@ func (t *round) withinHourlyLimit(e *entry, c *victimSelection, plan *ares.Plan)
 
 // barredJobs is who sits where seats are kept for others, or is to give way to one of
 // those. With some reservations it is also who sits where these have a place.
-func (t *round) barredJobs(reservations uint64) map[*entry]bool {
+func (pr *preemptRound) barredJobs(reservations uint64) map[*entry]bool {
 	out := map[*entry]bool{}
 	bar := func(seats []ares.Seat) {
 		for i := range seats {
-			n := t.state.cluster.nodesByID[seats[i].Node]
+			n := pr.cluster.nodesByID[seats[i].Node]
 			if n == nil {
 				continue
 			}
@@ -220,20 +220,20 @@ func (t *round) barredJobs(reservations uint64) map[*entry]bool {
 			}
 		}
 	}
-	for i := range t.reservations {
+	for i := range pr.backfill.reservations {
 		if reservations&(1<<i) != 0 {
-			bar(t.reservations[i].seats)
+			bar(pr.backfill.reservations[i].seats)
 		}
 	}
-	for i := range t.holds {
-		k := &t.holds[i]
+	for i := range pr.backfill.holds {
+		k := &pr.backfill.holds[i]
 		if k.over {
 			continue
 		}
 		bar(k.seats)
 		if nom := k.entry.run; nom != nil && nom.Nominated != nil {
 			for j := range nom.Nominated.Victims {
-				if v := t.pendingVictim(&nom.Nominated.Victims[j]); v != nil {
+				if v := pr.pendingVictim(&nom.Nominated.Victims[j]); v != nil {
 					out[v] = true
 				}
 			}
@@ -251,7 +251,7 @@ func sharesDevice(a, b *ares.Seat) bool {
 
 // unguaranteedModels is the models that quotas do not promise the job, as a set.
 func (h *victimSearch) unguaranteedModels() (ban uint64) {
-	for m := range h.round.state.cluster.matchingModels(h.sh.request) {
+	for m := range h.round.cluster.matchingModels(h.sh.request) {
 		if bit := modelBit(m); h.guaranteed&bit == 0 {
 			ban |= bit
 		}
@@ -262,9 +262,9 @@ func (h *victimSearch) unguaranteedModels() (ban uint64) {
 // searchSets looks for the cheapest set among who is eligible, with some models left
 // out.
 func (h *victimSearch) searchSets(ban uint64) {
-	h.request = h.round.state.cluster.withoutModels(h.sh.request, ban)
+	h.request = h.round.cluster.withoutModels(h.sh.request, ban)
 	var ok bool
-	if h.feasible, ok = h.round.state.feasibleNodes(h.sh, h.request); !ok || h.round.state.cluster.exceedsLeafLimit(h.request) {
+	if h.feasible, ok = h.round.place.feasibleNodes(h.sh, h.request); !ok || h.round.cluster.exceedsLeafLimit(h.request) {
 		return
 	}
 	h.indexCandidates()
@@ -289,12 +289,12 @@ func (h *victimSearch) searchSets(ban uint64) {
 // indexCandidates finds who sits where.
 func (h *victimSearch) indexCandidates() {
 	h.candidates, h.candidateSeats = h.candidates[:0], h.candidateSeats[:0]
-	h.candidateAt = slices.Grow(h.candidateAt[:0], len(h.round.state.cluster.nodes))[:len(h.round.state.cluster.nodes)]
-	h.room = slices.Grow(h.room[:0], len(h.round.state.cluster.nodes))[:len(h.round.state.cluster.nodes)]
+	h.candidateAt = slices.Grow(h.candidateAt[:0], len(h.round.cluster.nodes))[:len(h.round.cluster.nodes)]
+	h.room = slices.Grow(h.room[:0], len(h.round.cluster.nodes))[:len(h.round.cluster.nodes)]
 	clear(h.candidateAt)
 	clear(h.room)
 	for i := h.feasible.next(0); i >= 0; i = h.feasible.next(i + 1) {
-		n := h.round.state.cluster.nodes[i]
+		n := h.round.cluster.nodes[i]
 		if !n.schedulable() {
 			continue
 		}
@@ -319,7 +319,7 @@ func (h *victimSearch) indexCandidates() {
 // placeAndKeep places the job where those were chosen to leave, and keeps the outcome if
 // it is the best so far. It says whether the job fits at all.
 func (h *victimSearch) placeAndKeep() bool {
-	p, ok := h.round.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
+	p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
 	if !ok {
 		return false
 	}
@@ -332,7 +332,7 @@ func (h *victimSearch) placeAndKeep() bool {
 		return true
 	}
 	_, milli := c.cost()
-	if h.round.state.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
+	if h.round.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
 		if h.overCeiling == nil || c.smaller(h.overCeiling) {
 			h.overCeiling = &c
 		}
@@ -352,13 +352,15 @@ func (c *victimSelection) smaller(o *victimSelection) bool {
 // dropUnneeded leaves out those who are not in the way of the seats, the most costly
 // first.
 func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVictim) []*candidateVictim {
-	h.round.undo(h.base)
+	h.round.txn.undo(h.base)
 	for _, v := range victims {
-		h.round.releaseJob(v.entry)
+		h.round.place.releaseJob(v.entry)
 	}
-	h.round.takeSeats(seats)
+	h.round.txn.takeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
-	return slices.DeleteFunc(victims, func(v *candidateVictim) bool { return !v.entry.sitsBesideSeats(seats) || h.round.putBack(v.entry) })
+	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
+		return !v.entry.sitsBesideSeats(seats) || h.round.place.putBack(v.entry)
+	})
 }
 
 // sitsBesideSeats says whether a running job has a seat on a node of some.
@@ -370,19 +372,19 @@ func (e *entry) sitsBesideSeats(seats []ares.Seat) bool {
 
 // putBack puts a job that was to leave back on its seats, if nobody else is given
 // what it has there.
-func (t *round) putBack(e *entry) bool {
-	m, a := savepoint(len(t.deltas)), e.run.Current()
+func (pl *Placer) putBack(e *entry) bool {
+	m, a := savepoint(len(pl.txn.deltas)), e.run.Current()
 	for i := range a.Seats {
 		seat := &a.Seats[i].Seat
-		n := t.state.cluster.nodesByID[seat.Node]
+		n := pl.cluster.nodesByID[seat.Node]
 		if a.Seats[i].State.Free() || n == nil || n.record == nil {
 			continue
 		}
 		if !n.fitsBeside(seat) {
-			t.undo(m)
+			pl.txn.undo(m)
 			return false
 		}
-		t.takeSeats([]ares.Seat{*seat})
+		pl.txn.takeSeats([]ares.Seat{*seat})
 	}
 	return true
 }
@@ -423,12 +425,12 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	for i := 0; i < len(c.victims) && len(c.victims) > 1; {
 		rest := slices.Delete(slices.Clone(c.victims), i, i+1)
-		h.round.undo(h.base)
+		h.round.txn.undo(h.base)
 		for _, v := range rest {
-			h.round.releaseJob(v.entry)
+			h.round.place.releaseJob(v.entry)
 		}
 		i++
-		p, ok := h.round.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
+		p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
 		if !ok {
 			continue
 		}
@@ -446,7 +448,7 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 // have kept the job out of what was cleared for it, and keeps who is in its way
 // then.
 func (h *victimSearch) tryAllVictims() {
-	h.round.undo(h.base)
+	h.round.txn.undo(h.base)
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Over
 	}
@@ -458,7 +460,7 @@ func (h *victimSearch) tryAllVictims() {
 		if v := sp.victim; !v.chosen && h.stillBorrowed(v) {
 			v.chosen = true
 			h.evicted = append(h.evicted, v)
-			h.round.releaseJob(v.entry)
+			h.round.place.releaseJob(v.entry)
 		}
 	}
 	if len(h.evicted) > 0 {
@@ -473,11 +475,11 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	for _, v := range h.best.victims {
 		takes = max(takes, v.entry.job.Grace())
 	}
-	takes += h.round.state.cfg.Preemption.Restart
+	takes += h.round.cfg.Preemption.Restart
 	c := victimSelection{why: h.best.why}
 	var going []*entry
-	for rank := range h.round.state.jobs.running.running {
-		for _, e := range h.round.state.jobs.running.running[rank] {
+	for rank := range h.round.jobs.running.running {
+		for _, e := range h.round.jobs.running.running[rank] {
 			if _, all := e.runtimeEstimate(); all == forever {
 				continue
 			}
@@ -490,21 +492,21 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	if len(going) == 0 {
 		return c, false
 	}
-	h.round.undo(h.base)
+	h.round.txn.undo(h.base)
 	for _, e := range going {
-		h.round.releaseJob(e)
+		h.round.place.releaseJob(e)
 		e.shape.leaf.Charge(e.held.grant, -1)
 	}
-	members, ban := h.round.state.jobs.admissibleMembers(h.sh, h.now)
+	members, ban := h.round.jobs.admissibleMembers(h.sh, h.now)
 	var p ares.Placing
 	ok := false
 	if members > 0 {
-		p, ok = h.round.placeJob(h.sh, h.sh.minMembers, ban, h.entry)
+		p, ok = h.round.place.placeJob(h.sh, h.sh.minMembers, ban, h.entry)
 	}
 	for _, e := range going {
 		e.shape.leaf.Charge(e.held.grant, 1)
 	}
-	h.round.undo(h.base)
+	h.round.txn.undo(h.base)
 	c.seats = p.Seats
 	return c, ok
 }

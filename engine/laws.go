@@ -15,7 +15,7 @@ import (
 func (s *State) Check() error {
 	s.refresh()
 	c := recount{pins: map[string]map[int]numaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.round.deltas)+len(s.round.placed)+len(s.round.holds)+len(s.round.stopping)+len(s.round.victims)+len(s.jobs.changedEntries)+len(s.cluster.dirtyNodes) > 0 {
+	if len(s.round.txn.deltas)+len(s.round.place.placed)+len(s.round.backfill.holds)+len(s.round.preempt.stopping)+len(s.round.preempt.victims)+len(s.jobs.changedEntries)+len(s.cluster.dirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a decision or a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0

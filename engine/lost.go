@@ -30,30 +30,30 @@ const maxGains = 256
 // rememberUnschedulable remembers that the shape found no place in the state as it is. What the
 // decision under way has taken by then may come free again: those nodes count as
 // grown when it ends.
-func (s *State) rememberUnschedulable(sh *shape, ban uint64) {
+func (pl *Placer) rememberUnschedulable(sh *shape, ban uint64) {
 	if len(sh.affinity)+len(sh.antiAffinity) > 0 { // other jobs' places count too
 		return
 	}
 	w := sh.request
-	if !s.cluster.refreshGains(w) {
-		w.gains = roomGains{known: true, layout: s.cluster.layout, from: s.cluster.roomChanges.count, to: s.cluster.roomChanges.count, nodes: w.gains.nodes[:0]}
+	if !pl.cluster.refreshGains(w) {
+		w.gains = roomGains{known: true, layout: pl.cluster.layout, from: pl.cluster.roomChanges.count, to: pl.cluster.roomChanges.count, nodes: w.gains.nodes[:0]}
 		if !w.listed {
 			w.listed = true
-			s.cluster.unschedulableRequests = append(s.cluster.unschedulableRequests, w)
+			pl.cluster.unschedulableRequests = append(pl.cluster.unschedulableRequests, w)
 		}
 	}
-	sh.unschedulable = unschedulableMark{true, s.cluster.layout, s.cluster.roomChanges.count, ban}
-	s.round.unschedulableNoted = true
+	sh.unschedulable = unschedulableMark{true, pl.cluster.layout, pl.cluster.roomChanges.count, ban}
+	pl.unschedulableNoted = true
 }
 
 // knownUnschedulable says whether the shape is known to find no place.
-func (s *State) knownUnschedulable(sh *shape, ban uint64) bool {
+func (b *backfillRound) knownUnschedulable(sh *shape, ban uint64) bool {
 	r := &sh.unschedulable
-	if r.known = r.known && r.layout == s.cluster.layout && r.ban&^ban == 0 && s.cluster.refreshGains(sh.request) && r.seen >= sh.request.gains.from; !r.known {
+	if r.known = r.known && r.layout == b.cluster.layout && r.ban&^ban == 0 && b.cluster.refreshGains(sh.request) && r.seen >= sh.request.gains.from; !r.known {
 		return false
 	}
 	for _, g := range sh.request.gains.nodes {
-		if n := s.cluster.nodes[g.at]; g.when > r.seen && n.schedulable() && s.round.roomIgnoringHolds(n, sh.request) > 0 {
+		if n := b.cluster.nodes[g.at]; g.when > r.seen && n.schedulable() && b.roomIgnoringHolds(n, sh.request) > 0 {
 			r.known = false
 			return false
 		}
@@ -103,14 +103,14 @@ func (c *Cluster) pruneGains() {
 
 // noteReturnedRoom lets the nodes from which a decision took something count as grown: it
 // gives that back now.
-func (t *round) noteReturnedRoom() {
-	if !t.unschedulableNoted {
+func (pl *Placer) noteReturnedRoom() {
+	if !pl.unschedulableNoted {
 		return
 	}
-	t.unschedulableNoted = false
-	for i := range t.deltas {
-		if n := t.deltas[i].node; i == 0 || t.deltas[i-1].node != n {
-			t.state.cluster.roomChanges.add(n.pos)
+	pl.unschedulableNoted = false
+	for i := range pl.txn.deltas {
+		if n := pl.txn.deltas[i].node; i == 0 || pl.txn.deltas[i-1].node != n {
+			pl.cluster.roomChanges.add(n.pos)
 		}
 	}
 }

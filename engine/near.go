@@ -6,25 +6,25 @@ import (
 
 // feasibleNodes is the nodes the shape's members may go to, however busy. It is false
 // when there are none.
-func (s *State) feasibleNodes(sh *shape, w *request) (*set, bool) {
-	f := s.cluster.refreshFeasible(w)
+func (pl *Placer) feasibleNodes(sh *shape, w *request) (*set, bool) {
+	f := pl.cluster.refreshFeasible(w)
 	var barred []*window
-	if len(s.windows.windows) > 0 {
-		barred = s.windows.blockingWindows(sh, &f.nodes)
+	if len(pl.windows.windows) > 0 {
+		barred = pl.windows.blockingWindows(sh, &f.nodes)
 	}
 	if len(sh.affinity)+len(sh.antiAffinity)+len(barred) == 0 {
 		return &f.nodes, f.nodes.count > 0
 	}
-	out := &s.feasibleScratch
+	out := &pl.feasibleScratch
 	out.copy(&f.nodes)
 	for _, v := range barred {
 		out.subtract(&v.nodes)
 	}
 	for _, near := range sh.affinity {
-		s.keepNear(out, sh, near)
+		pl.keepNear(out, sh, near)
 	}
 	for _, apart := range sh.antiAffinity {
-		s.nodesNear(sh, apart, func(lo, hi int) {
+		pl.nodesNear(sh, apart, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				out.remove(i)
 			}
@@ -48,10 +48,10 @@ func (c *Cluster) preferredNodes(f *feasibleSet, allowed *set) *set {
 
 // keepNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.
-func (s *State) keepNear(out *set, sh *shape, near ares.Near) {
+func (pl *Placer) keepNear(out *set, sh *shape, near ares.Near) {
 	var there set
-	there.resize(len(s.cluster.nodes))
-	s.nodesNear(sh, near, func(lo, hi int) {
+	there.resize(len(pl.cluster.nodes))
+	pl.nodesNear(sh, near, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			there.add(i)
 		}
@@ -68,7 +68,7 @@ func (s *State) keepNear(out *set, sh *shape, near ares.Near) {
 
 // nodesNear tells the ranges of nodes that are near running jobs of the
 // shape's tenant with the labels, those this decision has placed included.
-func (s *State) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
+func (pl *Placer) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 	for _, e := range sh.tenant.active {
 		if !near.Of(e.job.Labels) {
 			continue
@@ -76,15 +76,15 @@ func (s *State) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					s.cluster.visitSpan(h.Node, near.Level, tell)
+					pl.cluster.visitSpan(h.Node, near.Level, tell)
 				}
 			}
 		}
 	}
-	for _, p := range s.round.placed {
+	for _, p := range pl.placed {
 		if p.entry.shape.tenant == sh.tenant && near.Of(p.entry.job.Labels) {
 			for i := range p.seats {
-				s.cluster.visitSpan(p.seats[i].Node, near.Level, tell)
+				pl.cluster.visitSpan(p.seats[i].Node, near.Level, tell)
 			}
 		}
 	}

@@ -27,43 +27,43 @@ type nominationHold struct {
 // and has his turn as any other.
 // For the others what is free is held, and those who are still to give way are
 // stopped. One job may be left out. What it counts for leaves is taken back by letGo.
-func (t *round) advanceNominations(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
 	more = true
-	for _, e := range t.state.jobs.running.nominated {
-		if e == but || e.queue != inPending || t.state.jobs.arrayIsStopping(e) {
+	for _, e := range pr.jobs.running.nominated {
+		if e == but || e.queue != inPending || pr.jobs.arrayIsStopping(e) {
 			continue // an event will say what becomes of it
 		}
 		n := e.run.Nominated
 		k := nominationHold{entry: e, seats: n.Seats, until: n.Until, over: true}
-		why := t.invalidReason(e, plan.Now)
-		m := savepoint(len(t.deltas))
-		free := why == "" && more && t.takeIfFree(n.Seats)
-		if free && !t.state.jobs.admitsSeats(e.shape, n.Seats, plan.Now) {
+		why := pr.invalidReason(e, plan.Now)
+		m := savepoint(len(pr.txn.deltas))
+		free := why == "" && more && pr.txn.takeIfFree(n.Seats)
+		if free && !pr.jobs.admitsSeats(e.shape, n.Seats, plan.Now) {
 			// Those who are on their way out may hold what it lacks elsewhere. Were
 			// the seats given up, it or another would have them kept again at once.
-			t.undo(m)
+			pr.txn.undo(m)
 			free = false
 		}
 		switch {
 		case why != "":
 			k.invalid = why
 		case free:
-			k.grant = t.state.jobs.grantCopy(e.shape, n.Seats)
+			k.grant = pr.jobs.grantCopy(e.shape, n.Seats)
 			e.shape.leaf.Charge(k.grant, 1)
-			t.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: t.state.cluster.pairScore(n.Seats), Merit: t.state.cluster.rationaleOf(n.Seats)}
-			t.placed = append(t.placed, placedJob{e, n.Seats})
-			more = tell == nil || tell(e, &t.offer, true)
+			pr.place.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: pr.cluster.pairScore(n.Seats), Merit: pr.cluster.rationaleOf(n.Seats)}
+			pr.place.placed = append(pr.place.placed, placedJob{e, n.Seats})
+			more = tell == nil || tell(e, &pr.place.offer, true)
 		default:
 			k.over = false
-			k.grant = t.state.jobs.grantCopy(e.shape, n.Seats)
+			k.grant = pr.jobs.grantCopy(e.shape, n.Seats)
 			k.grant.Use = queue.Use{}
 			e.shape.leaf.Charge(k.grant, 1)
-			k.held, k.freeSeats = t.holdSeats(n.Seats)
-			t.stopPendingVictims(plan, e)
+			k.held, k.freeSeats = pr.txn.holdSeats(n.Seats)
+			pr.stopPendingVictims(plan, e)
 			wakeBy(plan, n.Until)
 		}
-		t.holds = append(t.holds, k)
-		t.holdsBefore = len(t.holds)
+		pr.backfill.holds = append(pr.backfill.holds, k)
+		pr.backfill.holdsBefore = len(pr.backfill.holds)
 	}
 	return more
 }
@@ -76,20 +76,20 @@ func wakeBy(plan *ares.Plan, at time.Time) {
 }
 
 // releaseNominations takes back what upholding has counted.
-func (t *round) releaseNominations() {
-	for i := range t.holds[:t.holdsBefore] {
-		k := &t.holds[i]
+func (pr *preemptRound) releaseNominations() {
+	for i := range pr.backfill.holds[:pr.backfill.holdsBefore] {
+		k := &pr.backfill.holds[i]
 		k.entry.shape.leaf.Charge(k.grant, -1)
 	}
-	clear(t.holds)
-	t.holds, t.holdsBefore = t.holds[:0], 0
+	clear(pr.backfill.holds)
+	pr.backfill.holds, pr.backfill.holdsBefore = pr.backfill.holds[:0], 0
 }
 
 // holdOf is the nomination of a job in this decision, nil for none.
-func (t *round) holdOf(e *entry) *nominationHold {
-	for i := len(t.holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
-		if t.holds[i].entry == e {
-			return &t.holds[i]
+func (pr *preemptRound) holdOf(e *entry) *nominationHold {
+	for i := len(pr.backfill.holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
+		if pr.backfill.holds[i].entry == e {
+			return &pr.backfill.holds[i]
 		}
 	}
 	return nil
@@ -97,9 +97,9 @@ func (t *round) holdOf(e *entry) *nominationHold {
 
 // withdrawFailed writes down which nominations are over without their jobs having a
 // place, or other seats.
-func (t *round) withdrawFailed(plan *ares.Plan) {
-	for i := range t.holds[:t.holdsBefore] {
-		k := &t.holds[i]
+func (pr *preemptRound) withdrawFailed(plan *ares.Plan) {
+	for i := range pr.backfill.holds[:pr.backfill.holdsBefore] {
+		k := &pr.backfill.holds[i]
 		if k.invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.id }) ||
 			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.entry.id }) {
 			continue
@@ -109,28 +109,28 @@ func (t *round) withdrawFailed(plan *ares.Plan) {
 }
 
 // invalidReason says why a nomination has to be given up, "" when it has not.
-func (t *round) invalidReason(e *entry, now time.Time) string {
+func (pr *preemptRound) invalidReason(e *entry, now time.Time) string {
 	n := e.run.Nominated
 	switch {
 	case !now.Before(n.Until):
 		return "they were not free in time"
-	case t.state.cluster.topology.Revision > e.run.Revision:
+	case pr.cluster.topology.Revision > e.run.Revision:
 		return "the topology has changed"
 	}
-	t.state.windows.setWindowTime(now)
-	t.state.windows.setExpectedStay(e)
-	f := t.state.cluster.refreshFeasible(e.shape.request)
+	pr.windows.setWindowTime(now)
+	pr.windows.setExpectedStay(e)
+	f := pr.cluster.refreshFeasible(e.shape.request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
-		at := t.state.cluster.nodesByID[seat.Node]
+		at := pr.cluster.nodesByID[seat.Node]
 		if at == nil || !at.schedulable() {
 			return "node " + seat.Node + " takes no jobs any more"
 		}
 		if !f.nodes.has(at.pos) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
-		if v := t.state.windows.windowBlocking(e.shape, at); v != nil {
-			return fmt.Sprintf("node %s is %s", seat.Node, t.state.windows.blockText(v))
+		if v := pr.windows.windowBlocking(e.shape, at); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, pr.windows.blockText(v))
 		}
 		for k := range seat.Shares {
 			if d := at.deviceIndex(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {
@@ -139,7 +139,7 @@ func (t *round) invalidReason(e *entry, now time.Time) string {
 		}
 	}
 	for i := range n.Victims {
-		if v := t.pendingVictim(&n.Victims[i]); v != nil && v.run.Endures(v.job) {
+		if v := pr.pendingVictim(&n.Victims[i]); v != nil && v.run.Endures(v.job) {
 			return "one that was to give way has begun and must not be stopped" // it may be another tenant's
 		}
 	}
@@ -148,8 +148,8 @@ func (t *round) invalidReason(e *entry, now time.Time) string {
 
 // pendingVictim is the victim of a nomination that has not been asked to stop yet, nil
 // when it has, or is gone already.
-func (t *round) pendingVictim(v *ares.Victim) *entry {
-	e := t.state.jobs.entryByID[v.Job]
+func (pr *preemptRound) pendingVictim(v *ares.Victim) *entry {
+	e := pr.jobs.entryByID[v.Job]
 	if e == nil || e.job == nil || e.run == nil || e.run.Fence() != v.Fence || e.run.Stop != nil {
 		return nil
 	}
@@ -158,38 +158,38 @@ func (t *round) pendingVictim(v *ares.Victim) *entry {
 
 // stopPendingVictims stops those of a nomination that are still to be: one plan may not have
 // held them all.
-func (t *round) stopPendingVictims(plan *ares.Plan, e *entry) {
+func (pr *preemptRound) stopPendingVictims(plan *ares.Plan, e *entry) {
 	for i := range e.run.Nominated.Victims {
 		v := &e.run.Nominated.Victims[i]
-		if o := t.pendingVictim(v); o != nil && !t.stopVictim(plan, o, v.Yield) {
+		if o := pr.pendingVictim(v); o != nil && !pr.stopVictim(plan, o, v.Yield) {
 			return
 		}
 	}
 }
 
 // stopVictim has a job give way by this plan. It is false when the plan is full.
-func (t *round) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool {
-	if slices.Contains(t.stopping, v) || t.state.jobs.arrayIsStopping(v) {
+func (pr *preemptRound) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool {
+	if slices.Contains(pr.stopping, v) || pr.jobs.arrayIsStopping(v) {
 		return true
 	}
 	if len(plan.Stop) >= MaxPlacings {
 		plan.Wake = plan.Now
 		return false
 	}
-	t.stopping = append(t.stopping, v)
+	pr.stopping = append(pr.stopping, v)
 	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.id, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(y.To), At: plan.Now, Yield: &y}})
 	return true
 }
 
 // takeIfFree takes seats if all of them are free, and else nothing.
-func (t *round) takeIfFree(seats []ares.Seat) bool {
-	m := savepoint(len(t.deltas))
+func (x *Txn) takeIfFree(seats []ares.Seat) bool {
+	m := savepoint(len(x.deltas))
 	for i := range seats {
-		if !t.state.cluster.nodesByID[seats[i].Node].seatIsFree(&seats[i]) {
-			t.undo(m)
+		if !x.cluster.nodesByID[seats[i].Node].seatIsFree(&seats[i]) {
+			x.undo(m)
 			return false
 		}
-		t.takeSeats(seats[i : i+1])
+		x.takeSeats(seats[i : i+1])
 	}
 	return true
 }
@@ -210,11 +210,11 @@ func (n *node) seatIsFree(seat *ares.Seat) bool {
 
 // holdSeats takes what is free of seats, and says what that was, and of how many
 // it is all.
-func (t *round) holdSeats(seats []ares.Seat) (held []delta, free int) {
-	from := len(t.deltas)
+func (x *Txn) holdSeats(seats []ares.Seat) (held []delta, free int) {
+	from := len(x.deltas)
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.cluster.nodesByID[seat.Node]
+		n := x.cluster.nodesByID[seat.Node]
 		if n == nil || !n.schedulable() {
 			continue
 		}
@@ -227,50 +227,50 @@ func (t *round) holdSeats(seats []ares.Seat) (held []delta, free int) {
 				continue
 			}
 			if some := min(seat.Shares[k].Milli, WholeMilli-n.devices[d].taken); some > 0 {
-				t.take(delta{node: n, device: d, milli: some})
+				x.take(delta{node: n, device: d, milli: some})
 			}
 		}
 		cpus, memory := max(min(seat.CPUs, n.typ.cpus-n.cpus), 0), max(min(seat.Memory, n.record.MemoryMB-n.memory), 0)
-		t.take(delta{node: n, device: restOfSeat, cpus: cpus, memory: memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
-		t.state.cluster.capacityChanged(n)
+		x.take(delta{node: n, device: restOfSeat, cpus: cpus, memory: memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+		x.cluster.capacityChanged(n)
 	}
-	return slices.Clone(t.deltas[from:]), free
+	return slices.Clone(x.deltas[from:]), free
 }
 
 // releaseHold gives up what is held for a nomination, until the try goes back.
-func (t *round) releaseHold(k *nominationHold) {
+func (x *Txn) releaseHold(k *nominationHold) {
 	for _, h := range k.held {
 		h.milli, h.cpus, h.memory = -h.milli, -h.cpus, -h.memory
 		if h.device == restOfSeat {
 			h.device = restOfLeaving
 		}
-		if t.take(h); h.device < 0 {
-			t.state.cluster.capacityChanged(h.node)
+		if x.take(h); h.device < 0 {
+			x.cluster.capacityChanged(h.node)
 		}
 	}
 }
 
 // placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
-func (t *round) placeElsewhere(pass *queue.Pass[*entry], k *nominationHold, now time.Time) bool {
-	sh, m := k.entry.shape, savepoint(len(t.deltas))
-	t.speculative = true
-	defer func() { t.speculative = false }()
-	t.releaseHold(k)
+func (pr *preemptRound) placeElsewhere(pass *queue.Pass[*entry], k *nominationHold, now time.Time) bool {
+	sh, m := k.entry.shape, savepoint(len(pr.txn.deltas))
+	pr.place.speculative = true
+	defer func() { pr.place.speculative = false }()
+	pr.txn.releaseHold(k)
 	pass.Count(sh.leaf, k.grant, -1)
 	ok := false
-	if members, ban := t.state.jobs.admissibleMembers(sh, now); members >= len(k.seats) {
-		t.state.scorer.drawForJob(k.entry.id, 0)
-		t.offer, ok = t.placeJob(sh, members, ban, k.entry)
+	if members, ban := pr.jobs.admissibleMembers(sh, now); members >= len(k.seats) {
+		pr.scorer.drawForJob(k.entry.id, 0)
+		pr.place.offer, ok = pr.place.placeJob(sh, members, ban, k.entry)
 	}
-	if !ok || len(t.offer.Seats) < len(k.seats) {
-		t.undo(m)
+	if !ok || len(pr.place.offer.Seats) < len(k.seats) {
+		pr.txn.undo(m)
 		pass.Count(sh.leaf, k.grant, 1)
 		return false
 	}
 	k.over = true
-	t.offer.Job = k.entry.id
-	t.placed = append(t.placed, placedJob{k.entry, t.offer.Seats})
+	pr.place.offer.Job = k.entry.id
+	pr.place.placed = append(pr.place.placed, placedJob{k.entry, pr.place.offer.Seats})
 	return true
 }
 
@@ -317,7 +317,7 @@ func (k *nominationHold) waitBlocker() ares.Blocker {
 }
 
 // hasHold says whether seats are kept for the job in this decision.
-func (t *round) hasHold(e *entry) bool {
-	k := t.holdOf(e)
+func (pr *preemptRound) hasHold(e *entry) bool {
+	k := pr.holdOf(e)
 	return k != nil && !k.over
 }

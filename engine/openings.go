@@ -58,13 +58,13 @@ func (o *openings) openBefore(bound *int64, reach *set, lo, hi int) iter.Seq[int
 const maxOpenings = 2 * MaxReserved
 
 // refreshOpenings brings the openings of a want up to date.
-func (s *State) refreshOpenings(w *request, now time.Time, by quantile) *openings {
-	f := s.cluster.refreshFeasible(w)
+func (b *backfillRound) refreshOpenings(w *request, now time.Time, by quantile) *openings {
+	f := b.cluster.refreshFeasible(w)
 	o := w.openings[by]
 	if o == nil {
 		o = &openings{layout: -1}
 		w.openings[by] = o
-		if kept := &s.openingCaches[by]; len(*kept) < maxOpenings {
+		if kept := &b.openingCaches[by]; len(*kept) < maxOpenings {
 			*kept = append(*kept, w)
 		} else {
 			(*kept)[0].openings[by] = nil
@@ -73,28 +73,28 @@ func (s *State) refreshOpenings(w *request, now time.Time, by quantile) *opening
 		}
 	}
 	look := func(at int) {
-		n := s.cluster.nodes[at]
+		n := b.cluster.nodes[at]
 		o.first[at], o.until[at] = noEnd, noEnd
 		if n.schedulable() && f.nodes.has(at) {
-			d := s.releasesOn(n, now, by)
+			d := b.releasesOn(n, now, by)
 			o.first[at], o.until[at] = n.opensAt(w, d.list), d.until
 		}
 	}
-	if o.layout != s.cluster.layout || s.cluster.capacityChanges.hasGap(o.seen) {
-		o.layout = s.cluster.layout
-		o.first = slices.Grow(o.first[:0], len(s.cluster.nodes))[:len(s.cluster.nodes)]
-		o.until = slices.Grow(o.until[:0], len(s.cluster.nodes))[:len(s.cluster.nodes)]
-		o.blocks = slices.Grow(o.blocks[:0], (len(s.cluster.nodes)+63)/64)[:(len(s.cluster.nodes)+63)/64]
-		for at := range s.cluster.nodes {
+	if o.layout != b.cluster.layout || b.cluster.capacityChanges.hasGap(o.seen) {
+		o.layout = b.cluster.layout
+		o.first = slices.Grow(o.first[:0], len(b.cluster.nodes))[:len(b.cluster.nodes)]
+		o.until = slices.Grow(o.until[:0], len(b.cluster.nodes))[:len(b.cluster.nodes)]
+		o.blocks = slices.Grow(o.blocks[:0], (len(b.cluster.nodes)+63)/64)[:(len(b.cluster.nodes)+63)/64]
+		for at := range b.cluster.nodes {
 			look(at)
 		}
 		for k := range o.blocks {
 			o.refreshBlock(k)
 		}
 	} else {
-		first := s.cluster.capacityChanges.count - len(s.cluster.capacityChanges.since(o.seen))
-		for i, at := range s.cluster.capacityChanges.since(o.seen) {
-			if s.cluster.lastCapacityChange[at] == first+i {
+		first := b.cluster.capacityChanges.count - len(b.cluster.capacityChanges.since(o.seen))
+		for i, at := range b.cluster.capacityChanges.since(o.seen) {
+			if b.cluster.lastCapacityChange[at] == first+i {
 				look(int(at))
 				o.refreshBlock(int(at) / 64)
 			}
@@ -112,7 +112,7 @@ func (s *State) refreshOpenings(w *request, now time.Time, by quantile) *opening
 			o.refreshBlock(k)
 		}
 	}
-	o.seen = s.cluster.capacityChanges.count
+	o.seen = b.cluster.capacityChanges.count
 	return o
 }
 
@@ -124,18 +124,18 @@ type domainOpening struct {
 
 // domainOpenings are the domains of a level with the times when so many members have room
 // there, the soonest first, no more than a few. Without a level it is the fleet.
-func (s *State) domainOpenings(w *request, o *openings, reach *set, level ares.Level, members int, now time.Time, by quantile) []domainOpening {
+func (b *backfillRound) domainOpenings(w *request, o *openings, reach *set, level ares.Level, members int, now time.Time, by quantile) []domainOpening {
 	var out []domainOpening
-	for lo := 0; lo < len(s.cluster.nodes); {
-		hi := len(s.cluster.nodes)
+	for lo := 0; lo < len(b.cluster.nodes); {
+		hi := len(b.cluster.nodes)
 		if level != "" {
-			_, hi = s.cluster.domains.Span(lo, level)
+			_, hi = b.cluster.domains.Span(lo, level)
 		}
 		bound := int64(noEnd)
 		if len(out) == maxDomainsTried {
 			bound = out[len(out)-1].at
 		}
-		if at := s.whenEnough(w, o, reach, lo, hi, members, bound, now, by); at < bound {
+		if at := b.whenEnough(w, o, reach, lo, hi, members, bound, now, by); at < bound {
 			spot, _ := slices.BinarySearchFunc(out, at+1, func(sp domainOpening, at int64) int {
 				if sp.at < at {
 					return -1
@@ -152,16 +152,16 @@ func (s *State) domainOpenings(w *request, o *openings, reach *set, level ares.L
 
 // whenEnough is when so many members have room on the nodes from lo up to hi, if
 // that is before a bound, and else endless.
-func (s *State) whenEnough(w *request, o *openings, reach *set, lo, hi, members int, bound int64, now time.Time, by quantile) int64 {
+func (b *backfillRound) whenEnough(w *request, o *openings, reach *set, lo, hi, members int, bound int64, now time.Time, by quantile) int64 {
 	// When as many nodes have room for one, the members have it in any case.
-	first := s.firstScratch[:0]
+	first := b.firstScratch[:0]
 	limit := bound
 	for at := range o.openBefore(&limit, reach, lo, hi) {
 		if first = pushLeast(first, o.first[at], members); len(first) == members {
 			limit = first[0]
 		}
 	}
-	s.firstScratch = first
+	b.firstScratch = first
 	if len(first) == 0 {
 		return noEnd
 	}
@@ -170,11 +170,11 @@ func (s *State) whenEnough(w *request, o *openings, reach *set, lo, hi, members 
 			return first[0]
 		}
 	}
-	steps := s.increaseScratch[:0]
+	steps := b.increaseScratch[:0]
 	for at := range o.openBefore(&bound, reach, lo, hi) {
-		steps = s.cluster.nodes[at].roomIncreases(w, s.releasesOn(s.cluster.nodes[at], now, by).list, bound, members, steps)
+		steps = b.cluster.nodes[at].roomIncreases(w, b.releasesOn(b.cluster.nodes[at], now, by).list, bound, members, steps)
 	}
-	s.increaseScratch = steps
+	b.increaseScratch = steps
 	slices.SortFunc(steps, func(x, y roomIncrease) int { return cmp.Compare(x.at, y.at) })
 	sum := 0
 	for _, st := range steps {

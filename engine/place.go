@@ -16,59 +16,59 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 	s.windows.setWindowTime(now)
 	s.windows.setExpectedStayOf(job)
 	e, sh := s.jobs.entryByID[job.ID], s.jobs.shapes.find(s.jobs.newShape(job))
-	if waits := s.admissionWaits(e, sh, now); len(waits) == 0 {
-		t := s.beginRound()
-		t.advanceNominations(&ares.Plan{Now: now}, e, nil)
-		t.holdForRestarts(now, e)
-		t.holdForMigrating(now, e)
+	if waits := s.explain.admissionWaits(e, sh, now); len(waits) == 0 {
+		t := s.round.begin()
+		t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
+		t.preempt.holdForRestarts(now, e)
+		t.preempt.holdForMigrating(now, e)
 		s.scorer.drawForJob(job.ID, 0)
 		members, ban := s.jobs.admissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
-			pl, ok = t.placeJob(sh, members, ban, e)
+			pl, ok = t.place.placeJob(sh, members, ban, e)
 		}
-		t.releaseNominations()
+		t.preempt.releaseNominations()
 		t.close()
 		if ok {
 			pl.Job = job.ID
 			return pl, nil
 		}
 	}
-	blockers, _ := s.blockersOf(e, sh, job.GPUModel, now)
+	blockers, _ := s.explain.blockersOf(e, sh, job.GPUModel, now)
 	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }
 
 // placeJob takes seats for the job's members, as many as fit between the least it
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
-func (t *round) placeJob(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	t.state.windows.setExpectedStay(e)
-	return t.placeWithin(sh, most, ban, e)
+func (pl *Placer) placeJob(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+	pl.windows.setExpectedStay(e)
+	return pl.placeWithin(sh, most, ban, e)
 }
 
 // placeWithin is place for as long a stay as was said before.
-func (t *round) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	w := t.state.cluster.withoutModels(sh.request, ban)
-	allowed, ok := t.state.feasibleNodes(sh, w)
-	if !ok || t.state.cluster.exceedsLeafLimit(w) {
+func (pl *Placer) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+	w := pl.cluster.withoutModels(sh.request, ban)
+	allowed, ok := pl.feasibleNodes(sh, w)
+	if !ok || pl.cluster.exceedsLeafLimit(w) {
 		return ares.Placing{}, false
 	}
-	if len(t.state.windows.windows) > 0 {
-		if own, some := t.state.windows.reservedForOwn(sh, allowed); some {
-			if p, seated := t.placeAmong(sh, w, most, e, own); seated {
+	if len(pl.windows.windows) > 0 {
+		if own, some := pl.windows.reservedForOwn(sh, allowed); some {
+			if p, seated := pl.placeAmong(sh, w, most, e, own); seated {
 				return p, true
 			}
 		}
 	}
-	return t.placeAmong(sh, w, most, e, allowed)
+	return pl.placeAmong(sh, w, most, e, allowed)
 }
 
 // placeAmong is seat on the allowed nodes.
-func (t *round) placeAmong(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
+func (pl *Placer) placeAmong(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
 	if sh.members == 1 {
-		return t.placeSingle(sh, w, allowed)
+		return pl.placeSingle(sh, w, allowed)
 	}
-	return t.placeGang(sh, w, most, e, allowed)
+	return pl.placeGang(sh, w, most, e, allowed)
 }
 
 // exceedsLeafLimit says whether one member alone asks for more devices than one job may
@@ -78,62 +78,62 @@ func (c *Cluster) exceedsLeafLimit(w *request) bool {
 }
 
 // placeSingle takes the seat of a job of one member.
-func (t *round) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing, bool) {
-	if allowed == &w.constraints.feasible.nodes && w.failedEpoch == t.state.epoch && !t.speculative {
+func (pl *Placer) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing, bool) {
+	if allowed == &w.constraints.feasible.nodes && w.failedEpoch == pl.epoch && !pl.speculative {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
-	n := t.state.bestSingleNode(sh, w, allowed)
+	n := pl.bestSingleNode(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.constraints.feasible.nodes && !t.speculative {
-			w.failedEpoch = t.state.epoch
+		if allowed == &w.constraints.feasible.nodes && !pl.speculative {
+			w.failedEpoch = pl.epoch
 		}
 		return ares.Placing{}, false
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.anyNodeDoes {
-		m.Stranded = strandedMilli(t.state.scorer.fragmentationCost(w, n) - n.historyPenalty)
+		m.Stranded = strandedMilli(pl.scorer.fragmentationCost(w, n) - n.historyPenalty)
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.typ.links.Bandwidth(n.typ.links.FirstFit(w.deviceMask(n.typ)&n.free, w.gpus))
 	}
 	before := n.free
-	seats := []ares.Seat{t.assign(n, w, 0)}
+	seats := []ares.Seat{pl.assign(n, w, 0)}
 	if w.gpus > 1 {
 		m.Bandwidth = n.typ.links.Bandwidth(before &^ n.free)
 	}
-	t.state.cluster.capacityChanged(n)
-	return ares.Placing{Seats: seats, Score: t.state.cluster.pairScore(seats), Merit: m}, true
+	pl.cluster.capacityChanged(n)
+	return ares.Placing{Seats: seats, Score: pl.cluster.pairScore(seats), Merit: m}, true
 }
 
 // bestSingleNode finds the node for a job of one member: in the domain it prefers, then
 // where nothing speaks against, then anywhere it may go.
-func (s *State) bestSingleNode(sh *shape, w *request, allowed *set) *node {
+func (pl *Placer) bestSingleNode(sh *shape, w *request, allowed *set) *node {
 	liked := allowed
 	if w.constraints.feasible.hasPreference {
-		liked = s.cluster.preferredNodes(&w.constraints.feasible, allowed)
+		liked = pl.cluster.preferredNodes(&w.constraints.feasible, allowed)
 	}
 	for _, in := range [2]*set{liked, allowed} {
 		for i := 0; ; i++ {
-			lo, hi, ok := s.cluster.domains.Domain(sh.wish.domain, i)
+			lo, hi, ok := pl.cluster.domains.Domain(sh.wish.domain, i)
 			if !ok {
 				break
 			}
-			if n := s.scorer.bestNode(w, in, lo, hi); n != nil {
+			if n := pl.scorer.bestNode(w, in, lo, hi); n != nil {
 				return n
 			}
 		}
 	}
-	if n := s.scorer.bestNode(w, liked, 0, len(s.cluster.nodes)); n != nil || liked == allowed {
+	if n := pl.scorer.bestNode(w, liked, 0, len(pl.cluster.nodes)); n != nil || liked == allowed {
 		return n
 	}
-	return s.scorer.bestNode(w, allowed, 0, len(s.cluster.nodes))
+	return pl.scorer.bestNode(w, allowed, 0, len(pl.cluster.nodes))
 }
 
 // placeGang takes seats for several members: the domain is chosen by the topology,
 // the devices by their links. Ranks follow the order of the nodes, but for those
 // that can stay where they were.
-func (t *round) placeGang(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
-	if w.scores.costs == nil && t.state.cluster.fitsNowhere(w) {
+func (pl *Placer) placeGang(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
+	if w.scores.costs == nil && pl.cluster.fitsNowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topology.Ask{
@@ -144,32 +144,32 @@ func (t *round) placeGang(sh *shape, w *request, most int, e *entry, allowed *se
 		ask.Kind = w.id // else other jobs decide where it may go
 	}
 	if e != nil && e.run != nil {
-		ask.Before = t.state.jobs.lastNodes(e)
+		ask.Before = pl.jobs.lastNodes(e)
 	}
-	view := gangView{t.state, w, t.state.scorer.refreshScores(w), allowed, sh.spreadsMembers()}
-	picks, m, ok := t.state.cluster.domains.Choose(&ask, view)
+	view := gangView{pl, w, pl.scorer.refreshScores(w), allowed, sh.spreadsMembers()}
+	picks, m, ok := pl.cluster.domains.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
 	}
 	if m.Level == ares.LevelNode {
-		m.Domain = t.state.cluster.nodes[picks[0].Node].id
+		m.Domain = pl.cluster.nodes[picks[0].Node].id
 	}
 	total := 0
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += (view.scores.costs[p.Node] - t.state.cluster.nodes[p.Node].historyPenalty) * int64(p.Members)
+		cost += (view.scores.costs[p.Node] - pl.cluster.nodes[p.Node].historyPenalty) * int64(p.Members)
 	}
-	m.Stranded, m.FirstFit = strandedMilli(cost), t.state.cluster.firstFitBandwidth(w, allowed, total)
+	m.Stranded, m.FirstFit = strandedMilli(cost), pl.cluster.firstFitBandwidth(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
-		n := t.state.cluster.nodes[p.Node]
-		seats = t.assignAll(n, w, p.Members, seats)
-		t.state.cluster.capacityChanged(n)
+		n := pl.cluster.nodes[p.Node]
+		seats = pl.assignAll(n, w, p.Members, seats)
+		pl.cluster.capacityChanged(n)
 	}
 	e.keepRanksInPlace(seats)
-	m.Bandwidth = t.state.cluster.bottleneck(seats)
-	return ares.Placing{Seats: seats, Score: t.state.cluster.pairScore(seats), Merit: m}, true
+	m.Bandwidth = pl.cluster.bottleneck(seats)
+	return ares.Placing{Seats: seats, Score: pl.cluster.pairScore(seats), Merit: m}, true
 }
 
 // lastNodes is where the job's last attempt was.
@@ -190,7 +190,7 @@ func (j *jobTable) lastNodes(e *entry) []int {
 
 // gangView is what the topology may ask about the nodes for one gang.
 type gangView struct {
-	state   *State
+	state   *Placer
 	request *request
 	scores  *scoreCache
 	allowed *set

@@ -109,11 +109,11 @@ const (
 const MaxPeersAfter = 366 * 24 * time.Hour
 
 // aheadText says how those ahead of a job that would fit can keep it waiting.
-func (s *State) aheadText() string {
+func (ex *explainer) aheadText() string {
 	switch {
-	case s.cfg.Queue.Blocked == BlockedHold:
+	case ex.cfg.Queue.Blocked == BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
-	case s.backfillConfig().First > 0:
+	case ex.round.backfill.backfillConfig().First > 0:
 		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
 	}
 	return "jobs ahead of it take the room there is, or fill the next plan"

@@ -8,7 +8,7 @@ import (
 
 // PlannedStarts are the reservations of the last decision, in the order of the jobs.
 // They are a part of no plan, and good until the next decision.
-func (s *State) PlannedStarts() []ares.Promise { return s.plannedStarts }
+func (s *State) PlannedStarts() []ares.Promise { return s.round.plannedStarts }
 
 // plannedStart is a reservation as others are told of it.
 func (r *backfillReservation) plannedStart() ares.Promise {
@@ -21,12 +21,12 @@ func (r *backfillReservation) plannedStart() ares.Promise {
 
 // recordPlannedStarts keeps the reservations of a decision for who asks.
 func (t *round) recordPlannedStarts() {
-	clear(t.state.plannedStarts)
-	t.state.plannedStarts = t.state.plannedStarts[:0]
-	for i := range t.reservations {
-		p := t.reservations[i].plannedStart()
-		p.Firm = t.reservations[i].firm && !p.At.IsZero() && !t.state.jobs.wouldBorrowNow(t.reservations[i].entry) && len(t.state.windows.windowsBlocking(t.reservations[i].entry)) == 0
-		t.state.plannedStarts = append(t.state.plannedStarts, p)
+	clear(t.plannedStarts)
+	t.plannedStarts = t.plannedStarts[:0]
+	for i := range t.backfill.reservations {
+		p := t.backfill.reservations[i].plannedStart()
+		p.Firm = t.backfill.reservations[i].firm && !p.At.IsZero() && !t.jobs.wouldBorrowNow(t.backfill.reservations[i].entry) && len(t.windows.windowsBlocking(t.backfill.reservations[i].entry)) == 0
+		t.plannedStarts = append(t.plannedStarts, p)
 	}
 }
 

@@ -110,21 +110,21 @@ type restartHold struct {
 }
 
 // holdForRestarts takes the seats that are kept for gangs, but for one of them.
-func (t *round) holdForRestarts(now time.Time, but *entry) {
-	for _, e := range t.state.jobs.restarting {
-		if e == but || e.run.Nominated != nil || !e.holdsSeats(now) || !e.isRestarting() && !t.wouldFit(e, now) {
+func (pr *preemptRound) holdForRestarts(now time.Time, but *entry) {
+	for _, e := range pr.jobs.restarting {
+		if e == but || e.run.Nominated != nil || !e.holdsSeats(now) || !e.isRestarting() && !pr.wouldFit(e, now) {
 			continue
 		}
 		g := restartHold{entry: e}
 		last := e.run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
-			if last.Seats[i].State.Free() && t.state.cluster.nodesByID[seat.Node].seatIsFree(seat) {
-				t.takeSeats([]ares.Seat{*seat})
+			if last.Seats[i].State.Free() && pr.cluster.nodesByID[seat.Node].seatIsFree(seat) {
+				pr.txn.takeSeats([]ares.Seat{*seat})
 				g.seats = append(g.seats, seat)
 			}
 		}
-		t.restartHolds = append(t.restartHolds, g)
+		pr.restartHolds = append(pr.restartHolds, g)
 	}
 }
 
@@ -139,52 +139,52 @@ func (e *entry) holdsSeats(now time.Time) bool {
 }
 
 // wouldFit says whether a gang would find a place if it were its turn.
-func (t *round) wouldFit(e *entry, now time.Time) bool {
-	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || t.state.jobs.arrayIsStopping(e) {
+func (pr *preemptRound) wouldFit(e *entry, now time.Time) bool {
+	members, ban := pr.jobs.admissibleMembers(e.shape, now)
+	if members == 0 || pr.jobs.arrayIsStopping(e) {
 		return false
 	}
-	m := savepoint(len(t.deltas))
-	_, ok := t.placeJob(e.shape, members, ban, e)
-	t.undo(m)
+	m := savepoint(len(pr.txn.deltas))
+	_, ok := pr.place.placeJob(e.shape, members, ban, e)
+	pr.txn.undo(m)
 	return ok
 }
 
 // restartPending says whether seats are kept for a gang whose turn is still to come in this
 // decision.
-func (t *round) restartPending() bool {
-	return slices.ContainsFunc(t.restartHolds, func(g restartHold) bool { return !g.released && g.entry.queue == inPending && g.entry.isSettled() })
+func (pr *preemptRound) restartPending() bool {
+	return slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return !g.released && g.entry.queue == inPending && g.entry.isSettled() })
 }
 
 // releaseToGang gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
-func (t *round) releaseToGang(e *entry) {
-	at := slices.IndexFunc(t.restartHolds, func(g restartHold) bool { return g.entry == e && !g.released })
+func (pr *preemptRound) releaseToGang(e *entry) {
+	at := slices.IndexFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e && !g.released })
 	if at < 0 {
 		return
 	}
-	t.releaseRestartHold(&t.restartHolds[at])
-	t.restartHolds[at].released = true
-	t.state.epoch++ // what asked in vain so far may find room now
+	pr.releaseRestartHold(&pr.restartHolds[at])
+	pr.restartHolds[at].released = true
+	pr.place.epoch++ // what asked in vain so far may find room now
 }
 
 // releaseRestartHold gives up what is kept for a gang.
-func (t *round) releaseRestartHold(g *restartHold) {
+func (pr *preemptRound) releaseRestartHold(g *restartHold) {
 	for _, seat := range g.seats {
-		n := t.state.cluster.nodesByID[seat.Node]
-		t.releaseSeat(n, seat)
-		t.state.cluster.capacityChanged(n)
+		n := pr.cluster.nodesByID[seat.Node]
+		pr.txn.releaseSeat(n, seat)
+		pr.cluster.capacityChanged(n)
 	}
 }
 
 // wakeWhenHoldsEnd has the plan wake when seats are no longer kept for a gang it does not
 // place, if somebody waits.
-func (s *State) wakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
+func (pr *preemptRound) wakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 	if len(plan.Refuse) == 0 {
 		return
 	}
-	for i := range s.round.restartHolds {
-		e := s.round.restartHolds[i].entry
+	for i := range pr.restartHolds {
+		e := pr.restartHolds[i].entry
 		if !e.run.Settled() {
 			continue // an event will say when
 		}

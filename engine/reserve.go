@@ -40,26 +40,26 @@ const BorrowBlockedText = "it would borrow what others are promised, who wait an
 // everybody behind it in its queue, as configured. It says whether that is news.
 func (t *round) refuseShape(pass *queue.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
 	switch {
-	case t.reserveForAll:
-		if admitted && t.mayReserve(e, now) {
-			t.reserveFor(e, now)
+	case t.backfill.reserveForAll:
+		if admitted && t.backfill.mayReserve(e, now) {
+			t.backfill.reserveFor(e, now)
 		}
-		if t.state.cfg.Queue.Blocked == BlockedHold && t.state.jobs.dependenciesMet(e) {
+		if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
 			pass.Hold()
 		} else {
 			pass.Skip()
 		}
-	case t.wouldDelay && t.state.cfg.Queue.Blocked != BlockedHold:
+	case t.place.wouldDelay && t.cfg.Queue.Blocked != BlockedHold:
 		// Only it: others of its shape may be done sooner.
-		news := e.shape.refusedInCycle != t.state.cycle
-		e.shape.refusedInCycle = t.state.cycle
+		news := e.shape.refusedInCycle != t.place.cycle
+		e.shape.refusedInCycle = t.place.cycle
 		pass.Skip()
 		return news
-	case t.state.cfg.Queue.Blocked == BlockedHold && t.state.jobs.dependenciesMet(e):
+	case t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e):
 		pass.Hold()
 	default:
-		if admitted && t.mayReserve(e, now) && t.reserveFor(e, now) {
-			t.reservations[len(t.reservations)-1].firm = t.unplaced == 0
+		if admitted && t.backfill.mayReserve(e, now) && t.backfill.reserveFor(e, now) {
+			t.backfill.reservations[len(t.backfill.reservations)-1].firm = t.unplaced == 0
 		}
 		if admitted {
 			t.unplaced++
@@ -70,13 +70,13 @@ func (t *round) refuseShape(pass *queue.Pass[*entry], e *entry, admitted bool, n
 }
 
 // mayReserve says whether a place is kept for a job that found none.
-func (t *round) mayReserve(e *entry, now time.Time) bool {
-	r := &t.backfill
+func (b *backfillRound) mayReserve(e *entry, now time.Time) bool {
+	r := &b.backfill
 	switch {
-	case len(t.reservations) >= r.First || t.reservationTries >= 2*r.First:
+	case len(b.reservations) >= r.First || b.reservationTries >= 2*r.First:
 		return false
-	case t.state.cfg.Queue.Blocked == BlockedReserve && !t.reserveForAll:
-		return !slices.ContainsFunc(t.reservations, func(r backfillReservation) bool { return r.leaf == e.shape.leaf })
+	case b.cfg.Queue.Blocked == BlockedReserve && !b.reserveForAll:
+		return !slices.ContainsFunc(b.reservations, func(r backfillReservation) bool { return r.leaf == e.shape.leaf })
 	}
 	return e.waited(now) >= r.After
 }
@@ -100,33 +100,33 @@ func (j *jobTable) dependenciesMet(e *entry) bool {
 
 // placeBackfill places a job where it delays nobody who has a reservation: anywhere if
 // it is foreseen to end before those begin, and else beside what they hold.
-func (t *round) placeBackfill(e *entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
+func (b *backfillRound) placeBackfill(e *entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
 	ends := e.endsBy(now)
-	outlasted := t.delayedReservations(ends)
+	outlasted := b.delayedReservations(ends)
 	sh := e.shape
-	if outlasted != 0 && sh.delayingEpoch == t.state.epoch && ends >= sh.delayingEnd {
-		t.wouldDelay = true // as another of its shape, which ends no later
+	if outlasted != 0 && sh.delayingEpoch == b.place.epoch && ends >= sh.delayingEnd {
+		b.place.wouldDelay = true // as another of its shape, which ends no later
 		return p, false
 	}
-	t.holdReservations(outlasted)
-	t.speculative = outlasted != 0
-	p, ok = t.placeJob(sh, members, ban, e)
-	t.speculative = false
+	b.holdReservations(outlasted)
+	b.place.speculative = outlasted != 0
+	p, ok = b.place.placeJob(sh, members, ban, e)
+	b.place.speculative = false
 	if ok || outlasted == 0 {
 		return p, ok
 	}
 	// Is it kept off, or is there no room in any case?
-	fits := t.probes >= maxProbes
+	fits := b.probes >= maxProbes
 	if !fits {
-		t.probes++
-		t.holdReservations(0)
-		m := savepoint(len(t.deltas))
-		if _, fits = t.placeJob(sh, members, ban, e); fits {
-			t.undo(m)
+		b.probes++
+		b.holdReservations(0)
+		m := savepoint(len(b.txn.deltas))
+		if _, fits = b.place.placeJob(sh, members, ban, e); fits {
+			b.txn.undo(m)
 		}
 	}
 	if fits {
-		t.wouldDelay, sh.delayingEpoch, sh.delayingEnd = true, t.state.epoch, ends
+		b.place.wouldDelay, sh.delayingEpoch, sh.delayingEnd = true, b.place.epoch, ends
 	}
 	return p, false
 }
@@ -145,9 +145,9 @@ const maxProbes = 64
 
 // delayedReservations is which reservations somebody would delay that ends at a time, as
 // bits.
-func (t *round) delayedReservations(ends int64) (set uint64) {
-	for i := range t.reservations {
-		if r := &t.reservations[i]; r.drain || ends > r.limit {
+func (b *backfillRound) delayedReservations(ends int64) (set uint64) {
+	for i := range b.reservations {
+		if r := &b.reservations[i]; r.drain || ends > r.limit {
 			set |= 1 << i
 		}
 	}
@@ -156,40 +156,40 @@ func (t *round) delayedReservations(ends int64) (set uint64) {
 
 // holdReservations takes what these reservations hold, and gives up what others do. It
 // leaves all as it is where it is so already: most jobs outlast all or none.
-func (t *round) holdReservations(which uint64) {
-	if which == t.heldReservations {
+func (b *backfillRound) holdReservations(which uint64) {
+	if which == b.heldReservations {
 		return
 	}
-	for i := range t.reservations {
-		r := &t.reservations[i]
+	for i := range b.reservations {
+		r := &b.reservations[i]
 		switch bit := uint64(1) << i; {
-		case t.heldReservations&^which&bit != 0:
+		case b.heldReservations&^which&bit != 0:
 			for _, k := range r.held {
 				k.reverse()
-				t.take(k)
+				b.txn.take(k)
 				if k.device < 0 {
-					t.state.cluster.capacityChanged(k.node)
+					b.cluster.capacityChanged(k.node)
 				}
 			}
-		case which&^t.heldReservations&bit != 0:
-			t.holdReservation(r)
+		case which&^b.heldReservations&bit != 0:
+			b.holdReservation(r)
 		}
 	}
-	t.heldReservations = which
+	b.heldReservations = which
 }
 
 // roomIgnoringHolds is the room of a node for a want, if nothing were held by reservations.
-func (t *round) roomIgnoringHolds(n *node, w *request) int {
-	if t.heldReservations == 0 || n.heldInCycle != t.state.cycle {
+func (b *backfillRound) roomIgnoringHolds(n *node, w *request) int {
+	if b.heldReservations == 0 || n.heldInCycle != b.place.cycle {
 		return n.roomFor(w)
 	}
 	apply := func(sign int) {
-		for i := range t.reservations {
-			if t.heldReservations&(1<<i) == 0 {
+		for i := range b.reservations {
+			if b.heldReservations&(1<<i) == 0 {
 				continue
 			}
-			for k := range t.reservations[i].held {
-				if h := &t.reservations[i].held[k]; h.node == n {
+			for k := range b.reservations[i].held {
+				if h := &b.reservations[i].held[k]; h.node == n {
 					h.apply(sign)
 				}
 			}
@@ -213,54 +213,54 @@ func (k *delta) reverse() {
 }
 
 // holdReservation takes what is left of what a reservation holds.
-func (t *round) holdReservation(r *backfillReservation) {
+func (b *backfillRound) holdReservation(r *backfillReservation) {
 	r.held = r.held[:0]
 	for _, k := range r.toHold {
 		n := k.node
 		if k.device >= 0 {
 			if k.milli = min(k.milli, WholeMilli-n.devices[k.device].taken); k.milli > 0 {
-				t.take(k)
+				b.txn.take(k)
 				r.held = append(r.held, k)
 			}
 			continue
 		}
 		k.cpus, k.memory = max(min(k.cpus, n.typ.cpus-n.cpus), 0), max(min(k.memory, n.record.MemoryMB-n.memory), 0)
-		t.take(k)
+		b.txn.take(k)
 		r.held = append(r.held, k)
-		n.heldInCycle = t.state.cycle
-		t.state.cluster.capacityChanged(n)
+		n.heldInCycle = b.place.cycle
+		b.cluster.capacityChanged(n)
 	}
 }
 
 // takeSeats takes seats that were found to be free.
-func (t *round) takeSeats(seats []ares.Seat) {
+func (x *Txn) takeSeats(seats []ares.Seat) {
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.cluster.nodesByID[seat.Node]
+		n := x.cluster.nodesByID[seat.Node]
 		for k := range seat.Shares {
-			t.take(delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli})
+			x.take(delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli})
 		}
-		t.take(delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
-		t.state.cluster.capacityChanged(n)
+		x.take(delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+		x.cluster.capacityChanged(n)
 	}
 }
 
 // releaseJob gives up the seats of a job's attempt under way.
-func (t *round) releaseJob(e *entry) {
+func (pl *Placer) releaseJob(e *entry) {
 	a := e.run.Current()
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		n := t.state.cluster.nodesByID[h.Node]
+		n := pl.cluster.nodesByID[h.Node]
 		if h.State.Free() || n == nil || n.record == nil {
 			continue
 		}
 		for k := range h.Shares {
 			if at := n.deviceIndex(&h.Shares[k]); at >= 0 {
-				t.take(delta{node: n, device: at, milli: -h.Shares[k].Milli})
+				pl.txn.take(delta{node: n, device: at, milli: -h.Shares[k].Milli})
 			}
 		}
-		t.take(delta{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: kindOfSeat(&h.Seat)})
-		t.state.cluster.capacityChanged(n)
+		pl.txn.take(delta{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: kindOfSeat(&h.Seat)})
+		pl.cluster.capacityChanged(n)
 	}
 }
 
@@ -275,29 +275,29 @@ func (n *node) deviceIndex(sh *ares.Share) int {
 
 // reserveFor keeps a place for a job that found none, if one is foreseen. It is told
 // of every earlier reservation: they are taken, and will end in their turn.
-func (t *round) reserveFor(e *entry, now time.Time) bool {
-	t.reservationTries++
-	t.holdReservations(0)
-	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
+func (b *backfillRound) reserveFor(e *entry, now time.Time) bool {
+	b.reservationTries++
+	b.holdReservations(0)
+	members, ban := b.jobs.admissibleMembers(e.shape, now)
 	if members == 0 {
 		return false
 	}
-	m := savepoint(len(t.deltas))
-	t.speculative = true
-	t.state.windows.setExpectedStay(e) // nobody may have asked for it yet whether it has room
-	t.assumePlanned(now)
-	r, ok := t.earliestStart(e, members, ban, now)
-	t.undo(m)
-	if t.mayDrain(e, &r, ok, now) {
-		if hard, fits := t.drainReservation(e, members, ban, now); fits {
+	m := savepoint(len(b.txn.deltas))
+	b.place.speculative = true
+	b.windows.setExpectedStay(e) // nobody may have asked for it yet whether it has room
+	b.assumePlanned(now)
+	r, ok := b.earliestStart(e, members, ban, now)
+	b.txn.undo(m)
+	if b.mayDrain(e, &r, ok, now) {
+		if hard, fits := b.drainReservation(e, members, ban, now); fits {
 			r, ok = hard, true
 		}
-		t.undo(m)
+		b.txn.undo(m)
 	}
-	t.dropPlanned()
-	t.speculative = false
+	b.dropPlanned()
+	b.place.speculative = false
 	if ok {
-		t.reservations = append(t.reservations, r)
+		b.reservations = append(b.reservations, r)
 	}
 	return ok
 }
@@ -306,9 +306,9 @@ func (t *round) reserveFor(e *entry, now time.Time) bool {
 // soon he ends: for one that has waited for long, if nothing is foreseen or if it has
 // waited for longer than it has to yet: then predictions may be failing it again and
 // again. It costs idle devices, so there is one such at a time.
-func (t *round) mayDrain(e *entry, r *backfillReservation, foreseen bool, now time.Time) bool {
-	waited, hold := e.waited(now), t.backfill.DrainAfter
-	if t.reserveForAll || hold == 0 || slices.ContainsFunc(t.reservations, func(r backfillReservation) bool { return r.drain }) {
+func (b *backfillRound) mayDrain(e *entry, r *backfillReservation, foreseen bool, now time.Time) bool {
+	waited, hold := e.waited(now), b.backfill.DrainAfter
+	if b.reserveForAll || hold == 0 || slices.ContainsFunc(b.reservations, func(r backfillReservation) bool { return r.drain }) {
 		return false
 	}
 	return waited >= hold && (!foreseen || r.at-now.UnixNano() < int64(waited))
@@ -316,49 +316,49 @@ func (t *round) mayDrain(e *entry, r *backfillReservation, foreseen bool, now ti
 
 // assumePlanned takes the seats of all reservations and nominations, and foresees when those
 // will have ended who have them then.
-func (t *round) assumePlanned(now time.Time) {
-	for i := range t.holds {
-		k := &t.holds[i]
+func (b *backfillRound) assumePlanned(now time.Time) {
+	for i := range b.holds {
+		k := &b.holds[i]
 		if k.over {
 			continue
 		}
 		ends := int64(noEnd)
-		if runs := k.entry.expectedRuntime(t.quantile); runs != forever {
+		if runs := k.entry.expectedRuntime(b.quantile); runs != forever {
 			ends = k.until.Add(max(runs-k.entry.done(now), 0)).UnixNano()
 		}
-		t.releaseHold(k)
-		t.assumeSeats(k.entry, k.seats, ends)
+		b.txn.releaseHold(k)
+		b.assumeSeats(k.entry, k.seats, ends)
 	}
-	for i := range t.reservations {
-		t.assumeSeats(t.reservations[i].entry, t.reservations[i].seats, t.reservations[i].ends)
+	for i := range b.reservations {
+		b.assumeSeats(b.reservations[i].entry, b.reservations[i].seats, b.reservations[i].ends)
 	}
 }
 
 // assumeSeats takes seats for somebody who will have ended at a time.
-func (t *round) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
+func (b *backfillRound) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
-		if n := t.state.cluster.nodesByID[seats[k].Node]; n != nil && n.record != nil {
+		if n := b.cluster.nodesByID[seats[k].Node]; n != nil && n.record != nil {
 			n.plannedSeats = append(n.plannedSeats, plannedSeat{&seats[k], ends, e.runtimeSource()})
-			t.takeSeats(seats[k : k+1])
+			b.txn.takeSeats(seats[k : k+1])
 		}
 	}
 }
 
 // dropPlanned ends it: nothing of it is taken any more.
-func (t *round) dropPlanned() {
+func (b *backfillRound) dropPlanned() {
 	leave := func(seats []ares.Seat) {
 		for k := range seats {
-			if n := t.state.cluster.nodesByID[seats[k].Node]; n != nil {
+			if n := b.cluster.nodesByID[seats[k].Node]; n != nil {
 				clear(n.plannedSeats)
 				n.plannedSeats = n.plannedSeats[:0]
 			}
 		}
 	}
-	for i := range t.holds {
-		leave(t.holds[i].seats)
+	for i := range b.holds {
+		leave(b.holds[i].seats)
 	}
-	for i := range t.reservations {
-		leave(t.reservations[i].seats)
+	for i := range b.reservations {
+		leave(b.reservations[i].seats)
 	}
 }
 
@@ -374,12 +374,12 @@ func (j *jobTable) opensNode(e *entry, w *request) bool {
 }
 
 // missingFor is what seats need beyond what those give who leave.
-func (t *round) missingFor(seats []ares.Seat, given []delta) []delta {
+func (b *backfillRound) missingFor(seats []ares.Seat, given []delta) []delta {
 	given = slices.Clone(given)
 	var out []delta
 	for i := range seats {
 		seat := &seats[i]
-		n := t.state.cluster.nodesByID[seat.Node]
+		n := b.cluster.nodesByID[seat.Node]
 		rest := delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)}
 		for k := range seat.Shares {
 			part := delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli}

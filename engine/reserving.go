@@ -75,12 +75,12 @@ func (r BackfillConfig) slack(wait time.Duration) time.Duration {
 
 // backfillConfig is how places are kept: of one job of each queue that reserves by
 // its order, or else as configured.
-func (s *State) backfillConfig() BackfillConfig {
-	switch q := &s.cfg.Queue; {
+func (b *backfillRound) backfillConfig() BackfillConfig {
+	switch q := &b.cfg.Queue; {
 	case q.Blocked == BlockedReserve:
 		return BackfillConfig{First: MaxReserved}
 	case q.Blocked == BlockedSkip && !q.Preempt:
-		return s.cfg.Backfill
+		return b.cfg.Backfill
 	}
 	return BackfillConfig{}
 }

@@ -57,22 +57,22 @@ func (j *jobTable) migrationPending(now time.Time) bool {
 }
 
 // holdForMigrating takes a place for each one that is being moved, but for one of them.
-func (t *round) holdForMigrating(now time.Time, but *entry) {
-	for _, e := range t.state.jobs.migrating {
-		if e == but || !e.holdsDestination(now) || t.state.jobs.arrayIsStopping(e) || e.run.Nominated != nil {
+func (pr *preemptRound) holdForMigrating(now time.Time, but *entry) {
+	for _, e := range pr.jobs.migrating {
+		if e == but || !e.holdsDestination(now) || pr.jobs.arrayIsStopping(e) || e.run.Nominated != nil {
 			continue
 		}
 		has := len(e.run.Last().Seats)
 		members, ban := e.shape.members, uint64(0)
 		if e.run.Current() == nil { // else its own counts against it yet
-			members, ban = t.state.jobs.admissibleMembers(e.shape, now)
+			members, ban = pr.jobs.admissibleMembers(e.shape, now)
 		}
 		if members < e.shape.minMembers {
 			continue
 		}
-		t.speculative = true
-		p, ok := t.placeJob(e.shape, min(has, members), ban, e)
-		t.speculative = false
+		pr.place.speculative = true
+		p, ok := pr.place.placeJob(e.shape, min(has, members), ban, e)
+		pr.place.speculative = false
 		if !ok {
 			continue
 		}
@@ -80,23 +80,23 @@ func (t *round) holdForMigrating(now time.Time, but *entry) {
 		for i := range p.Seats {
 			g.seats = append(g.seats, &p.Seats[i])
 		}
-		t.restartHolds = append(t.restartHolds, g)
+		pr.restartHolds = append(pr.restartHolds, g)
 	}
 }
 
 // holdDestinations takes the places of those who are being moved, where all are gone who are
 // being stopped, they themselves too: a place of theirs may be in part what they still
 // sit on, and is nobody else's for that.
-func (t *round) holdDestinations() {
-	for i := range t.destinations {
-		t.releaseHold(&t.destinations[i])
-		t.holdSeats(t.destinations[i].seats)
+func (pr *preemptRound) holdDestinations() {
+	for i := range pr.destinations {
+		pr.txn.releaseHold(&pr.destinations[i])
+		pr.txn.holdSeats(pr.destinations[i].seats)
 	}
-	for _, e := range t.state.jobs.migrating {
-		kept := slices.ContainsFunc(t.restartHolds, func(g restartHold) bool { return g.entry == e })
-		if kept || e.run.Current() == nil || t.state.jobs.arrayIsStopping(e) {
+	for _, e := range pr.jobs.migrating {
+		kept := slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e })
+		if kept || e.run.Current() == nil || pr.jobs.arrayIsStopping(e) {
 			continue
 		}
-		t.placeJob(e.shape, len(e.run.Current().Seats), 0, e)
+		pr.place.placeJob(e.shape, len(e.run.Current().Seats), 0, e)
 	}
 }

@@ -46,30 +46,30 @@ const (
 
 // loadVictims is who runs in a class, as a decision sees it. What is known of each is
 // worked out once.
-func (t *round) loadVictims(rank int, now time.Time) []*entry {
-	list := t.state.jobs.running.running[rank]
-	if t.loadedClasses&(1<<rank) != 0 {
+func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
+	list := pr.jobs.running.running[rank]
+	if pr.loadedClasses&(1<<rank) != 0 {
 		return list
 	}
-	t.loadedClasses |= 1 << rank
+	pr.loadedClasses |= 1 << rank
 	rivals := make([]candidateVictim, len(list))
 	for i, e := range list {
 		r := &rivals[i]
 		*r = candidateVictim{entry: e, rank: rank, milli: heldMilli(e), protection: unprotected}
-		r.cost = t.state.jobs.preemptionCost(e, r.milli, now)
-		r.protection, r.until = t.state.jobs.protectionOf(e, now)
+		r.cost = pr.jobs.preemptionCost(e, r.milli, now)
+		r.protection, r.until = pr.jobs.protectionOf(e, now)
 		e.victim = r
-		t.victims = append(t.victims, e)
+		pr.victims = append(pr.victims, e)
 	}
 	return list
 }
 
 // resetVictims forgets what was worked out of running jobs.
-func (t *round) resetVictims() {
-	for i, e := range t.victims {
-		e.victim, t.victims[i] = nil, nil
+func (pr *preemptRound) resetVictims() {
+	for i, e := range pr.victims {
+		e.victim, pr.victims[i] = nil, nil
 	}
-	t.victims, t.loadedClasses = t.victims[:0], 0
+	pr.victims, pr.loadedClasses = pr.victims[:0], 0
 }
 
 // heldMilli is what a job holds of devices, in thousandths.

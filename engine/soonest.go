@@ -22,14 +22,14 @@ const (
 
 // earliestStart is the place that the job will have as soon as those have left who are
 // foreseen to. What is taken of it stays taken.
-func (t *round) earliestStart(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *backfillRound) earliestStart(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.shape
-	if t.state.jobs.estimated+len(t.state.jobs.running.stopping) == 0 {
+	if b.jobs.estimated+len(b.jobs.running.stopping) == 0 {
 		return backfillReservation{}, false // nobody's end is foreseen
 	}
-	w := t.state.cluster.withoutModels(sh.request, ban)
-	reach, ok := t.state.feasibleNodes(sh, w)
-	if !ok || t.state.cluster.exceedsLeafLimit(w) {
+	w := b.cluster.withoutModels(sh.request, ban)
+	reach, ok := b.place.feasibleNodes(sh, w)
+	if !ok || b.cluster.exceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
 	level := ares.Level("")
@@ -39,14 +39,14 @@ func (t *round) earliestStart(e *entry, members int, ban uint64, now time.Time) 
 			level = ares.LevelNode
 		}
 	}
-	m := savepoint(len(t.deltas))
-	o := t.state.refreshOpenings(w, now, t.quantile)
-	spans := t.state.domainOpenings(w, o, reach, level, sh.minMembers, now, t.quantile)
+	m := savepoint(len(b.txn.deltas))
+	o := b.refreshOpenings(w, now, b.quantile)
+	spans := b.domainOpenings(w, o, reach, level, sh.minMembers, now, b.quantile)
 	for _, sp := range spans {
-		if r, fits := t.placeAt(sp, e, w, members, ban, now); fits {
+		if r, fits := b.placeAt(sp, e, w, members, ban, now); fits {
 			return r, true
 		}
-		t.undo(m)
+		b.txn.undo(m)
 	}
 	if len(spans) == 0 || sh.members == 1 {
 		return backfillReservation{}, false
@@ -54,33 +54,33 @@ func (t *round) earliestStart(e *entry, members int, ban uint64, now time.Time) 
 	// Enough room, and yet no place: the rules of the topology want it elsewhere.
 	for k := range maxDoublings {
 		lo, hi := spans[0].lo, spans[0].hi
-		o, reach = t.state.refreshOpenings(w, now, t.quantile), t.state.feasibleAgain(sh, w)
-		wide := domainOpening{lo, hi, t.state.whenEnough(w, o, reach, lo, hi, sh.minMembers<<(k+1), noEnd, now, t.quantile)}
+		o, reach = b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(sh, w)
+		wide := domainOpening{lo, hi, b.whenEnough(w, o, reach, lo, hi, sh.minMembers<<(k+1), noEnd, now, b.quantile)}
 		if wide.at == noEnd {
 			break
 		}
-		if r, fits := t.placeAt(wide, e, w, members, ban, now); fits {
-			return t.narrowStart(m, r, domainOpening{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
+		if r, fits := b.placeAt(wide, e, w, members, ban, now); fits {
+			return b.narrowStart(m, r, domainOpening{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
 		}
-		t.undo(m)
+		b.txn.undo(m)
 	}
 	return backfillReservation{}, false
 }
 
 // feasibleAgain is reach of a shape that had some.
-func (s *State) feasibleAgain(sh *shape, w *request) *set {
-	reach, _ := s.feasibleNodes(sh, w)
+func (pl *Placer) feasibleAgain(sh *shape, w *request) *set {
+	reach, _ := pl.feasibleNodes(sh, w)
 	return reach
 }
 
 // narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
-func (t *round) narrowStart(m savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) backfillReservation {
-	t.undo(m)
-	o, reach := t.state.refreshOpenings(w, now, t.quantile), t.state.feasibleAgain(e.shape, w)
+func (b *backfillRound) narrowStart(m savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) backfillReservation {
+	b.txn.undo(m)
+	o, reach := b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(e.shape, w)
 	var times []int64
 	for at := reach.next(fits.lo); at >= 0 && at < fits.hi; at = reach.next(at + 1) {
-		for _, d := range t.state.releasesOn(t.state.cluster.nodes[at], now, t.quantile).list {
+		for _, d := range b.releasesOn(b.cluster.nodes[at], now, b.quantile).list {
 			if o.first[at] <= fits.at && d.at > not.at && d.at < fits.at {
 				times = append(times, d.at)
 			}
@@ -94,53 +94,53 @@ func (t *round) narrowStart(m savepoint, r backfillReservation, not, fits domain
 			break
 		}
 		mid := (lo + hi) / 2
-		if at, ok := t.placeAt(domainOpening{fits.lo, fits.hi, times[mid]}, e, w, members, ban, now); ok {
+		if at, ok := b.placeAt(domainOpening{fits.lo, fits.hi, times[mid]}, e, w, members, ban, now); ok {
 			r, hi = at, mid
 		} else {
 			lo = mid
 		}
-		t.undo(m)
+		b.txn.undo(m)
 	}
 	return r
 }
 
 // placeAt is the job's place on the nodes of a span when those have left who are
 // foreseen to leave by then.
-func (t *round) placeAt(sp domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	from := len(t.deltas)
-	reach := t.state.feasibleAgain(e.shape, w)
-	o := w.openings[t.quantile]
+func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+	from := len(b.txn.deltas)
+	reach := b.place.feasibleAgain(e.shape, w)
+	o := w.openings[b.quantile]
 	bound := sp.at + 1
 	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
-		n := t.state.cluster.nodes[at]
-		list := t.state.releasesOn(n, now, t.quantile).list
+		n := b.cluster.nodes[at]
+		list := b.releasesOn(n, now, b.quantile).list
 		for i := range list {
 			if list[i].at > sp.at {
 				break
 			}
-			t.releaseSeat(n, list[i].seat)
+			b.txn.releaseSeat(n, list[i].seat)
 		}
-		t.state.cluster.capacityChanged(n)
+		b.cluster.capacityChanged(n)
 	}
-	given := len(t.deltas)
-	today := t.state.windows
+	given := len(b.txn.deltas)
+	today := *b.windows
 	if len(today.windows) > 0 { // which nodes administrators keep, by then
-		t.state.windows.setWindowTime(laterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
-		t.state.windows.setExpectedStay(e)
+		b.windows.setWindowTime(laterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
+		b.windows.setExpectedStay(e)
 	}
-	p, ok := t.placeJob(e.shape, members, ban, e)
-	t.state.windows = today
+	p, ok := b.place.placeJob(e.shape, members, ban, e)
+	*b.windows = today
 	if !ok {
 		return backfillReservation{}, false
 	}
 	r := backfillReservation{
 		entry: e, leaf: e.shape.leaf, at: max(sp.at, now.UnixNano()), ends: noEnd,
-		seats: p.Seats, merit: p.Merit, toHold: t.missingFor(p.Seats, t.deltas[from:given]),
+		seats: p.Seats, merit: p.Merit, toHold: b.missingFor(p.Seats, b.txn.deltas[from:given]),
 	}
-	if runs := e.expectedRuntime(t.quantile); runs != forever {
+	if runs := e.expectedRuntime(b.quantile); runs != forever {
 		r.ends = r.at + int64(max(runs-e.done(now), 0))
 	}
-	t.setBackfillLimit(&r, sp.at, now)
+	b.setBackfillLimit(&r, sp.at, now)
 	return r, true
 }
 
@@ -148,18 +148,18 @@ func (t *round) placeAt(sp domainOpening, e *entry, w *request, members int, ban
 // Its slack is counted from when it could begin if nobody had come since a place
 // is kept for it: so those who come now and those who will come delay it by that
 // much together.
-func (t *round) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
+func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
 	e := r.entry
-	qualified := now.Add(t.backfill.After - e.waited(now)).UnixNano()
+	qualified := now.Add(b.backfill.After - e.waited(now)).UnixNano()
 	could := int64(alreadyOver)
 	var last *node
 	for i := range r.seats {
-		n := t.state.cluster.nodesByID[r.seats[i].Node]
+		n := b.cluster.nodesByID[r.seats[i].Node]
 		if n == last {
 			continue
 		}
 		last = n
-		for _, d := range n.releases[t.quantile].list {
+		for _, d := range n.releases[b.quantile].list {
 			if d.at > at {
 				break
 			}
@@ -173,50 +173,50 @@ func (t *round) setBackfillLimit(r *backfillReservation, at int64, now time.Time
 		}
 	}
 	r.limit = r.at
-	if could != alreadyOver && (t.backfill.SlackPercent > 0 || t.backfill.SlackLeast > 0) {
+	if could != alreadyOver && (b.backfill.SlackPercent > 0 || b.backfill.SlackLeast > 0) {
 		wait := time.Duration(could-now.UnixNano()) + e.waited(now)
-		r.limit = max(r.at, could+int64(t.backfill.slack(wait)))
+		r.limit = max(r.at, could+int64(b.backfill.slack(wait)))
 	}
 }
 
 // releaseSeat gives up one seat on a node. The node is to be moved afterwards.
-func (t *round) releaseSeat(n *node, seat *ares.Seat) {
+func (x *Txn) releaseSeat(n *node, seat *ares.Seat) {
 	for k := range seat.Shares {
 		if at := n.deviceIndex(&seat.Shares[k]); at >= 0 {
-			t.take(delta{node: n, device: at, milli: -seat.Shares[k].Milli})
+			x.take(delta{node: n, device: at, milli: -seat.Shares[k].Milli})
 		}
 	}
-	t.take(delta{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+	x.take(delta{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
 }
 
 // drainReservation is a place for a job of which nobody knows when it will be free: where
 // the least has to come free yet. What is free of it is kept, and what comes
 // free stays so; since nobody else is put there, less and less is lacking, and
 // at last the job starts.
-func (t *round) drainReservation(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *backfillRound) drainReservation(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.shape
-	w := t.state.cluster.withoutModels(sh.request, ban)
-	reach, ok := t.state.feasibleNodes(sh, w)
-	if !ok || t.state.cluster.exceedsLeafLimit(w) {
+	w := b.cluster.withoutModels(sh.request, ban)
+	reach, ok := b.place.feasibleNodes(sh, w)
+	if !ok || b.cluster.exceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
-	m := savepoint(len(t.deltas))
+	m := savepoint(len(b.txn.deltas))
 	old := now.Add(-max(longRunning, 4*e.waited(now))).UnixNano()
 	for _, cut := range [2]int64{old, alreadyOver} {
 		for k := range maxDoublings {
-			nodes := t.state.nearestNodes(sh, w, reach, sh.minMembers<<k, cut)
+			nodes := b.nearestNodes(sh, w, reach, sh.minMembers<<k, cut)
 			for _, n := range nodes {
 				for _, sit := range n.occupants {
-					t.releaseSeat(n, sit.seat)
+					b.txn.releaseSeat(n, sit.seat)
 				}
-				t.state.cluster.capacityChanged(n)
+				b.cluster.capacityChanged(n)
 			}
-			p, fits := t.placeJob(sh, members, ban, e)
-			t.undo(m)
+			p, fits := b.place.placeJob(sh, members, ban, e)
+			b.txn.undo(m)
 			if fits {
-				return backfillReservation{entry: e, leaf: sh.leaf, drain: true, at: noEnd, ends: noEnd, seats: p.Seats, merit: p.Merit, toHold: t.freePart(p.Seats, w)}, true
+				return backfillReservation{entry: e, leaf: sh.leaf, drain: true, at: noEnd, ends: noEnd, seats: p.Seats, merit: p.Merit, toHold: b.freePart(p.Seats, w)}, true
 			}
-			reach = t.state.feasibleAgain(sh, w)
+			reach = b.place.feasibleAgain(sh, w)
 		}
 	}
 	return backfillReservation{}, false
@@ -229,7 +229,7 @@ const longRunning = 24 * time.Hour
 // nearestNodes is the nodes of one domain that the shape may use where the least has
 // to come free for so many members, not counting those where one runs since
 // before a time.
-func (s *State) nearestNodes(sh *shape, w *request, reach *set, members int, cut int64) []*node {
+func (b *backfillRound) nearestNodes(sh *shape, w *request, reach *set, members int, cut int64) []*node {
 	level := ares.Level("")
 	if sh.members > 1 {
 		level = sh.wish.required
@@ -239,17 +239,17 @@ func (s *State) nearestNodes(sh *shape, w *request, reach *set, members int, cut
 	}
 	var best []*node
 	least := -1
-	s.shortage.clear(len(s.cluster.nodes))
-	for lo := 0; lo < len(s.cluster.nodes); {
-		hi := len(s.cluster.nodes)
+	b.shortage.clear(len(b.cluster.nodes))
+	for lo := 0; lo < len(b.cluster.nodes); {
+		hi := len(b.cluster.nodes)
 		if level != "" {
-			_, hi = s.cluster.domains.Span(lo, level)
+			_, hi = b.cluster.domains.Span(lo, level)
 		}
 		var nodes []*node
 		sum, room := 0, 0
-		for at, much := range s.nodesByShortage(w, reach, lo, hi) {
-			if more := s.cluster.nodes[at].roomWhen(w, cut); more > 0 {
-				nodes = append(nodes, s.cluster.nodes[at])
+		for at, much := range b.nodesByShortage(w, reach, lo, hi) {
+			if more := b.cluster.nodes[at].roomWhen(w, cut); more > 0 {
+				nodes = append(nodes, b.cluster.nodes[at])
 				sum, room = sum+much, room+more
 			}
 			if room >= members {
@@ -283,20 +283,20 @@ func (l *deviceShortage) clear(nodes int) {
 
 // nodesByShortage yields the open nodes from lo up to hi with what they lack, those that
 // lack the least first. There are few devices in a node: sorting would take longer.
-func (s *State) nodesByShortage(w *request, reach *set, lo, hi int) iter.Seq2[int, int] {
+func (b *backfillRound) nodesByShortage(w *request, reach *set, lo, hi int) iter.Seq2[int, int] {
 	return func(yield func(at, much int) bool) {
-		l := &s.shortage
+		l := &b.shortage
 		for much := range min(max(w.gpus, 1), MaxDevices) + 1 {
 			for k := lo / 64; 64*k < hi; k++ {
 				if l.least[k] < 0 {
-					l.least[k] = s.cluster.blockMaxAt(k).missingDevices(w)
+					l.least[k] = b.cluster.blockMaxAt(k).missingDevices(w)
 				}
 				if int(l.least[k]) > much {
 					continue
 				}
 				if !l.found.has(k) {
 					l.found.add(k)
-					s.computeShortage(k, w, reach)
+					b.computeShortage(k, w, reach)
 				}
 				for at := max(64*k, lo); at < min(64*k+64, hi); at++ {
 					if int(l.missing[at]) == much && !yield(at, much) {
@@ -310,23 +310,23 @@ func (s *State) nodesByShortage(w *request, reach *set, lo, hi int) iter.Seq2[in
 
 // computeShortage finds out what the k-th 64 nodes lack. Nearly always the gists say so:
 // where a fleet is large the walk must not touch each node itself.
-func (s *State) computeShortage(k int, w *request, reach *set) {
+func (b *backfillRound) computeShortage(k int, w *request, reach *set) {
 	last, mask := int32(-1), uint64(0)
-	for at := 64 * k; at < min(64*k+64, len(s.cluster.nodes)); at++ {
-		g, sp := &s.cluster.summaries[at], &s.cluster.freeCPUMem[at]
-		s.shortage.missing[at] = -1
+	for at := 64 * k; at < min(64*k+64, len(b.cluster.nodes)); at++ {
+		g, sp := &b.cluster.summaries[at], &b.cluster.freeCPUMem[at]
+		b.shortage.missing[at] = -1
 		if !g.open || !reach.has(at) {
 			continue
 		}
 		if g.profile != last {
-			last, mask = g.profile, w.deviceMask(s.cluster.nodeTypes.all[g.profile])
+			last, mask = g.profile, w.deviceMask(b.cluster.nodeTypes.all[g.profile])
 		}
 		much := min(max(w.gpus-bits.OnesCount64(mask&g.free), 0), MaxDevices)
 		full := int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || w.milli > int(g.part) && mask&g.free == 0
-		if much == 0 && (full || s.cluster.nodes[at].roomFor(w) == 0) {
+		if much == 0 && (full || b.cluster.nodes[at].roomFor(w) == 0) {
 			much = 1 // something else than whole devices
 		}
-		s.shortage.missing[at] = int8(much)
+		b.shortage.missing[at] = int8(much)
 	}
 }
 
@@ -358,10 +358,10 @@ func (n *node) roomWhen(w *request, cut int64) int {
 
 // freePart is what is free of seats, and of whole devices any that are as good: the
 // members take what is free first when it is their turn.
-func (t *round) freePart(seats []ares.Seat, w *request) []delta {
+func (b *backfillRound) freePart(seats []ares.Seat, w *request) []delta {
 	var out []delta
 	for i := 0; i < len(seats); {
-		n, members := t.state.cluster.nodesByID[seats[i].Node], 0
+		n, members := b.cluster.nodesByID[seats[i].Node], 0
 		kind, from := kindOfSeat(&seats[i]), i
 		for ; i < len(seats) && seats[i].Node == n.id; i++ {
 			members++

@@ -12,13 +12,13 @@ import (
 // queuePosition says where the job is in line, and how many are before it. Jobs of
 // other tenants are only counted. It answers with the first of its own tenant's
 // that are before it, nil for none.
-func (s *State) queuePosition(e *entry, now time.Time, out *ares.Explanation) *ares.Job {
+func (ex *explainer) queuePosition(e *entry, now time.Time, out *ares.Explanation) *ares.Job {
 	if e.queue != inPending {
 		return nil
 	}
-	s.jobs.advanceClock(now)
-	out.Rank, out.Of = s.jobs.queues.Rank(&e.item)
-	own, first, others := s.jobs.queues.Before(&e.item, now)
+	ex.jobs.advanceClock(now)
+	out.Rank, out.Of = ex.jobs.queues.Rank(&e.item)
+	own, first, others := ex.jobs.queues.Before(&e.item, now)
 	if own > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.job.Tenant, Jobs: own, First: first.Owner.id})
 	}

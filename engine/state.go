@@ -16,22 +16,14 @@ import (
 // tenants, queues and the topology as of one revision of the store, with the
 // accounts of what is taken kept up to date.
 type State struct {
-	cluster         *Cluster
-	scorer          *Scorer
-	jobs            *jobTable
-	cfg             Config
-	revision        int64
-	windows         calendar
-	feasibleScratch set                   // scratch of reach
-	openingCaches   [quantiles][]*request // that have openings, oldest first
-	firstScratch    []int64               // scratch of enough
-	shortage        deviceShortage        // scratch of nearest
-	increaseScratch []roomIncrease        // scratch of enough
-	round           round                 // scratch of one decision, empty between them
-	cycle           int                   // counts them
-	epoch           int                   // counts them too, and what gives room in the middle of one
-	lastRefusals    int                   // of the last one, for the room of the next
-	plannedStarts   []ares.Promise        // by the last one
+	cfg      Config
+	revision int64
+	cluster  *Cluster
+	scorer   *Scorer
+	jobs     *jobTable
+	windows  *calendar
+	round    *round
+	explain  *explainer
 }
 
 // The order of the engine's jobs.
@@ -74,7 +66,9 @@ func (s *State) reset() {
 	s.cluster = newCluster(&s.cfg, layout, queues.Model)
 	s.scorer = newScorer(&s.cfg, s.cluster)
 	s.jobs = newJobTable(&s.cfg, queues, s.cluster, s.scorer)
-	s.windows = calendar{cluster: s.cluster, jobs: s.jobs}
+	s.windows = &calendar{cluster: s.cluster, jobs: s.jobs}
+	s.round = newRound(&s.cfg, s.cluster, s.scorer, s.jobs, s.windows)
+	s.explain = newExplainer(s)
 }
 
 // Revision is the store revision the state shows.

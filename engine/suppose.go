@@ -12,31 +12,31 @@ import (
 // simulateSteps makes the steps real for as long as look looks, and then puts
 // everything back. The state's owner has it alone, so nobody sees it. What is
 // noted of shapes that find no place stays true: a step only ever gives room.
-func (s *State) simulateSteps(e *entry, steps []ares.Step, now time.Time, look func()) {
+func (ex *explainer) simulateSteps(e *entry, steps []ares.Step, now time.Time, look func()) {
 	shape := e.shape
 	shape.refs++ // what was worked out for it is needed again afterwards
 	var delays []savedDelay
 	undo := make([][]ares.Event, 0, len(steps))
 	for i := range steps {
-		events := s.eventsOf(e, &steps[i], now)
-		undo = append(undo, s.inverseEvents(events))
-		delays = s.jobs.saveDelays(events, delays)
-		s.applyEvents(events)
+		events := ex.eventsOf(e, &steps[i], now)
+		undo = append(undo, ex.inverseEvents(events))
+		delays = ex.jobs.saveDelays(events, delays)
+		ex.state.applyEvents(events)
 	}
 	if w := e.shape.request; w != shape.request {
 		w.anyNodeDoes = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
 	}
-	s.refresh()
+	ex.state.refresh()
 	look()
 	for _, events := range slices.Backward(undo) {
-		s.applyEvents(events)
+		ex.state.applyEvents(events)
 	}
-	s.refresh()
-	s.jobs.shapes.release(shape)
+	ex.state.refresh()
+	ex.jobs.shapes.release(shape)
 	for _, d := range delays {
 		if !d.entry.delayUntil.Equal(d.due) { // it was counted from an earlier batch
-			s.jobs.dequeue(d.entry)
-			s.jobs.enqueueDelayed(d.entry, d.due)
+			ex.jobs.dequeue(d.entry)
+			ex.jobs.enqueueDelayed(d.entry, d.due)
 		}
 	}
 }
@@ -64,30 +64,30 @@ func (j *jobTable) saveDelays(events []ares.Event, to []savedDelay) []savedDelay
 }
 
 // eventsOf is what happens in the store when somebody takes a step for the job.
-func (s *State) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.Event {
+func (ex *explainer) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
-		return s.jobs.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
+		return ex.jobs.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
 	case ares.StepSucceed:
-		return s.jobs.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
+		return ex.jobs.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
 		job := *e.job
 		job.Spec = step.Changed(job.Spec)
 		return []ares.Event{{Job: &job}}
 	case ares.StepLimit, ares.StepQuota:
-		return s.jobs.raiseEvents(step)
+		return ex.jobs.raiseEvents(step)
 	case ares.StepUncordon:
 		return []ares.Event{{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}}}
 	case ares.StepEnd, ares.StepFree:
 		var out []ares.Event
 		for _, id := range step.Jobs {
-			out = append(out, s.jobs.endEvents(id, ares.Cancelled, now)...)
+			out = append(out, ex.jobs.endEvents(id, ares.Cancelled, now)...)
 		}
 		return out
 	case ares.StepNode:
 		var out []ares.Event
 		for i := range step.Amount {
-			n := CloneNode(s.cluster.nodesByID[step.Target].record, i)
+			n := CloneNode(ex.cluster.nodesByID[step.Target].record, i)
 			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
 		}
 		return out
@@ -180,28 +180,28 @@ func (j *jobTable) raiseEvents(step *ares.Step) []ares.Event {
 }
 
 // inverseEvents is what puts back the records that events replace or remove.
-func (s *State) inverseEvents(events []ares.Event) []ares.Event {
+func (ex *explainer) inverseEvents(events []ares.Event) []ares.Event {
 	out := make([]ares.Event, 0, len(events))
 	for i := range events {
 		switch ev := &events[i]; {
 		case ev.Job != nil:
-			out = append(out, ares.Event{Job: s.jobs.entryByID[ev.Job.ID].job})
+			out = append(out, ares.Event{Job: ex.jobs.entryByID[ev.Job.ID].job})
 		case ev.Run != nil:
-			if run := s.jobs.entryByID[ev.Run.Job].run; run != nil {
+			if run := ex.jobs.entryByID[ev.Run.Job].run; run != nil {
 				out = append(out, ares.Event{Run: &ares.RunEvent{Job: ev.Run.Job, Run: *run}})
 			} else {
 				out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(ev.Run.Job)}})
 			}
 		case ev.Tenant != nil:
-			out = append(out, ares.Event{Tenant: s.jobs.tenants[ev.Tenant.ID].record})
+			out = append(out, ares.Event{Tenant: ex.jobs.tenants[ev.Tenant.ID].record})
 		case ev.Queue != nil:
-			out = append(out, ares.Event{Queue: s.jobs.queues.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
+			out = append(out, ares.Event{Queue: ex.jobs.queues.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
 		case ev.Node != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: ev.Node.ID}})
 		case ev.Session != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: ev.Session.Node}})
 		case ev.Gone.Kind == ares.KindCordon:
-			out = append(out, ares.Event{Cordon: s.cluster.nodesByID[ev.Gone.ID].cordon})
+			out = append(out, ares.Event{Cordon: ex.cluster.nodesByID[ev.Gone.ID].cordon})
 		}
 	}
 	return out
@@ -209,15 +209,15 @@ func (s *State) inverseEvents(events []ares.Event) []ares.Event {
 
 // inNextPlan says whether the next plan has a place for the job, or for an element
 // of it: the cycle itself, until it comes to the job.
-func (s *State) inNextPlan(e *entry, now time.Time) bool {
-	if s.jobs.queues.HasQuotas() && s.cfg.Preemption.Enabled { // it may be dealt again
+func (ex *explainer) inNextPlan(e *entry, now time.Time) bool {
+	if ex.jobs.queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
 		plan := ares.Plan{Now: now}
-		s.runCycle(&plan)
+		ex.round.runCycle(&plan, ex.cfg.Preemption.Moving)
 		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id })
 	}
 	places, found := 0, false
-	s.runRound(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && !s.round.hasHold(o) && s.backfillConfig().First == 0 && !s.round.wouldDelay {
+	ex.round.runRound(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
+		if o == e || o.shape == e.shape && placing == nil && !ex.round.preempt.hasHold(o) && ex.round.backfill.backfillConfig().First == 0 && !ex.round.place.wouldDelay {
 			found = placing != nil
 			return false
 		}
@@ -231,30 +231,30 @@ func (s *State) inNextPlan(e *entry, now time.Time) bool {
 
 // fitsAlone says whether the job may run and there is room for it, were it alone.
 // It is false only where planned is.
-func (s *State) fitsAlone(e *entry, now time.Time) bool {
+func (ex *explainer) fitsAlone(e *entry, now time.Time) bool {
 	if len(e.shape.affinity) > 0 {
 		return true // another job of the same plan may be what it wants to be near
 	}
-	members, ban := s.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || s.knownUnschedulable(e.shape, ban) {
+	members, ban := ex.jobs.admissibleMembers(e.shape, now)
+	if members == 0 || ex.round.backfill.knownUnschedulable(e.shape, ban) {
 		return false
 	}
-	t := s.beginRound()
-	t.advanceNominations(&ares.Plan{Now: now}, e, nil)
-	kept := len(t.holds)
-	_, ok := t.placeJob(e.shape, members, ban, e)
-	if !ok && kept == 0 && !t.isBlockedByWindows(e, members, ban) {
-		s.rememberUnschedulable(e.shape, ban)
+	t := ex.round.begin()
+	t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
+	kept := len(t.backfill.holds)
+	_, ok := t.place.placeJob(e.shape, members, ban, e)
+	if !ok && kept == 0 && !t.place.isBlockedByWindows(e, members, ban) {
+		ex.round.place.rememberUnschedulable(e.shape, ban)
 	}
-	t.releaseNominations()
+	t.preempt.releaseNominations()
 	t.close()
 	return ok
 }
 
 // nextPlanIsQuiet says whether the next plan places nobody, and keeps and stops nothing.
-func (s *State) nextPlanIsQuiet(now time.Time) bool {
+func (ex *explainer) nextPlanIsQuiet(now time.Time) bool {
 	quiet, plan := true, ares.Plan{Now: now}
-	s.runRound(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
+	ex.round.runRound(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
 	})

@@ -20,12 +20,12 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 	s.refresh()
 	s.windows.setWindowTime(now)
 	out.Queue = e.job.Queue
-	first := s.queuePosition(e, now, &out)
+	first := s.explain.queuePosition(e, now, &out)
 	var c *diagnosis
-	out.Blockers, c = s.blockersOf(e, e.shape, e.job.GPUModel, now)
+	out.Blockers, c = s.explain.blockersOf(e, e.shape, e.job.GPUModel, now)
 	if e.queue == inPending && (len(out.Blockers) == 0 || len(e.shape.affinity) > 0) {
 		switch {
-		case s.inNextPlan(e, now):
+		case s.explain.inNextPlan(e, now):
 			out.Blockers = nil
 			return out
 		case s.jobs.arrayIsStopping(e):
@@ -33,7 +33,7 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 		case len(out.Blockers) == 0 && s.jobs.anySeatsHeld(now):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.aheadText()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.explain.aheadText()})
 		}
 	}
 	if len(out.Blockers) == 0 {
@@ -41,11 +41,11 @@ func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
 	}
 	if c == nil {
 		s.windows.setExpectedStay(e)
-		c = s.diagnose(e.shape, 0)
+		c = s.explain.diagnose(e.shape, 0)
 	}
-	out.ETA = s.etaOf(e, now)
+	out.ETA = s.explain.etaOf(e, now)
 	out.Holders = c.topHolders(e)
-	out.Remedies = s.findRemedies(e, c, first, now)
+	out.Remedies = s.explain.findRemedies(e, c, first, now)
 	return out
 }
 
@@ -55,7 +55,7 @@ func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
 	if e := s.jobs.entryByID[id]; e != nil && e.waits() {
 		s.refresh()
 		s.windows.setWindowTime(now)
-		out.Blockers, _ = s.blockersOf(e, e.shape, e.job.GPUModel, now)
+		out.Blockers, _ = s.explain.blockersOf(e, e.shape, e.job.GPUModel, now)
 	}
 	return out
 }

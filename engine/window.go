@@ -199,15 +199,15 @@ func (w *calendar) reservedForOwn(sh *shape, allowed *set) (*set, bool) {
 // isBlockedByWindows says of a job that found no place whether reservations alone keep it
 // off: it would fit without them. Unless its length is nothing to it, others of
 // its shape may be shorter, and it is passed over alone.
-func (t *round) isBlockedByWindows(e *entry, members int, ban uint64) bool {
-	c := &t.state.windows
-	if len(c.windows) == 0 || len(t.state.windows.blockingWindows(e.shape, &t.state.cluster.refreshFeasible(t.state.cluster.withoutModels(e.shape.request, ban)).nodes)) == 0 {
+func (pl *Placer) isBlockedByWindows(e *entry, members int, ban uint64) bool {
+	c := pl.windows
+	if len(c.windows) == 0 || len(pl.windows.blockingWindows(e.shape, &pl.cluster.refreshFeasible(pl.cluster.withoutModels(e.shape.request, ban)).nodes)) == 0 {
 		return false
 	}
 	fits := func() bool {
-		m := savepoint(len(t.deltas))
-		_, ok := t.placeWithin(e.shape, members, ban, e)
-		t.undo(m)
+		m := savepoint(len(pl.txn.deltas))
+		_, ok := pl.placeWithin(e.shape, members, ban, e)
+		pl.txn.undo(m)
 		return ok
 	}
 	c.ignored = true
@@ -216,11 +216,11 @@ func (t *round) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 	if !open {
 		return false
 	}
-	t.windowBlocked = true
+	pl.windowBlocked = true
 	lasts := c.expectedStay
 	c.expectedStay = 0
-	if t.wouldDelay = fits(); t.wouldDelay {
-		e.shape.windowEpoch, e.shape.windowStay = t.state.epoch, lasts
+	if pl.wouldDelay = fits(); pl.wouldDelay {
+		e.shape.windowEpoch, e.shape.windowStay = pl.epoch, lasts
 	}
 	c.expectedStay = lasts
 	return true
@@ -228,15 +228,15 @@ func (t *round) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 
 // outlastsWindow says whether one of the job's shape that stays no longer was shut out
 // in this decision already.
-func (t *round) outlastsWindow(e *entry) bool {
-	if e.shape.windowEpoch != t.state.epoch || t.speculative {
+func (pl *Placer) outlastsWindow(e *entry) bool {
+	if e.shape.windowEpoch != pl.epoch || pl.speculative {
 		return false
 	}
-	t.state.windows.setExpectedStay(e)
-	if t.state.windows.expectedStay < e.shape.windowStay {
+	pl.windows.setExpectedStay(e)
+	if pl.windows.expectedStay < e.shape.windowStay {
 		return false
 	}
-	t.wouldDelay, t.windowBlocked = true, true
+	pl.wouldDelay, pl.windowBlocked = true, true
 	return true
 }
 

@@ -44,10 +44,10 @@ const kindPreemption = "preemption"
 // preemptFor has running jobs give way to one that found no place, if it has a right
 // to that and then fits. The seats are kept for it from now on; it is placed by
 // a later plan.
-func (t *round) preemptFor(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
-	found, ok := t.findPreemption(plan, e, admitted)
+func (pr *preemptRound) preemptFor(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
+	found, ok := pr.findPreemption(plan, e, admitted)
 	if ok {
-		t.nominate(pass, plan, e, &found)
+		pr.nominate(pass, plan, e, &found)
 	}
 	return ok
 }
@@ -57,51 +57,51 @@ func (t *round) preemptFor(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, 
 // or are predicted to be done sooner than stopping anybody would take, has it
 // kept and stops nobody. Where nobody gives way to one that has a right to it,
 // the words say why.
-func (t *round) findPreemption(plan *ares.Plan, e *entry, admitted bool) (found victimSelection, ok bool) {
+func (pr *preemptRound) findPreemption(plan *ares.Plan, e *entry, admitted bool) (found victimSelection, ok bool) {
 	sh := e.shape
-	t.preemptionNotes = nil
-	if t.wouldDelay || t.windowBlocked || e.isArray() || len(sh.affinity)+len(sh.antiAffinity) > 0 { // of these those who leave may be what it wants to be near
+	pr.preemptionNotes = nil
+	if pr.place.wouldDelay || pr.place.windowBlocked || e.isArray() || len(sh.affinity)+len(sh.antiAffinity) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
 	}
 	if admitted {
-		if found, ok = t.findConsolidation(e, plan); ok {
+		if found, ok = pr.findConsolidation(e, plan); ok {
 			return found, true
 		}
 	}
-	r, promised := t.state.basisOf(e, admitted, plan.Now)
+	r, promised := pr.basisOf(e, admitted, plan.Now)
 	if r == 0 && admitted {
-		t.noteDisabled(e)
+		pr.noteDisabled(e)
 	}
-	if r == 0 || r&basisOrder == 0 && t.knownToFail(sh, r, e.rank()) {
+	if r == 0 || r&basisOrder == 0 && pr.knownToFail(sh, r, e.rank()) {
 		return found, false
 	}
-	if t.restartPending() {
-		t.notePreemption("a gang that lost a node has its turn first: it may leave some of what it had")
+	if pr.restartPending() {
+		pr.notePreemption("a gang that lost a node has its turn first: it may leave some of what it had")
 		return found, false
 	}
-	if len(t.state.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
-		t.notePreemption("seats are kept for %d jobs already, which is the most at once", MaxNominations)
+	if len(pr.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
+		pr.notePreemption("seats are kept for %d jobs already, which is the most at once", MaxNominations)
 		return found, false
 	}
-	if t.searchedShapes++; t.searchedShapes > maxSearches {
+	if pr.searchedShapes++; pr.searchedShapes > maxSearches {
 		return found, false
 	}
 	// Whoever's turn was before may have left other places held, or none.
-	t.holdReservations(t.delayedReservations(e.endsBy(plan.Now)))
-	base := savepoint(len(t.deltas))
-	t.speculative = true
-	t.assumeStopsDone()
-	t.state.windows.setExpectedStay(e)
-	switch found, ok = t.fitsOnceStopped(e, r.why(), plan.Now); {
+	pr.backfill.holdReservations(pr.backfill.delayedReservations(e.endsBy(plan.Now)))
+	base := savepoint(len(pr.txn.deltas))
+	pr.place.speculative = true
+	pr.assumeStopsDone()
+	pr.windows.setExpectedStay(e)
+	switch found, ok = pr.fitsOnceStopped(e, r.why(), plan.Now); {
 	case ok:
 	case r&basisOrder != 0:
-		found, ok = t.victimsByOrder(e, plan)
+		found, ok = pr.victimsByOrder(e, plan)
 	default:
-		found, ok = t.searchVictims(e, r, promised, plan)
+		found, ok = pr.searchVictims(e, r, promised, plan)
 	}
-	t.chargeStopping(1)
-	t.undo(base)
-	t.speculative = false
+	pr.chargeStopping(1)
+	pr.txn.undo(base)
+	pr.place.speculative = false
 	return found, ok
 }
 
@@ -134,30 +134,30 @@ func (c *victimSelection) cheaper(o *victimSelection) bool {
 }
 
 // notePreemption notes why nobody gives way to the job whose turn it is.
-func (t *round) notePreemption(format string, args ...any) {
-	t.preemptionNotes = append(t.preemptionNotes, ares.Blocker{Kind: kindPreemption, Detail: fmt.Sprintf(format, args...)})
+func (pr *preemptRound) notePreemption(format string, args ...any) {
+	pr.preemptionNotes = append(pr.preemptionNotes, ares.Blocker{Kind: kindPreemption, Detail: fmt.Sprintf(format, args...)})
 }
 
 // basisOf is what a waiting job may stop others by, and the models that quotas
 // promise it. One that its own limits or
 // quotas keep waiting may stop only who has borrowed what they promise it.
-func (s *State) basisOf(e *entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
+func (pr *preemptRound) basisOf(e *entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
 	switch record := e.shape.tenant.record; {
 	case record == nil:
 		return 0, 0
-	case admitted && s.cfg.Queue.Preempt:
+	case admitted && pr.cfg.Queue.Preempt:
 		return basisOrder, 0
-	case !s.cfg.Preemption.Enabled:
+	case !pr.cfg.Preemption.Enabled:
 		return 0, 0
 	case admitted && record.MayPreempt:
 		for rank := range max(e.rank()-1, 0) {
-			if len(s.jobs.running.running[rank]) > 0 {
+			if len(pr.jobs.running.running[rank]) > 0 {
 				out |= basisClass
 			}
 		}
 	}
-	if s.jobs.queues.HasQuotas() {
-		if promised = s.jobs.guaranteedModels(e.shape, admitted, now); promised != 0 {
+	if pr.jobs.queues.HasQuotas() {
+		if promised = pr.jobs.guaranteedModels(e.shape, admitted, now); promised != 0 {
 			out |= basisQuota
 		}
 	}
@@ -166,19 +166,19 @@ func (s *State) basisOf(e *entry, admitted bool, now time.Time) (out preemptionB
 
 // noteDisabled says so where others would give way to a job by its class, but nobody
 // may: people ask why an urgent job waits.
-func (t *round) noteDisabled(e *entry) {
+func (pr *preemptRound) noteDisabled(e *entry) {
 	record := e.shape.tenant.record
-	off := !t.state.cfg.Preemption.Enabled
+	off := !pr.cfg.Preemption.Enabled
 	if record == nil || !off && record.MayPreempt || e.rank() < 2 {
 		return
 	}
-	below := t.state.jobs.running.running[:e.rank()-1]
+	below := pr.jobs.running.running[:e.rank()-1]
 	switch below := slices.ContainsFunc(below, func(list []*entry) bool { return len(list) > 0 }); {
 	case !below:
 	case off:
-		t.notePreemption("nobody gives way to it: preemption is switched off (enable_preemption)")
+		pr.notePreemption("nobody gives way to it: preemption is switched off (enable_preemption)")
 	default:
-		t.notePreemption("nobody gives way to it: jobs of its tenant stop no others (allow_preemption)")
+		pr.notePreemption("nobody gives way to it: jobs of its tenant stop no others (allow_preemption)")
 	}
 }
 
@@ -248,8 +248,8 @@ type failedSearch struct {
 
 // knownToFail says whether another with the same wish was found no victims in
 // this decision. By class it does not matter whose it is.
-func (t *round) knownToFail(sh *shape, r preemptionBasis, rank int) bool {
-	return slices.ContainsFunc(t.failedSearches, func(v failedSearch) bool {
+func (pr *preemptRound) knownToFail(sh *shape, r preemptionBasis, rank int) bool {
+	return slices.ContainsFunc(pr.failedSearches, func(v failedSearch) bool {
 		return v.request == sh.request && v.basis == r && v.rank >= rank && (v.shape == sh || r == basisClass && v.shape.asksAlike(sh))
 	})
 }
@@ -263,57 +263,57 @@ func (sh *shape) asksAlike(o *shape) bool {
 // assumeStopsDone makes the state as it will be when those are gone who are being
 // stopped, and those there for whom seats are kept. Discharge puts back what it
 // counts for leaves, and the try the rest.
-func (t *round) assumeStopsDone() {
-	t.chargeStopping(-1)
-	for _, v := range t.state.jobs.running.stopping {
-		t.releaseJob(v)
+func (pr *preemptRound) assumeStopsDone() {
+	pr.chargeStopping(-1)
+	for _, v := range pr.jobs.running.stopping {
+		pr.place.releaseJob(v)
 	}
-	for _, v := range t.stopping {
-		t.releaseJob(v)
+	for _, v := range pr.stopping {
+		pr.place.releaseJob(v)
 	}
-	for i := range t.restartHolds { // what a drained one has left is kept for it only until it is gone
-		if g := &t.restartHolds[i]; !g.released && g.entry.runningList == inStopping && g.entry.run.Stop.Why == ares.StopDrain {
-			t.releaseRestartHold(g)
+	for i := range pr.restartHolds { // what a drained one has left is kept for it only until it is gone
+		if g := &pr.restartHolds[i]; !g.released && g.entry.runningList == inStopping && g.entry.run.Stop.Why == ares.StopDrain {
+			pr.releaseRestartHold(g)
 		}
 	}
-	for i := range t.holds {
-		if k := &t.holds[i]; !k.over {
-			t.releaseHold(k)
-			t.holdSeats(k.seats)
+	for i := range pr.backfill.holds {
+		if k := &pr.backfill.holds[i]; !k.over {
+			pr.txn.releaseHold(k)
+			pr.txn.holdSeats(k.seats)
 		}
 	}
-	t.holdDestinations()
+	pr.holdDestinations()
 }
 
 // chargeStopping counts what those hold who are being stopped, or with sign -1 counts
 // it no more.
-func (t *round) chargeStopping(sign int) {
-	for _, v := range t.state.jobs.running.stopping {
+func (pr *preemptRound) chargeStopping(sign int) {
+	for _, v := range pr.jobs.running.stopping {
 		v.shape.leaf.Charge(v.held.grant, sign)
 	}
-	for _, v := range t.stopping {
+	for _, v := range pr.stopping {
 		v.shape.leaf.Charge(v.held.grant, sign)
 	}
 }
 
 // fitsOnceStopped finds the seats of a job that fits once those are gone who are being
 // stopped.
-func (t *round) fitsOnceStopped(e *entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
-	if len(t.state.jobs.running.stopping)+len(t.stopping) == 0 {
+func (pr *preemptRound) fitsOnceStopped(e *entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
+	if len(pr.jobs.running.stopping)+len(pr.stopping) == 0 {
 		return victimSelection{}, false
 	}
-	members, ban := t.state.jobs.admissibleMembers(e.shape, now)
+	members, ban := pr.jobs.admissibleMembers(e.shape, now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	m := savepoint(len(t.deltas))
-	p, ok := t.placeJob(e.shape, e.shape.minMembers, ban, e)
-	t.undo(m)
+	m := savepoint(len(pr.txn.deltas))
+	p, ok := pr.place.placeJob(e.shape, e.shape.minMembers, ban, e)
+	pr.txn.undo(m)
 	c := victimSelection{why: why, seats: p.Seats}
-	for _, v := range t.state.jobs.running.stopping {
+	for _, v := range pr.jobs.running.stopping {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v))
 	}
-	for _, v := range t.stopping {
+	for _, v := range pr.stopping {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v))
 	}
 	return c, ok
@@ -328,7 +328,7 @@ func maxStopTime(v *entry) time.Duration { return v.job.Grace() + v.job.LostAfte
 const stopMargin = time.Minute
 
 // newNomination is how a choice is written down.
-func (t *round) newNomination(e *entry, c *victimSelection, now time.Time) *ares.Nomination {
+func (pr *preemptRound) newNomination(e *entry, c *victimSelection, now time.Time) *ares.Nomination {
 	milli := gpuMilliOf(c.seats)
 	slices.SortFunc(c.victims, bySize)
 	n := &ares.Nomination{Seats: c.seats, Why: c.why, At: now}
@@ -336,7 +336,7 @@ func (t *round) newNomination(e *entry, c *victimSelection, now time.Time) *ares
 		c.freeWithin = max(c.freeWithin, maxStopTime(v.entry))
 		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.id, Fence: v.entry.run.Fence(), Yield: ares.Yield{
 			To: e.id, Tenant: e.job.Tenant, Why: v.why, Milli: v.milli, Lost: v.cost, Asked: milli,
-			Restart: v.milli * int64(t.state.cfg.Preemption.Restart/time.Second),
+			Restart: v.milli * int64(pr.cfg.Preemption.Restart/time.Second),
 		}})
 	}
 	n.Until = now.Add(c.freeWithin + stopMargin)
@@ -344,20 +344,20 @@ func (t *round) newNomination(e *entry, c *victimSelection, now time.Time) *ares
 }
 
 // nominate keeps seats for a job, and stops who sits there.
-func (t *round) nominate(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, c *victimSelection) {
-	n := *t.newNomination(e, c, plan.Now)
+func (pr *preemptRound) nominate(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, c *victimSelection) {
+	n := *pr.newNomination(e, c, plan.Now)
 	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.id, Nomination: n})
 	wakeBy(plan, n.Until)
 	for i := range n.Victims {
-		if !t.stopVictim(plan, c.victims[i].entry, n.Victims[i].Yield) {
+		if !pr.stopVictim(plan, c.victims[i].entry, n.Victims[i].Yield) {
 			break
 		}
 	}
-	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: t.state.jobs.grantCopy(e.shape, c.seats)}
-	k.held, k.freeSeats = t.holdSeats(c.seats)
+	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: pr.jobs.grantCopy(e.shape, c.seats)}
+	k.held, k.freeSeats = pr.txn.holdSeats(c.seats)
 	if c.why == ares.YieldMove {
-		t.recordConsolidation(e, c)
+		pr.recordConsolidation(e, c)
 	}
 	pass.Count(e.shape.leaf, k.grant, 1)
-	t.holds = append(t.holds, k)
+	pr.backfill.holds = append(pr.backfill.holds, k)
 }

@@ -16,49 +16,49 @@ import (
 // earlier with OrderRemaining, and with OrderAttained later, but never later
 // than whom it stopped. One that waited for PeersAfter stops those of its own level
 // too that were submitted after it.
-func (t *round) victimsByOrder(e *entry, plan *ares.Plan) (victimSelection, bool) {
-	members, ban := t.state.jobs.admissibleMembers(e.shape, plan.Now)
+func (pr *preemptRound) victimsByOrder(e *entry, plan *ares.Plan) (victimSelection, bool) {
+	members, ban := pr.jobs.admissibleMembers(e.shape, plan.Now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	base := savepoint(len(t.deltas))
+	base := savepoint(len(pr.txn.deltas))
 	c := victimSelection{why: ares.YieldOrder}
-	if !t.fewestByOrder(e, t.laterInOrder(e, plan), &c, members, ban) {
-		t.undo(base)
+	if !pr.fewestByOrder(e, pr.laterInOrder(e, plan), &c, members, ban) {
+		pr.txn.undo(base)
 		return c, false
 	}
-	t.undo(base)
-	if _, milli := c.cost(); t.state.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
-		t.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(c.seats)), decimalText(t.state.cfg.Preemption.Ceiling))
+	pr.txn.undo(base)
+	if _, milli := c.cost(); pr.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
+		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(c.seats)), decimalText(pr.cfg.Preemption.Ceiling))
 		return c, false
 	}
 	return c, true
 }
 
 // laterInOrder is who could give way to a waiting job, the last in the order first.
-func (t *round) laterInOrder(e *entry, plan *ares.Plan) []*candidateVictim {
+func (pr *preemptRound) laterInOrder(e *entry, plan *ares.Plan) []*candidateVictim {
 	now := plan.Now
-	mine, rank := t.state.jobs.orderRank(e, now), e.rank()
-	until, bounded := t.state.jobs.peerPreemptionTime(e)
+	mine, rank := pr.jobs.orderRank(e, now), e.rank()
+	until, bounded := pr.jobs.peerPreemptionTime(e)
 	waited := bounded && !now.Before(until)
-	forebears, barred := t.state.jobs.preemptorAncestry(e, plan), t.barredJobs(0)
+	forebears, barred := pr.jobs.preemptorAncestry(e, plan), pr.barredJobs(0)
 	standing := map[*entry]uint64{}
 	var out []*candidateVictim
 	for _, v := range e.shape.tenant.active { // in no order: sorted right below
 		if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || !v.mayBePreempted() || v.rank() != rank {
 			continue
 		}
-		at := t.state.jobs.orderRank(v, now)
+		at := pr.jobs.orderRank(v, now)
 		after := at > mine || waited && at == mine && v.job.Revision > e.job.Revision
-		if !after || forebears[v.id] || barred[v] || slices.Contains(t.stopping, v) {
+		if !after || forebears[v.id] || barred[v] || slices.Contains(pr.stopping, v) {
 			continue
 		}
-		if guard, _ := t.state.jobs.protectionOf(v, now); guard != unprotected {
+		if guard, _ := pr.jobs.protectionOf(v, now); guard != unprotected {
 			continue
 		}
 		milli := heldMilli(v)
 		standing[v] = at
-		out = append(out, &candidateVictim{entry: v, milli: milli, cost: t.state.jobs.preemptionCost(v, milli, now), why: ares.YieldOrder})
+		out = append(out, &candidateVictim{entry: v, milli: milli, cost: pr.jobs.preemptionCost(v, milli, now), why: ares.YieldOrder})
 	}
 	slices.SortFunc(out, func(a, b *candidateVictim) int {
 		return cmp.Or(cmp.Compare(standing[b.entry], standing[a.entry]), cmp.Compare(b.entry.job.Revision, a.entry.job.Revision), cmp.Compare(b.entry.id, a.entry.id))
@@ -74,9 +74,9 @@ func (e *entry) mayBePreempted() bool {
 
 // fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
 // when not even all are enough.
-func (t *round) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
-	m, w := savepoint(len(t.deltas)), t.state.cluster.withoutModels(e.shape.request, ban)
-	reach, ok := t.state.feasibleNodes(e.shape, w)
+func (pr *preemptRound) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
+	m, w := savepoint(len(pr.txn.deltas)), pr.cluster.withoutModels(e.shape.request, ban)
+	reach, ok := pr.place.feasibleNodes(e.shape, w)
 	if !ok {
 		return false
 	}
@@ -84,13 +84,13 @@ func (t *round) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelect
 	var p ares.Placing
 	fits := false
 	for _, v := range from {
-		if !t.state.jobs.runsWithin(v.entry, reach) {
+		if !pr.jobs.runsWithin(v.entry, reach) {
 			continue
 		}
-		t.releaseJob(v.entry)
+		pr.place.releaseJob(v.entry)
 		out = append(out, v)
-		if t.state.jobs.opensNode(v.entry, w) {
-			if p, fits = t.placeJob(e.shape, members, ban, e); fits {
+		if pr.jobs.opensNode(v.entry, w) {
+			if p, fits = pr.place.placeJob(e.shape, members, ban, e); fits {
 				break
 			}
 		}
@@ -103,23 +103,23 @@ func (t *round) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelect
 	out = slices.DeleteFunc(out, func(v *candidateVictim) bool { return !v.entry.sharesNodeWith(p.Seats) })
 	for i := len(out) - 1; i >= 0 && len(out) > 1; i-- {
 		rest := slices.Delete(slices.Clone(out), i, i+1)
-		if _, fits = t.fitsWithout(m, rest, e, members, ban); fits {
+		if _, fits = pr.fitsWithout(m, rest, e, members, ban); fits {
 			out = rest
 		}
 	}
-	p, ok = t.fitsWithout(m, out, e, members, ban)
+	p, ok = pr.fitsWithout(m, out, e, members, ban)
 	c.seats, c.victims = p.Seats, out
 	return ok
 }
 
 // fitsWithout says whether the job fits when some leave, from a mark on. It is
 // taken then.
-func (t *round) fitsWithout(m savepoint, leave []*candidateVictim, e *entry, members int, ban uint64) (ares.Placing, bool) {
-	t.undo(m)
+func (pr *preemptRound) fitsWithout(m savepoint, leave []*candidateVictim, e *entry, members int, ban uint64) (ares.Placing, bool) {
+	pr.txn.undo(m)
 	for _, v := range leave {
-		t.releaseJob(v.entry)
+		pr.place.releaseJob(v.entry)
 	}
-	return t.placeJob(e.shape, members, ban, e)
+	return pr.place.placeJob(e.shape, members, ban, e)
 }
 
 // runsWithin says whether a seat of the job is on one of the nodes.

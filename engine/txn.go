@@ -7,45 +7,11 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
-// round is undoable work inside one decision: what it takes from the state's
-// accounts it notes, and gives back in reverse, to a mark or altogether.
-type round struct {
-	state  *State
-	deltas []delta
-	placed []placedJob  // whole jobs
-	offer  ares.Placing // of the job whose turn it is
-
-	backfill           BackfillConfig // as of this decision
-	restartHolds       []restartHold  // that lost a node, with what is kept for them
-	reservations       []backfillReservation
-	heldReservations   uint64   // which of them hold what they have
-	reservationTries   int      // times one was looked for
-	unplaced           int      // shapes that found no place
-	probes             int      // times somebody was seen to be kept off
-	reserveForAll      bool     // each has its own, whether alike or not: to foresee who is behind
-	quantile           quantile // ends are foreseen by
-	unschedulableNoted bool     // a shape was noted as refused
-	wouldDelay         bool     // the job whose turn it was would fit, and delay one ahead of it
-	windowBlocked      bool     // reservations alone keep off the job whose turn it was
-	noBorrowing        bool     // nobody borrows what others are promised
-	borrowBlocked      bool     // that keeps off the job whose turn it was
-	borrowed           bool     // somebody was given what others are promised
-	speculative        bool     // what is taken is not as it is: nothing is noted for the rest of the decision
-
-	holds           []nominationHold // the nominations
-	holdsBefore     int              // of these, those that were there before the decision
-	stopping        []*entry         // are stopped by this plan, to give way
-	destinations    []nominationHold // places of those of them who are moved
-	victims         []*entry         // of whom it was worked out what their giving way costs
-	loadedClasses   uint8            // the classes of these
-	searchCount     int              // counts the searches for victims
-	searchedShapes  int              // the shapes for which that was done
-	failedSearches  []failedSearch   // those that found none
-	preemptionNotes []ares.Blocker   // why nobody gives way to the job whose turn it is
-
-	allowMoves          bool                 // jobs may be moved
-	consolidationTries  int                  // the shapes for which that was tried
-	consolidationsFound []ares.Consolidation // what came of it, unless it is nil
+// Txn is undoable work on the ledger: what it takes from nodes it notes, and
+// gives back in reverse, to a savepoint or altogether.
+type Txn struct {
+	cluster *Cluster
+	deltas  []delta
 }
 
 // placedJob is a job the decision under way has placed.
@@ -75,53 +41,18 @@ const (
 // savepoint is a point to go back to.
 type savepoint int
 
-// beginRound returns the state's scratch for one decision. The caller ends it.
-func (s *State) beginRound() *round {
-	s.round.state = s
-	s.cycle++
-	s.epoch++
-	t := &s.round
-	clear(t.reservations)
-	t.backfill, t.reservations = s.backfillConfig(), t.reservations[:0]
-	t.heldReservations, t.reservationTries, t.unplaced, t.probes, t.reserveForAll, t.quantile = 0, 0, 0, 0, false, p90
-	if s.cfg.Queue.Blocked == BlockedReserve { // as it was published
-		t.quantile = p50
-	}
-	clear(t.restartHolds)
-	t.restartHolds = t.restartHolds[:0]
-	t.searchedShapes, t.preemptionNotes = 0, nil
-	t.noBorrowing, t.borrowBlocked, t.borrowed = false, false, false
-	t.allowMoves, t.consolidationTries = s.cfg.Preemption.Moving, 0
-	return t
-}
-
-// close gives back everything that was taken, and forgets the rest.
-func (t *round) close() {
-	t.noteReturnedRoom()
-	t.undo(0)
-	clear(t.placed)
-	t.placed = t.placed[:0]
-	t.offer = ares.Placing{}
-	t.resetVictims()
-	clear(t.stopping)
-	clear(t.failedSearches)
-	t.stopping, t.failedSearches = t.stopping[:0], t.failedSearches[:0]
-	clear(t.destinations)
-	t.destinations = t.destinations[:0]
-}
-
 // undo gives back everything taken since the mark.
-func (t *round) undo(m savepoint) {
-	for i := len(t.deltas) - 1; i >= int(m); i-- {
-		t.deltas[i].apply(-1)
+func (x *Txn) undo(m savepoint) {
+	for i := len(x.deltas) - 1; i >= int(m); i-- {
+		x.deltas[i].apply(-1)
 	}
-	for i := int(m); i < len(t.deltas); i++ {
-		if n := t.deltas[i].node; t.deltas[i].device < 0 && (i+1 == len(t.deltas) || t.deltas[i+1].node != n) {
-			t.state.cluster.capacityChanged(n)
+	for i := int(m); i < len(x.deltas); i++ {
+		if n := x.deltas[i].node; x.deltas[i].device < 0 && (i+1 == len(x.deltas) || x.deltas[i+1].node != n) {
+			x.cluster.capacityChanged(n)
 		}
 	}
-	clear(t.deltas[m:])
-	t.deltas = t.deltas[:m]
+	clear(x.deltas[m:])
+	x.deltas = x.deltas[:m]
 }
 
 func (k *delta) apply(sign int) {
@@ -147,40 +78,40 @@ func (k *delta) apply(sign int) {
 	}
 }
 
-func (t *round) take(k delta) {
+func (x *Txn) take(k delta) {
 	k.apply(+1)
-	t.deltas = append(t.deltas, k)
+	x.deltas = append(x.deltas, k)
 }
 
 // assign takes the place of one member on a node that has room for it: the
 // devices that are linked best.
-func (t *round) assign(n *node, w *request, rank int) ares.Seat {
-	if set := t.state.scorer.policyDevice(n, w); set != 0 {
-		return t.assignDevices(n, w, rank, set, -1)
+func (pl *Placer) assign(n *node, w *request, rank int) ares.Seat {
+	if set := pl.scorer.policyDevice(n, w); set != 0 {
+		return pl.txn.assignDevices(n, w, rank, set, -1)
 	}
 	set, numa := n.pickDevices(w)
-	return t.assignDevices(n, w, rank, set, numa)
+	return pl.txn.assignDevices(n, w, rank, set, numa)
 }
 
 // assignAll takes the places of members of a gang, whose seats so far are given.
-func (t *round) assignAll(n *node, w *request, members int, seats []ares.Seat) []ares.Seat {
+func (pl *Placer) assignAll(n *node, w *request, members int, seats []ares.Seat) []ares.Seat {
 	home := -1
 	if w.oneNUMA {
 		home = n.numaFor(w, members)
 	}
 	for range members {
 		if home < 0 {
-			seats = append(seats, t.assign(n, w, len(seats)))
+			seats = append(seats, pl.assign(n, w, len(seats)))
 			continue
 		}
 		set, _ := n.chooseDevices(w, w.deviceMask(n.typ)&n.typ.near[home], 0)
-		seats = append(seats, t.assignDevices(n, w, len(seats), set, home))
+		seats = append(seats, pl.txn.assignDevices(n, w, len(seats), set, home))
 	}
 	return seats
 }
 
 // assignDevices takes these devices, and CPUs and memory of the NUMA node, -1 for any.
-func (t *round) assignDevices(n *node, w *request, rank int, set uint64, numa int) ares.Seat {
+func (x *Txn) assignDevices(n *node, w *request, rank int, set uint64, numa int) ares.Seat {
 	seat := ares.Seat{Node: n.id, Rank: rank, CPUs: w.cpus, Memory: w.memory, NUMA: -1}
 	if numa >= 0 {
 		seat.NUMA = n.typ.numa[numa].ID
@@ -194,10 +125,10 @@ func (t *round) assignDevices(n *node, w *request, rank int, set uint64, numa in
 	}
 	for m := set; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		t.take(delta{node: n, device: i, milli: milli})
+		x.take(delta{node: n, device: i, milli: milli})
 		seat.Shares = append(seat.Shares, ares.Share{Device: n.devices[i].id, Index: n.devices[i].index, Milli: milli})
 	}
-	t.take(delta{node: n, device: restOfSeat, cpus: w.cpus, memory: w.memory, numa: seat.NUMA, kind: seatKindOf(w.gpus, w.milli)})
+	x.take(delta{node: n, device: restOfSeat, cpus: w.cpus, memory: w.memory, numa: seat.NUMA, kind: seatKindOf(w.gpus, w.milli)})
 	return seat
 }
 
