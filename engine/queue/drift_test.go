@@ -56,8 +56,8 @@ func TestWeightsFollowPastUse(t *testing.T) {
 			}
 			p := w.tree.Begin(now)
 			first, _ := p.Next()
-			if isA := first.line.leaf.Tenant() == "a"; isA != c.firstIsTenantA {
-				t.Errorf("the first turn is of tenant %s", first.line.leaf.Tenant())
+			if isA := first.queue.leaf.Tenant() == "a"; isA != c.firstIsTenantA {
+				t.Errorf("the first turn is of tenant %s", first.queue.leaf.Tenant())
 			}
 			p.End()
 		})
@@ -73,22 +73,22 @@ func TestWeigh(t *testing.T) {
 		most := rapid.Int64Range(weight, ares.MaxWeight*1000).Draw(t, "most")
 		all := Use{GPU: rapid.Int64Range(1, 1<<40).Draw(t, "capacity")}
 		was := Use{GPU: rapid.Int64Range(0, all.GPU).Draw(t, "was")}
-		mine, _ := dominant(was, all)
-		mine >>= driftShift
-		d := drift{
-			on: true, weights: uint64(weight) + rapid.Uint64Range(0, 1<<40).Draw(t, "others"),
-			past: mine + rapid.Uint64Range(0, 1<<45).Draw(t, "past"),
+		mine, _ := dominantShare(was, all)
+		mine >>= pastShareShift
+		d := weightAdjustment{
+			enabled: true, totalWeight: uint64(weight) + rapid.Uint64Range(0, 1<<40).Draw(t, "others"),
+			totalPast: mine + rapid.Uint64Range(0, 1<<45).Draw(t, "past"),
 		}
-		got := d.weigh(weight, least, most, was, all)
+		got := d.adjust(weight, least, most, was, all)
 		want := big.NewInt(most)
 		switch {
-		case d.past == 0:
+		case d.totalPast == 0:
 			want.SetInt64(weight)
 		case mine > 0:
 			want.Mul(big.NewInt(weight), big.NewInt(weight))
-			want.Mul(want, new(big.Int).SetUint64(d.past))
+			want.Mul(want, new(big.Int).SetUint64(d.totalPast))
 			want.Div(want, new(big.Int).SetUint64(mine))
-			want.Div(want, new(big.Int).SetUint64(d.weights))
+			want.Div(want, new(big.Int).SetUint64(d.totalWeight))
 			if want.Cmp(big.NewInt(least)) < 0 {
 				want.SetInt64(least)
 			}

@@ -90,8 +90,8 @@ func TestDue(t *testing.T) {
 			if !ok || got != want {
 				t.Fatalf("offer %d is %v, want %v", i, got, want)
 			}
-			if class := tree.Class(want, now); class != ares.ClassOf(cfg.aged(want.rank, now)) {
-				t.Fatalf("%s is %s by ageing, and stands in %s", want.ID, class, ares.ClassOf(cfg.aged(want.rank, now)))
+			if class := tree.Class(want, now); class != ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)) {
+				t.Fatalf("%s is %s by ageing, and stands in %s", want.ID, class, ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)))
 			}
 			pass.Take(Grant{})
 		}
@@ -139,7 +139,7 @@ func TestChangedItem(t *testing.T) {
 	tree := New[int](cfg)
 	leaf := tree.Leaf("a", "")
 	var items []*Item[int]
-	for i := range 5 * chunkMost {
+	for i := range 5 * maxChunk {
 		it := &Item[int]{ID: fmt.Sprintf("j%04d", i), Priority: 500, Accepted: dawn, Revision: 1}
 		items = append(items, it)
 		leaf.Push(it)
@@ -151,7 +151,7 @@ func TestChangedItem(t *testing.T) {
 	}
 	pass.End()
 	for i := range items { // one by one, all of them leave and come back before the others
-		it := items[i*(chunkMost/2)%len(items)+i*(chunkMost/2)/len(items)]
+		it := items[i*(maxChunk/2)%len(items)+i*(maxChunk/2)/len(items)]
 		tree.Remove(it)
 		it.Due, it.Roof = dawn.Add(time.Minute), 1000
 		leaf.Push(it)

@@ -29,47 +29,47 @@ const Million = 1_000_000
 // Fairness is how every tenant and queue stands at now: tenants by name, each
 // followed by its queues.
 func (t *Tree[J]) Fairness(now time.Time) []Share {
-	t.settle()
-	w := walk[J]{tree: t}
+	t.rebuild()
+	w := shareReader[J]{tree: t}
 	if t.cfg.HalfLife > 0 {
-		w.at = t.cfg.when(now)
-		w.drift = t.drifts(w.at)
+		w.moment = t.cfg.momentOf(now)
+		w.adjustment = t.weightAdjustment(w.moment)
 	}
-	return w.fairness(nil, t.root, 0, Million)
+	return w.appendShares(nil, t.root, 0, Million)
 }
 
-func (w *walk[J]) fairness(out []Share, n *node[J], depth int, fair int64) []Share {
+func (w *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair int64) []Share {
 	total := int64(0)
-	for _, k := range n.kids {
-		if k.active() {
+	for _, k := range n.children {
+		if k.isActive() {
 			total += k.weight
 		}
 	}
-	for _, k := range n.kids {
+	for _, k := range n.children {
 		if k.leaf != nil {
 			continue
 		}
-		s := Share{Tenant: k.tenant, Queue: k.queue, Depth: depth, Weight: k.weight, Live: k.use, Waiting: k.waiting}
+		s := Share{Tenant: k.tenant, Queue: k.queue, Depth: depth, Weight: k.weight, Live: k.allocated, Waiting: k.waiting}
 		if w.tree.cfg.HalfLife > 0 {
-			s.Past = k.past.at(w.at)
+			s.Past = k.history.averageAt(w.moment)
 		}
 		use := s.Live.Add(s.Past, 1)
-		best, of := dominant(use, w.tree.capacity)
+		best, of := dominantShare(use, w.tree.capacity)
 		s.Of = of
 		s.Dominant = millionths(best / 1000)
-		s.Pull = pull(&w.drift, k, s.Past, w.tree.capacity)
+		s.Pull = effectiveWeight(&w.adjustment, k, s.Past, w.tree.capacity)
 		s.Weighted = millionths(best / uint64(s.Pull))
-		if k.active() {
+		if k.isActive() {
 			s.Fair = fair * k.weight / total
 		}
 		out = append(out, s)
-		out = w.fairness(out, k, depth+1, s.Fair)
+		out = w.appendShares(out, k, depth+1, s.Fair)
 	}
 	return out
 }
 
-// active says whether a node takes part in the division.
-func (n *node[J]) active() bool { return n.waiting > 0 || n.use != Use{} }
+// isActive says whether a node takes part in the division.
+func (n *node[J]) isActive() bool { return n.waiting > 0 || n.allocated != Use{} }
 
 func millionths(share uint64) int64 {
 	hi, lo := bits.Mul64(share, Million)
@@ -80,7 +80,7 @@ func millionths(share uint64) int64 {
 // or wait, in thousandths: 1000 when all have the same, 1000/n when one of n has
 // everything. Without such tenants it is 1000.
 func Jain(shares []Share) int {
-	var sum, squares wide
+	var sum, squares int128
 	n := int64(0)
 	for _, s := range shares {
 		if s.Queue != "" || s.Waiting == 0 && s.Live == (Use{}) {
@@ -88,17 +88,17 @@ func Jain(shares []Share) int {
 		}
 		n++
 		x := min(s.Weighted, 1<<32)
-		sum = sum.plus(wide{0, uint64(x)})
-		squares = squares.plus(product(x, uint64(x)))
+		sum = sum.plus(int128{0, uint64(x)})
+		squares = squares.plus(multiply(x, uint64(x)))
 	}
-	if squares.zero() {
+	if squares.isZero() {
 		return 1000
 	}
 	// Both sides shortened alike until they fit.
-	top := product(int64(sum.lo), sum.lo)
+	top := multiply(int64(sum.lo), sum.lo)
 	bottom := squares
 	for top.hi != 0 || top.lo >= 1<<53 || bottom.hi != 0 || bottom.lo >= uint64(1<<62)/uint64(n) {
-		top, bottom = top.shifted(1), bottom.shifted(1)
+		top, bottom = top.shiftRight(1), bottom.shiftRight(1)
 	}
 	return int((top.lo*1000 + bottom.lo*uint64(n)/2) / (bottom.lo * uint64(n)))
 }

@@ -23,14 +23,14 @@ func Fold(u ares.Usage, runs []Run, halfLife time.Duration, at time.Time) ares.U
 	cfg := Config{HalfLife: halfLife}
 	sums := [3]int64{u.GPUMilliSecs, u.CPUSecs, u.MemoryGBSecs}
 	if halfLife > 0 {
-		now := cfg.when(at)
+		now := cfg.momentOf(at)
 		if !u.At.IsZero() {
 			for r := range sums {
-				sums[r] = decayed(sums[r], cfg.when(u.At), now)
+				sums[r] = decay(sums[r], cfg.momentOf(u.At), now)
 			}
 		}
 		for _, run := range runs {
-			for r, secs := range cfg.seconds(run, now) {
+			for r, secs := range cfg.decayedSeconds(run, now) {
 				sums[r] += secs
 			}
 		}
@@ -54,8 +54,8 @@ func Fold(u ares.Usage, runs []Run, halfLife time.Duration, at time.Time) ares.U
 	return u
 }
 
-// decayed is what an amount of one moment is worth at a later one.
-func decayed(amount int64, then, now moment) int64 {
+// decay is what an amount of one moment is worth at a later one.
+func decay(amount int64, then, now moment) int64 {
 	age := now.epoch - then.epoch
 	if age < 0 {
 		return amount
@@ -63,19 +63,19 @@ func decayed(amount int64, then, now moment) int64 {
 	if age > epochsKept {
 		return 0
 	}
-	return product(amount, then.growth).shifted(uint(age)).nearest(now.growth)
+	return multiply(amount, then.growth).shiftRight(uint(age)).divRound(now.growth)
 }
 
-// seconds is what a run used by the second, decayed to now. The memory is in
+// decayedSeconds is what a run used by the second, decayed to now. The memory is in
 // GB, as records have it.
-func (c Config) seconds(run Run, now moment) [3]int64 {
-	var p past
-	p.ran(run.Use, c.when(run.Start), c.when(run.End), 1)
-	var sums [3]wide
+func (c Config) decayedSeconds(run Run, now moment) [3]int64 {
+	var p usageHistory
+	p.addEnded(run.Use, c.momentOf(run.Start), c.momentOf(run.End), 1)
+	var sums [3]int128
 	for _, e := range p.ended {
 		if age := now.epoch - e.epoch; age >= 0 && age <= epochsKept {
 			for r := range sums {
-				sums[r] = sums[r].plus(e.sum[r].shifted(uint(age)))
+				sums[r] = sums[r].plus(e.sum[r].shiftRight(uint(age)))
 			}
 		}
 	}
@@ -84,9 +84,9 @@ func (c Config) seconds(run Run, now moment) [3]int64 {
 	const digits = 20
 	var out [3]int64
 	for r, unit := range [3]uint64{1000, 1000, 1000 * 1024} {
-		average := sums[r].over(now.growth >> digits)
+		average := sums[r].divFloor(now.growth >> digits)
 		half := uint64(c.HalfLife.Milliseconds()) << (ln2Bits - digits)
-		out[r] = product(average, half).nearest(ln2 * unit)
+		out[r] = multiply(average, half).divRound(ln2 * unit)
 	}
 	return out
 }

@@ -10,8 +10,8 @@ import (
 // within an epoch growth goes from unit to twice unit. All of it is a pure
 // function of the half-life and the time, so sums of differences are exact.
 const (
-	unitBits = 40
-	unit     = 1 << unitBits
+	growthBits = 40
+	growthUnit = 1 << growthBits
 )
 
 // epochsKept is how many epochs before the present one count. What is older
@@ -24,8 +24,8 @@ type moment struct {
 	growth uint64 // from unit to below twice unit
 }
 
-// when finds the moment of a time, to the millisecond.
-func (c Config) when(t time.Time) moment {
+// momentOf finds the moment of a time, to the millisecond.
+func (c Config) momentOf(t time.Time) moment {
 	ms, half := t.UnixMilli(), c.HalfLife.Milliseconds()
 	epoch, rest := ms/half, ms%half
 	if rest < 0 {
@@ -38,37 +38,37 @@ func (c Config) when(t time.Time) moment {
 // part below whole. It never falls as part grows: the error of the product is
 // far below one step of the fraction.
 func growth(part, whole uint64) uint64 {
-	hi, lo := part>>(64-unitBits), part<<unitBits
+	hi, lo := part>>(64-growthBits), part<<growthBits
 	fraction, _ := bits.Div64(hi, lo, whole) // of an epoch, in units of 1/unit
 	out := uint64(1) << rootBits
-	for i := range unitBits {
-		if fraction>>(unitBits-1-i)&1 != 0 {
-			out = scaled(out, roots[i])
+	for i := range growthBits {
+		if fraction>>(growthBits-1-i)&1 != 0 {
+			out = mulFixed(out, roots[i])
 		}
 	}
-	return out >> (rootBits - unitBits)
+	return out >> (rootBits - growthBits)
 }
 
 const rootBits = 62
 
 // roots has 2 to the power of 1/2, 1/4, 1/8, …, with rootBits binary digits.
-var roots = func() (out [unitBits]uint64) {
+var roots = func() (out [growthBits]uint64) {
 	power := uint64(2) << rootBits
 	for i := range out {
-		power = root(power)
+		power = sqrt(power)
 		out[i] = power
 	}
 	return out
 }()
 
-// scaled is a*b for numbers with rootBits binary digits whose product is below 2.
-func scaled(a, b uint64) uint64 {
+// mulFixed is a*b for numbers with rootBits binary digits whose product is below 2.
+func mulFixed(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	return hi<<(64-rootBits) | lo>>rootBits
 }
 
-// root is the square root of a number with rootBits binary digits, rounded down.
-func root(x uint64) uint64 {
+// sqrt is the square root of a number with rootBits binary digits, rounded down.
+func sqrt(x uint64) uint64 {
 	hi, lo := x>>(64-rootBits), x<<rootBits
 	out := uint64(0)
 	for bit := uint64(1) << 63; bit != 0; bit >>= 1 {

@@ -3,7 +3,7 @@ package queue
 // A heap of values. It is written out because a comparison through a function
 // value would be most of its cost, and only its first element ever changes.
 
-func sinkRunner[J any](h []runner[J], i int) {
+func siftDown[J any](h []candidate[J], i int) {
 	x := h[i]
 	for {
 		c := 2*i + 1
@@ -22,11 +22,11 @@ func sinkRunner[J any](h []runner[J], i int) {
 	h[i] = x
 }
 
-func popRunner[J any](h []runner[J]) []runner[J] {
+func popCandidate[J any](h []candidate[J]) []candidate[J] {
 	last := len(h) - 1
-	h[0], h[last] = h[last], runner[J]{}
+	h[0], h[last] = h[last], candidate[J]{}
 	if last > 0 {
-		sinkRunner(h[:last], 0)
+		siftDown(h[:last], 0)
 	}
 	return h[:last]
 }

@@ -102,7 +102,7 @@ func TestLeafOrder(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
-			push(rapid.IntRange(0, 3*chunkMost).Draw(t, "pushed"))
+			push(rapid.IntRange(0, 3*maxChunk).Draw(t, "pushed"))
 			if rapid.Bool().Draw(t, "look") {
 				check()
 			}

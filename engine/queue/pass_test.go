@@ -108,37 +108,37 @@ func (s *script) build(order []int) (*Tree[int], []*Item[int]) {
 // plain removes what has no meaning: room that is kept, and what is late in
 // its line.
 func plain(tree *Tree[int]) {
-	tree.settle()
+	tree.rebuild()
 	var visit func(n *node[int])
 	visit = func(n *node[int]) {
 		if len(n.heap) == 0 {
 			n.heap = nil
 		}
-		if len(n.kids) == 0 {
-			n.kids = nil
+		if len(n.children) == 0 {
+			n.children = nil
 		}
 		if l := n.leaf; l != nil {
-			if len(l.fronts)+len(l.matches) == 0 {
-				l.fronts, l.matches = nil, nil
+			if len(l.cursors)+len(l.tournament) == 0 {
+				l.cursors, l.tournament = nil, nil
 			}
-			if len(l.models) == 0 {
-				l.models = nil
+			if len(l.heldByModel) == 0 {
+				l.heldByModel = nil
 			}
-			for _, of := range l.lines {
-				of.file()
-				of.late, of.later = nil, nil
+			for _, of := range l.shapeQueues {
+				of.sortArrivals()
+				of.arrivals, of.fullArrivals = nil, nil
 				for i := range of.chunks {
-					tree.inOrder(&of.chunks[i])
+					tree.sortChunk(&of.chunks[i])
 				}
 			}
 		}
-		for _, k := range n.kids {
+		for _, k := range n.children {
 			visit(k)
 		}
 	}
 	visit(tree.root)
-	tree.spares, tree.scratch = nil, nil
-	tree.pass = Pass[int]{tree: tree}
+	tree.spareBuffers, tree.sortScratch = nil, nil
+	tree.round = Pass[int]{tree: tree}
 }
 
 // TestUndo compares a tree after a pass of random takes and refusals with its
@@ -161,8 +161,8 @@ func TestUndo(t *testing.T) {
 			}
 		}
 		p.End()
-		if tree.pass.open || len(tree.pass.taken)+len(tree.pass.path) != 0 || tree.pass.rivals {
-			t.Fatalf("the pass is not over: %+v", tree.pass)
+		if tree.round.open || len(tree.round.charged)+len(tree.round.path) != 0 || tree.round.contested {
+			t.Fatalf("the pass is not over: %+v", tree.round)
 		}
 		plain(tree)
 		plain(twin)

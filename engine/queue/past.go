@@ -8,130 +8,130 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// past is what was used, by epochs. Every figure is a sum over runs that does
+// usageHistory is what was used, by epochs. Every figure is a sum over runs that does
 // not depend on their order or on when it was added, and its value at a time
 // is a function of these sums alone: whoever saw the same runs has the same.
-type past struct {
-	ended   []ended   // by epoch
-	running []running // by epoch
+type usageHistory struct {
+	ended   []endedUsage   // by epoch
+	running []runningUsage // by epoch
 }
 
-// ended is use times the growth it lasted for, within one epoch.
-type ended struct {
+// endedUsage is use times the growth it lasted for, within one epoch.
+type endedUsage struct {
 	epoch int64
-	sum   [3]wide
+	sum   [3]int128
 }
 
-// running is what began in one epoch and has not ended: the use, and the use
+// runningUsage is what began in one epoch and has not ended: the use, and the use
 // times the growth at its beginning.
-type running struct {
-	epoch int64
-	use   Use
-	begun [3]wide
+type runningUsage struct {
+	epoch    int64
+	use      Use
+	startSum [3]int128
 }
 
-func (u Use) parts() [3]int64 { return [3]int64{u.GPU, u.CPU, u.Memory} }
+func (u Use) vector() [3]int64 { return [3]int64{u.GPU, u.CPU, u.Memory} }
 
-func (p *past) add(epoch int64, use [3]int64, grown uint64, sign int64) {
-	var sum [3]wide
+func (p *usageHistory) addGrown(epoch int64, use [3]int64, grown uint64, sign int64) {
+	var sum [3]int128
 	for r := range sum {
-		sum[r] = product(sign*use[r], grown)
+		sum[r] = multiply(sign*use[r], grown)
 	}
 	p.addSum(epoch, sum)
 }
 
-func (p *past) addSum(epoch int64, sum [3]wide) {
-	i, ok := slices.BinarySearchFunc(p.ended, epoch, func(e ended, at int64) int { return cmp.Compare(e.epoch, at) })
+func (p *usageHistory) addSum(epoch int64, sum [3]int128) {
+	i, ok := slices.BinarySearchFunc(p.ended, epoch, func(e endedUsage, at int64) int { return cmp.Compare(e.epoch, at) })
 	if !ok {
-		p.ended = slices.Insert(p.ended, i, ended{epoch: epoch})
+		p.ended = slices.Insert(p.ended, i, endedUsage{epoch: epoch})
 	}
 	e := &p.ended[i]
 	for r := range e.sum {
 		e.sum[r] = e.sum[r].plus(sum[r])
 	}
-	if e.sum == ([3]wide{}) {
+	if e.sum == ([3]int128{}) {
 		p.ended = slices.Delete(p.ended, i, i+1)
 	}
 }
 
-// ran adds what was used from one moment to another, sign -1 takes it off.
-func (p *past) ran(use Use, from, to moment, sign int64) {
+// addEnded adds what was used from one moment to another, sign -1 takes it off.
+func (p *usageHistory) addEnded(use Use, from, to moment, sign int64) {
 	if to.epoch < from.epoch || to.epoch == from.epoch && to.growth <= from.growth {
 		return
 	}
-	parts := use.parts()
+	parts := use.vector()
 	begin := from.growth
 	// What lies far behind the end weighs nothing by the time it counts.
 	if first := to.epoch - epochsKept; from.epoch < first {
-		from.epoch, begin = first, unit
+		from.epoch, begin = first, growthUnit
 	}
 	for e := from.epoch; e < to.epoch; e++ {
-		p.add(e, parts, 2*unit-begin, sign)
-		begin = unit
+		p.addGrown(e, parts, 2*growthUnit-begin, sign)
+		begin = growthUnit
 	}
 	if to.growth > begin {
-		p.add(to.epoch, parts, to.growth-begin, sign)
+		p.addGrown(to.epoch, parts, to.growth-begin, sign)
 	}
 }
 
-// runs adds what has been used since a moment and still is.
-func (p *past) runs(use Use, from moment, sign int64) {
-	i, ok := slices.BinarySearchFunc(p.running, from.epoch, func(e running, at int64) int { return cmp.Compare(e.epoch, at) })
+// addRunning adds what has been used since a moment and still is.
+func (p *usageHistory) addRunning(use Use, from moment, sign int64) {
+	i, ok := slices.BinarySearchFunc(p.running, from.epoch, func(e runningUsage, at int64) int { return cmp.Compare(e.epoch, at) })
 	if !ok {
-		p.running = slices.Insert(p.running, i, running{epoch: from.epoch})
+		p.running = slices.Insert(p.running, i, runningUsage{epoch: from.epoch})
 	}
 	e := &p.running[i]
 	e.use = e.use.Add(use, sign)
-	for r, n := range use.parts() {
-		e.begun[r] = e.begun[r].plus(product(sign*n, from.growth))
+	for r, n := range use.vector() {
+		e.startSum[r] = e.startSum[r].plus(multiply(sign*n, from.growth))
 	}
-	if e.use == (Use{}) && e.begun == ([3]wide{}) {
+	if e.use == (Use{}) && e.startSum == ([3]int128{}) {
 		p.running = slices.Delete(p.running, i, i+1)
 	}
 }
 
 // merge adds everything of another past.
-func (p *past) merge(q *past) {
+func (p *usageHistory) merge(q *usageHistory) {
 	for _, e := range q.ended {
 		p.addSum(e.epoch, e.sum)
 	}
 	for _, e := range q.running {
-		i, ok := slices.BinarySearchFunc(p.running, e.epoch, func(e running, at int64) int { return cmp.Compare(e.epoch, at) })
+		i, ok := slices.BinarySearchFunc(p.running, e.epoch, func(e runningUsage, at int64) int { return cmp.Compare(e.epoch, at) })
 		if !ok {
-			p.running = slices.Insert(p.running, i, running{epoch: e.epoch})
+			p.running = slices.Insert(p.running, i, runningUsage{epoch: e.epoch})
 		}
 		mine := &p.running[i]
 		mine.use = mine.use.Add(e.use, 1)
-		for r := range mine.begun {
-			mine.begun[r] = mine.begun[r].plus(e.begun[r])
+		for r := range mine.startSum {
+			mine.startSum[r] = mine.startSum[r].plus(e.startSum[r])
 		}
 	}
 }
 
-// at is the past use at a moment: the average use, weighed by growth.
-func (p *past) at(now moment) Use {
+// averageAt is the past use at a moment: the average use, weighed by growth.
+func (p *usageHistory) averageAt(now moment) Use {
 	if len(p.ended) == 0 && len(p.running) == 0 {
 		return Use{}
 	}
-	var room [epochsKept + 1][3]wide
-	sums := room[:p.oldest(now)+1] // by age in epochs
+	var room [epochsKept + 1][3]int128
+	sums := room[:p.oldestAge(now)+1] // by age in epochs
 	for i := range p.ended {
 		if age := now.epoch - p.ended[i].epoch; age >= 0 && age < int64(len(sums)) {
 			sums[age] = p.ended[i].sum
 		}
 	}
-	p.under(now, sums)
-	var total [3]wide
+	p.addRunningSums(now, sums)
+	var total [3]int128
 	for age := range sums {
 		for r := range total {
-			total[r] = total[r].plus(sums[age][r].shifted(uint(age)))
+			total[r] = total[r].plus(sums[age][r].shiftRight(uint(age)))
 		}
 	}
-	return Use{total[0].over(now.growth), total[1].over(now.growth), total[2].over(now.growth)}
+	return Use{total[0].divFloor(now.growth), total[1].divFloor(now.growth), total[2].divFloor(now.growth)}
 }
 
-// oldest is the age in epochs of the first that counts.
-func (p *past) oldest(now moment) int64 {
+// oldestAge is the age in epochs of the first that counts.
+func (p *usageHistory) oldestAge(now moment) int64 {
 	first := now.epoch
 	if len(p.ended) > 0 {
 		first = min(first, p.ended[0].epoch)
@@ -142,8 +142,8 @@ func (p *past) oldest(now moment) int64 {
 	return min(now.epoch-first, epochsKept)
 }
 
-// under adds what running jobs have used, as if it had ended at now.
-func (p *past) under(now moment, sums [][3]wide) {
+// addRunningSums adds what running jobs have used, as if it had ended at now.
+func (p *usageHistory) addRunningSums(now moment, sums [][3]int128) {
 	if len(p.running) == 0 {
 		return
 	}
@@ -153,17 +153,17 @@ func (p *past) under(now moment, sums [][3]wide) {
 		before = before.Add(p.running[i].use, 1)
 	}
 	for age := len(sums) - 1; age >= 0; age-- {
-		sum, end := &sums[age], uint64(2*unit)
+		sum, end := &sums[age], uint64(2*growthUnit)
 		if age == 0 {
 			end = now.growth
 		}
-		for r, n := range before.parts() {
-			sum[r] = sum[r].plus(product(n, end-unit))
+		for r, n := range before.vector() {
+			sum[r] = sum[r].plus(multiply(n, end-growthUnit))
 		}
 		if i < len(p.running) && p.running[i].epoch == now.epoch-int64(age) {
 			began := &p.running[i]
-			for r, n := range began.use.parts() {
-				sum[r] = sum[r].plus(product(n, end)).minus(began.begun[r])
+			for r, n := range began.use.vector() {
+				sum[r] = sum[r].plus(multiply(n, end)).minus(began.startSum[r])
 			}
 			before = before.Add(began.use, 1)
 			i++
@@ -178,15 +178,15 @@ const (
 	ln2     = 11_629_080
 )
 
-// archived puts a record of decayed seconds into the units of past.
-func (c Config) archived(u ares.Usage) (int64, [3]wide) {
-	at := c.when(u.At)
+// fromArchive puts a record of decayed seconds into the units of past.
+func (c Config) fromArchive(u ares.Usage) (int64, [3]int128) {
+	at := c.momentOf(u.At)
 	half := uint64(max(c.HalfLife.Milliseconds(), 1))
-	var sum [3]wide
+	var sum [3]int128
 	for r, secs := range [3]int64{u.GPUMilliSecs, u.CPUSecs, u.MemoryGBSecs * 1024} {
 		// secs*1000*ln2/half is the use that lasting for ever would be worth as much.
-		average := product(secs, 1000*ln2).over(half)
-		sum[r] = product(average, at.growth).shifted(ln2Bits)
+		average := multiply(secs, 1000*ln2).divFloor(half)
+		sum[r] = multiply(average, at.growth).shiftRight(ln2Bits)
 	}
 	return at.epoch, sum
 }
@@ -197,9 +197,9 @@ func (l *Leaf[J]) Ran(use Use, start, end time.Time, sign int) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
 	}
-	from, to := l.tree.cfg.when(start), l.tree.cfg.when(end)
+	from, to := l.tree.cfg.momentOf(start), l.tree.cfg.momentOf(end)
 	for n := l.node; n != nil; n = n.parent {
-		n.past.ran(use, from, to, int64(sign))
+		n.history.addEnded(use, from, to, int64(sign))
 	}
 }
 
@@ -209,9 +209,9 @@ func (l *Leaf[J]) Running(use Use, start time.Time, sign int) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
 	}
-	from := l.tree.cfg.when(start)
+	from := l.tree.cfg.momentOf(start)
 	for n := l.node; n != nil; n = n.parent {
-		n.past.runs(use, from, int64(sign))
+		n.history.addRunning(use, from, int64(sign))
 	}
 }
 
@@ -221,14 +221,14 @@ func (l *Leaf[J]) Archived(u ares.Usage) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
 	}
-	epoch, sum := l.tree.cfg.archived(u)
-	old := l.archive
-	l.archive = ended{epoch, sum}
+	epoch, sum := l.tree.cfg.fromArchive(u)
+	old := l.archived
+	l.archived = endedUsage{epoch, sum}
 	for r := range old.sum {
 		old.sum[r] = old.sum[r].negated()
 	}
 	for n := l.node; n != nil; n = n.parent {
-		n.past.addSum(old.epoch, old.sum)
-		n.past.addSum(epoch, sum)
+		n.history.addSum(old.epoch, old.sum)
+		n.history.addSum(epoch, sum)
 	}
 }

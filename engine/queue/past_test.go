@@ -21,7 +21,7 @@ func TestGrowth(t *testing.T) {
 	last := uint64(0)
 	for part := uint64(0); part < whole; part += 997 {
 		got := growth(part, whole)
-		want := math.Exp2(float64(part)/whole) * unit
+		want := math.Exp2(float64(part)/whole) * growthUnit
 		if math.Abs(float64(got)-want) > 3 {
 			t.Fatalf("growth of %d/%d is %d, want %.1f", part, whole, got, want)
 		}
@@ -36,10 +36,10 @@ func TestGrowth(t *testing.T) {
 		if growth(at, half) > growth(at+1, half) {
 			t.Fatalf("growth falls after %d of %d", at, half)
 		}
-		if first := growth(0, half); first != unit {
+		if first := growth(0, half); first != growthUnit {
 			t.Fatalf("growth begins at %d", first)
 		}
-		if last := growth(half-1, half); last >= 2*unit {
+		if last := growth(half-1, half); last >= 2*growthUnit {
 			t.Fatalf("growth ends at %d", last)
 		}
 	})
@@ -48,10 +48,10 @@ func TestGrowth(t *testing.T) {
 // TestWide compares with big integers.
 func TestWide(t *testing.T) {
 	t.Parallel()
-	bigOf := func(w wide) *big.Int {
+	bigOf := func(w int128) *big.Int {
 		x := new(big.Int).SetUint64(w.hi)
 		x.Lsh(x, 64).Or(x, new(big.Int).SetUint64(w.lo))
-		if w.negative() {
+		if w.isNegative() {
 			x.Sub(x, new(big.Int).Lsh(big.NewInt(1), 128))
 		}
 		return x
@@ -60,12 +60,12 @@ func TestWide(t *testing.T) {
 		a, b := rapid.Int64Range(-1<<60, 1<<60).Draw(t, "a"), rapid.Uint64().Draw(t, "b")
 		c, d := rapid.Int64Range(-1<<60, 1<<60).Draw(t, "c"), rapid.Uint64().Draw(t, "d")
 		n := rapid.UintRange(0, 63).Draw(t, "n")
-		x, y := product(a, b), product(c, d)
+		x, y := multiply(a, b), multiply(c, d)
 		wantX := new(big.Int).Mul(big.NewInt(a), new(big.Int).SetUint64(b))
 		wantY := new(big.Int).Mul(big.NewInt(c), new(big.Int).SetUint64(d))
 		if bigOf(x).Cmp(wantX) != 0 || bigOf(x.plus(y)).Cmp(new(big.Int).Add(wantX, wantY)) != 0 ||
 			bigOf(x.minus(y)).Cmp(new(big.Int).Sub(wantX, wantY)) != 0 ||
-			bigOf(x.shifted(n)).Cmp(new(big.Int).Rsh(wantX, n)) != 0 {
+			bigOf(x.shiftRight(n)).Cmp(new(big.Int).Rsh(wantX, n)) != 0 {
 			t.Fatalf("%d*%d, %d*%d, shift %d", a, b, c, d, n)
 		}
 		if d == 0 {
@@ -78,8 +78,8 @@ func TestWide(t *testing.T) {
 		case !want.IsInt64():
 			want.SetInt64(math.MaxInt64)
 		}
-		if x.over(d) != want.Int64() {
-			t.Fatalf("%v over %d is %d, want %v", wantX, d, x.over(d), want)
+		if x.divFloor(d) != want.Int64() {
+			t.Fatalf("%v over %d is %d, want %v", wantX, d, x.divFloor(d), want)
 		}
 	})
 }
@@ -108,10 +108,10 @@ func TestPastUse(t *testing.T) {
 	} {
 		tree := New[int](Config{HalfLife: day})
 		l := tree.Leaf("a", "")
-		tree.settle()
+		tree.rebuild()
 		c.do(l)
 		for n := l.node; n != nil; n = n.parent {
-			if got := n.past.at(tree.cfg.when(dawn.Add(c.at))).GPU; got < c.want-1 || got > c.want+1 {
+			if got := n.history.averageAt(tree.cfg.momentOf(dawn.Add(c.at))).GPU; got < c.want-1 || got > c.want+1 {
 				t.Errorf("%s: past use %d, want %d", c.name, got, c.want)
 			}
 		}
@@ -186,14 +186,14 @@ func TestRunningAndRan(t *testing.T) {
 		use := Use{rapid.Int64Range(0, 1<<40).Draw(t, "gpu"), 3, rapid.Int64Range(0, 1<<40).Draw(t, "mb")}
 		start := dawn.Add(time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "start")))
 		end := start.Add(time.Duration(rapid.Int64Range(0, int64(30*time.Hour)).Draw(t, "long")))
-		var a, b past
-		a.runs(use, cfg.when(start), 1)
-		b.ran(use, cfg.when(start), cfg.when(end), 1)
-		if a.at(cfg.when(end)) != b.at(cfg.when(end)) {
-			t.Fatalf("running %v, ended %v", a.at(cfg.when(end)), b.at(cfg.when(end)))
+		var a, b usageHistory
+		a.addRunning(use, cfg.momentOf(start), 1)
+		b.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), 1)
+		if a.averageAt(cfg.momentOf(end)) != b.averageAt(cfg.momentOf(end)) {
+			t.Fatalf("running %v, ended %v", a.averageAt(cfg.momentOf(end)), b.averageAt(cfg.momentOf(end)))
 		}
-		a.runs(use, cfg.when(start), -1)
-		b.ran(use, cfg.when(start), cfg.when(end), -1)
+		a.addRunning(use, cfg.momentOf(start), -1)
+		b.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), -1)
 		if len(a.running)+len(a.ended)+len(b.running)+len(b.ended) != 0 {
 			t.Fatalf("something stays: %+v %+v", a, b)
 		}
@@ -207,7 +207,7 @@ func TestFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: rapid.SampledFrom([]time.Duration{time.Hour, day}).Draw(t, "half")}
 		var u ares.Usage
-		var p past
+		var p usageHistory
 		at := dawn
 		for range rapid.IntRange(1, 20).Draw(t, "jobs") {
 			use := Use{rapid.Int64Range(1000, 1<<20).Draw(t, "gpu"), rapid.Int64Range(10, 1000).Draw(t, "cpu"), rapid.Int64Range(1<<20, 1<<24).Draw(t, "mb")}
@@ -215,12 +215,12 @@ func TestFold(t *testing.T) {
 			end := start.Add(time.Duration(rapid.Int64Range(int64(time.Minute), int64(cfg.HalfLife)).Draw(t, "long")))
 			at = end.Add(time.Duration(rapid.Int64Range(0, int64(cfg.HalfLife)/4).Draw(t, "kept")))
 			u = Fold(u, []Run{{Use: use, GPUMilli: use.GPU, Start: start, End: end}}, cfg.HalfLife, at)
-			p.ran(use, cfg.when(start), cfg.when(end), 1)
+			p.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), 1)
 		}
 		tree := New[int](cfg)
 		tree.Leaf("a", "").Archived(u)
-		want := p.at(cfg.when(u.At)).parts()
-		for r, got := range tree.Leaf("a", "").node.past.at(cfg.when(u.At)).parts() {
+		want := p.averageAt(cfg.momentOf(u.At)).vector()
+		for r, got := range tree.Leaf("a", "").node.history.averageAt(cfg.momentOf(u.At)).vector() {
 			if diff := got - want[r]; diff > want[r]/1000+1+u.GPUMilliSecs/1_000_000_000 || diff < -want[r]/1000-1 {
 				t.Fatalf("resource %d: archived %d, the runs themselves %d", r, got, want[r])
 			}

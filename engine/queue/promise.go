@@ -7,18 +7,18 @@ package queue
 // quota alone. It is false where none promises it anything.
 func (l *Leaf[J]) Promised(model int, from *Leaf[J]) (room int64, ok bool) {
 	t := l.tree
-	t.settle()
-	room = boundless
-	for _, p := range t.matches[model] {
+	t.rebuild()
+	room = unbounded
+	for _, p := range t.modelPatterns[model] {
 		slack := int64(0) // what may grow below without being seen above
-		for n := l.node; n != nil && (from == nil || !from.under(n)); n = n.parent {
-			if len(n.accounts) == 0 || !n.accounts[p].has {
+		for n := l.node; n != nil && (from == nil || !from.isUnder(n)); n = n.parent {
+			if len(n.quotas) == 0 || !n.quotas[p].isSet {
 				continue
 			}
-			a := &n.accounts[p]
+			a := &n.quotas[p]
 			ok = true
-			room = min(room, slack+a.nominal-a.demand)
-			slack += max(a.kept-a.demand, 0)
+			room = min(room, slack+a.nominal-a.used)
+			slack += max(a.guaranteed-a.used, 0)
 			if from == nil {
 				break
 			}
@@ -30,7 +30,7 @@ func (l *Leaf[J]) Promised(model int, from *Leaf[J]) (room int64, ok bool) {
 // Debt is what some tenant or queue holds beyond what it was promised. Two are
 // equal when they are of the same account.
 type Debt struct {
-	of   *account
+	of   *quotaAccount
 	Over int64 // thousandths of devices
 }
 
@@ -40,37 +40,37 @@ type Debt struct {
 // is promised count. It is false where nothing is borrowed.
 func (l *Leaf[J]) Debt(lender *Leaf[J], model int) (Debt, bool) {
 	t := l.tree
-	t.settle()
+	t.rebuild()
 	var most Debt
-	for _, p := range t.matches[model] {
-		if !lender.promised(p) {
+	for _, p := range t.modelPatterns[model] {
+		if !lender.hasQuota(p) {
 			continue
 		}
-		var top *account
-		for n := l.node; n != nil && !lender.under(n); n = n.parent {
-			if len(n.accounts) > 0 && n.accounts[p].has {
-				top = &n.accounts[p]
+		var top *quotaAccount
+		for n := l.node; n != nil && !lender.isUnder(n); n = n.parent {
+			if len(n.quotas) > 0 && n.quotas[p].isSet {
+				top = &n.quotas[p]
 			}
 		}
-		if top != nil && top.demand-top.nominal > most.Over {
-			most = Debt{top, top.demand - top.nominal}
+		if top != nil && top.used-top.nominal > most.Over {
+			most = Debt{top, top.used - top.nominal}
 		}
 	}
 	return most, most.Over > 0
 }
 
-// promised says whether a quota for the pattern is above the leaf.
-func (l *Leaf[J]) promised(pattern int) bool {
+// hasQuota says whether a quota for the pattern is above the leaf.
+func (l *Leaf[J]) hasQuota(pattern int) bool {
 	for n := l.node; n != nil; n = n.parent {
-		if len(n.accounts) > 0 && n.accounts[pattern].has {
+		if len(n.quotas) > 0 && n.quotas[pattern].isSet {
 			return true
 		}
 	}
 	return false
 }
 
-// under says whether a node is the leaf's own, or above it.
-func (l *Leaf[J]) under(up *node[J]) bool {
+// isUnder says whether a node is the leaf's own, or above it.
+func (l *Leaf[J]) isUnder(up *node[J]) bool {
 	for n := l.node; n != nil; n = n.parent {
 		if n == up {
 			return true

@@ -93,7 +93,7 @@ func byHeap(jobs []*Item[int], cfg Config) *side {
 	s := newSide("heap", jobs)
 	h := make(rivals, 0, len(jobs))
 	s.push = func(it *job) {
-		it.rank = cfg.rankOf(it.Priority, it.Accepted)
+		it.orderKey = cfg.agedKey(it.Priority, it.Accepted)
 		heap.Push(&h, it)
 	}
 	s.pop = func(most int) {
@@ -108,7 +108,7 @@ func byBareHeap(jobs []*Item[int], cfg Config) *side {
 	s := newSide("bare-heap", jobs)
 	h := make(bare, 0, len(jobs))
 	s.push = func(it *job) {
-		it.rank = cfg.rankOf(it.Priority, it.Accepted)
+		it.orderKey = cfg.agedKey(it.Priority, it.Accepted)
 		heap.Push(&h, it)
 	}
 	s.pop = func(most int) {

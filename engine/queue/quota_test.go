@@ -50,7 +50,7 @@ func TestRoom(t *testing.T) {
 				got = append(got, "-")
 				continue
 			}
-			got = append(got, gpus(room))
+			got = append(got, formatGPUs(room))
 		}
 		if s := strings.Join(got, " "); s != step.want {
 			t.Errorf("%s: room %s, want %s", step.say, s, step.want)
@@ -173,7 +173,7 @@ func TestQuotaLaws(t *testing.T) {
 				fresh.Leaf(h.leaf.Tenant(), h.leaf.Queue()).Charge(Grant{GPUs: []Part{{m, milli}}}, 1)
 			}
 		}
-		fresh.settle()
+		fresh.rebuild()
 		if !reflect.DeepEqual(tree.pools, fresh.pools) {
 			t.Fatalf("pools %+v, fresh %+v", tree.pools, fresh.pools)
 		}
@@ -182,7 +182,7 @@ func TestQuotaLaws(t *testing.T) {
 
 // checkQuotas works everything out anew from what the leaves hold.
 func checkQuotas(t *rapid.T, tree *Tree[int], holders []*holder) {
-	tree.settle()
+	tree.rebuild()
 	for p, pattern := range tree.patterns {
 		used := map[*node[int]]int64{}
 		for _, h := range holders {
@@ -197,17 +197,17 @@ func checkQuotas(t *rapid.T, tree *Tree[int], holders []*holder) {
 		promised, together := int64(0), int64(0)
 		var visit func(n *node[int], top bool)
 		visit = func(n *node[int], top bool) {
-			if len(n.accounts) > 0 && n.accounts[p].has {
-				a := n.accounts[p]
-				if used[n] > a.most {
-					t.Fatalf("%s/%s has %d of %q, at most %d", n.tenant, n.queue, used[n], pattern, a.most)
+			if len(n.quotas) > 0 && n.quotas[p].isSet {
+				a := n.quotas[p]
+				if used[n] > a.max {
+					t.Fatalf("%s/%s has %d of %q, at most %d", n.tenant, n.queue, used[n], pattern, a.max)
 				}
 				if top {
-					promised, together = promised+a.nominal, together+max(used[n], a.kept)
+					promised, together = promised+a.nominal, together+max(used[n], a.guaranteed)
 				}
 				top = false
 			}
-			for _, k := range n.kids {
+			for _, k := range n.children {
 				visit(k, top)
 			}
 		}

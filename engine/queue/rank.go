@@ -9,15 +9,15 @@ import (
 // Rank is the place of an item in its leaf, from 1, and how many wait there. It
 // is 0 for an item that does not wait.
 func (t *Tree[J]) Rank(it *Item[J]) (rank, of int) {
-	if it.line == nil {
+	if it.queue == nil {
 		return 0, 0
 	}
 	s := t.slotOf(it)
 	rank = 1
-	for _, l := range it.line.leaf.lines {
-		rank += l.ahead(&s)
+	for _, l := range it.queue.leaf.shapeQueues {
+		rank += l.countBefore(&s)
 	}
-	return rank, it.line.leaf.node.waiting
+	return rank, it.queue.leaf.node.waiting
 }
 
 // Aged is the priority of an item at now.
@@ -33,31 +33,31 @@ func (t *Tree[J]) Class(it *Item[J], now time.Time) ares.Class { return ares.Cla
 // others. What is taken in between moves shares, so it is where the item
 // stands, not a promise.
 func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], others int) {
-	if it.line == nil {
+	if it.queue == nil {
 		return 0, nil, 0
 	}
-	t.settle()
-	w := walk[J]{tree: t, ladder: t.cfg.ladder(now)}
+	t.rebuild()
+	w := shareReader[J]{tree: t, bounds: t.cfg.classBoundsAt(now)}
 	if t.cfg.HalfLife > 0 {
-		w.at = t.cfg.when(now)
-		w.drift = t.drifts(w.at)
+		w.moment = t.cfg.momentOf(now)
+		w.adjustment = t.weightAdjustment(w.moment)
 	}
-	mine := it.line.leaf
-	class := w.ladder.class(it.rank)
+	mine := it.queue.leaf
+	class := w.bounds.classOfKey(it.orderKey)
 	for n := mine.node; n.parent != nil; n = n.parent {
-		share := w.share(n)
-		for _, k := range n.parent.kids {
+		share := w.shareOf(n)
+		for _, k := range n.parent.children {
 			if k == n || k.waiting == 0 {
 				continue
 			}
 			upTo := class + 1 // the classes above
-			if s := w.share(k); s < share || s == share && k.place < n.place {
+			if s := w.shareOf(k); s < share || s == share && k.index < n.index {
 				upTo = class
 			}
-			if upTo == classes {
+			if upTo == classCount {
 				continue
 			}
-			if count := k.upTo(w.ladder.ranks[upTo], w.ladder.keys[upTo]); k.tenant == mine.node.tenant {
+			if count := k.countUpTo(w.bounds.lastKey[upTo], w.bounds.lastPrefix[upTo]); k.tenant == mine.node.tenant {
 				own += count
 			} else {
 				others += count
@@ -65,49 +65,49 @@ func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], o
 		}
 	}
 	s := t.slotOf(it)
-	for _, l := range mine.lines {
-		own += l.ahead(&s)
+	for _, l := range mine.shapeQueues {
+		own += l.countBefore(&s)
 	}
 	if own > 0 {
-		first = w.head(t.tenants[mine.node.tenant].node)
+		first = w.firstItem(t.tenants[mine.node.tenant].node)
 	}
 	return own, first, others
 }
 
-type walk[J any] struct {
-	tree   *Tree[J]
-	ladder ladder
-	at     moment
-	drift  drift
+type shareReader[J any] struct {
+	tree       *Tree[J]
+	bounds     classBounds
+	moment     moment
+	adjustment weightAdjustment
 }
 
-func (w *walk[J]) share(n *node[J]) uint64 {
+func (w *shareReader[J]) shareOf(n *node[J]) uint64 {
 	var was Use
 	if w.tree.cfg.HalfLife > 0 {
-		was = n.past.at(w.at)
+		was = n.history.averageAt(w.moment)
 	}
-	return weighted(n.use.Add(was, 1), w.tree.capacity, pull(&w.drift, n, was, w.tree.capacity))
+	return weightedShare(n.allocated.Add(was, 1), w.tree.capacity, effectiveWeight(&w.adjustment, n, was, w.tree.capacity))
 }
 
-// upTo is how many items under a node have at most a rank, whose key is given.
-func (n *node[J]) upTo(rank, key uint64) int {
+// countUpTo is how many items under a node have at most a rank, whose key is given.
+func (n *node[J]) countUpTo(rank, key uint64) int {
 	count := 0
 	if n.leaf != nil {
-		for _, l := range n.leaf.lines {
-			count += l.upTo(rank, key)
+		for _, l := range n.leaf.shapeQueues {
+			count += l.countUpTo(rank, key)
 		}
 		return count
 	}
-	for _, k := range n.kids {
+	for _, k := range n.children {
 		if k.waiting > 0 {
-			count += k.upTo(rank, key)
+			count += k.countUpTo(rank, key)
 		}
 	}
 	return count
 }
 
-// head is the item under a node that a pass would offer first.
-func (w *walk[J]) head(n *node[J]) *Item[J] {
+// firstItem is the item under a node that a pass would offer first.
+func (w *shareReader[J]) firstItem(n *node[J]) *Item[J] {
 	var best *Item[J]
 	if n.leaf != nil {
 		for i := range n.leaf.heads {
@@ -119,12 +119,12 @@ func (w *walk[J]) head(n *node[J]) *Item[J] {
 	}
 	var class int
 	var share uint64
-	for _, k := range n.kids { // by name, so that the first of equals stays
+	for _, k := range n.children { // by name, so that the first of equals stays
 		if k.waiting == 0 {
 			continue
 		}
-		it := w.head(k)
-		c, s := w.ladder.class(it.rank), w.share(k)
+		it := w.firstItem(k)
+		c, s := w.bounds.classOfKey(it.orderKey), w.shareOf(k)
 		if best == nil || c > class || c == class && s < share {
 			best, class, share = it, c, s
 		}

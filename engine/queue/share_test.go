@@ -104,8 +104,8 @@ type filler struct {
 
 func (f filler) share(i, tasks int) *big.Rat {
 	best := new(big.Rat)
-	caps := f.capacity.parts()
-	for r, n := range f.asks[i].parts() {
+	caps := f.capacity.vector()
+	for r, n := range f.asks[i].vector() {
 		if caps[r] == 0 {
 			continue
 		}
@@ -160,7 +160,7 @@ func TestProgressiveFilling(t *testing.T) {
 			weight := rapid.SampledFrom([]float64{0, 1, 2, 0.5, 3, 0.3}).Draw(t, "weight")
 			id := fmt.Sprintf("t%d", i)
 			w.tree.Tenant(id, &ares.Tenant{ID: id, Weight: weight, Limits: ares.NoLimits()})
-			f.asks, f.weights = append(f.asks, ask), append(f.weights, thousandths(weight))
+			f.asks, f.weights = append(f.asks, ask), append(f.weights, weightMilli(weight))
 			for range jobs {
 				of[w.job(id, "", ask, 500, i, dawn).ID] = id
 			}
@@ -362,7 +362,7 @@ func TestPoorerFirst(t *testing.T) {
 
 // inLeaf says whether a goes before b in their leaf.
 func inLeaf(cfg Config, a, b *Item[Use]) bool {
-	x, y := cfg.rankOf(a.Priority, a.Accepted), cfg.rankOf(b.Priority, b.Accepted)
+	x, y := cfg.agedKey(a.Priority, a.Accepted), cfg.agedKey(b.Priority, b.Accepted)
 	return x < y || x == y && a.Revision < b.Revision
 }
 
@@ -378,15 +378,15 @@ func (w *world) exact(tenant, queue string, now time.Time) *big.Rat {
 	}
 	for name, q := range of.queues {
 		if queue == "" || name == queue {
-			use = use.Add(q.leaf.node.use, 1) // what was taken counts there already
+			use = use.Add(q.leaf.node.allocated, 1) // what was taken counts there already
 		}
 	}
 	if w.tree.cfg.HalfLife > 0 {
-		use = use.Add(node.past.at(w.tree.cfg.when(now)), 1)
+		use = use.Add(node.history.averageAt(w.tree.cfg.momentOf(now)), 1)
 	}
 	best := new(big.Int)
-	caps := w.tree.capacity.parts()
-	for r, n := range use.parts() {
+	caps := w.tree.capacity.vector()
+	for r, n := range use.vector() {
 		x := new(big.Int).Mul(big.NewInt(n), new(big.Int).Lsh(big.NewInt(1000), 38))
 		x.Div(x, big.NewInt(caps[r]))
 		if x.Cmp(best) > 0 {

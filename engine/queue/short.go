@@ -14,13 +14,13 @@ type Short struct {
 // Shortfalls is every limit at or above the leaf that a use would pass, beside
 // what is held, nearest first.
 func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
-	l.tree.settle()
+	l.tree.rebuild()
 	var out []Short
 	for n := l.node; n != nil; n = n.parent {
-		if !n.limited {
+		if !n.hasLimits {
 			continue
 		}
-		for i, r := range n.limits.Respects(n.held.Add(u)) {
+		for i, r := range n.limits.Respects(n.limitUse.Add(u)) {
 			if r.Used > r.Limit {
 				out = append(out, Short{n.tenant, n.queue, ares.LimitNames[i], int64(r.Used - r.Limit)})
 			}
@@ -34,27 +34,27 @@ func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
 // topmost quota: the pool is the sum of these.
 func (l *Leaf[J]) QuotaShortfalls(model int, milli int64) []Short {
 	t := l.tree
-	t.settle()
+	t.rebuild()
 	var out []Short
-	for _, p := range t.matches[model] {
+	for _, p := range t.modelPatterns[model] {
 		slack := int64(0)
 		var top *node[J]
 		for n := l.node; n != nil; n = n.parent {
-			if len(n.accounts) == 0 || !n.accounts[p].has {
+			if len(n.quotas) == 0 || !n.quotas[p].isSet {
 				continue
 			}
 			top = n
-			a := &n.accounts[p]
-			if room := slack + a.most - a.demand; room < milli {
+			a := &n.quotas[p]
+			if room := slack + a.max - a.used; room < milli {
 				out = append(out, Short{n.tenant, n.queue, t.patterns[p], milli - room})
 			}
-			slack += max(a.kept-a.demand, 0)
+			slack += max(a.guaranteed-a.used, 0)
 		}
 		if top == nil {
 			continue
 		}
 		pool := &t.pools[p]
-		if room := slack + pool.nominal - pool.demand; room < milli {
+		if room := slack + pool.nominal - pool.used; room < milli {
 			last := len(out) - 1
 			if last >= 0 && out[last].Tenant == top.tenant && out[last].Queue == top.queue && out[last].What == t.patterns[p] {
 				out[last].By = max(out[last].By, milli-room)

@@ -32,30 +32,30 @@ const DefaultQueue = "default"
 // and Waiting only read, and may run beside each other, once Settle was called
 // after the last change.
 type Tree[J any] struct {
-	cfg      Config
-	base     int64 // of keys
-	capacity Use
-	root     *node[J]
-	tenants  map[string]*tenant[J]
-	stale    bool // records changed since the tree was last put together
-	drifting bool // the weight of some tenant follows its past use
-	models   []string
-	patterns []string // of the quotas, in lower case
-	matches  [][]int  // by model: the patterns that match it
-	pools    []account
-	recent   []*line[J]  // by shape
-	spares   [][]slot[J] // room of chunks that are gone
-	scratch  []slot[J]   // to sort on
-	pass     Pass[J]
+	cfg           Config
+	prefixBase    int64 // of keys
+	capacity      Use
+	root          *node[J]
+	tenants       map[string]*tenantEntry[J]
+	stale         bool // records changed since the tree was last put together
+	adaptive      bool // the weight of some tenant follows its past use
+	models        []string
+	patterns      []string // of the quotas, in lower case
+	modelPatterns [][]int  // by model: the patterns that match it
+	pools         []quotaAccount
+	recentQueues  []*shapeQueue[J] // by shape
+	spareBuffers  [][]slot[J]      // room of chunks that are gone
+	sortScratch   []slot[J]        // to sort on
+	round         Pass[J]
 }
 
-type tenant[J any] struct {
+type tenantEntry[J any] struct {
 	node   *node[J]
 	record *ares.Tenant // nil when nobody declared it
-	queues map[string]*queue[J]
+	queues map[string]*queueEntry[J]
 }
 
-type queue[J any] struct {
+type queueEntry[J any] struct {
 	node   *node[J]
 	leaf   *Leaf[J]
 	record *ares.Queue // nil when nobody declared it
@@ -63,47 +63,47 @@ type queue[J any] struct {
 
 // node is the root, a tenant, a queue, or the leaf of a queue.
 type node[J any] struct {
-	parent  *node[J]
-	name    string // among its siblings, "" for a leaf
-	kids    []*node[J]
-	place   int // in the parent's kids
-	weight  int64
-	least   int64 // the bounds of a weight that follows past use; 0 for one that does not
-	most    int64
-	tenant  string
-	queue   string // "" for a tenant
-	limits  ares.Limits
-	limited bool
-	leaf    *Leaf[J] // of a leaf
+	parent    *node[J]
+	name      string // among its siblings, "" for a leaf
+	children  []*node[J]
+	index     int // in the parent's kids
+	weight    int64
+	minWeight int64 // the bounds of a weight that follows past use; 0 for one that does not
+	maxWeight int64
+	tenant    string
+	queue     string // "" for a tenant
+	limits    ares.Limits
+	hasLimits bool
+	leaf      *Leaf[J] // of a leaf
 
 	// Of everything under it.
-	waiting  int
-	use      Use
-	held     ares.Use
-	past     past
-	accounts []account // by pattern; empty when it has no quota
+	waiting   int
+	allocated Use
+	limitUse  ares.Use
+	history   usageHistory
+	quotas    []quotaAccount // by pattern; empty when it has no quota
 
 	// Of a pass.
-	was  Use   // past use at its time
-	pull int64 // what its weight comes to
-	heap []runner[J]
+	pastUse         Use   // past use at its time
+	effectiveWeight int64 // what its weight comes to
+	heap            []candidate[J]
 }
 
 // Leaf is the jobs that named one queue themselves.
 type Leaf[J any] struct {
-	tree    *Tree[J]
-	node    *node[J]
-	byShape map[int]*line[J]
-	lines   []*line[J] // in no order
-	heads   []head[J]  // of each line
-	models  []int64    // held, thousandths of devices by model
-	archive ended
+	tree        *Tree[J]
+	node        *node[J]
+	byShape     map[int]*shapeQueue[J]
+	shapeQueues []*shapeQueue[J] // in no order
+	heads       []head[J]        // of each line
+	heldByModel []int64          // held, thousandths of devices by model
+	archived    endedUsage
 
 	// Of a pass.
-	fronts  []front[J] // by line
-	matches []match    // whose turn it is
-	left    int        // lines with something left
-	took    took
+	cursors    []cursor[J] // by line
+	tournament []entrant   // whose turn it is
+	remaining  int         // lines with something left
+	snapshot   leafSnapshot
 }
 
 // Tenant and Queue are whose the leaf is.
@@ -114,8 +114,8 @@ func (l *Leaf[J]) Queue() string { return l.node.queue }
 
 // New returns an empty tree.
 func New[J any](cfg Config) *Tree[J] {
-	t := &Tree[J]{cfg: cfg, base: cfg.keyBase(), root: &node[J]{weight: 1000}, tenants: map[string]*tenant[J]{}}
-	t.pass.tree = t
+	t := &Tree[J]{cfg: cfg, prefixBase: cfg.prefixBase(), root: &node[J]{weight: 1000}, tenants: map[string]*tenantEntry[J]{}}
+	t.round.tree = t
 	return t
 }
 
@@ -156,28 +156,28 @@ func (t *Tree[J]) Leaf(tenant, name string) *Leaf[J] {
 	return t.queue(tenant, name).leaf
 }
 
-func (t *Tree[J]) tenant(id string) *tenant[J] {
+func (t *Tree[J]) tenant(id string) *tenantEntry[J] {
 	if have, ok := t.tenants[id]; ok {
 		return have
 	}
-	made := &tenant[J]{
+	made := &tenantEntry[J]{
 		node:   &node[J]{parent: t.root, name: id, weight: 1000, tenant: id},
-		queues: map[string]*queue[J]{},
+		queues: map[string]*queueEntry[J]{},
 	}
 	t.tenants[id] = made
 	t.stale = true
 	return made
 }
 
-func (t *Tree[J]) queue(tenant, name string) *queue[J] {
+func (t *Tree[J]) queue(tenant, name string) *queueEntry[J] {
 	of := t.tenant(tenant)
 	if have, ok := of.queues[name]; ok {
 		return have
 	}
 	n := &node[J]{parent: of.node, name: name, weight: 1000, tenant: tenant, queue: name}
-	leaf := &Leaf[J]{tree: t, byShape: map[int]*line[J]{}}
+	leaf := &Leaf[J]{tree: t, byShape: map[int]*shapeQueue[J]{}}
 	leaf.node = &node[J]{parent: n, weight: 1000, tenant: tenant, queue: name, leaf: leaf}
-	made := &queue[J]{node: n, leaf: leaf}
+	made := &queueEntry[J]{node: n, leaf: leaf}
 	of.queues[name] = made
 	t.stale = true
 	return made
@@ -185,73 +185,73 @@ func (t *Tree[J]) queue(tenant, name string) *queue[J] {
 
 // Settle puts the tree together after records changed. Whoever needs that does
 // it by himself; it is for who lets several read at once.
-func (t *Tree[J]) Settle() { t.settle() }
+func (t *Tree[J]) Settle() { t.rebuild() }
 
-// settle works out who is under whom, with what weight and limits, and the sums
+// rebuild works out who is under whom, with what weight and limits, and the sums
 // of everything. What leaves hold is never derived, so it may be done at any
 // time and in any order of the records.
-func (t *Tree[J]) settle() {
+func (t *Tree[J]) rebuild() {
 	if !t.stale {
 		return
 	}
-	t.stale, t.drifting = false, false
-	t.root.kids = t.root.kids[:0]
+	t.stale, t.adaptive = false, false
+	t.root.children = t.root.children[:0]
 	var leaves []*Leaf[J]
 	for _, of := range t.tenants { // order-free: kids are sorted below, sums are exact
 		n := of.node
-		n.kids, n.weight, n.limits, n.limited = n.kids[:0], 1000, ares.Limits{}, false
-		n.least, n.most = 0, 0
+		n.children, n.weight, n.limits, n.hasLimits = n.children[:0], 1000, ares.Limits{}, false
+		n.minWeight, n.maxWeight = 0, 0
 		if of.record != nil {
 			if of.record.WeightMax > 0 {
-				n.least, n.most, t.drifting = thousandths(of.record.WeightMin), thousandths(of.record.WeightMax), true
+				n.minWeight, n.maxWeight, t.adaptive = weightMilli(of.record.WeightMin), weightMilli(of.record.WeightMax), true
 			}
-			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, of.record.Limits != ares.NoLimits()
+			n.weight, n.limits, n.hasLimits = weightMilli(of.record.Weight), of.record.Limits, of.record.Limits != ares.NoLimits()
 		}
-		t.root.kids = append(t.root.kids, n)
+		t.root.children = append(t.root.children, n)
 		for _, q := range of.queues { // order-free: as above
-			q.node.kids, q.node.weight, q.node.limits, q.node.limited = q.node.kids[:0], 1000, ares.Limits{}, false
+			q.node.children, q.node.weight, q.node.limits, q.node.hasLimits = q.node.children[:0], 1000, ares.Limits{}, false
 			if q.record != nil {
-				q.node.weight, q.node.limits, q.node.limited = thousandths(q.record.Weight), q.record.Limits, q.record.Limits != ares.NoLimits()
+				q.node.weight, q.node.limits, q.node.hasLimits = weightMilli(q.record.Weight), q.record.Limits, q.record.Limits != ares.NoLimits()
 			}
 		}
 		for _, q := range of.queues { // order-free: as above
-			q.node.parent = of.above(q)
-			q.node.parent.kids = append(q.node.parent.kids, q.node)
-			q.node.kids = append(q.node.kids, q.leaf.node)
+			q.node.parent = of.parentOf(q)
+			q.node.parent.children = append(q.node.parent.children, q.node)
+			q.node.children = append(q.node.children, q.leaf.node)
 			leaves = append(leaves, q.leaf)
 		}
 	}
-	t.root.tidy()
-	t.settleQuotas(leaves)
+	t.root.sortChildren()
+	t.rebuildQuotas(leaves)
 	for _, leaf := range leaves {
 		for n := leaf.node.parent; n != nil; n = n.parent {
 			n.waiting += leaf.node.waiting
-			n.use = n.use.Add(leaf.node.use, 1)
-			if n.limited {
-				n.held = n.held.Add(leaf.node.held)
+			n.allocated = n.allocated.Add(leaf.node.allocated, 1)
+			if n.hasLimits {
+				n.limitUse = n.limitUse.Add(leaf.node.limitUse)
 			}
-			n.past.merge(&leaf.node.past)
+			n.history.merge(&leaf.node.history)
 		}
 	}
 }
 
-// tidy sorts the kids of every node under n and clears the sums of all that
+// sortChildren sorts the kids of every node under n and clears the sums of all that
 // are not leaves.
-func (n *node[J]) tidy() {
+func (n *node[J]) sortChildren() {
 	if n.leaf != nil {
 		return
 	}
-	n.waiting, n.use, n.held, n.past = 0, Use{}, ares.Use{}, past{}
-	slices.SortFunc(n.kids, func(a, b *node[J]) int { return cmp.Compare(a.name, b.name) })
-	for i, k := range n.kids {
-		k.place = i
-		k.tidy()
+	n.waiting, n.allocated, n.limitUse, n.history = 0, Use{}, ares.Use{}, usageHistory{}
+	slices.SortFunc(n.children, func(a, b *node[J]) int { return cmp.Compare(a.name, b.name) })
+	for i, k := range n.children {
+		k.index = i
+		k.sortChildren()
 	}
 }
 
-// above is the node a queue hangs under: the queue its record names, or the
+// parentOf is the node a queue hangs under: the queue its record names, or the
 // tenant. Queues whose parents go in a circle hang under the tenant.
-func (of *tenant[J]) above(q *queue[J]) *node[J] {
+func (of *tenantEntry[J]) parentOf(q *queueEntry[J]) *node[J] {
 	if q.record == nil || q.record.Parent == "" {
 		return of.node
 	}
@@ -281,86 +281,86 @@ func (l *Leaf[J]) Charge(g Grant, sign int) { l.charge(&g, int64(sign)) }
 
 func (l *Leaf[J]) charge(g *Grant, sign int64) {
 	for n := l.node; n != nil; n = n.parent {
-		n.use.add(&g.Use, sign)
-		if n.limited || n.leaf != nil { // what a limit would read, and what settling adds up
-			addHeld(&n.held, &g.Held, int(sign))
+		n.allocated.addInPlace(&g.Use, sign)
+		if n.hasLimits || n.leaf != nil { // what a limit would read, and what settling adds up
+			addLimitUse(&n.limitUse, &g.Held, int(sign))
 		}
 	}
 	for _, p := range g.GPUs {
-		l.hold(p.Model, sign*p.Milli)
+		l.chargeModel(p.Model, sign*p.Milli)
 	}
 }
 
 // Push lets an item wait.
 func (l *Leaf[J]) Push(it *Item[J]) {
-	if it.line != nil || l.tree.pass.open {
+	if it.queue != nil || l.tree.round.open {
 		panic("queue: pushed twice, or during a pass")
 	}
-	it.rank, it.lifted = place(l.tree.cfg, it)
-	of := l.tree.known(it.Shape)
+	it.orderKey, it.boosted = itemKey(l.tree.cfg, it)
+	of := l.tree.recentQueue(it.Shape)
 	if of == nil || of.leaf != l {
-		of = l.line(it.Shape)
+		of = l.shapeQueue(it.Shape)
 	}
-	it.line = of
+	it.queue = of
 	of.push(l.tree.slotOf(it))
 	for n := l.node; n != nil; n = n.parent {
 		n.waiting++
 	}
 }
 
-// line returns the one of a shape, which is known from then on.
-func (l *Leaf[J]) line(shape int) *line[J] {
+// shapeQueue returns the one of a shape, which is known from then on.
+func (l *Leaf[J]) shapeQueue(shape int) *shapeQueue[J] {
 	of, ok := l.byShape[shape]
 	if !ok {
-		of = &line[J]{shape: shape, leaf: l, place: len(l.lines)}
+		of = &shapeQueue[J]{shape: shape, leaf: l, index: len(l.shapeQueues)}
 		l.byShape[shape] = of
-		l.lines = append(l.lines, of)
+		l.shapeQueues = append(l.shapeQueues, of)
 		l.heads = append(l.heads, head[J]{})
 	}
-	if t := l.tree; shape >= 0 && shape < recentMost {
-		for len(t.recent) <= shape {
-			t.recent = append(t.recent, nil)
+	if t := l.tree; shape >= 0 && shape < maxRecentShapes {
+		for len(t.recentQueues) <= shape {
+			t.recentQueues = append(t.recentQueues, nil)
 		}
-		t.recent[shape] = of
+		t.recentQueues[shape] = of
 	}
 	return of
 }
 
-// known is the line where an item of a shape was last pushed, if there is still
+// recentQueue is the line where an item of a shape was last pushed, if there is still
 // one. Most shapes are of one leaf, so it saves looking into the map.
-func (t *Tree[J]) known(shape int) *line[J] {
-	if shape < 0 || shape >= len(t.recent) {
+func (t *Tree[J]) recentQueue(shape int) *shapeQueue[J] {
+	if shape < 0 || shape >= len(t.recentQueues) {
 		return nil
 	}
-	return t.recent[shape]
+	return t.recentQueues[shape]
 }
 
-// recentMost bounds for how many shapes that is kept, to 512 KB.
-const recentMost = 1 << 16
+// maxRecentShapes bounds for how many shapes that is kept, to 512 KB.
+const maxRecentShapes = 1 << 16
 
 // Remove takes an item out of its leaf; it may be anywhere in it, or not wait
 // at all.
 func (t *Tree[J]) Remove(it *Item[J]) {
-	of := it.line
+	of := it.queue
 	if of == nil {
 		return
 	}
-	if t.pass.open {
+	if t.round.open {
 		panic("queue: removed during a pass")
 	}
-	it.line = nil
+	it.queue = nil
 	of.remove(it)
 	l := of.leaf
 	if of.count == 0 {
 		delete(l.byShape, of.shape)
-		if t.known(of.shape) == of {
-			t.recent[of.shape] = nil
+		if t.recentQueue(of.shape) == of {
+			t.recentQueues[of.shape] = nil
 		}
-		last := len(l.lines) - 1
-		l.lines[of.place], l.heads[of.place] = l.lines[last], l.heads[last]
-		l.lines[of.place].place = of.place
-		l.lines[last], l.heads[last] = nil, head[J]{}
-		l.lines, l.heads = l.lines[:last], l.heads[:last]
+		last := len(l.shapeQueues) - 1
+		l.shapeQueues[of.index], l.heads[of.index] = l.shapeQueues[last], l.heads[last]
+		l.shapeQueues[of.index].index = of.index
+		l.shapeQueues[last], l.heads[last] = nil, head[J]{}
+		l.shapeQueues, l.heads = l.shapeQueues[:last], l.heads[:last]
 	}
 	for n := l.node; n != nil; n = n.parent {
 		n.waiting--
@@ -372,7 +372,7 @@ func (t *Tree[J]) Waiting() (items, lines int) {
 	for _, of := range t.tenants { // order-free: sums
 		for _, q := range of.queues { // order-free: sums
 			items += q.leaf.node.waiting
-			lines += len(q.leaf.lines)
+			lines += len(q.leaf.shapeQueues)
 		}
 	}
 	return items, lines

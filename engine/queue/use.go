@@ -18,15 +18,15 @@ func (u Use) Add(v Use, sign int64) Use {
 	return Use{u.GPU + sign*v.GPU, u.CPU + sign*v.CPU, u.Memory + sign*v.Memory}
 }
 
-// add is Add in place.
-func (u *Use) add(v *Use, sign int64) {
+// addInPlace is Add in place.
+func (u *Use) addInPlace(v *Use, sign int64) {
 	u.GPU += sign * v.GPU
 	u.CPU += sign * v.CPU
 	u.Memory += sign * v.Memory
 }
 
-// addHeld adds in place what is held.
-func addHeld(to, by *ares.Use, sign int) {
+// addLimitUse adds in place what is held.
+func addLimitUse(to, by *ares.Use, sign int) {
 	to.GPUs += sign * by.GPUs
 	to.GPUMilli += sign * by.GPUMilli
 	to.GPUMemoryMB += sign * by.GPUMemoryMB
@@ -61,12 +61,12 @@ type Part struct {
 // One is a whole share, of the fleet at weight 1, as shares are counted.
 const One = 1 << 38
 
-// shareMost bounds a weighted share, so that a class fits above it.
-const shareMost = 1<<60 - 1
+// maxShare bounds a weighted share, so that a class fits above it.
+const maxShare = 1<<60 - 1
 
-// portion is used/total in units of One/thousandths of a weight, rounded down.
+// shareOf is used/total in units of One/thousandths of a weight, rounded down.
 // What the fleet does not have cannot be shared.
-func portion(used, total int64) uint64 {
+func shareOf(used, total int64) uint64 {
 	if used <= 0 || total <= 0 {
 		return 0
 	}
@@ -78,26 +78,26 @@ func portion(used, total int64) uint64 {
 	return q
 }
 
-// dominant is the largest portion of the three, and of what.
-func dominant(u, capacity Use) (uint64, Resource) {
-	best, of := portion(u.GPU, capacity.GPU), GPU
-	if p := portion(u.CPU, capacity.CPU); p > best {
+// dominantShare is the largest portion of the three, and of what.
+func dominantShare(u, capacity Use) (uint64, Resource) {
+	best, of := shareOf(u.GPU, capacity.GPU), GPU
+	if p := shareOf(u.CPU, capacity.CPU); p > best {
 		best, of = p, CPU
 	}
-	if p := portion(u.Memory, capacity.Memory); p > best {
+	if p := shareOf(u.Memory, capacity.Memory); p > best {
 		best, of = p, Memory
 	}
 	return best, of
 }
 
-// weighted is the dominant share divided by the weight, in units of One.
-func weighted(u, capacity Use, weight int64) uint64 {
-	best, _ := dominant(u, capacity)
-	return min(best/uint64(weight), shareMost)
+// weightedShare is the dominant share divided by the weight, in units of One.
+func weightedShare(u, capacity Use, weight int64) uint64 {
+	best, _ := dominantShare(u, capacity)
+	return min(best/uint64(weight), maxShare)
 }
 
-// thousandths turns a weight into an integer; 0 means 1.
-func thousandths(weight float64) int64 {
+// weightMilli turns a weight into an integer; 0 means 1.
+func weightMilli(weight float64) int64 {
 	if weight == 0 {
 		return 1000
 	}

@@ -2,45 +2,45 @@ package queue
 
 import "math/bits"
 
-// wide is a signed integer of 128 bits, in two's complement.
-type wide struct{ hi, lo uint64 }
+// int128 is a signed integer of 128 bits, in two's complement.
+type int128 struct{ hi, lo uint64 }
 
-// product is a*b, where b is not negative.
-func product(a int64, b uint64) wide {
+// multiply is a*b, where b is not negative.
+func multiply(a int64, b uint64) int128 {
 	hi, lo := bits.Mul64(uint64(max(a, -a)), b)
-	w := wide{hi, lo}
+	w := int128{hi, lo}
 	if a < 0 {
 		return w.negated()
 	}
 	return w
 }
 
-func (w wide) plus(v wide) wide {
+func (w int128) plus(v int128) int128 {
 	lo, carry := bits.Add64(w.lo, v.lo, 0)
 	hi, _ := bits.Add64(w.hi, v.hi, carry)
-	return wide{hi, lo}
+	return int128{hi, lo}
 }
 
-func (w wide) negated() wide {
+func (w int128) negated() int128 {
 	lo, borrow := bits.Sub64(0, w.lo, 0)
 	hi, _ := bits.Sub64(0, w.hi, borrow)
-	return wide{hi, lo}
+	return int128{hi, lo}
 }
 
-func (w wide) minus(v wide) wide { return w.plus(v.negated()) }
+func (w int128) minus(v int128) int128 { return w.plus(v.negated()) }
 
-func (w wide) zero() bool { return w == wide{} }
+func (w int128) isZero() bool { return w == int128{} }
 
-func (w wide) negative() bool { return w.hi>>63 != 0 }
+func (w int128) isNegative() bool { return w.hi>>63 != 0 }
 
-// shifted is w divided by 2^n, rounded down, for n below 64.
-func (w wide) shifted(n uint) wide {
-	return wide{uint64(int64(w.hi) >> n), w.lo>>n | w.hi<<(64-n)}
+// shiftRight is w divided by 2^n, rounded down, for n below 64.
+func (w int128) shiftRight(n uint) int128 {
+	return int128{uint64(int64(w.hi) >> n), w.lo>>n | w.hi<<(64-n)}
 }
 
-// over is w divided by d, rounded down, between 0 and the largest int64.
-func (w wide) over(d uint64) int64 {
-	if w.negative() {
+// divFloor is w divided by d, rounded down, between 0 and the largest int64.
+func (w int128) divFloor(d uint64) int64 {
+	if w.isNegative() {
 		return 0
 	}
 	if w.hi >= d {
@@ -50,5 +50,5 @@ func (w wide) over(d uint64) int64 {
 	return int64(min(q, 1<<63-1))
 }
 
-// nearest is over, rounded to the nearest.
-func (w wide) nearest(d uint64) int64 { return w.plus(wide{0, d / 2}).over(d) }
+// divRound is over, rounded to the nearest.
+func (w int128) divRound(d uint64) int64 { return w.plus(int128{0, d / 2}).divFloor(d) }
