@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// sortSlots puts slots in their order, with as much room beside them. It spreads
-// them by one digit of their keys after the other. Jobs mostly come in the order
-// of their revisions: then the digits of the level do, because spreading leaves
-// alone the order of equals.
+// sortSlots sorts slots; other is scratch memory of the same length. Long lists are
+// sorted by radix, from the lowest digit of the prefixes up. Jobs mostly arrive in
+// the order of their revisions: then the digits of the level are enough, because a
+// radix pass is stable.
 func sortSlots[J any](in, other []slot[J]) {
 	if len(in) > radixSortMin {
 		differ, low := uint64(0), uint(revisionBits)
@@ -18,8 +18,8 @@ func sortSlots[J any](in, other []slot[J]) {
 				low = 0
 			}
 		}
-		// The bit of critical ones is alone at the top. It joins the others
-		// right above the last that differs, which saves a digit.
+		// The highest bit, notCritical, is far above the others that differ. Moving
+		// it right above them saves a digit.
 		top := max(uint(bits.Len64(differ&^notCritical)), low)
 		differ = differ&(1<<top-1) | differ>>63<<top
 		from, to := in, other
@@ -44,7 +44,8 @@ func sortSlots[J any](in, other []slot[J]) {
 	}
 }
 
-// sortEqualPrefixes puts slots in order whose keys are.
+// sortEqualPrefixes sorts the groups of slots with equal prefixes, in a list that is
+// sorted by prefix.
 func sortEqualPrefixes[J any](in []slot[J]) {
 	for i := 1; i < len(in); i++ {
 		if in[i].prefix != in[i-1].prefix {
@@ -65,13 +66,13 @@ func sortEqualPrefixes[J any](in []slot[J]) {
 }
 
 const (
-	radixSortMin = 24 // up to so many are sooner moved one by one
+	radixSortMin = 24 // up to this length, insertion is faster
 	digitBits    = 8
 	digitMask    = 1<<digitBits - 1
 )
 
-// radixPass orders slots by one digit of the lowest top bits of their keys and the
-// highest one, and leaves alone the order of those that have it in common.
+// radixPass sorts slots stably by one digit of a number made of their prefixes: the
+// highest bit, followed by the lowest top bits.
 func radixPass[J any](from, to []slot[J], shift, top uint) {
 	var starts [digitMask + 2]uint32
 	mask := uint64(1)<<top - 1
@@ -90,9 +91,9 @@ func radixPass[J any](from, to []slot[J], shift, top uint) {
 	}
 }
 
-// searchSlots returns how many of the slots are before s. It compares keys without
-// a branch that could be guessed wrongly, and looks at items only when there is
-// a key like its own.
+// searchSlots returns how many of the sorted slots precede s. It compares prefixes
+// without a branch that could be mispredicted, and reads items only when a prefix
+// equals that of s.
 func searchSlots[J any](in []slot[J], s *slot[J]) int {
 	at, key := 0, s.prefix
 	for rest := len(in); rest > 0; {
@@ -114,7 +115,7 @@ func searchSlots[J any](in []slot[J], s *slot[J]) int {
 	return at
 }
 
-// less is 1 when a is less than b, and 0 otherwise, without a branch.
+// less returns 1 when a < b, and 0 otherwise, without a branch.
 func less(a, b uint64) uint64 {
 	_, borrow := bits.Sub64(a, b, 0)
 	return borrow

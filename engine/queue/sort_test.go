@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSortSlots compares with the standard library, over keys that differ in
-// few bits anywhere, in the order of their revisions or in none.
+// TestSortSlots compares with the standard library, over prefixes that differ in a
+// few bits anywhere, in the order of their revisions or in any order.
 func TestSortSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

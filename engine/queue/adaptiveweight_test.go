@@ -11,13 +11,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// bounded is a tenant whose weight follows its past use.
+// bounded returns a tenant whose weight follows its past use.
 func bounded(id string, weight, least, most float64) *ares.Tenant {
 	return &ares.Tenant{ID: id, Weight: weight, WeightMin: least, WeightMax: most, Limits: ares.NoLimits()}
 }
 
-// TestWeightsFollowPastUse: who used less than it was entitled to counts for more,
-// within its bounds, and says so; one without bounds keeps its weight.
+// TestWeightsFollowPastUse checks that a tenant that used less than its weight
+// entitles it to counts with a higher weight, within its bounds, and that a tenant
+// without bounds keeps its weight.
 func TestWeightsFollowPastUse(t *testing.T) {
 	t.Parallel()
 	now := dawn.Add(30 * 24 * time.Hour)
@@ -38,7 +39,7 @@ func TestWeightsFollowPastUse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(Defaults(), Use{GPU: 8000, CPU: 100, Memory: 1000})
+			w := newTestCluster(Defaults(), Use{GPU: 8000, CPU: 100, Memory: 1000})
 			w.tree.Tenant("a", c.a)
 			w.tree.Tenant("b", c.b)
 			w.tree.Leaf("a", "").Ran(Use{GPU: c.usedA}, dawn, now, 1)
@@ -64,8 +65,8 @@ func TestWeightsFollowPastUse(t *testing.T) {
 	}
 }
 
-// TestWeigh compares with exact arithmetic.
-func TestWeigh(t *testing.T) {
+// TestAdjustWeight compares with exact arithmetic.
+func TestAdjustWeight(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		weight := rapid.Int64Range(1, ares.MaxWeight*1000).Draw(t, "weight")

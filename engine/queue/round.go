@@ -4,26 +4,30 @@ import (
 	"slices"
 	"time"
 
-	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares"
 )
 
-// Pass is the order of one decision. It offers items one by one; each is taken
-// or refused before the next.
+// Pass is one round of offers: the order in which one decision considers the
+// waiting items. It offers one item at a time, and the caller says what became of
+// it before it asks for the next. Everything a round charges is undone at its end.
 type Pass[J any] struct {
 	tree       *Tree[J]
 	open       bool
 	now        time.Time
 	bounds     classBounds
 	adjustment weightAdjustment
-	path       []*node[J] // to the leaf whose turn it is; empty when that is not known
-	leaf       *Leaf[J]   // that leaf
-	classEnd   uint64     // up to this key its items are certainly of the class served
-	contested  bool       // somebody on the path has a sibling to compare with
-	charged    []*Leaf[J] // leaves from which something was taken
+
+	// The item on offer. All are empty when it has yet to be found.
+	path      []*node[J] // from the child of the root to the node of leaf
+	leaf      *Leaf[J]
+	classEnd  uint64 // items with at most this prefix are certainly of the class served
+	contested bool   // a node on the path has siblings with items left
+
+	charged []*Leaf[J] // leaf queues that have a snapshot
 }
 
-// leafSnapshot is what a leaf held before anything was taken from it in a pass, so that
-// one step puts it back.
+// leafSnapshot is what a leaf queue had allocated before a round charged anything
+// to it, so that the end of the round restores it in one step.
 type leafSnapshot struct {
 	taken       bool
 	allocated   Use
@@ -31,21 +35,11 @@ type leafSnapshot struct {
 	heldByModel []int64
 }
 
-// candidate is a child with items left: the highest class among them, and its share.
-type candidate[J any] struct {
-	key  uint64 // smaller is sooner
-	node *node[J]
-}
-
-func (a *candidate[J]) before(b *candidate[J]) bool {
-	return a.key < b.key || a.key == b.key && a.node.index < b.node.index
-}
-
-// Begin starts a pass. There is one at a time, and until its end nothing may be
+// Begin starts a round. Only one can be open, and until its end nothing may be
 // pushed or removed.
 func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
 	if t.round.open {
-		panic("queue: a pass is under way")
+		panic("queue: a round is under way")
 	}
 	t.rebuild()
 	p := &t.round
@@ -59,26 +53,26 @@ func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
 	return p
 }
 
-// prepare up what is under a node.
+// prepare builds the heaps and tournaments at and below a node.
 func (p *Pass[J]) prepare(n *node[J], at moment) {
 	if l := n.leaf; l != nil {
 		l.startTournament()
 		return
 	}
-	for _, k := range n.children {
-		if k.waiting == 0 {
+	for _, child := range n.children {
+		if child.waiting == 0 {
 			continue
 		}
-		p.prepare(k, at)
-		n.heap = append(n.heap, candidate[J]{0, k})
+		p.prepare(child, at)
+		n.heap = append(n.heap, candidate[J]{0, child})
 	}
 	for i := range n.heap {
-		// Who has nobody to be compared with needs no share.
-		if k := n.heap[i].node; len(n.heap) > 1 && p.tree.cfg.HalfLife > 0 {
-			k.pastUse = k.history.averageAt(at)
+		// An only candidate needs no share.
+		if child := n.heap[i].node; len(n.heap) > 1 && p.tree.cfg.HalfLife > 0 {
+			child.pastUse = child.history.averageAt(at)
 		}
-		k := n.heap[i].node
-		k.effectiveWeight = effectiveWeight(&p.adjustment, k, k.pastUse, p.tree.capacity)
+		child := n.heap[i].node
+		child.effectiveWeight = effectiveWeight(&p.adjustment, child, child.pastUse, p.tree.capacity)
 		n.heap[i].key = p.candidateKey(n.heap[i].node, len(n.heap) > 1)
 	}
 	for i := len(n.heap)/2 - 1; i >= 0; i-- {
@@ -86,22 +80,8 @@ func (p *Pass[J]) prepare(n *node[J], at moment) {
 	}
 }
 
-// candidateKey orders a node with items left among its siblings: by the highest class
-// among them, then by share, where there is somebody to compare with.
-func (p *Pass[J]) candidateKey(n *node[J], rivals bool) uint64 {
-	var class uint64
-	if n.leaf != nil {
-		class = uint64(classCount - 1 - headClass(&p.bounds, n.leaf.tournament[1].prefix, n.leaf))
-	} else {
-		class = n.heap[0].key >> 61
-	}
-	if !rivals {
-		return class << 61
-	}
-	return class<<61 | weightedShare(n.allocated.Add(n.pastUse, 1), p.tree.capacity, n.effectiveWeight)
-}
-
-// Next offers the item whose turn it is; false means that none is left.
+// Next offers the next item; false means that none is left. Calling it again
+// without an answer offers the same item.
 func (p *Pass[J]) Next() (*Item[J], bool) {
 	if len(p.path) == 0 {
 		n := p.tree.root
@@ -119,31 +99,34 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 	return p.leaf.first(), true
 }
 
-// Take says that the offered item got a place. What it was granted counts from
-// now on, until the end of the pass.
+// Take says that the offered item was placed. Its allocation is charged until the
+// end of the round.
 func (p *Pass[J]) Take(g Grant) {
 	p.charge(&g)
 	p.Skip()
 }
 
-// Again says that a part of the offered item got a place, and that there is
-// more to it. What was granted counts; the item is still the one offered.
+// Again says that a part of the offered item was placed. The allocation is charged,
+// and the item stays on offer.
 func (p *Pass[J]) Again(g Grant) { p.charge(&g) }
 
+// charge adds an allocation to the leaf queue of the offered item.
 func (p *Pass[J]) charge(g *Grant) {
 	p.takeSnapshot(p.leaf)
 	p.leaf.charge(g, 1)
 }
 
-// Count counts something out of turn, until the end of the pass: it changes no
-// share, so whose turn it is stays as it was.
+// Count charges an allocation to any leaf queue until the end of the round; with
+// sign -1 it removes it. It counts for limits and quotas but not for shares, so the
+// order of offers stays as it was.
 func (p *Pass[J]) Count(l *Leaf[J], g Grant, sign int) {
 	g.Use = Use{}
 	p.takeSnapshot(l)
 	l.charge(&g, int64(sign))
 }
 
-// takeSnapshot notes what a leaf held before the pass counts anything there.
+// takeSnapshot notes what a leaf queue has allocated, before the first charge of
+// the round.
 func (p *Pass[J]) takeSnapshot(l *Leaf[J]) {
 	if !l.snapshot.taken {
 		l.snapshot = leafSnapshot{true, l.node.allocated, l.node.limitUse, slices.Clone(l.heldByModel)}
@@ -151,36 +134,35 @@ func (p *Pass[J]) takeSnapshot(l *Leaf[J]) {
 	}
 }
 
-// Skip passes over the offered item, not over its line: nothing more is wanted
-// for it now.
+// Skip passes over the offered item, but not over others of its shape.
 func (p *Pass[J]) Skip() {
 	p.leaf.advance()
 	p.reorderPath(true)
 }
 
-// Yield ends the turn of the offered item, which keeps its place in its line:
-// whose turn is next is found anew.
+// Yield ends the turn of the offered item, which stays first in its shape queue.
+// The next offer is chosen by the shares as they are now.
 func (p *Pass[J]) Yield() { p.reorderPath(true) }
 
-// Refuse says that the offered item found no place. Its line is passed over
-// from now on.
+// Refuse says that the offered item could not be placed. All items of its shape in
+// its leaf queue are skipped for the rest of the round.
 func (p *Pass[J]) Refuse() {
 	p.leaf.skipShape()
 	p.reorderPath(false)
 }
 
-// Hold says that the offered item found no place, and that nobody behind it in
-// its leaf gets one before it does.
+// Hold says that the offered item could not be placed, and that nothing behind it
+// in its leaf queue may be placed before it.
 func (p *Pass[J]) Hold() {
 	p.leaf.remaining = 0
 	p.reorderPath(true)
 }
 
-// reorderPath puts the nodes of the path in order again, from the leaf up. They are
-// the first of their siblings, and can only have moved back.
+// reorderPath restores the heaps along the path, from the leaf queue up. The nodes
+// of the path were first among their siblings and can only have moved back.
 func (p *Pass[J]) reorderPath(charged bool) {
 	if l := p.leaf; !p.contested && l.remaining > 0 && (l.tournament[1].prefix <= p.classEnd || p.candidateKey(l.node, false) == l.node.parent.heap[0].key) {
-		return // nobody else, and the same class: it is its turn again
+		return // no competition and the same class: the leaf queue stays first
 	}
 	for i, n := range slices.Backward(p.path) {
 		up := p.tree.root
@@ -189,7 +171,7 @@ func (p *Pass[J]) reorderPath(charged bool) {
 		}
 		if len(n.heap) == 0 && (n.leaf == nil || n.leaf.remaining == 0) {
 			up.heap = popCandidate(up.heap)
-			charged = true // what comes up may be of another class
+			charged = true // the next sibling may be of another class
 			continue
 		}
 		key := p.candidateKey(n, len(up.heap) > 1)
@@ -204,7 +186,7 @@ func (p *Pass[J]) reorderPath(charged bool) {
 	p.path, p.leaf, p.classEnd, p.contested = p.path[:0], nil, 0, false
 }
 
-// End puts everything back as it was before the pass.
+// End undoes everything the round charged and closes it.
 func (p *Pass[J]) End() {
 	for _, l := range p.charged {
 		l.restore()
@@ -214,7 +196,7 @@ func (p *Pass[J]) End() {
 	*p = Pass[J]{tree: p.tree, path: p.path[:0], charged: p.charged[:0]}
 }
 
-// restore gives up what was taken from a leaf.
+// restore sets a leaf queue back to its snapshot.
 func (l *Leaf[J]) restore() {
 	var more Grant
 	more.Use = l.node.allocated.Add(l.snapshot.allocated, -1)
@@ -229,7 +211,7 @@ func (l *Leaf[J]) restore() {
 	l.snapshot = leafSnapshot{}
 }
 
-// valueAt is what a list has at a place, 0 beyond its end.
+// valueAt returns in[i], or 0 beyond the end.
 func valueAt(in []int64, i int) int64 {
 	if i < len(in) {
 		return in[i]
@@ -237,16 +219,17 @@ func valueAt(in []int64, i int) int64 {
 	return 0
 }
 
+// reset clears the state of the round at and below a node.
 func (p *Pass[J]) reset(n *node[J]) {
-	for _, k := range n.children {
-		if k.waiting == 0 {
+	for _, child := range n.children {
+		if child.waiting == 0 {
 			continue
 		}
-		k.pastUse, k.effectiveWeight = Use{}, 0
-		if k.leaf != nil {
-			k.leaf.endTournament()
+		child.pastUse, child.effectiveWeight = Use{}, 0
+		if child.leaf != nil {
+			child.leaf.endTournament()
 		}
-		p.reset(k)
+		p.reset(child)
 	}
 	clear(n.heap)
 	n.heap = n.heap[:0]

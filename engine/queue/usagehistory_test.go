@@ -13,7 +13,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestGrowth compares with powers of two in floating point, and checks that it
+// TestGrowth compares with powers of two in floating point, and checks that growth
 // never falls.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
@@ -45,8 +45,8 @@ func TestGrowth(t *testing.T) {
 	})
 }
 
-// TestWide compares with big integers.
-func TestWide(t *testing.T) {
+// TestInt128 compares with big integers.
+func TestInt128(t *testing.T) {
 	t.Parallel()
 	bigOf := func(w int128) *big.Int {
 		x := new(big.Int).SetUint64(w.hi)
@@ -86,7 +86,7 @@ func TestWide(t *testing.T) {
 
 const day = 24 * time.Hour
 
-// TestPastUse has figures that can be worked out by hand.
+// TestPastUse has figures that can be computed by hand.
 func TestPastUse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestPastUse(t *testing.T) {
 		at   time.Duration
 		want int64
 	}{
-		{"for ever", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // but for what is older than 16 half-lives
+		{"for ever", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // less what is older than 16 half-lives
 		{"for one half-life", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-day), 1) }, 0, 500_000},
 		{"half a half-life", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-day/2), 1) }, 0, 292_893},
 		{"ended now", func(l *Leaf[int]) { l.Ran(Use{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, 0, 500_000},
@@ -118,24 +118,25 @@ func TestPastUse(t *testing.T) {
 	}
 }
 
-type stay struct {
+// usagePeriod is use of a queue from one time to another.
+type usagePeriod struct {
 	queue      string
 	use        Use
 	start, end time.Time
 }
 
-// TestPathIndependence runs jobs through one tree as they happen, with looks in
-// between and records that change, and puts them into another at once, in
-// another order: both say the same, to the last digit.
+// TestPathIndependence adds use to one tree as it happens, with reads and changed
+// records in between, and to another one at once in another order. Both report the
+// same, to the last digit.
 func TestPathIndependence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: rapid.SampledFrom([]time.Duration{time.Minute, 50 * time.Minute, day}).Draw(t, "half")}
 		live, loaded := New[int](cfg), New[int](cfg)
 		now := dawn.Add(time.Duration(rapid.Int64Range(0, int64(40*cfg.HalfLife)).Draw(t, "now")))
-		var stays []stay
+		var stays []usagePeriod
 		for range rapid.IntRange(0, 12).Draw(t, "stays") {
-			s := stay{
+			s := usagePeriod{
 				queue: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "queue"),
 				use:   Use{rapid.Int64Range(0, 1<<30).Draw(t, "gpu"), rapid.Int64Range(0, 1<<20).Draw(t, "cpu"), rapid.Int64Range(0, 1<<40).Draw(t, "mb")},
 			}
@@ -178,8 +179,9 @@ func TestPathIndependence(t *testing.T) {
 	})
 }
 
-// TestRunningAndRan are the same at the moment of the end.
-func TestRunningAndRan(t *testing.T) {
+// TestRunningEqualsEnded checks that a running attempt counts the same as one that
+// ends now.
+func TestRunningEqualsEnded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: time.Hour}
@@ -195,14 +197,14 @@ func TestRunningAndRan(t *testing.T) {
 		a.addRunning(use, cfg.momentOf(start), -1)
 		b.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), -1)
 		if len(a.running)+len(a.ended)+len(b.running)+len(b.ended) != 0 {
-			t.Fatalf("something stays: %+v %+v", a, b)
+			t.Fatalf("something is left: %+v %+v", a, b)
 		}
 	})
 }
 
-// TestFold archives jobs one by one, and the record says what the runs
-// themselves would.
-func TestFold(t *testing.T) {
+// TestArchiveUse archives jobs one by one, and compares the record with the use of
+// the runs themselves.
+func TestArchiveUse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: rapid.SampledFrom([]time.Duration{time.Hour, day}).Draw(t, "half")}
@@ -228,8 +230,8 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// TestFoldMonths counts a budget by the month.
-func TestFoldMonths(t *testing.T) {
+// TestArchiveUseByMonth counts the budget by month.
+func TestArchiveUseByMonth(t *testing.T) {
 	t.Parallel()
 	may := time.Date(2026, 5, 31, 23, 0, 0, 0, time.UTC)
 	u := Fold(ares.Usage{}, []Run{{GPUMilli: 2500, Start: may.Add(-time.Hour), End: may}}, day, may)
@@ -241,7 +243,7 @@ func TestFoldMonths(t *testing.T) {
 	if u.Month != "2026-06" || u.GPUSecs != 3600 {
 		t.Errorf("in June: %s %d, want 3600", u.Month, u.GPUSecs)
 	}
-	u = Fold(u, []Run{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time is the record's
+	u = Fold(u, []Run{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time counts as that of the record
 	if u.Month != "2026-06" || u.GPUSecs != 3660 || !u.At.Equal(june) || u.GPUMilliSecs != 0 {
 		t.Errorf("later: %+v", u)
 	}

@@ -5,7 +5,7 @@ import "math/bits"
 // int128 is a signed integer of 128 bits, in two's complement.
 type int128 struct{ hi, lo uint64 }
 
-// multiply is a*b, where b is not negative.
+// multiply returns a*b.
 func multiply(a int64, b uint64) int128 {
 	hi, lo := bits.Mul64(uint64(max(a, -a)), b)
 	w := int128{hi, lo}
@@ -33,12 +33,13 @@ func (w int128) isZero() bool { return w == int128{} }
 
 func (w int128) isNegative() bool { return w.hi>>63 != 0 }
 
-// shiftRight is w divided by 2^n, rounded down, for n below 64.
+// shiftRight returns w / 2^n, rounded down, for n < 64.
 func (w int128) shiftRight(n uint) int128 {
 	return int128{uint64(int64(w.hi) >> n), w.lo>>n | w.hi<<(64-n)}
 }
 
-// divFloor is w divided by d, rounded down, between 0 and the largest int64.
+// divFloor returns w / d, rounded down and clamped to the range from 0 to the
+// largest int64.
 func (w int128) divFloor(d uint64) int64 {
 	if w.isNegative() {
 		return 0
@@ -50,5 +51,5 @@ func (w int128) divFloor(d uint64) int64 {
 	return int64(min(q, 1<<63-1))
 }
 
-// divRound is over, rounded to the nearest.
+// divRound is divFloor, but rounds to the nearest integer.
 func (w int128) divRound(d uint64) int64 { return w.plus(int128{0, d / 2}).divFloor(d) }
