@@ -4,14 +4,14 @@ import "time"
 
 // Config says how time counts.
 type Config struct {
-	// Step is how long a job waits to gain one point of priority. 0 turns ageing off.
+	// The time that a job waits to gain one point of priority. 0 turns ageing off.
 	Step time.Duration
-	// HalfLife is the time after which past use counts half. 0 turns past use off.
-	// It is rounded down to the millisecond.
+	// The time after which past use counts half, rounded down to the millisecond.
+	// 0 turns past use off.
 	HalfLife time.Duration
-	// Ranked orders the items of a leaf queue by the class they were submitted
-	// with, and then by the sort key that the owner gave each of them, instead of
-	// by aged priority. Jobs do not age then.
+	// Items of a leaf queue are ordered by the class they were submitted with, and
+	// then by the sort key that the owner gave each of them, instead of by aged
+	// priority. Jobs do not age then.
 	Ranked bool
 }
 

@@ -85,18 +85,18 @@ func TestDue(t *testing.T) {
 			tree.Leaf("a", "").Push(it)
 		}
 		slices.SortFunc(items, compareWithDeadlines)
-		pass := tree.Begin(now)
+		round := tree.Begin(now)
 		for i, want := range items {
-			got, ok := pass.Next()
+			got, ok := round.Next()
 			if !ok || got != want {
 				t.Fatalf("offer %d is %v, want %v", i, got, want)
 			}
 			if class := tree.Class(want, now); class != ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)) {
 				t.Fatalf("%s is %s by ageing, and stands in %s", want.ID, class, ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)))
 			}
-			pass.Take(Grant{})
+			round.Take(Grant{})
 		}
-		pass.End()
+		round.End()
 		for i, it := range items {
 			if rank, of := tree.Rank(it); rank != i+1 || of != len(items) {
 				t.Fatalf("%s is %d of %d, want %d of %d", it.ID, rank, of, i+1, len(items))
@@ -145,12 +145,12 @@ func TestChangedItem(t *testing.T) {
 		items = append(items, it)
 		leaf.Push(it)
 	}
-	pass := tree.Begin(dawn)
+	round := tree.Begin(dawn)
 	for range items { // sorts all arrivals
-		_, _ = pass.Next()
-		pass.Skip()
+		_, _ = round.Next()
+		round.Skip()
 	}
-	pass.End()
+	round.End()
 	for i := range items { // one by one, push all of them again ahead of the others
 		it := items[i*(maxChunk/2)%len(items)+i*(maxChunk/2)/len(items)]
 		tree.Remove(it)

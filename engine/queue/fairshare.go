@@ -19,7 +19,7 @@ type Share struct {
 	Dominant int64    // dominant share of allocated and past use together
 	Of       Resource // the dominant one
 	Weighted int64    // the dominant share divided by the effective weight
-	// Fair is the share that the weight entitles it to: a part of the parent's fair
+	// The share that the weight entitles it to: a part of the parent's fair
 	// share, divided among the active siblings by weight. It is 0 when it is not
 	// active.
 	Fair int64

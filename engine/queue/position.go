@@ -4,7 +4,7 @@ import "time"
 
 // Rank returns the position of an item in its leaf queue, from 1, and how many
 // items wait there. Both are 0 when the item does not wait.
-func (t *Tree[J]) Rank(it *Item[J]) (position, of int) {
+func (t *Tree[J]) Rank(it *Item[J]) (position, total int) {
 	if it.queue == nil {
 		return 0, 0
 	}

@@ -53,18 +53,18 @@ func TestSortKeys(t *testing.T) {
 		}
 		slices.SortFunc(items, compareSortKeys)
 		now := dawn.Add(time.Duration(rapid.IntRange(0, 90_000).Draw(t, "now")) * time.Second)
-		pass := tree.Begin(now)
+		round := tree.Begin(now)
 		for i, want := range items {
-			got, ok := pass.Next()
+			got, ok := round.Next()
 			if !ok || got != want {
 				t.Fatalf("offer %d is %v, want %v", i, got, want)
 			}
-			pass.Skip()
+			round.Skip()
 		}
-		if it, ok := pass.Next(); ok {
+		if it, ok := round.Next(); ok {
 			t.Fatalf("%v is offered too", it)
 		}
-		pass.End()
+		round.End()
 		for i, it := range items {
 			if at, of := tree.Rank(it); at != i+1 || of != len(items) {
 				t.Fatalf("%v is %d of %d, want %d", it, at, of, i+1)
@@ -87,20 +87,20 @@ func TestBlockQueue(t *testing.T) {
 	}
 	for range 2 { // the first round leaves no trace
 		var got []int
-		pass := tree.Begin(dawn)
+		round := tree.Begin(dawn)
 		for {
-			it, ok := pass.Next()
+			it, ok := round.Next()
 			if !ok {
 				break
 			}
 			got = append(got, it.Owner)
 			if it.Owner == 1 || it.Owner == 3 {
-				pass.Hold()
+				round.Hold()
 			} else {
-				pass.Skip()
+				round.Skip()
 			}
 		}
-		pass.End()
+		round.End()
 		if !slices.Equal(got, []int{0, 1, 3}) {
 			t.Errorf("offered %v", got)
 		}

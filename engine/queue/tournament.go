@@ -10,7 +10,7 @@ type cursor[J any] struct {
 // entrant is a shape queue in the tournament of its leaf queue.
 type entrant struct {
 	prefix uint64 // of its next item
-	queue  int    // index in Leaf.shapeQueues
+	queue  int    // index in the shapeQueues of the leaf queue
 }
 
 // exhausted is the prefix of a shape queue with nothing left. An item can have the
