@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// crowd is n jobs as they arrive over six hours, one in ten in a batch with the
-// one before it, with a spread of priorities and shapes.
-func crowd(n, shapes int) []*Item[int] {
+// drawItems returns n jobs that arrive over six hours, one in ten together with the
+// one before it, with various priorities and shapes.
+func drawItems(n, shapes int) []*Item[int] {
 	rng := rand.New(rand.NewPCG(1, uint64(shapes)))
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	priorities := []int{0, 100, 300, 500, 500, 500, 500, 700, 1000, 1500, 2000, 2500}
@@ -33,20 +33,20 @@ func crowd(n, shapes int) []*Item[int] {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// BenchmarkPass is a decision over 100,000 jobs of 20 tenants with three queues
-// each, in 5 and in 300 lines a queue: one in which nothing finds a place, and
-// what taking one job costs when all do.
-func BenchmarkPass(b *testing.B) {
+// BenchmarkRound measures a decision over 100,000 jobs of 20 tenants with three
+// queues each, with 5 and with 300 shapes per queue: a round in which nothing fits,
+// and the cost per job of a round in which everything fits.
+func BenchmarkRound(b *testing.B) {
 	for _, shapes := range []int{5, 300} {
-		b.Run(fmt.Sprintf("lines=%d", 60*shapes), func(b *testing.B) { benchmarkPass(b, shapes) })
+		b.Run(fmt.Sprintf("shapequeues=%d", 60*shapes), func(b *testing.B) { benchmarkRound(b, shapes) })
 	}
 }
 
-func benchmarkPass(b *testing.B, shapes int) {
+func benchmarkRound(b *testing.B, shapes int) {
 	b.Helper()
 	tree := New[int](Defaults())
 	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-	for i, it := range crowd(100_000, shapes) {
+	for i, it := range drawItems(100_000, shapes) {
 		l := tree.Leaf(fmt.Sprintf("t%02d", i%20), fmt.Sprintf("q%d", i%3))
 		l.Push(it)
 		if i%100 == 0 {
@@ -54,7 +54,7 @@ func benchmarkPass(b *testing.B, shapes int) {
 			l.Ran(Use{GPU: 1000, CPU: 4}, dawn.Add(-50*time.Hour), dawn, 1)
 		}
 	}
-	items, lines := tree.Waiting()
+	items, shapeQueues := tree.Waiting()
 	b.Run("nothing-fits", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -64,7 +64,7 @@ func benchmarkPass(b *testing.B, shapes int) {
 			}
 			p.End()
 		}
-		b.ReportMetric(float64(lines), "lines")
+		b.ReportMetric(float64(shapeQueues), "shapequeues")
 	})
 	b.Run("all-fit", func(b *testing.B) {
 		b.ReportAllocs()
@@ -86,13 +86,13 @@ func benchmarkPass(b *testing.B, shapes int) {
 	})
 }
 
-// BenchmarkAgeing is a pass over 100,000 jobs that wait in 300 lines, at a time
-// and an hour after it, in turn. In between all of them have aged, and nothing
-// was done for it: both cost the same.
+// BenchmarkAgeing measures a round over 100,000 jobs of 300 shapes at one time and
+// an hour later, alternately. All jobs have aged in between without any work, so
+// both cost the same.
 func BenchmarkAgeing(b *testing.B) {
 	tree := New[int](Defaults())
 	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-	for _, it := range crowd(100_000, 300) {
+	for _, it := range drawItems(100_000, 300) {
 		tree.Leaf("a", "").Push(it)
 	}
 	times := []time.Time{noon, noon.Add(time.Hour)}
@@ -111,7 +111,7 @@ func BenchmarkAgeing(b *testing.B) {
 			spent[i] = append(spent[i], float64(threadTime(b)-begin))
 		}
 	}
-	for i, unit := range []string{"ns/pass", "ns/pass-an-hour-later"} {
+	for i, unit := range []string{"ns/round", "ns/round-an-hour-later"} {
 		slices.Sort(spent[i])
 		b.ReportMetric(spent[i][len(spent[i])/2], unit)
 	}

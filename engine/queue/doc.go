@@ -1,76 +1,91 @@
-// Package queue says who is next, and how much each may have. It knows tenants,
-// queues and jobs that wait, and nothing of nodes: whether the next one finds a
-// place is for the engine to say. It is pure, and all its arithmetic is in
-// integers.
+// Package queue decides which waiting job is next, and how much each tenant and
+// queue may have: fair share, priority and ageing, deadlines, limits and quotas. It
+// knows nothing of nodes; the engine finds out whether the next job can be placed.
+// The package is pure, and all its arithmetic is in integers.
 //
-// # Words
+// Read it in this order: Tree, Item, LeafQueue, Round, and then the rules, each in a
+// file of its name.
 //
-// The tree has the fleet as its root, tenants under it, and the queues of a
-// tenant under that, as deep as their parents say. A tenant or queue that
-// nobody declared is there when it is first named, with weight 1 and without
-// limits. A leaf is the jobs that named one queue themselves. A queue that has
-// both jobs of its own and queues under it treats its leaf as one more of these,
+// # Tree, leaf queues and items
+//
+// The root of the tree is the cluster. Its children are the tenants, and below each
+// of them are its queues, nested as their records say. A tenant or queue that is not
+// declared exists from the moment that it is first named, with weight 1 and without
+// limits. A leaf queue holds the jobs that named one queue themselves. When a queue
+// has both jobs of its own and child queues, its leaf queue counts as one more child
 // with weight 1.
 //
-// An item is a waiting job. Items of one shape in one leaf are a line. Jobs of a
-// shape fare alike, so when one is refused its whole line is passed over for the
-// rest of the decision: a decision costs by lines, not by jobs.
+// An Item is a waiting job. The items of one shape in one leaf queue form a shape
+// queue. Jobs of one shape get the same result in a decision, so when one cannot be
+// placed its whole shape queue is skipped. The cost of a decision grows with the
+// number of shape queues, not with the number of jobs.
 //
-// The level of an item is its priority less the steps of time that had passed
-// when it was accepted. Its aged priority is the level plus the steps that have
-// passed now, so time lifts all of them at once, and the order of two items in a
-// leaf never changes: critical ones first, then by level, then by the revision
-// of their submission, then by ID. Ageing lifts through the classes up to high.
-// Only what was submitted as critical is ever critical.
+// # Ageing
 //
-// An item that is due at some time (Due, Roof) stands where it would had it waited
-// for so long that it comes to the end of its class then, unless it has waited for
-// longer. So it moves within its class alone, and never back. Its owner changes
-// that when the time or the class is past; between two changes the order is fixed.
+// The level of an item is its priority less the ageing steps that had passed when it
+// was accepted. The aged priority is the level plus the steps that have passed now.
+// Time raises all items alike, so the order of two items of a leaf queue never
+// changes: critical ones first, then by level, then by the revision of the
+// submission, then by ID. Ageing raises a job through the classes up to high. Only
+// jobs submitted as critical are critical.
 //
-// A tree that is Ranked has another order in its leaves: the classes as they were
-// submitted, then the rank that the owner gave each item, then revision and ID.
-// Nobody ages there, so what follows on waiting does not hold of it.
+// # Deadlines
 //
-// A pass is the order of one decision. Of the classes in which somebody is left
-// it serves the highest; from the root down it follows, at every step, the child
-// with the least weighted share that has a job of that class; in the leaf it
-// offers the first item. What is taken counts at once. The end of a pass leaves
-// no trace.
+// An item with a deadline stands where ageing would have put it to reach the end of
+// its class at its due time, unless it has waited for longer than that. It moves
+// forward within its class only. The owner pushes it again when the due time or the
+// class has passed; between two pushes the order is fixed.
 //
-// A share is use divided by the capacity of the fleet, for the resource where
-// that is most (the dominant one), divided by the weight. Use is what is held
-// now plus past use. Past use is the average of what was held, where a moment
-// one half-life ago weighs half as much as the present: steady use of n for ever
-// is a past use of n.
+// # Sort keys
 //
-// A quota promises a tenant or queue GPUs of a model. It bounds everything under
-// it: use is never more than nominal plus borrowed. What it does not lend is
-// kept for it, used or not. What goes beyond that part counts at the next quota
-// above, and at last against the pool of the fleet, which is the sum of the
-// topmost quotas; so what one borrows is what others lend and leave idle. Who
-// has no quota at or above him is not bounded by any.
+// A tree can order its leaf queues by another policy: by the submitted class, then by
+// the sort key that the owner gives each item, then by revision and ID. Items do not
+// age then, and the bounds on waiting below do not hold.
 //
-// # How long can a job wait for its turn
+// # Rounds
 //
-// Step is ten seconds by default. A job is in class high after at most 1000
-// steps (2 h 47 min), and precedes everything below critical that its queue
-// accepts 1999 steps (5 h 34 min) after it or later: an endless stream of jobs
-// up to high holds it up by what was accepted in that time, and no more. In a
-// class the queue with the least share is served first, so a job of a tenant
-// that holds nothing is first as soon as it is high.
+// A Round is the order of offers of one decision. It serves the highest class that
+// has items left. From the root down it follows the child with the smallest weighted
+// share that has a job of this class, and in the leaf queue it offers the first item.
+// Allocations count at once, and the end of the round undoes them.
 //
-// So with an endless stream of jobs up to high, an admissible job starts
+// # Fair share
 //
-//   - of a tenant and queue with the least share: at the first room that comes
-//     free 1000 steps after it was accepted;
-//   - behind others of its own queue: when those have started that the queue
-//     accepted up to 1999 steps after it, however many come later.
+// The share of a tenant or queue is its use divided by the capacity of the cluster,
+// for the resource where that is largest (the dominant one). The weighted share is
+// this divided by the weight. Use is what is allocated now plus past use. Past use is
+// the average of what was allocated, where a moment one half-life ago counts half as
+// much as the present: a constant use of n gives a past use of n.
 //
-// Admissible is a job that its tenant's and queues' limits, quotas and budget
-// let start, whose dependencies are met, and for which the room is enough that
-// one job of the stream leaves behind. A turn is not a reservation: a job that
-// asks for more than comes free at once is passed by smaller ones, until the
-// engine keeps a place for it (engine.Reserving). Only critical jobs, which
-// nobody ages into, may keep the others waiting for ever.
+// # Quota
+//
+// A quota gives a tenant or queue a nominal amount of GPUs of a model, and bounds
+// everything below it: its use never exceeds the nominal amount plus the borrowing
+// limit. The part that it does not lend is guaranteed, used or not. What exceeds the
+// guaranteed part counts at the next quota above, and finally against the pool of the
+// cluster, the sum of the topmost quotas. So a tenant can borrow what others lend and
+// leave idle. Quotas do not bound a queue that has none at or above it.
+//
+// # How long a job can wait for its turn
+//
+// An ageing step is ten seconds by default. A job is in class high after at most 1000
+// steps (2 h 47 min), and precedes everything below critical that its queue accepts
+// 1999 steps (5 h 34 min) after it or later. An endless stream of jobs up to high
+// delays it by the jobs accepted in that time, and no more. Within a class the queue
+// with the smallest share is served first, so a job of a tenant that has nothing
+// allocated is first as soon as it is high.
+//
+// With an endless stream of jobs up to high, an admissible job therefore starts
+//
+//   - in a tenant and queue with the smallest share: as soon as capacity becomes free
+//     1000 steps after it was accepted, or later;
+//   - behind others of its own queue: when those have started that the queue accepted
+//     up to 1999 steps after it, however many come later.
+//
+// A job is admissible when the limits, quotas and budgets of its tenant and queues
+// allow it to start, its dependencies are met, and the capacity that one job of the
+// stream frees is enough for it. Being next is not a reservation: smaller jobs pass a
+// job that needs more than becomes free at once, until the engine makes a backfill
+// reservation for it. Only critical jobs, which no job ages into, can delay others
+// for ever.
 package queue

@@ -17,34 +17,34 @@ import (
 
 const (
 	queued = 100_000
-	plan   = 500 // what a decision places at most
+	plan   = 500 // the most jobs that a decision places
 )
 
-// job is a record that waits, on every side the same. It knows its place in a
-// heap, as the documentation of container/heap has it, so that it can be
+// job is a waiting record, the same for every contestant. It knows its index in a
+// heap, as the documentation of container/heap suggests, so that it could be
 // cancelled.
 type job struct {
 	Item[*job]
 	place int
 }
 
-// rivals is the waiting queue over container/heap: the same order.
-type rivals []*job
+// heapQueue is the queue written with container/heap, in the same order.
+type heapQueue []*job
 
-func (r rivals) Len() int           { return len(r) }
-func (r rivals) Less(i, j int) bool { return r[i].before(&r[j].Item) }
-func (r rivals) Swap(i, j int) {
+func (r heapQueue) Len() int           { return len(r) }
+func (r heapQueue) Less(i, j int) bool { return r[i].before(&r[j].Item) }
+func (r heapQueue) Swap(i, j int) {
 	r[i], r[j] = r[j], r[i]
 	r[i].place, r[j].place = i, j
 }
 
-func (r *rivals) Push(x any) {
+func (r *heapQueue) Push(x any) {
 	it := x.(*job)
 	it.place = len(*r)
 	*r = append(*r, it)
 }
 
-func (r *rivals) Pop() any {
+func (r *heapQueue) Pop() any {
 	old := *r
 	last := old[len(old)-1]
 	old[len(old)-1] = nil
@@ -52,35 +52,35 @@ func (r *rivals) Pop() any {
 	return last
 }
 
-// bare is the same without a place: nothing but push and pop.
-type bare []*job
+// bareHeap is heapQueue without the index: push and pop only.
+type bareHeap []*job
 
-func (r bare) Len() int           { return len(r) }
-func (r bare) Less(i, j int) bool { return r[i].before(&r[j].Item) }
-func (r bare) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r *bare) Push(x any)        { *r = append(*r, x.(*job)) }
-func (r *bare) Pop() any {
+func (r bareHeap) Len() int           { return len(r) }
+func (r bareHeap) Less(i, j int) bool { return r[i].before(&r[j].Item) }
+func (r bareHeap) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *bareHeap) Push(x any)        { *r = append(*r, x.(*job)) }
+func (r *bareHeap) Pop() any {
 	old := *r
 	last := old[len(old)-1]
 	*r = old[:len(old)-1]
 	return last
 }
 
-// side is a waiting queue under test: jobs come in, and the first of them go
-// out in plans. Each has jobs of its own, which are alike.
-type side struct {
+// contestant is a queue under test: jobs are pushed, and the first ones are popped
+// in plans. Every contestant has its own copies of the jobs.
+type contestant struct {
 	name  string
 	jobs  []*job
 	push  func(it *job)
-	pop   func(most int) // and note who is gone
-	gone  []*job         // in this round
-	came  int64          // jobs that came again
-	aside time.Duration  // not to be counted in this round
-	spent rounds.Figures // ns a job, by round
+	pop   func(most int) // and append to gone
+	gone  []*job         // popped in this round
+	came  int64          // jobs that were pushed again
+	aside time.Duration  // time of this round that does not count
+	spent rounds.Figures // ns per job, by round
 }
 
-func newSide(name string, jobs []*Item[int]) *side {
-	s := &side{name: name, jobs: make([]*job, len(jobs)), gone: make([]*job, 0, len(jobs))}
+func newContestant(name string, jobs []*Item[int]) *contestant {
+	s := &contestant{name: name, jobs: make([]*job, len(jobs)), gone: make([]*job, 0, len(jobs))}
 	for i, it := range jobs {
 		made := &job{Item: Item[*job]{ID: it.ID, Priority: it.Priority, Accepted: it.Accepted, Revision: it.Revision, Shape: it.Shape}}
 		made.Owner = made
@@ -89,11 +89,11 @@ func newSide(name string, jobs []*Item[int]) *side {
 	return s
 }
 
-func byHeap(jobs []*Item[int], cfg Config) *side {
-	s := newSide("heap", jobs)
-	h := make(rivals, 0, len(jobs))
+func byHeap(jobs []*Item[int], cfg Config) *contestant {
+	s := newContestant("heap", jobs)
+	h := make(heapQueue, 0, len(jobs))
 	s.push = func(it *job) {
-		it.rank = cfg.rankOf(it.Priority, it.Accepted)
+		it.orderKey = cfg.agedKey(it.Priority, it.Accepted)
 		heap.Push(&h, it)
 	}
 	s.pop = func(most int) {
@@ -104,11 +104,11 @@ func byHeap(jobs []*Item[int], cfg Config) *side {
 	return s
 }
 
-func byBareHeap(jobs []*Item[int], cfg Config) *side {
-	s := newSide("bare-heap", jobs)
-	h := make(bare, 0, len(jobs))
+func byBareHeap(jobs []*Item[int], cfg Config) *contestant {
+	s := newContestant("bare-heap", jobs)
+	h := make(bareHeap, 0, len(jobs))
 	s.push = func(it *job) {
-		it.rank = cfg.rankOf(it.Priority, it.Accepted)
+		it.orderKey = cfg.agedKey(it.Priority, it.Accepted)
 		heap.Push(&h, it)
 	}
 	s.pop = func(most int) {
@@ -119,11 +119,11 @@ func byBareHeap(jobs []*Item[int], cfg Config) *side {
 	return s
 }
 
-// byOrder does all that a decision and the events after it do to the queue. With
-// accounts, what is taken is charged to shares, limits and quotas too, which is
-// no work of a queue: one whole device.
-func byOrder(jobs []*Item[int], cfg Config, accounts bool) *side {
-	s := newSide("order", jobs)
+// byTree does everything that a decision and the events after it do to the queue.
+// With accounts it also charges each popped job to shares, limits and quotas, which
+// a heap does not do.
+func byTree(jobs []*Item[int], cfg Config, accounts bool) *contestant {
+	s := newContestant("tree", jobs)
 	tree := New[*job](cfg)
 	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
 	grant := Grant{
@@ -155,18 +155,18 @@ func byOrder(jobs []*Item[int], cfg Config, accounts bool) *side {
 	return s
 }
 
-// BenchmarkQueue compares the queue of decisions with container/heap, as its
-// documentation writes a queue and in its barest form, over the same 100,000
-// jobs. In a drain all of them come, and then all go in plans of 500. In a flow
-// that many wait all the time, and 500 come for each plan of 500 that goes. The
-// sides take turns, and what counts is the CPU time of the thread: the machine
-// may have other things to do. The figures are medians for one job in and out.
+// BenchmarkQueue compares a leaf queue with container/heap, as its documentation
+// writes a queue and in its barest form, over the same 100,000 jobs. In a drain all
+// jobs are pushed, and then all are popped in plans of 500. In a flow 100,000 jobs
+// wait all the time, and 500 are pushed for each plan of 500. The contestants take
+// turns, and the CPU time of the thread is measured, because the machine may be busy
+// with other work. The figures are medians per job pushed and popped.
 func BenchmarkQueue(b *testing.B) {
-	rows := [][]string{{"", "lines", "container/heap, ns", "bare, ns", "order, ns", "and its accounts, ns", "times as fast", "as the bare one", "with accounts"}}
-	for _, lines := range []int{1, 10, 300} {
-		b.Run(fmt.Sprintf("drain/lines=%d", lines), func(b *testing.B) {
-			jobs := crowd(queued, lines)
-			row := compare(b, jobs, func(s *side) {
+	rows := [][]string{{"", "shapes", "container/heap, ns", "bare, ns", "tree, ns", "and its accounts, ns", "times as fast", "as the bare one", "with accounts"}}
+	for _, shapes := range []int{1, 10, 300} {
+		b.Run(fmt.Sprintf("drain/shapes=%d", shapes), func(b *testing.B) {
+			jobs := drawItems(queued, shapes)
+			row := compare(b, jobs, func(s *contestant) {
 				for _, it := range s.jobs {
 					s.push(it)
 				}
@@ -174,13 +174,13 @@ func BenchmarkQueue(b *testing.B) {
 					s.pop(plan)
 				}
 			})
-			rows = append(rows, append([]string{"drain", fmt.Sprint(lines)}, row...))
+			rows = append(rows, append([]string{"drain", fmt.Sprint(shapes)}, row...))
 		})
-		b.Run(fmt.Sprintf("flow/lines=%d", lines), func(b *testing.B) {
-			jobs := crowd(queued, lines)
+		b.Run(fmt.Sprintf("flow/shapes=%d", shapes), func(b *testing.B) {
+			jobs := drawItems(queued, shapes)
 			newest := *jobs[queued-1]
-			row := compare(b, jobs, func(s *side) {
-				if s.came == 0 { // the round that is not counted
+			row := compare(b, jobs, func(s *contestant) {
+				if s.came == 0 { // the warm-up round
 					for _, it := range s.jobs {
 						s.push(it)
 					}
@@ -188,7 +188,7 @@ func BenchmarkQueue(b *testing.B) {
 				for range 40 {
 					s.pop(plan)
 					again := s.gone[len(s.gone)-plan:]
-					s.untimed(b, func() { // they come again, later than all others
+					s.untimed(b, func() { // change them, to push them again behind all others
 						for _, it := range again {
 							s.came++
 							it.Revision = newest.Revision + s.came
@@ -200,22 +200,22 @@ func BenchmarkQueue(b *testing.B) {
 					}
 				}
 			})
-			rows = append(rows, append([]string{"flow", fmt.Sprint(lines)}, row...))
+			rows = append(rows, append([]string{"flow", fmt.Sprint(shapes)}, row...))
 		})
 	}
-	if err := rounds.Table(os.Stdout, "One job into the queue of decisions and out of it, 100,000 waiting; thread CPU time, median of 7 rounds (range)", rows); err != nil {
+	if err := rounds.Table(os.Stdout, "One job pushed and popped, 100,000 waiting; thread CPU time, median of 7 rounds (range)", rows); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// compare lets the sides take turns and tells what each takes for a job.
-func compare(b *testing.B, jobs []*Item[int], round func(s *side)) (row []string) {
+// compare lets the contestants take turns and returns the time per job of each.
+func compare(b *testing.B, jobs []*Item[int], round func(s *contestant)) (row []string) {
 	b.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	sides := []*side{byHeap(jobs, Defaults()), byBareHeap(jobs, Defaults()), byOrder(jobs, Defaults(), false), byOrder(jobs, Defaults(), true)}
+	sides := []*contestant{byHeap(jobs, Defaults()), byBareHeap(jobs, Defaults()), byTree(jobs, Defaults(), false), byTree(jobs, Defaults(), true)}
 	for _, s := range sides {
-		round(s) // not counted: its memory is new
+		round(s) // warm-up
 	}
 	for b.Loop() {
 		for range 7 {
@@ -240,15 +240,15 @@ func compare(b *testing.B, jobs []*Item[int], round func(s *side)) (row []string
 		sides[0].spent.Over(sides[3].spent).Text(1, 1))
 }
 
-// untimed does what is no part of the queue.
-func (s *side) untimed(tb testing.TB, do func()) {
+// untimed runs something that is not part of the queue.
+func (s *contestant) untimed(tb testing.TB, do func()) {
 	tb.Helper()
 	begin := threadTime(tb)
 	do()
 	s.aside += threadTime(tb) - begin
 }
 
-// threadTime is the CPU time this thread has used.
+// threadTime returns the CPU time that this thread has used.
 func threadTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var ts unix.Timespec

@@ -1,41 +1,46 @@
 package queue
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares"
 )
 
-// account is the quota of a node for one pattern of models, in thousandths of
-// a device.
-type account struct {
-	has     bool
-	nominal int64
-	most    int64 // nominal and what may be borrowed
-	kept    int64 // not lent: counts as used by it even when idle
-	demand  int64 // what is used or kept under it
+// quotaAccount is the quota of a node for one model pattern, or the pool of one. All
+// amounts are in thousandths of a device.
+//
+// Invariant: 0 <= guaranteed <= nominal <= max. A pool has only nominal and used.
+type quotaAccount struct {
+	isSet      bool  // the node has a quota for the pattern
+	nominal    int64 // what it may use without borrowing
+	max        int64 // nominal plus the borrowing limit
+	guaranteed int64 // nominal less the lending limit: never lent, so others count it as used
+	used       int64 // used at and below the node, or guaranteed below it
 }
 
-// boundless is more than any fleet has, and small enough to add a few of.
-const boundless = int64(1) << 55
+// unbounded is more than any cluster has, and small enough that adding a few does
+// not overflow.
+const unbounded = int64(1) << 55
 
-// weight is what the account counts for at the next quota above it.
-func (a *account) weight() int64 { return max(a.demand, a.kept) }
+// usedAtParent returns what the account counts for at the next quota above it.
+func (a *quotaAccount) usedAtParent() int64 { return max(a.used, a.guaranteed) }
 
-// Model numbers the name of a device model. A name has the same number for ever.
+// Model returns the index of a device model, and adds it when it is new.
 func (t *Tree[J]) Model(name string) int {
 	if i := slices.Index(t.models, name); i >= 0 {
 		return i
 	}
 	t.models = append(t.models, name)
-	t.matches = append(t.matches, t.matching(name))
+	t.modelPatterns = append(t.modelPatterns, t.matchPatterns(name))
 	return len(t.models) - 1
 }
 
-// matching is the patterns that cover a model.
-func (t *Tree[J]) matching(model string) []int {
+// Models returns the names of the models, by index.
+func (t *Tree[J]) Models() []string { return t.models }
+
+// matchPatterns returns the indexes of the patterns that match a model.
+func (t *Tree[J]) matchPatterns(model string) []int {
 	var out []int
 	for p, pattern := range t.patterns {
 		if strings.Contains(strings.ToLower(model), pattern) {
@@ -45,273 +50,173 @@ func (t *Tree[J]) matching(model string) []int {
 	return out
 }
 
-// Block says what bounds a leaf: whose limit, on what, and the figures.
-type Block struct {
-	Tenant, Queue string // whose it is: a queue's, a tenant's, or with both empty the pool of all quotas
-	Kind          Kind
-	What          string // the resource of a limit, or the model of a quota ("" for all GPUs)
-	Used, Limit   int64  // of a quota in thousandths of a GPU
-	Asked         int64
+// HasQuotas reports whether any tenant or queue has a quota.
+func (t *Tree[J]) HasQuotas() bool {
+	t.rebuild()
+	return len(t.patterns) > 0
 }
 
-// Kind says which rule blocks.
-type Kind string
-
-// The kinds.
-const (
-	Limit Kind = "limit" // a hard limit
-	Quota Kind = "quota" // nominal and borrowed
-	Pool  Kind = "pool"  // nothing is left that others lend
-)
-
-// Whose names the tenant or queue whose rule it is.
-func (b Block) Whose() string {
-	switch {
-	case b.Queue != "":
-		return "queue " + ares.QueueID(b.Tenant, b.Queue)
-	case b.Tenant != "":
-		return "tenant"
-	}
-	return "fleet"
-}
-
-func (b Block) String() string {
-	if b.Kind == Limit {
-		return fmt.Sprintf("%s limit: %s %d of %d used, %d asked", b.Whose(), b.What, b.Used, b.Limit, b.Asked)
-	}
-	of := "GPUs"
-	if b.What != "" {
-		of = b.What + " GPUs"
-	}
-	if b.Kind == Pool {
-		return fmt.Sprintf("all quotas together: %s of %s %s used or kept, %s asked", gpus(b.Used), gpus(b.Limit), of, gpus(b.Asked))
-	}
-	return fmt.Sprintf("%s quota: %s of %s %s used, %s asked", b.Whose(), gpus(b.Used), gpus(b.Limit), of, gpus(b.Asked))
-}
-
-// gpus writes thousandths of a device as a number of devices.
-func gpus(milli int64) string {
-	if milli%1000 == 0 {
-		return fmt.Sprint(milli / 1000)
-	}
-	return strings.TrimRight(fmt.Sprintf("%d.%03d", milli/1000, milli%1000), "0")
-}
-
-// Room is how many thousandths of devices of a model the leaf may still have,
-// by quotas alone, and what bounds it. Bounded says whether anything does.
+// Room returns how many more GPUs of a model the leaf queue may have by its quotas,
+// in thousandths, and the quota that bounds it.
 func (l *Leaf[J]) Room(model int) (int64, Block) {
 	t := l.tree
-	t.settle()
-	room, by := boundless, Block{}
-	for _, p := range t.matches[model] {
-		if r, b := l.room(p); r < room {
-			room, by = r, b
+	t.rebuild()
+	headroom, by := unbounded, Block{}
+	for _, p := range t.modelPatterns[model] {
+		if r, b := l.patternHeadroom(p); r < headroom {
+			headroom, by = r, b
 		}
 	}
-	return max(room, 0), by
+	return max(headroom, 0), by
 }
 
-// Bounded says whether an answer of Room is a bound.
-func Bounded(room int64) bool { return room < boundless }
+// Bounded reports whether any quota bounds a headroom.
+func Bounded(headroom int64) bool { return headroom < unbounded }
 
-func (l *Leaf[J]) room(pattern int) (int64, Block) {
-	room, by := boundless, Block{}
-	slack := int64(0) // what may grow below without being seen above
+// patternHeadroom returns the headroom by the quotas for one pattern.
+func (l *Leaf[J]) patternHeadroom(pattern int) (int64, Block) {
+	headroom, by := unbounded, Block{}
+	slack := int64(0) // unused guarantees below: they can be used without a charge above
 	seen := false
 	for n := l.node; n != nil; n = n.parent {
-		if len(n.accounts) == 0 || !n.accounts[pattern].has {
+		if len(n.quotas) == 0 || !n.quotas[pattern].isSet {
 			continue
 		}
 		seen = true
-		a := &n.accounts[pattern]
-		if r := slack + a.most - a.demand; r < room {
-			room = r
-			by = Block{Tenant: n.tenant, Queue: n.queue, Kind: Quota, What: l.tree.patterns[pattern], Used: a.demand, Limit: a.most}
+		a := &n.quotas[pattern]
+		if r := slack + a.max - a.used; r < headroom {
+			headroom = r
+			by = Block{Tenant: n.tenant, Queue: n.queue, Kind: Quota, What: l.tree.patterns[pattern], Used: a.used, Limit: a.max}
 		}
-		slack += max(a.kept-a.demand, 0)
+		slack += max(a.guaranteed-a.used, 0)
 	}
 	if !seen {
-		return room, by
+		return headroom, by
 	}
-	if pool := &l.tree.pools[pattern]; slack+pool.nominal-pool.demand < room {
-		room = slack + pool.nominal - pool.demand
-		by = Block{Kind: Pool, What: l.tree.patterns[pattern], Used: pool.demand, Limit: pool.nominal}
+	if pool := &l.tree.pools[pattern]; slack+pool.nominal-pool.used < headroom {
+		headroom = slack + pool.nominal - pool.used
+		by = Block{Kind: Pool, What: l.tree.patterns[pattern], Used: pool.used, Limit: pool.nominal}
 	}
-	return room, by
+	return headroom, by
 }
 
-// Free says whether no limit and no quota bounds the leaf.
-func (l *Leaf[J]) Free() bool {
-	l.tree.settle()
-	for n := l.node; n != nil; n = n.parent {
-		if n.limited {
-			return false
-		}
+// chargeModel adds to the allocated GPUs of a model.
+func (l *Leaf[J]) chargeModel(model int, milli int64) {
+	for len(l.heldByModel) <= model {
+		l.heldByModel = append(l.heldByModel, 0)
 	}
-	return len(l.tree.patterns) == 0
-}
-
-// Admit says whether the leaf may have a grant beside what it holds: every rule
-// that forbids it, nearest first.
-func (l *Leaf[J]) Admit(g Grant) []Block {
-	l.tree.settle()
-	var out []Block
-	for n := l.node; n != nil; n = n.parent {
-		if !n.limited {
-			continue
-		}
-		for i, r := range n.limits.Respects(n.held.Add(g.Held)) {
-			if r.Used > r.Limit {
-				before := n.limits.Respects(n.held)[i].Used
-				out = append(out, Block{
-					Tenant: n.tenant, Queue: n.queue, Kind: Limit, What: r.What,
-					Used: int64(before), Limit: int64(r.Limit), Asked: int64(r.Used - before),
-				})
-			}
-		}
-	}
-	for p := range l.tree.patterns {
-		asked := int64(0)
-		for _, part := range g.GPUs {
-			if slices.Contains(l.tree.matches[part.Model], p) {
-				asked += part.Milli
-			}
-		}
-		if asked == 0 {
-			continue
-		}
-		if r, b := l.room(p); asked > r {
-			b.Asked = asked
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
-// hold adds what the leaf holds of the devices of a model.
-func (l *Leaf[J]) hold(model int, milli int64) {
-	for len(l.models) <= model {
-		l.models = append(l.models, 0)
-	}
-	l.models[model] += milli
-	for last := len(l.models) - 1; last >= 0 && l.models[last] == 0; last-- {
-		l.models = l.models[:last]
+	l.heldByModel[model] += milli
+	for last := len(l.heldByModel) - 1; last >= 0 && l.heldByModel[last] == 0; last-- {
+		l.heldByModel = l.heldByModel[:last]
 	}
 	if l.tree.stale {
-		return // settling counts it
+		return // the rebuild counts it
 	}
-	for _, p := range l.tree.matches[model] {
-		l.demand(p, milli)
+	for _, p := range l.tree.modelPatterns[model] {
+		l.chargeQuota(p, milli)
 	}
 }
 
-// demand adds to the accounts above a leaf.
-func (l *Leaf[J]) demand(pattern int, delta int64) {
+// chargeQuota adds to the accounts of a pattern at and above the leaf queue.
+func (l *Leaf[J]) chargeQuota(pattern int, delta int64) {
 	seen := false
 	for n := l.node; n != nil && delta != 0; n = n.parent {
-		if len(n.accounts) == 0 || !n.accounts[pattern].has {
+		if len(n.quotas) == 0 || !n.quotas[pattern].isSet {
 			continue
 		}
 		seen = true
-		a := &n.accounts[pattern]
-		before := a.weight()
-		a.demand += delta
-		delta = a.weight() - before
+		a := &n.quotas[pattern]
+		before := a.usedAtParent()
+		a.used += delta
+		delta = a.usedAtParent() - before
 	}
 	if seen {
-		l.tree.pools[pattern].demand += delta
+		l.tree.pools[pattern].used += delta
 	}
 }
 
-// settleQuotas puts the accounts together from the records.
-func (t *Tree[J]) settleQuotas(leaves []*Leaf[J]) {
+// rebuildQuotas derives all accounts from the records and the leaf queues.
+func (t *Tree[J]) rebuildQuotas(leaves []*Leaf[J]) {
 	t.patterns = t.patterns[:0]
-	for _, of := range t.tenants { // order-free: patterns are sorted below
-		if of.record != nil {
-			t.note(of.record.Quotas)
+	for _, entry := range t.tenants { // order-free: patterns are sorted below
+		if entry.record != nil {
+			t.collectPatterns(entry.record.Quotas)
 		}
-		for _, q := range of.queues { // order-free: as above
+		for _, q := range entry.queues { // order-free: as above
 			if q.record != nil {
-				t.note(q.record.Quotas)
+				t.collectPatterns(q.record.Quotas)
 			}
 		}
 	}
 	slices.Sort(t.patterns)
 	t.patterns = slices.Compact(t.patterns)
 	for m, name := range t.models {
-		t.matches[m] = t.matching(name)
+		t.modelPatterns[m] = t.matchPatterns(name)
 	}
-	for _, of := range t.tenants { // order-free: each account by itself
-		of.node.accounts = nil
-		if of.record != nil {
-			of.node.accounts = t.accounts(of.record.Quotas)
+	for _, entry := range t.tenants { // order-free: the accounts are independent
+		entry.node.quotas = nil
+		if entry.record != nil {
+			entry.node.quotas = t.newQuotaAccounts(entry.record.Quotas)
 		}
-		for _, q := range of.queues { // order-free: as above
-			q.node.accounts = nil
+		for _, q := range entry.queues { // order-free: as above
+			q.node.quotas = nil
 			if q.record != nil {
-				q.node.accounts = t.accounts(q.record.Quotas)
+				q.node.quotas = t.newQuotaAccounts(q.record.Quotas)
 			}
 		}
 	}
-	t.pools = make([]account, len(t.patterns))
+	t.pools = make([]quotaAccount, len(t.patterns))
 	for p := range t.patterns {
-		t.keep(t.root, p, &t.pools[p], true)
+		t.chargeGuaranteed(t.root, p, &t.pools[p], true)
 	}
 	for _, l := range leaves {
-		for m, milli := range l.models {
-			for _, p := range t.matches[m] {
-				l.demand(p, milli)
+		for m, milli := range l.heldByModel {
+			for _, p := range t.modelPatterns[m] {
+				l.chargeQuota(p, milli)
 			}
 		}
 	}
 }
 
-func (t *Tree[J]) note(quotas []ares.Quota) {
+// collectPatterns appends the patterns of some quotas to those of the tree.
+func (t *Tree[J]) collectPatterns(quotas []ares.Quota) {
 	for _, q := range quotas {
 		t.patterns = append(t.patterns, strings.ToLower(q.Model))
 	}
 }
 
-// accounts turns the quotas of a record into accounts by pattern.
-func (t *Tree[J]) accounts(quotas []ares.Quota) []account {
+// newQuotaAccounts returns the accounts of some quotas, by pattern.
+func (t *Tree[J]) newQuotaAccounts(quotas []ares.Quota) []quotaAccount {
 	if len(quotas) == 0 {
 		return nil
 	}
-	out := make([]account, len(t.patterns))
+	out := make([]quotaAccount, len(t.patterns))
 	for _, q := range quotas {
 		p, _ := slices.BinarySearch(t.patterns, strings.ToLower(q.Model))
 		nominal := int64(q.Nominal) * 1000
-		a := account{has: true, nominal: nominal, most: boundless, kept: nominal - min(int64(q.Lend)*1000, nominal)}
+		a := quotaAccount{isSet: true, nominal: nominal, max: unbounded, guaranteed: nominal - min(int64(q.Lend)*1000, nominal)}
 		if q.Borrow < ares.Unlimited {
-			a.most = nominal + int64(q.Borrow)*1000
+			a.max = nominal + int64(q.Borrow)*1000
 		}
 		out[p] = a
 	}
 	return out
 }
 
-// keep counts what the quotas under a node keep for themselves at the next
-// quota above them. At the top, what they are promised makes the pool.
-func (t *Tree[J]) keep(n *node[J], pattern int, above *account, top bool) {
-	for _, k := range n.kids {
-		if len(k.accounts) == 0 || !k.accounts[pattern].has {
-			t.keep(k, pattern, above, top)
+// chargeGuaranteed charges what the quotas below a node guarantee to the next
+// account above them. The topmost quotas also add their nominal amounts to it,
+// which is the pool then.
+func (t *Tree[J]) chargeGuaranteed(n *node[J], pattern int, above *quotaAccount, top bool) {
+	for _, child := range n.children {
+		if len(child.quotas) == 0 || !child.quotas[pattern].isSet {
+			t.chargeGuaranteed(child, pattern, above, top)
 			continue
 		}
-		a := &k.accounts[pattern]
-		t.keep(k, pattern, a, false)
-		above.demand += a.weight()
+		a := &child.quotas[pattern]
+		t.chargeGuaranteed(child, pattern, a, false)
+		above.used += a.usedAtParent()
 		if top {
 			above.nominal += a.nominal
 		}
 	}
 }
-
-// HasQuotas says whether anybody has a quota.
-func (t *Tree[J]) HasQuotas() bool {
-	t.settle()
-	return len(t.patterns) > 0
-}
-
-// Models are the names that were numbered, by number.
-func (t *Tree[J]) Models() []string { return t.models }

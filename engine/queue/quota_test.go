@@ -12,14 +12,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-func share(model int, gpus int64) Grant { return Grant{GPUs: []Part{{model, gpus * 1000}}} }
+func gpuAllocation(model int, gpus int64) Grant { return Grant{GPUs: []Part{{model, gpus * 1000}}} }
 
 func quotas(model string, nominal, borrow, lend int) []ares.Quota {
 	return []ares.Quota{{Model: model, Nominal: nominal, Borrow: borrow, Lend: lend}}
 }
 
-// TestRoom works through the rule with two tenants, one with queues.
-func TestRoom(t *testing.T) {
+// TestHeadroom works through the quotas of two tenants, one of them with queues.
+func TestHeadroom(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Defaults())
 	h100 := tree.Model("NVIDIA H100 80GB HBM3")
@@ -32,17 +32,17 @@ func TestRoom(t *testing.T) {
 		tenant string
 		queue  string
 		add    int64
-		want   string // room of a/kept, a/free, b, c
+		want   string // headroom of a/kept, a/free, b, c
 	}{
-		{"idle", "a", "kept", 0, "6 18 12 -"},     // a may have 24, of which queue kept keeps 6; all have 24, of which a keeps 12
-		{"a/free 10", "a", "free", 10, "6 8 8 -"}, // a has 16 used or kept, of the pool 24
-		{"b borrows", "b", "", 4, "6 4 4 -"},      // the pool has 20 of 24
-		{"b to the brim", "b", "", 4, "6 0 0 -"},  // a keeps what it lends not and what queue kept keeps
+		{"idle", "a", "kept", 0, "6 18 12 -"},      // a may use 24, of which 6 are guaranteed to queue kept; the pool is 24, of which 12 are guaranteed to a
+		{"a/free 10", "a", "free", 10, "6 8 8 -"},  // a has 16 of the pool of 24 used or guaranteed
+		{"b borrows", "b", "", 4, "6 4 4 -"},       // 20 of the pool of 24
+		{"b uses the rest", "b", "", 4, "6 0 0 -"}, // only the guaranteed quota of queue kept is left
 		{"kept uses its own", "a", "kept", 6, "0 0 0 -"},
-		{"c is nobody's", "c", "", 100, "0 0 0 -"}, // no quota, no bound
-		{"b gives back", "b", "", -8, "0 8 8 -"},
+		{"c has no quota", "c", "", 100, "0 0 0 -"}, // so nothing bounds it
+		{"b releases", "b", "", -8, "0 8 8 -"},
 	} {
-		tree.Leaf(step.tenant, step.queue).Charge(share(h100, step.add), 1)
+		tree.Leaf(step.tenant, step.queue).Charge(gpuAllocation(h100, step.add), 1)
 		var got []string
 		for _, l := range []*Leaf[int]{tree.Leaf("a", "kept"), tree.Leaf("a", "free"), tree.Leaf("b", ""), tree.Leaf("c", "")} {
 			room, _ := l.Room(h100)
@@ -50,7 +50,7 @@ func TestRoom(t *testing.T) {
 				got = append(got, "-")
 				continue
 			}
-			got = append(got, gpus(room))
+			got = append(got, formatGPUs(room))
 		}
 		if s := strings.Join(got, " "); s != step.want {
 			t.Errorf("%s: room %s, want %s", step.say, s, step.want)
@@ -61,8 +61,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestBlocks has the words for what blocks.
-func TestBlocks(t *testing.T) {
+// TestBounds checks the descriptions of limits and quotas that forbid an allocation.
+func TestBounds(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Defaults())
 	h100 := tree.Model("H100")
@@ -93,14 +93,15 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// holder is a leaf with what a test let it have.
-type holder struct {
+// quotaUser is a leaf queue with what a test has allocated to it.
+type quotaUser struct {
 	leaf *Leaf[int]
 	held []int64 // by model
 }
 
-// bank is a random tree of quotas.
-func bank(t *rapid.T, models []string) (*Tree[int], []*holder, func(fresh *Tree[int])) {
+// drawQuotaTree returns a random tree of quotas, its leaf queues, and a function
+// that sets the same records in another tree in a random order.
+func drawQuotaTree(t *rapid.T, models []string) (*Tree[int], []*quotaUser, func(fresh *Tree[int])) {
 	tree := New[int](Defaults())
 	limit := func(what string) int { return rapid.SampledFrom([]int{0, 1, 4, ares.Unlimited}).Draw(t, what) }
 	draw := func() []ares.Quota {
@@ -113,7 +114,7 @@ func bank(t *rapid.T, models []string) (*Tree[int], []*holder, func(fresh *Tree[
 		return out
 	}
 	var records []func(*Tree[int])
-	var holders []*holder
+	var holders []*quotaUser
 	for _, tenant := range []string{"a", "b", "c"} {
 		record := &ares.Tenant{ID: tenant, Limits: ares.NoLimits(), Quotas: draw()}
 		records = append(records, func(t *Tree[int]) { t.Tenant(tenant, record) })
@@ -121,7 +122,7 @@ func bank(t *rapid.T, models []string) (*Tree[int], []*holder, func(fresh *Tree[
 			parent := map[string]string{"q": "p", "r": "q"}[q]
 			record := &ares.Queue{Tenant: tenant, Name: q, Parent: parent, Limits: ares.NoLimits(), Quotas: draw()}
 			records = append(records, func(t *Tree[int]) { t.Queue(record) })
-			holders = append(holders, &holder{leaf: tree.Leaf(tenant, q), held: make([]int64, len(models))})
+			holders = append(holders, &quotaUser{leaf: tree.Leaf(tenant, q), held: make([]int64, len(models))})
 		}
 	}
 	order := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0)) //nolint:gosec // a shuffle
@@ -137,14 +138,14 @@ func bank(t *rapid.T, models []string) (*Tree[int], []*holder, func(fresh *Tree[
 	return tree, holders, shuffle
 }
 
-// TestQuotaLaws charges and gives back within the room there is. Then nobody
-// has more than nominal and borrowing limit, nobody's kept part is touched by
-// others, and all together never have more than they were promised.
+// TestQuotaLaws allocates and releases within the headroom. Then no use exceeds the
+// nominal quota plus the borrowing limit, guaranteed quota is never lent, and the
+// total never exceeds the sum of the nominal quotas.
 func TestQuotaLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		models := []string{"H100 SXM", "L40S", "V100"}
-		tree, holders, records := bank(t, models)
+		tree, holders, records := drawQuotaTree(t, models)
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			h := holders[rapid.IntRange(0, len(holders)-1).Draw(t, "who")]
 			m := rapid.IntRange(0, len(models)-1).Draw(t, "model")
@@ -156,10 +157,10 @@ func TestQuotaLaws(t *testing.T) {
 				room, _ := h.leaf.Room(m)
 				take := rapid.Int64Range(0, min(room, 5000)).Draw(t, "much")
 				if blocks := h.leaf.Admit(Grant{GPUs: []Part{{m, take}}}); len(blocks) > 0 {
-					t.Fatalf("%d of %d are blocked: %v", take, room, blocks)
+					t.Fatalf("%d of %d are forbidden: %v", take, room, blocks)
 				}
 				if Bounded(room) && len(h.leaf.Admit(Grant{GPUs: []Part{{m, room + 1}}})) == 0 {
-					t.Fatalf("more than the room of %d is not blocked", room)
+					t.Fatalf("more than the headroom of %d is allowed", room)
 				}
 				h.leaf.Charge(Grant{GPUs: []Part{{m, take}}}, 1)
 				h.held[m] += take
@@ -173,16 +174,16 @@ func TestQuotaLaws(t *testing.T) {
 				fresh.Leaf(h.leaf.Tenant(), h.leaf.Queue()).Charge(Grant{GPUs: []Part{{m, milli}}}, 1)
 			}
 		}
-		fresh.settle()
+		fresh.rebuild()
 		if !reflect.DeepEqual(tree.pools, fresh.pools) {
 			t.Fatalf("pools %+v, fresh %+v", tree.pools, fresh.pools)
 		}
 	})
 }
 
-// checkQuotas works everything out anew from what the leaves hold.
-func checkQuotas(t *rapid.T, tree *Tree[int], holders []*holder) {
-	tree.settle()
+// checkQuotas recomputes all sums from what the leaf queues have.
+func checkQuotas(t *rapid.T, tree *Tree[int], holders []*quotaUser) {
+	tree.rebuild()
 	for p, pattern := range tree.patterns {
 		used := map[*node[int]]int64{}
 		for _, h := range holders {
@@ -197,23 +198,23 @@ func checkQuotas(t *rapid.T, tree *Tree[int], holders []*holder) {
 		promised, together := int64(0), int64(0)
 		var visit func(n *node[int], top bool)
 		visit = func(n *node[int], top bool) {
-			if len(n.accounts) > 0 && n.accounts[p].has {
-				a := n.accounts[p]
-				if used[n] > a.most {
-					t.Fatalf("%s/%s has %d of %q, at most %d", n.tenant, n.queue, used[n], pattern, a.most)
+			if len(n.quotas) > 0 && n.quotas[p].isSet {
+				a := n.quotas[p]
+				if used[n] > a.max {
+					t.Fatalf("%s/%s has %d of %q, at most %d", n.tenant, n.queue, used[n], pattern, a.max)
 				}
 				if top {
-					promised, together = promised+a.nominal, together+max(used[n], a.kept)
+					promised, together = promised+a.nominal, together+max(used[n], a.guaranteed)
 				}
 				top = false
 			}
-			for _, k := range n.kids {
+			for _, k := range n.children {
 				visit(k, top)
 			}
 		}
 		visit(tree.root, true)
 		if together > promised {
-			t.Fatalf("all have or keep %d of %q, promised were %d", together, pattern, promised)
+			t.Fatalf("%d of %q are used or guaranteed, nominal are %d", together, pattern, promised)
 		}
 	}
 }

@@ -5,34 +5,34 @@ import (
 	"slices"
 )
 
-// sortSlots puts slots in their order, with as much room beside them. It spreads
-// them by one digit of their keys after the other. Jobs mostly come in the order
-// of their revisions: then the digits of the level do, because spreading leaves
-// alone the order of equals.
+// sortSlots sorts slots; other is scratch memory of the same length. Long lists are
+// sorted by radix, from the lowest digit of the prefixes up. Jobs mostly arrive in
+// the order of their revisions: then the digits of the level are enough, because a
+// radix pass is stable.
 func sortSlots[J any](in, other []slot[J]) {
-	if len(in) > spreadLeast {
+	if len(in) > radixSortMin {
 		differ, low := uint64(0), uint(revisionBits)
 		for i := 1; i < len(in); i++ {
-			differ |= in[i].key ^ in[0].key
-			if in[i].key&revisionMost < in[i-1].key&revisionMost {
+			differ |= in[i].prefix ^ in[0].prefix
+			if in[i].prefix&maxRevisionBits < in[i-1].prefix&maxRevisionBits {
 				low = 0
 			}
 		}
-		// The bit of critical ones is alone at the top. It joins the others
-		// right above the last that differs, which saves a digit.
-		top := max(uint(bits.Len64(differ&^belowCritical)), low)
+		// The highest bit, notCritical, is far above the others that differ. Moving
+		// it right above them saves a digit.
+		top := max(uint(bits.Len64(differ&^notCritical)), low)
 		differ = differ&(1<<top-1) | differ>>63<<top
 		from, to := in, other
 		for shift := low; shift <= top; shift += digitBits {
-			if differ>>shift&digitMost != 0 {
-				spread(from, to, shift, top)
+			if differ>>shift&digitMask != 0 {
+				radixPass(from, to, shift, top)
 				from, to = to, from
 			}
 		}
 		if &from[0] != &in[0] {
 			copy(in, from)
 		}
-		sortEquals(in)
+		sortEqualPrefixes(in)
 		return
 	}
 	for i := 1; i < len(in); i++ {
@@ -44,14 +44,15 @@ func sortSlots[J any](in, other []slot[J]) {
 	}
 }
 
-// sortEquals puts slots in order whose keys are.
-func sortEquals[J any](in []slot[J]) {
+// sortEqualPrefixes sorts the groups of slots with equal prefixes, in a list that is
+// sorted by prefix.
+func sortEqualPrefixes[J any](in []slot[J]) {
 	for i := 1; i < len(in); i++ {
-		if in[i].key != in[i-1].key {
+		if in[i].prefix != in[i-1].prefix {
 			continue
 		}
 		end := i + 1
-		for end < len(in) && in[end].key == in[i].key {
+		for end < len(in) && in[end].prefix == in[i].prefix {
 			end++
 		}
 		slices.SortFunc(in[i-1:end], func(a, b slot[J]) int {
@@ -65,42 +66,42 @@ func sortEquals[J any](in []slot[J]) {
 }
 
 const (
-	spreadLeast = 24 // up to so many are sooner moved one by one
-	digitBits   = 8
-	digitMost   = 1<<digitBits - 1
+	radixSortMin = 24 // up to this length, insertion is faster
+	digitBits    = 8
+	digitMask    = 1<<digitBits - 1
 )
 
-// spread orders slots by one digit of the lowest top bits of their keys and the
-// highest one, and leaves alone the order of those that have it in common.
-func spread[J any](from, to []slot[J], shift, top uint) {
-	var starts [digitMost + 2]uint32
+// radixPass sorts slots stably by one digit of a number made of their prefixes: the
+// highest bit, followed by the lowest top bits.
+func radixPass[J any](from, to []slot[J], shift, top uint) {
+	var starts [digitMask + 2]uint32
 	mask := uint64(1)<<top - 1
 	for i := range from {
-		key := from[i].key
-		starts[(key&mask|key>>63<<top)>>shift&digitMost+1]++
+		key := from[i].prefix
+		starts[(key&mask|key>>63<<top)>>shift&digitMask+1]++
 	}
 	for i := 1; i < len(starts); i++ {
 		starts[i] += starts[i-1]
 	}
 	for i := range from {
-		key := from[i].key
-		at := &starts[(key&mask|key>>63<<top)>>shift&digitMost]
+		key := from[i].prefix
+		at := &starts[(key&mask|key>>63<<top)>>shift&digitMask]
 		to[*at] = from[i]
 		*at++
 	}
 }
 
-// search returns how many of the slots are before s. It compares keys without
-// a branch that could be guessed wrongly, and looks at items only when there is
-// a key like its own.
-func search[J any](in []slot[J], s *slot[J]) int {
-	at, key := 0, s.key
+// searchSlots returns how many of the sorted slots precede s. It compares prefixes
+// without a branch that could be mispredicted, and reads items only when a prefix
+// equals that of s.
+func searchSlots[J any](in []slot[J], s *slot[J]) int {
+	at, key := 0, s.prefix
 	for rest := len(in); rest > 0; {
 		half := (rest + 1) >> 1
-		at += half & -int(less(in[at+half-1].key, key))
+		at += half & -int(less(in[at+half-1].prefix, key))
 		rest -= half
 	}
-	if at == len(in) || in[at].key != s.key {
+	if at == len(in) || in[at].prefix != s.prefix {
 		return at
 	}
 	hi := len(in)
@@ -114,7 +115,7 @@ func search[J any](in []slot[J], s *slot[J]) int {
 	return at
 }
 
-// less is 1 when a is less than b, and 0 otherwise, without a branch.
+// less returns 1 when a < b, and 0 otherwise, without a branch.
 func less(a, b uint64) uint64 {
 	_, borrow := bits.Sub64(a, b, 0)
 	return borrow

@@ -1,138 +1,103 @@
 package queue
 
-import (
-	"cmp"
-	"slices"
-	"time"
+import "github.com/ares-scheduler/ares"
 
-	ares "github.com/ares-scheduler/ares"
-)
-
-// Config is how time counts.
-type Config struct {
-	// Step is how long a job waits for one point of priority. 0 for no ageing.
-	Step time.Duration
-	// HalfLife is after how long past use is worth half. 0 for no past use.
-	// It is kept to the millisecond.
-	HalfLife time.Duration
-	// Ranked orders the items of a leaf by the class they were submitted with
-	// and then by the rank their owner gave them, instead of by aged priority.
-	// Nobody ages then.
-	Ranked bool
-}
-
-// Defaults are 10 seconds a point and a day.
-func Defaults() Config { return Config{Step: 10 * time.Second, HalfLife: 24 * time.Hour} }
-
-// DefaultQueue is the queue of a job that names none.
-const DefaultQueue = "default"
-
-// Tree is tenants and queues with what waits in them, what they hold and held,
-// and what they may hold. It has one owner. Rank, Before, Fairness, Room, Admit
-// and Waiting only read, and may run beside each other, once Settle was called
-// after the last change.
+// Tree holds the tenants and queues: which jobs wait in them, what they have
+// allocated, what they used in the past, and how much they may have.
+//
+// It has one owner, and is not safe for concurrent use: methods that only read may
+// rebuild sums after a change of records, or sort new arrivals.
 type Tree[J any] struct {
-	cfg      Config
-	base     int64 // of keys
-	capacity Use
-	root     *node[J]
-	tenants  map[string]*tenant[J]
-	stale    bool // records changed since the tree was last put together
-	drifting bool // the weight of some tenant follows its past use
-	models   []string
-	patterns []string // of the quotas, in lower case
-	matches  [][]int  // by model: the patterns that match it
-	pools    []account
-	recent   []*line[J]  // by shape
-	spares   [][]slot[J] // room of chunks that are gone
-	scratch  []slot[J]   // to sort on
-	pass     Pass[J]
+	cfg        Config
+	prefixBase int64 // cfg.prefixBase(), computed once
+	capacity   Use   // of the whole cluster
+	root       *node[J]
+	tenants    map[string]*tenantEntry[J]
+	stale      bool // a record changed after the last rebuild
+	adaptive   bool // at least one tenant has a weight that follows its past use
+
+	// models are the device models, by index. A model keeps its index for ever.
+	// Invariant: len(modelPatterns) == len(models).
+	models        []string
+	patterns      []string       // model patterns of all quotas, in lower case, sorted, without duplicates
+	modelPatterns [][]int        // by model: the indexes of the patterns that match it
+	pools         []quotaAccount // by pattern: the sum of the topmost quotas
+
+	recentQueues []*shapeQueue[J] // by shape: where an item of the shape was last pushed, or nil
+	spareBuffers [][]slot[J]      // empty buffers of maxChunk slots. Invariant: at most maxSpareBuffers
+	sortScratch  []slot[J]        // memory to sort in
+	round        Pass[J]          // the only round; open while one is under way
 }
 
-type tenant[J any] struct {
+// tenantEntry is a tenant that was declared, or named by a job or a queue.
+type tenantEntry[J any] struct {
 	node   *node[J]
-	record *ares.Tenant // nil when nobody declared it
-	queues map[string]*queue[J]
+	record *ares.Tenant // nil when it is not declared
+	queues map[string]*queueEntry[J]
 }
 
-type queue[J any] struct {
+// queueEntry is a queue that was declared, or named by a job or as a parent.
+type queueEntry[J any] struct {
 	node   *node[J]
 	leaf   *Leaf[J]
-	record *ares.Queue // nil when nobody declared it
+	record *ares.Queue // nil when it is not declared
 }
 
-// node is the root, a tenant, a queue, or the leaf of a queue.
+// node is a vertex of the tree: the root, a tenant, a queue, or the leaf queue
+// of a queue.
 type node[J any] struct {
-	parent  *node[J]
-	name    string // among its siblings, "" for a leaf
-	kids    []*node[J]
-	place   int // in the parent's kids
-	weight  int64
-	least   int64 // the bounds of a weight that follows past use; 0 for one that does not
-	most    int64
-	tenant  string
-	queue   string // "" for a tenant
-	limits  ares.Limits
-	limited bool
-	leaf    *Leaf[J] // of a leaf
+	parent   *node[J]
+	name     string     // unique among its siblings; "" for a leaf queue
+	children []*node[J] // sorted by name
+	index    int        // Invariant: parent.children[index] is this node, after a rebuild
+	weight   int64      // in thousandths. Invariant: weight > 0
 
-	// Of everything under it.
-	waiting  int
-	use      Use
-	held     ares.Use
-	past     past
-	accounts []account // by pattern; empty when it has no quota
+	// Bounds of a weight that follows past use, in thousandths. Both are 0 when
+	// the weight is fixed.
+	minWeight int64
+	maxWeight int64
 
-	// Of a pass.
-	was  Use   // past use at its time
-	pull int64 // what its weight comes to
-	heap []runner[J]
+	tenant    string
+	queue     string // "" for a tenant
+	limits    ares.Limits
+	hasLimits bool     // Invariant: when false, limits are not read
+	leaf      *Leaf[J] // nil unless this is the node of a leaf queue
+
+	// Sums over the leaf queues at and below the node. They are right whenever
+	// the tree is not stale; those of a leaf queue are always right.
+	waiting   int            // items
+	allocated Use            // what counts for shares
+	limitUse  ares.Use       // what counts for limits; kept only at leaf queues and where hasLimits
+	history   usageHistory   // past use
+	quotas    []quotaAccount // by pattern; empty when the node has no quota
+
+	// State of the round under way; empty otherwise.
+	pastUse         Use            // past use at the time of the round
+	effectiveWeight int64          // the weight after its adjustment to past use
+	heap            []candidate[J] // children that have items left
 }
-
-// Leaf is the jobs that named one queue themselves.
-type Leaf[J any] struct {
-	tree    *Tree[J]
-	node    *node[J]
-	byShape map[int]*line[J]
-	lines   []*line[J] // in no order
-	heads   []head[J]  // of each line
-	models  []int64    // held, thousandths of devices by model
-	archive ended
-
-	// Of a pass.
-	fronts  []front[J] // by line
-	matches []match    // whose turn it is
-	left    int        // lines with something left
-	took    took
-}
-
-// Tenant and Queue are whose the leaf is.
-func (l *Leaf[J]) Tenant() string { return l.node.tenant }
-
-// Queue is the name of the leaf's queue.
-func (l *Leaf[J]) Queue() string { return l.node.queue }
 
 // New returns an empty tree.
 func New[J any](cfg Config) *Tree[J] {
-	t := &Tree[J]{cfg: cfg, base: cfg.keyBase(), root: &node[J]{weight: 1000}, tenants: map[string]*tenant[J]{}}
-	t.pass.tree = t
+	t := &Tree[J]{cfg: cfg, prefixBase: cfg.prefixBase(), root: &node[J]{weight: 1000}, tenants: map[string]*tenantEntry[J]{}}
+	t.round.tree = t
 	return t
 }
 
-// Config is what the tree was made with.
+// Config returns the configuration the tree was made with.
 func (t *Tree[J]) Config() Config { return t.cfg }
 
-// Capacity sets what the fleet has.
+// Capacity sets the total resources of the cluster.
 func (t *Tree[J]) Capacity(total Use) { t.capacity = total }
 
-// Tenant notes the record of a tenant, nil when there is none any more.
+// Tenant sets the record of a tenant; nil removes it.
 func (t *Tree[J]) Tenant(id string, record *ares.Tenant) {
 	t.tenant(id).record = record
 	t.stale = true
 }
 
-// Queue notes the record of a queue. Its parent need not be declared yet: it is
-// there from now on, whoever else has named it before.
+// Queue sets the record of a queue. It creates the parent when that is not known
+// yet, so that records may arrive in any order.
 func (t *Tree[J]) Queue(record *ares.Queue) {
 	t.queue(record.Tenant, record.Name).record = record
 	if record.Parent != "" {
@@ -141,14 +106,14 @@ func (t *Tree[J]) Queue(record *ares.Queue) {
 	t.stale = true
 }
 
-// DropQueue forgets the record of a queue. What waits in it goes on waiting.
+// DropQueue removes the record of a queue. Items in the queue go on waiting.
 func (t *Tree[J]) DropQueue(tenant, name string) {
 	t.queue(tenant, name).record = nil
 	t.stale = true
 }
 
-// Leaf returns where the jobs of a queue wait, "" for the default one. It is
-// the same one for ever.
+// Leaf returns the leaf queue of a queue, and creates it when necessary; "" is
+// the default queue. The same names return the same leaf queue for ever.
 func (t *Tree[J]) Leaf(tenant, name string) *Leaf[J] {
 	if name == "" {
 		name = DefaultQueue
@@ -156,223 +121,41 @@ func (t *Tree[J]) Leaf(tenant, name string) *Leaf[J] {
 	return t.queue(tenant, name).leaf
 }
 
-func (t *Tree[J]) tenant(id string) *tenant[J] {
-	if have, ok := t.tenants[id]; ok {
-		return have
+// tenant returns the entry of a tenant, and creates it when necessary.
+func (t *Tree[J]) tenant(id string) *tenantEntry[J] {
+	if known, ok := t.tenants[id]; ok {
+		return known
 	}
-	made := &tenant[J]{
+	made := &tenantEntry[J]{
 		node:   &node[J]{parent: t.root, name: id, weight: 1000, tenant: id},
-		queues: map[string]*queue[J]{},
+		queues: map[string]*queueEntry[J]{},
 	}
 	t.tenants[id] = made
 	t.stale = true
 	return made
 }
 
-func (t *Tree[J]) queue(tenant, name string) *queue[J] {
-	of := t.tenant(tenant)
-	if have, ok := of.queues[name]; ok {
-		return have
+// queue returns the entry of a queue, and creates it when necessary.
+func (t *Tree[J]) queue(tenant, name string) *queueEntry[J] {
+	entry := t.tenant(tenant)
+	if known, ok := entry.queues[name]; ok {
+		return known
 	}
-	n := &node[J]{parent: of.node, name: name, weight: 1000, tenant: tenant, queue: name}
-	leaf := &Leaf[J]{tree: t, byShape: map[int]*line[J]{}}
+	n := &node[J]{parent: entry.node, name: name, weight: 1000, tenant: tenant, queue: name}
+	leaf := &Leaf[J]{tree: t, byShape: map[int]*shapeQueue[J]{}}
 	leaf.node = &node[J]{parent: n, weight: 1000, tenant: tenant, queue: name, leaf: leaf}
-	made := &queue[J]{node: n, leaf: leaf}
-	of.queues[name] = made
+	made := &queueEntry[J]{node: n, leaf: leaf}
+	entry.queues[name] = made
 	t.stale = true
 	return made
 }
 
-// Settle puts the tree together after records changed. Whoever needs that does
-// it by himself; it is for who lets several read at once.
-func (t *Tree[J]) Settle() { t.settle() }
-
-// settle works out who is under whom, with what weight and limits, and the sums
-// of everything. What leaves hold is never derived, so it may be done at any
-// time and in any order of the records.
-func (t *Tree[J]) settle() {
-	if !t.stale {
-		return
-	}
-	t.stale, t.drifting = false, false
-	t.root.kids = t.root.kids[:0]
-	var leaves []*Leaf[J]
-	for _, of := range t.tenants { // order-free: kids are sorted below, sums are exact
-		n := of.node
-		n.kids, n.weight, n.limits, n.limited = n.kids[:0], 1000, ares.Limits{}, false
-		n.least, n.most = 0, 0
-		if of.record != nil {
-			if of.record.WeightMax > 0 {
-				n.least, n.most, t.drifting = thousandths(of.record.WeightMin), thousandths(of.record.WeightMax), true
-			}
-			n.weight, n.limits, n.limited = thousandths(of.record.Weight), of.record.Limits, of.record.Limits != ares.NoLimits()
-		}
-		t.root.kids = append(t.root.kids, n)
-		for _, q := range of.queues { // order-free: as above
-			q.node.kids, q.node.weight, q.node.limits, q.node.limited = q.node.kids[:0], 1000, ares.Limits{}, false
-			if q.record != nil {
-				q.node.weight, q.node.limits, q.node.limited = thousandths(q.record.Weight), q.record.Limits, q.record.Limits != ares.NoLimits()
-			}
-		}
-		for _, q := range of.queues { // order-free: as above
-			q.node.parent = of.above(q)
-			q.node.parent.kids = append(q.node.parent.kids, q.node)
-			q.node.kids = append(q.node.kids, q.leaf.node)
-			leaves = append(leaves, q.leaf)
-		}
-	}
-	t.root.tidy()
-	t.settleQuotas(leaves)
-	for _, leaf := range leaves {
-		for n := leaf.node.parent; n != nil; n = n.parent {
-			n.waiting += leaf.node.waiting
-			n.use = n.use.Add(leaf.node.use, 1)
-			if n.limited {
-				n.held = n.held.Add(leaf.node.held)
-			}
-			n.past.merge(&leaf.node.past)
-		}
-	}
-}
-
-// tidy sorts the kids of every node under n and clears the sums of all that
-// are not leaves.
-func (n *node[J]) tidy() {
-	if n.leaf != nil {
-		return
-	}
-	n.waiting, n.use, n.held, n.past = 0, Use{}, ares.Use{}, past{}
-	slices.SortFunc(n.kids, func(a, b *node[J]) int { return cmp.Compare(a.name, b.name) })
-	for i, k := range n.kids {
-		k.place = i
-		k.tidy()
-	}
-}
-
-// above is the node a queue hangs under: the queue its record names, or the
-// tenant. Queues whose parents go in a circle hang under the tenant.
-func (of *tenant[J]) above(q *queue[J]) *node[J] {
-	if q.record == nil || q.record.Parent == "" {
-		return of.node
-	}
-	up, ok := of.queues[q.record.Parent]
-	if !ok {
-		return of.node
-	}
-	at := up
-	for range len(of.queues) {
-		if at == q {
-			return of.node // q is in the circle
-		}
-		if at.record == nil {
-			break
-		}
-		next, ok := of.queues[at.record.Parent]
-		if !ok {
-			break
-		}
-		at = next
-	}
-	return up.node
-}
-
-// Charge adds what a job holds, sign -1 takes it off.
-func (l *Leaf[J]) Charge(g Grant, sign int) { l.charge(&g, int64(sign)) }
-
-func (l *Leaf[J]) charge(g *Grant, sign int64) {
-	for n := l.node; n != nil; n = n.parent {
-		n.use.add(&g.Use, sign)
-		if n.limited || n.leaf != nil { // what a limit would read, and what settling adds up
-			addHeld(&n.held, &g.Held, int(sign))
-		}
-	}
-	for _, p := range g.GPUs {
-		l.hold(p.Model, sign*p.Milli)
-	}
-}
-
-// Push lets an item wait.
-func (l *Leaf[J]) Push(it *Item[J]) {
-	if it.line != nil || l.tree.pass.open {
-		panic("queue: pushed twice, or during a pass")
-	}
-	it.rank, it.lifted = place(l.tree.cfg, it)
-	of := l.tree.known(it.Shape)
-	if of == nil || of.leaf != l {
-		of = l.line(it.Shape)
-	}
-	it.line = of
-	of.push(l.tree.slotOf(it))
-	for n := l.node; n != nil; n = n.parent {
-		n.waiting++
-	}
-}
-
-// line returns the one of a shape, which is known from then on.
-func (l *Leaf[J]) line(shape int) *line[J] {
-	of, ok := l.byShape[shape]
-	if !ok {
-		of = &line[J]{shape: shape, leaf: l, place: len(l.lines)}
-		l.byShape[shape] = of
-		l.lines = append(l.lines, of)
-		l.heads = append(l.heads, head[J]{})
-	}
-	if t := l.tree; shape >= 0 && shape < recentMost {
-		for len(t.recent) <= shape {
-			t.recent = append(t.recent, nil)
-		}
-		t.recent[shape] = of
-	}
-	return of
-}
-
-// known is the line where an item of a shape was last pushed, if there is still
-// one. Most shapes are of one leaf, so it saves looking into the map.
-func (t *Tree[J]) known(shape int) *line[J] {
-	if shape < 0 || shape >= len(t.recent) {
-		return nil
-	}
-	return t.recent[shape]
-}
-
-// recentMost bounds for how many shapes that is kept, to 512 KB.
-const recentMost = 1 << 16
-
-// Remove takes an item out of its leaf; it may be anywhere in it, or not wait
-// at all.
-func (t *Tree[J]) Remove(it *Item[J]) {
-	of := it.line
-	if of == nil {
-		return
-	}
-	if t.pass.open {
-		panic("queue: removed during a pass")
-	}
-	it.line = nil
-	of.remove(it)
-	l := of.leaf
-	if of.count == 0 {
-		delete(l.byShape, of.shape)
-		if t.known(of.shape) == of {
-			t.recent[of.shape] = nil
-		}
-		last := len(l.lines) - 1
-		l.lines[of.place], l.heads[of.place] = l.lines[last], l.heads[last]
-		l.lines[of.place].place = of.place
-		l.lines[last], l.heads[last] = nil, head[J]{}
-		l.lines, l.heads = l.lines[:last], l.heads[:last]
-	}
-	for n := l.node; n != nil; n = n.parent {
-		n.waiting--
-	}
-}
-
-// Waiting is how many items wait, and in how many lines.
+// Waiting returns how many items wait, and in how many shape queues.
 func (t *Tree[J]) Waiting() (items, lines int) {
-	for _, of := range t.tenants { // order-free: sums
-		for _, q := range of.queues { // order-free: sums
+	for _, entry := range t.tenants { // order-free: sums
+		for _, q := range entry.queues { // order-free: sums
 			items += q.leaf.node.waiting
-			lines += len(q.leaf.lines)
+			lines += len(q.leaf.shapeQueues)
 		}
 	}
 	return items, lines

@@ -12,8 +12,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// dueOf draws when an item is due, which is never past, or nothing.
-func dueOf(t *rapid.T, cfg Config, it *Item[int], now time.Time) {
+// drawDeadline gives an item a due time that is not past, or none.
+func drawDeadline(t *rapid.T, cfg Config, it *Item[int], now time.Time) {
 	it.Due, it.Roof = time.Time{}, 0
 	if rapid.Bool().Draw(t, "has a deadline") {
 		it.Due = now.Add(time.Duration(rapid.IntRange(0, 40_000).Draw(t, "due")) * 500 * time.Millisecond)
@@ -21,14 +21,14 @@ func dueOf(t *rapid.T, cfg Config, it *Item[int], now time.Time) {
 	}
 }
 
-// byDue is the order of a leaf written down plainly: of two items the one that is
-// critical, then the one that came or would have come further by ageing, where a
-// deadline counts as the end of the class at its time, half a point less.
-func byDue(a, b *Item[int]) int {
+// compareWithDeadlines is the order of a leaf queue as one comparison: critical
+// items first, then by level, where a deadline counts as the end of the class at the
+// due time, less half a point.
+func compareWithDeadlines(a, b *Item[int]) int {
 	return cmp.Or(
 		cmp.Compare(b2i(b.Priority >= 2000), b2i(a.Priority >= 2000)),
-		cmp.Compare(halves(b), halves(a)),
-		dueIfLifted(a).Compare(dueIfLifted(b)),
+		cmp.Compare(doubleLevel(b), doubleLevel(a)),
+		dueIfBoosted(a).Compare(dueIfBoosted(b)),
 		cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID),
 	)
 }
@@ -40,8 +40,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// halves is twice the level, with steps of a second.
-func halves(it *Item[int]) int64 {
+// doubleLevel returns twice the level, with ageing steps of one second.
+func doubleLevel(it *Item[int]) int64 {
 	level := 2 * (int64(it.Priority) - it.Accepted.Unix())
 	if it.Roof > 0 {
 		level = max(level, 2*(int64(it.Roof)-it.Due.Unix())-1)
@@ -49,15 +49,16 @@ func halves(it *Item[int]) int64 {
 	return level
 }
 
-func dueIfLifted(it *Item[int]) time.Time {
-	if it.Roof > 0 && halves(it) > 2*(int64(it.Priority)-it.Accepted.Unix()) {
+func dueIfBoosted(it *Item[int]) time.Time {
+	if it.Roof > 0 && doubleLevel(it) > 2*(int64(it.Priority)-it.Accepted.Unix()) {
 		return it.Due
 	}
 	return time.Time{}
 }
 
-// TestDue: items that are due at some time stand where they would had they waited
-// for longer, in their class, also those that left and came back with another time.
+// TestDue checks that items with a due time stand where ageing would have put them
+// within their class, also after they were removed and pushed again with another due
+// time.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,29 +74,29 @@ func TestDue(t *testing.T) {
 				Accepted: dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "accepted")) * time.Second),
 				Revision: rapid.Int64Range(1, 20).Draw(t, "revision"),
 			}
-			dueOf(t, cfg, it, now)
+			drawDeadline(t, cfg, it, now)
 			items = append(items, it)
 			tree.Leaf("a", "").Push(it)
 		}
 		for range rapid.IntRange(0, 60).Draw(t, "moves") {
 			it := items[rapid.IntRange(0, len(items)-1).Draw(t, "which")]
 			tree.Remove(it)
-			dueOf(t, cfg, it, now)
+			drawDeadline(t, cfg, it, now)
 			tree.Leaf("a", "").Push(it)
 		}
-		slices.SortFunc(items, byDue)
-		pass := tree.Begin(now)
+		slices.SortFunc(items, compareWithDeadlines)
+		round := tree.Begin(now)
 		for i, want := range items {
-			got, ok := pass.Next()
+			got, ok := round.Next()
 			if !ok || got != want {
 				t.Fatalf("offer %d is %v, want %v", i, got, want)
 			}
-			if class := tree.Class(want, now); class != ares.ClassOf(cfg.aged(want.rank, now)) {
-				t.Fatalf("%s is %s by ageing, and stands in %s", want.ID, class, ares.ClassOf(cfg.aged(want.rank, now)))
+			if class := tree.Class(want, now); class != ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)) {
+				t.Fatalf("%s is %s by ageing, and stands in %s", want.ID, class, ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)))
 			}
-			pass.Take(Grant{})
+			round.Take(Grant{})
 		}
-		pass.End()
+		round.End()
 		for i, it := range items {
 			if rank, of := tree.Rank(it); rank != i+1 || of != len(items) {
 				t.Fatalf("%s is %d of %d, want %d of %d", it.ID, rank, of, i+1, len(items))
@@ -104,9 +105,9 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// TestRoof: a class ends where the next begins, and ageing takes a job there in
-// time, not before.
-func TestRoof(t *testing.T) {
+// TestClassCeiling checks that a class ends where the next one begins, and that a
+// job leaves it by ageing at the time that is returned, not before.
+func TestClassCeiling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Step: time.Duration(rapid.IntRange(1, 30).Draw(t, "step")) * time.Second}
@@ -131,27 +132,27 @@ func TestRoof(t *testing.T) {
 	})
 }
 
-// TestChangedItem: an item that left may come back as another one, although a
-// chunk of its line began with it and others have the same key.
+// TestChangedItem checks that an item can be pushed again with other values although
+// a chunk of its shape queue began with it and others have the same prefix.
 func TestChangedItem(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Step: time.Second, HalfLife: time.Hour}
 	tree := New[int](cfg)
 	leaf := tree.Leaf("a", "")
 	var items []*Item[int]
-	for i := range 5 * chunkMost {
+	for i := range 5 * maxChunk {
 		it := &Item[int]{ID: fmt.Sprintf("j%04d", i), Priority: 500, Accepted: dawn, Revision: 1}
 		items = append(items, it)
 		leaf.Push(it)
 	}
-	pass := tree.Begin(dawn)
-	for range items { // everybody is filed
-		_, _ = pass.Next()
-		pass.Skip()
+	round := tree.Begin(dawn)
+	for range items { // sorts all arrivals
+		_, _ = round.Next()
+		round.Skip()
 	}
-	pass.End()
-	for i := range items { // one by one, all of them leave and come back before the others
-		it := items[i*(chunkMost/2)%len(items)+i*(chunkMost/2)/len(items)]
+	round.End()
+	for i := range items { // one by one, push all of them again ahead of the others
+		it := items[i*(maxChunk/2)%len(items)+i*(maxChunk/2)/len(items)]
 		tree.Remove(it)
 		it.Due, it.Roof = dawn.Add(time.Minute), 1000
 		leaf.Push(it)

@@ -11,13 +11,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// bounded is a tenant whose weight follows its past use.
+// bounded returns a tenant whose weight follows its past use.
 func bounded(id string, weight, least, most float64) *ares.Tenant {
 	return &ares.Tenant{ID: id, Weight: weight, WeightMin: least, WeightMax: most, Limits: ares.NoLimits()}
 }
 
-// TestWeightsFollowPastUse: who used less than it was entitled to counts for more,
-// within its bounds, and says so; one without bounds keeps its weight.
+// TestWeightsFollowPastUse checks that a tenant that used less than its weight
+// entitles it to counts with a higher weight, within its bounds, and that a tenant
+// without bounds keeps its weight.
 func TestWeightsFollowPastUse(t *testing.T) {
 	t.Parallel()
 	now := dawn.Add(30 * 24 * time.Hour)
@@ -38,7 +39,7 @@ func TestWeightsFollowPastUse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(Defaults(), Use{GPU: 8000, CPU: 100, Memory: 1000})
+			w := newTestCluster(Defaults(), Use{GPU: 8000, CPU: 100, Memory: 1000})
 			w.tree.Tenant("a", c.a)
 			w.tree.Tenant("b", c.b)
 			w.tree.Leaf("a", "").Ran(Use{GPU: c.usedA}, dawn, now, 1)
@@ -56,16 +57,16 @@ func TestWeightsFollowPastUse(t *testing.T) {
 			}
 			p := w.tree.Begin(now)
 			first, _ := p.Next()
-			if isA := first.line.leaf.Tenant() == "a"; isA != c.firstIsTenantA {
-				t.Errorf("the first turn is of tenant %s", first.line.leaf.Tenant())
+			if isA := first.queue.leaf.Tenant() == "a"; isA != c.firstIsTenantA {
+				t.Errorf("the first turn is of tenant %s", first.queue.leaf.Tenant())
 			}
 			p.End()
 		})
 	}
 }
 
-// TestWeigh compares with exact arithmetic.
-func TestWeigh(t *testing.T) {
+// TestAdjustWeight compares with exact arithmetic.
+func TestAdjustWeight(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		weight := rapid.Int64Range(1, ares.MaxWeight*1000).Draw(t, "weight")
@@ -73,22 +74,22 @@ func TestWeigh(t *testing.T) {
 		most := rapid.Int64Range(weight, ares.MaxWeight*1000).Draw(t, "most")
 		all := Use{GPU: rapid.Int64Range(1, 1<<40).Draw(t, "capacity")}
 		was := Use{GPU: rapid.Int64Range(0, all.GPU).Draw(t, "was")}
-		mine, _ := dominant(was, all)
-		mine >>= driftShift
-		d := drift{
-			on: true, weights: uint64(weight) + rapid.Uint64Range(0, 1<<40).Draw(t, "others"),
-			past: mine + rapid.Uint64Range(0, 1<<45).Draw(t, "past"),
+		mine, _ := dominantShare(was, all)
+		mine >>= pastShareShift
+		d := weightAdjustment{
+			enabled: true, totalWeight: uint64(weight) + rapid.Uint64Range(0, 1<<40).Draw(t, "others"),
+			totalPast: mine + rapid.Uint64Range(0, 1<<45).Draw(t, "past"),
 		}
-		got := d.weigh(weight, least, most, was, all)
+		got := d.adjust(weight, least, most, was, all)
 		want := big.NewInt(most)
 		switch {
-		case d.past == 0:
+		case d.totalPast == 0:
 			want.SetInt64(weight)
 		case mine > 0:
 			want.Mul(big.NewInt(weight), big.NewInt(weight))
-			want.Mul(want, new(big.Int).SetUint64(d.past))
+			want.Mul(want, new(big.Int).SetUint64(d.totalPast))
 			want.Div(want, new(big.Int).SetUint64(mine))
-			want.Div(want, new(big.Int).SetUint64(d.weights))
+			want.Div(want, new(big.Int).SetUint64(d.totalWeight))
 			if want.Cmp(big.NewInt(least)) < 0 {
 				want.SetInt64(least)
 			}

@@ -14,8 +14,8 @@ import (
 
 var dawn = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// inOrder is the law of a leaf, written as one comparison.
-func inOrder(step time.Duration) func(a, b *Item[int]) int {
+// compareAged is the order of a leaf queue by ageing, as one comparison.
+func compareAged(step time.Duration) func(a, b *Item[int]) int {
 	level := func(it *Item[int]) int64 {
 		return int64(it.Priority) - it.Accepted.Unix()/int64(step/time.Second)
 	}
@@ -33,8 +33,8 @@ func inOrder(step time.Duration) func(a, b *Item[int]) int {
 	}
 }
 
-// offered is what a pass offers when everything is taken.
-func offered(t *Tree[int], now time.Time) []*Item[int] {
+// allOffers returns what a round offers when everything is allocated.
+func allOffers(t *Tree[int], now time.Time) []*Item[int] {
 	var out []*Item[int]
 	p := t.Begin(now)
 	for {
@@ -57,8 +57,8 @@ func names(items []*Item[int]) []string {
 	return out
 }
 
-// TestLeafOrder pushes and removes at random, in any order of times and
-// revisions, with many alike, and compares with a sorted list.
+// TestLeafOrder pushes and removes at random, with times and revisions in any order
+// and many equal ones, and compares with a sorted list.
 func TestLeafOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,8 +85,8 @@ func TestLeafOrder(t *testing.T) {
 			}
 		}
 		check := func() {
-			slices.SortFunc(model, inOrder(step))
-			if got := offered(tree, dawn); !slices.Equal(got, model) {
+			slices.SortFunc(model, compareAged(step))
+			if got := allOffers(tree, dawn); !slices.Equal(got, model) {
 				t.Fatalf("offered %v, want %v", names(got), names(model))
 			}
 			if items, _ := tree.Waiting(); items != len(model) {
@@ -102,7 +102,7 @@ func TestLeafOrder(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
-			push(rapid.IntRange(0, 3*chunkMost).Draw(t, "pushed"))
+			push(rapid.IntRange(0, 3*maxChunk).Draw(t, "pushed"))
 			if rapid.Bool().Draw(t, "look") {
 				check()
 			}
@@ -119,20 +119,21 @@ func TestLeafOrder(t *testing.T) {
 	})
 }
 
-// TestNothingStaysBehind empties a leaf, and its lines are gone.
-func TestNothingStaysBehind(t *testing.T) {
+// TestEmptyLeafQueue removes all items of a leaf queue, and its shape queues are
+// gone.
+func TestEmptyLeafQueue(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Defaults())
 	leaf := tree.Leaf("a", "")
-	items := crowd(5000, 20)
+	items := drawItems(5000, 20)
 	for _, it := range items {
 		leaf.Push(it)
 	}
 	for _, it := range items {
 		tree.Remove(it)
-		tree.Remove(it) // a second time is nothing
+		tree.Remove(it) // a second time does nothing
 	}
-	if n, lines := tree.Waiting(); n != 0 || lines != 0 || len(leaf.byShape) != 0 || tree.root.waiting != 0 {
-		t.Errorf("left: %d items, %d lines, %d shapes", n, lines, len(leaf.byShape))
+	if n, shapeQueues := tree.Waiting(); n != 0 || shapeQueues != 0 || len(leaf.byShape) != 0 || tree.root.waiting != 0 {
+		t.Errorf("left: %d items, %d shape queues, %d shapes", n, shapeQueues, len(leaf.byShape))
 	}
 }

@@ -12,8 +12,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// ranked is a tree whose items have ranks, with some of one leaf in it.
-func ranked(t *rapid.T) (*Tree[int], []*Item[int]) {
+// drawSortKeyTree returns a tree that is ordered by sort keys, and the items of its
+// only leaf queue.
+func drawSortKeyTree(t *rapid.T) (*Tree[int], []*Item[int]) {
 	tree := New[int](Config{Step: time.Second, HalfLife: time.Hour, Ranked: true})
 	tree.Capacity(Use{GPU: 8000})
 	var items []*Item[int]
@@ -31,75 +32,75 @@ func ranked(t *rapid.T) (*Tree[int], []*Item[int]) {
 	return tree, items
 }
 
-// byRank is the order of a leaf written down plainly.
-func byRank(a, b *Item[int]) int {
+// compareSortKeys is the order of a leaf queue by sort keys, as one comparison.
+func compareSortKeys(a, b *Item[int]) int {
 	return cmp.Or(
 		cmp.Compare(ares.ClassOf(b.Priority).Rank(), ares.ClassOf(a.Priority).Rank()), cmp.Compare(min(a.Rank, MaxRank), min(b.Rank, MaxRank)),
 		cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID),
 	)
 }
 
-// TestRanked: a pass offers items by their class as submitted, rank, revision
-// and ID, and each knows its place.
-func TestRanked(t *testing.T) {
+// TestSortKeys checks that a round offers items by submitted class, sort key,
+// revision and ID, and that positions agree.
+func TestSortKeys(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		tree, items := ranked(t)
-		for range rapid.IntRange(0, len(items)-1).Draw(t, "gone") { // and some leave from anywhere
+		tree, items := drawSortKeyTree(t)
+		for range rapid.IntRange(0, len(items)-1).Draw(t, "gone") { // remove some from anywhere
 			i := rapid.IntRange(0, len(items)-1).Draw(t, "which")
 			tree.Remove(items[i])
 			items = slices.Delete(items, i, i+1)
 		}
-		slices.SortFunc(items, byRank)
+		slices.SortFunc(items, compareSortKeys)
 		now := dawn.Add(time.Duration(rapid.IntRange(0, 90_000).Draw(t, "now")) * time.Second)
-		pass := tree.Begin(now)
+		round := tree.Begin(now)
 		for i, want := range items {
-			got, ok := pass.Next()
+			got, ok := round.Next()
 			if !ok || got != want {
 				t.Fatalf("offer %d is %v, want %v", i, got, want)
 			}
-			pass.Skip()
+			round.Skip()
 		}
-		if it, ok := pass.Next(); ok {
+		if it, ok := round.Next(); ok {
 			t.Fatalf("%v is offered too", it)
 		}
-		pass.End()
+		round.End()
 		for i, it := range items {
 			if at, of := tree.Rank(it); at != i+1 || of != len(items) {
 				t.Fatalf("%v is %d of %d, want %d", it, at, of, i+1)
 			}
 			if own, _, _ := tree.Before(it, now); own != i {
-				t.Fatalf("%d are before %v, want %d", own, it, i)
+				t.Fatalf("%d are ahead of %v, want %d", own, it, i)
 			}
 		}
 	})
 }
 
-// TestHold: who holds its leaf up is the last of it to be offered, and others
-// have their turn.
-func TestHold(t *testing.T) {
+// TestBlockQueue checks that an item that blocks its leaf queue is the last one
+// offered from it, and that other queues still get their turn.
+func TestBlockQueue(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Config{Ranked: true})
 	tree.Capacity(Use{GPU: 8000})
 	for i, queue := range []string{"p", "p", "p", "q", "q"} {
 		tree.Leaf("a", queue).Push(&Item[int]{Owner: i, ID: fmt.Sprint(i), Shape: i % 2, Priority: 500, Rank: uint64(i)})
 	}
-	for range 2 { // it leaves no trace
+	for range 2 { // the first round leaves no trace
 		var got []int
-		pass := tree.Begin(dawn)
+		round := tree.Begin(dawn)
 		for {
-			it, ok := pass.Next()
+			it, ok := round.Next()
 			if !ok {
 				break
 			}
 			got = append(got, it.Owner)
 			if it.Owner == 1 || it.Owner == 3 {
-				pass.Hold()
+				round.Hold()
 			} else {
-				pass.Skip()
+				round.Skip()
 			}
 		}
-		pass.End()
+		round.End()
 		if !slices.Equal(got, []int{0, 1, 3}) {
 			t.Errorf("offered %v", got)
 		}

@@ -13,7 +13,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestGrowth compares with powers of two in floating point, and checks that it
+// TestGrowth compares with powers of two in floating point, and checks that growth
 // never falls.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestGrowth(t *testing.T) {
 	last := uint64(0)
 	for part := uint64(0); part < whole; part += 997 {
 		got := growth(part, whole)
-		want := math.Exp2(float64(part)/whole) * unit
+		want := math.Exp2(float64(part)/whole) * growthUnit
 		if math.Abs(float64(got)-want) > 3 {
 			t.Fatalf("growth of %d/%d is %d, want %.1f", part, whole, got, want)
 		}
@@ -36,22 +36,22 @@ func TestGrowth(t *testing.T) {
 		if growth(at, half) > growth(at+1, half) {
 			t.Fatalf("growth falls after %d of %d", at, half)
 		}
-		if first := growth(0, half); first != unit {
+		if first := growth(0, half); first != growthUnit {
 			t.Fatalf("growth begins at %d", first)
 		}
-		if last := growth(half-1, half); last >= 2*unit {
+		if last := growth(half-1, half); last >= 2*growthUnit {
 			t.Fatalf("growth ends at %d", last)
 		}
 	})
 }
 
-// TestWide compares with big integers.
-func TestWide(t *testing.T) {
+// TestInt128 compares with big integers.
+func TestInt128(t *testing.T) {
 	t.Parallel()
-	bigOf := func(w wide) *big.Int {
+	bigOf := func(w int128) *big.Int {
 		x := new(big.Int).SetUint64(w.hi)
 		x.Lsh(x, 64).Or(x, new(big.Int).SetUint64(w.lo))
-		if w.negative() {
+		if w.isNegative() {
 			x.Sub(x, new(big.Int).Lsh(big.NewInt(1), 128))
 		}
 		return x
@@ -60,12 +60,12 @@ func TestWide(t *testing.T) {
 		a, b := rapid.Int64Range(-1<<60, 1<<60).Draw(t, "a"), rapid.Uint64().Draw(t, "b")
 		c, d := rapid.Int64Range(-1<<60, 1<<60).Draw(t, "c"), rapid.Uint64().Draw(t, "d")
 		n := rapid.UintRange(0, 63).Draw(t, "n")
-		x, y := product(a, b), product(c, d)
+		x, y := multiply(a, b), multiply(c, d)
 		wantX := new(big.Int).Mul(big.NewInt(a), new(big.Int).SetUint64(b))
 		wantY := new(big.Int).Mul(big.NewInt(c), new(big.Int).SetUint64(d))
 		if bigOf(x).Cmp(wantX) != 0 || bigOf(x.plus(y)).Cmp(new(big.Int).Add(wantX, wantY)) != 0 ||
 			bigOf(x.minus(y)).Cmp(new(big.Int).Sub(wantX, wantY)) != 0 ||
-			bigOf(x.shifted(n)).Cmp(new(big.Int).Rsh(wantX, n)) != 0 {
+			bigOf(x.shiftRight(n)).Cmp(new(big.Int).Rsh(wantX, n)) != 0 {
 			t.Fatalf("%d*%d, %d*%d, shift %d", a, b, c, d, n)
 		}
 		if d == 0 {
@@ -78,15 +78,15 @@ func TestWide(t *testing.T) {
 		case !want.IsInt64():
 			want.SetInt64(math.MaxInt64)
 		}
-		if x.over(d) != want.Int64() {
-			t.Fatalf("%v over %d is %d, want %v", wantX, d, x.over(d), want)
+		if x.divFloor(d) != want.Int64() {
+			t.Fatalf("%v over %d is %d, want %v", wantX, d, x.divFloor(d), want)
 		}
 	})
 }
 
 const day = 24 * time.Hour
 
-// TestPastUse has figures that can be worked out by hand.
+// TestPastUse has figures that can be computed by hand.
 func TestPastUse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestPastUse(t *testing.T) {
 		at   time.Duration
 		want int64
 	}{
-		{"for ever", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // but for what is older than 16 half-lives
+		{"for ever", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // less what is older than 16 half-lives
 		{"for one half-life", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-day), 1) }, 0, 500_000},
 		{"half a half-life", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-day/2), 1) }, 0, 292_893},
 		{"ended now", func(l *Leaf[int]) { l.Ran(Use{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, 0, 500_000},
@@ -108,34 +108,35 @@ func TestPastUse(t *testing.T) {
 	} {
 		tree := New[int](Config{HalfLife: day})
 		l := tree.Leaf("a", "")
-		tree.settle()
+		tree.rebuild()
 		c.do(l)
 		for n := l.node; n != nil; n = n.parent {
-			if got := n.past.at(tree.cfg.when(dawn.Add(c.at))).GPU; got < c.want-1 || got > c.want+1 {
+			if got := n.history.averageAt(tree.cfg.momentOf(dawn.Add(c.at))).GPU; got < c.want-1 || got > c.want+1 {
 				t.Errorf("%s: past use %d, want %d", c.name, got, c.want)
 			}
 		}
 	}
 }
 
-type stay struct {
+// usagePeriod is use of a queue from one time to another.
+type usagePeriod struct {
 	queue      string
 	use        Use
 	start, end time.Time
 }
 
-// TestPathIndependence runs jobs through one tree as they happen, with looks in
-// between and records that change, and puts them into another at once, in
-// another order: both say the same, to the last digit.
+// TestPathIndependence adds use to one tree as it happens, with reads and changed
+// records in between, and to another one at once in another order. Both report the
+// same, to the last digit.
 func TestPathIndependence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: rapid.SampledFrom([]time.Duration{time.Minute, 50 * time.Minute, day}).Draw(t, "half")}
 		live, loaded := New[int](cfg), New[int](cfg)
 		now := dawn.Add(time.Duration(rapid.Int64Range(0, int64(40*cfg.HalfLife)).Draw(t, "now")))
-		var stays []stay
+		var stays []usagePeriod
 		for range rapid.IntRange(0, 12).Draw(t, "stays") {
-			s := stay{
+			s := usagePeriod{
 				queue: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "queue"),
 				use:   Use{rapid.Int64Range(0, 1<<30).Draw(t, "gpu"), rapid.Int64Range(0, 1<<20).Draw(t, "cpu"), rapid.Int64Range(0, 1<<40).Draw(t, "mb")},
 			}
@@ -178,36 +179,37 @@ func TestPathIndependence(t *testing.T) {
 	})
 }
 
-// TestRunningAndRan are the same at the moment of the end.
-func TestRunningAndRan(t *testing.T) {
+// TestRunningEqualsEnded checks that a running attempt counts the same as one that
+// ends now.
+func TestRunningEqualsEnded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: time.Hour}
 		use := Use{rapid.Int64Range(0, 1<<40).Draw(t, "gpu"), 3, rapid.Int64Range(0, 1<<40).Draw(t, "mb")}
 		start := dawn.Add(time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "start")))
 		end := start.Add(time.Duration(rapid.Int64Range(0, int64(30*time.Hour)).Draw(t, "long")))
-		var a, b past
-		a.runs(use, cfg.when(start), 1)
-		b.ran(use, cfg.when(start), cfg.when(end), 1)
-		if a.at(cfg.when(end)) != b.at(cfg.when(end)) {
-			t.Fatalf("running %v, ended %v", a.at(cfg.when(end)), b.at(cfg.when(end)))
+		var a, b usageHistory
+		a.addRunning(use, cfg.momentOf(start), 1)
+		b.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), 1)
+		if a.averageAt(cfg.momentOf(end)) != b.averageAt(cfg.momentOf(end)) {
+			t.Fatalf("running %v, ended %v", a.averageAt(cfg.momentOf(end)), b.averageAt(cfg.momentOf(end)))
 		}
-		a.runs(use, cfg.when(start), -1)
-		b.ran(use, cfg.when(start), cfg.when(end), -1)
+		a.addRunning(use, cfg.momentOf(start), -1)
+		b.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), -1)
 		if len(a.running)+len(a.ended)+len(b.running)+len(b.ended) != 0 {
-			t.Fatalf("something stays: %+v %+v", a, b)
+			t.Fatalf("something is left: %+v %+v", a, b)
 		}
 	})
 }
 
-// TestFold archives jobs one by one, and the record says what the runs
-// themselves would.
-func TestFold(t *testing.T) {
+// TestArchiveUse archives jobs one by one, and compares the record with the use of
+// the runs themselves.
+func TestArchiveUse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: rapid.SampledFrom([]time.Duration{time.Hour, day}).Draw(t, "half")}
 		var u ares.Usage
-		var p past
+		var p usageHistory
 		at := dawn
 		for range rapid.IntRange(1, 20).Draw(t, "jobs") {
 			use := Use{rapid.Int64Range(1000, 1<<20).Draw(t, "gpu"), rapid.Int64Range(10, 1000).Draw(t, "cpu"), rapid.Int64Range(1<<20, 1<<24).Draw(t, "mb")}
@@ -215,12 +217,12 @@ func TestFold(t *testing.T) {
 			end := start.Add(time.Duration(rapid.Int64Range(int64(time.Minute), int64(cfg.HalfLife)).Draw(t, "long")))
 			at = end.Add(time.Duration(rapid.Int64Range(0, int64(cfg.HalfLife)/4).Draw(t, "kept")))
 			u = Fold(u, []Run{{Use: use, GPUMilli: use.GPU, Start: start, End: end}}, cfg.HalfLife, at)
-			p.ran(use, cfg.when(start), cfg.when(end), 1)
+			p.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), 1)
 		}
 		tree := New[int](cfg)
 		tree.Leaf("a", "").Archived(u)
-		want := p.at(cfg.when(u.At)).parts()
-		for r, got := range tree.Leaf("a", "").node.past.at(cfg.when(u.At)).parts() {
+		want := p.averageAt(cfg.momentOf(u.At)).vector()
+		for r, got := range tree.Leaf("a", "").node.history.averageAt(cfg.momentOf(u.At)).vector() {
 			if diff := got - want[r]; diff > want[r]/1000+1+u.GPUMilliSecs/1_000_000_000 || diff < -want[r]/1000-1 {
 				t.Fatalf("resource %d: archived %d, the runs themselves %d", r, got, want[r])
 			}
@@ -228,8 +230,8 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// TestFoldMonths counts a budget by the month.
-func TestFoldMonths(t *testing.T) {
+// TestArchiveUseByMonth counts the budget by month.
+func TestArchiveUseByMonth(t *testing.T) {
 	t.Parallel()
 	may := time.Date(2026, 5, 31, 23, 0, 0, 0, time.UTC)
 	u := Fold(ares.Usage{}, []Run{{GPUMilli: 2500, Start: may.Add(-time.Hour), End: may}}, day, may)
@@ -241,7 +243,7 @@ func TestFoldMonths(t *testing.T) {
 	if u.Month != "2026-06" || u.GPUSecs != 3600 {
 		t.Errorf("in June: %s %d, want 3600", u.Month, u.GPUSecs)
 	}
-	u = Fold(u, []Run{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time is the record's
+	u = Fold(u, []Run{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time counts as that of the record
 	if u.Month != "2026-06" || u.GPUSecs != 3660 || !u.At.Equal(june) || u.GPUMilliSecs != 0 {
 		t.Errorf("later: %+v", u)
 	}

@@ -12,20 +12,21 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// world is a tree with what the fleet has left, for tests that place by sums.
-type world struct {
+// testCluster is a tree with the free resources of a cluster, for tests that place
+// jobs by sums alone.
+type testCluster struct {
 	tree *Tree[Use]
 	free Use
 	next int
 }
 
-func newWorld(cfg Config, capacity Use) *world {
-	w := &world{tree: New[Use](cfg), free: capacity}
+func newTestCluster(cfg Config, capacity Use) *testCluster {
+	w := &testCluster{tree: New[Use](cfg), free: capacity}
 	w.tree.Capacity(capacity)
 	return w
 }
 
-func (w *world) job(tenant, queue string, asks Use, priority, shape int, at time.Time) *Item[Use] {
+func (w *testCluster) job(tenant, queue string, asks Use, priority, shape int, at time.Time) *Item[Use] {
 	w.next++
 	it := &Item[Use]{
 		Owner: asks, ID: fmt.Sprintf("j%06d", w.next), Priority: priority, Accepted: at,
@@ -37,9 +38,9 @@ func (w *world) job(tenant, queue string, asks Use, priority, shape int, at time
 
 func fits(u, free Use) bool { return u.GPU <= free.GPU && u.CPU <= free.CPU && u.Memory <= free.Memory }
 
-// decide runs a pass: what fits is taken. It returns who, in order, with the
-// fleet as it was before.
-func (w *world) decide(now time.Time) []*Item[Use] {
+// runRound runs a round that allocates whatever fits. It returns the allocated items
+// in order, and leaves the cluster as it was.
+func (w *testCluster) runRound(now time.Time) []*Item[Use] {
 	var out []*Item[Use]
 	free := w.free
 	p := w.tree.Begin(now)
@@ -60,8 +61,8 @@ func (w *world) decide(now time.Time) []*Item[Use] {
 	return out
 }
 
-// start makes true what a pass proposed.
-func (w *world) start(items []*Item[Use]) {
+// apply makes the allocations of a round permanent.
+func (w *testCluster) apply(items []*Item[Use]) {
 	for _, it := range items {
 		l := it.Leaf()
 		w.tree.Remove(it)
@@ -78,34 +79,35 @@ func count(items []*Item[Use], tenants map[string]string) map[string]int {
 	return out
 }
 
-// TestPaper is the example of the paper that introduced dominant resource
-// fairness: 9 CPUs and 18 GB; A's tasks need 1 CPU and 4 GB, B's 3 CPUs and
-// 1 GB. A gets three of them, B two.
-func TestPaper(t *testing.T) {
+// TestDRFPaperExample is the example of the paper that introduced dominant resource
+// fairness: 9 CPUs and 18 GB; tasks of A need 1 CPU and 4 GB, tasks of B 3 CPUs and
+// 1 GB. A gets three tasks, B two.
+func TestDRFPaperExample(t *testing.T) {
 	t.Parallel()
-	w := newWorld(Config{}, Use{CPU: 9, Memory: 18})
+	w := newTestCluster(Config{}, Use{CPU: 9, Memory: 18})
 	of := map[string]string{}
 	for range 10 {
 		of[w.job("A", "", Use{CPU: 1, Memory: 4}, 500, 1, dawn).ID] = "A"
 		of[w.job("B", "", Use{CPU: 3, Memory: 1}, 500, 1, dawn).ID] = "B"
 	}
-	if got := count(w.decide(dawn), of); got["A"] != 3 || got["B"] != 2 {
+	if got := count(w.runRound(dawn), of); got["A"] != 3 || got["B"] != 2 {
 		t.Errorf("A has %d tasks and B %d, want 3 and 2", got["A"], got["B"])
 	}
 }
 
-// filler is progressive filling in exact fractions: it gives the next task to
-// the least weighted dominant share, until nobody's next task fits.
-type filler struct {
+// drfSolver computes progressive filling in exact fractions: the tenant with the
+// smallest weighted dominant share gets the next task, until no tenant's next task
+// fits.
+type drfSolver struct {
 	capacity Use
 	asks     []Use
 	weights  []int64
 }
 
-func (f filler) share(i, tasks int) *big.Rat {
+func (f drfSolver) share(i, tasks int) *big.Rat {
 	best := new(big.Rat)
-	caps := f.capacity.parts()
-	for r, n := range f.asks[i].parts() {
+	caps := f.capacity.vector()
+	for r, n := range f.asks[i].vector() {
 		if caps[r] == 0 {
 			continue
 		}
@@ -117,7 +119,7 @@ func (f filler) share(i, tasks int) *big.Rat {
 	return best
 }
 
-func (f filler) fill(most int) []int {
+func (f drfSolver) fill(most int) []int {
 	got := make([]int, len(f.asks))
 	out := make([]bool, len(f.asks))
 	free := f.capacity
@@ -140,7 +142,7 @@ func (f filler) fill(most int) []int {
 	}
 }
 
-// TestProgressiveFilling compares passes with the exact solver.
+// TestProgressiveFilling compares rounds with the exact solver.
 func TestProgressiveFilling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -148,8 +150,8 @@ func TestProgressiveFilling(t *testing.T) {
 			GPU: rapid.Int64Range(1, 40).Draw(t, "gpus"), CPU: rapid.Int64Range(1, 40).Draw(t, "cpus"),
 			Memory: rapid.Int64Range(1, 40).Draw(t, "memory"),
 		}
-		f := filler{capacity: capacity}
-		w := newWorld(Config{}, capacity)
+		f := drfSolver{capacity: capacity}
+		w := newTestCluster(Config{}, capacity)
 		of := map[string]string{}
 		const jobs = 12
 		for i := range rapid.IntRange(1, 4).Draw(t, "tenants") {
@@ -160,12 +162,12 @@ func TestProgressiveFilling(t *testing.T) {
 			weight := rapid.SampledFrom([]float64{0, 1, 2, 0.5, 3, 0.3}).Draw(t, "weight")
 			id := fmt.Sprintf("t%d", i)
 			w.tree.Tenant(id, &ares.Tenant{ID: id, Weight: weight, Limits: ares.NoLimits()})
-			f.asks, f.weights = append(f.asks, ask), append(f.weights, thousandths(weight))
+			f.asks, f.weights = append(f.asks, ask), append(f.weights, weightMilli(weight))
 			for range jobs {
 				of[w.job(id, "", ask, 500, i, dawn).ID] = id
 			}
 		}
-		got := count(w.decide(dawn), of)
+		got := count(w.runRound(dawn), of)
 		for i, want := range f.fill(jobs) {
 			if id := fmt.Sprintf("t%d", i); got[id] != want {
 				t.Fatalf("%s got %d tasks, want %d (asks %v, weights %v, fleet %v)", id, got[id], want, f.asks, f.weights, capacity)
@@ -174,13 +176,13 @@ func TestProgressiveFilling(t *testing.T) {
 	})
 }
 
-// TestShareGuarantee gives n tenants endless small jobs: each gets at least a
-// share of 1/n, but for one job.
+// TestShareGuarantee gives n tenants endless small jobs: each gets a share of at
+// least 1/n, less one job.
 func TestShareGuarantee(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := Use{GPU: 10_000, CPU: 10_000, Memory: 10_000}
-		w := newWorld(Config{}, capacity)
+		w := newTestCluster(Config{}, capacity)
 		n := rapid.IntRange(1, 6).Draw(t, "tenants")
 		largest := int64(0)
 		for i := range n {
@@ -191,12 +193,12 @@ func TestShareGuarantee(t *testing.T) {
 				w.job(fmt.Sprintf("t%d", i), "", ask, 500, i, dawn)
 			}
 		}
-		w.start(w.decide(dawn))
+		w.apply(w.runRound(dawn))
 		for _, s := range w.tree.Fairness(dawn) {
 			if s.Queue != "" {
 				continue
 			}
-			// In ten-thousandths; one job of each may be missing.
+			// In ten-thousandths; each may lack one job.
 			if got := s.Dominant / 100; got < int64(10_000/n)-largest-1 {
 				t.Fatalf("%s has a share of %d of 10000 among %d, with jobs of up to %d", s.Tenant, got, n, largest)
 			}
@@ -204,11 +206,12 @@ func TestShareGuarantee(t *testing.T) {
 	})
 }
 
-// TestHierarchy divides level by level: tenants first, then their queues, and
-// what one queue leaves goes to its siblings before it goes to other tenants.
-func TestHierarchy(t *testing.T) {
+// TestHierarchicalShares divides level by level: first among tenants, then among
+// their queues. What a queue does not use goes to its siblings before it goes to
+// other tenants.
+func TestHierarchicalShares(t *testing.T) {
 	t.Parallel()
-	w := newWorld(Config{}, Use{GPU: 120})
+	w := newTestCluster(Config{}, Use{GPU: 120})
 	w.tree.Tenant("a", &ares.Tenant{ID: "a", Weight: 2, Limits: ares.NoLimits()})
 	for _, q := range []ares.Queue{
 		{Tenant: "a", Name: "train", Weight: 3},
@@ -225,7 +228,7 @@ func TestHierarchy(t *testing.T) {
 			of[w.job(q[:1], q[2:], Use{GPU: 1}, 500, 1, dawn).ID] = q
 		}
 	}
-	got := count(w.decide(dawn), of)
+	got := count(w.runRound(dawn), of)
 	want := map[string]int{"a/big": 20, "a/small": 40, "a/serve": 20, "b/x": 20, "b/y": 20}
 	for q, n := range want {
 		if got[q] != n {
@@ -234,28 +237,28 @@ func TestHierarchy(t *testing.T) {
 	}
 }
 
-// TestOwnJobs has jobs in a queue that also has queues under it: they count as
-// one more of these.
-func TestOwnJobs(t *testing.T) {
+// TestQueueWithOwnJobsAndChildren has jobs in a queue that also has child queues:
+// its own jobs count as one more child.
+func TestQueueWithOwnJobsAndChildren(t *testing.T) {
 	t.Parallel()
-	w := newWorld(Config{}, Use{GPU: 40})
+	w := newTestCluster(Config{}, Use{GPU: 40})
 	w.tree.Queue(&ares.Queue{Tenant: "a", Name: "down", Parent: "up", Weight: 3, Limits: ares.NoLimits()})
 	of := map[string]string{}
 	for range 40 {
 		of[w.job("a", "up", Use{GPU: 1}, 500, 1, dawn).ID] = "up"
 		of[w.job("a", "down", Use{GPU: 1}, 500, 1, dawn).ID] = "down"
 	}
-	if got := count(w.decide(dawn), of); got["up"] != 10 || got["down"] != 30 {
+	if got := count(w.runRound(dawn), of); got["up"] != 10 || got["down"] != 30 {
 		t.Errorf("got %v, want 10 up and 30 down", got)
 	}
 }
 
-// TestClasses has a poor tenant with low jobs and a rich one with high jobs:
-// the class comes first, until ageing has lifted the low one.
+// TestClasses has low jobs of a tenant with a small share and high jobs of one with
+// a large share: the class comes first, until ageing has raised the low jobs.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Step: 10 * time.Second}
-	w := newWorld(cfg, Use{GPU: 100})
+	w := newTestCluster(cfg, Use{GPU: 100})
 	w.tree.Leaf("rich", "").Charge(Grant{Use: Use{GPU: 50}}, 1)
 	low := w.job("poor", "", Use{GPU: 1}, 100, 1, dawn)
 	for _, c := range []struct {
@@ -275,26 +278,26 @@ func TestClasses(t *testing.T) {
 		if got := w.tree.Class(low, now); got != c.class {
 			t.Errorf("after %v the low job is %s, want %s", c.after, got, c.class)
 		}
-		if first := w.decide(now)[0].Leaf().Tenant(); first != c.first {
+		if first := w.runRound(now)[0].Leaf().Tenant(); first != c.first {
 			t.Errorf("after %v %s is first, want %s", c.after, first, c.first)
 		}
 		w.tree.Remove(high)
 	}
 	critical := w.job("rich", "", Use{GPU: 1}, 2000, 1, dawn.Add(1000*time.Hour))
-	if first := w.decide(dawn.Add(1000 * time.Hour))[0]; first != critical {
+	if first := w.runRound(dawn.Add(1000 * time.Hour))[0]; first != critical {
 		t.Errorf("an aged job went before a critical one")
 	}
 }
 
-// TestPoorerFirst is the law of fairness, in random worlds: when a job is
-// offered, no job that is left has a higher class, and no tenant that is poorer
-// has one of the same class, and so in the tenant for its queues.
-func TestPoorerFirst(t *testing.T) {
+// TestSmallestShareFirst checks fairness in random trees: when a job is offered, no
+// job that is left has a higher class, no tenant with a smaller share has a job of
+// the same class, and the same holds for the queues of its tenant.
+func TestSmallestShareFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Step: 10 * time.Second, HalfLife: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "half")}
 		capacity := Use{GPU: 64_000, CPU: 512, Memory: 4096}
-		w := newWorld(cfg, capacity)
+		w := newTestCluster(cfg, capacity)
 		now := dawn.Add(3 * time.Hour)
 		left := map[string]*Item[Use]{}
 		paths := []string{"a", "b", "c"}
@@ -310,7 +313,7 @@ func TestPoorerFirst(t *testing.T) {
 				dawn.Add(time.Duration(rapid.IntRange(0, 10_000).Draw(t, "accepted"))*time.Second))
 			left[it.ID] = it
 		}
-		share := func(tenant, queue string) *big.Rat { return w.exact(tenant, queue, now) }
+		share := func(tenant, queue string) *big.Rat { return w.exactShare(tenant, queue, now) }
 		p := w.tree.Begin(now)
 		for {
 			it, ok := p.Next()
@@ -331,13 +334,13 @@ func TestPoorerFirst(t *testing.T) {
 				switch {
 				case l.Tenant() != mine.Tenant():
 					if share(l.Tenant(), "").Cmp(share(mine.Tenant(), "")) < 0 {
-						t.Fatalf("%s of %s offered while poorer %s waits", it.ID, mine.Tenant(), l.Tenant())
+						t.Fatalf("%s of %s offered while %s with a smaller share waits", it.ID, mine.Tenant(), l.Tenant())
 					}
 				case l != mine:
 					if share(l.Tenant(), l.Queue()).Cmp(share(mine.Tenant(), mine.Queue())) < 0 {
-						t.Fatalf("%s of queue %s offered while poorer %s waits", it.ID, mine.Queue(), l.Queue())
+						t.Fatalf("%s of queue %s offered while %s with a smaller share waits", it.ID, mine.Queue(), l.Queue())
 					}
-				case inLeaf(cfg, other, it):
+				case precedes(cfg, other, it):
 					t.Fatalf("%s offered before %s of the same queue", it.ID, other.ID)
 				}
 			}
@@ -347,7 +350,7 @@ func TestPoorerFirst(t *testing.T) {
 				continue
 			}
 			p.Refuse()
-			for id, other := range left { // the whole line is out
+			for id, other := range left { // the whole shape queue is skipped
 				if other.Leaf() == mine && other.Shape == it.Shape {
 					delete(left, id)
 				}
@@ -360,14 +363,15 @@ func TestPoorerFirst(t *testing.T) {
 	})
 }
 
-// inLeaf says whether a goes before b in their leaf.
-func inLeaf(cfg Config, a, b *Item[Use]) bool {
-	x, y := cfg.rankOf(a.Priority, a.Accepted), cfg.rankOf(b.Priority, b.Accepted)
+// precedes reports whether a comes before b in their leaf queue.
+func precedes(cfg Config, a, b *Item[Use]) bool {
+	x, y := cfg.agedKey(a.Priority, a.Accepted), cfg.agedKey(b.Priority, b.Accepted)
 	return x < y || x == y && a.Revision < b.Revision
 }
 
-// exact is the weighted share as a fraction, to the digits that shares have.
-func (w *world) exact(tenant, queue string, now time.Time) *big.Rat {
+// exactShare returns the weighted share, computed with big integers at the precision
+// of shares.
+func (w *testCluster) exactShare(tenant, queue string, now time.Time) *big.Rat {
 	of := w.tree.tenants[tenant]
 	var use Use
 	weight := of.node.weight
@@ -378,15 +382,15 @@ func (w *world) exact(tenant, queue string, now time.Time) *big.Rat {
 	}
 	for name, q := range of.queues {
 		if queue == "" || name == queue {
-			use = use.Add(q.leaf.node.use, 1) // what was taken counts there already
+			use = use.Add(q.leaf.node.allocated, 1) // includes the allocations of the round
 		}
 	}
 	if w.tree.cfg.HalfLife > 0 {
-		use = use.Add(node.past.at(w.tree.cfg.when(now)), 1)
+		use = use.Add(node.history.averageAt(w.tree.cfg.momentOf(now)), 1)
 	}
 	best := new(big.Int)
-	caps := w.tree.capacity.parts()
-	for r, n := range use.parts() {
+	caps := w.tree.capacity.vector()
+	for r, n := range use.vector() {
 		x := new(big.Int).Mul(big.NewInt(n), new(big.Int).Lsh(big.NewInt(1000), 38))
 		x.Div(x, big.NewInt(caps[r]))
 		if x.Cmp(best) > 0 {
@@ -396,7 +400,7 @@ func (w *world) exact(tenant, queue string, now time.Time) *big.Rat {
 	return new(big.Rat).SetInt(best.Div(best, big.NewInt(weight)))
 }
 
-// TestJain has known divisions.
+// TestJain has divisions with a known index.
 func TestJain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -423,10 +427,10 @@ func TestJain(t *testing.T) {
 	}
 }
 
-// TestFairness reads the figures of a small tree.
-func TestFairness(t *testing.T) {
+// TestShares checks all figures of a small tree.
+func TestShares(t *testing.T) {
 	t.Parallel()
-	w := newWorld(Config{}, Use{GPU: 8000, CPU: 100, Memory: 1000})
+	w := newTestCluster(Config{}, Use{GPU: 8000, CPU: 100, Memory: 1000})
 	w.tree.Tenant("a", &ares.Tenant{ID: "a", Weight: 3, Limits: ares.NoLimits()})
 	w.tree.Leaf("a", "x").Charge(Grant{Use: Use{GPU: 2000, CPU: 50}}, 1)
 	w.job("b", "", Use{GPU: 1}, 500, 1, dawn)

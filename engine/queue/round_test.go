@@ -12,18 +12,18 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// script is a random tree that can be built twice.
-type script struct {
+// treeSpec describes a random tree, so that it can be built twice.
+type treeSpec struct {
 	tenants []ares.Tenant
 	queues  []ares.Queue
 	items   []Item[int]
 	where   [][2]string
 	grants  []Grant
-	stays   []stay
+	periods []usagePeriod
 }
 
-func drawScript(t *rapid.T) script {
-	var s script
+func drawTreeSpec(t *rapid.T) treeSpec {
+	var s treeSpec
 	tenants := []string{"a", "b", "c"}
 	queues := []string{"p", "q", "r", DefaultQueue}
 	for _, id := range tenants {
@@ -54,7 +54,7 @@ func drawScript(t *rapid.T) script {
 	}
 	for range rapid.IntRange(0, 5).Draw(t, "stays") {
 		start := dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "start")) * time.Second)
-		s.stays = append(s.stays, stay{rapid.SampledFrom(queues).Draw(t, "queue"), Use{GPU: 1000, CPU: 5}, start, start.Add(time.Hour)})
+		s.periods = append(s.periods, usagePeriod{rapid.SampledFrom(queues).Draw(t, "queue"), Use{GPU: 1000, CPU: 5}, start, start.Add(time.Hour)})
 	}
 	return s
 }
@@ -67,8 +67,9 @@ func drawGrant(t *rapid.T) Grant {
 	}
 }
 
-// build makes the tree, with everything in the order of seed.
-func (s *script) build(order []int) (*Tree[int], []*Item[int]) {
+// build returns the tree with everything added in the given order; nil is the order
+// of the description.
+func (s *treeSpec) build(order []int) (*Tree[int], []*Item[int]) {
 	tree := New[int](Config{Step: 10 * time.Second, HalfLife: time.Hour})
 	tree.Capacity(Use{GPU: 100_000, CPU: 1000, Memory: 100_000})
 	tree.Model("h100")
@@ -90,7 +91,7 @@ func (s *script) build(order []int) (*Tree[int], []*Item[int]) {
 			l.Charge(s.grants[i], 1)
 		})
 	}
-	for _, st := range s.stays {
+	for _, st := range s.periods {
 		steps = append(steps, func() {
 			tree.Leaf("a", st.queue).Ran(st.use, st.start, st.end, 1)
 			tree.Leaf("a", st.queue).Running(st.use, st.start, 1)
@@ -105,48 +106,48 @@ func (s *script) build(order []int) (*Tree[int], []*Item[int]) {
 	return tree, items
 }
 
-// plain removes what has no meaning: room that is kept, and what is late in
-// its line.
-func plain(tree *Tree[int]) {
-	tree.settle()
+// normalize removes what has no meaning: spare buffers, and whether an item is among
+// the arrivals.
+func normalize(tree *Tree[int]) {
+	tree.rebuild()
 	var visit func(n *node[int])
 	visit = func(n *node[int]) {
 		if len(n.heap) == 0 {
 			n.heap = nil
 		}
-		if len(n.kids) == 0 {
-			n.kids = nil
+		if len(n.children) == 0 {
+			n.children = nil
 		}
 		if l := n.leaf; l != nil {
-			if len(l.fronts)+len(l.matches) == 0 {
-				l.fronts, l.matches = nil, nil
+			if len(l.cursors)+len(l.tournament) == 0 {
+				l.cursors, l.tournament = nil, nil
 			}
-			if len(l.models) == 0 {
-				l.models = nil
+			if len(l.heldByModel) == 0 {
+				l.heldByModel = nil
 			}
-			for _, of := range l.lines {
-				of.file()
-				of.late, of.later = nil, nil
+			for _, of := range l.shapeQueues {
+				of.sortArrivals()
+				of.arrivals, of.fullArrivals = nil, nil
 				for i := range of.chunks {
-					tree.inOrder(&of.chunks[i])
+					tree.sortChunk(&of.chunks[i])
 				}
 			}
 		}
-		for _, k := range n.kids {
+		for _, k := range n.children {
 			visit(k)
 		}
 	}
 	visit(tree.root)
-	tree.spares, tree.scratch = nil, nil
-	tree.pass = Pass[int]{tree: tree}
+	tree.spareBuffers, tree.sortScratch = nil, nil
+	tree.round = Pass[int]{tree: tree}
 }
 
-// TestUndo compares a tree after a pass of random takes and refusals with its
-// twin that had none: nothing differs, anywhere.
+// TestUndo compares a tree after a round of random allocations and refusals with a
+// twin that had none: nothing differs.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawScript(t)
+		s := drawTreeSpec(t)
 		tree, _ := s.build(nil)
 		twin, _ := s.build(nil)
 		p := tree.Begin(dawn.Add(3 * time.Hour))
@@ -161,24 +162,24 @@ func TestUndo(t *testing.T) {
 			}
 		}
 		p.End()
-		if tree.pass.open || len(tree.pass.taken)+len(tree.pass.path) != 0 || tree.pass.rivals {
-			t.Fatalf("the pass is not over: %+v", tree.pass)
+		if tree.round.open || len(tree.round.charged)+len(tree.round.path) != 0 || tree.round.contested {
+			t.Fatalf("the round is still open: %+v", tree.round)
 		}
-		plain(tree)
-		plain(twin)
+		normalize(tree)
+		normalize(twin)
 		if !reflect.DeepEqual(tree, twin) {
-			t.Fatal("a pass left a trace")
+			t.Fatal("the round left a trace")
 		}
 	})
 }
 
-// TestAnyOrder builds a tree with everything in another order, and both offer
-// the same, however the parents of queues are tangled.
+// TestAnyOrder builds a tree with everything in another order. Both offer the same
+// items, even when the parents of queues form cycles.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawScript(t)
-		n := len(s.tenants) + len(s.queues) + len(s.items) + len(s.stays)
+		s := drawTreeSpec(t)
+		n := len(s.tenants) + len(s.queues) + len(s.items) + len(s.periods)
 		order := make([]int, n)
 		for i := range order {
 			order[i] = i
@@ -187,7 +188,7 @@ func TestAnyOrder(t *testing.T) {
 		tree, _ := s.build(nil)
 		other, _ := s.build(order)
 		now := dawn.Add(3 * time.Hour)
-		a, b := names(offered(tree, now)), names(offered(other, now))
+		a, b := names(allOffers(tree, now)), names(allOffers(other, now))
 		if !slices.Equal(a, b) || len(a) != len(s.items) {
 			t.Fatalf("%v\n%v", a, b)
 		}
@@ -197,20 +198,20 @@ func TestAnyOrder(t *testing.T) {
 	})
 }
 
-// TestBefore counts who is before each item, and a pass in which nothing that
-// is taken counts offers them so.
-func TestBefore(t *testing.T) {
+// TestCountAhead counts the items ahead of each item, and compares with a round
+// whose allocations are empty.
+func TestCountAhead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawScript(t)
+		s := drawTreeSpec(t)
 		tree, _ := s.build(nil)
 		now := dawn.Add(3 * time.Hour)
-		all := offered(tree, now)
+		all := allOffers(tree, now)
 		first := map[string]*Item[int]{}
 		for i, it := range all {
 			own, head, others := tree.Before(it, now)
 			if own+others != i {
-				t.Fatalf("%s: %d of its own and %d others are before it, want %d in all (%v)", it.ID, own, others, i, names(all))
+				t.Fatalf("%s: %d of its own and %d others are ahead of it, want %d in all (%v)", it.ID, own, others, i, names(all))
 			}
 			if head != first[it.Leaf().Tenant()] {
 				t.Fatalf("%s: first of its tenant is %v, want %v", it.ID, head, first[it.Leaf().Tenant()])
@@ -222,21 +223,21 @@ func TestBefore(t *testing.T) {
 	})
 }
 
-// TestStarvation has a queue that gets two jobs of the highest aged class for
-// each one it can run. The least one comes to the head when those are through
-// that came in its first 1999 steps, and no later.
+// TestStarvation has a queue that accepts two jobs of the highest aged priority for
+// each one it can run. The job with the lowest priority comes first when those that
+// were accepted in its first 1999 steps have started, and no later.
 func TestStarvation(t *testing.T) {
 	t.Parallel()
 	const top = 1999
 	cfg := Config{Step: time.Second}
-	w := newWorld(cfg, Use{GPU: 1})
+	w := newTestCluster(cfg, Use{GPU: 1})
 	least := w.job("a", "", Use{GPU: 1}, 0, 1, dawn)
 	served := 0
 	for step := 0; ; step++ {
 		now := dawn.Add(time.Duration(step) * time.Second)
 		w.job("a", "", Use{GPU: 1}, top, 1, now)
 		w.job("a", "", Use{GPU: 1}, top, 2, now)
-		first := w.decide(now)[0]
+		first := w.runRound(now)[0]
 		served++
 		w.tree.Remove(first)
 		if first == least {
@@ -251,13 +252,13 @@ func TestStarvation(t *testing.T) {
 	}
 }
 
-// TestStarvationBetweenTenants has other tenants with endless high jobs. A low
-// one of a tenant that holds nothing is first as soon as ageing has made it
+// TestStarvationBetweenTenants has other tenants with endless high jobs. A low job
+// of a tenant that has nothing allocated is first as soon as ageing has made it
 // high: after 1000 steps.
 func TestStarvationBetweenTenants(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Step: time.Second}
-	w := newWorld(cfg, Use{GPU: 10})
+	w := newTestCluster(cfg, Use{GPU: 10})
 	least := w.job("z", "", Use{GPU: 1}, 0, 1, dawn)
 	for step := range 1001 {
 		now := dawn.Add(time.Duration(step) * time.Second)
@@ -265,13 +266,13 @@ func TestStarvationBetweenTenants(t *testing.T) {
 			w.job(tenant, "", Use{GPU: 1}, 1999, 1, now)
 			w.tree.Leaf(tenant, "").Charge(Grant{Use: Use{GPU: 1}}, 1)
 		}
-		if first := w.decide(now)[0]; (first == least) != (step == 1000) {
+		if first := w.runRound(now)[0]; (first == least) != (step == 1000) {
 			t.Fatalf("at step %d %s is first", step, first.ID)
 		}
 	}
 }
 
-// TestReparent moves a queue with all it holds under another.
+// TestReparent moves a queue with everything it has allocated below another one.
 func TestReparent(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Config{})

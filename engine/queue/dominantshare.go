@@ -1,0 +1,51 @@
+package queue
+
+import "math/bits"
+
+// One is a share of 100% at weight 1, in internal units.
+const One = 1 << 38
+
+// maxShare bounds a weighted share, so that the class fits above it in one number.
+const maxShare = 1<<60 - 1
+
+// resourceShare returns used/total in thousandths of internal units, rounded down. The
+// share of a resource that the cluster does not have is 0.
+func resourceShare(used, total int64) uint64 {
+	if used <= 0 || total <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(used), 1000*One)
+	if hi >= uint64(total) {
+		return ^uint64(0)
+	}
+	q, _ := bits.Div64(hi, lo, uint64(total))
+	return q
+}
+
+// dominantShare returns the largest share of the three resources, and which one it
+// is of.
+func dominantShare(u, capacity Use) (uint64, Resource) {
+	best, resource := resourceShare(u.GPU, capacity.GPU), GPU
+	if p := resourceShare(u.CPU, capacity.CPU); p > best {
+		best, resource = p, CPU
+	}
+	if p := resourceShare(u.Memory, capacity.Memory); p > best {
+		best, resource = p, Memory
+	}
+	return best, resource
+}
+
+// weightedShare returns the dominant share divided by the weight, in internal
+// units.
+func weightedShare(u, capacity Use, weight int64) uint64 {
+	best, _ := dominantShare(u, capacity)
+	return min(best/uint64(weight), maxShare)
+}
+
+// weightMilli converts a weight to thousandths; 0 means 1.
+func weightMilli(weight float64) int64 {
+	if weight == 0 {
+		return 1000
+	}
+	return max(int64(float64(weight*1000)+0.5), 1) // the conversion prevents a fused multiply-add, which rounds differently
+}

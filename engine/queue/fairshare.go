@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Share describes the fair share of a tenant or a queue. Shares are in millionths
+// of the cluster.
+type Share struct {
+	Tenant   string
+	Queue    string   // "" for the tenant
+	Depth    int      // 0 for a tenant
+	Weight   int64    // in thousandths
+	Pull     int64    // the effective weight: the weight adjusted to past use, in thousandths
+	Live     Use      // allocated now
+	Past     Use      // past use
+	Waiting  int      // items
+	Dominant int64    // dominant share of allocated and past use together
+	Of       Resource // the dominant one
+	Weighted int64    // the dominant share divided by the effective weight
+	// The share that the weight entitles it to: a part of the parent's fair
+	// share, divided among the active siblings by weight. It is 0 when it is not
+	// active.
+	Fair int64
+}
+
+// Million is a share of 100%.
+const Million = 1_000_000
+
+// Fairness returns the shares of all tenants and queues at now: tenants by name,
+// each followed by its queues.
+func (t *Tree[J]) Fairness(now time.Time) []Share {
+	t.rebuild()
+	r := shareReader[J]{tree: t}
+	if t.cfg.HalfLife > 0 {
+		r.moment = t.cfg.momentOf(now)
+		r.adjustment = t.weightAdjustment(r.moment)
+	}
+	return r.appendShares(nil, t.root, 0, Million)
+}
+
+// appendShares appends the shares of all tenants and queues below a node, whose own
+// fair share is given.
+func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair int64) []Share {
+	total := int64(0)
+	for _, child := range n.children {
+		if child.isActive() {
+			total += child.weight
+		}
+	}
+	for _, child := range n.children {
+		if child.leaf != nil {
+			continue
+		}
+		s := Share{Tenant: child.tenant, Queue: child.queue, Depth: depth, Weight: child.weight, Live: child.allocated, Waiting: child.waiting}
+		if r.tree.cfg.HalfLife > 0 {
+			s.Past = child.history.averageAt(r.moment)
+		}
+		use := s.Live.Add(s.Past, 1)
+		best, of := dominantShare(use, r.tree.capacity)
+		s.Of = of
+		s.Dominant = millionths(best / 1000)
+		s.Pull = effectiveWeight(&r.adjustment, child, s.Past, r.tree.capacity)
+		s.Weighted = millionths(best / uint64(s.Pull))
+		if child.isActive() {
+			s.Fair = fair * child.weight / total
+		}
+		out = append(out, s)
+		out = r.appendShares(out, child, depth+1, s.Fair)
+	}
+	return out
+}
+
+// isActive reports whether the node takes part in the division: it has something
+// allocated or waiting.
+func (n *node[J]) isActive() bool { return n.waiting > 0 || n.allocated != Use{} }
+
+// millionths converts a share from internal units.
+func millionths(share uint64) int64 {
+	hi, lo := bits.Mul64(share, Million)
+	return int64(hi<<(64-38) | lo>>38) // internal units have 38 binary digits
+}
+
+// Jain returns Jain's fairness index of the weighted shares of all active tenants,
+// in thousandths: 1000 when all are equal, 1000/n when one of n tenants has
+// everything. Without active tenants it is 1000.
+func Jain(shares []Share) int {
+	var sum, squares int128
+	n := int64(0)
+	for _, s := range shares {
+		if s.Queue != "" || s.Waiting == 0 && s.Live == (Use{}) {
+			continue
+		}
+		n++
+		x := min(s.Weighted, 1<<32)
+		sum = sum.plus(int128{0, uint64(x)})
+		squares = squares.plus(multiply(x, uint64(x)))
+	}
+	if squares.isZero() {
+		return 1000
+	}
+	// Shift both sides alike until they fit.
+	top := multiply(int64(sum.lo), sum.lo)
+	bottom := squares
+	for top.hi != 0 || top.lo >= 1<<53 || bottom.hi != 0 || bottom.lo >= uint64(1<<62)/uint64(n) {
+		top, bottom = top.shiftRight(1), bottom.shiftRight(1)
+	}
+	return int((top.lo*1000 + bottom.lo*uint64(n)/2) / (bottom.lo * uint64(n)))
+}

@@ -1,0 +1,123 @@
+package queue
+
+// Leaf is a leaf queue: the jobs that named one queue themselves, not one of the
+// queues below it.
+type Leaf[J any] struct {
+	tree *Tree[J]
+	node *node[J]
+
+	// The waiting items, by shape. Invariant: byShape and shapeQueues hold the same
+	// non-empty queues, and heads[q.index] is the head of shapeQueues[q.index].
+	byShape     map[int]*shapeQueue[J]
+	shapeQueues []*shapeQueue[J] // in no particular order
+	heads       []head[J]
+
+	heldByModel []int64    // allocated GPUs in thousandths, by model. Invariant: the last is not 0
+	archived    endedUsage // past use of archived jobs
+
+	// State of the round under way; empty otherwise.
+	cursors    []cursor[J]  // by shape queue: how far the round has read it
+	tournament []entrant    // winner tree over the shape queues; see startTournament
+	remaining  int          // shape queues that have items left and were not skipped
+	snapshot   leafSnapshot // what was allocated before the round charged anything
+}
+
+// Tenant returns the tenant of the leaf queue.
+func (l *Leaf[J]) Tenant() string { return l.node.tenant }
+
+// Queue returns the name of the queue.
+func (l *Leaf[J]) Queue() string { return l.node.queue }
+
+// Charge adds what a job has allocated; with sign -1 it removes it.
+func (l *Leaf[J]) Charge(g Grant, sign int) { l.charge(&g, int64(sign)) }
+
+// charge adds an allocation to the leaf queue and to all nodes above it.
+func (l *Leaf[J]) charge(g *Grant, sign int64) {
+	for n := l.node; n != nil; n = n.parent {
+		n.allocated.addInPlace(&g.Use, sign)
+		if n.hasLimits || n.leaf != nil { // where a limit reads it, and where a rebuild starts from
+			addLimitUse(&n.limitUse, &g.Held, int(sign))
+		}
+	}
+	for _, p := range g.GPUs {
+		l.chargeModel(p.Model, sign*p.Milli)
+	}
+}
+
+// Push adds a waiting item. It panics when the item waits already, or during a
+// round.
+func (l *Leaf[J]) Push(it *Item[J]) {
+	if it.queue != nil || l.tree.round.open {
+		panic("queue: pushed twice, or during a round")
+	}
+	it.orderKey, it.boosted = itemKey(l.tree.cfg, it)
+	q := l.tree.recentQueue(it.Shape)
+	if q == nil || q.leaf != l {
+		q = l.shapeQueue(it.Shape)
+	}
+	it.queue = q
+	q.push(l.tree.slotOf(it))
+	for n := l.node; n != nil; n = n.parent {
+		n.waiting++
+	}
+}
+
+// Remove removes an item from its leaf queue, wherever it is in it. It does
+// nothing when the item does not wait. It panics during a round.
+func (t *Tree[J]) Remove(it *Item[J]) {
+	q := it.queue
+	if q == nil {
+		return
+	}
+	if t.round.open {
+		panic("queue: removed during a round")
+	}
+	it.queue = nil
+	q.remove(it)
+	l := q.leaf
+	if q.count == 0 {
+		delete(l.byShape, q.shape)
+		if t.recentQueue(q.shape) == q {
+			t.recentQueues[q.shape] = nil
+		}
+		last := len(l.shapeQueues) - 1
+		l.shapeQueues[q.index], l.heads[q.index] = l.shapeQueues[last], l.heads[last]
+		l.shapeQueues[q.index].index = q.index
+		l.shapeQueues[last], l.heads[last] = nil, head[J]{}
+		l.shapeQueues, l.heads = l.shapeQueues[:last], l.heads[:last]
+	}
+	for n := l.node; n != nil; n = n.parent {
+		n.waiting--
+	}
+}
+
+// shapeQueue returns the queue of a shape, creates it when necessary, and notes it
+// as the recent one.
+func (l *Leaf[J]) shapeQueue(shape int) *shapeQueue[J] {
+	q, ok := l.byShape[shape]
+	if !ok {
+		q = &shapeQueue[J]{shape: shape, leaf: l, index: len(l.shapeQueues)}
+		l.byShape[shape] = q
+		l.shapeQueues = append(l.shapeQueues, q)
+		l.heads = append(l.heads, head[J]{})
+	}
+	if t := l.tree; shape >= 0 && shape < maxRecentShapes {
+		for len(t.recentQueues) <= shape {
+			t.recentQueues = append(t.recentQueues, nil)
+		}
+		t.recentQueues[shape] = q
+	}
+	return q
+}
+
+// recentQueue returns the queue where an item of a shape was last pushed, or nil.
+// Most shapes belong to one leaf queue, so this saves a map lookup.
+func (t *Tree[J]) recentQueue(shape int) *shapeQueue[J] {
+	if shape < 0 || shape >= len(t.recentQueues) {
+		return nil
+	}
+	return t.recentQueues[shape]
+}
+
+// maxRecentShapes bounds the memory of Tree.recentQueues to 512 KB.
+const maxRecentShapes = 1 << 16

@@ -1,0 +1,124 @@
+package queue
+
+import "time"
+
+// Rank returns the position of an item in its leaf queue, from 1, and how many
+// items wait there. Both are 0 when the item does not wait.
+func (t *Tree[J]) Rank(it *Item[J]) (position, total int) {
+	if it.queue == nil {
+		return 0, 0
+	}
+	s := t.slotOf(it)
+	position = 1
+	for _, q := range it.queue.leaf.shapeQueues {
+		position += q.countBefore(&s)
+	}
+	return position, it.queue.leaf.node.waiting
+}
+
+// Before counts the items that a round at now would offer before an item, if shares
+// stayed as they are at its beginning: those of the item's own tenant, with the
+// first of them, and those of other tenants. Allocations of the round change
+// shares, so this is an estimate and not a guarantee.
+func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], others int) {
+	if it.queue == nil {
+		return 0, nil, 0
+	}
+	t.rebuild()
+	r := shareReader[J]{tree: t, bounds: t.cfg.classBoundsAt(now)}
+	if t.cfg.HalfLife > 0 {
+		r.moment = t.cfg.momentOf(now)
+		r.adjustment = t.weightAdjustment(r.moment)
+	}
+	mine := it.queue.leaf
+	class := r.bounds.classOfKey(it.orderKey)
+	for n := mine.node; n.parent != nil; n = n.parent {
+		share := r.shareOf(n)
+		for _, child := range n.parent.children {
+			if child == n || child.waiting == 0 {
+				continue
+			}
+			lowest := class + 1 // only higher classes precede
+			if s := r.shareOf(child); s < share || s == share && child.index < n.index {
+				lowest = class
+			}
+			if lowest == classCount {
+				continue
+			}
+			if count := child.countUpTo(r.bounds.lastKey[lowest], r.bounds.lastPrefix[lowest]); child.tenant == mine.node.tenant {
+				own += count
+			} else {
+				others += count
+			}
+		}
+	}
+	s := t.slotOf(it)
+	for _, q := range mine.shapeQueues {
+		own += q.countBefore(&s)
+	}
+	if own > 0 {
+		first = r.firstItem(t.tenants[mine.node.tenant].node)
+	}
+	return own, first, others
+}
+
+// shareReader reads shares and classes as of one time, without a round.
+type shareReader[J any] struct {
+	tree       *Tree[J]
+	bounds     classBounds
+	moment     moment
+	adjustment weightAdjustment
+}
+
+// shareOf returns the weighted share of a node.
+func (r *shareReader[J]) shareOf(n *node[J]) uint64 {
+	var past Use
+	if r.tree.cfg.HalfLife > 0 {
+		past = n.history.averageAt(r.moment)
+	}
+	return weightedShare(n.allocated.Add(past, 1), r.tree.capacity, effectiveWeight(&r.adjustment, n, past, r.tree.capacity))
+}
+
+// countUpTo returns how many items at and below the node have at most the given
+// order key, whose prefix is given too.
+func (n *node[J]) countUpTo(lastKey, lastPrefix uint64) int {
+	count := 0
+	if n.leaf != nil {
+		for _, q := range n.leaf.shapeQueues {
+			count += q.countUpTo(lastKey, lastPrefix)
+		}
+		return count
+	}
+	for _, child := range n.children {
+		if child.waiting > 0 {
+			count += child.countUpTo(lastKey, lastPrefix)
+		}
+	}
+	return count
+}
+
+// firstItem returns the item at or below a node that a round would offer first.
+func (r *shareReader[J]) firstItem(n *node[J]) *Item[J] {
+	var best *Item[J]
+	if n.leaf != nil {
+		for i := range n.leaf.heads {
+			if it := n.leaf.heads[i].item; best == nil || it.before(best) {
+				best = it
+			}
+		}
+		return best
+	}
+	var class int
+	var share uint64
+	for _, child := range n.children { // sorted by name, so the first of equals wins
+		if child.waiting == 0 {
+			continue
+		}
+		it := r.firstItem(child)
+		c, s := r.bounds.classOfKey(it.orderKey), r.shareOf(child)
+		if best == nil || c > class || c == class && s < share {
+			best, class, share = it, c, s
+		}
+	}
+	return best
+}

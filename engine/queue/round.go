@@ -1,0 +1,236 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares"
+)
+
+// Pass is one round of offers: the order in which one decision considers the
+// waiting items. It offers one item at a time, and the caller says what became of
+// it before it asks for the next. Everything a round charges is undone at its end.
+type Pass[J any] struct {
+	tree       *Tree[J]
+	open       bool
+	now        time.Time
+	bounds     classBounds
+	adjustment weightAdjustment
+
+	// The item on offer. All are empty when it has yet to be found.
+	path      []*node[J] // from the child of the root to the node of leaf
+	leaf      *Leaf[J]
+	classEnd  uint64 // items with at most this prefix are certainly of the class served
+	contested bool   // a node on the path has siblings with items left
+
+	charged []*Leaf[J] // leaf queues that have a snapshot
+}
+
+// leafSnapshot is what a leaf queue had allocated before a round charged anything
+// to it, so that the end of the round restores it in one step.
+type leafSnapshot struct {
+	taken       bool
+	allocated   Use
+	limitUse    ares.Use
+	heldByModel []int64
+}
+
+// Begin starts a round. Only one can be open, and until its end nothing may be
+// pushed or removed.
+func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
+	if t.round.open {
+		panic("queue: a round is under way")
+	}
+	t.rebuild()
+	p := &t.round
+	p.open, p.now, p.bounds = true, now, t.cfg.classBoundsAt(now)
+	var at moment
+	if t.cfg.HalfLife > 0 {
+		at = t.cfg.momentOf(now)
+		p.adjustment = t.weightAdjustment(at)
+	}
+	p.prepare(t.root, at)
+	return p
+}
+
+// prepare builds the heaps and tournaments at and below a node.
+func (p *Pass[J]) prepare(n *node[J], at moment) {
+	if l := n.leaf; l != nil {
+		l.startTournament()
+		return
+	}
+	for _, child := range n.children {
+		if child.waiting == 0 {
+			continue
+		}
+		p.prepare(child, at)
+		n.heap = append(n.heap, candidate[J]{0, child})
+	}
+	for i := range n.heap {
+		// An only candidate needs no share.
+		if child := n.heap[i].node; len(n.heap) > 1 && p.tree.cfg.HalfLife > 0 {
+			child.pastUse = child.history.averageAt(at)
+		}
+		child := n.heap[i].node
+		child.effectiveWeight = effectiveWeight(&p.adjustment, child, child.pastUse, p.tree.capacity)
+		n.heap[i].key = p.candidateKey(n.heap[i].node, len(n.heap) > 1)
+	}
+	for i := len(n.heap)/2 - 1; i >= 0; i-- {
+		siftDown(n.heap, i)
+	}
+}
+
+// Next offers the next item; false means that none is left. Calling it again
+// without an answer offers the same item.
+func (p *Pass[J]) Next() (*Item[J], bool) {
+	if len(p.path) == 0 {
+		n := p.tree.root
+		for n.leaf == nil {
+			if len(n.heap) == 0 {
+				return nil, false
+			}
+			p.contested = p.contested || len(n.heap) > 1
+			n = n.heap[0].node
+			p.path = append(p.path, n)
+		}
+		p.leaf = n.leaf
+		p.classEnd = p.bounds.lastPrefixOf(classCount - 1 - int(n.parent.heap[0].key>>61))
+	}
+	return p.leaf.first(), true
+}
+
+// Take says that the offered item was placed. Its allocation is charged until the
+// end of the round.
+func (p *Pass[J]) Take(g Grant) {
+	p.charge(&g)
+	p.Skip()
+}
+
+// Again says that a part of the offered item was placed. The allocation is charged,
+// and the item stays on offer.
+func (p *Pass[J]) Again(g Grant) { p.charge(&g) }
+
+// charge adds an allocation to the leaf queue of the offered item.
+func (p *Pass[J]) charge(g *Grant) {
+	p.takeSnapshot(p.leaf)
+	p.leaf.charge(g, 1)
+}
+
+// Count charges an allocation to any leaf queue until the end of the round; with
+// sign -1 it removes it. It counts for limits and quotas but not for shares, so the
+// order of offers stays as it was.
+func (p *Pass[J]) Count(l *Leaf[J], g Grant, sign int) {
+	g.Use = Use{}
+	p.takeSnapshot(l)
+	l.charge(&g, int64(sign))
+}
+
+// takeSnapshot notes what a leaf queue has allocated, before the first charge of
+// the round.
+func (p *Pass[J]) takeSnapshot(l *Leaf[J]) {
+	if !l.snapshot.taken {
+		l.snapshot = leafSnapshot{true, l.node.allocated, l.node.limitUse, slices.Clone(l.heldByModel)}
+		p.charged = append(p.charged, l)
+	}
+}
+
+// Skip passes over the offered item, but not over others of its shape.
+func (p *Pass[J]) Skip() {
+	p.leaf.advance()
+	p.reorderPath(true)
+}
+
+// Yield ends the turn of the offered item, which stays first in its shape queue.
+// The next offer is chosen by the shares as they are now.
+func (p *Pass[J]) Yield() { p.reorderPath(true) }
+
+// Refuse says that the offered item could not be placed. All items of its shape in
+// its leaf queue are skipped for the rest of the round.
+func (p *Pass[J]) Refuse() {
+	p.leaf.skipShape()
+	p.reorderPath(false)
+}
+
+// Hold says that the offered item could not be placed, and that nothing behind it
+// in its leaf queue may be placed before it.
+func (p *Pass[J]) Hold() {
+	p.leaf.remaining = 0
+	p.reorderPath(true)
+}
+
+// reorderPath restores the heaps along the path, from the leaf queue up. The nodes
+// of the path were first among their siblings and can only have moved back.
+func (p *Pass[J]) reorderPath(charged bool) {
+	if l := p.leaf; !p.contested && l.remaining > 0 && (l.tournament[1].prefix <= p.classEnd || p.candidateKey(l.node, false) == l.node.parent.heap[0].key) {
+		return // no competition and the same class: the leaf queue stays first
+	}
+	for i, n := range slices.Backward(p.path) {
+		up := p.tree.root
+		if i > 0 {
+			up = p.path[i-1]
+		}
+		if len(n.heap) == 0 && (n.leaf == nil || n.leaf.remaining == 0) {
+			up.heap = popCandidate(up.heap)
+			charged = true // the next sibling may be of another class
+			continue
+		}
+		key := p.candidateKey(n, len(up.heap) > 1)
+		if key == up.heap[0].key && !charged {
+			break
+		}
+		up.heap[0].key = key
+		if len(up.heap) > 1 {
+			siftDown(up.heap, 0)
+		}
+	}
+	p.path, p.leaf, p.classEnd, p.contested = p.path[:0], nil, 0, false
+}
+
+// End undoes everything the round charged and closes it.
+func (p *Pass[J]) End() {
+	for _, l := range p.charged {
+		l.restore()
+	}
+	p.reset(p.tree.root)
+	clear(p.charged)
+	*p = Pass[J]{tree: p.tree, path: p.path[:0], charged: p.charged[:0]}
+}
+
+// restore sets a leaf queue back to its snapshot.
+func (l *Leaf[J]) restore() {
+	var more Grant
+	more.Use = l.node.allocated.Add(l.snapshot.allocated, -1)
+	more.Held = l.node.limitUse
+	addLimitUse(&more.Held, &l.snapshot.limitUse, -1)
+	l.charge(&more, -1)
+	for model := max(len(l.heldByModel), len(l.snapshot.heldByModel)) - 1; model >= 0; model-- {
+		if held := valueAt(l.heldByModel, model) - valueAt(l.snapshot.heldByModel, model); held != 0 {
+			l.chargeModel(model, -held)
+		}
+	}
+	l.snapshot = leafSnapshot{}
+}
+
+// valueAt returns in[i], or 0 beyond the end.
+func valueAt(in []int64, i int) int64 {
+	if i < len(in) {
+		return in[i]
+	}
+	return 0
+}
+
+// reset clears the state of the round at and below a node.
+func (p *Pass[J]) reset(n *node[J]) {
+	for _, child := range n.children {
+		if child.waiting == 0 {
+			continue
+		}
+		child.pastUse, child.effectiveWeight = Use{}, 0
+		if child.leaf != nil {
+			child.leaf.endTournament()
+		}
+		p.reset(child)
+	}
+	clear(n.heap)
+	n.heap = n.heap[:0]
+}

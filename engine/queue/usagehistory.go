@@ -1,0 +1,197 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// usageHistory is past use, as sums by epoch. Each figure is a sum over runs that
+// depends neither on their order nor on when they were added, and its value at a
+// time depends on these sums alone: whoever adds the same runs gets the same value,
+// to the last digit.
+//
+// Invariant: both lists are sorted by epoch, without duplicates and without entries
+// that are all 0.
+type usageHistory struct {
+	ended   []endedUsage
+	running []runningUsage
+}
+
+// endedUsage is the use that ended within one epoch or was cut at its end.
+type endedUsage struct {
+	epoch int64
+	sum   [3]int128 // use times the growth over its duration
+}
+
+// runningUsage is the use that began in one epoch and has not ended.
+type runningUsage struct {
+	epoch    int64
+	use      Use
+	startSum [3]int128 // use times the growth at its start
+}
+
+// addGrown adds use that lasted for an amount of growth within an epoch.
+func (h *usageHistory) addGrown(epoch int64, use [3]int64, grown uint64, sign int64) {
+	var sum [3]int128
+	for r := range sum {
+		sum[r] = multiply(sign*use[r], grown)
+	}
+	h.addSum(epoch, sum)
+}
+
+// addSum adds to the sum of an epoch.
+func (h *usageHistory) addSum(epoch int64, sum [3]int128) {
+	i, ok := slices.BinarySearchFunc(h.ended, epoch, func(e endedUsage, at int64) int { return cmp.Compare(e.epoch, at) })
+	if !ok {
+		h.ended = slices.Insert(h.ended, i, endedUsage{epoch: epoch})
+	}
+	e := &h.ended[i]
+	for r := range e.sum {
+		e.sum[r] = e.sum[r].plus(sum[r])
+	}
+	if e.sum == ([3]int128{}) {
+		h.ended = slices.Delete(h.ended, i, i+1)
+	}
+}
+
+// addEnded adds use from one moment to another; with sign -1 it removes it.
+func (h *usageHistory) addEnded(use Use, from, to moment, sign int64) {
+	if to.epoch < from.epoch || to.epoch == from.epoch && to.growth <= from.growth {
+		return
+	}
+	parts := use.vector()
+	begin := from.growth
+	// Use that long before the end does not count any more.
+	if first := to.epoch - epochsKept; from.epoch < first {
+		from.epoch, begin = first, growthUnit
+	}
+	for e := from.epoch; e < to.epoch; e++ {
+		h.addGrown(e, parts, 2*growthUnit-begin, sign)
+		begin = growthUnit
+	}
+	if to.growth > begin {
+		h.addGrown(to.epoch, parts, to.growth-begin, sign)
+	}
+}
+
+// addRunning adds use that began at a moment and goes on; with sign -1 it removes
+// it.
+func (h *usageHistory) addRunning(use Use, from moment, sign int64) {
+	i, ok := slices.BinarySearchFunc(h.running, from.epoch, func(e runningUsage, at int64) int { return cmp.Compare(e.epoch, at) })
+	if !ok {
+		h.running = slices.Insert(h.running, i, runningUsage{epoch: from.epoch})
+	}
+	e := &h.running[i]
+	e.use = e.use.Add(use, sign)
+	for r, n := range use.vector() {
+		e.startSum[r] = e.startSum[r].plus(multiply(sign*n, from.growth))
+	}
+	if e.use == (Use{}) && e.startSum == ([3]int128{}) {
+		h.running = slices.Delete(h.running, i, i+1)
+	}
+}
+
+// merge adds everything of another history.
+func (h *usageHistory) merge(other *usageHistory) {
+	for _, e := range other.ended {
+		h.addSum(e.epoch, e.sum)
+	}
+	for _, e := range other.running {
+		i, ok := slices.BinarySearchFunc(h.running, e.epoch, func(e runningUsage, at int64) int { return cmp.Compare(e.epoch, at) })
+		if !ok {
+			h.running = slices.Insert(h.running, i, runningUsage{epoch: e.epoch})
+		}
+		mine := &h.running[i]
+		mine.use = mine.use.Add(e.use, 1)
+		for r := range mine.startSum {
+			mine.startSum[r] = mine.startSum[r].plus(e.startSum[r])
+		}
+	}
+}
+
+// averageAt returns past use at a moment: the average use, weighted by growth.
+func (h *usageHistory) averageAt(now moment) Use {
+	if len(h.ended) == 0 && len(h.running) == 0 {
+		return Use{}
+	}
+	var buffer [epochsKept + 1][3]int128
+	sums := buffer[:h.oldestAge(now)+1] // by age in epochs
+	for i := range h.ended {
+		if age := now.epoch - h.ended[i].epoch; age >= 0 && age < int64(len(sums)) {
+			sums[age] = h.ended[i].sum
+		}
+	}
+	h.addRunningSums(now, sums)
+	var total [3]int128
+	for age := range sums {
+		for r := range total {
+			total[r] = total[r].plus(sums[age][r].shiftRight(uint(age)))
+		}
+	}
+	return Use{total[0].divFloor(now.growth), total[1].divFloor(now.growth), total[2].divFloor(now.growth)}
+}
+
+// oldestAge returns the age of the oldest epoch that counts, in epochs.
+func (h *usageHistory) oldestAge(now moment) int64 {
+	first := now.epoch
+	if len(h.ended) > 0 {
+		first = min(first, h.ended[0].epoch)
+	}
+	if len(h.running) > 0 {
+		first = min(first, h.running[0].epoch)
+	}
+	return min(now.epoch-first, epochsKept)
+}
+
+// addRunningSums adds the use of running jobs to sums by age, as if they ended now.
+func (h *usageHistory) addRunningSums(now moment, sums [][3]int128) {
+	if len(h.running) == 0 {
+		return
+	}
+	var before Use // of runs that began in an earlier epoch
+	i := 0
+	for ; i < len(h.running) && h.running[i].epoch < now.epoch-epochsKept; i++ {
+		before = before.Add(h.running[i].use, 1)
+	}
+	for age := len(sums) - 1; age >= 0; age-- {
+		sum, end := &sums[age], uint64(2*growthUnit)
+		if age == 0 {
+			end = now.growth
+		}
+		for r, n := range before.vector() {
+			sum[r] = sum[r].plus(multiply(n, end-growthUnit))
+		}
+		if i < len(h.running) && h.running[i].epoch == now.epoch-int64(age) {
+			began := &h.running[i]
+			for r, n := range began.use.vector() {
+				sum[r] = sum[r].plus(multiply(n, end)).minus(began.startSum[r])
+			}
+			before = before.Add(began.use, 1)
+			i++
+		}
+	}
+}
+
+// Ran adds the use of an ended attempt to past use; with sign -1 it removes it.
+func (l *Leaf[J]) Ran(use Use, start, end time.Time, sign int) {
+	if l.tree.cfg.HalfLife <= 0 {
+		return
+	}
+	from, to := l.tree.cfg.momentOf(start), l.tree.cfg.momentOf(end)
+	for n := l.node; n != nil; n = n.parent {
+		n.history.addEnded(use, from, to, int64(sign))
+	}
+}
+
+// Running adds the use of an attempt that runs since start to past use; with sign
+// -1 and the same start it removes it.
+func (l *Leaf[J]) Running(use Use, start time.Time, sign int) {
+	if l.tree.cfg.HalfLife <= 0 {
+		return
+	}
+	from := l.tree.cfg.momentOf(start)
+	for n := l.node; n != nil; n = n.parent {
+		n.history.addRunning(use, from, int64(sign))
+	}
+}
