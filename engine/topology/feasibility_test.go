@@ -10,8 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// TestFitIsFound asks in fleets too large to try every placement: as many
-// members are placed as the roomiest domain holds, which is simple to count.
+// TestFitIsFound checks clusters that are too large for brute force: the search
+// places as many members as the largest allowed domain holds, which is simple
+// to count.
 func TestFitIsFound(t *testing.T) {
 	t.Parallel()
 	worlds := 3_000
@@ -20,11 +21,11 @@ func TestFitIsFound(t *testing.T) {
 	}
 	for seed := range worlds {
 		r := rand.New(rand.NewPCG(uint64(seed), 5))
-		w := largeWorld(r)
+		w := largeCluster(r)
 		tree := w.tree()
 		for step := range 2 {
 			if step > 0 {
-				w.change(r, tree)
+				w.changeSome(r, tree)
 			}
 			most := min(w.capacity(), w.ask.Members)
 			picks, _, ok := tree.Choose(&w.ask, w)
@@ -45,16 +46,16 @@ func TestFitIsFound(t *testing.T) {
 	}
 }
 
-// largeWorld has leaves of up to 60 nodes, all of them named, on many of which
-// the job may not go although their devices are free.
-func largeWorld(r *rand.Rand) *world {
-	w := &world{topology: &ares.Topology{}}
+// largeCluster has named leaves of up to 60 nodes. On many nodes the job may
+// not run although their devices are free.
+func largeCluster(r *rand.Rand) *cluster {
+	w := &cluster{topology: &ares.Topology{}}
 	leaves, size := 1+r.IntN(12), 1+r.IntN(60)
 	names := map[string]bool{}
 	declare := func(name string, level ares.Level) string {
 		if !names[name] {
 			names[name] = true
-			w.topology.Domains = append(w.topology.Domains, ares.Domain{Name: name, Level: level, Switch: one(r, "", "40GbE", "100GbE", "100GbE")})
+			w.topology.Domains = append(w.topology.Domains, ares.Domain{Name: name, Level: level, Switch: oneOf(r, "", "40GbE", "100GbE", "100GbE")})
 		}
 		return name
 	}
@@ -76,15 +77,15 @@ func largeWorld(r *rand.Rand) *world {
 	}
 	members := 1 + r.IntN(40)
 	w.ask = topology.Ask{
-		Members: members, Min: 1 + r.IntN(members), Devices: one(r, 0, 1, 2, 4, 8, 8), Kind: r.IntN(2),
-		Required: one(r, "", ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf, ares.LevelNode),
-		Strategy: one(r, topology.Balanced, topology.Consolidated, topology.Distributed), Gbps: one(r, 0, 0, 40, 100),
+		Members: members, Min: 1 + r.IntN(members), Devices: oneOf(r, 0, 1, 2, 4, 8, 8), Kind: r.IntN(2),
+		Required: oneOf(r, "", ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf, ares.LevelNode),
+		Strategy: oneOf(r, topology.Balanced, topology.Consolidated, topology.Distributed), Gbps: oneOf(r, 0, 0, 40, 100),
 		LatencySensitive: r.IntN(4) == 0,
 	}
 	for i := range w.places {
 		w.total, w.history = append(w.total, 8), append(w.history, 1000)
 		w.free, w.room, w.waste = append(w.free, 0), append(w.room, 0), append(w.waste, 0)
-		w.settle(r, i)
+		w.setFree(r, i)
 		if r.IntN(2) == 0 {
 			w.room[i] = 0
 		}
@@ -92,8 +93,8 @@ func largeWorld(r *rand.Rand) *world {
 	return w
 }
 
-// capacity is how many members the roomiest domain that is allowed holds.
-func (w *world) capacity() int {
+// capacity returns how many members the largest allowed domain holds.
+func (w *cluster) capacity() int {
 	gbps := map[string]int{}
 	for _, d := range w.topology.Domains {
 		gbps[d.Name] = map[string]int{"40GbE": 40, "100GbE": 100}[d.Switch]
@@ -103,7 +104,7 @@ func (w *world) capacity() int {
 	most := 0
 	for i, p := range w.places {
 		rooms[p] = append(rooms[p], w.room[i])
-		most = max(most, min(w.room[i], w.perLeaf()))
+		most = max(most, min(w.room[i], w.maxMembersPerLeaf()))
 	}
 	held := map[string]int{}
 	for p, list := range rooms {
@@ -115,8 +116,8 @@ func (w *world) capacity() int {
 		for _, n := range list {
 			room += n
 		}
-		room = min(room, w.perLeaf())
-		narrow := false // a switch on the way up to this domain
+		room = min(room, w.maxMembersPerLeaf())
+		narrow := false // a switch on the way up to this domain is too slow
 		for depth, name := range []string{p.Leaf, p.Spine, p.Zone, p.Region} {
 			narrow = narrow || w.ask.Gbps > 0 && !wide(name)
 			if ares.LevelLeaf.Rank()-depth >= w.ask.Required.Rank() && !narrow {
@@ -133,33 +134,35 @@ func (w *world) capacity() int {
 	return most
 }
 
-func (w *world) perLeaf() int {
+// maxMembersPerLeaf returns how many members one leaf may take.
+func (w *cluster) maxMembersPerLeaf() int {
 	if w.topology.MaxGPUsPerLeaf == 0 || w.ask.Devices == 0 {
 		return 1 << 20
 	}
 	return w.topology.MaxGPUsPerLeaf / w.ask.Devices
 }
 
-// TestFewNodesAreAsked keeps a choice in a large leaf from asking every node.
-func TestFewNodesAreAsked(t *testing.T) {
+// TestFewNodesAreQueried checks that a search in a large leaf does not query
+// every node.
+func TestFewNodesAreQueried(t *testing.T) {
 	t.Parallel()
-	w := &world{ask: topology.Ask{Members: 4, Devices: 8}}
+	w := &cluster{ask: topology.Ask{Members: 4, Devices: 8}}
 	for range 10_000 {
 		w.places = append(w.places, topology.Place{})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 1), append(w.waste, 0)
 	}
 	tree := w.tree()
-	if _, _, ok := tree.Choose(&w.ask, w); !ok || w.asked > 50 {
-		t.Errorf("found %v, asked %d of 10,000 nodes", ok, w.asked)
+	if _, _, ok := tree.Choose(&w.ask, w); !ok || w.queries > 50 {
+		t.Errorf("found %v, asked %d of 10,000 nodes", ok, w.queries)
 	}
 }
 
-// TestLastNodeIsFound: what fits only the last of many nodes that look alike is
-// placed there.
+// TestLastNodeIsFound checks that a job that fits only the last of many similar
+// nodes is placed there.
 func TestLastNodeIsFound(t *testing.T) {
 	t.Parallel()
-	w := &world{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topology.Ask{Members: 8, Devices: 1}}
+	w := &cluster{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topology.Ask{Members: 8, Devices: 1}}
 	for range 200 {
 		w.places = append(w.places, topology.Place{})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
@@ -172,34 +175,34 @@ func TestLastNodeIsFound(t *testing.T) {
 	}
 }
 
-// TestRefusalIsRemembered keeps asks of one kind from asking the same nodes
-// again, until one changes.
-func TestRefusalIsRemembered(t *testing.T) {
+// TestInfeasibleLeavesAreCached checks that requests of one kind do not query
+// the same nodes again until one changes.
+func TestInfeasibleLeavesAreCached(t *testing.T) {
 	t.Parallel()
-	w := &world{ask: topology.Ask{Members: 2, Devices: 8, Required: ares.LevelLeaf, Kind: 7}}
+	w := &cluster{ask: topology.Ask{Members: 2, Devices: 8, Required: ares.LevelLeaf, Kind: 7}}
 	for i := range 400 {
 		w.places = append(w.places, topology.Place{Leaf: fmt.Sprintf("l%03d", i/4)})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 0), append(w.waste, 0)
 	}
 	tree := w.tree()
-	if _, _, ok := tree.Choose(&w.ask, w); ok || w.asked != 400 {
-		t.Fatalf("found %v, asked %d", ok, w.asked)
+	if _, _, ok := tree.Choose(&w.ask, w); ok || w.queries != 400 {
+		t.Fatalf("found %v, asked %d", ok, w.queries)
 	}
-	w.asked = 0
-	if _, _, ok := tree.Choose(&w.ask, w); ok || w.asked != 0 {
-		t.Fatalf("asked %d nodes again, found %v", w.asked, ok)
+	w.queries = 0
+	if _, _, ok := tree.Choose(&w.ask, w); ok || w.queries != 0 {
+		t.Fatalf("asked %d nodes again, found %v", w.queries, ok)
 	}
 	w.room[201], w.room[202] = 1, 1
 	tree.Set(201, 8, 8)
-	if picks, _, ok := tree.Choose(&w.ask, w); !ok || w.asked > 12 {
-		t.Errorf("picks %v, asked %d after a change", picks, w.asked)
+	if picks, _, ok := tree.Choose(&w.ask, w); !ok || w.queries > 12 {
+		t.Errorf("picks %v, asked %d after a change", picks, w.queries)
 	}
 }
 
 func TestChoosingDoesNotAllocate(t *testing.T) {
 	for _, leaf := range []int{32, 4, 0} {
-		tree, m := machineRoom(1_000, leaf, 50)
+		tree, m := benchCluster(1_000, leaf, 50)
 		m.devices = 8
 		asks := []topology.Ask{
 			{Members: 8, Devices: 8},

@@ -2,33 +2,34 @@ package topology
 
 import ares "github.com/ares-scheduler/ares"
 
-// Domain finds the nodes of the i-th domain of a name, widest first: labels may
-// use one name in several places.
+// Domain returns the nodes [lo, hi) of the i-th domain with this name, widest
+// first. Labels may use one name in several locations.
 func (t *Tree) Domain(name string, i int) (lo, hi int, ok bool) {
 	of := t.byName[name]
 	if i >= len(of) {
 		return 0, 0, false
 	}
-	return of[i].lo, of[i].hi, true
+	return of[i].firstNode, of[i].endNode, true
 }
 
-// Span is the nodes that share a node's domain at a level.
+// Span returns the nodes [lo, hi) of the domain at this level that contains the
+// node.
 func (t *Tree) Span(node int, level ares.Level) (lo, hi int) {
 	depth, ok := depthOf(level)
 	if !ok || depth > leaf {
 		return node, node + 1
 	}
-	d := &t.domains[depth][t.up[t.leafOf[node]][depth]]
-	return d.lo, d.hi
+	d := &t.domains[depth][t.ancestors[t.leafOf[node]][depth]]
+	return d.firstNode, d.endNode
 }
 
-// Gbps is what the network between two nodes carries, 0 when that is not known.
+// Gbps returns the bandwidth between two nodes, 0 if it is unknown.
 func (t *Tree) Gbps(a, b int) int {
 	la, lb := t.leafOf[a], t.leafOf[b]
 	least := 0
 	for depth := leaf; depth >= fleet; depth-- {
 		for _, l := range [2]int32{la, lb} {
-			d := &t.domains[depth][t.up[l][depth]]
+			d := &t.domains[depth][t.ancestors[l][depth]]
 			if d.gbps == 0 {
 				return 0
 			}
@@ -36,18 +37,18 @@ func (t *Tree) Gbps(a, b int) int {
 				least = d.gbps
 			}
 		}
-		if t.up[la][depth] == t.up[lb][depth] {
+		if t.ancestors[la][depth] == t.ancestors[lb][depth] {
 			return least
 		}
 	}
 	return 0
 }
 
-// Name is the name of a node's domain at a level, "" for none.
+// Name returns the name of the node's domain at a level, "" for none.
 func (t *Tree) Name(node int, level ares.Level) string {
 	depth, ok := depthOf(level)
 	if !ok || depth > leaf {
 		return ""
 	}
-	return t.domains[depth][t.up[t.leafOf[node]][depth]].name
+	return t.domains[depth][t.ancestors[t.leafOf[node]][depth]].name
 }

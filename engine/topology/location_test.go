@@ -7,7 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-func TestPlaceOf(t *testing.T) {
+func TestLocate(t *testing.T) {
 	t.Parallel()
 	atlas := topology.NewAtlas(&ares.Topology{Domains: []ares.Domain{
 		{Name: "north", Level: ares.LevelRegion},
@@ -40,15 +40,15 @@ func TestPlaceOf(t *testing.T) {
 	}
 }
 
-// TestUnsaidPlaces: a level that nobody names divides nothing; where some name
-// it, a node that does not is alone.
-func TestUnsaidPlaces(t *testing.T) {
+// TestMissingLocations checks that a level that no node names does not divide
+// nodes, and that a node without a name at a level that others name is alone.
+func TestMissingLocations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		places []topology.Place
-		leaf   bool // two nodes count as of one leaf
-		zone   bool
+		leaf   bool // the first two nodes are in one leaf
+		zone   bool // the first two nodes are in one zone
 	}{
 		{"nobody says anything", []topology.Place{{}, {}}, true, true},
 		{"zones only", []topology.Place{{Zone: "z"}, {Zone: "z"}}, true, true},
@@ -60,7 +60,7 @@ func TestUnsaidPlaces(t *testing.T) {
 		{"a leaf in no zone is in one", []topology.Place{{Leaf: "l"}, {Leaf: "l"}, {Zone: "closed", Leaf: "m"}}, true, true},
 	} {
 		tree := topology.Build(c.places, nil)
-		w := &world{room: []int{1, 1, 0}, waste: []int{0, 0, 0}}
+		w := &cluster{room: []int{1, 1, 0}, waste: []int{0, 0, 0}}
 		for i, free := range []int{8, 8, -1}[:len(c.places)] {
 			tree.Set(i, free, 8)
 		}

@@ -8,25 +8,25 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// machines answers as an engine would: by free devices, with a waste that
+// freeNodes answers by free devices, as the engine does, with a waste that
 // depends on them.
-type machines struct {
+type freeNodes struct {
 	free    []int
 	devices int
 }
 
-func (m *machines) Room(node int) int {
+func (m *freeNodes) Room(node int) int {
 	if m.free[node] < 0 {
 		return 0
 	}
 	return m.free[node] / max(m.devices, 1)
 }
 
-func (m *machines) Waste(node int) int { return m.free[node] % max(m.devices, 1) }
+func (m *freeNodes) Waste(node int) int { return m.free[node] % max(m.devices, 1) }
 
-// machineRoom is a fleet of nodes with 8 devices; busy is how many of a hundred
-// nodes are taken in part or whole.
-func machineRoom(nodes, leaf, busy int) (*topology.Tree, *machines) {
+// benchCluster has nodes with 8 devices; busy is the percentage of nodes that
+// are used in part or whole.
+func benchCluster(nodes, leaf, busy int) (*topology.Tree, *freeNodes) {
 	places := make([]topology.Place, nodes)
 	for i := range places {
 		if leaf > 0 {
@@ -35,7 +35,7 @@ func machineRoom(nodes, leaf, busy int) (*topology.Tree, *machines) {
 		}
 	}
 	t := topology.Build(places, nil)
-	m := &machines{free: make([]int, nodes)}
+	m := &freeNodes{free: make([]int, nodes)}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range places {
 		m.free[i] = 8
@@ -53,7 +53,7 @@ func BenchmarkChoose(b *testing.B) {
 			for _, nodes := range []int{100, 1_000, 10_000} {
 				for _, members := range []int{1, 2, 4, 8} {
 					b.Run(fmt.Sprintf("leaf=%d/busy=%d/nodes=%d/members=%d", leaf, busy, nodes, members), func(b *testing.B) {
-						t, m := machineRoom(nodes, leaf, busy)
+						t, m := benchCluster(nodes, leaf, busy)
 						m.devices = 8
 						ask := topology.Ask{Members: members, Devices: 8}
 						b.ReportAllocs()
@@ -69,7 +69,7 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// BenchmarkChooseMany is about large gangs, and what does not fit.
+// BenchmarkChooseMany measures large gangs and requests that do not fit.
 func BenchmarkChooseMany(b *testing.B) {
 	for _, leaf := range []int{32, 4, 0} {
 		for _, ask := range []topology.Ask{
@@ -86,7 +86,7 @@ func BenchmarkChooseMany(b *testing.B) {
 		} {
 			name := fmt.Sprintf("leaf=%d/%dx%d%s", leaf, ask.Members, ask.Devices, ask.Strategy)
 			b.Run(fmt.Sprintf("%s/latency=%v/before=%d/min=%d", name, ask.LatencySensitive, len(ask.Before), ask.Min), func(b *testing.B) {
-				t, m := machineRoom(10_000, leaf, 70)
+				t, m := benchCluster(10_000, leaf, 70)
 				m.devices = ask.Devices
 				b.ReportAllocs()
 				for b.Loop() {
@@ -97,13 +97,13 @@ func BenchmarkChooseMany(b *testing.B) {
 	}
 }
 
-// BenchmarkFill places gangs and lets the oldest go, so that every choice finds
-// the fleet changed.
+// BenchmarkFill places gangs and removes the oldest, so that the cluster has
+// changed before every search.
 func BenchmarkFill(b *testing.B) {
 	for _, leaf := range []int{32, 4, 0} {
 		for _, nodes := range []int{100, 1_000, 10_000} {
 			b.Run(fmt.Sprintf("leaf=%d/nodes=%d", leaf, nodes), func(b *testing.B) {
-				t, m := machineRoom(nodes, leaf, 60)
+				t, m := benchCluster(nodes, leaf, 60)
 				m.devices = 8
 				var ring [8][]topology.Pick
 				i := 0
@@ -131,7 +131,7 @@ func BenchmarkFill(b *testing.B) {
 }
 
 func BenchmarkSet(b *testing.B) {
-	t, _ := machineRoom(10_000, 32, 60)
+	t, _ := benchCluster(10_000, 32, 60)
 	i := 0
 	for b.Loop() {
 		t.Set(i*7919%10_000, i%9, 8)
@@ -141,6 +141,6 @@ func BenchmarkSet(b *testing.B) {
 
 func BenchmarkBuild(b *testing.B) {
 	for b.Loop() {
-		machineRoom(10_000, 32, 60)
+		benchCluster(10_000, 32, 60)
 	}
 }
