@@ -8,13 +8,13 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// reckonings wants each of them whole: for a job that waits, of as many seats as
+// checkNominations wants each of them whole: for a job that waits, of as many seats as
 // it takes, with the attempts that sit there named as they are, and nobody stopped
 // for a job for which no seats are kept.
-func reckonings(t *trial) error {
+func checkNominations(t *checker) error {
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
-		if err := t.nomination(n); err != nil {
+		if err := t.checkNomination(n); err != nil {
 			return fmt.Errorf("seats for %s: %w", n.Job, err)
 		}
 	}
@@ -28,7 +28,7 @@ func reckonings(t *trial) error {
 		if y == nil {
 			continue
 		}
-		n := t.nominated(y.To)
+		n := t.nominationAfterPlan(y.To)
 		if n == nil || !slices.ContainsFunc(n.Victims, func(v ares.Victim) bool { return v.Job == t.plan.Stop[i].Job && v.Yield == *y }) {
 			return fmt.Errorf("%s is stopped for %s, for which no seats of it are kept", t.plan.Stop[i].Job, y.To)
 		}
@@ -36,8 +36,8 @@ func reckonings(t *trial) error {
 	return nil
 }
 
-// nominated is the nomination of a job when the plan is written, nil for none.
-func (t *trial) nominated(id ares.JobID) *ares.Nomination {
+// nominationAfterPlan is the nomination of a job when the plan is written, nil for none.
+func (t *checker) nominationAfterPlan(id ares.JobID) *ares.Nomination {
 	for i := range t.plan.Nominate {
 		if t.plan.Nominate[i].Job == id {
 			return &t.plan.Nominate[i].Nomination
@@ -50,7 +50,7 @@ func (t *trial) nominated(id ares.JobID) *ares.Nomination {
 	return run.Nominated
 }
 
-func (t *trial) nomination(n *ares.Nominating) error {
+func (t *checker) checkNomination(n *ares.Nominating) error {
 	job, ok := t.state.Job(n.Job)
 	if !ok || job.IsArray() {
 		return fmt.Errorf("there is no such job, or it is an array")
@@ -62,7 +62,7 @@ func (t *trial) nomination(n *ares.Nominating) error {
 	if k := len(n.Nomination.Seats); k == 0 || k > max(job.Members, 1) || k < job.MinMembers {
 		return fmt.Errorf("%d seats for %d to %d members", k, job.MinMembers, job.Members)
 	}
-	asked := milliIn(n.Nomination.Seats)
+	asked := seatMilli(n.Nomination.Seats)
 	for i := range n.Nomination.Victims {
 		v := &n.Nomination.Victims[i]
 		victim, known := t.state.Run(v.Job)
@@ -72,8 +72,8 @@ func (t *trial) nomination(n *ares.Nominating) error {
 			return fmt.Errorf("%s does not run, or not under fence %d", v.Job, v.Fence)
 		case v.Yield.To != n.Job || v.Yield.Tenant != job.Tenant:
 			return fmt.Errorf("%s gives way to %s of %s", v.Job, v.Yield.To, v.Yield.Tenant)
-		case v.Yield.Asked != asked || v.Yield.Milli != heldBy(a):
-			return fmt.Errorf("%s gives up %d/1000 for %d/1000, it says %d for %d", v.Job, heldBy(a), asked, v.Yield.Milli, v.Yield.Asked)
+		case v.Yield.Asked != asked || v.Yield.Milli != attemptMilli(a):
+			return fmt.Errorf("%s gives up %d/1000 for %d/1000, it says %d for %d", v.Job, attemptMilli(a), asked, v.Yield.Milli, v.Yield.Asked)
 		case v.Yield.Lost < 0:
 			return fmt.Errorf("%s gains %d by giving way", v.Job, -v.Yield.Lost)
 		}
@@ -81,7 +81,7 @@ func (t *trial) nomination(n *ares.Nominating) error {
 	return nil
 }
 
-func milliIn(seats []ares.Seat) (sum int64) {
+func seatMilli(seats []ares.Seat) (sum int64) {
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
 			sum += int64(sh.Milli)
@@ -90,59 +90,59 @@ func milliIn(seats []ares.Seat) (sum int64) {
 	return sum
 }
 
-// heldBy is what an attempt holds, in thousandths of devices.
-func heldBy(a *ares.Attempt) (sum int64) {
+// attemptMilli is what an attempt holds, in thousandths of devices.
+func attemptMilli(a *ares.Attempt) (sum int64) {
 	for i := range a.Seats {
 		if !a.Seats[i].State.Free() {
-			sum += milliIn([]ares.Seat{a.Seats[i].Seat})
+			sum += seatMilli([]ares.Seat{a.Seats[i].Seat})
 		}
 	}
 	return sum
 }
 
-// keptSeats wants what is free of the seats that are kept for somebody to stay so,
+// checkNominatedSeats wants what is free of the seats that are kept for somebody to stay so,
 // unless he is placed: of each device, and of each node's cores and memory, the
 // placings of the plan have no more than what is left besides. Seats that the plan
 // itself keeps come after placings whose turn was earlier, and are not judged.
-func keptSeats(t *trial) error {
+func checkNominatedSeats(t *checker) error {
 	placed := map[ares.JobID]bool{}
 	for i := range t.plan.Place {
 		placed[t.plan.Place[i].Job] = true
 	}
-	keep := map[string]*machine{} // what is kept on each node
+	keep := map[string]*nodeUse{} // what is kept on each node
 	for job, run := range t.state.Jobs() {
-		n := t.nominated(job.ID)
+		n := t.nominationAfterPlan(job.ID)
 		if n == nil || placed[job.ID] || run == nil || run.Nominated == nil {
 			continue
 		}
 		for i := range n.Seats {
 			seat := &n.Seats[i]
-			if t.keepsNow(job.ID) {
-				seat = wholly(seat)
+			if t.isNominatedByPlan(job.ID) {
+				seat = wholeShares(seat)
 			}
 			if keep[seat.Node] == nil {
-				keep[seat.Node] = t.empty(seat.Node)
+				keep[seat.Node] = t.emptyNode(seat.Node)
 			}
-			keep[seat.Node].sit(seat)
+			keep[seat.Node].addSeat(seat)
 		}
 	}
-	given := map[string]*machine{} // what the plan gives there
+	given := map[string]*nodeUse{} // what the plan gives there
 	for i := range t.plan.Place {
 		run, _ := t.state.Run(t.plan.Place[i].Job)
 		for k := range t.plan.Place[i].Seats {
 			seat := &t.plan.Place[i].Seats[k]
-			if own(run.Nominated, seat) {
+			if isNominatedSeat(run.Nominated, seat) {
 				continue
 			}
 			if given[seat.Node] == nil {
-				given[seat.Node] = t.empty(seat.Node)
+				given[seat.Node] = t.emptyNode(seat.Node)
 			}
-			given[seat.Node].sit(besides(run.Nominated, seat))
+			given[seat.Node].addSeat(beyondNomination(run.Nominated, seat))
 		}
 	}
 	for id, g := range given { // order-free: any broken law will do
 		if k, m := keep[id], t.nodes[id]; k != nil && m != nil {
-			if err := m.leaves(g, k); err != nil {
+			if err := m.checkLeavesFree(g, k); err != nil {
 				return fmt.Errorf("node %s: %w", id, err)
 			}
 		}
@@ -150,15 +150,15 @@ func keptSeats(t *trial) error {
 	return nil
 }
 
-// keepsNow says whether it is this plan that keeps seats for a job.
-func (t *trial) keepsNow(id ares.JobID) bool {
+// isNominatedByPlan says whether it is this plan that keeps seats for a job.
+func (t *checker) isNominatedByPlan(id ares.JobID) bool {
 	return slices.ContainsFunc(t.plan.Nominate, func(n ares.Nominating) bool { return n.Job == id })
 }
 
-// wholly is what of a seat nobody else can have a part of. Of the rest of what is
+// wholeShares is what of a seat nobody else can have a part of. Of the rest of what is
 // kept by this very plan, others may have had theirs before, and those who give
 // way leave enough.
-func wholly(seat *ares.Seat) *ares.Seat {
+func wholeShares(seat *ares.Seat) *ares.Seat {
 	out := &ares.Seat{Node: seat.Node, Rank: seat.Rank, NUMA: -1}
 	for _, sh := range seat.Shares {
 		if sh.Milli == 1000 {
@@ -168,9 +168,9 @@ func wholly(seat *ares.Seat) *ares.Seat {
 	return out
 }
 
-// besides is what a seat takes of a node's cores and memory beyond what was kept
+// beyondNomination is what a seat takes of a node's cores and memory beyond what was kept
 // there for who is given it.
-func besides(n *ares.Nomination, seat *ares.Seat) *ares.Seat {
+func beyondNomination(n *ares.Nomination, seat *ares.Seat) *ares.Seat {
 	out := *seat
 	if n == nil {
 		return &out
@@ -183,27 +183,27 @@ func besides(n *ares.Nomination, seat *ares.Seat) *ares.Seat {
 	return &out
 }
 
-// own says whether a seat is one of those that were kept for who is given it.
-func own(n *ares.Nomination, seat *ares.Seat) bool {
+// isNominatedSeat says whether a seat is one of those that were kept for who is given it.
+func isNominatedSeat(n *ares.Nomination, seat *ares.Seat) bool {
 	return n != nil && slices.ContainsFunc(n.Seats, func(k ares.Seat) bool {
 		return k.Node == seat.Node && k.Rank == seat.Rank && slices.Equal(k.Shares, seat.Shares)
 	})
 }
 
-// empty is a node on which nothing is counted yet.
-func (t *trial) empty(id string) *machine {
+// emptyNode is a node on which nothing is counted yet.
+func (t *checker) emptyNode(id string) *nodeUse {
 	if m := t.nodes[id]; m != nil {
-		return newMachine(m.NodeView)
+		return newNodeUse(m.NodeView)
 	}
-	return newMachine(engine.NodeView{Node: &ares.Node{ID: id}})
+	return newNodeUse(engine.NodeView{Node: &ares.Node{ID: id}})
 }
 
-// leaves wants what is given to leave what is kept of what is free.
-func (m *machine) leaves(given, keep *machine) error {
-	for device, milli := range given.milli { // order-free: any broken law will do
-		free := 1000 - m.milli[device]
-		if milli > free-min(free, keep.milli[device]) {
-			return fmt.Errorf("%d/1000 of device %s are given, of which %d/1000 are free and %d/1000 kept", milli, device, free, keep.milli[device])
+// checkLeavesFree wants what is given to leave what is kept of what is free.
+func (m *nodeUse) checkLeavesFree(given, keep *nodeUse) error {
+	for device, milli := range given.milliByDevice { // order-free: any broken law will do
+		free := 1000 - m.milliByDevice[device]
+		if milli > free-min(free, keep.milliByDevice[device]) {
+			return fmt.Errorf("%d/1000 of device %s are given, of which %d/1000 are free and %d/1000 kept", milli, device, free, keep.milliByDevice[device])
 		}
 	}
 	if free := max(m.Node.CPUs-m.cpus, 0); given.cpus > 0 && given.cpus > free-min(free, keep.cpus) {

@@ -9,10 +9,10 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// measure is what the configured order goes by, less for the earlier job: in
+// orderKey is what the configured order goes by, less for the earlier job: in
 // milliseconds, of runtime, of what is left of it or of runtime times GPUs, or
 // the level of its service so far. Who is not known to end comes last.
-func (t *trial) measure(job *ares.Job) int64 {
+func (t *checker) orderKey(job *ares.Job) int64 {
 	run, _ := t.state.Run(job.ID)
 	runtime := time.Duration(job.MaxRuntimeMinutes) * time.Minute
 	if f, ok := t.state.Forecast(job.ID); ok {
@@ -39,29 +39,29 @@ func (t *trial) measure(job *ares.Job) int64 {
 		if !endless {
 			runtime = max(runtime-run.Done(job, t.plan.Now), 0)
 		}
-		return last(runtime.Milliseconds(), endless)
+		return lastIfUnknown(runtime.Milliseconds(), endless)
 	case engine.OrderShortest:
-		return last(runtime.Milliseconds(), endless)
+		return lastIfUnknown(runtime.Milliseconds(), endless)
 	case engine.OrderLeastService:
-		return last(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // nobody lives so long
+		return lastIfUnknown(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // nobody lives so long
 	case engine.OrderDeadline:
-		return last(job.Deadline.UnixMilli(), job.Deadline.IsZero())
+		return lastIfUnknown(job.Deadline.UnixMilli(), job.Deadline.IsZero())
 	case engine.OrderAged, engine.OrderFIFO:
 	}
 	return 0
 }
 
-func last(v int64, endless bool) int64 {
+func lastIfUnknown(v int64, endless bool) int64 {
 	if endless {
 		return math.MaxInt64
 	}
 	return v
 }
 
-// strict wants no job of a strict queue placed while an earlier one waits that
+// checkStrictOrder wants no job of a strict queue placed while an earlier one waits that
 // nothing but the room and its limits could keep waiting.
-func strict(t *trial, p *placed) error {
-	if t.cfg.Queueing.Blocked != engine.BlockedHold || p.kept() {
+func checkStrictOrder(t *checker, p *placement) error {
+	if t.cfg.Queueing.Blocked != engine.BlockedHold || p.isOnNominatedSeats() {
 		return nil
 	}
 	before := map[ares.JobID]bool{}
@@ -70,18 +70,18 @@ func strict(t *trial, p *placed) error {
 	}
 	for job, run := range t.state.Jobs() {
 		same := job.Tenant == p.job.Tenant && job.Queue == p.job.Queue && job != p.job && ares.ClassOf(job.PriorityValue()) == ares.ClassOf(p.job.PriorityValue())
-		if !same || before[job.ID] || job.IsArray() || !t.waits(job, run) || !t.earlier(job, p.job) {
+		if !same || before[job.ID] || job.IsArray() || !t.isPlaceable(job, run) || !t.isEarlier(job, p.job) {
 			continue
 		}
-		if !t.depends(job) {
+		if !t.hasOpenDependency(job) {
 			return fmt.Errorf("%s is earlier in its queue and waits", job.ID)
 		}
 	}
 	return nil
 }
 
-// depends says whether a job waits for others to succeed.
-func (t *trial) depends(job *ares.Job) bool {
+// hasOpenDependency says whether a job waits for others to succeed.
+func (t *checker) hasOpenDependency(job *ares.Job) bool {
 	for _, id := range job.After {
 		if run, ok := t.state.Run(ares.JobID(id)); !ok || run.Phase != ares.Succeeded {
 			return true

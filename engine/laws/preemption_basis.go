@@ -10,10 +10,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// rights wants everybody who gives way to do so by a right: to a job whose
+// checkPreemptionBasis wants everybody who gives way to do so by a right: to a job whose
 // submitted class is two above its own or more and whose tenant may preempt, or
 // to one to which quotas promise what it has borrowed. All is counted anew.
-func rights(t *trial) error {
+func checkPreemptionBasis(t *checker) error {
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
 		job, ok := t.state.Job(n.Job)
@@ -31,7 +31,7 @@ func rights(t *trial) error {
 			if !known {
 				return fmt.Errorf("there is no job %s", v.Job)
 			}
-			if err := t.entitled(job, victim, &n.Nomination, v.Yield.Why, gone); err != nil {
+			if err := t.checkVictimBasis(job, victim, &n.Nomination, v.Yield.Why, gone); err != nil {
 				return fmt.Errorf("%s gives way to %s (%s): %w", v.Job, n.Job, v.Yield.Why, err)
 			}
 			gone = append(gone, victim)
@@ -40,8 +40,8 @@ func rights(t *trial) error {
 	return nil
 }
 
-// entitled judges one victim, when those before it are gone.
-func (t *trial) entitled(job, victim *ares.Job, n *ares.Nomination, why ares.YieldWhy, gone []*ares.Job) error {
+// checkVictimBasis judges one victim, when those before it are gone.
+func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, why ares.YieldWhy, gone []*ares.Job) error {
 	run, _ := t.state.Run(victim.ID)
 	mine, its := ares.ClassOf(job.PriorityValue()).Rank(), ares.ClassOf(victim.PriorityValue()).Rank()
 	switch tenant := t.tenants[job.Tenant]; {
@@ -60,30 +60,30 @@ func (t *trial) entitled(job, victim *ares.Job, n *ares.Nomination, why ares.Yie
 	case why == ares.YieldClass:
 		return nil
 	case why == ares.YieldQuota:
-		return t.takesBack(job, victim, n, gone)
+		return t.checkReclaim(job, victim, n, gone)
 	}
 	return fmt.Errorf("by no right")
 }
 
-// takesBack wants quotas to promise the job what it asks for, all of it, and one
+// checkReclaim wants quotas to promise the job what it asks for, all of it, and one
 // on the victim's side only to be exceeded as long as it is there. Who is being
 // stopped already is about to give back what he has borrowed, and what this plan
 // gives others, or keeps for them, counts.
-func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
-	now := newTrial(t.state, t.plan)
-	now.clearOut(job.ID, gone)
-	now.settle(job.ID)
+func (t *checker) checkReclaim(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
+	now := newChecker(t.state, t.plan)
+	now.removeStopped(job.ID, gone)
+	now.addOthers(job.ID)
 	mine := map[*account]bool{}
-	for a := now.accounts.leaf(job); a != nil; a = a.parent {
+	for a := now.ledger.accountOf(job); a != nil; a = a.parent {
 		mine[a] = true
 	}
-	for _, pattern := range now.accounts.patterns() {
-		if len(takenOf(now, n, pattern)) == 0 {
+	for _, pattern := range now.ledger.quotaPatterns() {
+		if len(nominatedDevices(now, n, pattern)) == 0 {
 			continue
 		}
-		for a := now.accounts.leaf(victim); a != nil && !mine[a]; a = a.parent {
+		for a := now.ledger.accountOf(victim); a != nil && !mine[a]; a = a.parent {
 			q := a.quota(pattern)
-			if q != nil && now.accounts.demand(a, pattern) > 1000*int64(q.Nominal) && t.promisedTo(job, n) {
+			if q != nil && now.ledger.quotaDemand(a, pattern) > 1000*int64(q.Nominal) && t.isWithinQuota(job, n) {
 				return nil
 			}
 		}
@@ -91,28 +91,28 @@ func (t *trial) takesBack(job, victim *ares.Job, n *ares.Nomination, gone []*are
 	return fmt.Errorf("it has borrowed nothing that quotas promise %s", job.Tenant)
 }
 
-// promisedTo says whether a job stays within every quota above it, without
+// isWithinQuota says whether a job stays within every quota above it, without
 // borrowing, when it has its seats and those are gone who give way to it. Its
 // devices may be of several models: for each there is such a quota.
-func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination) bool {
-	with := newTrial(t.state, t.plan)
+func (t *checker) isWithinQuota(job *ares.Job, n *ares.Nomination) bool {
+	with := newChecker(t.state, t.plan)
 	var gone []*ares.Job
 	for i := range n.Victims {
 		if victim, ok := t.state.Job(n.Victims[i].Job); ok {
 			gone = append(gone, victim)
 		}
 	}
-	with.clearOut(job.ID, gone)
+	with.removeStopped(job.ID, gone)
 	for k := range n.Seats {
-		with.sit(job, &n.Seats[k], true)
+		with.addSeat(job, &n.Seats[k], true)
 	}
-	promised := map[seatKey]bool{}
-	for _, pattern := range with.accounts.patterns() {
-		of := takenOf(with, n, pattern)
+	promised := map[deviceKey]bool{}
+	for _, pattern := range with.ledger.quotaPatterns() {
+		of := nominatedDevices(with, n, pattern)
 		if len(of) == 0 {
 			continue
 		}
-		for a := with.accounts.leaf(job); a != nil; a = a.parent {
+		for a := with.ledger.accountOf(job); a != nil; a = a.parent {
 			q := a.quota(pattern)
 			if q == nil {
 				continue
@@ -121,25 +121,25 @@ func (t *trial) promisedTo(job *ares.Job, n *ares.Nomination) bool {
 				promised[d] = true
 			}
 			// Where the ways of both meet, it only takes the place of who goes.
-			if after := with.accounts.demand(a, pattern); after > 1000*int64(q.Nominal) && after > t.demandOf(a.name, pattern) {
+			if after := with.ledger.quotaDemand(a, pattern); after > 1000*int64(q.Nominal) && after > t.currentDemand(a.name, pattern) {
 				return false
 			}
 		}
 	}
-	return len(promised) == len(takenOf(with, n, ""))
+	return len(promised) == len(nominatedDevices(with, n, ""))
 }
 
-// demandOf is what counts against a quota of the account of that name as it is.
-func (t *trial) demandOf(name, pattern string) int64 {
-	if a := t.accounts.accounts[name]; a != nil {
-		return t.accounts.demand(a, pattern)
+// currentDemand is what counts against a quota of the account of that name as it is.
+func (t *checker) currentDemand(name, pattern string) int64 {
+	if a := t.ledger.accounts[name]; a != nil {
+		return t.ledger.quotaDemand(a, pattern)
 	}
 	return 0
 }
 
-// clearOut has those gone who are being stopped, those whom the plan stops before
+// removeStopped has those gone who are being stopped, those whom the plan stops before
 // it stops anybody for a job, and some besides.
-func (t *trial) clearOut(job ares.JobID, gone []*ares.Job) {
+func (t *checker) removeStopped(job ares.JobID, gone []*ares.Job) {
 	before := map[ares.JobID]bool{}
 	for i := range t.plan.Stop {
 		if y := t.plan.Stop[i].Stop.Yield; y != nil && y.To == job {
@@ -149,33 +149,33 @@ func (t *trial) clearOut(job ares.JobID, gone []*ares.Job) {
 	}
 	for other, run := range t.state.Jobs() {
 		if run != nil && (run.Stop != nil || before[other.ID] || slices.Contains(gone, other)) {
-			t.vacate(other, run)
+			t.removeJob(other, run)
 		}
 	}
 }
 
-// settle has everybody else on the seats that the plan gives him, or that are kept.
-func (t *trial) settle(but ares.JobID) {
+// addOthers has everybody else on the seats that the plan gives him, or that are kept.
+func (t *checker) addOthers(but ares.JobID) {
 	for i := range t.plan.Place {
-		if pl, err := t.next(i); err == nil {
-			t.place(pl)
+		if pl, err := t.nextPlacement(i); err == nil {
+			t.addPlacement(pl)
 		}
 	}
 	for job := range t.state.Jobs() {
-		if n := t.nominated(job.ID); n != nil && job.ID != but {
+		if n := t.nominationAfterPlan(job.ID); n != nil && job.ID != but {
 			for k := range n.Seats {
-				t.sit(job, &n.Seats[k], true)
+				t.addSeat(job, &n.Seats[k], true)
 			}
 		}
 	}
 }
 
-// takenOf is the devices of a nomination that are of a model of the pattern.
-func takenOf(t *trial, n *ares.Nomination, pattern string) (out []seatKey) {
+// nominatedDevices is the devices of a nomination that are of a model of the pattern.
+func nominatedDevices(t *checker, n *ares.Nomination, pattern string) (out []deviceKey) {
 	for i := range n.Seats {
 		m := t.nodes[n.Seats[i].Node]
 		for _, sh := range n.Seats[i].Shares {
-			key := seatKey{n.Seats[i].Node, sh.Device}
+			key := deviceKey{n.Seats[i].Node, sh.Device}
 			if m != nil && m.device(sh.Device) != nil && strings.Contains(strings.ToLower(m.device(sh.Device).Model), pattern) && !slices.Contains(out, key) {
 				out = append(out, key)
 			}
@@ -184,8 +184,8 @@ func takenOf(t *trial, n *ares.Nomination, pattern string) (out []seatKey) {
 	return out
 }
 
-// vacate takes what a job holds out of the accounts.
-func (t *trial) vacate(job *ares.Job, run *ares.Run) {
+// removeJob takes what a job holds out of the accounts.
+func (t *checker) removeJob(job *ares.Job, run *ares.Run) {
 	for i := range run.Attempts {
 		a := &run.Attempts[i]
 		for k := range a.Seats {
@@ -193,22 +193,22 @@ func (t *trial) vacate(job *ares.Job, run *ares.Run) {
 			if h.State.Settled() {
 				continue
 			}
-			had := t.accounts.amountOf(job, &h.Seat)
-			for model := range had.models { // order-free: each by itself
-				had.models[model] = -had.models[model]
+			had := t.ledger.amountOf(job, &h.Seat)
+			for model := range had.milliByModel { // order-free: each by itself
+				had.milliByModel[model] = -had.milliByModel[model]
 			}
-			for a := t.accounts.leaf(job); a != nil; a = a.parent {
-				for model, milli := range had.models { // order-free: as above
-					a.held.models[model] += milli
+			for a := t.ledger.accountOf(job); a != nil; a = a.parent {
+				for model, milli := range had.milliByModel { // order-free: as above
+					a.current.milliByModel[model] += milli
 				}
 			}
 		}
 	}
 }
 
-// rates wants no plan to decide that more give way to a tenant by class than may
+// checkPreemptionRate wants no plan to decide that more give way to a tenant by class than may
 // in an hour, with those who did within the hour before.
-func rates(t *trial) error {
+func checkPreemptionRate(t *checker) error {
 	most := t.cfg.Yielding.PerTenant
 	if most == 0 || len(t.plan.Nominate) == 0 {
 		return nil

@@ -8,18 +8,18 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// kept says whether the placing is on exactly the seats that were kept for the
+// isOnNominatedSeats says whether the placing is on exactly the seats that were kept for the
 // job: it is not its turn that gives it those.
-func (p *placed) kept() bool {
+func (p *placement) isOnNominatedSeats() bool {
 	n := p.run.Nominated
 	return n != nil && slices.EqualFunc(n.Seats, p.Seats, func(a, b ares.Seat) bool {
 		return a.Node == b.Node && a.Rank == b.Rank && slices.Equal(a.Shares, b.Shares)
 	})
 }
 
-// yields judges who is asked to give way, but for the right to it: that is
+// checkVictims judges who is asked to give way, but for the right to it: that is
 // judged by the law of rights.
-func yields(t *trial) error {
+func checkVictims(t *checker) error {
 	for i := range t.plan.Stop {
 		stop := &t.plan.Stop[i]
 		if stop.Stop.Why != ares.StopPreempt {
@@ -45,18 +45,18 @@ func yields(t *trial) error {
 		if waiting.Nominated != nil {
 			continue // all else was judged when that was decided
 		}
-		if err := t.unguarded(job, &run, to); err != nil {
+		if err := t.checkProtection(job, &run, to); err != nil {
 			return err
 		}
-		if err := t.ordered(job, to, y.Why); err != nil {
+		if err := t.checkOrderPreemption(job, to, y.Why); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unguarded wants nothing to protect a job from another.
-func (t *trial) unguarded(job *ares.Job, run *ares.Run, to *ares.Job) error {
+// checkProtection wants nothing to protect a job from another.
+func (t *checker) checkProtection(job *ares.Job, run *ares.Run, to *ares.Job) error {
 	cfg, a := t.cfg.Yielding, run.Current()
 	critical := ares.ClassOf(to.PriorityValue()) == ares.Critical
 	if cfg.MaxYields > 0 && run.Yields >= cfg.MaxYields && !critical {
@@ -72,9 +72,9 @@ func (t *trial) unguarded(job *ares.Job, run *ares.Run, to *ares.Job) error {
 	return nil
 }
 
-// ordered judges who gives way by the configured order, and wants that of nobody
+// checkOrderPreemption judges who gives way by the configured order, and wants that of nobody
 // where there is none.
-func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
+func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.YieldWhy) error {
 	switch {
 	case why == ares.YieldMove:
 		if !t.cfg.Yielding.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
@@ -95,8 +95,8 @@ func (t *trial) ordered(job, to *ares.Job, why ares.YieldWhy) error {
 
 // outranks says whether a waiting job comes before a running one by the
 // configured order, or has waited for long enough beside it.
-func (t *trial) outranks(to, job *ares.Job) bool {
-	mine, its := t.measure(to), t.measure(job)
+func (t *checker) outranks(to, job *ares.Job) bool {
+	mine, its := t.orderKey(to), t.orderKey(job)
 	if patience := t.cfg.Queueing.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
 		since := to.AcceptedAt
 		if run, ok := t.state.Run(to.ID); ok && run.Last() != nil {
@@ -107,15 +107,15 @@ func (t *trial) outranks(to, job *ares.Job) bool {
 	return mine < its
 }
 
-// ceiling judges how much is stopped for what is asked.
-func ceiling(t *trial) error {
+// checkPreemptionLimit judges how much is stopped for what is asked.
+func checkPreemptionLimit(t *checker) error {
 	most := int64(t.cfg.Yielding.Ceiling)
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
-		asked, stopped := milliIn(n.Nomination.Seats), int64(0)
+		asked, stopped := seatMilli(n.Nomination.Seats), int64(0)
 		for _, v := range n.Nomination.Victims {
 			if run, _ := t.state.Run(v.Job); run.Current() != nil {
-				stopped += heldBy(run.Current())
+				stopped += attemptMilli(run.Current())
 			}
 		}
 		if most > 0 && stopped*1000 > most*asked {
@@ -125,15 +125,15 @@ func ceiling(t *trial) error {
 	return nil
 }
 
-// seatKey is a device of a node.
-type seatKey struct{ node, device string }
+// deviceKey is a device of a node.
+type deviceKey struct{ node, device string }
 
-// sitters wants the victims of each nomination to be those who sit there, and no
+// checkVictimSeats wants the victims of each nomination to be those who sit there, and no
 // more nominations at once than there may be.
-func sitters(t *trial) error {
+func checkVictimSeats(t *checker) error {
 	live := len(t.plan.Nominate)
 	for job, run := range t.state.Jobs() {
-		if run != nil && run.Nominated != nil && t.nominated(job.ID) != nil && !t.keepsNow(job.ID) {
+		if run != nil && run.Nominated != nil && t.nominationAfterPlan(job.ID) != nil && !t.isNominatedByPlan(job.ID) {
 			live++
 		}
 	}
@@ -141,24 +141,24 @@ func sitters(t *trial) error {
 		return fmt.Errorf("seats are kept for %d jobs at once", live)
 	}
 	for i := range t.plan.Nominate {
-		if err := t.seated(&t.plan.Nominate[i]); err != nil {
+		if err := t.checkVictimsHoldSeats(&t.plan.Nominate[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// seated wants the victims of a nomination to be those who sit where it keeps
+// checkVictimsHoldSeats wants the victims of a nomination to be those who sit where it keeps
 // seats, and whom nobody stops yet. Who has borrowed may sit elsewhere: by quotas
 // that is what the job lacks.
-func (t *trial) seated(n *ares.Nominating) error {
-	nodes, devices := map[string]bool{}, map[seatKey]bool{}
+func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
+	nodes, devices := map[string]bool{}, map[deviceKey]bool{}
 	for k := range n.Nomination.Seats {
 		seat := &n.Nomination.Seats[k]
 		nodes[seat.Node] = true
 		for _, sh := range seat.Shares {
 			if sh.Milli == 1000 {
-				devices[seatKey{seat.Node, sh.Device}] = true
+				devices[deviceKey{seat.Node, sh.Device}] = true
 			}
 		}
 	}
@@ -181,12 +181,12 @@ func (t *trial) seated(n *ares.Nominating) error {
 	for i := range t.plan.Stop {
 		going[t.plan.Stop[i].Job] = true
 	}
-	for _, h := range t.holders {
-		if run, _ := t.state.Run(h.job.ID); victims[h.job.ID] || going[h.job.ID] || !h.live || run.Current() == nil || run.Stop != nil {
+	for _, h := range t.occupied {
+		if run, _ := t.state.Run(h.job.ID); victims[h.job.ID] || going[h.job.ID] || !h.countsForTenant || run.Current() == nil || run.Stop != nil {
 			continue
 		}
 		for _, sh := range h.seat.Shares {
-			if devices[seatKey{h.seat.Node, sh.Device}] {
+			if devices[deviceKey{h.seat.Node, sh.Device}] {
 				return fmt.Errorf("%s sits on device %s of node %s, which is kept for %s, and does not give way", h.job.ID, sh.Device, h.seat.Node, n.Job)
 			}
 		}
@@ -194,8 +194,8 @@ func (t *trial) seated(n *ares.Nominating) error {
 	return nil
 }
 
-// circles wants no job to give way to one that gave way to it.
-func circles(t *trial) error {
+// checkPreemptionCycles wants no job to give way to one that gave way to it.
+func checkPreemptionCycles(t *checker) error {
 	to := map[ares.JobID][]ares.JobID{}
 	note := func(id ares.JobID, y *ares.Yield) {
 		if y != nil {

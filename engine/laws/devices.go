@@ -9,37 +9,37 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// machine is a node with everything that was given there.
-type machine struct {
+// nodeUse is a node with everything that was given there.
+type nodeUse struct {
 	engine.NodeView
 
-	place  place
-	milli  map[string]int // by device
-	cpus   int
-	memory int
-	seats  int
-	bound  map[int][2]int // by NUMA node: cores and MB of the seats bound to it
+	location      location
+	milliByDevice map[string]int // by device
+	cpus          int
+	memory        int
+	seats         int
+	numaUse       map[int][2]int // by NUMA node: cores and MB of the seats bound to it
 }
 
-func newMachine(v engine.NodeView) *machine {
-	return &machine{NodeView: v, milli: map[string]int{}, bound: map[int][2]int{}}
+func newNodeUse(v engine.NodeView) *nodeUse {
+	return &nodeUse{NodeView: v, milliByDevice: map[string]int{}, numaUse: map[int][2]int{}}
 }
 
-func (m *machine) sit(seat *ares.Seat) {
+func (m *nodeUse) addSeat(seat *ares.Seat) {
 	m.cpus += seat.CPUs
 	m.memory += seat.Memory
 	m.seats++
 	for _, sh := range seat.Shares {
-		m.milli[sh.Device] += sh.Milli
+		m.milliByDevice[sh.Device] += sh.Milli
 	}
 	if seat.NUMA >= 0 {
-		b := m.bound[seat.NUMA]
-		m.bound[seat.NUMA] = [2]int{b[0] + seat.CPUs, b[1] + seat.Memory}
+		b := m.numaUse[seat.NUMA]
+		m.numaUse[seat.NUMA] = [2]int{b[0] + seat.CPUs, b[1] + seat.Memory}
 	}
 }
 
 // device finds one of the machine's devices, nil when it has none of that name.
-func (m *machine) device(id string) *ares.Device {
+func (m *nodeUse) device(id string) *ares.Device {
 	for i := range m.Node.Devices {
 		if m.Node.Devices[i].ID == id {
 			return &m.Node.Devices[i]
@@ -48,27 +48,27 @@ func (m *machine) device(id string) *ares.Device {
 	return nil
 }
 
-// sliced says whether the device is cut into slices, so that only these are given.
-func (m *machine) sliced(id string) bool {
+// isSliced says whether the device is cut into slices, so that only these are given.
+func (m *nodeUse) isSliced(id string) bool {
 	return slices.ContainsFunc(m.Node.Devices, func(d ares.Device) bool { return d.Parent == id })
 }
 
-// seats judges what a job got on each of its nodes.
-func seats(t *trial, p *placed) error {
+// checkDevices judges what a job got on each of its nodes.
+func checkDevices(t *checker, p *placement) error {
 	for i := range p.Seats {
 		seat := &p.Seats[i]
 		m := t.nodes[seat.Node]
 		if m == nil || m.Session == nil || m.Cordon != nil || m.Node.Unfit != "" {
 			return fmt.Errorf("node %s is not open", seat.Node)
 		}
-		if err := m.fits(p.job, seat, t.cfg.ThermalLimit); err != nil {
+		if err := m.checkSeat(p.job, seat, t.cfg.ThermalLimit); err != nil {
 			return fmt.Errorf("rank %d on %s: %w", i, seat.Node, err)
 		}
 	}
 	return nil
 }
 
-func (m *machine) fits(job *ares.Job, seat *ares.Seat, hottest int) error {
+func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 	switch {
 	case seat.CPUs != job.CPUs || seat.Memory != job.MemoryMB:
 		return fmt.Errorf("%d cores and %d MB are not what was asked for", seat.CPUs, seat.Memory)
@@ -86,7 +86,7 @@ func (m *machine) fits(job *ares.Job, seat *ares.Seat, hottest int) error {
 	}
 	given := 0
 	for _, sh := range seat.Shares {
-		if err := m.fitting(job, sh, hottest); err != nil {
+		if err := m.checkDevice(job, sh, hottest); err != nil {
 			return err
 		}
 		given += sh.Milli
@@ -94,11 +94,11 @@ func (m *machine) fits(job *ares.Job, seat *ares.Seat, hottest int) error {
 	if len(seat.Shares) != max(whole, min(milli, 1)) || given != max(1000*whole, milli) {
 		return fmt.Errorf("%d devices and %d/1000 are not what was asked for", len(seat.Shares), given)
 	}
-	return m.aligned(job, seat)
+	return m.checkNUMA(job, seat)
 }
 
-// fitting judges one device.
-func (m *machine) fitting(job *ares.Job, sh ares.Share, hottest int) error {
+// checkDevice judges one device.
+func (m *nodeUse) checkDevice(job *ares.Job, sh ares.Share, hottest int) error {
 	d := m.device(sh.Device)
 	if d == nil {
 		return fmt.Errorf("there is no device %s", sh.Device)
@@ -112,26 +112,26 @@ func (m *machine) fitting(job *ares.Job, sh ares.Share, hottest int) error {
 		return fmt.Errorf("device %s is not healthy", d.ID)
 	case hottest > 0 && d.Celsius > hottest:
 		return fmt.Errorf("device %s has %d °C, the limit is %d", d.ID, d.Celsius, hottest)
-	case m.sliced(d.ID):
+	case m.isSliced(d.ID):
 		return fmt.Errorf("device %s is cut into slices", d.ID)
 	case d.Profile != job.MIGProfile:
 		return fmt.Errorf("device %s is a %q slice", d.ID, d.Profile)
 	case kind != job.AcceleratorType:
 		return fmt.Errorf("device %s is a %s", d.ID, kind)
-	case !modelFits(job.GPUModel, d.Model):
+	case !modelMatches(job.GPUModel, d.Model):
 		return fmt.Errorf("device %s is a %s", d.ID, d.Model)
 	case d.Index != sh.Index:
 		return fmt.Errorf("device %s has index %d, not %d", d.ID, d.Index, sh.Index)
 	case d.MemoryMB*max(job.GPUs, 1) < job.GPUMemoryMB:
 		return fmt.Errorf("device %s has %d MB", d.ID, d.MemoryMB)
-	case m.milli[d.ID] > 1000:
-		return fmt.Errorf("device %s is sold twice: %d/1000", d.ID, m.milli[d.ID])
+	case m.milliByDevice[d.ID] > 1000:
+		return fmt.Errorf("device %s is sold twice: %d/1000", d.ID, m.milliByDevice[d.ID])
 	}
 	return nil
 }
 
-// modelFits says whether a model is one of those asked for, "a|b" for either.
-func modelFits(asked, model string) bool {
+// modelMatches says whether a model is one of those asked for, "a|b" for either.
+func modelMatches(asked, model string) bool {
 	if strings.Trim(asked, "| ") == "" {
 		return true
 	}
@@ -143,8 +143,8 @@ func modelFits(asked, model string) bool {
 	return false
 }
 
-// aligned judges the NUMA node of a seat.
-func (m *machine) aligned(job *ares.Job, seat *ares.Seat) error {
+// checkNUMA judges the NUMA node of a seat.
+func (m *nodeUse) checkNUMA(job *ares.Job, seat *ares.Seat) error {
 	devices := len(seat.Shares) > 0
 	required := job.NUMAPolicy == "required" || job.Placement.RequiredLevel == "numa" || job.Placement.LatencySensitive && devices
 	if seat.NUMA < 0 {
@@ -162,28 +162,28 @@ func (m *machine) aligned(job *ares.Job, seat *ares.Seat) error {
 			return fmt.Errorf("device %s is at NUMA node %d, not %d", d.ID, d.NUMA, seat.NUMA)
 		}
 	}
-	n, b := m.Node.NUMA[at], m.bound[seat.NUMA]
+	n, b := m.Node.NUMA[at], m.numaUse[seat.NUMA]
 	if job.CPUs > 0 && b[0] > n.CPUs || job.MemoryMB > 0 && b[1] > n.MemoryMB {
 		return fmt.Errorf("NUMA node %d is oversold: %d cores, %d MB", n.ID, b[0], b[1])
 	}
 	return nil
 }
 
-// nodes judges what the job asked of its nodes.
-func nodes(t *trial, p *placed) error {
+// checkNodeConstraints judges what the job asked of its nodes.
+func checkNodeConstraints(t *checker, p *placement) error {
 	for i := range p.Seats {
 		m := t.nodes[p.Seats[i].Node]
 		if m == nil {
 			continue // another law's
 		}
-		if err := m.welcomes(p.job); err != nil {
+		if err := m.checkConstraints(p.job); err != nil {
 			return fmt.Errorf("rank %d on %s: %w", i, m.Node.ID, err)
 		}
 	}
 	return nil
 }
 
-func (m *machine) welcomes(job *ares.Job) error {
+func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	where := &job.Placement
 	for k, want := range where.NodeSelector { // order-free: any broken law will do
 		if v, ok := m.Node.Labels[k]; !ok || v != want {
@@ -195,8 +195,8 @@ func (m *machine) welcomes(job *ares.Job) error {
 			return fmt.Errorf("%q does not hold", text)
 		}
 	}
-	if len(where.Regions) > 0 && !slices.Contains(where.Regions, m.place.names[0]) {
-		return fmt.Errorf("its region is %q", m.place.names[0])
+	if len(where.Regions) > 0 && !slices.Contains(where.Regions, m.location.names[0]) {
+		return fmt.Errorf("its region is %q", m.location.names[0])
 	}
 	for _, taint := range m.Node.Taints {
 		tolerated := slices.ContainsFunc(where.Tolerations, func(text string) bool {

@@ -9,33 +9,33 @@ import (
 // not placed before it: each of them must have found no place at that point.
 // Whoever can put the placings into a state one by one can see whether it did.
 func Passed(s *engine.State, p *ares.Plan) [][]ares.JobID {
-	t := newTrial(s, p)
+	t := newChecker(s, p)
 	var waiting []*ares.Job
 	for job, run := range s.Jobs() {
-		if t.waits(job, run) {
+		if t.isPlaceable(job, run) {
 			waiting = append(waiting, job)
 		}
 	}
 	out := make([][]ares.JobID, len(p.Place))
 	done := map[ares.JobID]bool{}
 	for i := range p.Place {
-		pl, err := t.next(i)
+		pl, err := t.nextPlacement(i)
 		if err != nil {
 			return out
 		}
 		for _, job := range waiting {
-			if !pl.kept() && job != pl.job && !done[job.ID] && t.precedes(job, pl.job) != "" {
+			if !pl.isOnNominatedSeats() && job != pl.job && !done[job.ID] && t.precedes(job, pl.job) != "" {
 				out[i] = append(out[i], job.ID)
 			}
 		}
 		done[pl.job.ID] = true
-		t.place(pl)
+		t.addPlacement(pl)
 	}
 	return out
 }
 
-// waits says whether a job could be placed by this plan if there were room.
-func (t *trial) waits(job *ares.Job, run *ares.Run) bool {
+// isPlaceable says whether a job could be placed by this plan if there were room.
+func (t *checker) isPlaceable(job *ares.Job, run *ares.Run) bool {
 	if run == nil {
 		return true
 	}
@@ -48,7 +48,7 @@ func (t *trial) waits(job *ares.Job, run *ares.Run) bool {
 		}
 	}
 	if job.IsArray() {
-		return run.Next < job.Array.Count && t.underWay(job, run.Next) < job.Array.Parallelism
+		return run.Next < job.Array.Count && t.unfinishedElements(job, run.Next) < job.Array.Parallelism
 	}
 	return run.Phase == ares.Pending
 }

@@ -7,52 +7,52 @@ import (
 )
 
 // The levels that have names, widest first.
-var named = []ares.Level{ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf}
+var namedLevels = []ares.Level{ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf}
 
-// place is where a node stands, by level; "" where it does not say.
-type place struct{ names [4]string }
+// location is where a node stands, by level; "" where it does not say.
+type location struct{ names [4]string }
 
-// atlas is what the topology says, and which levels anybody names.
-type atlas struct {
-	topology *ares.Topology
-	domains  map[string]*ares.Domain
-	homes    map[string]string // node to leaf
-	used     [4]bool
+// locator is what the topology says, and which levels anybody names.
+type locator struct {
+	topology   *ares.Topology
+	domains    map[string]*ares.Domain
+	leafByNode map[string]string // node to leaf
+	isNamed    [4]bool
 }
 
-func newAtlas(t *ares.Topology) atlas {
-	a := atlas{topology: t, domains: map[string]*ares.Domain{}, homes: map[string]string{}}
+func newLocator(t *ares.Topology) locator {
+	a := locator{topology: t, domains: map[string]*ares.Domain{}, leafByNode: map[string]string{}}
 	for i := range t.Domains {
 		d := &t.Domains[i]
 		a.domains[d.Name] = d
 		for _, n := range d.Nodes {
-			a.homes[n] = d.Name
+			a.leafByNode[n] = d.Name
 		}
 	}
 	return a
 }
 
-// settle finds the place of every node.
-func (a *atlas) settle(nodes map[string]*machine) {
+// locateAll finds the place of every node.
+func (a *locator) locateAll(nodes map[string]*nodeUse) {
 	for id, m := range nodes { // order-free: each by itself
-		m.place = a.placeOf(id, m.Node.Labels)
-		for i, name := range m.place.names {
-			a.used[i] = a.used[i] || name != ""
+		m.location = a.locate(id, m.Node.Labels)
+		for i, name := range m.location.names {
+			a.isNamed[i] = a.isNamed[i] || name != ""
 		}
 	}
 }
 
-// placeOf is the node's own labels, overruled from the narrowest level up by
+// locate is the node's own labels, overruled from the narrowest level up by
 // what the topology says of the domains it is in.
-func (a *atlas) placeOf(node string, labels map[string]string) place {
-	var p place
-	for i, level := range named {
+func (a *locator) locate(node string, labels map[string]string) location {
+	var p location
+	for i, level := range namedLevels {
 		p.names[i] = labels[string(level)]
 	}
 	if p.names[3] == "" {
 		p.names[3] = labels["rack"]
 	}
-	if home := a.homes[node]; home != "" {
+	if home := a.leafByNode[node]; home != "" {
 		p.names[3] = home
 	}
 	for i := 3; i >= 0; i-- {
@@ -67,24 +67,24 @@ func (a *atlas) placeOf(node string, labels map[string]string) place {
 	return p
 }
 
-// told says whether a node's place is known at a level: it names it, or nobody
+// isKnown says whether a node's place is known at a level: it names it, or nobody
 // names any there and it is known at the level above.
-func (a *atlas) told(p *place, level int) bool {
+func (a *locator) isKnown(p *location, level int) bool {
 	for ; level >= 0; level-- {
 		if p.names[level] != "" {
 			return true
 		}
-		if a.used[level] {
+		if a.isNamed[level] {
 			return false
 		}
 	}
 	return true
 }
 
-// together says whether two nodes are in one domain of a level. Who does not
+// shareDomain says whether two nodes are in one domain of a level. Who does not
 // say where he stands is alone, except that who shares a narrower domain shares
 // the wider ones.
-func (a *atlas) together(x, y *machine, level int) bool {
+func (a *locator) shareDomain(x, y *nodeUse, level int) bool {
 	if x == y || level < 0 {
 		return true
 	}
@@ -92,21 +92,21 @@ func (a *atlas) together(x, y *machine, level int) bool {
 		return false
 	}
 	for i := range 4 {
-		if x.place.names[i] != y.place.names[i] {
+		if x.location.names[i] != y.location.names[i] {
 			return false
 		}
-		if i >= level && a.told(&x.place, i) {
+		if i >= level && a.isKnown(&x.location, i) {
 			return true
 		}
 	}
 	return false
 }
 
-// carries is what the switch of a node's domain at a level carries. Where nobody
+// switchGbps is what the switch of a node's domain at a level carries. Where nobody
 // names that level it is that of the level above.
-func (a *atlas) carries(m *machine, level int) int {
+func (a *locator) switchGbps(m *nodeUse, level int) int {
 	for ; level >= 0; level-- {
-		name := m.place.names[level]
+		name := m.location.names[level]
 		d := a.domains[name]
 		if d != nil && d.Level.Rank() == level {
 			for _, s := range append(ares.DefaultSwitches(), a.topology.Switches...) {
@@ -116,17 +116,17 @@ func (a *atlas) carries(m *machine, level int) int {
 			}
 			return 0
 		}
-		if a.used[level] {
+		if a.isNamed[level] {
 			return 0
 		}
 	}
 	return 0
 }
 
-// places judges where the members of a job are to each other.
-func places(t *trial, p *placed) error {
-	var at []*machine // each once
-	members := map[*machine]int{}
+// checkTopology judges where the members of a job are to each other.
+func checkTopology(t *checker, p *placement) error {
+	var at []*nodeUse // each once
+	members := map[*nodeUse]int{}
 	for i := range p.Seats {
 		m := t.nodes[p.Seats[i].Node]
 		if m == nil {
@@ -139,7 +139,7 @@ func places(t *trial, p *placed) error {
 	}
 	if level := ares.Level(p.job.Placement.RequiredLevel); level != "" {
 		for _, m := range at[1:] {
-			if !t.atlas.together(at[0], m, level.Rank()) {
+			if !t.locator.shareDomain(at[0], m, level.Rank()) {
 				return fmt.Errorf("it asked for one %s and got %s and %s", level, at[0].Node.ID, m.Node.ID)
 			}
 		}
@@ -151,20 +151,20 @@ func places(t *trial, p *placed) error {
 			}
 		}
 	}
-	if err := t.atlas.crowded(p.job, at, members); err != nil {
+	if err := t.locator.checkLeafLimits(p.job, at, members); err != nil {
 		return err
 	}
-	return t.atlas.narrow(p.job, at)
+	return t.locator.checkBandwidth(p.job, at)
 }
 
-// crowded judges how much of one leaf a job takes.
-func (a *atlas) crowded(job *ares.Job, at []*machine, members map[*machine]int) error {
+// checkLeafLimits judges how much of one leaf a job takes.
+func (a *locator) checkLeafLimits(job *ares.Job, at []*nodeUse, members map[*nodeUse]int) error {
 	for _, m := range at {
 		nodes, gpus := 0, 0
 		for _, o := range at {
-			if a.together(m, o, 3) {
+			if a.shareDomain(m, o, 3) {
 				nodes++
-				gpus += members[o] * max(job.GPUs, wholeOf(job))
+				gpus += members[o] * max(job.GPUs, wholeDevices(job))
 			}
 		}
 		if most := a.topology.MaxNodesPerLeaf; most > 0 && nodes > most {
@@ -177,23 +177,23 @@ func (a *atlas) crowded(job *ares.Job, at []*machine, members map[*machine]int) 
 	return nil
 }
 
-// wholeOf is the devices that a member gets whole although it asked otherwise.
-func wholeOf(job *ares.Job) int {
+// wholeDevices is the devices that a member gets whole although it asked otherwise.
+func wholeDevices(job *ares.Job) int {
 	if job.GPUs == 0 && (job.MIGProfile != "" || job.GPUMilli > 0 && job.Placement.LatencySensitive) {
 		return 1
 	}
 	return 0
 }
 
-// narrow judges the network between the nodes of a job.
-func (a *atlas) narrow(job *ares.Job, at []*machine) error {
+// checkBandwidth judges the network between the nodes of a job.
+func (a *locator) checkBandwidth(job *ares.Job, at []*nodeUse) error {
 	want, err := ares.ParseBandwidth(job.Placement.NetworkBandwidth)
 	if err != nil || len(at) < 2 {
 		return nil
 	}
 	common := 3
 	for _, m := range at[1:] {
-		for common >= 0 && !a.together(at[0], m, common) {
+		for common >= 0 && !a.shareDomain(at[0], m, common) {
 			common--
 		}
 	}
@@ -202,17 +202,17 @@ func (a *atlas) narrow(job *ares.Job, at []*machine) error {
 	}
 	for _, m := range at {
 		for level := 3; level >= common; level-- {
-			if got := a.carries(m, level); got < want {
-				return fmt.Errorf("the %s of %s carries %d Gb, not %d", named[level], m.Node.ID, got, want)
+			if got := a.switchGbps(m, level); got < want {
+				return fmt.Errorf("the %s of %s carries %d Gb, not %d", namedLevels[level], m.Node.ID, got, want)
 			}
 		}
 	}
 	return nil
 }
 
-// company judges who else is near.
-func company(t *trial, p *placed) error {
-	others := t.holders[:len(t.holders)-len(p.Seats)] // without its own
+// checkAffinity judges who else is near.
+func checkAffinity(t *checker, p *placement) error {
+	others := t.occupied[:len(t.occupied)-len(p.Seats)] // without its own
 	for i := range p.Seats {
 		at := t.nodes[p.Seats[i].Node]
 		if at == nil {
@@ -223,7 +223,7 @@ func company(t *trial, p *placed) error {
 			if err != nil {
 				continue
 			}
-			any, here := t.near(others, p.job, near, at, false)
+			any, here := t.findNear(others, p.job, near, at, false)
 			if !here && (any || !near.Of(p.job.Labels)) {
 				return fmt.Errorf("%s is not near %q", at.Node.ID, text)
 			}
@@ -233,7 +233,7 @@ func company(t *trial, p *placed) error {
 			if err != nil {
 				continue
 			}
-			if _, here := t.near(others, p.job, near, at, true); here {
+			if _, here := t.findNear(others, p.job, near, at, true); here {
 				return fmt.Errorf("%s is near %q", at.Node.ID, text)
 			}
 		}
@@ -241,19 +241,19 @@ func company(t *trial, p *placed) error {
 	return nil
 }
 
-// near says whether seats of jobs with the labels are anywhere, and whether one
+// findNear says whether seats of jobs with the labels are anywhere, and whether one
 // is near a node. A seat of a lost attempt may count or not.
-func (t *trial) near(others []holder, job *ares.Job, near ares.Near, at *machine, live bool) (anywhere, here bool) {
+func (t *checker) findNear(others []occupiedSeat, job *ares.Job, near ares.Near, at *nodeUse, live bool) (anywhere, here bool) {
 	for _, h := range others {
-		if h.job.Tenant != job.Tenant || !near.Of(h.job.Labels) || live && !h.live {
+		if h.job.Tenant != job.Tenant || !near.Of(h.job.Labels) || live && !h.countsForTenant {
 			continue
 		}
 		m := t.nodes[h.seat.Node]
 		if m == nil {
 			continue
 		}
-		anywhere = anywhere || h.live
-		here = here || t.atlas.together(m, at, near.Level.Rank())
+		anywhere = anywhere || h.countsForTenant
+		here = here || t.locator.shareDomain(m, at, near.Level.Rank())
 	}
 	return anywhere, here
 }

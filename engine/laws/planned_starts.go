@@ -19,9 +19,9 @@ type Keeper struct {
 	// Kept is how many promises were kept, and Moved how often something moved one.
 	Kept, Moved int
 
-	job    ares.JobID // to whom something is promised, "" for nobody
-	latest time.Time
-	ends   map[ares.JobID]time.Time // of those who run, as foreseen
+	job          ares.JobID // to whom something is promised, "" for nobody
+	latest       time.Time
+	expectedEnds map[ares.JobID]time.Time // of those who run, as foreseen
 }
 
 // Forget has the keeper expect nothing of what was promised so far: something has
@@ -30,21 +30,21 @@ func (k *Keeper) Forget() {
 	if k.job != "" {
 		k.Moved++
 	}
-	k.job, k.ends = "", nil
+	k.job, k.expectedEnds = "", nil
 }
 
 // See sees a plan and what was promised with it, before it is written.
 func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) error {
-	ends, stopping := foreseen(s, p.Now)
+	ends, stopping := expectedEnds(s, p.Now)
 	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // what the plan promises counts with that
-	if k.job != "" && (stopping || yields || k.overrun(s, ends)) {
+	if k.job != "" && (stopping || yields || k.hasOverrun(s, ends)) {
 		k.Forget()
 	}
 	first := ares.Promise{}
 	if len(promises) > 0 && promises[0].Firm && !stopping && len(p.Place) == 0 { // else the next decision promises, with those who start now
 		first = promises[0]
 	}
-	if err := k.judge(p, &first); err != nil {
+	if err := k.checkPromise(p, &first); err != nil {
 		return Violation{"promises", err}
 	}
 	overtaken := len(promises) > 0 && promises[0].Job != k.job
@@ -52,15 +52,15 @@ func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) err
 		k.Forget()
 		k.job, k.latest = first.Job, first.Latest
 	}
-	k.ends = ends
-	if k.job != "" && k.moves(s, p) {
+	k.expectedEnds = ends
+	if k.job != "" && k.affectsPromise(s, p) {
 		k.Forget()
 	}
 	return nil
 }
 
-// judge wants what was promised still to hold, or to be fulfilled by the plan.
-func (k *Keeper) judge(p *ares.Plan, first *ares.Promise) error {
+// checkPromise wants what was promised still to hold, or to be fulfilled by the plan.
+func (k *Keeper) checkPromise(p *ares.Plan, first *ares.Promise) error {
 	placed := slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return k.job == pl.Job || k.job == pl.ArrayOf })
 	switch {
 	case k.job == "":
@@ -75,19 +75,19 @@ func (k *Keeper) judge(p *ares.Plan, first *ares.Promise) error {
 	return nil
 }
 
-// moves says whether a plan does something that may move what was promised, other
+// affectsPromise says whether a plan does something that may move what was promised, other
 // than starting those behind.
-func (k *Keeper) moves(s *engine.State, p *ares.Plan) bool {
+func (k *Keeper) affectsPromise(s *engine.State, p *ares.Plan) bool {
 	if len(p.Ready)+len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(Passed(s, p), func(before []ares.JobID) bool { return !slices.Contains(before, k.job) })
 }
 
-// overrun says whether somebody ran for longer than was foreseen, or was lost and
+// hasOverrun says whether somebody ran for longer than was foreseen, or was lost and
 // waits again.
-func (k *Keeper) overrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
-	for id, was := range k.ends { // order-free: any will do
+func (k *Keeper) hasOverrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
+	for id, was := range k.expectedEnds { // order-free: any will do
 		end, runs := ends[id]
 		if run, known := s.Run(id); !runs && known && run.Last() != nil {
 			if run.Phase.Waiting() {
@@ -102,9 +102,9 @@ func (k *Keeper) overrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
 	return false
 }
 
-// foreseen is when those who run are thought to end, zero if nobody knows, and
+// expectedEnds is when those who run are thought to end, zero if nobody knows, and
 // whether somebody is asked to stop: how long that takes is his.
-func foreseen(s *engine.State, now time.Time) (ends map[ares.JobID]time.Time, stopping bool) {
+func expectedEnds(s *engine.State, now time.Time) (ends map[ares.JobID]time.Time, stopping bool) {
 	ends = map[ares.JobID]time.Time{}
 	for job, run := range s.Jobs() {
 		if run == nil || run.Current() == nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// form judges what does not need the accounts.
-func form(t *trial) error {
+// checkForm judges what does not need the accounts.
+func checkForm(t *checker) error {
 	p := t.plan
 	if p.Revision != t.state.Revision() {
 		return fmt.Errorf("it is for revision %d, the state is at %d", p.Revision, t.state.Revision())
 	}
 	once := map[ares.JobID]bool{}
-	for _, id := range touched(p) {
+	for _, id := range writtenRuns(p) {
 		if once[id] {
 			return fmt.Errorf("it touches the run of %s twice", id)
 		}
@@ -44,8 +44,8 @@ func form(t *trial) error {
 	return nil
 }
 
-// touched lists every run the plan writes.
-func touched(p *ares.Plan) []ares.JobID {
+// writtenRuns lists every run the plan writes.
+func writtenRuns(p *ares.Plan) []ares.JobID {
 	out := append([]ares.JobID(nil), p.Ready...)
 	for i := range p.Place {
 		out = append(out, p.Place[i].Job)
@@ -65,9 +65,9 @@ func touched(p *ares.Plan) []ares.JobID {
 	return out
 }
 
-// arrays wants each array's step to hold exactly the elements it makes, in
+// checkArrays wants each array's step to hold exactly the elements it makes, in
 // order, and no more of them than may be under way.
-func arrays(t *trial) error {
+func checkArrays(t *checker) error {
 	p := t.plan
 	made := map[ares.JobID][]int{}
 	for _, pl := range p.Place {
@@ -91,7 +91,7 @@ func arrays(t *trial) error {
 			}
 		}
 		n := len(made[step.Job])
-		if step.Next != run.Next+n || step.Next > job.Array.Count || n > job.ElementsAtOnce() || n > 0 && n+t.underWay(job, run.Next) > job.Array.Parallelism {
+		if step.Next != run.Next+n || step.Next > job.Array.Count || n > job.ElementsAtOnce() || n > 0 && n+t.unfinishedElements(job, run.Next) > job.Array.Parallelism {
 			return fmt.Errorf("array %s makes %d elements after %d and then has %d", step.Job, n, run.Next, step.Next)
 		}
 		if err := run.Advance(&step, p.Now); err != nil {
@@ -105,8 +105,8 @@ func arrays(t *trial) error {
 	return nil
 }
 
-// underWay counts the elements of an array that were made and have not ended.
-func (t *trial) underWay(job *ares.Job, made int) int {
+// unfinishedElements counts the elements of an array that were made and have not ended.
+func (t *checker) unfinishedElements(job *ares.Job, made int) int {
 	n := 0
 	for i := range made {
 		if run, ok := t.state.Run(ares.ElementID(job.ID, i)); ok && !run.Phase.Final() {

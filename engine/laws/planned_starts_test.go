@@ -8,9 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// TestPlantedPromises: what was firmly promised is held to as long as only time
+// TestBrokenPromisesAreFound: what was firmly promised is held to as long as only time
 // passes.
-func TestPlantedPromises(t *testing.T) {
+func TestBrokenPromisesAreFound(t *testing.T) {
 	at := func(d time.Duration) []ares.Promise {
 		return []ares.Promise{{Job: "j", Firm: true, At: epoch.Add(d), Latest: epoch.Add(d + time.Minute)}}
 	}
@@ -32,7 +32,7 @@ func TestPlantedPromises(t *testing.T) {
 		{name: "another comes before it", then: []ares.Promise{{Job: "k", Firm: true, At: epoch}}, placed: 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, k := town(), laws.Keeper{}
+			s, k := testCluster(), laws.Keeper{}
 			if err := k.See(s, &ares.Plan{Now: epoch}, at(time.Hour)); err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ type Witness struct {
 	// were given up.
 	Kept, Withdrawn int
 
-	stopped map[ares.JobID][]ares.JobID // by who stopped them, while both live
+	victimsOf map[ares.JobID][]ares.JobID // by who stopped them, while both live
 }
 
 // Stopped is one job that gave way to another.
@@ -35,7 +35,7 @@ func (w *Witness) See(s *engine.State, p *ares.Plan) error {
 	w.Withdrawn += len(p.Withdraw)
 	for i := range p.Stop {
 		stop := &p.Stop[i].Stop
-		to, ok := winner(stop)
+		to, ok := preemptor(stop)
 		if !ok {
 			continue
 		}
@@ -44,15 +44,15 @@ func (w *Witness) See(s *engine.State, p *ares.Plan) error {
 			seen.Why = stop.Yield.Why
 		}
 		w.Stopped = append(w.Stopped, seen)
-		if err := w.link(s, seen.To, seen.Job); err != nil {
+		if err := w.addEdge(s, seen.To, seen.Job); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// winner is for whom a job is stopped, false when it is for nobody.
-func winner(s *ares.Stop) (ares.JobID, bool) {
+// preemptor is for whom a job is stopped, false when it is for nobody.
+func preemptor(s *ares.Stop) (ares.JobID, bool) {
 	if s.Why != ares.StopPreempt {
 		return "", false
 	}
@@ -63,41 +63,41 @@ func winner(s *ares.Stop) (ares.JobID, bool) {
 	return ares.JobID(by), ok
 }
 
-// link notes that one job stopped another, and wants no cycle of such.
-func (w *Witness) link(s *engine.State, by, victim ares.JobID) error {
-	if w.stopped == nil {
-		w.stopped = map[ares.JobID][]ares.JobID{}
+// addEdge notes that one job stopped another, and wants no cycle of such.
+func (w *Witness) addEdge(s *engine.State, by, victim ares.JobID) error {
+	if w.victimsOf == nil {
+		w.victimsOf = map[ares.JobID][]ares.JobID{}
 	}
-	if !slices.Contains(w.stopped[by], victim) {
-		w.stopped[by] = append(w.stopped[by], victim)
+	if !slices.Contains(w.victimsOf[by], victim) {
+		w.victimsOf[by] = append(w.victimsOf[by], victim)
 	}
-	if way := w.way(s, victim, by, map[ares.JobID]bool{}); way != nil {
+	if way := w.findPath(s, victim, by, map[ares.JobID]bool{}); way != nil {
 		return Violation{"cycles", fmt.Errorf("%s stops %s, which had stopped it: %v", by, victim, append(way, by))}
 	}
 	return nil
 }
 
-// way is how one live job has stopped another by others, nil for not at all.
-func (w *Witness) way(s *engine.State, from, to ares.JobID, seen map[ares.JobID]bool) []ares.JobID {
+// findPath is how one live job has stopped another by others, nil for not at all.
+func (w *Witness) findPath(s *engine.State, from, to ares.JobID, seen map[ares.JobID]bool) []ares.JobID {
 	if from == to {
 		return []ares.JobID{}
 	}
-	if !live(s, from) {
-		delete(w.stopped, from)
+	if !isLive(s, from) {
+		delete(w.victimsOf, from)
 	}
 	if seen[from] {
 		return nil
 	}
 	seen[from] = true
-	for _, next := range w.stopped[from] {
-		if way := w.way(s, next, to, seen); way != nil {
+	for _, next := range w.victimsOf[from] {
+		if way := w.findPath(s, next, to, seen); way != nil {
 			return append([]ares.JobID{from}, way...)
 		}
 	}
 	return nil
 }
 
-func live(s *engine.State, id ares.JobID) bool {
+func isLive(s *engine.State, id ares.JobID) bool {
 	run, ok := s.Run(id)
 	if !ok {
 		_, ok = s.Job(id)

@@ -9,9 +9,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// court is a node of four GPUs: low holds two of them, lent is above the quota of
+// preemptionCase is a node of four GPUs: low holds two of them, lent is above the quota of
 // its tenant by one, and urgent, owed and calm wait.
-type court struct {
+type preemptionCase struct {
 	jobs  map[ares.JobID]*ares.Job
 	runs  map[ares.JobID]*ares.Run
 	teams map[string]*ares.Tenant
@@ -19,9 +19,9 @@ type court struct {
 	now   time.Time
 }
 
-func newCourt(t *testing.T) *court {
+func newPreemptionCase(t *testing.T) *preemptionCase {
 	t.Helper()
-	c := &court{now: epoch.Add(time.Hour), runs: map[ares.JobID]*ares.Run{}}
+	c := &preemptionCase{now: epoch.Add(time.Hour), runs: map[ares.JobID]*ares.Run{}}
 	c.teams = map[string]*ares.Tenant{
 		"ops":   {ID: "ops", Limits: ares.NoLimits(), MayPreempt: true},
 		"lab":   {ID: "lab", Limits: ares.NoLimits()},
@@ -54,7 +54,7 @@ func newCourt(t *testing.T) *court {
 }
 
 // nominate has seats kept for a job, and who sits there stopped.
-func (c *court) nominate(id ares.JobID, why ares.YieldWhy, victim ares.JobID, devices ...int) *court {
+func (c *preemptionCase) nominate(id ares.JobID, why ares.YieldWhy, victim ares.JobID, devices ...int) *preemptionCase {
 	y := ares.Yield{To: id, Tenant: c.jobs[id].Tenant, Why: why, Milli: 2000, Lost: 1, Asked: int64(1000 * len(devices))}
 	c.plan.Nominate = append(c.plan.Nominate, ares.Nominating{Job: id, Nomination: ares.Nomination{
 		Seats: []ares.Seat{seat("a", 0, devices...)}, Why: why, At: c.now, Until: c.now.Add(time.Minute), Victims: []ares.Victim{{Job: victim, Fence: 7, Yield: y}},
@@ -63,9 +63,9 @@ func (c *court) nominate(id ares.JobID, why ares.YieldWhy, victim ares.JobID, de
 	return c
 }
 
-func (c *court) first() *ares.Nomination { return &c.plan.Nominate[0].Nomination }
+func (c *preemptionCase) nomination() *ares.Nomination { return &c.plan.Nominate[0].Nomination }
 
-func (c *court) judge() []laws.Violation {
+func (c *preemptionCase) check() []laws.Violation {
 	s := engine.New()
 	n := &ares.Node{ID: "a", CPUs: 16, MemoryMB: 1000}
 	for k := range 4 {
@@ -85,88 +85,98 @@ func (c *court) judge() []laws.Violation {
 	return laws.Check(s, &c.plan)
 }
 
-// TestPlantedYields: each law on giving way finds what is planted against it.
-func TestPlantedYields(t *testing.T) {
+// TestPreemptionViolationsAreFound: each law on giving way finds what is planted against it.
+func TestPreemptionViolationsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		plant func(*court)
+		plant func(*preemptionCase)
 		law   string // "" for none
 	}{
-		{"by class", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1) }, ""},
-		{"by quota", func(c *court) { c.nominate("owed", ares.YieldQuota, "lent", 2, 3) }, ""},
-		{"one class above", func(c *court) { c.nominate("calm", ares.YieldClass, "low", 0) }, "rights"},
-		{"a tenant that may not", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).teams["ops"].MayPreempt = false }, "rights"},
-		{"by no right", func(c *court) { c.nominate("urgent", "", "low", 0, 1) }, "rights"},
-		{"who borrowed nothing", func(c *court) { c.nominate("owed", ares.YieldQuota, "low", 0, 1) }, "rights"},
-		{"who is within his quota", func(c *court) { c.nominate("owed", ares.YieldQuota, "lent", 2, 3).teams["guest"].Quotas[0].Nominal = 2 }, "rights"},
-		{"for more than is promised", func(c *court) { c.nominate("owed", ares.YieldQuota, "lent", 2, 3).teams["owner"].Quotas[0].Nominal = 1 }, "rights"},
-		{"a latency-sensitive one", func(c *court) {
+		{"by class", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 1) }, ""},
+		{"by quota", func(c *preemptionCase) { c.nominate("owed", ares.YieldQuota, "lent", 2, 3) }, ""},
+		{"one class above", func(c *preemptionCase) { c.nominate("calm", ares.YieldClass, "low", 0) }, "rights"},
+		{"a tenant that may not", func(c *preemptionCase) {
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1).teams["ops"].MayPreempt = false
+		}, "rights"},
+		{"by no right", func(c *preemptionCase) { c.nominate("urgent", "", "low", 0, 1) }, "rights"},
+		{"who borrowed nothing", func(c *preemptionCase) { c.nominate("owed", ares.YieldQuota, "low", 0, 1) }, "rights"},
+		{"who is within his quota", func(c *preemptionCase) {
+			c.nominate("owed", ares.YieldQuota, "lent", 2, 3).teams["guest"].Quotas[0].Nominal = 2
+		}, "rights"},
+		{"for more than is promised", func(c *preemptionCase) {
+			c.nominate("owed", ares.YieldQuota, "lent", 2, 3).teams["owner"].Quotas[0].Nominal = 1
+		}, "rights"},
+		{"a latency-sensitive one", func(c *preemptionCase) {
 			c.nominate("owed", ares.YieldQuota, "lent", 2, 3).jobs["lent"].Placement.LatencySensitive = true
 		}, "rights"},
-		{"one that runs at most once", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce }, "rights"},
-		{"another attempt", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Fence = 6 }, "reckonings"},
-		{"a wrong reckoning", func(c *court) {
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims[0].Yield.Milli = 1000
+		{"one that runs at most once", func(c *preemptionCase) {
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce
+		}, "rights"},
+		{"another attempt", func(c *preemptionCase) {
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Victims[0].Fence = 6
 		}, "reckonings"},
-		{"nobody named", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Victims = nil }, "reckonings"},
-		{"no seats", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Seats = nil }, "reckonings"},
-		{"nothing to give up", func(c *court) { c.plan.Withdraw = []ares.Withdrawing{{Job: "urgent"}} }, "reckonings"},
-		{"a kept seat given away", func(c *court) {
-			c.keeps(t)
+		{"a wrong reckoning", func(c *preemptionCase) {
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Victims[0].Yield.Milli = 1000
+		}, "reckonings"},
+		{"nobody named", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Victims = nil }, "reckonings"},
+		{"no seats", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Seats = nil }, "reckonings"},
+		{"nothing to give up", func(c *preemptionCase) { c.plan.Withdraw = []ares.Withdrawing{{Job: "urgent"}} }, "reckonings"},
+		{"a kept seat given away", func(c *preemptionCase) {
+			c.nominateEarlier(t)
 			delete(c.runs, "low") // it is gone
 			c.plan.Place = []ares.Placing{{Job: "calm", Seats: []ares.Seat{seat("a", 0, 0)}}}
 		}, "kept seats"},
-		{"its own kept seat", func(c *court) {
-			c.keeps(t)
+		{"its own kept seat", func(c *preemptionCase) {
+			c.nominateEarlier(t)
 			delete(c.runs, "low")
 			c.plan.Place = []ares.Placing{{Job: "urgent", Seats: []ares.Seat{seat("a", 0, 0, 1)}}}
 		}, ""},
-		{"five for one", func(c *court) {
-			c.nominate("urgent", ares.YieldClass, "low", 0).first().Seats[0].Shares[0].Milli = 400
+		{"five for one", func(c *preemptionCase) {
+			c.nominate("urgent", ares.YieldClass, "low", 0).nomination().Seats[0].Shares[0].Milli = 400
 		}, "ceiling"},
-		{"who sits elsewhere", func(c *court) {
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1).first().Seats[0].Node = "b"
+		{"who sits elsewhere", func(c *preemptionCase) {
+			c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Seats[0].Node = "b"
 		}, "sitters"},
-		{"who sits there stays", func(c *court) { c.nominate("urgent", ares.YieldClass, "low", 0, 2) }, "sitters"},
-		{"for too many at once", func(c *court) {
+		{"who sits there stays", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 2) }, "sitters"},
+		{"for too many at once", func(c *preemptionCase) {
 			for range engine.MaxNominations + 1 {
 				c.nominate("urgent", ares.YieldClass, "low", 0, 1)
 			}
 		}, "sitters"},
-		{"to one that gave way to it", func(c *court) {
-			c.stopped("urgent", "low", c.now)
+		{"to one that gave way to it", func(c *preemptionCase) {
+			c.addPreemption("urgent", "low", c.now)
 			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
 		}, "circles"},
-		{"to one that gave way to it, by others", func(c *court) {
-			c.stopped("urgent", "lent", c.now)
-			c.stopped("calm", "low", c.now)
+		{"to one that gave way to it, by others", func(c *preemptionCase) {
+			c.addPreemption("urgent", "lent", c.now)
+			c.addPreemption("calm", "low", c.now)
 			c.runs["lent"].Attempts[0].Yield = &ares.Yield{To: "calm", Why: ares.YieldClass}
 			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
 		}, "circles"},
-		{"too many in an hour", func(c *court) {
+		{"too many in an hour", func(c *preemptionCase) {
 			for range 100 {
-				c.stopped("calm", "owed", c.now)
+				c.addPreemption("calm", "owed", c.now)
 			}
 			c.runs["calm"].Attempts[0].Yield.Tenant = "ops"
 			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
 		}, "rates"},
-		{"so many, but not in an hour", func(c *court) {
+		{"so many, but not in an hour", func(c *preemptionCase) {
 			for range 100 {
-				c.stopped("calm", "owed", c.now.Add(-time.Hour))
+				c.addPreemption("calm", "owed", c.now.Add(-time.Hour))
 			}
 			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			court := newCourt(t)
+			court := newPreemptionCase(t)
 			c.plant(court)
-			expect(t, court.judge(), c.law)
+			expectViolation(t, court.check(), c.law)
 		})
 	}
 }
 
-// stopped has a waiting job have given way to another once more.
-func (c *court) stopped(id, to ares.JobID, at time.Time) {
+// addPreemption has a waiting job have given way to another once more.
+func (c *preemptionCase) addPreemption(id, to ares.JobID, at time.Time) {
 	run := c.runs[id]
 	if run == nil {
 		run = new(ares.NewRun(epoch))
@@ -179,8 +189,8 @@ func (c *court) stopped(id, to ares.JobID, at time.Time) {
 	run.Placed = len(run.Attempts)
 }
 
-// keeps has seats kept for urgent by an earlier plan.
-func (c *court) keeps(t *testing.T) {
+// nominateEarlier has seats kept for urgent by an earlier plan.
+func (c *preemptionCase) nominateEarlier(t *testing.T) {
 	t.Helper()
 	run := ares.NewRun(epoch)
 	if err := run.Nominate(ares.Nomination{Seats: []ares.Seat{seat("a", 0, 0, 1)}, Why: ares.YieldClass, At: epoch, Until: c.now.Add(time.Hour)}); err != nil {
@@ -189,9 +199,9 @@ func (c *court) keeps(t *testing.T) {
 	c.runs["urgent"] = &run
 }
 
-// TestCyclesAreSeen: one stops another which had stopped it, by a third.
-func TestCyclesAreSeen(t *testing.T) {
-	c := newCourt(t)
+// TestPreemptionCyclesAreFound: one stops another which had stopped it, by a third.
+func TestPreemptionCyclesAreFound(t *testing.T) {
+	c := newPreemptionCase(t)
 	s := engine.New()
 	b := ares.Batch{Revision: 1}
 	for _, job := range c.jobs {
