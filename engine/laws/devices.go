@@ -9,12 +9,12 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// nodeUse is a node with everything that was given there.
+// nodeUse is a node with the sum of everything that is in use there.
 type nodeUse struct {
 	engine.NodeView
 
 	location      location
-	milliByDevice map[string]int // by device
+	milliByDevice map[string]int // thousandths in use
 	cpus          int
 	memory        int
 	seats         int
@@ -25,6 +25,7 @@ func newNodeUse(v engine.NodeView) *nodeUse {
 	return &nodeUse{NodeView: v, milliByDevice: map[string]int{}, numaUse: map[int][2]int{}}
 }
 
+// addSeat adds the use of one seat.
 func (m *nodeUse) addSeat(seat *ares.Seat) {
 	m.cpus += seat.CPUs
 	m.memory += seat.Memory
@@ -38,7 +39,7 @@ func (m *nodeUse) addSeat(seat *ares.Seat) {
 	}
 }
 
-// device finds one of the machine's devices, nil when it has none of that name.
+// device returns the node's device with this ID, nil for none.
 func (m *nodeUse) device(id string) *ares.Device {
 	for i := range m.Node.Devices {
 		if m.Node.Devices[i].ID == id {
@@ -48,12 +49,13 @@ func (m *nodeUse) device(id string) *ares.Device {
 	return nil
 }
 
-// isSliced says whether the device is cut into slices, so that only these are given.
+// isSliced reports whether the device is partitioned, so that only its slices
+// can be assigned.
 func (m *nodeUse) isSliced(id string) bool {
 	return slices.ContainsFunc(m.Node.Devices, func(d ares.Device) bool { return d.Parent == id })
 }
 
-// checkDevices judges what a job got on each of its nodes.
+// checkDevices checks the resources of each seat of a job.
 func checkDevices(t *checker, p *placement) error {
 	for i := range p.Seats {
 		seat := &p.Seats[i]
@@ -68,6 +70,8 @@ func checkDevices(t *checker, p *placement) error {
 	return nil
 }
 
+// checkSeat checks that a seat has exactly what the job requested, and that the
+// node is not oversubscribed.
 func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 	switch {
 	case seat.CPUs != job.CPUs || seat.Memory != job.MemoryMB:
@@ -97,7 +101,7 @@ func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 	return m.checkNUMA(job, seat)
 }
 
-// checkDevice judges one device.
+// checkDevice checks one device of a seat.
 func (m *nodeUse) checkDevice(job *ares.Job, sh ares.Share, hottest int) error {
 	d := m.device(sh.Device)
 	if d == nil {
@@ -130,7 +134,8 @@ func (m *nodeUse) checkDevice(job *ares.Job, sh ares.Share, hottest int) error {
 	return nil
 }
 
-// modelMatches says whether a model is one of those asked for, "a|b" for either.
+// modelMatches reports whether a model is one of those requested, with "a|b"
+// for either.
 func modelMatches(asked, model string) bool {
 	if strings.Trim(asked, "| ") == "" {
 		return true
@@ -143,7 +148,7 @@ func modelMatches(asked, model string) bool {
 	return false
 }
 
-// checkNUMA judges the NUMA node of a seat.
+// checkNUMA checks the NUMA node of a seat.
 func (m *nodeUse) checkNUMA(job *ares.Job, seat *ares.Seat) error {
 	devices := len(seat.Shares) > 0
 	required := job.NUMAPolicy == "required" || job.Placement.RequiredLevel == "numa" || job.Placement.LatencySensitive && devices
@@ -169,12 +174,13 @@ func (m *nodeUse) checkNUMA(job *ares.Job, seat *ares.Seat) error {
 	return nil
 }
 
-// checkNodeConstraints judges what the job asked of its nodes.
+// checkNodeConstraints checks selectors, regions and taints of each node of a
+// job.
 func checkNodeConstraints(t *checker, p *placement) error {
 	for i := range p.Seats {
 		m := t.nodes[p.Seats[i].Node]
 		if m == nil {
-			continue // another law's
+			continue // the law "devices" reports it
 		}
 		if err := m.checkConstraints(p.job); err != nil {
 			return fmt.Errorf("rank %d on %s: %w", i, m.Node.ID, err)
@@ -183,6 +189,7 @@ func checkNodeConstraints(t *checker, p *placement) error {
 	return nil
 }
 
+// checkConstraints checks what a job requires of one node.
 func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	where := &job.Placement
 	for k, want := range where.NodeSelector { // order-free: any broken law will do

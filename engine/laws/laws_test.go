@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// testCluster is a small world in which every law has something to forbid: two leaves
+// testCluster is a small cluster in which every law can be broken: two leaves
 // of two nodes, a tenant with a quota and a limit, one that runs a job with a
 // label, and one that has used up its budget.
 func testCluster() *engine.State {
@@ -63,8 +63,8 @@ func bindNUMA(s ares.Seat, numa int) ares.Seat {
 	return s
 }
 
-// TestViolationsAreFound: each law finds what is planted against it, and nothing
-// else; and what is as it should be breaks none.
+// TestViolationsAreFound checks that each violation is reported by its law and
+// no other, and that valid plans break none.
 func TestViolationsAreFound(t *testing.T) {
 	gpu := func(change ...func(*ares.Spec)) ares.Spec {
 		s := ares.Spec{GPUs: 1}
@@ -123,8 +123,8 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// TestEmptyPlanMustNotWakeAtOnce: of the same state the next decision is the same, so one that
-// changes nothing may not ask for it.
+// TestEmptyPlanMustNotWakeAtOnce checks that a plan without changes does not
+// ask for an immediate decision, which would be the same.
 func TestEmptyPlanMustNotWakeAtOnce(t *testing.T) {
 	s := testCluster()
 	expectViolation(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch}), "form")
@@ -150,8 +150,8 @@ func expectViolation(t *testing.T, broken []laws.Violation, law string) {
 	}
 }
 
-// TestOrderViolationsAreFound: the order of the placings is judged by class, by share and
-// by place in the queue.
+// TestOrderViolationsAreFound checks the order of placements by class, by share
+// and by position in the queue.
 func TestOrderViolationsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -182,7 +182,7 @@ func TestOrderViolationsAreFound(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck is what scheduler.check_laws costs a decision.
+// BenchmarkCheck measures the cost of scheduler.check_laws per decision.
 func BenchmarkCheck(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000} {
 		s := engine.New()

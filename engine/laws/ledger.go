@@ -12,38 +12,41 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// ledger is what tenants and queues hold and have held, as a tree: tenants at the
-// top, queues under them, and under each queue the jobs that named it.
+// ledger has the current and past use of tenants and queues, as a tree: tenants
+// at the top, queues under them, and under each queue an account for the jobs
+// that name it.
 type ledger struct {
 	cfg           engine.Config
 	now           time.Time
 	nodes         map[string]*nodeUse
 	accounts      map[string]*account // by tenant, tenant/queue and tenant/queue/
 	children      map[*account][]*account
-	capacity      amount
-	gpuSeconds    map[string]float64 // by tenant: GPU-seconds of the month
-	roundingError map[string]float64 // what rounding may hide of that
+	capacity      amount             // of all connected nodes
+	gpuSeconds    map[string]float64 // GPU-seconds of this month by tenant
+	roundingError map[string]float64 // upper bound on the rounding error of gpuSeconds
 }
 
-// account is a tenant, a queue, or the jobs of one queue.
+// account is a tenant, a queue, or the jobs of one queue. Invariant: minWeight
+// <= maxWeight; they differ if the weight depends on past use.
 type account struct {
 	name      string
 	parent    *account
-	minWeight float64 // the bounds of the weight: equal where it does not follow past use
+	minWeight float64
 	maxWeight float64
 	limits    *ares.Limits
 	quotas    []ares.Quota
 	current   amount
-	pastUse   [3]float64 // past use by resource, as an average
+	pastUse   [3]float64 // average past use by resource
 }
 
-// amount is what is held: for limits, for shares and by model.
+// amount is an amount of resources: for limits, for shares and by device model.
 type amount struct {
 	use          ares.Use
-	resources    [3]float64     // thousandths of GPUs by weight, cores, MB
+	resources    [3]float64     // weighted thousandths of GPUs, cores, MB
 	milliByModel map[string]int // thousandths of devices
 }
 
+// newLedger makes the accounts of all tenants and queues.
 func newLedger(s *engine.State, tenants map[string]*ares.Tenant, nodes map[string]*nodeUse, now time.Time) ledger {
 	b := ledger{
 		cfg: s.Config(), now: now, nodes: nodes, accounts: map[string]*account{}, children: map[*account][]*account{},
@@ -79,10 +82,12 @@ func newLedger(s *engine.State, tenants map[string]*ares.Tenant, nodes map[strin
 	return b
 }
 
+// setWeight sets a fixed weight.
 func (a *account) setWeight(w float64) {
 	a.minWeight, a.maxWeight = weightOf(w), weightOf(w)
 }
 
+// weightOf returns a weight rounded to thousandths; 0 means 1.
 func weightOf(w float64) float64 {
 	if w == 0 {
 		return 1
@@ -90,7 +95,8 @@ func weightOf(w float64) float64 {
 	return max(math.Round(w*1000), 1) / 1000
 }
 
-// account finds an account, or opens one with weight 1.
+// account returns the account with this name, and creates it with weight 1 if
+// needed.
 func (b *ledger) account(name string, parent *account) *account {
 	a := b.accounts[name]
 	if a == nil {
@@ -104,8 +110,8 @@ func (b *ledger) account(name string, parent *account) *account {
 	return a
 }
 
-// parentOf is the account over a queue: that of its parent, or of the tenant. Who
-// is in a circle of parents hangs under the tenant.
+// parentOf returns the account above a queue: its parent or its tenant. A queue
+// in a cycle of parents is directly under the tenant.
 func (b *ledger) parentOf(records map[string]*ares.Queue, q *ares.Queue) *account {
 	top := b.account(q.Tenant, nil)
 	if q.Parent == "" {
@@ -132,9 +138,10 @@ func (b *ledger) parentOf(records map[string]*ares.Queue, q *ares.Queue) *accoun
 	return b.account(up.ID(), b.parentOf(records, up))
 }
 
-// accountOf is the account of the jobs that named a job's queue.
+// accountOf returns the account of the jobs that name this job's queue.
 func (b *ledger) accountOf(job *ares.Job) *account { return b.accountOfQueue(job.Tenant, job.Queue) }
 
+// accountOfQueue returns the account of the jobs that name a queue.
 func (b *ledger) accountOfQueue(tenant, queue string) *account {
 	id := ares.QueueID(tenant, cmp.Or(queue, ares.DefaultQueue))
 	if a := b.accounts[id+"/"]; a != nil {
@@ -143,7 +150,7 @@ func (b *ledger) accountOfQueue(tenant, queue string) *account {
 	return b.account(id+"/", b.account(id, b.account(tenant, nil)))
 }
 
-// add counts something in the account and in all above it.
+// add adds an amount to the account and to all above it.
 func (a *account) add(by amount) {
 	for ; a != nil; a = a.parent {
 		a.current.use = a.current.use.Add(by.use)
@@ -156,8 +163,8 @@ func (a *account) add(by amount) {
 	}
 }
 
-// modelWeight is what a device counts in shares, in thousandths: by the longest name
-// of a weight that is part of its model's.
+// modelWeight returns the weight of a device in shares, in thousandths: that of
+// the longest configured name that is part of its model's name.
 func (b *ledger) modelWeight(model string) float64 {
 	best, worth := "", 1000
 	for name, w := range b.cfg.ModelWeights { // order-free: the longest, then the first
@@ -168,7 +175,7 @@ func (b *ledger) modelWeight(model string) float64 {
 	return float64(worth)
 }
 
-// amountOf is what one seat of a job counts.
+// amountOf returns the amount of one seat of a job.
 func (b *ledger) amountOf(job *ares.Job, seat *ares.Seat) amount {
 	out := amount{use: ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: job.GPUMemoryMB}, milliByModel: map[string]int{}}
 	out.resources = [3]float64{0, float64(seat.CPUs), float64(seat.Memory)}
@@ -186,8 +193,8 @@ func (b *ledger) amountOf(job *ares.Job, seat *ares.Seat) amount {
 	return out
 }
 
-// addPastUse counts what a seat of an attempt has used until now: for the budget, and
-// as past use, where what was used one half-life ago counts half.
+// addPastUse adds what a seat of an attempt has used until now: to the budget,
+// and as past use with exponential decay.
 func (b *ledger) addPastUse(job *ares.Job, seat *ares.Seat, from, to time.Time) {
 	if from.IsZero() {
 		return
@@ -212,11 +219,11 @@ func (b *ledger) addPastUse(job *ares.Job, seat *ares.Seat, from, to time.Time) 
 	if from.Before(to) {
 		gpus := float64(had.use.GPUMilli) / 1000
 		b.gpuSeconds[job.Tenant] += gpus * to.Sub(from).Seconds()
-		b.roundingError[job.Tenant] += gpus + 1 // each stretch is counted in whole seconds
+		b.roundingError[job.Tenant] += gpus + 1 // each interval is counted in whole seconds
 	}
 }
 
-// decay is what a moment counts now.
+// decay returns the weight of past use at a time: half for one half-life ago.
 func (b *ledger) decay(at time.Time) float64 {
 	if b.cfg.HalfLife <= 0 {
 		return 0
@@ -224,7 +231,7 @@ func (b *ledger) decay(at time.Time) float64 {
 	return math.Exp2(at.Sub(b.now).Hours() / b.cfg.HalfLife.Hours())
 }
 
-// addArchivedUse counts what jobs used that are no longer live.
+// addArchivedUse adds the use of archived jobs.
 func (b *ledger) addArchivedUse(s *engine.State) {
 	month := b.now.UTC().Format("2006-01")
 	for u := range s.Usages() {
@@ -243,7 +250,8 @@ func (b *ledger) addArchivedUse(s *engine.State) {
 	}
 }
 
-// checkLimits judges the hard limits above a job.
+// checkLimits checks the hard limits of the job's queue, its parents and its
+// tenant.
 func checkLimits(t *checker, p *placement) error {
 	if t.tenants[p.job.Tenant] == nil {
 		return fmt.Errorf("there is no tenant %s", p.job.Tenant)
@@ -259,6 +267,7 @@ func checkLimits(t *checker, p *placement) error {
 	return nil
 }
 
+// checkBudget checks the tenant's GPU-hours of this month.
 func checkBudget(t *checker, p *placement) error {
 	r := t.tenants[p.job.Tenant]
 	if r == nil || r.GPUHours == 0 {
@@ -270,13 +279,14 @@ func checkBudget(t *checker, p *placement) error {
 	return nil
 }
 
-// quotaKey names what counts against one quota.
+// quotaKey identifies a quota; a nil account stands for all topmost quotas
+// together.
 type quotaKey struct {
 	account *account
-	model   string // the quota's
+	model   string // the quota's pattern
 }
 
-// quotaPatterns are the models of all quotas, in lower case.
+// quotaPatterns returns the model patterns of all quotas in lower case.
 func (b *ledger) quotaPatterns() []string {
 	var out []string
 	for _, a := range b.accounts { // order-free: sorted below
@@ -288,7 +298,7 @@ func (b *ledger) quotaPatterns() []string {
 	return slices.Compact(out)
 }
 
-// quota finds the quota of an account for a pattern of models.
+// quota returns the account's quota for a model pattern, nil for none.
 func (a *account) quota(pattern string) *ares.Quota {
 	for i := range a.quotas {
 		if strings.ToLower(a.quotas[i].Model) == pattern {
@@ -298,8 +308,8 @@ func (a *account) quota(pattern string) *ares.Quota {
 	return nil
 }
 
-// quotaDemand is what counts against a quota of an account: what is used under it,
-// and what quotas under it keep for themselves though they do not use it.
+// quotaDemand returns what counts against a quota of an account: the use under
+// it, and the unused parts of quotas under it that are not lent.
 func (b *ledger) quotaDemand(a *account, pattern string) int64 {
 	total := int64(0)
 	for _, k := range b.children[a] {
@@ -315,7 +325,7 @@ func (b *ledger) quotaDemand(a *account, pattern string) int64 {
 	return total
 }
 
-// quotaClaim is what an account counts for above it.
+// quotaClaim returns what an account counts for in the account above it.
 func (b *ledger) quotaClaim(a *account, pattern string) int64 {
 	d := b.quotaDemand(a, pattern)
 	q := a.quota(pattern)
@@ -325,8 +335,8 @@ func (b *ledger) quotaClaim(a *account, pattern string) int64 {
 	return max(d, 1000*int64(q.Nominal-min(q.Lend, q.Nominal)))
 }
 
-// totalQuota is what all topmost quotas promise, and what counts against that. Who
-// has no quota above him does not count.
+// totalQuota returns the sum of all topmost quotas and what counts against it.
+// Accounts without a quota above them do not count.
 func (b *ledger) totalQuota(pattern string) (nominal, claimed int64) {
 	var walk func(a *account)
 	walk = func(a *account) {
@@ -347,7 +357,7 @@ func (b *ledger) totalQuota(pattern string) (nominal, claimed int64) {
 	return nominal, claimed
 }
 
-// quotaDemands is what counts against the quotas above a job, the pool's under nil.
+// quotaDemands returns what counts against each quota above a job.
 func (b *ledger) quotaDemands(job *ares.Job) map[quotaKey]int64 {
 	out := map[quotaKey]int64{}
 	for _, pattern := range b.quotaPatterns() {
@@ -365,8 +375,8 @@ func (b *ledger) quotaDemands(job *ares.Job) map[quotaKey]int64 {
 	return out
 }
 
-// checkQuotas wants no placing to add to what exceeds a quota. A quota that was
-// lowered may be exceeded by what was there.
+// checkQuotas checks that no placement increases demand above a quota. A quota
+// that was lowered may be exceeded by earlier placements.
 func checkQuotas(t *checker, p *placement) error {
 	for d, now := range t.ledger.quotaDemands(p.job) { // order-free: any broken law will do
 		if now <= p.demandBefore[d] {

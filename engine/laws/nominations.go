@@ -8,9 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// checkNominations wants each of them whole: for a job that waits, of as many seats as
-// it takes, with the attempts that sit there named as they are, and nobody stopped
-// for a job for which no seats are kept.
+// checkNominations checks each nomination: the job waits, it has the right
+// number of seats, and its victims are described as they are. Only victims of a
+// nomination may be preempted.
 func checkNominations(t *checker) error {
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
@@ -36,7 +36,8 @@ func checkNominations(t *checker) error {
 	return nil
 }
 
-// nominationAfterPlan is the nomination of a job when the plan is written, nil for none.
+// nominationAfterPlan returns the nomination of a job once the plan is written,
+// nil for none.
 func (t *checker) nominationAfterPlan(id ares.JobID) *ares.Nomination {
 	for i := range t.plan.Nominate {
 		if t.plan.Nominate[i].Job == id {
@@ -50,6 +51,7 @@ func (t *checker) nominationAfterPlan(id ares.JobID) *ares.Nomination {
 	return run.Nominated
 }
 
+// checkNomination checks one new nomination.
 func (t *checker) checkNomination(n *ares.Nominating) error {
 	job, ok := t.state.Job(n.Job)
 	if !ok || job.IsArray() {
@@ -81,6 +83,7 @@ func (t *checker) checkNomination(n *ares.Nominating) error {
 	return nil
 }
 
+// seatMilli returns the devices of seats, in thousandths.
 func seatMilli(seats []ares.Seat) (sum int64) {
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
@@ -90,7 +93,7 @@ func seatMilli(seats []ares.Seat) (sum int64) {
 	return sum
 }
 
-// attemptMilli is what an attempt holds, in thousandths of devices.
+// attemptMilli returns the devices that an attempt holds, in thousandths.
 func attemptMilli(a *ares.Attempt) (sum int64) {
 	for i := range a.Seats {
 		if !a.Seats[i].State.Free() {
@@ -100,10 +103,10 @@ func attemptMilli(a *ares.Attempt) (sum int64) {
 	return sum
 }
 
-// checkNominatedSeats wants what is free of the seats that are kept for somebody to stay so,
-// unless he is placed: of each device, and of each node's cores and memory, the
-// placings of the plan have no more than what is left besides. Seats that the plan
-// itself keeps come after placings whose turn was earlier, and are not judged.
+// checkNominatedSeats checks that free capacity on nominated seats is given to
+// no other job: placements of the plan use at most what is left on each device
+// and node. Nominations of this plan follow placements of earlier jobs and are
+// not checked.
 func checkNominatedSeats(t *checker) error {
 	placed := map[ares.JobID]bool{}
 	for i := range t.plan.Place {
@@ -150,14 +153,14 @@ func checkNominatedSeats(t *checker) error {
 	return nil
 }
 
-// isNominatedByPlan says whether it is this plan that keeps seats for a job.
+// isNominatedByPlan reports whether this plan nominates seats for a job.
 func (t *checker) isNominatedByPlan(id ares.JobID) bool {
 	return slices.ContainsFunc(t.plan.Nominate, func(n ares.Nominating) bool { return n.Job == id })
 }
 
-// wholeShares is what of a seat nobody else can have a part of. Of the rest of what is
-// kept by this very plan, others may have had theirs before, and those who give
-// way leave enough.
+// wholeShares returns the seat with only its whole devices. Other jobs may have
+// been given parts of the rest earlier in the same plan, and victims leave
+// enough of it.
 func wholeShares(seat *ares.Seat) *ares.Seat {
 	out := &ares.Seat{Node: seat.Node, Rank: seat.Rank, NUMA: -1}
 	for _, sh := range seat.Shares {
@@ -168,8 +171,8 @@ func wholeShares(seat *ares.Seat) *ares.Seat {
 	return out
 }
 
-// beyondNomination is what a seat takes of a node's cores and memory beyond what was kept
-// there for who is given it.
+// beyondNomination returns the seat with only the cores and memory that exceed
+// the job's own nomination.
 func beyondNomination(n *ares.Nomination, seat *ares.Seat) *ares.Seat {
 	out := *seat
 	if n == nil {
@@ -183,14 +186,14 @@ func beyondNomination(n *ares.Nomination, seat *ares.Seat) *ares.Seat {
 	return &out
 }
 
-// isNominatedSeat says whether a seat is one of those that were kept for who is given it.
+// isNominatedSeat reports whether a seat is part of a nomination.
 func isNominatedSeat(n *ares.Nomination, seat *ares.Seat) bool {
 	return n != nil && slices.ContainsFunc(n.Seats, func(k ares.Seat) bool {
 		return k.Node == seat.Node && k.Rank == seat.Rank && slices.Equal(k.Shares, seat.Shares)
 	})
 }
 
-// emptyNode is a node on which nothing is counted yet.
+// emptyNode returns a node without any use.
 func (t *checker) emptyNode(id string) *nodeUse {
 	if m := t.nodes[id]; m != nil {
 		return newNodeUse(m.NodeView)
@@ -198,7 +201,7 @@ func (t *checker) emptyNode(id string) *nodeUse {
 	return newNodeUse(engine.NodeView{Node: &ares.Node{ID: id}})
 }
 
-// checkLeavesFree wants what is given to leave what is kept of what is free.
+// checkLeavesFree checks that given leaves the reserved amount of what is free.
 func (m *nodeUse) checkLeavesFree(given, keep *nodeUse) error {
 	for device, milli := range given.milliByDevice { // order-free: any broken law will do
 		free := 1000 - m.milliByDevice[device]

@@ -10,9 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// checkOrder wants nobody placed before somebody who precedes him and is placed
-// later. Who precedes him and is not placed at all must have found no place:
-// that takes another look at the state, and World.Turns takes it.
+// checkOrder checks that no job is placed before another that precedes it and
+// is placed later. A job that precedes it and is not placed at all must not
+// have fit; that check needs a second state (see Passed).
 func checkOrder(t *checker, p *placement) error {
 	if p.isOnNominatedSeats() {
 		return nil
@@ -34,8 +34,8 @@ func checkOrder(t *checker, p *placement) error {
 	return nil
 }
 
-// precedes says why a waiting job's turn is before another's, "" when it is not
-// or when rounding could have decided it.
+// precedes returns why a waiting job comes before another, "" if it does not or
+// if rounding could decide it.
 func (t *checker) precedes(job, other *ares.Job) string {
 	now, step := t.plan.Now, t.cfg.AgeingStep
 	mine, its := job.PriorityValue(), other.PriorityValue()
@@ -64,7 +64,7 @@ func (t *checker) precedes(job, other *ares.Job) string {
 	return ""
 }
 
-// ageingSteps is how many whole steps of time had passed since 1970.
+// ageingSteps returns the whole ageing steps from 1970 until a time.
 func ageingSteps(at time.Time, step time.Duration) int64 {
 	if step <= 0 {
 		return 0
@@ -73,12 +73,13 @@ func ageingSteps(at time.Time, step time.Duration) int64 {
 	return (ms - ((ms%each)+each)%each) / each
 }
 
-// ClassAt is the class of a waiting job at a time.
+// ClassAt returns the class of a waiting job at a time, after ageing.
 func ClassAt(job *ares.Job, now time.Time, step time.Duration) ares.Class {
 	return ares.ClassOf(agedPriority(job, now, step))
 }
 
-// agedPriority is the priority of a job at a time. Only what asked for it is critical.
+// agedPriority returns the priority of a job at a time. Only jobs submitted as
+// critical are critical.
 func agedPriority(job *ares.Job, now time.Time, step time.Duration) int {
 	p := job.PriorityValue()
 	grown := p + int(ageingSteps(now, step)-ageingSteps(job.AcceptedAt, step))
@@ -88,7 +89,8 @@ func agedPriority(job *ares.Job, now time.Time, step time.Duration) int {
 	return min(grown, ares.Critical.Floor()-1)
 }
 
-// isEarlier is the order of one queue inside a class, as it is configured.
+// isEarlier reports whether a comes before b in one queue and class, by the
+// configured order.
 func (t *checker) isEarlier(a, b *ares.Job) bool {
 	if t.cfg.Queueing.Order == engine.OrderAged {
 		return t.isEarlierAged(a, b)
@@ -96,8 +98,8 @@ func (t *checker) isEarlier(a, b *ares.Job) bool {
 	return cmp.Or(cmp.Compare(t.orderKey(a), t.orderKey(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// isEarlierAged is the order of one queue: the critical ones, aged priority or what a
-// deadline puts in its place, submission, ID.
+// isEarlierAged reports whether a comes before b in the default order: critical
+// jobs, then aged priority or the rank by deadline, then submission, then ID.
 func (t *checker) isEarlierAged(a, b *ares.Job) bool {
 	ac, bc := a.PriorityValue() >= ares.Critical.Floor(), b.PriorityValue() >= ares.Critical.Floor()
 	if ac != bc {
@@ -117,7 +119,8 @@ func (t *checker) isEarlierAged(a, b *ares.Job) bool {
 	return a.ID < b.ID
 }
 
-// divergingAccounts is where the ways of two accounts to the top part: the two siblings.
+// divergingAccounts returns the two siblings at which the paths of two accounts
+// to the top diverge.
 func divergingAccounts(a, b *account) (x, y *account) {
 	up, down := pathFromTop(a), pathFromTop(b)
 	for i := range up {
@@ -128,7 +131,7 @@ func divergingAccounts(a, b *account) (x, y *account) {
 	return a, b
 }
 
-// pathFromTop is an account and all above it, the top first.
+// pathFromTop returns an account and all above it, the topmost first.
 func pathFromTop(a *account) []*account {
 	var out []*account
 	for ; a != nil; a = a.parent {
@@ -138,9 +141,9 @@ func pathFromTop(a *account) []*account {
 	return out
 }
 
-// dominantShare is the dominant share of an account by its weight: at least, and at
-// most, because past use is kept in whole units and for a limited time, and a weight
-// that follows past use is known by its bounds.
+// dominantShare returns bounds on the weighted dominant share of an account. It
+// is not exact because past use is stored in whole units and for a limited
+// time, and a weight that depends on past use is only known by its bounds.
 func (b *ledger) dominantShare(a *account) (least, most float64) {
 	const cut = 1.0 / 30_000
 	for r, all := range b.capacity.resources {

@@ -7,7 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// checkForm judges what does not need the accounts.
+// checkForm checks the parts of a plan that do not depend on resources.
 func checkForm(t *checker) error {
 	p := t.plan
 	if p.Revision != t.state.Revision() {
@@ -44,7 +44,7 @@ func checkForm(t *checker) error {
 	return nil
 }
 
-// writtenRuns lists every run the plan writes.
+// writtenRuns returns every run that the plan writes.
 func writtenRuns(p *ares.Plan) []ares.JobID {
 	out := append([]ares.JobID(nil), p.Ready...)
 	for i := range p.Place {
@@ -65,8 +65,8 @@ func writtenRuns(p *ares.Plan) []ares.JobID {
 	return out
 }
 
-// checkArrays wants each array's step to hold exactly the elements it makes, in
-// order, and no more of them than may be under way.
+// checkArrays checks that each array step contains exactly the elements it
+// creates, in order, within the array's parallelism.
 func checkArrays(t *checker) error {
 	p := t.plan
 	made := map[ares.JobID][]int{}
@@ -105,7 +105,8 @@ func checkArrays(t *checker) error {
 	return nil
 }
 
-// unfinishedElements counts the elements of an array that were made and have not ended.
+// unfinishedElements counts the created elements of an array that have not
+// finished.
 func (t *checker) unfinishedElements(job *ares.Job, made int) int {
 	n := 0
 	for i := range made {

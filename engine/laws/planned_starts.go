@@ -9,23 +9,23 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Keeper sees a whole run, and wants the first in line to start when it was firmly
-// promised to, with its slack, as long as nothing happens that moves a promise:
-// somebody runs longer than foreseen, comes back into line, is stopped, or is placed
-// who comes before it in the order. What else moves it, others have to tell it of.
-// So it is whom a decision starts behind the first in line that must not delay it.
-// The zero value has seen nothing.
+// Keeper checks over a sequence of plans that the first job in line starts by
+// its firm planned start. Events that may move a planned start reset it: a job
+// runs longer than estimated, is requeued or stopped, or a job that comes
+// earlier in the order is placed. The caller must report all other such events
+// with Forget. What remains is that jobs placed by backfill must not delay the
+// first job in line. The zero value is ready for use.
 type Keeper struct {
-	// Kept is how many promises were kept, and Moved how often something moved one.
+	// Kept counts the planned starts that were met, Moved those that an event
+	// moved.
 	Kept, Moved int
 
-	job          ares.JobID // to whom something is promised, "" for nobody
-	latest       time.Time
-	expectedEnds map[ares.JobID]time.Time // of those who run, as foreseen
+	job          ares.JobID               // the job with the firm planned start, "" for none
+	latest       time.Time                // the latest start
+	expectedEnds map[ares.JobID]time.Time // of running jobs, zero if unknown
 }
 
-// Forget has the keeper expect nothing of what was promised so far: something has
-// happened that moves it.
+// Forget drops the current planned start, because an event may have moved it.
 func (k *Keeper) Forget() {
 	if k.job != "" {
 		k.Moved++
@@ -33,15 +33,15 @@ func (k *Keeper) Forget() {
 	k.job, k.expectedEnds = "", nil
 }
 
-// See sees a plan and what was promised with it, before it is written.
+// See checks a plan and its planned starts before the plan is written.
 func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) error {
 	ends, stopping := expectedEnds(s, p.Now)
-	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // what the plan promises counts with that
+	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // preemptions of this plan change its planned starts
 	if k.job != "" && (stopping || yields || k.hasOverrun(s, ends)) {
 		k.Forget()
 	}
 	first := ares.Promise{}
-	if len(promises) > 0 && promises[0].Firm && !stopping && len(p.Place) == 0 { // else the next decision promises, with those who start now
+	if len(promises) > 0 && promises[0].Firm && !stopping && len(p.Place) == 0 { // else the next plan has the planned start, after these placements
 		first = promises[0]
 	}
 	if err := k.checkPromise(p, &first); err != nil {
@@ -59,7 +59,8 @@ func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) err
 	return nil
 }
 
-// checkPromise wants what was promised still to hold, or to be fulfilled by the plan.
+// checkPromise checks that the planned start still holds, or that the plan
+// meets it.
 func (k *Keeper) checkPromise(p *ares.Plan, first *ares.Promise) error {
 	placed := slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return k.job == pl.Job || k.job == pl.ArrayOf })
 	switch {
@@ -75,8 +76,8 @@ func (k *Keeper) checkPromise(p *ares.Plan, first *ares.Promise) error {
 	return nil
 }
 
-// affectsPromise says whether a plan does something that may move what was promised, other
-// than starting those behind.
+// affectsPromise reports whether a plan may move the planned start other than
+// by backfill.
 func (k *Keeper) affectsPromise(s *engine.State, p *ares.Plan) bool {
 	if len(p.Ready)+len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 {
 		return true
@@ -84,7 +85,7 @@ func (k *Keeper) affectsPromise(s *engine.State, p *ares.Plan) bool {
 	return slices.ContainsFunc(Passed(s, p), func(before []ares.JobID) bool { return !slices.Contains(before, k.job) })
 }
 
-// hasOverrun says whether somebody ran for longer than was foreseen, or was lost and
+// hasOverrun reports whether a job ran longer than estimated, or was lost and
 // waits again.
 func (k *Keeper) hasOverrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
 	for id, was := range k.expectedEnds { // order-free: any will do
@@ -102,8 +103,8 @@ func (k *Keeper) hasOverrun(s *engine.State, ends map[ares.JobID]time.Time) bool
 	return false
 }
 
-// expectedEnds is when those who run are thought to end, zero if nobody knows, and
-// whether somebody is asked to stop: how long that takes is his.
+// expectedEnds returns the estimated end of each running job, zero if unknown,
+// and whether any job is being stopped, which takes an unknown time.
 func expectedEnds(s *engine.State, now time.Time) (ends map[ares.JobID]time.Time, stopping bool) {
 	ends = map[ares.JobID]time.Time{}
 	for job, run := range s.Jobs() {

@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// TestBrokenPromisesAreFound: what was firmly promised is held to as long as only time
-// passes.
+// TestBrokenPromisesAreFound checks that a firm planned start must be met if
+// only time passes.
 func TestBrokenPromisesAreFound(t *testing.T) {
 	at := func(d time.Duration) []ares.Promise {
 		return []ares.Promise{{Job: "j", Firm: true, At: epoch.Add(d), Latest: epoch.Add(d + time.Minute)}}

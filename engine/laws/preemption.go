@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// isOnNominatedSeats says whether the placing is on exactly the seats that were kept for the
-// job: it is not its turn that gives it those.
+// isOnNominatedSeats reports whether the placement uses exactly the nominated
+// seats of the job, which do not depend on its position in the queue.
 func (p *placement) isOnNominatedSeats() bool {
 	n := p.run.Nominated
 	return n != nil && slices.EqualFunc(n.Seats, p.Seats, func(a, b ares.Seat) bool {
@@ -17,8 +17,8 @@ func (p *placement) isOnNominatedSeats() bool {
 	})
 }
 
-// checkVictims judges who is asked to give way, but for the right to it: that is
-// judged by the law of rights.
+// checkVictims checks each preempted job apart from the basis, which has its
+// own law.
 func checkVictims(t *checker) error {
 	for i := range t.plan.Stop {
 		stop := &t.plan.Stop[i]
@@ -43,7 +43,7 @@ func checkVictims(t *checker) error {
 			return fmt.Errorf("%s gives way, and runs at most once", job.ID)
 		}
 		if waiting.Nominated != nil {
-			continue // all else was judged when that was decided
+			continue // the rest was checked when the seats were nominated
 		}
 		if err := t.checkProtection(job, &run, to); err != nil {
 			return err
@@ -55,7 +55,7 @@ func checkVictims(t *checker) error {
 	return nil
 }
 
-// checkProtection wants nothing to protect a job from another.
+// checkProtection checks that no limit protects a job from preemption.
 func (t *checker) checkProtection(job *ares.Job, run *ares.Run, to *ares.Job) error {
 	cfg, a := t.cfg.Yielding, run.Current()
 	critical := ares.ClassOf(to.PriorityValue()) == ares.Critical
@@ -72,8 +72,8 @@ func (t *checker) checkProtection(job *ares.Job, run *ares.Run, to *ares.Job) er
 	return nil
 }
 
-// checkOrderPreemption judges who gives way by the configured order, and wants that of nobody
-// where there is none.
+// checkOrderPreemption checks preemption by the configured order, and that the
+// configuration allows this kind of preemption.
 func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.YieldWhy) error {
 	switch {
 	case why == ares.YieldMove:
@@ -93,8 +93,8 @@ func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.YieldWhy) err
 	return nil
 }
 
-// outranks says whether a waiting job comes before a running one by the
-// configured order, or has waited for long enough beside it.
+// outranks reports whether a waiting job comes before a running one by the
+// configured order, or has the same key and has waited long enough.
 func (t *checker) outranks(to, job *ares.Job) bool {
 	mine, its := t.orderKey(to), t.orderKey(job)
 	if patience := t.cfg.Queueing.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
@@ -107,7 +107,7 @@ func (t *checker) outranks(to, job *ares.Job) bool {
 	return mine < its
 }
 
-// checkPreemptionLimit judges how much is stopped for what is asked.
+// checkPreemptionLimit checks how much is preempted relative to the request.
 func checkPreemptionLimit(t *checker) error {
 	most := int64(t.cfg.Yielding.Ceiling)
 	for i := range t.plan.Nominate {
@@ -125,11 +125,11 @@ func checkPreemptionLimit(t *checker) error {
 	return nil
 }
 
-// deviceKey is a device of a node.
+// deviceKey identifies a device of a node.
 type deviceKey struct{ node, device string }
 
-// checkVictimSeats wants the victims of each nomination to be those who sit there, and no
-// more nominations at once than there may be.
+// checkVictimSeats checks that the victims of each nomination hold its seats,
+// and that there are not too many nominations at once.
 func checkVictimSeats(t *checker) error {
 	live := len(t.plan.Nominate)
 	for job, run := range t.state.Jobs() {
@@ -148,9 +148,9 @@ func checkVictimSeats(t *checker) error {
 	return nil
 }
 
-// checkVictimsHoldSeats wants the victims of a nomination to be those who sit where it keeps
-// seats, and whom nobody stops yet. Who has borrowed may sit elsewhere: by quotas
-// that is what the job lacks.
+// checkVictimsHoldSeats checks that the victims of a nomination hold its seats
+// and are not being stopped yet. A victim preempted to reclaim quota may run
+// elsewhere: its quota is what the job lacks.
 func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 	nodes, devices := map[string]bool{}, map[deviceKey]bool{}
 	for k := range n.Nomination.Seats {
@@ -175,7 +175,7 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 		victims[v.Job] = true
 	}
 	if len(victims) == 0 {
-		return nil // those who are there go by themselves
+		return nil // the jobs there end by themselves
 	}
 	going := map[ares.JobID]bool{}
 	for i := range t.plan.Stop {
@@ -194,7 +194,8 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 	return nil
 }
 
-// checkPreemptionCycles wants no job to give way to one that gave way to it.
+// checkPreemptionCycles checks that no job is preempted for a job that was
+// preempted for it, directly or through others.
 func checkPreemptionCycles(t *checker) error {
 	to := map[ares.JobID][]ares.JobID{}
 	note := func(id ares.JobID, y *ares.Yield) {
@@ -216,7 +217,7 @@ func checkPreemptionCycles(t *checker) error {
 	for i := range t.plan.Stop {
 		note(t.plan.Stop[i].Job, t.plan.Stop[i].Stop.Yield)
 	}
-	state := map[ares.JobID]int{} // 1: on the way, 2: done
+	state := map[ares.JobID]int{} // 1: in progress, 2: done
 	var walk func(id ares.JobID) error
 	walk = func(id ares.JobID) error {
 		switch state[id] {

@@ -10,9 +10,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// checkPreemptionBasis wants everybody who gives way to do so by a right: to a job whose
-// submitted class is two above its own or more and whose tenant may preempt, or
-// to one to which quotas promise what it has borrowed. All is counted anew.
+// checkPreemptionBasis checks that every victim is preempted on a valid basis:
+// by a job at least two submitted classes higher whose tenant may preempt, or
+// by a job whose quota covers what the victim has borrowed.
 func checkPreemptionBasis(t *checker) error {
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
@@ -21,7 +21,7 @@ func checkPreemptionBasis(t *checker) error {
 			return fmt.Errorf("there is no job %s", n.Job)
 		}
 		var gone []*ares.Job
-		// Of those that were borrowed in part the largest may be the last.
+		// Of victims with partly borrowed devices, the largest may come last.
 		victims := slices.SortedStableFunc(slices.Values(n.Nomination.Victims), func(a, b ares.Victim) int {
 			return cmp.Compare(a.Yield.Milli, b.Yield.Milli)
 		})
@@ -40,7 +40,7 @@ func checkPreemptionBasis(t *checker) error {
 	return nil
 }
 
-// checkVictimBasis judges one victim, when those before it are gone.
+// checkVictimBasis checks one victim, given that those in gone have left.
 func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, why ares.YieldWhy, gone []*ares.Job) error {
 	run, _ := t.state.Run(victim.ID)
 	mine, its := ares.ClassOf(job.PriorityValue()).Rank(), ares.ClassOf(victim.PriorityValue()).Rank()
@@ -65,10 +65,10 @@ func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, wh
 	return fmt.Errorf("by no right")
 }
 
-// checkReclaim wants quotas to promise the job what it asks for, all of it, and one
-// on the victim's side only to be exceeded as long as it is there. Who is being
-// stopped already is about to give back what he has borrowed, and what this plan
-// gives others, or keeps for them, counts.
+// checkReclaim checks that the job's quotas cover its whole request, and that a
+// quota on the victim's side is exceeded only because of the victim. Jobs that
+// are being stopped are about to return what they borrowed; placements and
+// nominations of this plan count.
 func (t *checker) checkReclaim(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
 	now := newChecker(t.state, t.plan)
 	now.removeStopped(job.ID, gone)
@@ -91,9 +91,9 @@ func (t *checker) checkReclaim(job, victim *ares.Job, n *ares.Nomination, gone [
 	return fmt.Errorf("it has borrowed nothing that quotas promise %s", job.Tenant)
 }
 
-// isWithinQuota says whether a job stays within every quota above it, without
-// borrowing, when it has its seats and those are gone who give way to it. Its
-// devices may be of several models: for each there is such a quota.
+// isWithinQuota reports whether a job with its nominated seats stays within
+// every quota above it, without borrowing, once its victims have left. If its
+// devices have several models, each needs such a quota.
 func (t *checker) isWithinQuota(job *ares.Job, n *ares.Nomination) bool {
 	with := newChecker(t.state, t.plan)
 	var gone []*ares.Job
@@ -120,7 +120,7 @@ func (t *checker) isWithinQuota(job *ares.Job, n *ares.Nomination) bool {
 			for _, d := range of {
 				promised[d] = true
 			}
-			// Where the ways of both meet, it only takes the place of who goes.
+			// In an account above both, the job only replaces its victims.
 			if after := with.ledger.quotaDemand(a, pattern); after > 1000*int64(q.Nominal) && after > t.currentDemand(a.name, pattern) {
 				return false
 			}
@@ -129,7 +129,7 @@ func (t *checker) isWithinQuota(job *ares.Job, n *ares.Nomination) bool {
 	return len(promised) == len(nominatedDevices(with, n, ""))
 }
 
-// currentDemand is what counts against a quota of the account of that name as it is.
+// currentDemand returns what counts against a quota of the named account now.
 func (t *checker) currentDemand(name, pattern string) int64 {
 	if a := t.ledger.accounts[name]; a != nil {
 		return t.ledger.quotaDemand(a, pattern)
@@ -137,8 +137,8 @@ func (t *checker) currentDemand(name, pattern string) int64 {
 	return 0
 }
 
-// removeStopped has those gone who are being stopped, those whom the plan stops before
-// it stops anybody for a job, and some besides.
+// removeStopped removes jobs that are being stopped, jobs that the plan stops
+// before the victims of job, and those in gone.
 func (t *checker) removeStopped(job ares.JobID, gone []*ares.Job) {
 	before := map[ares.JobID]bool{}
 	for i := range t.plan.Stop {
@@ -154,7 +154,8 @@ func (t *checker) removeStopped(job ares.JobID, gone []*ares.Job) {
 	}
 }
 
-// addOthers has everybody else on the seats that the plan gives him, or that are kept.
+// addOthers adds the placements of the plan and the nominated seats of all
+// other jobs.
 func (t *checker) addOthers(but ares.JobID) {
 	for i := range t.plan.Place {
 		if pl, err := t.nextPlacement(i); err == nil {
@@ -170,7 +171,8 @@ func (t *checker) addOthers(but ares.JobID) {
 	}
 }
 
-// nominatedDevices is the devices of a nomination that are of a model of the pattern.
+// nominatedDevices returns the devices of a nomination whose model matches the
+// pattern.
 func nominatedDevices(t *checker, n *ares.Nomination, pattern string) (out []deviceKey) {
 	for i := range n.Seats {
 		m := t.nodes[n.Seats[i].Node]
@@ -184,7 +186,7 @@ func nominatedDevices(t *checker, n *ares.Nomination, pattern string) (out []dev
 	return out
 }
 
-// removeJob takes what a job holds out of the accounts.
+// removeJob removes the devices that a job holds from the accounts.
 func (t *checker) removeJob(job *ares.Job, run *ares.Run) {
 	for i := range run.Attempts {
 		a := &run.Attempts[i]
@@ -206,8 +208,8 @@ func (t *checker) removeJob(job *ares.Job, run *ares.Run) {
 	}
 }
 
-// checkPreemptionRate wants no plan to decide that more give way to a tenant by class than may
-// in an hour, with those who did within the hour before.
+// checkPreemptionRate checks that the jobs of a tenant preempt no more victims
+// by class per hour than configured.
 func checkPreemptionRate(t *checker) error {
 	most := t.cfg.Yielding.PerTenant
 	if most == 0 || len(t.plan.Nominate) == 0 {

@@ -10,26 +10,25 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Witness sees a whole run, plan by plan, and says which law it breaks that no
-// plan breaks by itself. The zero value has seen nothing.
+// Witness observes the preemptions of a sequence of plans and checks that they
+// have no cycle. The zero value is ready for use.
 type Witness struct {
-	// Stopped is everybody who gave way, in order.
+	// Stopped has every preemption in order.
 	Stopped []Stopped
-	// Kept is how many nominations there were, and Withdrawn how many of them
-	// were given up.
+	// Kept counts nominations, and Withdrawn those that were withdrawn.
 	Kept, Withdrawn int
 
-	victimsOf map[ares.JobID][]ares.JobID // by who stopped them, while both live
+	victimsOf map[ares.JobID][]ares.JobID // victims by preemptor, while both are live
 }
 
-// Stopped is one job that gave way to another.
+// Stopped is one preemption: a job, and the job it was preempted for.
 type Stopped struct {
 	Job, To ares.JobID
 	Why     ares.YieldWhy
 	At      time.Time
 }
 
-// See sees a plan, and the state it was made from, before it is written.
+// See observes a plan before it is written, with the state it was made from.
 func (w *Witness) See(s *engine.State, p *ares.Plan) error {
 	w.Kept += len(p.Nominate)
 	w.Withdrawn += len(p.Withdraw)
@@ -51,7 +50,8 @@ func (w *Witness) See(s *engine.State, p *ares.Plan) error {
 	return nil
 }
 
-// preemptor is for whom a job is stopped, false when it is for nobody.
+// preemptor returns the job for which another is stopped, false if it is not
+// preempted.
 func preemptor(s *ares.Stop) (ares.JobID, bool) {
 	if s.Why != ares.StopPreempt {
 		return "", false
@@ -63,7 +63,8 @@ func preemptor(s *ares.Stop) (ares.JobID, bool) {
 	return ares.JobID(by), ok
 }
 
-// addEdge notes that one job stopped another, and wants no cycle of such.
+// addEdge records that one job preempted another, and checks that this closes
+// no cycle.
 func (w *Witness) addEdge(s *engine.State, by, victim ares.JobID) error {
 	if w.victimsOf == nil {
 		w.victimsOf = map[ares.JobID][]ares.JobID{}
@@ -77,7 +78,8 @@ func (w *Witness) addEdge(s *engine.State, by, victim ares.JobID) error {
 	return nil
 }
 
-// findPath is how one live job has stopped another by others, nil for not at all.
+// findPath returns the chain of live jobs by which one job preempted another,
+// nil for none.
 func (w *Witness) findPath(s *engine.State, from, to ares.JobID, seen map[ares.JobID]bool) []ares.JobID {
 	if from == to {
 		return []ares.JobID{}
@@ -97,6 +99,7 @@ func (w *Witness) findPath(s *engine.State, from, to ares.JobID, seen map[ares.J
 	return nil
 }
 
+// isLive reports whether a job has not finished.
 func isLive(s *engine.State, id ares.JobID) bool {
 	run, ok := s.Run(id)
 	if !ok {
@@ -106,7 +109,7 @@ func isLive(s *engine.State, id ares.JobID) bool {
 	return !run.Phase.Final()
 }
 
-// Most is how often one job gave way at most.
+// Most returns the highest number of preemptions of one job.
 func (w *Witness) Most() int {
 	count, most := map[ares.JobID]int{}, 0
 	for i := range w.Stopped {

@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// preemptionCase is a node of four GPUs: low holds two of them, lent is above the quota of
-// its tenant by one, and urgent, owed and calm wait.
+// preemptionCase is a node of four GPUs: low holds two of them, lent exceeds
+// the quota of its tenant by one, and urgent, owed and calm wait.
 type preemptionCase struct {
 	jobs  map[ares.JobID]*ares.Job
 	runs  map[ares.JobID]*ares.Run
@@ -53,7 +53,7 @@ func newPreemptionCase(t *testing.T) *preemptionCase {
 	return c
 }
 
-// nominate has seats kept for a job, and who sits there stopped.
+// nominate nominates seats for a job and stops the victim.
 func (c *preemptionCase) nominate(id ares.JobID, why ares.YieldWhy, victim ares.JobID, devices ...int) *preemptionCase {
 	y := ares.Yield{To: id, Tenant: c.jobs[id].Tenant, Why: why, Milli: 2000, Lost: 1, Asked: int64(1000 * len(devices))}
 	c.plan.Nominate = append(c.plan.Nominate, ares.Nominating{Job: id, Nomination: ares.Nomination{
@@ -85,7 +85,8 @@ func (c *preemptionCase) check() []laws.Violation {
 	return laws.Check(s, &c.plan)
 }
 
-// TestPreemptionViolationsAreFound: each law on giving way finds what is planted against it.
+// TestPreemptionViolationsAreFound checks that each law on preemption reports
+// its violation.
 func TestPreemptionViolationsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -175,7 +176,7 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 	}
 }
 
-// addPreemption has a waiting job have given way to another once more.
+// addPreemption records that a waiting job was preempted for another.
 func (c *preemptionCase) addPreemption(id, to ares.JobID, at time.Time) {
 	run := c.runs[id]
 	if run == nil {
@@ -189,7 +190,7 @@ func (c *preemptionCase) addPreemption(id, to ares.JobID, at time.Time) {
 	run.Placed = len(run.Attempts)
 }
 
-// nominateEarlier has seats kept for urgent by an earlier plan.
+// nominateEarlier nominates seats for urgent in an earlier plan.
 func (c *preemptionCase) nominateEarlier(t *testing.T) {
 	t.Helper()
 	run := ares.NewRun(epoch)
@@ -199,7 +200,8 @@ func (c *preemptionCase) nominateEarlier(t *testing.T) {
 	c.runs["urgent"] = &run
 }
 
-// TestPreemptionCyclesAreFound: one stops another which had stopped it, by a third.
+// TestPreemptionCyclesAreFound checks a job that preempts one that had
+// preempted it through a third.
 func TestPreemptionCyclesAreFound(t *testing.T) {
 	c := newPreemptionCase(t)
 	s := engine.New()

@@ -9,9 +9,10 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// orderKey is what the configured order goes by, less for the earlier job: in
-// milliseconds, of runtime, of what is left of it or of runtime times GPUs, or
-// the level of its service so far. Who is not known to end comes last.
+// orderKey returns the sort key of the configured order, lowest first:
+// milliseconds of runtime, of remaining runtime, of runtime times GPUs, of the
+// deadline, or the level of attained service. A job without an estimate comes
+// last.
 func (t *checker) orderKey(job *ares.Job) int64 {
 	run, _ := t.state.Run(job.ID)
 	runtime := time.Duration(job.MaxRuntimeMinutes) * time.Minute
@@ -43,7 +44,7 @@ func (t *checker) orderKey(job *ares.Job) int64 {
 	case engine.OrderShortest:
 		return lastIfUnknown(runtime.Milliseconds(), endless)
 	case engine.OrderLeastService:
-		return lastIfUnknown(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // nobody lives so long
+		return lastIfUnknown(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // limits that no job reaches, against overflow
 	case engine.OrderDeadline:
 		return lastIfUnknown(job.Deadline.UnixMilli(), job.Deadline.IsZero())
 	case engine.OrderAged, engine.OrderFIFO:
@@ -51,6 +52,7 @@ func (t *checker) orderKey(job *ares.Job) int64 {
 	return 0
 }
 
+// lastIfUnknown returns v, or the highest key if the runtime is unknown.
 func lastIfUnknown(v int64, endless bool) int64 {
 	if endless {
 		return math.MaxInt64
@@ -58,8 +60,8 @@ func lastIfUnknown(v int64, endless bool) int64 {
 	return v
 }
 
-// checkStrictOrder wants no job of a strict queue placed while an earlier one waits that
-// nothing but the room and its limits could keep waiting.
+// checkStrictOrder checks that no job of a strict queue is placed while an
+// earlier one waits only for capacity or limits.
 func checkStrictOrder(t *checker, p *placement) error {
 	if t.cfg.Queueing.Blocked != engine.BlockedHold || p.isOnNominatedSeats() {
 		return nil
@@ -80,7 +82,7 @@ func checkStrictOrder(t *checker, p *placement) error {
 	return nil
 }
 
-// hasOpenDependency says whether a job waits for others to succeed.
+// hasOpenDependency reports whether a job waits for other jobs to succeed.
 func (t *checker) hasOpenDependency(job *ares.Job) bool {
 	for _, id := range job.After {
 		if run, ok := t.state.Run(ares.JobID(id)); !ok || run.Phase != ares.Succeeded {

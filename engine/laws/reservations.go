@@ -8,7 +8,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// checkReservations judges a placing by the reservations of its nodes.
+// checkReservations checks a placement against the reservations of its nodes.
 func checkReservations(t *checker, p *placement) error {
 	for r := range t.state.Reservations() {
 		if r.Entitles(p.job.Tenant, p.job.Queue) || !r.Bars(t.plan.Now, t.expectedRuntime(p)) {
@@ -23,10 +23,10 @@ func checkReservations(t *checker, p *placement) error {
 	return nil
 }
 
-// expectedRuntime is how long an attempt of the job is taken to run: what nine of ten of
-// its like take, less what it has kept of earlier attempts, and no longer than
-// its limit. Without runs like it, and without a limit, it is so long as a window
-// is thought of ahead.
+// expectedRuntime returns the estimated runtime of an attempt: the p90 of
+// similar jobs, minus progress kept from earlier attempts, at most the job's
+// limit. When a job runs past its estimate, the estimate is doubled. Without an
+// estimate and a limit it is the lead time of reservations.
 func (t *checker) expectedRuntime(p *placement) time.Duration {
 	limit := time.Duration(p.job.MaxRuntimeMinutes) * time.Minute
 	f, _ := t.state.Forecast(p.job.ID)
@@ -38,7 +38,7 @@ func (t *checker) expectedRuntime(p *placement) time.Duration {
 	}
 	lasts := max(f.P50, f.P90)
 	done := p.run.Done(p.job, t.plan.Now)
-	if lasts <= done { // it takes longer than was thought: twice as long, and again
+	if lasts <= done { // past the estimate: double it
 		lasts = max(lasts, time.Second)
 	}
 	for lasts <= done {
@@ -50,7 +50,7 @@ func (t *checker) expectedRuntime(p *placement) time.Duration {
 	return lasts
 }
 
-// isReservedBy says whether a reservation is of the machine.
+// isReservedBy reports whether a reservation includes the node.
 func (m *nodeUse) isReservedBy(r *ares.Reservation) bool {
 	return r.Holds(m.Node.ID, m.Node.Labels, func(level ares.Level, name string) bool {
 		rank := level.Rank()
@@ -58,7 +58,8 @@ func (m *nodeUse) isReservedBy(r *ares.Reservation) bool {
 	})
 }
 
-// checkReservationDrains judges who is drained for a reservation.
+// checkReservationDrains checks that only jobs in the way of a reservation are
+// drained for it.
 func checkReservationDrains(t *checker) error {
 	for i := range t.plan.Stop {
 		stop := &t.plan.Stop[i]
@@ -73,7 +74,7 @@ func checkReservationDrains(t *checker) error {
 	return nil
 }
 
-// mayDrain says whether a reservation's drain is to stop a job.
+// mayDrain reports whether a reservation's drain may stop a job.
 func (t *checker) mayDrain(name string, id ares.JobID) bool {
 	job, known := t.state.Job(id)
 	run, _ := t.state.Run(id)

@@ -5,9 +5,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Passed lists, for each placing of a plan, the jobs that precede it and were
-// not placed before it: each of them must have found no place at that point.
-// Whoever can put the placings into a state one by one can see whether it did.
+// Passed returns, for each placement of a plan, the jobs that precede it and
+// are not placed before it. None of them must have fit at that point; a caller
+// that adds the placements to a state one by one can check this.
 func Passed(s *engine.State, p *ares.Plan) [][]ares.JobID {
 	t := newChecker(s, p)
 	var waiting []*ares.Job
@@ -34,7 +34,8 @@ func Passed(s *engine.State, p *ares.Plan) [][]ares.JobID {
 	return out
 }
 
-// isPlaceable says whether a job could be placed by this plan if there were room.
+// isPlaceable reports whether this plan could place a job if there were
+// capacity.
 func (t *checker) isPlaceable(job *ares.Job, run *ares.Run) bool {
 	if run == nil {
 		return true

@@ -6,20 +6,22 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// The levels that have names, widest first.
+// namedLevels are the levels with named domains, widest first.
 var namedLevels = []ares.Level{ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf}
 
-// location is where a node stands, by level; "" where it does not say.
+// location is the location of a node by level; a level that the node does not
+// name is "".
 type location struct{ names [4]string }
 
-// locator is what the topology says, and which levels anybody names.
+// locator has the declared topology and the levels that any node names.
 type locator struct {
 	topology   *ares.Topology
 	domains    map[string]*ares.Domain
 	leafByNode map[string]string // node to leaf
-	isNamed    [4]bool
+	isNamed    [4]bool           // by level: whether any node names its domain there
 }
 
+// newLocator indexes a topology.
 func newLocator(t *ares.Topology) locator {
 	a := locator{topology: t, domains: map[string]*ares.Domain{}, leafByNode: map[string]string{}}
 	for i := range t.Domains {
@@ -32,7 +34,7 @@ func newLocator(t *ares.Topology) locator {
 	return a
 }
 
-// locateAll finds the place of every node.
+// locateAll sets the location of every node.
 func (a *locator) locateAll(nodes map[string]*nodeUse) {
 	for id, m := range nodes { // order-free: each by itself
 		m.location = a.locate(id, m.Node.Labels)
@@ -42,8 +44,8 @@ func (a *locator) locateAll(nodes map[string]*nodeUse) {
 	}
 }
 
-// locate is the node's own labels, overruled from the narrowest level up by
-// what the topology says of the domains it is in.
+// locate returns the location of a node: its labels, overridden from the
+// narrowest level up by the declared parents of its domains.
 func (a *locator) locate(node string, labels map[string]string) location {
 	var p location
 	for i, level := range namedLevels {
@@ -67,8 +69,8 @@ func (a *locator) locate(node string, labels map[string]string) location {
 	return p
 }
 
-// isKnown says whether a node's place is known at a level: it names it, or nobody
-// names any there and it is known at the level above.
+// isKnown reports whether a location is known at a level: the node names its
+// domain, or no node does and the location is known at the level above.
 func (a *locator) isKnown(p *location, level int) bool {
 	for ; level >= 0; level-- {
 		if p.names[level] != "" {
@@ -81,9 +83,9 @@ func (a *locator) isKnown(p *location, level int) bool {
 	return true
 }
 
-// shareDomain says whether two nodes are in one domain of a level. Who does not
-// say where he stands is alone, except that who shares a narrower domain shares
-// the wider ones.
+// shareDomain reports whether two nodes are in one domain of a level. A node
+// with an unknown location is alone, but nodes that share a narrower domain
+// share the wider ones.
 func (a *locator) shareDomain(x, y *nodeUse, level int) bool {
 	if x == y || level < 0 {
 		return true
@@ -102,8 +104,8 @@ func (a *locator) shareDomain(x, y *nodeUse, level int) bool {
 	return false
 }
 
-// switchGbps is what the switch of a node's domain at a level carries. Where nobody
-// names that level it is that of the level above.
+// switchGbps returns the bandwidth of the switch of a node's domain at a level.
+// A level that no node names has the switch of the level above.
 func (a *locator) switchGbps(m *nodeUse, level int) int {
 	for ; level >= 0; level-- {
 		name := m.location.names[level]
@@ -123,14 +125,14 @@ func (a *locator) switchGbps(m *nodeUse, level int) int {
 	return 0
 }
 
-// checkTopology judges where the members of a job are to each other.
+// checkTopology checks the required level, the leaf limits and the bandwidth.
 func checkTopology(t *checker, p *placement) error {
 	var at []*nodeUse // each once
 	members := map[*nodeUse]int{}
 	for i := range p.Seats {
 		m := t.nodes[p.Seats[i].Node]
 		if m == nil {
-			return nil // another law's
+			return nil // the law "devices" reports it
 		}
 		if members[m] == 0 {
 			at = append(at, m)
@@ -157,7 +159,7 @@ func checkTopology(t *checker, p *placement) error {
 	return t.locator.checkBandwidth(p.job, at)
 }
 
-// checkLeafLimits judges how much of one leaf a job takes.
+// checkLeafLimits checks how much of one leaf a job uses.
 func (a *locator) checkLeafLimits(job *ares.Job, at []*nodeUse, members map[*nodeUse]int) error {
 	for _, m := range at {
 		nodes, gpus := 0, 0
@@ -177,7 +179,8 @@ func (a *locator) checkLeafLimits(job *ares.Job, at []*nodeUse, members map[*nod
 	return nil
 }
 
-// wholeDevices is the devices that a member gets whole although it asked otherwise.
+// wholeDevices returns the whole devices that a member gets without requesting
+// whole devices.
 func wholeDevices(job *ares.Job) int {
 	if job.GPUs == 0 && (job.MIGProfile != "" || job.GPUMilli > 0 && job.Placement.LatencySensitive) {
 		return 1
@@ -185,7 +188,7 @@ func wholeDevices(job *ares.Job) int {
 	return 0
 }
 
-// checkBandwidth judges the network between the nodes of a job.
+// checkBandwidth checks the network between the nodes of a job.
 func (a *locator) checkBandwidth(job *ares.Job, at []*nodeUse) error {
 	want, err := ares.ParseBandwidth(job.Placement.NetworkBandwidth)
 	if err != nil || len(at) < 2 {
@@ -210,13 +213,13 @@ func (a *locator) checkBandwidth(job *ares.Job, at []*nodeUse) error {
 	return nil
 }
 
-// checkAffinity judges who else is near.
+// checkAffinity checks affinity and anti-affinity to other jobs.
 func checkAffinity(t *checker, p *placement) error {
 	others := t.occupied[:len(t.occupied)-len(p.Seats)] // without its own
 	for i := range p.Seats {
 		at := t.nodes[p.Seats[i].Node]
 		if at == nil {
-			return nil // another law's
+			return nil // the law "devices" reports it
 		}
 		for _, text := range p.job.Placement.Affinity {
 			near, err := ares.ParseNear(text)
@@ -241,8 +244,8 @@ func checkAffinity(t *checker, p *placement) error {
 	return nil
 }
 
-// findNear says whether seats of jobs with the labels are anywhere, and whether one
-// is near a node. A seat of a lost attempt may count or not.
+// findNear reports whether a job with the labels runs anywhere, and whether one
+// runs near a node. With live set, voided seats do not count.
 func (t *checker) findNear(others []occupiedSeat, job *ares.Job, near ares.Near, at *nodeUse, live bool) (anywhere, here bool) {
 	for _, h := range others {
 		if h.job.Tenant != job.Tenant || !near.Of(h.job.Labels) || live && !h.countsForTenant {
