@@ -10,60 +10,60 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// Turns wants no placing of a plan while a job waits that precedes it (of a
-// higher class, of a poorer tenant or queue in the same class, or earlier in
-// its queue) and that would fit at that point. It puts the placings into a
-// second state one by one and asks there. The plan must not be committed yet.
+// Turns checks that no job is placed while another waits that precedes it (a
+// higher class, a tenant or queue with a lower share in the same class, or an
+// earlier position in its queue) and that would fit at that point. It adds the
+// placements to a second state one by one. The plan must not be committed yet.
 func (w *World) Turns(plan ares.Plan) error {
 	s, err := w.Fresh()
 	if err != nil {
 		return err
 	}
-	if spares(&plan) {
-		return nil // who fits waits for those who were promised it
+	if refusesBorrowing(&plan) {
+		return nil // jobs that fit may wait for quota that is being reclaimed
 	}
 	passed := laws.Passed(w.State, &plan)
-	if err := w.rehearseNominations(s, &plan); err != nil {
+	if err := w.applyNominations(s, &plan); err != nil {
 		return err
 	}
 	for i := range plan.Place {
 		for _, id := range passed[i] {
 			job, _ := s.Job(id)
-			if pl, refusal := engine.Place(s, job, w.Now); refusal == nil && !lateCompany(job) && !w.delays(id) {
+			if pl, refusal := engine.Place(s, job, w.Now); refusal == nil && !dependsOnAffinity(job) && !w.mayDelayPlannedStart(id) {
 				return fmt.Errorf("%s is placed while %s waits, which precedes it and fits on %v", plan.Place[i].Job, id, pl.Seats)
 			}
 		}
-		if err := w.rehearse(s, &plan, i); err != nil {
+		if err := w.applyPlacement(s, &plan, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// spares says whether the plan lends nothing, because others take back what they
-// lent.
-func spares(plan *ares.Plan) bool {
+// refusesBorrowing reports whether the plan lends no quota because it is being
+// reclaimed.
+func refusesBorrowing(plan *ares.Plan) bool {
 	return slices.ContainsFunc(plan.Refuse, func(r ares.Refusal) bool {
 		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == engine.WouldBorrow })
 	})
 }
 
-// delays says whether the job could delay one that the last plan keeps a place
-// for: it may wait though it fits.
-func (w *World) delays(id ares.JobID) bool {
+// mayDelayPlannedStart reports whether the job could delay a planned start of
+// the last plan. Such a job may wait although it fits.
+func (w *World) mayDelayPlannedStart(id ares.JobID) bool {
 	ends, known := w.State.Ends(id, w.Now)
-	return slices.ContainsFunc(w.promised, func(p ares.Promise) bool {
+	return slices.ContainsFunc(w.lastPromises, func(p ares.Promise) bool {
 		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
 	})
 }
 
-// lateCompany says whether others' places decide whether the job fits: it may
-// fit after it was refused.
-func lateCompany(job *ares.Job) bool { return len(job.Placement.Affinity) > 0 }
+// dependsOnAffinity reports whether the job may fit only after others are
+// placed: it may fit although it was refused earlier in the plan.
+func dependsOnAffinity(job *ares.Job) bool { return len(job.Placement.Affinity) > 0 }
 
-// rehearseNominations commits the seats that the plan keeps for jobs: who comes
-// after one of these in the order cannot have them.
-func (w *World) rehearseNominations(s *engine.State, plan *ares.Plan) error {
+// applyNominations applies the nominations of a plan to a state, so that later
+// jobs cannot use their seats.
+func (w *World) applyNominations(s *engine.State, plan *ares.Plan) error {
 	rev := s.Revision() + 1
 	var events []ares.Event
 	for _, n := range plan.Nominate {
@@ -80,8 +80,8 @@ func (w *World) rehearseNominations(s *engine.State, plan *ares.Plan) error {
 	return nil
 }
 
-// rehearse commits one placing to a state.
-func (w *World) rehearse(s *engine.State, plan *ares.Plan, i int) error {
+// applyPlacement applies one placement to a state.
+func (w *World) applyPlacement(s *engine.State, plan *ares.Plan, i int) error {
 	pl := &plan.Place[i]
 	rev := s.Revision() + 1
 	run, _ := s.Run(pl.Job)

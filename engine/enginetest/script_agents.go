@@ -9,9 +9,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// ranked finds the attempt (attempt=N, else the last) and the ranks (rank=N,
-// else all) a report is about.
-func ranked(w *World, in *words) (id ares.JobID, f ares.Fence, ranks []int, err error) {
+// attemptRanks returns the attempt (attempt=N, else the last) and the ranks
+// (rank=N, else all) that a command is about.
+func attemptRanks(w *World, in *arguments) (id ares.JobID, f ares.Fence, ranks []int, err error) {
 	id = in.job()
 	run, ok := w.State.Run(id)
 	number, rank := in.number("attempt", 0), in.number("rank", -1)
@@ -35,9 +35,9 @@ func ranked(w *World, in *words) (id ares.JobID, f ares.Fence, ranks []int, err 
 	return id, f, ranks, nil
 }
 
-// report changes a run once for each rank the command is about.
-func report(w *World, in *words, change func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error) (string, error) {
-	id, fence, ranks, err := ranked(w, in)
+// changeRanks applies a transition for each rank that a command is about.
+func changeRanks(w *World, in *arguments, change func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error) (string, error) {
+	id, fence, ranks, err := attemptRanks(w, in)
 	if err != nil {
 		return "", err
 	}
@@ -50,8 +50,9 @@ func report(w *World, in *words, change func(j *ares.Job, r *ares.Run, f ares.Fe
 	return "", nil
 }
 
-func doClaim(w *World, in *words) (string, error) {
-	return report(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error {
+// doClaim claims seats.
+func doClaim(w *World, in *arguments) (string, error) {
+	return changeRanks(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error {
 		node := ""
 		for _, a := range r.Attempts {
 			for _, h := range a.Seats {
@@ -64,7 +65,8 @@ func doClaim(w *World, in *words) (string, error) {
 	})
 }
 
-func doFinish(w *World, in *words) (string, error) {
+// doFinish reports the end of ranks.
+func doFinish(w *World, in *arguments) (string, error) {
 	res := ares.RankResult{ExitCode: in.number("exit", 0), StartedAt: w.Now, EndedAt: w.Now}
 	res.Outcome, res.Reason = ares.OutcomeSucceeded, "exit code 0"
 	if res.ExitCode != 0 {
@@ -73,33 +75,35 @@ func doFinish(w *World, in *words) (string, error) {
 	if o := in.text("outcome", ""); o != "" {
 		res.Outcome, res.Reason = ares.Outcome(o), o
 	}
-	return report(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error {
+	return changeRanks(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error {
 		return r.Finish(j, f, rank, res, w.Now)
 	})
 }
 
-func doRelease(w *World, in *words) (string, error) {
-	return report(w, in, func(_ *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Release(f, rank) })
+// doRelease releases seats.
+func doRelease(w *World, in *arguments) (string, error) {
+	return changeRanks(w, in, func(_ *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Release(f, rank) })
 }
 
-func doDecline(w *World, in *words) (string, error) {
-	return report(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Decline(j, f, rank, w.Now) })
+// doDecline declines seats.
+func doDecline(w *World, in *arguments) (string, error) {
+	return changeRanks(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Decline(j, f, rank, w.Now) })
 }
 
-// doCheckpoint says that a job has saved its progress.
-func doCheckpoint(w *World, in *words) (string, error) {
+// doCheckpoint reports that a job has saved its progress.
+func doCheckpoint(w *World, in *arguments) (string, error) {
 	return "", w.Change(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.Checkpointed(r.Fence(), w.Now) })
 }
 
-// doVoid takes back every seat of a node that may still live, as the Reaper
-// does when the node stayed away.
-func doVoid(w *World, in *words) (string, error) {
-	return "", w.Void(in.name())
+// doVoid voids every unsettled seat of a node, as the Reaper does when the node
+// stays away.
+func doVoid(w *World, in *arguments) (string, error) {
+	return "", w.Void(in.first())
 }
 
-// Void takes back every seat of a node that may still live.
+// Void voids every unsettled seat of a node.
 func (w *World) Void(node string) error {
-	for _, id := range w.ids() {
+	for _, id := range w.jobIDs() {
 		err := w.Change(id, func(j *ares.Job, r *ares.Run) error {
 			for _, a := range r.Clone().Attempts {
 				for _, h := range a.Seats {
@@ -120,14 +124,15 @@ func (w *World) Void(node string) error {
 	return nil
 }
 
-func doClean(w *World, in *words) (string, error) {
-	return "", w.Clean(in.name())
+// doClean frees the node's seats of ended attempts.
+func doClean(w *World, in *arguments) (string, error) {
+	return "", w.Clean(in.first())
 }
 
-// Clean frees the node's seats of attempts that have ended: it reported that
-// nothing of them lives.
+// Clean frees the node's seats of attempts that have ended, because the node
+// has reported that none of their processes are left.
 func (w *World) Clean(node string) error {
-	for _, id := range w.ids() {
+	for _, id := range w.jobIDs() {
 		err := w.Change(id, func(_ *ares.Job, r *ares.Run) error {
 			r.Clear(node, nil, math.MaxInt64)
 			return nil
@@ -139,7 +144,8 @@ func (w *World) Clean(node string) error {
 	return nil
 }
 
-func (w *World) ids() []ares.JobID {
+// jobIDs returns the IDs of all jobs.
+func (w *World) jobIDs() []ares.JobID {
 	var ids []ares.JobID
 	for job := range w.State.Jobs() {
 		ids = append(ids, job.ID)
@@ -147,18 +153,20 @@ func (w *World) ids() []ares.JobID {
 	return ids
 }
 
-func doStop(w *World, in *words) (string, error) {
+// doStop asks a job to stop; the command is the reason.
+func doStop(w *World, in *arguments) (string, error) {
 	stop := ares.Stop{Why: ares.StopWhy(in.command), By: "ann", At: w.Now}
 	return "", w.Change(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.RequestStop(stop) })
 }
 
-func doShow(w *World, in *words) (string, error) {
+// doShow prints the run of a job.
+func doShow(w *World, in *arguments) (string, error) {
 	run, ok := w.State.Run(in.job())
 	if !ok {
-		return "", fmt.Errorf("there is no job %s", in.name())
+		return "", fmt.Errorf("there is no job %s", in.first())
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is %s", in.name(), run.Phase)
+	fmt.Fprintf(&b, "%s is %s", in.first(), run.Phase)
 	if run.Next > 0 {
 		fmt.Fprintf(&b, ", %d elements made", run.Next)
 	}

@@ -8,10 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Needed wants no victim of a nomination that is not needed: when all others are
-// gone, and those who are being stopped already, the job does not fit as long as
-// it stays. It asks a second world in which that is so. The plan must not be
-// committed yet.
+// Needed checks that every victim of a nomination is needed: the job does not
+// fit on a fork of the cluster where all other victims, and jobs that are being
+// stopped, have left. The plan must not be committed yet.
 func (w *World) Needed(plan ares.Plan) error {
 	for i := range plan.Nominate {
 		n := &plan.Nominate[i]
@@ -21,12 +20,12 @@ func (w *World) Needed(plan ares.Plan) error {
 				continue
 			}
 			f := w.Fork()
-			if err := f.without(plan, i, stays); err != nil {
+			if err := f.applyUntil(plan, i, stays); err != nil {
 				return err
 			}
 			job, _ := f.State.Job(n.Job)
 			p, refusal := engine.Place(f.State, job, w.Now)
-			if refusal == nil && f.inNextPlan(n.Job) {
+			if refusal == nil && f.isInNextPlan(n.Job) {
 				return fmt.Errorf("%s is stopped for %s, which fits without that on %v", stays, n.Job, p.Seats)
 			}
 		}
@@ -34,17 +33,17 @@ func (w *World) Needed(plan ares.Plan) error {
 	return nil
 }
 
-// inNextPlan says whether the next plan places a job: where it would fit, others ahead
-// of it may have a place kept.
-func (w *World) inNextPlan(id ares.JobID) bool {
+// isInNextPlan reports whether the next plan places a job. A job that fits may
+// still wait because of backfill reservations of others.
+func (w *World) isInNextPlan(id ares.JobID) bool {
 	plan := engine.Decide(w.State, w.Now)
 	return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == id })
 }
 
-// without carries a plan out as far as before one of its nominations, and has
-// everybody gone who is being stopped by then or for that one, besides one. There may
-// be none at that place: then it is all carried out.
-func (w *World) without(plan ares.Plan, at int, stays ares.JobID) error {
+// applyUntil applies a plan up to its nomination at index at, and ends every
+// job that is being stopped by then or for that nomination, except stays. An
+// index behind the last nomination applies the whole plan.
+func (w *World) applyUntil(plan ares.Plan, at int, stays ares.JobID) error {
 	rest := plan
 	rest.Nominate = plan.Nominate[:at]
 	rest.Stop = slices.DeleteFunc(slices.Clone(plan.Stop), func(s ares.Stopping) bool {
@@ -84,14 +83,15 @@ func (w *World) without(plan ares.Plan, at int, stays ares.JobID) error {
 	return nil
 }
 
-// smallWorld is how many jobs a world has at most in which every plan is asked
-// whether its victims are needed: each of them costs a world of its own.
-const smallWorld = 40
+// maxJobsToCheckVictims is the largest number of jobs for which Needed is
+// called with fast checks: each victim costs a fork.
+const maxJobsToCheckVictims = 40
 
-func (w *World) small() bool {
+// isSmall reports whether there are at most maxJobsToCheckVictims jobs.
+func (w *World) isSmall() bool {
 	jobs := 0
 	for range w.State.Jobs() {
-		if jobs++; jobs > smallWorld {
+		if jobs++; jobs > maxJobsToCheckVictims {
 			return false
 		}
 	}

@@ -12,14 +12,15 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// doConfig begins anew with another configuration. It comes first in a script.
-func doConfig(w *World, in *words) (string, error) {
+// doConfig starts again with another configuration. It must be the first
+// command of a script.
+func doConfig(w *World, in *arguments) (string, error) {
 	cfg := engine.Default()
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
 	y := &cfg.Yielding
 	y.Ceiling, y.MaxYields, y.PerTenant = in.number("ceiling", y.Ceiling), in.number("yields", y.MaxYields), in.number("rate", y.PerTenant)
-	y.Moving, y.MoveGain = slices.Contains(in.plain, "consolidation"), in.number("gain", y.MoveGain)
-	y.Enabled = !slices.Contains(in.plain, "no-preemption")
+	y.Moving, y.MoveGain = slices.Contains(in.positional, "consolidation"), in.number("gain", y.MoveGain)
+	y.Enabled = !slices.Contains(in.positional, "no-preemption")
 	for _, d := range []struct {
 		key string
 		of  *time.Duration
@@ -50,7 +51,7 @@ func doConfig(w *World, in *words) (string, error) {
 	if cfg.Queueing.Blocked, err = engine.ParseBlocked(in.text("blocked", "")); err != nil {
 		return "", err
 	}
-	cfg.Queueing.Attained, cfg.Queueing.Yield = in.number("attained", 0), slices.Contains(in.plain, "yield")
+	cfg.Queueing.Attained, cfg.Queueing.Yield = in.number("attained", 0), slices.Contains(in.positional, "yield")
 	for model, weight := range in.pairs("weights") {
 		n, err := strconv.Atoi(weight)
 		if err != nil {
@@ -73,7 +74,8 @@ func doConfig(w *World, in *words) (string, error) {
 	return "", cfg.Check()
 }
 
-func limitsOf(in *words) ares.Limits {
+// parseLimits reads the limits of a tenant or queue.
+func parseLimits(in *arguments) ares.Limits {
 	l := ares.NoLimits()
 	l.GPUs, l.GPUMemoryMB = in.number("gpus", l.GPUs), in.number("gpumem", l.GPUMemoryMB)
 	l.CPUs, l.MemoryMB = in.number("cpus", l.CPUs), in.number("mem", l.MemoryMB)
@@ -81,10 +83,10 @@ func limitsOf(in *words) ares.Limits {
 	return l
 }
 
-// quotasOf reads MODEL:NOMINAL, MODEL:NOMINAL:BORROW or MODEL:NOMINAL:BORROW:LEND,
-// where "all" is every model and "any" no bound. Left out, nothing is borrowed
-// and everything lent.
-func quotasOf(in *words) ([]ares.Quota, error) {
+// parseQuotas reads MODEL:NOMINAL, MODEL:NOMINAL:BORROW or
+// MODEL:NOMINAL:BORROW:LEND, where "all" is every model and "any" is unlimited.
+// By default nothing is borrowed and everything is lent.
+func parseQuotas(in *arguments) ([]ares.Quota, error) {
 	var out []ares.Quota
 	for _, text := range in.list("quota") {
 		parts := strings.Split(text, ":")
@@ -110,47 +112,53 @@ func quotasOf(in *words) ([]ares.Quota, error) {
 	return out, nil
 }
 
-func weightOf(in *words) (float64, error) { return strconv.ParseFloat(in.text("weight", "1"), 64) }
+// parseWeight reads a weight, 1 by default.
+func parseWeight(in *arguments) (float64, error) {
+	return strconv.ParseFloat(in.text("weight", "1"), 64)
+}
 
-func doTenant(w *World, in *words) (string, error) {
-	t := &ares.Tenant{ID: in.name(), Limits: limitsOf(in), GPUHours: in.number("hours", 0), MayPreempt: in.has("preempt"), Revision: w.revision + 1}
+// doTenant writes a tenant.
+func doTenant(w *World, in *arguments) (string, error) {
+	t := &ares.Tenant{ID: in.first(), Limits: parseLimits(in), GPUHours: in.number("hours", 0), MayPreempt: in.hasFlag("preempt"), Revision: w.revision + 1}
 	var err, wrong error
-	t.Quotas, err = quotasOf(in)
-	t.Weight, wrong = weightOf(in)
+	t.Quotas, err = parseQuotas(in)
+	t.Weight, wrong = parseWeight(in)
 	w.Put(ares.Event{Tenant: t})
 	return "", cmp.Or(err, wrong)
 }
 
-// split reads TENANT/QUEUE.
-func split(name string) (tenant, queue string) {
+// splitQueueName splits TENANT/QUEUE.
+func splitQueueName(name string) (tenant, queue string) {
 	tenant, queue, _ = strings.Cut(name, "/")
 	return tenant, cmp.Or(queue, ares.DefaultQueue)
 }
 
-func doQueue(w *World, in *words) (string, error) {
-	q := &ares.Queue{Parent: in.text("parent", ""), Limits: limitsOf(in), Revision: w.revision + 1}
-	q.Tenant, q.Name = split(in.name())
+// doQueue writes a queue.
+func doQueue(w *World, in *arguments) (string, error) {
+	q := &ares.Queue{Parent: in.text("parent", ""), Limits: parseLimits(in), Revision: w.revision + 1}
+	q.Tenant, q.Name = splitQueueName(in.first())
 	var err, wrong error
-	q.Quotas, err = quotasOf(in)
-	q.Weight, wrong = weightOf(in)
+	q.Quotas, err = parseQuotas(in)
+	q.Weight, wrong = parseWeight(in)
 	w.Put(ares.Event{Queue: q})
 	return "", cmp.Or(err, wrong, q.Check())
 }
 
-// doUsage says what archived jobs of a queue used until now, in GPU-hours.
-func doUsage(w *World, in *words) (string, error) {
+// doUsage sets the use of a queue's archived jobs until now, in GPU-hours.
+func doUsage(w *World, in *arguments) (string, error) {
 	u := &ares.Usage{At: w.Now, Month: w.Now.UTC().Format("2006-01")}
-	u.Tenant, u.Queue = split(in.name())
+	u.Tenant, u.Queue = splitQueueName(in.first())
 	hours := int64(in.number("hours", 0))
 	u.GPUMilliSecs, u.GPUSecs = hours*3_600_000, hours*3600
 	w.Put(ares.Event{Usage: u})
 	return "", nil
 }
 
-func doArchive(w *World, in *words) (string, error) { return "", w.Archive(in.job()) }
+// doArchive archives a finished job.
+func doArchive(w *World, in *arguments) (string, error) { return "", w.Archive(in.job()) }
 
-// Archive takes a job that is over out of the world, as the Recorder does: what
-// it used is added to that of its queue.
+// Archive removes a finished job, as the Archiver does: its use is added to
+// that of its queue.
 func (w *World) Archive(id ares.JobID) error {
 	job, ok := w.State.Job(id)
 	if !ok {
@@ -170,8 +178,8 @@ func (w *World) Archive(id ares.JobID) error {
 	return nil
 }
 
-// doFairness prints who holds how much, in millionths.
-func doFairness(w *World, _ *words) (string, error) {
+// doFairness prints the shares of tenants and queues, in millionths.
+func doFairness(w *World, _ *arguments) (string, error) {
 	var b strings.Builder
 	f := engine.Fairness(w.State, w.Now)
 	for _, s := range f.Shares {
@@ -185,14 +193,14 @@ func doFairness(w *World, _ *words) (string, error) {
 	return b.String(), nil
 }
 
-// doMerit prints what speaks for where a job is.
-func doMerit(w *World, in *words) (string, error) {
+// doMerit prints the score of a job's placement.
+func doMerit(w *World, in *arguments) (string, error) {
 	run, _ := w.State.Run(in.job())
 	last := run.Last()
 	if last == nil {
-		return "", fmt.Errorf("%s was never placed", in.name())
+		return "", fmt.Errorf("%s was never placed", in.first())
 	}
 	m := last.Merit
 	return fmt.Sprintf("%s in one %s (%s): availability %d, alignment %d, utilization %d, history %d, weighted %d; bandwidth %d MB/s, first fit %d\n",
-		in.name(), cmp.Or(string(m.Level), "fleet"), m.Domain, m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted, m.Bandwidth, m.FirstFit), nil
+		in.first(), cmp.Or(string(m.Level), "fleet"), m.Domain, m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted, m.Bandwidth, m.FirstFit), nil
 }

@@ -1,7 +1,14 @@
 // Package enginetest drives an engine the way the server does, without a
-// server: a World is a store in memory whose every change is a batch, and a
-// script is a scenario in text. After every step the laws are checked, and a
-// whole history can be replayed into a second engine, which must decide alike.
+// server.
+//
+// A World is an in-memory store around an engine.State; every change is a batch
+// of events. Run executes a script, a scenario in text, and compares its
+// output. Live simulates agents, users and time. The laws are checked after
+// every step, and the whole history can be replayed into a second engine, which
+// must make the same decisions.
+//
+// World applies plans with its own code. It is an oracle for the code of the
+// server, not a copy to be kept equal.
 package enginetest
 
 import (
@@ -16,47 +23,49 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// mostTurns is up to how many placings a plan is gone through turn by turn.
-const mostTurns = 50
+// maxPlacementsToCheckOrder is the largest number of placements of a plan for
+// which Turns is called.
+const maxPlacementsToCheckOrder = 50
 
-// Epoch is when every world begins.
+// Epoch is the time at which every World starts.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// World is a store in memory around a state. It knows the default tenant,
+// World is an in-memory store around a state. It has the default tenant,
 // without limits.
 type World struct {
 	State *engine.State
 	Now   time.Time
 
-	revision int64
-	log      []ares.Batch
-	plans    []ares.Plan
-	life     life
-	witness  laws.Witness
-	keeper   laws.Keeper
-	hurry    bool           // not every decision is looked at from all sides
-	promised []ares.Promise // by the last plan
+	revision      int64        // of the last batch
+	log           []ares.Batch // every batch so far
+	plans         []ares.Plan  // every plan so far
+	simulation    simulation
+	preemptions   laws.Witness
+	plannedStarts laws.Keeper
+	fastChecks    bool           // see Hurry
+	lastPromises  []ares.Promise // planned starts of the last plan
 }
 
-// NewWorld returns a world with no nodes and no jobs.
+// NewWorld returns a World without nodes and jobs.
 func NewWorld() *World { return NewWorldWith(engine.Default()) }
 
-// NewWorldWith returns a world that decides by a configuration.
+// NewWorldWith returns a World with a configuration.
 func NewWorldWith(cfg engine.Config) *World {
 	w := &World{State: engine.NewWith(cfg), Now: Epoch}
 	w.Put(ares.Event{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}})
 	return w
 }
 
-// Put writes events as one revision. Nodes, tenants, forecasts: all of that may move
-// what was promised.
+// Put writes events as one revision. Events other than those of jobs and runs
+// may move planned starts, and reset the check of these.
 func (w *World) Put(events ...ares.Event) {
 	if slices.ContainsFunc(events, func(ev ares.Event) bool { return ev.Job == nil && ev.Run == nil }) {
-		w.keeper.Forget()
+		w.plannedStarts.Forget()
 	}
 	w.write(events)
 }
 
+// write writes events as one revision.
 func (w *World) write(events []ares.Event) {
 	w.revision++
 	for i := range events {
@@ -73,13 +82,13 @@ func (w *World) Join(n ares.Node) {
 	w.Put(ares.Event{Node: &n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "i", Revision: n.Revision}})
 }
 
-// Submit accepts a job under the ID.
+// Submit accepts a job with this ID.
 func (w *World) Submit(id ares.JobID, spec ares.Spec) {
 	w.Put(ares.Event{Job: &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: w.Now, Revision: w.revision + 1}})
 }
 
-// Change applies one transition to a job's run, as the store does: the
-// outcome is written only when the transition is allowed.
+// Change applies one transition to a job's run, as the store does: the result
+// is written only if the transition is allowed.
 func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) error) error {
 	job, ok := w.State.Job(id)
 	if !ok {
@@ -99,20 +108,20 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 	return nil
 }
 
-// Decide decides once, and checks the laws on the plan and on the state after
-// it: a decision leaves no trace.
+// Decide makes one decision. It checks the laws on the plan, and that the
+// decision is repeatable and leaves the state unchanged.
 func (w *World) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
-	w.promised = slices.Clone(w.State.Promises())
+	w.lastPromises = slices.Clone(w.State.Promises())
 	w.plans = append(w.plans, plan)
-	if err := same(plan, engine.Decide(w.State, w.Now)); err != nil {
+	if err := checkSamePlan(plan, engine.Decide(w.State, w.Now)); err != nil {
 		return plan, fmt.Errorf("decided twice: %w", err)
 	}
 	if err := CheckPlan(w.State, plan); err != nil {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 	}
 	cfg := w.State.Config()
-	if len(plan.Place) <= mostTurns && cfg.Queueing.Blocked == engine.BlockedSkip && !cfg.Yielding.Moving { // else who fits may wait
+	if len(plan.Place) <= maxPlacementsToCheckOrder && cfg.Queueing.Blocked == engine.BlockedSkip && !cfg.Yielding.Moving { // otherwise a job that fits may wait
 		if err := w.Turns(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}
@@ -123,13 +132,13 @@ func (w *World) Decide() (ares.Plan, error) {
 	return plan, nil
 }
 
-// Plans are the decisions made so far.
+// Plans returns the plans so far.
 func (w *World) Plans() []ares.Plan { return w.plans }
 
-// Commit writes a plan, and checks the laws on the run so far and on the state
-// after it.
+// Commit writes a plan. It checks the laws on the sequence of plans and on the
+// state after it.
 func (w *World) Commit(plan ares.Plan) error {
-	if err := errors.Join(w.witness.See(w.State, &plan), w.keeper.See(w.State, &plan, w.promised)); err != nil {
+	if err := errors.Join(w.preemptions.See(w.State, &plan), w.plannedStarts.See(w.State, &plan, w.lastPromises)); err != nil {
 		return err
 	}
 	if err := w.Write(plan); err != nil {
@@ -138,8 +147,8 @@ func (w *World) Commit(plan ares.Plan) error {
 	return Check(w.State)
 }
 
-// Write writes a plan as one revision, which is the fence of every attempt it
-// places.
+// Write writes a plan as one revision, which is the fence of every attempt that
+// it places.
 func (w *World) Write(plan ares.Plan) error {
 	var events []ares.Event
 	put := func(id ares.JobID, run ares.Run) {
@@ -175,7 +184,7 @@ func (w *World) Write(plan ares.Plan) error {
 		}
 		put(n.Job, run)
 	}
-	if err := w.nominate(&plan, put); err != nil {
+	if err := w.appendNominations(&plan, put); err != nil {
 		return err
 	}
 	for _, p := range plan.Place {
@@ -186,7 +195,7 @@ func (w *World) Write(plan ares.Plan) error {
 			job.Revision = w.revision + 1
 			events = append(events, ares.Event{Job: job})
 			run = ares.NewRun(job.AcceptedAt)
-			if f, known := w.State.Forecast(p.ArrayOf); known { // of jobs alike the same is said
+			if f, known := w.State.Forecast(p.ArrayOf); known { // elements share the estimate
 				f.Job = p.Job
 				events = append(events, ares.Event{Forecast: &f})
 			}
@@ -203,8 +212,9 @@ func (w *World) Write(plan ares.Plan) error {
 	return nil
 }
 
-// nominate writes the seats that a plan keeps for jobs, and those it gives up.
-func (w *World) nominate(plan *ares.Plan, put func(ares.JobID, ares.Run)) error {
+// appendNominations writes the seats that a plan nominates, and those it
+// withdraws.
+func (w *World) appendNominations(plan *ares.Plan, put func(ares.JobID, ares.Run)) error {
 	for _, n := range plan.Nominate {
 		run, _ := w.State.Run(n.Job)
 		if err := run.Nominate(n.Nomination); err != nil {
@@ -222,8 +232,8 @@ func (w *World) nominate(plan *ares.Plan, put func(ares.JobID, ares.Run)) error 
 	return nil
 }
 
-// Settle decides and commits until nothing changes, then five times more: now
-// nothing may move. It answers with the plans that changed something.
+// Settle decides and commits until a plan is empty, and checks that five more
+// decisions are the same. It returns the plans that were not empty.
 func (w *World) Settle() ([]ares.Plan, error) {
 	var out []ares.Plan
 	for range 100 {
@@ -232,7 +242,7 @@ func (w *World) Settle() ([]ares.Plan, error) {
 			return out, err
 		}
 		if plan.Empty() {
-			return out, w.still(plan)
+			return out, w.checkStable(plan)
 		}
 		if err := w.Commit(plan); err != nil {
 			return out, err
@@ -242,7 +252,8 @@ func (w *World) Settle() ([]ares.Plan, error) {
 	return out, fmt.Errorf("a hundred decisions have not settled it")
 }
 
-func (w *World) still(last ares.Plan) error {
+// checkStable checks that five more decisions equal the last one.
+func (w *World) checkStable(last ares.Plan) error {
 	for range 5 {
 		plan, err := w.Decide()
 		if err != nil {
@@ -255,15 +266,15 @@ func (w *World) still(last ares.Plan) error {
 	return nil
 }
 
-// Replay gives the world's history to a new state, every batch twice, and
-// wants the same plan, to the byte, wherever one was made.
+// Replay applies the history to a new state, every batch twice, and checks that
+// it makes the same plans, to the byte.
 func (w *World) Replay() error {
 	s, next := engine.NewWith(w.State.Config()), 0
 	for _, b := range w.log {
 		s.Apply(b)
 		s.Apply(b)
 		for ; next < len(w.plans) && w.plans[next].Revision == b.Revision; next++ {
-			if err := same(w.plans[next], engine.Decide(s, w.plans[next].Now)); err != nil {
+			if err := checkSamePlan(w.plans[next], engine.Decide(s, w.plans[next].Now)); err != nil {
 				return err
 			}
 		}
@@ -277,16 +288,15 @@ func (w *World) Replay() error {
 	return w.Resume()
 }
 
-// Resume gives the present records to new states as one snapshot, made from the
-// history and taken from the state itself: both must decide like the one that
-// saw everything happen.
+// Resume checks that new states make the same decision from a snapshot alone,
+// once made from the history and once taken from the state.
 func (w *World) Resume() error {
 	s, err := w.Fresh()
 	if err != nil {
 		return err
 	}
 	want := engine.Decide(w.State, w.Now)
-	if err = same(want, engine.Decide(s, w.Now)); err != nil {
+	if err = checkSamePlan(want, engine.Decide(s, w.Now)); err != nil {
 		return err
 	}
 	s = engine.NewWith(w.State.Config())
@@ -294,11 +304,11 @@ func (w *World) Resume() error {
 	if err = Check(s); err != nil {
 		return fmt.Errorf("after a snapshot of the state: %w", err)
 	}
-	return same(want, engine.Decide(s, w.Now))
+	return checkSamePlan(want, engine.Decide(s, w.Now))
 }
 
-// Fresh is a state that has the present records as one snapshot, and knows
-// nothing of how they came about.
+// Fresh returns a state that has the current records from one snapshot, without
+// their history.
 func (w *World) Fresh() (*engine.State, error) {
 	s := engine.NewWith(w.State.Config())
 	s.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "old"}}}})
@@ -309,14 +319,15 @@ func (w *World) Fresh() (*engine.State, error) {
 	return s, nil
 }
 
-// Snapshot is the whole present content as a batch with Reset, runs before
-// jobs and nodes last, so that no order is taken for granted.
+// Snapshot returns all current records as one batch with Reset. Runs come
+// before jobs and nodes come last, so that the order of records must not
+// matter.
 func (w *World) Snapshot() ares.Batch {
-	records := map[string]int{} // where the last event of each record is in all
+	records := map[string]int{} // index in all of the last event of each record
 	var all []ares.Event
 	for _, b := range w.log {
 		for _, ev := range b.Events {
-			key, gone := recordOf(ev)
+			key, gone := recordKey(ev)
 			if gone {
 				delete(records, key)
 				if ev.Gone.Kind == ares.KindJob {
@@ -331,7 +342,7 @@ func (w *World) Snapshot() ares.Batch {
 	}
 	b := ares.Batch{Revision: w.revision, Reset: true}
 	for i, ev := range slices.Backward(all) {
-		if key, _ := recordOf(ev); records[key] == i {
+		if key, _ := recordKey(ev); records[key] == i {
 			if _, ok := records[key]; ok {
 				b.Events = append(b.Events, ev)
 			}
@@ -340,7 +351,9 @@ func (w *World) Snapshot() ares.Batch {
 	return b
 }
 
-func recordOf(ev ares.Event) (key string, gone bool) {
+// recordKey returns the key of an event's record, and whether the event deletes
+// it.
+func recordKey(ev ares.Event) (key string, gone bool) {
 	switch {
 	case ev.Job != nil:
 		return "job/" + string(ev.Job.ID), false
@@ -368,21 +381,22 @@ func recordOf(ev ares.Event) (key string, gone bool) {
 		return "usage/" + ares.QueueID(ev.Usage.Tenant, ev.Usage.Queue), false
 	default:
 		if ev.Gone.Kind == ares.KindTopology {
-			return "topology/", true // there is one
+			return "topology/", true // there is only one
 		}
 		return string(ev.Gone.Kind) + "/" + ev.Gone.ID, true
 	}
 }
 
-func same(want, got ares.Plan) error {
-	if a, b := spell(want), spell(got); a != b || want.Digest() != got.Digest() {
+// checkSamePlan checks that two plans are equal, to the byte.
+func checkSamePlan(want, got ares.Plan) error {
+	if a, b := formatWholePlan(want), formatWholePlan(got); a != b || want.Digest() != got.Digest() {
 		return fmt.Errorf("the same events gave another plan at revision %d:\n%s\n%s", want.Revision, a, b)
 	}
 	return nil
 }
 
-// spell writes a plan out whole, what it points to included.
-func spell(p ares.Plan) string {
+// formatWholePlan prints a plan with everything it points to.
+func formatWholePlan(p ares.Plan) string {
 	var yields []ares.Yield
 	p.Stop = slices.Clone(p.Stop)
 	for i := range p.Stop {
@@ -393,7 +407,7 @@ func spell(p ares.Plan) string {
 	return fmt.Sprintf("%#v %#v", p, yields)
 }
 
-// Fork is a world with the same history, which then goes its own way.
+// Fork returns a World with the same history that can diverge.
 func (w *World) Fork() *World {
 	f := &World{State: engine.NewWith(w.State.Config()), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
 	for _, b := range f.log {

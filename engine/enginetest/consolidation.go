@@ -10,8 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// doConsolidate prints what would be moved now, for whom, and what it is worth.
-func doConsolidate(w *World, _ *words) (string, error) {
+// doConsolidate prints the moves that are worthwhile now, with gain and cost.
+func doConsolidate(w *World, _ *arguments) (string, error) {
 	var b strings.Builder
 	for _, c := range engine.Consolidate(w.State, w.Now) {
 		known := "assumed"
@@ -19,9 +19,9 @@ func doConsolidate(w *World, _ *words) (string, error) {
 			known = "foreseen"
 		}
 		fmt.Fprintf(&b, "%s on %s starts %s sooner (%s): gains %d GPU-seconds, costs %d\n",
-			w.label(c.For), places(c.Seats), c.Wait.Round(time.Second), known, c.Gain/1000, c.Lost/1000)
+			w.displayName(c.For), formatSeats(c.Seats), c.Wait.Round(time.Second), known, c.Gain/1000, c.Lost/1000)
 		for _, m := range c.Moves {
-			fmt.Fprintf(&b, "  %s from %s to %s, loses %d GPU-seconds\n", w.label(m.Job), places(m.From), places(m.To), m.Lost/1000)
+			fmt.Fprintf(&b, "  %s from %s to %s, loses %d GPU-seconds\n", w.displayName(m.Job), formatSeats(m.From), formatSeats(m.To), m.Lost/1000)
 		}
 	}
 	if b.Len() == 0 {
@@ -30,9 +30,9 @@ func doConsolidate(w *World, _ *words) (string, error) {
 	return b.String(), nil
 }
 
-// Resettles wants everybody to run whom a plan moves, and whom they are moved for,
-// once they have stopped: a second world carries the plan out, and nothing else
-// happens there. The plan must not be committed yet.
+// Resettles checks that every job that a plan moves, and every job it moves
+// them for, runs once the moved jobs have stopped. It applies the plan to a
+// fork, where nothing else happens. The plan must not be committed yet.
 func (w *World) Resettles(plan ares.Plan) error {
 	var all []ares.JobID
 	for i := range plan.Nominate {
@@ -49,7 +49,7 @@ func (w *World) Resettles(plan ares.Plan) error {
 		return nil
 	}
 	f := w.Fork()
-	if err := f.without(plan, len(plan.Nominate), ""); err != nil {
+	if err := f.applyUntil(plan, len(plan.Nominate), ""); err != nil {
 		return err
 	}
 	if _, err := f.Settle(); err != nil {

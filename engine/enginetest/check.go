@@ -6,10 +6,11 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// Check says which law a state breaks, nil for none.
+// Check returns the law that a state breaks, nil for none.
 func Check(s *engine.State) error { return s.Check() }
 
-// CheckPlan says which law a plan made from this state breaks, nil for none.
+// CheckPlan returns the first law that a plan made from this state breaks, nil
+// for none.
 func CheckPlan(s *engine.State, p ares.Plan) error {
 	if broken := laws.Check(s, &p); len(broken) > 0 {
 		return broken[0]

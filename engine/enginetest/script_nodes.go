@@ -9,9 +9,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-func doNode(w *World, in *words) (string, error) {
+// doNode adds a node, or with count=N that many, named NAME00, NAME01, …
+func doNode(w *World, in *arguments) (string, error) {
 	n := ares.Node{
-		ID: in.name(), CPUs: in.number("cpus", 64), MemoryMB: in.number("mem", 512_000),
+		ID: in.first(), CPUs: in.number("cpus", 64), MemoryMB: in.number("mem", 512_000),
 		Labels: in.pairs("labels"), Unfit: in.text("unfit", ""),
 	}
 	if n.Labels == nil {
@@ -29,8 +30,8 @@ func doNode(w *World, in *words) (string, error) {
 		}
 		n.Taints = append(n.Taints, taint)
 	}
-	devices(&n, in)
-	n.Links = links(in.list("links"), len(n.Devices))
+	addDevices(&n, in)
+	n.Links = linkMatrix(in.list("links"), len(n.Devices))
 	count := in.number("count", 0)
 	if count == 0 {
 		w.Join(n)
@@ -46,12 +47,12 @@ func doNode(w *World, in *words) (string, error) {
 	return "", nil
 }
 
-// devices gives a node its devices, spread evenly over its NUMA nodes.
-func devices(n *ares.Node, in *words) {
+// addDevices adds a node's devices, spread evenly over its NUMA nodes.
+func addDevices(n *ares.Node, in *arguments) {
 	sick := in.list("unhealthy")
 	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("memory", 81_559)
 	gpus, parts, hot := in.number("gpus", 0), in.number("numa", 0), in.number("celsius", 0)
-	models := in.list("models") // instead of one for all, each for as many
+	models := in.list("models") // several models share the devices equally
 	for i := range gpus {
 		if len(models) > 0 {
 			model = models[i*len(models)/gpus]
@@ -68,7 +69,7 @@ func devices(n *ares.Node, in *words) {
 	for i := range parts {
 		n.NUMA = append(n.NUMA, ares.NUMANode{ID: i, CPUs: n.CPUs / parts, MemoryMB: n.MemoryMB / parts})
 	}
-	for i := range in.number("slices", 0) { // of the last device
+	for i := range in.number("slices", 0) { // of the last devices
 		parent := n.Devices[len(n.Devices)-1-i]
 		n.Devices = append(n.Devices, ares.Device{
 			ID: fmt.Sprintf("%s-mig%d", n.ID, i), Index: parent.Index, Type: kind, Model: model, MemoryMB: memory / 7,
@@ -77,7 +78,8 @@ func devices(n *ares.Node, in *words) {
 	}
 }
 
-// dgx1 is the mesh of eight V100s: each has six links, two of them to some.
+// dgx1 is the NVLink mesh of eight V100s: each has six links, and two to some
+// of the others.
 const dgx1 = `
 X   NV1 NV1 NV2 NV2 SYS SYS SYS
 NV1 X   NV2 NV1 SYS NV2 SYS SYS
@@ -88,9 +90,9 @@ SYS NV2 SYS SYS NV1 X   NV2 NV1
 SYS SYS NV1 SYS NV1 NV2 X   NV2
 SYS SYS SYS NV1 NV2 NV1 NV2 X`
 
-// links is a matrix with one kind of link, or with that kind inside islands of
-// some size and SYS between them, or the mesh of a DGX-1.
-func links(want []string, n int) [][]string {
+// linkMatrix returns a matrix with one kind of link, or with that kind inside
+// islands of a size and SYS between them, or the mesh of a DGX-1.
+func linkMatrix(want []string, n int) [][]string {
 	if len(want) == 0 {
 		return nil
 	}
@@ -122,10 +124,10 @@ func links(want []string, n int) [][]string {
 	return m
 }
 
-// doHeat tells the temperatures of a node's devices: heat N 0:80 1:60.
-func doHeat(w *World, in *words) (string, error) {
-	return "", w.redescribe(in.name(), func(n *ares.Node) error {
-		for _, word := range in.plain[1:] {
+// doHeat sets the temperatures of a node's devices: heat N 0:80 1:60.
+func doHeat(w *World, in *arguments) (string, error) {
+	return "", w.updateNode(in.first(), func(n *ares.Node) error {
+		for _, word := range in.positional[1:] {
 			var i, celsius int
 			if _, err := fmt.Sscanf(word, "%d:%d", &i, &celsius); err != nil || i < 0 || i >= len(n.Devices) {
 				return fmt.Errorf("%q is not DEVICE:CELSIUS", word)
@@ -136,33 +138,33 @@ func doHeat(w *World, in *words) (string, error) {
 	})
 }
 
-// doSick makes devices of a node unhealthy, and all others healthy.
-func doSick(w *World, in *words) (string, error) {
-	return "", w.redescribe(in.name(), func(n *ares.Node) error {
+// doSick marks devices of a node as unhealthy, and all others as healthy.
+func doSick(w *World, in *arguments) (string, error) {
+	return "", w.updateNode(in.first(), func(n *ares.Node) error {
 		for i := range n.Devices {
-			n.Devices[i].Healthy = !slices.Contains(in.plain[1:], strconv.Itoa(i))
+			n.Devices[i].Healthy = !slices.Contains(in.positional[1:], strconv.Itoa(i))
 		}
 		return nil
 	})
 }
 
-// doScore tells how nodes have done so far: score N 300.
-func doScore(w *World, in *words) (string, error) {
-	score := &ares.NodeScore{Node: in.name(), Samples: 1000, At: w.Now, Why: "script"}
-	if len(in.plain) != 2 {
+// doScore sets the history score of a node: score N 300.
+func doScore(w *World, in *arguments) (string, error) {
+	score := &ares.NodeScore{Node: in.first(), Samples: 1000, At: w.Now, Why: "script"}
+	if len(in.positional) != 2 {
 		return "", fmt.Errorf("a node and its score are wanted")
 	}
-	n, err := strconv.Atoi(in.plain[1])
+	n, err := strconv.Atoi(in.positional[1])
 	if err != nil || n < 0 || n > ares.FullScore {
-		return "", fmt.Errorf("%q is no score", in.plain[1])
+		return "", fmt.Errorf("%q is no score", in.positional[1])
 	}
 	score.Score = n
 	w.Put(ares.Event{Score: score})
 	return "", nil
 }
 
-// redescribe writes a changed record of a node.
-func (w *World) redescribe(id string, change func(*ares.Node) error) error {
+// updateNode changes the record of a node.
+func (w *World) updateNode(id string, change func(*ares.Node) error) error {
 	for v := range w.State.Nodes() {
 		if v.Node.ID != id {
 			continue
@@ -178,34 +180,37 @@ func (w *World) redescribe(id string, change func(*ares.Node) error) error {
 	return fmt.Errorf("there is no node %s", id)
 }
 
-func doTopology(w *World, in *words) (string, error) {
-	return "", w.chart(func(t *ares.Topology) {
+// doTopology sets the limits and weights of the topology.
+func doTopology(w *World, in *arguments) (string, error) {
+	return "", w.updateTopology(func(t *ares.Topology) {
 		t.MaxNodesPerLeaf, t.MaxGPUsPerLeaf = in.number("nodes-per-leaf", t.MaxNodesPerLeaf), in.number("gpus-per-leaf", t.MaxGPUsPerLeaf)
 		if v := in.list("weights"); len(v) == 4 {
 			var n [4]int
 			for i := range v {
-				n[i], _ = strconv.Atoi(v[i]) // Check says what is wrong
+				n[i], _ = strconv.Atoi(v[i]) // Check reports an invalid sum
 			}
 			t.Weights = ares.Weights{Availability: n[0], Alignment: n[1], Utilization: n[2], History: n[3]}
 		}
 	})
 }
 
-func doDomain(w *World, in *words) (string, error) {
+// doDomain adds a domain to the topology.
+func doDomain(w *World, in *arguments) (string, error) {
 	d := ares.Domain{
-		Name: in.name(), Level: ares.Level(in.text("level", "leaf")), Parent: in.text("parent", ""), Adjacent: in.list("adjacent"),
+		Name: in.first(), Level: ares.Level(in.text("level", "leaf")), Parent: in.text("parent", ""), Adjacent: in.list("adjacent"),
 		Switch: in.text("switch", ""), Nodes: in.list("nodes"),
 	}
-	return "", w.chart(func(t *ares.Topology) { t.Domains = append(t.Domains, d) })
+	return "", w.updateTopology(func(t *ares.Topology) { t.Domains = append(t.Domains, d) })
 }
 
-func doSwitch(w *World, in *words) (string, error) {
-	c := ares.Switch{Name: in.name(), Gbps: in.number("gbps", 1), LatencyNanos: in.number("nanos", 1000)}
-	return "", w.chart(func(t *ares.Topology) { t.Switches = append(t.Switches, c) })
+// doSwitch adds a switch class to the topology.
+func doSwitch(w *World, in *arguments) (string, error) {
+	c := ares.Switch{Name: in.first(), Gbps: in.number("gbps", 1), LatencyNanos: in.number("nanos", 1000)}
+	return "", w.updateTopology(func(t *ares.Topology) { t.Switches = append(t.Switches, c) })
 }
 
-// chart writes a changed topology.
-func (w *World) chart(change func(*ares.Topology)) error {
+// updateTopology changes the topology.
+func (w *World) updateTopology(change func(*ares.Topology)) error {
 	t := *w.State.Topology()
 	t.Domains, t.Switches = slices.Clone(t.Domains), slices.Clone(t.Switches)
 	change(&t)

@@ -8,7 +8,7 @@ import (
 )
 
 // doReservation writes an administrator's reservation.
-func doReservation(w *World, in *words) (string, error) {
+func doReservation(w *World, in *arguments) (string, error) {
 	ahead, err := time.ParseDuration(in.text("in", "0s"))
 	if err != nil {
 		return "", err
@@ -18,9 +18,9 @@ func doReservation(w *World, in *words) (string, error) {
 		return "", err
 	}
 	r := &ares.Reservation{
-		Name: in.name(), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), From: w.Now.Add(ahead), Until: w.Now.Add(ahead + lasts),
+		Name: in.first(), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), From: w.Now.Add(ahead), Until: w.Now.Add(ahead + lasts),
 		Nodes: in.list("nodes"), Selector: in.pairs("selector"), Domain: in.text("domain", ""),
-		Drain: in.has("drain"), Force: in.has("force"), By: "ann", CreatedAt: w.Now, Revision: w.revision + 1,
+		Drain: in.hasFlag("drain"), Force: in.hasFlag("force"), By: "ann", CreatedAt: w.Now, Revision: w.revision + 1,
 	}
 	if err := r.Check(w.Now); err != nil {
 		return "", fmt.Errorf("reservation: %w", err)
