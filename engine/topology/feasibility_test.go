@@ -27,7 +27,7 @@ func TestFitIsFound(t *testing.T) {
 			if step > 0 {
 				w.changeSome(r, tree)
 			}
-			most := min(w.capacity(), w.ask.Members)
+			most := min(w.largestCapacity(), w.ask.Members)
 			picks, _, ok := tree.Choose(&w.ask, w)
 			placed := 0
 			for _, p := range picks {
@@ -93,8 +93,8 @@ func largeCluster(r *rand.Rand) *cluster {
 	return w
 }
 
-// capacity returns how many members the largest allowed domain holds.
-func (w *cluster) capacity() int {
+// largestCapacity returns how many members the largest allowed domain holds.
+func (w *cluster) largestCapacity() int {
 	gbps := map[string]int{}
 	for _, d := range w.topology.Domains {
 		gbps[d.Name] = map[string]int{"40GbE": 40, "100GbE": 100}[d.Switch]
