@@ -6,30 +6,31 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// level is twice the priority of a job less the steps that had passed when it was
-// accepted, or, of one whose deadline puts it further ahead, the odd number below
-// the end of its class less the steps at that time, with the time.
-func (t *trial) level(job *ares.Job) (level int64, due time.Time) {
+// queueRank returns the position of a job in its queue, higher first: twice its
+// priority minus the ageing steps before it was accepted. A deadline that ranks
+// the job higher replaces this by the odd number below the end of its class,
+// minus the steps before the due time, and returns that time.
+func (t *checker) queueRank(job *ares.Job) (level int64, due time.Time) {
 	step := t.cfg.AgeingStep
-	level = 2 * (int64(job.PriorityValue()) - steps(job.AcceptedAt, step))
-	due, ok := t.due(job)
+	level = 2 * (int64(job.PriorityValue()) - ageingSteps(job.AcceptedAt, step))
+	due, ok := t.dueTime(job)
 	if !ok {
 		return level, time.Time{}
 	}
 	end := 3000
-	if class := ares.ClassOf(aged(job, t.plan.Now, step)).Rank() + 1; class < len(ares.Classes()) {
+	if class := ares.ClassOf(agedPriority(job, t.plan.Now, step)).Rank() + 1; class < len(ares.Classes()) {
 		end = ares.Classes()[class].Floor()
 	}
-	if lifted := 2*(int64(end)-steps(due, step)) - 1; lifted > level {
+	if lifted := 2*(int64(end)-ageingSteps(due, step)) - 1; lifted > level {
 		return lifted, due
 	}
 	return level, time.Time{}
 }
 
-// due is the time by which the order wants a job with a deadline to come to the
-// end of its class. The deadline is put off threefold until the job can be done by
-// it: it takes what nine of ten like it do, and half of the first deadline at most.
-func (t *trial) due(job *ares.Job) (time.Time, bool) {
+// dueTime returns the time by which a job with a deadline should reach the end
+// of its class. A deadline that can no longer be met is tripled until it can:
+// the job needs its p90 runtime, at most half of the first deadline.
+func (t *checker) dueTime(job *ares.Job) (time.Time, bool) {
 	given := job.Deadline.Sub(job.AcceptedAt)
 	if job.Deadline.IsZero() || given <= 0 {
 		return time.Time{}, false

@@ -1,8 +1,16 @@
-// Package laws says what holds of every decision, and finds the one that a plan
-// breaks. It counts everything anew from the records: the only thing it has in
-// common with the code it judges is the meaning of the records. Property tests,
-// the simulator and a server in debug mode share it.
+// Package laws checks decisions. A Law is an invariant that every plan must
+// satisfy; Laws lists them, and Check returns a Violation for each one that a
+// plan breaks.
 //
-// A check costs time that grows with all live jobs and nodes, about a tenth of a
-// second for ten thousand of each, so nobody pays for it who does not ask.
+// The checks compute everything again from the records. They share no code with
+// the scheduler, only the meaning of the records, so that one mistake cannot
+// hide in both. Property tests, the simulator and servers in debug mode use
+// them.
+//
+// Some invariants hold for a sequence of plans: a Keeper checks that firm
+// planned starts are met, and a Witness that preemption has no cycles. Passed
+// returns the jobs that a plan skipped, for a check that needs a second state.
+//
+// A check takes time proportional to all live jobs and nodes, about a tenth of
+// a second for ten thousand of each, so it runs only where it is enabled.
 package laws

@@ -8,42 +8,42 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Law is one thing that holds of every plan.
+// Law is an invariant of every plan.
 type Law struct {
-	Name string
-	Text string
+	Name string // identifies the law in logs and metrics
+	Text string // states the invariant
 
-	plan    func(*trial) error          // of the plan as a whole, nil for none
-	ahead   func(*trial, *placed) error // of each placing, before it is counted
-	placing func(*trial, *placed) error // of each placing, when it has been counted
+	checkPlan   func(*checker) error             // checks the plan as a whole; may be nil
+	checkBefore func(*checker, *placement) error // checks each placement before it is counted; may be nil
+	checkAfter  func(*checker, *placement) error // checks each placement after it is counted; may be nil
 }
 
-// Laws lists them all.
+// Laws returns all laws.
 func Laws() []Law {
 	return []Law{
-		{Name: "accounts", Text: "what is kept up to date says the same as counting anew, and a decision leaves no trace", plan: accounts},
-		{Name: "form", Text: "a plan is for its state's revision, touches each run once and is not too long", plan: form},
-		{Name: "arrays", Text: "an array's step holds exactly the elements it makes, and no more than may be under way", plan: arrays},
-		{Name: "moves", Text: "only a job that waits, whose earlier seats are settled and whose dependencies succeeded, is placed", placing: moves},
-		{Name: "gangs", Text: "a gang is whole or absent", placing: gangs},
-		{Name: "devices", Text: "no device, core or megabyte is sold twice, and each is what was asked for", placing: seats},
-		{Name: "nodes", Text: "labels, taints and regions of its nodes are as the job asked", placing: nodes},
-		{Name: "places", Text: "the required level, the bandwidth and the limits on one leaf hold", placing: places},
-		{Name: "company", Text: "a job is near the jobs it asked for and away from those it avoids", placing: company},
-		{Name: "limits", Text: "no limit of a tenant or queue is passed by a placing", placing: limits},
-		{Name: "quotas", Text: "no quota is passed by a placing, and what one borrows is what others lend", placing: quotas},
-		{Name: "budgets", Text: "nobody is placed whose tenant has used up its GPU-hours", placing: budgets},
-		{Name: "windows", Text: "nobody is placed where others have a reservation that is open or that he is thought to run into, and only such are drained", plan: evictions, placing: windows},
-		{Name: "turns", Text: "nobody is placed before a job of a higher class, of a poorer tenant or queue in the same class, or earlier in its queue, that is placed later", ahead: turns},
-		{Name: "strict", Text: "where queues are strict, nobody is placed before an earlier one of his queue", ahead: strict},
-		{Name: "yields", Text: "only a running job that nothing protects gives way, by order to an earlier one of its queue and class", plan: yields},
-		{Name: "ceiling", Text: "no more is stopped for a job than the ceiling allows for what it asks", plan: ceiling},
-		{Name: "rates", Text: "no more is stopped by class for a tenant's jobs in an hour than may be", plan: rates},
-		{Name: "sitters", Text: "who gives way is who sits on the seats that are kept, or has borrowed what the job lacks", plan: sitters},
-		{Name: "circles", Text: "nobody gives way to a job that gave way to it, by however many others", plan: circles},
-		{Name: "reckonings", Text: "seats are kept for a job that waits, with the reckoning of each attempt that gives way, and nobody is stopped otherwise", plan: reckonings},
-		{Name: "kept seats", Text: "what is free of the seats that are kept for somebody is given to nobody else", plan: keptSeats},
-		{Name: "rights", Text: "who gives way does so to a class two above his, or by quotas that promise what he borrowed", plan: rights},
+		{Name: "accounts", Text: "the state's indexes agree with its records, and a decision does not change the state", checkPlan: checkState},
+		{Name: "form", Text: "a plan is for the revision of its state, writes each run once and is within the size limits", checkPlan: checkForm},
+		{Name: "arrays", Text: "an array step has exactly the elements it creates, within the array's parallelism", checkPlan: checkArrays},
+		{Name: "moves", Text: "only a pending job is placed, and only when its earlier seats are settled", checkAfter: checkPhase},
+		{Name: "gangs", Text: "all members of a gang are placed or none, after its dependencies have succeeded", checkAfter: checkGang},
+		{Name: "devices", Text: "no device, core or megabyte is allocated twice, and each seat has what the job requested", checkAfter: checkDevices},
+		{Name: "nodes", Text: "labels, taints and regions of the nodes satisfy the job's constraints", checkAfter: checkNodeConstraints},
+		{Name: "places", Text: "the required level, the bandwidth and the limits per leaf are satisfied", checkAfter: checkTopology},
+		{Name: "company", Text: "affinity and anti-affinity to other jobs are satisfied", checkAfter: checkAffinity},
+		{Name: "limits", Text: "no placement exceeds a limit of a tenant or queue", checkAfter: checkLimits},
+		{Name: "quotas", Text: "no placement exceeds a quota, and borrowed quota is quota that others lend", checkAfter: checkQuotas},
+		{Name: "budgets", Text: "no job is placed whose tenant has used up its GPU-hours", checkAfter: checkBudget},
+		{Name: "windows", Text: "no job is placed on nodes with a reservation of others that is open or that the job is expected to run into, and only such jobs are drained", checkPlan: checkReservationDrains, checkAfter: checkReservations},
+		{Name: "turns", Text: "no job is placed before a job that precedes it and is placed later: one of a higher class, of a tenant or queue with a lower share in the same class, or earlier in its queue", checkBefore: checkOrder},
+		{Name: "strict", Text: "in a strict queue no job is placed while an earlier one waits", checkBefore: checkStrictOrder},
+		{Name: "yields", Text: "only a running, unprotected job is preempted, and by order only for an earlier job of its queue and class", checkPlan: checkVictims},
+		{Name: "ceiling", Text: "the preempted devices stay within the ceiling for the requested ones", checkPlan: checkPreemptionLimit},
+		{Name: "rates", Text: "the jobs of a tenant preempt no more victims by class per hour than configured", checkPlan: checkPreemptionRate},
+		{Name: "sitters", Text: "the victims of a nomination hold its seats, or have borrowed the quota that the job lacks", checkPlan: checkVictimSeats},
+		{Name: "circles", Text: "no job is preempted for a job that was preempted for it, directly or through others", checkPlan: checkPreemptionCycles},
+		{Name: "reckonings", Text: "seats are nominated for a waiting job with the cost of each victim, and no other job is preempted", checkPlan: checkNominations},
+		{Name: "kept seats", Text: "free capacity on nominated seats is given to no other job", checkPlan: checkNominatedSeats},
+		{Name: "rights", Text: "a victim is preempted by a job at least two classes higher, or to reclaim quota it has borrowed", checkPlan: checkPreemptionBasis},
 	}
 }
 
@@ -55,29 +55,30 @@ type Violation struct {
 
 func (v Violation) Error() string { return fmt.Sprintf("law %q: %v", v.Law, v.Err) }
 
-// Unwrap is what the law says against it.
+// Unwrap returns the reason.
 func (v Violation) Unwrap() error { return v.Err }
 
-// Check says which laws a plan made from this state breaks, each once.
+// Check returns the laws that a plan made from this state breaks, each at most
+// once.
 func Check(s *engine.State, p *ares.Plan) []Violation {
 	var out []Violation
 	all := Laws()
-	t := newTrial(s, p)
+	t := newChecker(s, p)
 	for _, law := range all {
-		if law.plan == nil {
+		if law.checkPlan == nil {
 			continue
 		}
-		if err := law.plan(t); err != nil {
+		if err := law.checkPlan(t); err != nil {
 			out = append(out, Violation{law.Name, err})
 		}
 	}
 	broken := map[string]bool{}
 	for i := range p.Place {
-		pl, err := t.next(i)
+		pl, err := t.nextPlacement(i)
 		if err != nil {
 			return append(out, Violation{"moves", err})
 		}
-		judge := func(name string, law func(*trial, *placed) error) {
+		run := func(name string, law func(*checker, *placement) error) {
 			if law == nil || broken[name] {
 				return
 			}
@@ -87,127 +88,131 @@ func Check(s *engine.State, p *ares.Plan) []Violation {
 			}
 		}
 		for i := range all {
-			judge(all[i].Name, all[i].ahead)
+			run(all[i].Name, all[i].checkBefore)
 		}
-		t.place(pl)
+		t.addPlacement(pl)
 		for i := range all {
-			judge(all[i].Name, all[i].placing)
+			run(all[i].Name, all[i].checkAfter)
 		}
 	}
 	return out
 }
 
-// trial is a plan before the laws: what is held, with what its placings add one
-// by one.
-type trial struct {
+// checker holds everything that is in use, recomputed from the records.
+// Placements of the plan are added one by one.
+type checker struct {
 	state *engine.State
 	plan  *ares.Plan
 	cfg   engine.Config
 
-	nodes    map[string]*machine
-	holders  []holder
+	nodes    map[string]*nodeUse // by ID
+	occupied []occupiedSeat      // every seat that is not free
 	tenants  map[string]*ares.Tenant
-	accounts book
-	atlas    atlas
+	ledger   ledger
+	locator  locator
 }
 
-// placed is one placing of the plan, with its job.
-type placed struct {
+// placement is one placement of the plan, with its job.
+type placement struct {
 	*ares.Placing
-	index int
-	job   *ares.Job
-	run   ares.Run
-	owed  map[demand]int64 // what counted against the quotas above it before
+	index        int // position in the plan
+	job          *ares.Job
+	run          ares.Run
+	demandBefore map[quotaKey]int64 // quota demand before the placement was counted
 }
 
-// holder is a seat that is not free, and whose it is.
-type holder struct {
-	job  *ares.Job
-	seat *ares.Seat
-	live bool // it counts for its tenant: a voided one does not
+// occupiedSeat is a seat that is not free, with the job that holds it.
+type occupiedSeat struct {
+	job             *ares.Job
+	seat            *ares.Seat
+	countsForTenant bool // false for a voided seat
 }
 
-func newTrial(s *engine.State, p *ares.Plan) *trial {
-	t := &trial{
-		state: s, plan: p, cfg: s.Config(), nodes: map[string]*machine{},
-		tenants: map[string]*ares.Tenant{}, atlas: newAtlas(s.Topology()),
+// newChecker computes the use of all resources from the records of a state.
+func newChecker(s *engine.State, p *ares.Plan) *checker {
+	t := &checker{
+		state: s, plan: p, cfg: s.Config(), nodes: map[string]*nodeUse{},
+		tenants: map[string]*ares.Tenant{}, locator: newLocator(s.Topology()),
 	}
 	for v := range s.Nodes() {
-		t.nodes[v.Node.ID] = newMachine(v)
+		t.nodes[v.Node.ID] = newNodeUse(v)
 	}
 	for id := range s.UnknownNodes() {
-		t.nodes[id] = newMachine(engine.NodeView{Node: &ares.Node{ID: id}})
+		t.nodes[id] = newNodeUse(engine.NodeView{Node: &ares.Node{ID: id}})
 	}
-	t.atlas.settle(t.nodes)
+	t.locator.locateAll(t.nodes)
 	for r := range s.Tenants() {
 		t.tenants[r.ID] = r
 	}
-	t.accounts = newBook(s, t.tenants, t.nodes, p.Now)
+	t.ledger = newLedger(s, t.tenants, t.nodes, p.Now)
 	for job, run := range s.Jobs() {
 		if run != nil {
-			t.hold(job, run)
+			t.addJob(job, run)
 		}
 	}
-	t.accounts.archived(s)
+	t.ledger.addArchivedUse(s)
 	return t
 }
 
-// hold counts what a job holds and has held.
-func (t *trial) hold(job *ares.Job, run *ares.Run) {
+// addJob adds what a job holds, and what it has used.
+func (t *checker) addJob(job *ares.Job, run *ares.Run) {
 	active := !job.IsArray() && run.Phase.Active()
 	for i := range run.Attempts {
 		a := &run.Attempts[i]
 		for k := range a.Seats {
 			h := &a.Seats[k]
-			t.accounts.used(job, &h.Seat, a.PlacedAt, a.EndedAt)
+			t.ledger.addPastUse(job, &h.Seat, a.PlacedAt, a.EndedAt)
 			if h.State.Free() {
 				continue
 			}
 			live := !h.State.Settled()
 			active = active || live
-			t.sit(job, &h.Seat, live)
+			t.addSeat(job, &h.Seat, live)
 		}
 	}
 	if active {
-		t.accounts.leaf(job).add(amount{held: ares.Use{Jobs: 1}})
+		t.ledger.accountOf(job).add(amount{use: ares.Use{Jobs: 1}})
 	}
 }
 
-// sit counts one seat.
-func (t *trial) sit(job *ares.Job, seat *ares.Seat, live bool) {
-	t.holders = append(t.holders, holder{job, seat, live})
+// addSeat adds one seat.
+func (t *checker) addSeat(job *ares.Job, seat *ares.Seat, live bool) {
+	t.occupied = append(t.occupied, occupiedSeat{job, seat, live})
 	if m := t.nodes[seat.Node]; m != nil {
-		m.sit(seat)
+		m.addSeat(seat)
 	}
 	if live {
-		t.accounts.leaf(job).add(t.accounts.amountOf(job, seat))
+		t.ledger.accountOf(job).add(t.ledger.amountOf(job, seat))
 	}
 }
 
-// next is a placing of the plan, before it is counted.
-func (t *trial) next(i int) (*placed, error) {
-	pl := &placed{Placing: &t.plan.Place[i], index: i}
+// nextPlacement returns the i-th placement of the plan, before it is counted.
+func (t *checker) nextPlacement(i int) (*placement, error) {
+	pl := &placement{Placing: &t.plan.Place[i], index: i}
 	job, ok := t.state.Job(cmp.Or(pl.ArrayOf, pl.Job))
 	if !ok {
 		return nil, fmt.Errorf("there is no job %s", cmp.Or(pl.ArrayOf, pl.Job))
 	}
 	pl.job = job
 	pl.run, _ = t.state.Run(job.ID)
-	pl.owed = t.accounts.demands(job)
+	pl.demandBefore = t.ledger.quotaDemands(job)
 	return pl, nil
 }
 
-// place counts a placing.
-func (t *trial) place(pl *placed) {
+// addPlacement counts a placement.
+func (t *checker) addPlacement(pl *placement) {
 	for k := range pl.Seats {
-		t.sit(pl.job, &pl.Seats[k], true)
+		t.addSeat(pl.job, &pl.Seats[k], true)
 	}
-	t.accounts.leaf(pl.job).add(amount{held: ares.Use{Jobs: 1}})
+	t.ledger.accountOf(pl.job).add(amount{use: ares.Use{Jobs: 1}})
 }
 
-func accounts(t *trial) error { return t.state.Check() }
+// checkState checks the state's own indexes against its records.
+func checkState(t *checker) error { return t.state.Check() }
 
-func moves(_ *trial, p *placed) error {
+// checkPhase checks that the job is pending and that its earlier seats are
+// settled.
+func checkPhase(_ *checker, p *placement) error {
 	job, run := p.job, &p.run
 	if run.Phase != ares.Pending && !job.IsArray() || run.Phase.Final() || !run.Settled() || run.Stop != nil || job.IsArray() != (p.ArrayOf != "") {
 		return fmt.Errorf("it is %s and may not be placed", run.Phase)
@@ -215,7 +220,9 @@ func moves(_ *trial, p *placed) error {
 	return nil
 }
 
-func gangs(t *trial, p *placed) error {
+// checkGang checks the number and ranks of the seats, and that dependencies
+// succeeded.
+func checkGang(t *checker, p *placement) error {
 	if n := len(p.Seats); n > max(p.job.Members, 1) || n < p.job.MinMembers || n == 0 {
 		return fmt.Errorf("%d seats for %d to %d members", n, p.job.MinMembers, p.job.Members)
 	}

@@ -13,10 +13,10 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// town is a small world in which every law has something to forbid: two leaves
+// testCluster is a small cluster in which every law can be broken: two leaves
 // of two nodes, a tenant with a quota and a limit, one that runs a job with a
 // label, and one that has used up its budget.
-func town() *engine.State {
+func testCluster() *engine.State {
 	s := engine.New()
 	var events []ares.Event
 	for i, id := range []string{"a", "b", "c", "d"} {
@@ -58,14 +58,14 @@ func seat(node string, rank int, devices ...int) ares.Seat {
 	return out
 }
 
-func bound(s ares.Seat, numa int) ares.Seat {
+func bindNUMA(s ares.Seat, numa int) ares.Seat {
 	s.NUMA = numa
 	return s
 }
 
-// TestPlantedViolations: each law finds what is planted against it, and nothing
-// else; and what is as it should be breaks none.
-func TestPlantedViolations(t *testing.T) {
+// TestViolationsAreFound checks that each violation is reported by its law and
+// no other, and that valid plans break none.
+func TestViolationsAreFound(t *testing.T) {
 	gpu := func(change ...func(*ares.Spec)) ares.Spec {
 		s := ares.Spec{GPUs: 1}
 		for _, c := range change {
@@ -89,8 +89,8 @@ func TestPlantedViolations(t *testing.T) {
 		{"too few devices", ares.Spec{GPUs: 2}, []ares.Seat{seat("b", 0, 0)}, "devices"},
 		{"a node nobody knows", gpu(), []ares.Seat{seat("x", 0, 0)}, "devices"},
 		{"bound to nothing", gpu(func(s *ares.Spec) { s.NUMAPolicy = "required" }), []ares.Seat{seat("b", 0, 0)}, "devices"},
-		{"bound to the other side", gpu(func(s *ares.Spec) { s.NUMAPolicy = "required" }), []ares.Seat{bound(seat("b", 0, 0), 1)}, "devices"},
-		{"bound right", gpu(func(s *ares.Spec) { s.NUMAPolicy = "required" }), []ares.Seat{bound(seat("b", 0, 0), 0)}, ""},
+		{"bound to the other side", gpu(func(s *ares.Spec) { s.NUMAPolicy = "required" }), []ares.Seat{bindNUMA(seat("b", 0, 0), 1)}, "devices"},
+		{"bound right", gpu(func(s *ares.Spec) { s.NUMAPolicy = "required" }), []ares.Seat{bindNUMA(seat("b", 0, 0), 0)}, ""},
 		{"half a gang", ares.Spec{GPUs: 1, Members: 2}, []ares.Seat{seat("b", 0, 0)}, "gangs"},
 		{"enough of an elastic gang", ares.Spec{GPUs: 1, Members: 2, MinMembers: 1}, []ares.Seat{seat("b", 0, 0)}, ""},
 		{"a rank twice", ares.Spec{GPUs: 1, Members: 2}, []ares.Seat{seat("b", 0, 0), seat("b", 0, 1)}, "gangs"},
@@ -99,47 +99,47 @@ func TestPlantedViolations(t *testing.T) {
 		{"another label", gpu(func(s *ares.Spec) { s.Placement.NodeSelector = map[string]string{"id": "c"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
 		{"a condition", gpu(func(s *ares.Spec) { s.Placement.NodeAffinity = []string{"id notin (b)"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
 		{"another region", gpu(func(s *ares.Spec) { s.Placement.Regions = []string{"us"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
-		{"two leaves", gang("leaf", ""), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, "places"},
-		{"one leaf", gang("leaf", ""), []ares.Seat{seat("a", 0, 1), seat("b", 1, 0)}, ""},
-		{"one region", gang("region", ""), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, ""},
-		{"a slow switch", gang("", "40Gb"), []ares.Seat{seat("a", 0, 1), seat("b", 1, 0)}, "places"},
-		{"an unknown switch", gang("", "10Gb"), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, "places"},
-		{"fast enough", gang("", "10Gb"), []ares.Seat{seat("a", 0, 1), seat("b", 1, 0)}, ""},
+		{"two leaves", gangSpec("leaf", ""), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, "places"},
+		{"one leaf", gangSpec("leaf", ""), []ares.Seat{seat("a", 0, 1), seat("b", 1, 0)}, ""},
+		{"one region", gangSpec("region", ""), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, ""},
+		{"a slow switch", gangSpec("", "40Gb"), []ares.Seat{seat("a", 0, 1), seat("b", 1, 0)}, "places"},
+		{"an unknown switch", gangSpec("", "10Gb"), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, "places"},
+		{"fast enough", gangSpec("", "10Gb"), []ares.Seat{seat("a", 0, 1), seat("b", 1, 0)}, ""},
 		{"too much of a leaf", ares.Spec{GPUs: 4, Members: 2}, []ares.Seat{seat("b", 0, 0, 1, 2, 3), seat("b", 1, 0, 1, 2, 3)}, "places"},
-		{"not near", near([]string{"app=db"}, nil), []ares.Seat{seat("b", 0, 0)}, "company"},
-		{"near", near([]string{"app=db @leaf"}, nil), []ares.Seat{seat("b", 0, 0)}, ""},
-		{"not apart", near(nil, []string{"app=db @leaf"}), []ares.Seat{seat("b", 0, 0)}, "company"},
-		{"apart", near(nil, []string{"app=db"}), []ares.Seat{seat("b", 0, 0)}, ""},
+		{"not near", affinitySpec([]string{"app=db"}, nil), []ares.Seat{seat("b", 0, 0)}, "company"},
+		{"near", affinitySpec([]string{"app=db @leaf"}, nil), []ares.Seat{seat("b", 0, 0)}, ""},
+		{"not apart", affinitySpec(nil, []string{"app=db @leaf"}), []ares.Seat{seat("b", 0, 0)}, "company"},
+		{"apart", affinitySpec(nil, []string{"app=db"}), []ares.Seat{seat("b", 0, 0)}, ""},
 		{"over a limit", ares.Spec{Tenant: "small", GPUs: 3}, []ares.Seat{seat("b", 0, 0, 1, 2)}, "limits"},
 		{"over a quota", ares.Spec{Tenant: "bound", GPUs: 2}, []ares.Seat{seat("b", 0, 0, 1)}, "quotas"},
 		{"over the budget", ares.Spec{Tenant: "broke", GPUs: 1}, []ares.Seat{seat("b", 0, 0)}, "budgets"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := town()
+			s := testCluster()
 			s.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Job: &ares.Job{Spec: c.spec.WithDefaults(), ID: "j", AcceptedAt: epoch, Revision: 2}}}})
 			plan := &ares.Plan{Revision: 2, Now: epoch, Place: []ares.Placing{{Job: "j", Seats: c.seats}}}
-			expect(t, laws.Check(s, plan), c.law)
+			expectViolation(t, laws.Check(s, plan), c.law)
 		})
 	}
 }
 
-// TestPlantedWakes: of the same state the next decision is the same, so one that
-// changes nothing may not ask for it.
-func TestPlantedWakes(t *testing.T) {
-	s := town()
-	expect(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch}), "form")
-	expect(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch.Add(1)}), "")
+// TestEmptyPlanMustNotWakeAtOnce checks that a plan without changes does not
+// ask for an immediate decision, which would be the same.
+func TestEmptyPlanMustNotWakeAtOnce(t *testing.T) {
+	s := testCluster()
+	expectViolation(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch}), "form")
+	expectViolation(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch.Add(1)}), "")
 }
 
-func gang(level, bandwidth string) ares.Spec {
+func gangSpec(level, bandwidth string) ares.Spec {
 	return ares.Spec{GPUs: 1, Members: 2, Placement: ares.Placement{RequiredLevel: level, NetworkBandwidth: bandwidth}}
 }
 
-func near(near, apart []string) ares.Spec {
+func affinitySpec(near, apart []string) ares.Spec {
 	return ares.Spec{GPUs: 1, Placement: ares.Placement{Affinity: near, AntiAffinity: apart}}
 }
 
-func expect(t *testing.T, broken []laws.Violation, law string) {
+func expectViolation(t *testing.T, broken []laws.Violation, law string) {
 	t.Helper()
 	var names []string
 	for _, v := range broken {
@@ -150,9 +150,9 @@ func expect(t *testing.T, broken []laws.Violation, law string) {
 	}
 }
 
-// TestPlantedTurns: the order of the placings is judged by class, by share and
-// by place in the queue.
-func TestPlantedTurns(t *testing.T) {
+// TestOrderViolationsAreFound checks the order of placements by class, by share
+// and by position in the queue.
+func TestOrderViolationsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		first, second ares.Spec
@@ -167,7 +167,7 @@ func TestPlantedTurns(t *testing.T) {
 		{"a higher priority waits", ares.Spec{Priority: new(500)}, ares.Spec{Priority: new(501)}, "turns"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := town()
+			s := testCluster()
 			plan := &ares.Plan{Revision: 2, Now: epoch}
 			b := ares.Batch{Revision: 2}
 			for i, spec := range []ares.Spec{c.first, c.second} {
@@ -177,12 +177,12 @@ func TestPlantedTurns(t *testing.T) {
 				plan.Place = append(plan.Place, ares.Placing{Job: id, Seats: []ares.Seat{seat("b", 0, i)}})
 			}
 			s.Apply(b)
-			expect(t, laws.Check(s, plan), c.law)
+			expectViolation(t, laws.Check(s, plan), c.law)
 		})
 	}
 }
 
-// BenchmarkCheck is what scheduler.check_laws costs a decision.
+// BenchmarkCheck measures the cost of scheduler.check_laws per decision.
 func BenchmarkCheck(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000} {
 		s := engine.New()

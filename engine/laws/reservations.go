@@ -8,14 +8,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// windows judges a placing by the reservations of its nodes.
-func windows(t *trial, p *placed) error {
+// checkReservations checks a placement against the reservations of its nodes.
+func checkReservations(t *checker, p *placement) error {
 	for r := range t.state.Reservations() {
-		if r.Entitles(p.job.Tenant, p.job.Queue) || !r.Bars(t.plan.Now, t.stays(p)) {
+		if r.Entitles(p.job.Tenant, p.job.Queue) || !r.Bars(t.plan.Now, t.expectedRuntime(p)) {
 			continue
 		}
 		for i := range p.Seats {
-			if m := t.nodes[p.Seats[i].Node]; m != nil && m.reservedBy(r) {
+			if m := t.nodes[p.Seats[i].Node]; m != nil && m.isReservedBy(r) {
 				return fmt.Errorf("node %s is reserved %s from %s until %s (%s)", m.Node.ID, r.For(), r.From, r.Until, r.Name)
 			}
 		}
@@ -23,11 +23,11 @@ func windows(t *trial, p *placed) error {
 	return nil
 }
 
-// stays is how long an attempt of the job is taken to run: what nine of ten of
-// its like take, less what it has kept of earlier attempts, and no longer than
-// its limit. Without runs like it, and without a limit, it is so long as a window
-// is thought of ahead.
-func (t *trial) stays(p *placed) time.Duration {
+// expectedRuntime returns the estimated runtime of an attempt: the p90 of
+// similar jobs, minus progress kept from earlier attempts, at most the job's
+// limit. When a job runs past its estimate, the estimate is doubled. Without an
+// estimate and a limit it is the lead time of reservations.
+func (t *checker) expectedRuntime(p *placement) time.Duration {
 	limit := time.Duration(p.job.MaxRuntimeMinutes) * time.Minute
 	f, _ := t.state.Forecast(p.job.ID)
 	switch {
@@ -38,7 +38,7 @@ func (t *trial) stays(p *placed) time.Duration {
 	}
 	lasts := max(f.P50, f.P90)
 	done := p.run.Done(p.job, t.plan.Now)
-	if lasts <= done { // it takes longer than was thought: twice as long, and again
+	if lasts <= done { // past the estimate: double it
 		lasts = max(lasts, time.Second)
 	}
 	for lasts <= done {
@@ -50,31 +50,32 @@ func (t *trial) stays(p *placed) time.Duration {
 	return lasts
 }
 
-// reservedBy says whether a reservation is of the machine.
-func (m *machine) reservedBy(r *ares.Reservation) bool {
+// isReservedBy reports whether a reservation includes the node.
+func (m *nodeUse) isReservedBy(r *ares.Reservation) bool {
 	return r.Holds(m.Node.ID, m.Node.Labels, func(level ares.Level, name string) bool {
 		rank := level.Rank()
-		return rank >= 0 && rank < len(m.place.names) && m.place.names[rank] == name
+		return rank >= 0 && rank < len(m.location.names) && m.location.names[rank] == name
 	})
 }
 
-// evictions judges who is drained for a reservation.
-func evictions(t *trial) error {
+// checkReservationDrains checks that only jobs in the way of a reservation are
+// drained for it.
+func checkReservationDrains(t *checker) error {
 	for i := range t.plan.Stop {
 		stop := &t.plan.Stop[i]
 		name, drained := strings.CutPrefix(stop.Stop.By, "reservation ")
 		if !drained || stop.Stop.Why != ares.StopDrain {
 			continue
 		}
-		if !t.evicts(name, stop.Job) {
+		if !t.mayDrain(name, stop.Job) {
 			return fmt.Errorf("%s is drained for %s, which it is not in the way of", stop.Job, name)
 		}
 	}
 	return nil
 }
 
-// evicts says whether a reservation's drain is to stop a job.
-func (t *trial) evicts(name string, id ares.JobID) bool {
+// mayDrain reports whether a reservation's drain may stop a job.
+func (t *checker) mayDrain(name string, id ares.JobID) bool {
 	job, known := t.state.Job(id)
 	run, _ := t.state.Run(id)
 	if !known {
@@ -85,7 +86,7 @@ func (t *trial) evicts(name string, id ares.JobID) bool {
 			continue
 		}
 		for _, m := range t.nodes { // order-free: any will do
-			if m.reservedBy(r) && run.Leaves(job, m.Node.ID, r.Force) {
+			if m.isReservedBy(r) && run.Leaves(job, m.Node.ID, r.Force) {
 				return true
 			}
 		}

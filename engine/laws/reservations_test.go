@@ -8,9 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// TestPlantedWindows places one job on node b, which has a reservation, and
-// drains one that runs on node a.
-func TestPlantedWindows(t *testing.T) {
+// TestReservationViolationsAreFound places a job on node b, which has a
+// reservation, and drains one that runs on node a.
+func TestReservationViolationsAreFound(t *testing.T) {
 	t.Parallel()
 	open := ares.Reservation{Name: "w", From: epoch.Add(-time.Hour), Until: epoch.Add(time.Hour), Nodes: []string{"b"}}
 	edit := func(change func(*ares.Reservation)) ares.Reservation {
@@ -37,12 +37,12 @@ func TestPlantedWindows(t *testing.T) {
 		{"of unknown length", edit(func(r *ares.Reservation) { r.From = epoch.Add(23 * time.Hour); r.Until = epoch.Add(25 * time.Hour) }), 0, "windows"},
 		{"a day ahead", edit(func(r *ares.Reservation) { r.From = epoch.Add(24 * time.Hour); r.Until = epoch.Add(25 * time.Hour) }), 0, ""},
 	} {
-		s := town()
+		s := testCluster()
 		job := &ares.Job{Spec: ares.Spec{GPUs: 1, MaxRuntimeMinutes: c.minutes}.WithDefaults(), ID: "j", AcceptedAt: epoch, Revision: 2}
 		s.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Job: job}, {Reservation: &c.r}}})
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			expect(t, laws.Check(s, &ares.Plan{Revision: 2, Now: epoch, Place: []ares.Placing{{Job: "j", Seats: []ares.Seat{seat("b", 0, 0)}}}}), c.law)
+			expectViolation(t, laws.Check(s, &ares.Plan{Revision: 2, Now: epoch, Place: []ares.Placing{{Job: "j", Seats: []ares.Seat{seat("b", 0, 0)}}}}), c.law)
 		})
 	}
 	for _, c := range []struct {
@@ -56,11 +56,11 @@ func TestPlantedWindows(t *testing.T) {
 		{"drained without being asked", edit(func(r *ares.Reservation) { r.Nodes = []string{"a"} }), "windows"},
 		{"drained though entitled", edit(func(r *ares.Reservation) { r.Nodes, r.Drain, r.Tenant = []string{"a"}, true, ares.DefaultTenant }), "windows"},
 	} {
-		s := town()
+		s := testCluster()
 		s.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Reservation: &c.r}}})
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			expect(t, laws.Check(s, &ares.Plan{Revision: 2, Now: epoch, Stop: []ares.Stopping{{Job: "db", Stop: ares.Stop{Why: ares.StopDrain, By: "reservation w", At: epoch}}}}), c.law)
+			expectViolation(t, laws.Check(s, &ares.Plan{Revision: 2, Now: epoch, Stop: []ares.Stopping{{Job: "db", Stop: ares.Stop{Why: ares.StopDrain, By: "reservation w", At: epoch}}}}), c.law)
 		})
 	}
 }

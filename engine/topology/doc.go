@@ -1,16 +1,25 @@
-// Package topology chooses the nodes of a job with several members. It knows where
-// each node stands in the tree of places (region, zone, spine, leaf, node), what
-// the switches between them carry, and how many free devices are where.
+// Package topology chooses the nodes of a job with several members (a gang). It
+// knows the location of each node (region, zone, spine, leaf), the bandwidth
+// and latency of the switches between them, and the free devices of every
+// domain.
 //
-// Choose answers with the nodes whose Value is least: Value says once, as a list
-// of numbers compared in order, what is better than what. A choice does not
-// look at every node: leaves that cannot help are skipped by what they count,
-// leaves that cannot win by a bound on their value, and in a large leaf only
-// the first nodes of each number of free devices are asked.
+// Its types in reading order: a Place is the location of a node, and an Atlas
+// derives it from the declared topology and the node's labels. A Tree groups
+// the nodes into domains and tracks free devices. An Ask is the request of one
+// job, and a Fleet answers questions about single nodes. Choose returns Picks:
+// nodes with their number of members. Value orders placements; the search
+// returns the placement with the lowest one.
 //
-// A node that does not say where it stands at some level is alone there, unless
-// no node of the fleet says: such a level does not divide anything. So a fleet
-// without any places is one leaf.
+// A search does not visit every node. It skips leaves whose free devices cannot
+// hold the job and leaves whose lower bound is above the best placement found
+// so far. In a large leaf it samples the first nodes of each number of free
+// devices, and scans all of them only before it reports that the job does not
+// fit.
 //
-// The package is pure. A Tree has one owner; choosing uses its scratch memory.
+// A node without a location at some level is alone there, unless no node has a
+// location at that level: then the level does not divide the nodes. A fleet
+// without any locations is therefore one leaf.
+//
+// The package is pure: it has no clock and does no I/O. A Tree has one owner,
+// because a search uses its scratch memory.
 package topology

@@ -2,122 +2,125 @@ package topology
 
 import "slices"
 
-// maxDomains is how many domains of a level that hold the job are looked at
-// closely, the most promising first.
-const maxDomains = 3
+// maxFeasibleDomains is how many domains of one level that hold the job are
+// searched, lowest bound first.
+const maxFeasibleDomains = 3
 
-// domains looks for the best place in several leaves of one domain at a depth.
-func (s *search) domains(depth int) {
-	fits := 0
-	if depth == spine && s.everywhere() && s.ask.Gbps == 0 && s.ask.Strategy != Distributed {
-		b := s.boardOf(spine)
-		s.ranks = b.first(s.ranks[:0], shortList)
-		for size := shortList; ; size = longList {
-			for i := range s.ranks {
-				if !s.look(depth, &s.ranks[i], b, &fits) {
+// searchDomainsAt searches for the best placement in several leaves of one
+// domain at a depth.
+func (s *search) searchDomainsAt(depth int) {
+	feasible := 0
+	if depth == spine && s.canUseBoundCache() && s.ask.Gbps == 0 && s.ask.Strategy != Distributed {
+		b := s.boundCacheFor(spine)
+		s.domainBounds = b.smallest(s.domainBounds[:0], firstBatch)
+		for size := firstBatch; ; size = nextBatch {
+			for i := range s.domainBounds {
+				if !s.tryDomain(depth, &s.domainBounds[i], b, &feasible) {
 					return
 				}
 			}
-			if len(s.ranks) < size || s.found && fits == maxDomains {
+			if len(s.domainBounds) < size || s.found && feasible == maxFeasibleDomains {
 				return
 			}
-			last := s.ranks[len(s.ranks)-1]
-			s.ranks = b.after(&last, longList, s.ranks[:0])
+			last := s.domainBounds[len(s.domainBounds)-1]
+			s.domainBounds = b.nextSmallest(&last, nextBatch, s.domainBounds[:0])
 		}
 	}
-	s.ranks = s.ranks[:0]
+	s.domainBounds = s.domainBounds[:0]
 	for i := range s.tree.domains[depth] {
-		if k := s.promise(depth, i); !k.never {
-			s.ranks = append(s.ranks, k)
+		if k := s.domainBound(depth, i); !k.infeasible {
+			s.domainBounds = append(s.domainBounds, k)
 		}
 	}
-	for s.ranks.build(); len(s.ranks) > 0; s.ranks.pop() {
-		if !s.look(depth, &s.ranks[0], nil, &fits) {
+	for s.domainBounds.heapify(); len(s.domainBounds) > 0; s.domainBounds.pop() {
+		if !s.tryDomain(depth, &s.domainBounds[0], nil, &feasible) {
 			return
 		}
 	}
 }
 
-// everywhere says whether a board answers for the job: it may use all leaves,
-// and only its size tells them apart.
-func (s *search) everywhere() bool {
-	return s.end-s.first == len(s.stocks) && len(s.ask.Before) == 0 && !s.ask.LatencySensitive
+// canUseBoundCache reports whether cached bounds apply: the job may use every
+// leaf, and its bounds depend on nothing but its size.
+func (s *search) canUseBoundCache() bool {
+	return s.endLeaf-s.firstLeaf == len(s.candidates) && len(s.ask.Before) == 0 && !s.ask.LatencySensitive
 }
 
-// look looks closely at a domain, unless it has looked at enough: then it is
-// false.
-func (s *search) look(depth int, k *key, b *board, fits *int) bool {
-	if s.found && (*fits == maxDomains || s.hopeless(k)) {
+// tryDomain searches one domain and counts it in feasible if it holds the job.
+// It returns false without a search if no further domain has to be searched.
+func (s *search) tryDomain(depth int, k *bound, b *boundCache, feasible *int) bool {
+	if s.found && (*feasible == maxFeasibleDomains || s.isWorseThanBest(k)) {
 		return false
 	}
-	s.sets.begin(s, &s.tree.domains[depth][k.domain], depth)
+	s.leafSets.reset(s, &s.tree.domains[depth][k.domain], depth)
 	holds := false
 	if s.ask.Strategy == Distributed {
-		holds = s.sets.most(s)
+		holds = s.leafSets.searchMost(s)
 	} else {
-		holds = s.sets.fewest(s)
+		holds = s.leafSets.searchFewest(s)
 	}
 	if holds {
-		*fits++
+		*feasible++
 	} else if b != nil && s.ask.Kind != 0 {
-		b.learn(k.domain)
+		b.markInfeasible(k.domain)
 	}
 	return true
 }
 
-// hopeless says whether what was found is better than anything in a domain of
-// this promise, or in those after it.
-func (s *search) hopeless(k *key) bool {
+// isWorseThanBest reports whether every placement with this bound or a higher
+// one is worse than the best so far.
+func (s *search) isWorseThanBest(k *bound) bool {
 	b := &s.best
-	return k.compare(&key{
-		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves,
-		spread: k.spread, moved: k.moved, stray: k.stray, seats: k.seats, domain: k.domain,
+	return k.compare(&bound{
+		sharedNodes: b.Doubled, sharedLeaves: b.Crowded, latencyNanos: b.Nanos, height: b.Wide, leaves: b.Leaves,
+		consolidatedNodes: k.consolidatedNodes, movedMembers: k.movedMembers, outsidePreviousDomain: k.outsidePreviousDomain, capacity: k.capacity, domain: k.domain,
 	}) > 0
 }
 
-// promise ranks a domain of several leaves.
-func (s *search) promise(depth, i int) key {
+// domainBound returns a lower bound on the cost of placements in several leaves
+// of the i-th domain at a depth.
+func (s *search) domainBound(depth, i int) bound {
 	t, a := s.tree, s.ask
 	d := &t.domains[depth][i]
-	k := key{domain: i, wide: leaf - depth, seats: t.seats(depth, i, a.Devices)}
-	inner := &t.domains[depth+1][t.up[d.first][depth+1]] // if it is all, it was looked at
-	k.never = d.first < s.first || d.end > s.end || inner.end == d.end || a.Gbps > d.gbps ||
-		k.seats == 0 || a.Devices > 0 && k.seats < s.members
-	if k.never {
+	k := bound{domain: i, height: leaf - depth, capacity: t.capacityBound(depth, i, a.Devices)}
+	inner := &t.domains[depth+1][t.ancestors[d.firstLeaf][depth+1]] // if it is the whole domain, it is searched at its own depth
+	k.infeasible = d.firstLeaf < s.firstLeaf || d.endLeaf > s.endLeaf || inner.endLeaf == d.endLeaf || a.Gbps > d.gbps ||
+		k.capacity == 0 || a.Devices > 0 && k.capacity < s.members
+	if k.infeasible {
 		return k
 	}
 	if a.LatencySensitive {
-		k.nanos = d.nanos
+		k.latencyNanos = d.latencyNanos
 	}
 	if len(a.Before) > 0 {
-		if k.moved = s.leastMoved(d); !t.held(a, d) {
-			k.stray = 1
+		if k.movedMembers = s.minMovedMembers(d); !t.hasPreviousNode(a, d) {
+			k.outsidePreviousDomain = 1
 		}
 	}
 	if a.Strategy == Distributed {
-		k.doubled = max(0, s.members-t.seats(depth, i, 0))
-		k.crowded = max(0, s.members-(d.end-d.first))
+		k.sharedNodes = max(0, s.members-t.capacityBound(depth, i, 0))
+		k.sharedLeaves = max(0, s.members-(d.endLeaf-d.firstLeaf))
 		return k
 	}
-	k.leaves = s.leavesNeeded(d, depth)
-	k.never = k.leaves == 0
+	k.leaves = s.minLeavesBound(d, depth)
+	k.infeasible = k.leaves == 0
 	return k
 }
 
-// leastMoved is how many members at least are on other nodes than before, if all
-// are in a domain.
-func (s *search) leastMoved(d *domain) int {
+// minMovedMembers returns a lower bound on the members that move if all are
+// placed in domain d.
+func (s *search) minMovedMembers(d *domain) int {
 	left := s.members
 	for _, n := range s.ask.Before {
-		if n >= d.lo && n < d.hi {
-			left -= s.stay(n)
+		if n >= d.firstNode && n < d.endNode {
+			left -= s.keepableMembers(n)
 		}
 	}
 	return max(left, 0)
 }
 
-// stay is how many members a node of before could keep, as its free devices tell.
-func (s *search) stay(n int) int {
+// keepableMembers returns an upper bound on the members that node n of the last
+// attempt can keep, from its free devices.
+func (s *search) keepableMembers(n int) int {
 	switch free := s.tree.free[n]; {
 	case free < 0:
 		return 0
@@ -128,21 +131,21 @@ func (s *search) stay(n int) int {
 	}
 }
 
-// held says whether the domain has a node of before.
-func (t *Tree) held(a *Ask, d *domain) bool {
-	return slices.ContainsFunc(a.Before, func(n int) bool { return n >= d.lo && n < d.hi })
+// hasPreviousNode reports whether domain d has a node of the last attempt.
+func (t *Tree) hasPreviousNode(a *Ask, d *domain) bool {
+	return slices.ContainsFunc(a.Before, func(n int) bool { return n >= d.firstNode && n < d.endNode })
 }
 
-// leavesNeeded is the least number of leaves of a domain that can hold the job,
-// by what they count; 0 means that all of them cannot.
-func (s *search) leavesNeeded(d *domain, depth int) int {
-	s.tally = append(s.tally[:0], make([]int, s.members+1)...)
-	for l := d.first; l < d.end; l++ {
-		s.tally[s.promised(l, depth)]++
+// minLeavesBound returns a lower bound on the leaves of a domain that are
+// needed for the job, or 0 if all of them do not suffice.
+func (s *search) minLeavesBound(d *domain, depth int) int {
+	s.capacityTally = append(s.capacityTally[:0], make([]int, s.members+1)...)
+	for l := d.firstLeaf; l < d.endLeaf; l++ {
+		s.capacityTally[s.leafCapacityBound(l, depth)]++
 	}
 	left, used := s.members, 0
 	for room := s.members; room > 0; room-- {
-		n := min(s.tally[room], (left+room-1)/room)
+		n := min(s.capacityTally[room], (left+room-1)/room)
 		used += n
 		if left -= n * room; left <= 0 {
 			return used
@@ -151,44 +154,45 @@ func (s *search) leavesNeeded(d *domain, depth int) int {
 	return 0
 }
 
-// promised is how many members a leaf can take at most as one of several in a
-// domain at a depth, as far as the job has use for them.
-func (s *search) promised(l, depth int) int {
+// leafCapacityBound returns an upper bound on the members that leaf l can take
+// as one of several leaves of a domain at a depth, at most the members of the
+// job.
+func (s *search) leafCapacityBound(l, depth int) int {
 	t, a := s.tree, s.ask
-	if a.Gbps > 0 && !t.reaches(a.Gbps, l, depth) {
+	if a.Gbps > 0 && !t.hasBandwidth(a.Gbps, l, depth) {
 		return 0
 	}
-	seats := t.seats(leaf, l, a.Devices)
+	seats := t.capacityBound(leaf, l, a.Devices)
 	if seats == 0 {
 		return 0
 	}
-	most := min(s.members, s.perLeaf)
+	most := min(s.members, s.maxMembersPerLeaf)
 	if a.Devices == 0 {
 		return most
 	}
-	if t.maxNodes < seats {
-		seats = min(seats, t.maxNodes*(t.mostFree(l)/a.Devices))
+	if t.maxNodesPerLeaf < seats {
+		seats = min(seats, t.maxNodesPerLeaf*(t.maxFreeDevices(l)/a.Devices))
 	}
 	return min(seats, most)
 }
 
-// ranking is a heap of keys, the least on top.
-type ranking []key
+// boundHeap is a binary heap of bounds, the lowest on top.
+type boundHeap []bound
 
-func (r ranking) build() {
+func (r boundHeap) heapify() {
 	for i := len(r)/2 - 1; i >= 0; i-- {
-		r.sink(i)
+		r.siftDown(i)
 	}
 }
 
-func (r *ranking) pop() {
+func (r *boundHeap) pop() {
 	last := len(*r) - 1
 	(*r)[0] = (*r)[last]
 	*r = (*r)[:last]
-	r.sink(0)
+	r.siftDown(0)
 }
 
-func (r ranking) sink(i int) {
+func (r boundHeap) siftDown(i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(r); child++ {

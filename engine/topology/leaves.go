@@ -1,156 +1,166 @@
 package topology
 
-// Leaves are looked at closely in the order of their bounds. Those that can only
-// be as good as the best, each but for its waste, are looked at while fewer than
-// maxFits held the job and those that tied have fewer than maxTied nodes. What
-// does not hold the job counts for neither: whether it is remembered must not
-// change the choice.
+// Leaves are searched in the order of their lower bounds. Leaves that can only
+// equal the best placement apart from waste are searched until
+// maxFeasibleLeaves leaves held the job, or the leaves that tied have
+// maxTiedNodes nodes. Leaves that do not hold the job count for neither limit:
+// whether such a failure is cached must not change the result.
 const (
-	maxFits = 8
-	maxTied = 64
+	maxFeasibleLeaves = 8
+	maxTiedNodes      = 64
 
-	shortList = 8 // listed at first
-	longList  = 64
+	// Bounds are listed in batches: firstBatch of them, and then nextBatch at a
+	// time.
+	firstBatch = 8
+	nextBatch  = 64
 )
 
-// leaves looks for the best place in a single leaf.
-func (s *search) leaves() {
-	var b *board
-	if s.everywhere() {
-		b = s.boardOf(leaf)
-		s.keys = b.first(s.keys[:0], shortList)
+// searchLeaves searches for the best placement in a single leaf.
+func (s *search) searchLeaves() {
+	var b *boundCache
+	if s.canUseBoundCache() {
+		b = s.boundCacheFor(leaf)
+		s.leafBounds = b.smallest(s.leafBounds[:0], firstBatch)
 	} else {
-		s.listLeaves(nil, shortList)
+		s.listLeafBounds(nil, firstBatch)
 	}
-	fits, tied := 0, 0
-	for size := shortList; ; size = longList {
-		for i := range s.keys {
-			against := s.against(&s.keys[i])
-			if against > 0 || against == 0 && (tied >= maxTied || fits >= maxFits) {
+	feasible, tied := 0, 0
+	for size := firstBatch; ; size = nextBatch {
+		for i := range s.leafBounds {
+			order := s.compareToBest(&s.leafBounds[i])
+			if order > 0 || order == 0 && (tied >= maxTiedNodes || feasible >= maxFeasibleLeaves) {
 				return
 			}
-			l := s.keys[i].domain
-			if !s.oneLeaf(l) {
-				if b != nil && s.ask.Kind != 0 && s.nodeLimit(l) > 1 {
-					b.learn(l)
+			l := s.leafBounds[i].domain
+			if !s.tryLeaf(l) {
+				if b != nil && s.ask.Kind != 0 && s.maxNodesIn(l) > 1 {
+					b.markInfeasible(l)
 				}
 				continue
 			}
-			if fits++; against == 0 {
-				tied += s.tree.sums[l].nodes
+			if feasible++; order == 0 {
+				tied += s.tree.leafStats[l].nodes
 			}
 		}
-		if len(s.keys) < size {
+		if len(s.leafBounds) < size {
 			return
 		}
-		last := s.keys[len(s.keys)-1]
-		if s.found && fits >= maxFits && s.against(&last) >= 0 {
-			return // the next are no less
+		last := s.leafBounds[len(s.leafBounds)-1]
+		if s.found && feasible >= maxFeasibleLeaves && s.compareToBest(&last) >= 0 {
+			return // later bounds are not lower
 		}
 		if b != nil {
-			s.keys = b.after(&last, longList, s.keys[:0])
+			s.leafBounds = b.nextSmallest(&last, nextBatch, s.leafBounds[:0])
 		} else {
-			s.listLeaves(&last, longList)
+			s.listLeafBounds(&last, nextBatch)
 		}
 	}
 }
 
-// oneLeaf considers the best place in a leaf, and says whether there is any.
-func (s *search) oneLeaf(l int) bool {
-	limit := s.nodeLimit(l)
+// tryLeaf evaluates the best placement in leaf l and reports whether the job
+// fits.
+func (s *search) tryLeaf(l int) bool {
+	limit := s.maxNodesIn(l)
 	if s.ask.LatencySensitive && limit > 1 {
-		s.inLeaf(l, 1) // no network is nearer than any
+		s.tryLeafOnNodes(l, 1) // a single node has no network latency
 	}
-	return s.inLeaf(l, limit)
+	return s.tryLeafOnNodes(l, limit)
 }
 
-func (s *search) inLeaf(l, limit int) bool {
+// tryLeafOnNodes evaluates the best placement on at most limit nodes of leaf l,
+// and reports whether the job fits.
+func (s *search) tryLeafOnNodes(l, limit int) bool {
 	s.trial = s.trial[:0]
-	_, ok := s.sit(l, s.members, limit, &s.trial)
+	_, ok := s.assign(l, s.members, limit, &s.trial)
 	if ok {
-		order(s.trial)
-		s.consider(s.trial)
+		sortByNode(s.trial)
+		s.keepIfBetter(s.trial)
 	}
 	return ok
 }
 
-// nodeLimit is on how many nodes of a leaf the job may be when it is in that
-// leaf alone.
-func (s *search) nodeLimit(l int) int {
-	if s.required > leaf || s.ask.Gbps > s.tree.domains[leaf][l].gbps {
+// maxNodesIn returns how many nodes of leaf l the job may use if it uses no
+// other leaf.
+func (s *search) maxNodesIn(l int) int {
+	if s.requiredDepth > leaf || s.ask.Gbps > s.tree.domains[leaf][l].gbps {
 		return 1
 	}
-	return s.tree.maxNodes
+	return s.tree.maxNodesPerLeaf
 }
 
-// against compares the bound of a leaf with the best so far, less their ties.
-func (s *search) against(k *key) int {
+// compareToBest compares the lower bound of a leaf with the best placement so
+// far, by all parts but waste and nodes.
+func (s *search) compareToBest(k *bound) int {
 	if !s.found {
 		return -1
 	}
 	b := &s.best
-	return k.compare(&key{
-		doubled: b.Doubled, crowded: b.Crowded, nanos: b.Nanos, wide: b.Wide, leaves: b.Leaves, spread: b.Spread,
-		moved: b.Moved, stray: b.Stray, away: b.Away, shape: b.Shape, loose: b.Loose, merit: b.Merit, domain: k.domain,
+	return k.compare(&bound{
+		sharedNodes: b.Doubled, sharedLeaves: b.Crowded, latencyNanos: b.Nanos, height: b.Wide,
+		leaves: b.Leaves, consolidatedNodes: b.Spread,
+		movedMembers: b.Moved, outsidePreviousDomain: b.Stray, newLeaves: b.Away,
+		imbalance: b.Shape, inexactFill: b.Loose, scoreLoss: b.Merit, domain: k.domain,
 	})
 }
 
-// listLeaves lists the leaves with the least bounds after a given one.
-func (s *search) listLeaves(last *key, size int) {
-	s.keys = s.keys[:0]
-	for l := s.first; l < s.end; l++ {
-		k := s.bound(l)
-		s.keys = enlist(s.keys, &k, last, size)
+// listLeafBounds lists the size lowest bounds after last, or from the first if
+// last is nil.
+func (s *search) listLeafBounds(last *bound, size int) {
+	s.leafBounds = s.leafBounds[:0]
+	for l := s.firstLeaf; l < s.endLeaf; l++ {
+		k := s.leafBound(l)
+		s.leafBounds = insertBound(s.leafBounds, &k, last, size)
 	}
 }
 
-// bound finds the least that the value of a place in the leaf can be.
-func (s *search) bound(l int) key {
+// leafBound returns a lower bound on the cost of any placement in leaf l.
+func (s *search) leafBound(l int) bound {
 	t, a := s.tree, s.ask
-	k := key{domain: l}
-	sums := t.sums[l]
-	sums.seats = t.seats(leaf, l, a.Devices)
-	if sums.seats < s.members && (a.Devices > 0 || sums.seats == 0) {
-		k.never = true
+	k := bound{domain: l}
+	stats := t.leafStats[l]
+	stats.capacity = t.capacityBound(leaf, l, a.Devices)
+	if stats.capacity < s.members && (a.Devices > 0 || stats.capacity == 0) {
+		k.infeasible = true
 		return k
 	}
 	if a.Devices == 0 {
-		sums.seats = 0 // not known
+		stats.capacity = 0 // unknown
 	}
-	m := t.merit(&sums, s.members, alignment[leaf])
-	k.merit, k.shape = 1000-m.Weighted, s.members*s.members
+	m := t.weightedScore(&stats, s.members, alignment[leaf])
+	k.scoreLoss, k.imbalance = 1000-m.Weighted, s.members*s.members
 	if a.Strategy == Distributed {
-		k.doubled = max(0, s.members-int(t.counts[leaf][l*t.width]))
-		k.crowded = s.members - 1
+		k.sharedNodes = max(0, s.members-int(t.capacityTable[leaf][l*t.capacityWidth]))
+		k.sharedLeaves = s.members - 1
 	} else {
 		k.leaves = 1
 		if m.Availability < 1000 {
-			k.loose = 1
+			k.inexactFill = 1
 		}
 	}
-	most := s.members // that a node could take
+	most := s.members // upper bound on the members of one node
 	if a.Devices > 0 && (a.Strategy == Consolidated || a.LatencySensitive) {
-		most = t.mostFree(l) / a.Devices
+		most = t.maxFreeDevices(l) / a.Devices
 	}
 	if a.Strategy == Consolidated {
-		k.spread, k.shape = (s.members+most-1)/max(most, 1), 0
+		k.consolidatedNodes, k.imbalance = (s.members+most-1)/max(most, 1), 0
 	}
 	if a.LatencySensitive && most < s.members {
-		k.nanos = t.domains[leaf][l].nanos
+		k.latencyNanos = t.domains[leaf][l].latencyNanos
 	}
 	if len(a.Before) > 0 {
 		d := &t.domains[leaf][l]
-		if k.moved = s.leastMoved(d); !t.held(a, d) {
-			k.stray, k.away = 1, 1
+		if k.movedMembers = s.minMovedMembers(d); !t.hasPreviousNode(a, d) {
+			k.outsidePreviousDomain, k.newLeaves = 1, 1
 		}
 	}
 	return k
 }
 
-// mostFree is the number of free devices of the leaf's node with the most.
-func (t *Tree) mostFree(l int) int {
-	counts := t.counts[leaf][l*t.width : (l+1)*t.width]
-	for d := t.width - 1; d > 0; d-- {
+// maxFreeDevices returns the largest number of free devices on a node of leaf
+// l.
+func (t *Tree) maxFreeDevices(l int) int {
+	counts := t.capacityTable[leaf][l*t.capacityWidth : (l+1)*t.capacityWidth]
+	for d := t.capacityWidth - 1; d > 0; d-- {
 		if counts[d] > 0 {
 			return d
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// world is a fleet with a question about it.
-type world struct {
+// cluster is a random cluster with a request. It answers the queries of the
+// search.
+type cluster struct {
 	places   []topology.Place
 	topology *ares.Topology
 	free     []int
@@ -21,17 +22,17 @@ type world struct {
 	room     []int
 	waste    []int
 	ask      topology.Ask
-	asked    int // calls of Room
+	queries  int // calls of Room
 }
 
-func (w *world) Room(node int) int {
-	w.asked++
+func (w *cluster) Room(node int) int {
+	w.queries++
 	return w.room[node]
 }
 
-func (w *world) Waste(node int) int { return w.waste[node] }
+func (w *cluster) Waste(node int) int { return w.waste[node] }
 
-func (w *world) tree() *topology.Tree {
+func (w *cluster) tree() *topology.Tree {
 	t := topology.Build(w.places, w.topology)
 	for i := range w.places {
 		t.Set(i, w.free[i], w.total[i])
@@ -40,8 +41,8 @@ func (w *world) tree() *topology.Tree {
 	return t
 }
 
-// best finds the best value of all placements there are.
-func (w *world) best(t *topology.Tree) (best topology.Value, picks []topology.Pick, ok bool) {
+// bruteForce returns the best of all placements.
+func (w *cluster) bruteForce(t *topology.Tree) (best topology.Value, picks []topology.Pick, ok bool) {
 	var try []topology.Pick
 	var walk func(node, left int)
 	walk = func(node, left int) {
@@ -67,38 +68,39 @@ func (w *world) best(t *topology.Tree) (best topology.Value, picks []topology.Pi
 	return best, picks, ok
 }
 
-func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+// oneOf returns one of its arguments at random.
+func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// randomWorld has at most so many leaves, nodes and members.
-func randomWorld(r *rand.Rand, leaves, nodes, members int) *world {
-	w := &world{topology: &ares.Topology{}}
+// randomCluster has at most this many leaves, nodes and members.
+func randomCluster(r *rand.Rand, leaves, nodes, members int) *cluster {
+	w := &cluster{topology: &ares.Topology{}}
 	w.placeNodes(r, 2+r.IntN(leaves-1), nodes-r.IntN(nodes/2+1))
 	a := &w.ask
-	a.Members = min(members, one(r, 1, 2, 3, 4, 4, 4, 5, 6))
-	a.Devices = one(r, 0, 1, 2, 4, 4, 8, 8, 8)
-	a.Strategy = one(r, "", topology.Balanced, topology.Consolidated, topology.Distributed)
+	a.Members = min(members, oneOf(r, 1, 2, 3, 4, 4, 4, 5, 6))
+	a.Devices = oneOf(r, 0, 1, 2, 4, 4, 8, 8, 8)
+	a.Strategy = oneOf(r, "", topology.Balanced, topology.Consolidated, topology.Distributed)
 	if r.IntN(6) == 0 {
 		a.Min = 1 + r.IntN(a.Members)
 	}
 	if r.IntN(6) == 0 {
-		a.Required = one(r, ares.Levels()...)
+		a.Required = oneOf(r, ares.Levels()...)
 	}
 	if r.IntN(5) == 0 {
-		a.Preferred = one(r, ares.Levels()...)
+		a.Preferred = oneOf(r, ares.Levels()...)
 	}
 	if r.IntN(4) == 0 {
-		a.PreferredDomain = one(r, "r0", "z0", "z1", "s0", "s1", "l0", "l1", "l2", "elsewhere")
+		a.PreferredDomain = oneOf(r, "r0", "z0", "z1", "s0", "s1", "l0", "l1", "l2", "elsewhere")
 	}
 	if r.IntN(8) == 0 {
-		a.Gbps = one(r, 10, 40, 100)
+		a.Gbps = oneOf(r, 10, 40, 100)
 	}
 	a.LatencySensitive = r.IntN(4) == 0
 	a.Kind = r.IntN(2)
 	for i := range w.places {
-		w.total = append(w.total, one(r, 8, 8, 8, 4))
-		w.history = append(w.history, one(r, 1000, 1000, 1000, 500, r.IntN(1001)))
+		w.total = append(w.total, oneOf(r, 8, 8, 8, 4))
+		w.history = append(w.history, oneOf(r, 1000, 1000, 1000, 500, r.IntN(1001)))
 		w.free, w.room, w.waste = append(w.free, 0), append(w.room, 0), append(w.waste, 0)
-		w.settle(r, i)
+		w.setFree(r, i)
 		if r.IntN(8) == 0 {
 			a.Before = append(a.Before, i)
 		}
@@ -106,8 +108,8 @@ func randomWorld(r *rand.Rand, leaves, nodes, members int) *world {
 	return w
 }
 
-// settle decides what is free on a node.
-func (w *world) settle(r *rand.Rand, i int) {
+// setFree draws the free devices, the capacity and the waste of node i.
+func (w *cluster) setFree(r *rand.Rand, i int) {
 	w.free[i] = r.IntN(w.total[i]+2) - 1
 	if r.IntN(3) == 0 {
 		w.free[i] = w.total[i]
@@ -122,24 +124,25 @@ func (w *world) settle(r *rand.Rand, i int) {
 		room = r.IntN(room + 1)
 	}
 	w.room[i] = room
-	w.waste[i] = r.IntN(one(r, 1, 3, 9)) - 2
+	w.waste[i] = r.IntN(oneOf(r, 1, 3, 9)) - 2
 }
 
-// placeNodes makes a topology with leaves, and puts nodes there in order.
-func (w *world) placeNodes(r *rand.Rand, leaves, nodes int) {
+// placeNodes declares a topology with leaves and gives the nodes their
+// locations.
+func (w *cluster) placeNodes(r *rand.Rand, leaves, nodes int) {
 	t := w.topology
 	t.Domains = []ares.Domain{
-		{Name: "r0", Level: ares.LevelRegion, Switch: one(r, "", "40GbE")},
-		{Name: "z0", Level: ares.LevelZone, Parent: one(r, "", "r0"), Switch: one(r, "", "100GbE")},
+		{Name: "r0", Level: ares.LevelRegion, Switch: oneOf(r, "", "40GbE")},
+		{Name: "z0", Level: ares.LevelZone, Parent: oneOf(r, "", "r0"), Switch: oneOf(r, "", "100GbE")},
 		{Name: "z1", Level: ares.LevelZone, Parent: "r0"},
-		{Name: "s0", Level: ares.LevelSpine, Parent: one(r, "", "z0"), Switch: one(r, "", "40GbE", "400GbE")},
-		{Name: "s1", Level: ares.LevelSpine, Parent: one(r, "z0", "z1"), Switch: one(r, "", "100GbE")},
+		{Name: "s0", Level: ares.LevelSpine, Parent: oneOf(r, "", "z0"), Switch: oneOf(r, "", "40GbE", "400GbE")},
+		{Name: "s1", Level: ares.LevelSpine, Parent: oneOf(r, "z0", "z1"), Switch: oneOf(r, "", "100GbE")},
 	}
-	parents := one(r, []string{"s0"}, []string{"s0", "s1"}, []string{"s0", "s0", "s1", "z1", ""})
+	parents := oneOf(r, []string{"s0"}, []string{"s0", "s1"}, []string{"s0", "s0", "s1", "z1", ""})
 	for l := range leaves {
 		d := ares.Domain{
-			Name: fmt.Sprintf("l%d", l), Level: ares.LevelLeaf, Parent: one(r, parents...),
-			Switch: one(r, "", "10GbE", "40GbE", "100GbE", "100GbE"),
+			Name: fmt.Sprintf("l%d", l), Level: ares.LevelLeaf, Parent: oneOf(r, parents...),
+			Switch: oneOf(r, "", "10GbE", "40GbE", "100GbE", "100GbE"),
 		}
 		for o := range l {
 			if r.IntN(3) == 0 {
@@ -155,33 +158,33 @@ func (w *world) placeNodes(r *rand.Rand, leaves, nodes int) {
 		t.MaxGPUsPerLeaf = 1 + r.IntN(16)
 	}
 	if r.IntN(3) == 0 {
-		t.Weights = one(r, ares.Weights{Availability: 1000}, ares.Weights{Utilization: 500, History: 500}, ares.Weights{Alignment: 1000})
+		t.Weights = oneOf(r, ares.Weights{Availability: 1000}, ares.Weights{Utilization: 500, History: 500}, ares.Weights{Alignment: 1000})
 	}
 	atlas := topology.NewAtlas(t)
 	nameless := r.IntN(8) == 0
 	for range nodes {
 		labels := map[string]string{"leaf": fmt.Sprintf("l%d", r.IntN(leaves))}
 		if nameless || r.IntN(20) == 0 {
-			labels = map[string]string{"zone": one(r, "", "z0")}
+			labels = map[string]string{"zone": oneOf(r, "", "z0")}
 		}
 		w.places = append(w.places, atlas.PlaceOf("", labels))
 	}
 	slices.SortFunc(w.places, topology.Compare)
 }
 
-// check compares what Choose finds with the best there is.
-func (w *world) check(t *topology.Tree) error {
-	want, wanted, ok := w.best(t)
+// checkBest compares the result of Choose with brute force.
+func (w *cluster) checkBest(t *topology.Tree) error {
+	want, wanted, ok := w.bruteForce(t)
 	picks, _, found := t.Choose(&w.ask, w)
 	switch {
 	case ok != found:
-		return fmt.Errorf("%w: found %v %v, but there is %v", errMissed, found, picks, wanted)
+		return fmt.Errorf("%w: found %v %v, but there is %v", errWrongAnswer, found, picks, wanted)
 	case !ok:
 		return nil
 	}
 	got, _, allowed := t.Value(&w.ask, w, slices.Clone(picks))
 	if !allowed {
-		return fmt.Errorf("%w: %v is not allowed", errMissed, picks)
+		return fmt.Errorf("%w: %v is not allowed", errWrongAnswer, picks)
 	}
 	if got.Compare(&want) != 0 {
 		return fmt.Errorf("chose %v\n%+v\nbut %v is better\n%+v", picks, got, wanted, want)
@@ -189,20 +192,20 @@ func (w *world) check(t *topology.Tree) error {
 	return nil
 }
 
-var errMissed = errors.New("wrong answer")
+var errWrongAnswer = errors.New("wrong answer")
 
-// change gives some nodes other free devices, and tells the tree.
-func (w *world) change(r *rand.Rand, t *topology.Tree) {
+// changeSome changes the free devices of some nodes and updates the tree.
+func (w *cluster) changeSome(r *rand.Rand, t *topology.Tree) {
 	for i := range w.places {
 		if r.IntN(3) == 0 {
-			w.settle(r, i)
+			w.setFree(r, i)
 			t.Set(i, w.free[i], w.total[i])
 		}
 	}
 }
 
-// TestChoiceIsBest compares Choose with every placement there is on small
-// trees, which change between two choices.
+// TestChoiceIsBest compares Choose with brute force on small trees, which
+// change between two searches.
 func TestChoiceIsBest(t *testing.T) {
 	t.Parallel()
 	worlds := 50_000
@@ -212,17 +215,17 @@ func TestChoiceIsBest(t *testing.T) {
 	worse, wrong := 0, 0
 	for seed := range worlds {
 		r := rand.New(rand.NewPCG(uint64(seed), 4))
-		w := randomWorld(r, 4, 8, 4)
+		w := randomCluster(r, 4, 8, 4)
 		tree := w.tree()
 		for step := range 2 {
 			if step > 0 {
-				w.change(r, tree)
+				w.changeSome(r, tree)
 			}
-			err := w.check(tree)
+			err := w.checkBest(tree)
 			if err == nil {
 				continue
 			}
-			if worse++; errors.Is(err, errMissed) {
+			if worse++; errors.Is(err, errWrongAnswer) {
 				wrong++
 			}
 			if worse <= 3 {
@@ -240,10 +243,10 @@ func TestChoiceIsBest(t *testing.T) {
 	}
 }
 
-// alikeWorld has many leaves of which nothing tells which hold the job, so that
-// how many are looked at matters.
-func alikeWorld(r *rand.Rand) *world {
-	w := &world{topology: &ares.Topology{}, ask: topology.Ask{Members: 1 + r.IntN(4), Devices: 8}}
+// uniformCluster has many leaves with equal bounds, of which some hold the job,
+// so that the number of leaves searched matters.
+func uniformCluster(r *rand.Rand) *cluster {
+	w := &cluster{topology: &ares.Topology{}, ask: topology.Ask{Members: 1 + r.IntN(4), Devices: 8}}
 	size := 1 + r.IntN(3)
 	for i := range 120 {
 		w.places = append(w.places, topology.Place{Spine: fmt.Sprintf("s%02d", i/size/3), Leaf: fmt.Sprintf("l%03d", i/size)})
@@ -253,9 +256,9 @@ func alikeWorld(r *rand.Rand) *world {
 	return w
 }
 
-// TestMemoryDoesNotDecide compares a tree that has answered other questions
-// with a new one: a replay has not heard every question.
-func TestMemoryDoesNotDecide(t *testing.T) {
+// TestCacheDoesNotChangeChoice compares a tree that has answered other requests
+// with a new one. A replay sees fewer requests and must make the same choice.
+func TestCacheDoesNotChangeChoice(t *testing.T) {
 	t.Parallel()
 	worlds := 2_000
 	if testing.Short() {
@@ -263,20 +266,20 @@ func TestMemoryDoesNotDecide(t *testing.T) {
 	}
 	for seed := range worlds {
 		r := rand.New(rand.NewPCG(uint64(seed), 6))
-		w := largeWorld(r)
+		w := largeCluster(r)
 		if seed%2 == 0 {
-			w = alikeWorld(r)
+			w = uniformCluster(r)
 		}
-		w.ask.Kind, w.ask.Gbps = 1, one(r, 0, 0, 0, 40)
+		w.ask.Kind, w.ask.Gbps = 1, oneOf(r, 0, 0, 0, 40)
 		old := w.tree()
 		ask := w.ask
 		for range 4 {
 			w.ask.Members = 1 + r.IntN(ask.Members)
 			w.ask.Min = 0
-			w.ask.Required = one(r, "", ares.LevelLeaf, ares.LevelSpine, ares.LevelZone)
+			w.ask.Required = oneOf(r, "", ares.LevelLeaf, ares.LevelSpine, ares.LevelZone)
 			old.Choose(&w.ask, w)
 			if r.IntN(2) == 0 {
-				w.change(r, old)
+				w.changeSome(r, old)
 			}
 			w.ask = ask
 			got, _, _ := old.Choose(&w.ask, w)

@@ -10,18 +10,18 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// rules is the part of a value that the rules of the topology decide.
-func rules(v topology.Value) topology.Value {
+// rulesOnly returns the parts of the cost that come before moved members.
+func rulesOnly(v topology.Value) topology.Value {
 	return topology.Value{
 		Missing: v.Missing, OffDomain: v.OffDomain, OffLevel: v.OffLevel, Doubled: v.Doubled, Crowded: v.Crowded,
 		Nanos: v.Nanos, Wide: v.Wide, Leaves: v.Leaves, Apart: v.Apart,
 	}
 }
 
-// leafSpine is a fleet of whole free nodes: leaves in a row, each next to the
-// ones beside it, two to a spine.
-func leafSpine(r *rand.Rand, leaves, each int) *world {
-	w := &world{topology: &ares.Topology{Domains: []ares.Domain{{Name: "s0", Level: ares.LevelSpine}, {Name: "s1", Level: ares.LevelSpine}}}}
+// leafSpine is a cluster of free nodes: a row of leaves, each adjacent to its
+// neighbours, over two spines.
+func leafSpine(r *rand.Rand, leaves, each int) *cluster {
+	w := &cluster{topology: &ares.Topology{Domains: []ares.Domain{{Name: "s0", Level: ares.LevelSpine}, {Name: "s1", Level: ares.LevelSpine}}}}
 	for l := range leaves {
 		d := ares.Domain{Name: fmt.Sprintf("l%d", l), Level: ares.LevelLeaf, Parent: fmt.Sprintf("s%d", l*2/leaves)}
 		if l > 0 {
@@ -41,17 +41,17 @@ func leafSpine(r *rand.Rand, leaves, each int) *world {
 	return w
 }
 
-// take closes nodes, or gives them to others.
-func (w *world) take(t *topology.Tree, free int, nodes ...int) {
+// occupy closes nodes, or gives them to other jobs.
+func (w *cluster) occupy(t *topology.Tree, free int, nodes ...int) {
 	for _, n := range nodes {
 		w.free[n], w.room[n] = free, 0
 		t.Set(n, free, 8)
 	}
 }
 
-// leastMoves is the fewest members that any placement moves that keeps the rules
-// as well as the best of all does.
-func (w *world) leastMoves(t *topology.Tree) (best topology.Value, moved int, ok bool) {
+// minMoves returns the fewest members that move in a placement that satisfies
+// the rules as well as the best one.
+func (w *cluster) minMoves(t *topology.Tree) (best topology.Value, moved int, ok bool) {
 	var try []topology.Pick
 	var walk func(node, left int)
 	walk = func(node, left int) {
@@ -63,7 +63,7 @@ func (w *world) leastMoves(t *topology.Tree) (best topology.Value, moved int, ok
 			if !allowed {
 				return
 			}
-			mine := rules(v)
+			mine := rulesOnly(v)
 			if against := mine.Compare(&best); !ok || against < 0 || against == 0 && v.Moved < moved {
 				best, moved, ok = mine, v.Moved, true
 			}
@@ -80,8 +80,9 @@ func (w *world) leastMoves(t *topology.Tree) (best topology.Value, moved int, ok
 	return best, moved, ok
 }
 
-// TestRecoveryMovesTheFewest: a gang that lost nodes is placed again by the rules,
-// and no placement that keeps them as well moves fewer of its members.
+// TestRecoveryMovesTheFewest checks that a gang that lost nodes is placed by
+// the rules, and that no placement that satisfies them equally well moves fewer
+// members.
 func TestRecoveryMovesTheFewest(t *testing.T) {
 	t.Parallel()
 	worlds := 3_000
@@ -91,15 +92,15 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 	more, moves, least, placed := 0, 0, 0, 0
 	for seed := range worlds {
 		r := rand.New(rand.NewPCG(uint64(seed), 9))
-		w := leafSpine(r, 4, one(r, 2, 3, 4))
+		w := leafSpine(r, 4, oneOf(r, 2, 3, 4))
 		tree := w.tree()
 		for i := range w.places {
 			if r.IntN(4) == 0 {
-				w.take(tree, 0, i)
+				w.occupy(tree, 0, i)
 			}
 		}
-		w.ask = topology.Ask{Members: one(r, 2, 3, 4, 4, 5, 6), Devices: 8, Strategy: one(r, "", "", topology.Consolidated, topology.Distributed)}
-		w.ask.Required = one(r, "", "", "", ares.LevelSpine)
+		w.ask = topology.Ask{Members: oneOf(r, 2, 3, 4, 4, 5, 6), Devices: 8, Strategy: oneOf(r, "", "", topology.Consolidated, topology.Distributed)}
+		w.ask.Required = oneOf(r, "", "", "", ares.LevelSpine)
 		if r.IntN(3) == 0 {
 			w.ask.Min = 1 + r.IntN(w.ask.Members)
 		}
@@ -110,7 +111,7 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 		for _, p := range picks {
 			w.ask.Before = append(w.ask.Before, p.Node)
 		}
-		if r.IntN(2) == 0 { // others have come and gone: it may be anywhere by now
+		if r.IntN(2) == 0 { // the gang may run anywhere by now
 			w.ask.Before = w.ask.Before[:0]
 			for _, n := range r.Perm(len(w.places))[:len(picks)] {
 				w.ask.Before = append(w.ask.Before, n)
@@ -119,8 +120,8 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 			}
 			slices.Sort(w.ask.Before)
 		}
-		w.lose(r, tree)
-		best, fewest, ok := w.leastMoves(tree)
+		w.loseNodes(r, tree)
+		best, fewest, ok := w.minMoves(tree)
 		again, _, found := tree.Choose(&w.ask, w)
 		if ok != found {
 			t.Fatalf("seed %d: found %v, there is %v", seed, found, ok)
@@ -129,7 +130,7 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 			continue
 		}
 		v, _, _ := tree.Value(&w.ask, w, slices.Clone(again))
-		if got := rules(v); got != best {
+		if got := rulesOnly(v); got != best {
 			t.Errorf("seed %d: %+v keeps the rules less well than %+v", seed, got, best)
 		}
 		placed++
@@ -147,16 +148,16 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 	}
 }
 
-// lose closes one node of the gang, or its leaf.
-func (w *world) lose(r *rand.Rand, tree *topology.Tree) {
+// loseNodes closes one node of the gang, or its whole leaf.
+func (w *cluster) loseNodes(r *rand.Rand, tree *topology.Tree) {
 	gone := w.ask.Before[r.IntN(len(w.ask.Before))]
-	w.take(tree, -1, gone)
+	w.occupy(tree, -1, gone)
 	if r.IntN(3) > 0 {
 		return
 	}
 	for i := range w.places {
 		if w.places[i].Leaf == w.places[gone].Leaf {
-			w.take(tree, -1, i)
+			w.occupy(tree, -1, i)
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// hall is a fleet in words: each line is "leaf [spine [zone]]: free devices of
-// its nodes", of 8 each.
-func hall(t *testing.T, declared *ares.Topology, lines ...string) *world {
+// parseCluster reads a cluster of nodes with 8 devices. Each line is "leaf
+// [spine [zone]]: free devices of its nodes".
+func parseCluster(t *testing.T, declared *ares.Topology, lines ...string) *cluster {
 	t.Helper()
-	w := &world{topology: declared}
+	w := &cluster{topology: declared}
 	for _, line := range lines {
 		place, nodes, ok := strings.Cut(line, ":")
 		if !ok {
@@ -35,8 +35,8 @@ func hall(t *testing.T, declared *ares.Topology, lines ...string) *world {
 	return w
 }
 
-// choose answers with leaves and members on each node there, as "a:1+1 c:2".
-func (w *world) choose(t *testing.T, a topology.Ask) (string, ares.Merit) {
+// choose returns the members on each node by leaf, such as "a:1+1 c:2".
+func (w *cluster) choose(t *testing.T, a topology.Ask) (string, ares.Merit) {
 	t.Helper()
 	w.ask, w.room = a, nil
 	for _, free := range w.free {
@@ -59,15 +59,16 @@ func (w *world) choose(t *testing.T, a topology.Ask) (string, ares.Merit) {
 	return strings.Join(out, " "), merit
 }
 
-func leafOf(name, class string, adjacent ...string) ares.Domain {
+// leafDomain declares a leaf with a switch class and adjacent leaves.
+func leafDomain(name, class string, adjacent ...string) ares.Domain {
 	return ares.Domain{Name: name, Level: ares.LevelLeaf, Switch: class, Adjacent: adjacent}
 }
 
 func TestLeafRules(t *testing.T) {
 	t.Parallel()
 	fours := []string{"a: 8 8 8 8", "b: 8 8 8 8", "c: 8 8 8 8", "d: 8 8 8 8", "e: 8 8 8 8", "f: 8 8 8 8"}
-	pair := &ares.Topology{Domains: []ares.Domain{leafOf("b", "", "e"), leafOf("e", "")}}
-	chain := &ares.Topology{Domains: []ares.Domain{leafOf("b", "", "c"), leafOf("c", "", "e"), leafOf("e", "", "f"), leafOf("f", "")}}
+	pair := &ares.Topology{Domains: []ares.Domain{leafDomain("b", "", "e"), leafDomain("e", "")}}
+	chain := &ares.Topology{Domains: []ares.Domain{leafDomain("b", "", "c"), leafDomain("c", "", "e"), leafDomain("e", "", "f"), leafDomain("f", "")}}
 	spines := []string{"a s: 8 8 0", "b s: 8 8 0", "c s: 8 8 0", "d t: 8 8 8", "e u: 8 8 8"}
 	for _, c := range []struct {
 		name     string
@@ -92,7 +93,7 @@ func TestLeafRules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := hall(t, c.topology, c.leaves...)
+			w := parseCluster(t, c.topology, c.leaves...)
 			if got, _ := w.choose(t, topology.Ask{Members: c.members, Devices: 8}); got != c.want {
 				t.Errorf("%d nodes: got %s, want %s", c.members, got, c.want)
 			}
@@ -113,17 +114,18 @@ func TestStrategies(t *testing.T) {
 		{topology.Distributed, "a:1 b:1 c:1 d:1", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
 		{topology.Consolidated, "b:4", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
 	} {
-		w := hall(t, nil, c.leaves...)
+		w := parseCluster(t, nil, c.leaves...)
 		if got, _ := w.choose(t, topology.Ask{Members: 4, Devices: 2, Strategy: c.strategy}); got != c.want {
 			t.Errorf("%s in %q: got %s, want %s", c.strategy, c.leaves, got, c.want)
 		}
 	}
 }
 
-// TestBalancedSparesEmptyNodes: what would break up an empty node costs waste.
+// TestBalancedSparesEmptyNodes checks that the waste of using an empty node
+// counts.
 func TestBalancedSparesEmptyNodes(t *testing.T) {
 	t.Parallel()
-	w := hall(t, nil, "a: 8 4 4 8")
+	w := parseCluster(t, nil, "a: 8 4 4 8")
 	w.waste = []int{4, 0, 0, 4}
 	if got, _ := w.choose(t, topology.Ask{Members: 2, Devices: 4}); got != "a:1+1" {
 		t.Errorf("balanced: got %s, want the two half-empty nodes", got)
@@ -133,10 +135,10 @@ func TestBalancedSparesEmptyNodes(t *testing.T) {
 	}
 }
 
-func TestWishes(t *testing.T) {
+func TestConstraints(t *testing.T) {
 	t.Parallel()
 	net := &ares.Topology{Domains: []ares.Domain{
-		leafOf("a", "10GbE"), leafOf("b", "100GbE"), leafOf("c", "100GbE"), leafOf("d", ""),
+		leafDomain("a", "10GbE"), leafDomain("b", "100GbE"), leafDomain("c", "100GbE"), leafDomain("d", ""),
 		{Name: "s", Level: ares.LevelSpine, Switch: "40GbE"},
 		{Name: "t", Level: ares.LevelSpine},
 	}}
@@ -172,7 +174,7 @@ func TestWishes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := hall(t, c.topology, floor...)
+			w := parseCluster(t, c.topology, floor...)
 			c.ask.Devices = 8
 			if got, _ := w.choose(t, c.ask); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
@@ -181,9 +183,9 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-func TestMerit(t *testing.T) {
+func TestScore(t *testing.T) {
 	t.Parallel()
-	w := hall(t, nil, "a s z: 8 0", "b s z: 8 8 8 0")
+	w := parseCluster(t, nil, "a s z: 8 0", "b s z: 8 8 8 0")
 	_, got := w.choose(t, topology.Ask{Members: 2, Devices: 8})
 	want := ares.Merit{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716}
 	if got != want {

@@ -6,79 +6,84 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// unknown is the latency of a domain that does not declare its switches.
-const unknown = math.MaxInt32
+// unknownLatency is the latency of a domain whose switch is not declared.
+const unknownLatency = math.MaxInt32
 
-// domain is a place with its nodes, which are next to each other, as are its
-// leaves. A leaf has itself as its only leaf.
+// domain is a range of nodes and of leaves. A leaf contains itself as its only
+// leaf. Invariant: the nodes of a domain are consecutive, and so are its
+// leaves.
 type domain struct {
-	name       string
-	lo, hi     int // nodes
-	first, end int // leaves
-	gbps       int // of its own switch, 0 when that is not known
-	nanos      int // between its two farthest nodes, unknown when a switch on the way is
+	name               string
+	firstNode, endNode int // its nodes are [firstNode, endNode)
+	firstLeaf, endLeaf int // its leaves are [firstLeaf, endLeaf)
+	gbps               int // bandwidth of its own switch, 0 if unknown
+	latencyNanos       int // latency between its two most distant nodes, or unknownLatency
 }
 
-// Tree is the fleet as ranges of nodes, with how many devices are free where.
+// Tree groups the nodes of the fleet into domains and tracks their free
+// devices.
 type Tree struct {
-	domains  [depths][]domain
-	up       [][depths]int32 // by leaf: the domain it is in at each depth
-	leafOf   []int32         // by node
-	byName   map[string][]*domain
-	adjacent [][]int32 // by leaf: leaves one hop away, ascending
-	weights  ares.Weights
-	maxNodes int // of a leaf that one job may take
-	maxGPUs  int // of a leaf that one job may take
+	domains         [depthCount][]domain // by depth
+	ancestors       [][depthCount]int32  // by leaf: its domain at each depth
+	leafOf          []int32              // by node
+	byName          map[string][]*domain // widest first
+	adjacent        [][]int32            // by leaf: the leaves one hop away, ascending; symmetric
+	weights         ares.Weights
+	maxNodesPerLeaf int // nodes of one leaf that one job may use
+	maxGPUsPerLeaf  int // devices of one leaf that one job may use
 
-	free, total []int // devices by node; free is -1 where nothing may be placed
-	history     []int // by node
-	width       int   // seats for 0 to width-1 devices a member are counted
-	// counts of domain i at a depth begin at i*width: the open nodes, and then
-	// how many members of 1, 2, … whole devices each fit.
-	counts [depths][]int32
-	more   []int32    // memory of recount
-	sums   []leafSums // by leaf
-	// bits[n] has the nodes with n free devices.
-	bits [][]uint64
+	free, total   []int // devices by node; free is -1 if nothing may be placed there
+	history       []int // history score by node, 0 to 1000
+	capacityWidth int   // capacityTable covers 0 to capacityWidth-1 devices per member
+	// capacityTable has, from i*capacityWidth on for domain i of a depth, the
+	// number of open nodes, and then the number of members with 1, 2, … devices
+	// each that its free devices can hold.
+	capacityTable [depthCount][]int32
+	capacityDelta []int32     // scratch memory of updateCapacity
+	leafStats     []leafStats // by leaf; capacity is always 0 here
+	// nodesByFree[n] is the bit set of the nodes with n free devices.
+	nodesByFree [][]uint64
 
-	log    []int32 // leaves that changed, the latest last
-	logged int     // changes that are no longer in the log
-	read   int     // changes in the log that some board knows
+	changeLog       []int32 // leaves that changed, latest last
+	droppedChanges  int     // number of changes removed from the log
+	consumedChanges int     // number of changes in the log that some boundCache has applied
 
-	search          search
-	judged, reached []int32 // memory of Value
+	search                      search
+	leafScratch, reachedScratch []int32 // scratch memory of Value and areConnected
 }
 
-// leafSums is what counts of leaves when they are compared.
-type leafSums struct {
+// leafStats sums up what the score of one or more leaves depends on.
+type leafStats struct {
 	devices, free  int // of open nodes
 	history, nodes int // of all nodes
-	seats          int // for the members in question; not kept with the leaf
+	capacity       int // members of the current request that fit; not kept with the leaf
 }
 
-// DefaultHistory is the history of a node of which nothing is known against it.
+// DefaultHistory is the history score of a node without recorded problems. It
+// is also the highest score.
 const DefaultHistory = 1000
 
-// Build makes the tree of nodes at these places, in the order of Compare. A nil
-// topology declares nothing. Every node is closed until it is Set.
+// Build makes the tree of nodes at these locations, which must be sorted by
+// Compare. A nil topology declares nothing. Every node is closed until Set is
+// called for it.
 func Build(places []Place, t *ares.Topology) *Tree {
 	tree := &Tree{
 		leafOf: make([]int32, len(places)), free: make([]int, len(places)), total: make([]int, len(places)),
-		history: make([]int, len(places)), weights: ares.DefaultWeights(), maxNodes: math.MaxInt32, maxGPUs: math.MaxInt32,
+		history: make([]int, len(places)), weights: ares.DefaultWeights(), maxNodesPerLeaf: math.MaxInt32, maxGPUsPerLeaf: math.MaxInt32,
 	}
 	if t != nil {
 		if t.Weights != (ares.Weights{}) {
 			tree.weights = t.Weights
 		}
 		if t.MaxNodesPerLeaf > 0 {
-			tree.maxNodes = t.MaxNodesPerLeaf
+			tree.maxNodesPerLeaf = t.MaxNodesPerLeaf
 		}
 		if t.MaxGPUsPerLeaf > 0 {
-			tree.maxGPUs = t.MaxGPUsPerLeaf
+			tree.maxGPUsPerLeaf = t.MaxGPUsPerLeaf
 		}
 	}
 	b := builder{tree: tree, atlas: NewAtlas(t), places: places}
-	b.divide()
+	b.splitDomains()
 	tree.byName = map[string][]*domain{}
 	for depth := region; depth <= leaf; depth++ {
 		for i := range tree.domains[depth] {
@@ -87,88 +92,91 @@ func Build(places []Place, t *ares.Topology) *Tree {
 			}
 		}
 	}
-	b.wire(t)
+	b.linkSwitches(t)
 	for i := range places {
 		tree.free[i] = -1
 		tree.history[i] = DefaultHistory
-		tree.sums[tree.leafOf[i]].history += DefaultHistory
-		tree.sums[tree.leafOf[i]].nodes++
+		tree.leafStats[tree.leafOf[i]].history += DefaultHistory
+		tree.leafStats[tree.leafOf[i]].nodes++
 	}
-	tree.widen(9)
+	tree.growCapacityTable(9)
 	return tree
 }
 
-// builder finds the domains of a tree.
+// builder splits the nodes into domains and connects them.
 type builder struct {
-	tree   *Tree
-	atlas  *Atlas
-	places []Place
-	named  [depths]bool // some node names its domain at that depth
+	tree    *Tree
+	atlas   *Atlas
+	places  []Place
+	isNamed [depthCount]bool // whether some node names its domain at that depth
 }
 
-// divide cuts the nodes into domains, from the fleet to the leaves.
-func (b *builder) divide() {
+// splitDomains splits the nodes into domains at every depth, from the fleet
+// down to the leaves.
+func (b *builder) splitDomains() {
 	t := b.tree
 	for i := range b.places {
 		for depth := region; depth <= leaf; depth++ {
-			b.named[depth] = b.named[depth] || *b.places[i].name(depth) != ""
+			b.isNamed[depth] = b.isNamed[depth] || *b.places[i].nameAt(depth) != ""
 		}
 	}
 	for i := range b.places {
-		var same [depths]bool // domain as that of the node before
+		var same [depthCount]bool // depths at which it shares the domain of the previous node
 		if i > 0 {
-			same = b.together(i)
+			same = b.sharedDepths(i)
 		}
 		for depth := fleet; depth <= leaf; depth++ {
 			ds := t.domains[depth]
 			if !same[depth] {
-				d := domain{lo: i, first: len(t.domains[leaf])}
+				d := domain{firstNode: i, firstLeaf: len(t.domains[leaf])}
 				if depth != fleet {
-					d.name = *b.places[i].name(depth)
+					d.name = *b.places[i].nameAt(depth)
 				}
 				ds = append(ds, d)
 			}
 			last := &ds[len(ds)-1]
-			last.hi = i + 1
+			last.endNode = i + 1
 			if depth == leaf {
-				last.end = last.first + 1
+				last.endLeaf = last.firstLeaf + 1
 			}
 			t.domains[depth] = ds
 		}
 		leaves := len(t.domains[leaf])
 		if !same[leaf] {
-			var up [depths]int32
+			var up [depthCount]int32
 			for depth := range t.domains {
 				up[depth] = int32(len(t.domains[depth]) - 1)
 			}
-			t.up = append(t.up, up)
+			t.ancestors = append(t.ancestors, up)
 		}
 		for depth := range leaf {
-			t.domains[depth][len(t.domains[depth])-1].end = leaves
+			t.domains[depth][len(t.domains[depth])-1].endLeaf = leaves
 		}
 		t.leafOf[i] = int32(leaves - 1)
 	}
-	t.sums = make([]leafSums, len(t.domains[leaf]))
+	t.leafStats = make([]leafStats, len(t.domains[leaf]))
 }
 
-// known says at which depths the node says where it stands, or nobody does.
-func (b *builder) known(p *Place) (known [depths]bool) {
+// knownDepths returns the depths at which the node names its domain, or at
+// which no node does.
+func (b *builder) knownDepths(p *Place) (known [depthCount]bool) {
 	known[fleet] = true
 	for depth := region; depth <= leaf; depth++ {
-		known[depth] = *p.name(depth) != "" || !b.named[depth] && known[depth-1]
+		known[depth] = *p.nameAt(depth) != "" || !b.isNamed[depth] && known[depth-1]
 	}
 	return known
 }
 
-// together says at which depths node i is in the domain of the one before. One
-// that does not say is alone, with what is inside the domain that it does name.
-func (b *builder) together(i int) (same [depths]bool) {
+// sharedDepths returns the depths at which node i is in the domain of the
+// previous node. A node that names no domain at a depth is alone there, unless
+// the two share a domain below it.
+func (b *builder) sharedDepths(i int) (same [depthCount]bool) {
 	same[fleet] = true
 	p, before := b.places[i], b.places[i-1]
-	known := b.known(&p)
-	alike := leaf // the narrowest depth down to which they are called the same
+	known := b.knownDepths(&p)
+	alike := leaf // the deepest depth down to which both have the same names
 	for depth := leaf; depth >= region; depth-- {
-		if *p.name(depth) != *before.name(depth) {
+		if *p.nameAt(depth) != *before.nameAt(depth) {
 			alike = depth - 1
 		}
 	}
@@ -178,12 +186,13 @@ func (b *builder) together(i int) (same [depths]bool) {
 	return same
 }
 
-// wire notes what the topology says of switches and adjacency.
-func (b *builder) wire(t *ares.Topology) {
+// linkSwitches sets the bandwidth and latency of every domain from the declared
+// switches. A level that no node names has the switch of the level above.
+func (b *builder) linkSwitches(t *ares.Topology) {
 	tree := b.tree
 	tree.adjacent = make([][]int32, len(tree.domains[leaf]))
 	for i := range tree.domains[fleet] {
-		tree.domains[fleet][i].nanos = unknown
+		tree.domains[fleet][i].latencyNanos = unknownLatency
 	}
 	classes := map[string]ares.Switch{}
 	for _, s := range ares.DefaultSwitches() {
@@ -194,55 +203,55 @@ func (b *builder) wire(t *ares.Topology) {
 			classes[s.Name] = s
 		}
 	}
-	hops := [depths][]int{} // the latency of each domain's own switch
+	hops := [depthCount][]int{} // the latency of each domain's own switch
 	for depth := fleet; depth <= leaf; depth++ {
 		hops[depth] = make([]int, len(tree.domains[depth]))
 		for i := range tree.domains[depth] {
 			d := &tree.domains[depth][i]
-			hops[depth][i] = unknown
-			if declared := b.atlas.declared(depth, d.name); declared != nil {
+			hops[depth][i] = unknownLatency
+			if declared := b.atlas.declaredDomain(depth, d.name); declared != nil {
 				if class, ok := classes[declared.Switch]; ok {
 					d.gbps, hops[depth][i] = class.Gbps, class.LatencyNanos
 				}
-			} else if depth > fleet && !b.named[depth] {
-				above := tree.up[d.first][depth-1]
+			} else if depth > fleet && !b.isNamed[depth] {
+				above := tree.ancestors[d.firstLeaf][depth-1]
 				d.gbps, hops[depth][i] = tree.domains[depth-1][above].gbps, hops[depth-1][above]
 			}
 		}
 	}
-	b.measure(hops)
-	b.join(t)
+	b.computeLatencies(hops)
+	b.linkAdjacentLeaves(t)
 }
 
-// measure finds how far apart the nodes of each domain are: once through its
-// own switch, and up to it and down from it through the slowest part of it.
-func (b *builder) measure(hops [depths][]int) {
+// computeLatencies sets the latency of each domain: one pass through its own
+// switch, and the way up to it and down from it through its slowest subdomain.
+func (b *builder) computeLatencies(hops [depthCount][]int) {
 	tree := b.tree
 	for depth := leaf; depth >= fleet; depth-- {
 		for i := range tree.domains[depth] {
 			d := &tree.domains[depth][i]
-			d.nanos = hops[depth][i]
-			if depth == leaf || d.nanos == unknown {
+			d.latencyNanos = hops[depth][i]
+			if depth == leaf || d.latencyNanos == unknownLatency {
 				continue
 			}
 			slowest := 0
-			for l := d.first; l < d.end; l++ {
-				slowest = max(slowest, tree.domains[depth+1][tree.up[l][depth+1]].nanos)
+			for l := d.firstLeaf; l < d.endLeaf; l++ {
+				slowest = max(slowest, tree.domains[depth+1][tree.ancestors[l][depth+1]].latencyNanos)
 			}
-			d.nanos = min(unknown, d.nanos+2*slowest)
+			d.latencyNanos = min(unknownLatency, d.latencyNanos+2*slowest)
 		}
 	}
 }
 
-// join notes which leaves are adjacent. It holds both ways.
-func (b *builder) join(t *ares.Topology) {
+// linkAdjacentLeaves records which leaves are adjacent, in both directions.
+func (b *builder) linkAdjacentLeaves(t *ares.Topology) {
 	if t == nil {
 		return
 	}
 	tree := b.tree
 	byName := map[string]int32{}
 	for i := range tree.domains[leaf] {
-		if d := &tree.domains[leaf][i]; b.atlas.declared(leaf, d.name) != nil {
+		if d := &tree.domains[leaf][i]; b.atlas.declaredDomain(leaf, d.name) != nil {
 			byName[d.name] = int32(i)
 		}
 	}
@@ -253,8 +262,8 @@ func (b *builder) join(t *ares.Topology) {
 		}
 		for _, name := range t.Domains[i].Adjacent {
 			if to, ok := byName[name]; ok && to != from {
-				tree.adjacent[from] = insert(tree.adjacent[from], to)
-				tree.adjacent[to] = insert(tree.adjacent[to], from)
+				tree.adjacent[from] = insertSorted(tree.adjacent[from], to)
+				tree.adjacent[to] = insertSorted(tree.adjacent[to], from)
 			}
 		}
 	}

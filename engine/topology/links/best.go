@@ -5,118 +5,121 @@ import (
 	"math/bits"
 )
 
-// maxExact is the largest machine on which every set is compared.
+// maxExact is the largest number of devices for which every set is compared.
 const maxExact = 16
 
-// maxMemo bounds the answers a Matrix remembers, about 1 MB. When there are as
-// many it forgets them all: machines of 8 devices do not get there, because
-// they have 256 sets of free devices.
+// maxMemo limits the results that a Matrix remembers to about 1 MB. When it is
+// reached, all of them are dropped. Machines of 8 devices never reach it,
+// because they have 256 sets of free devices.
 const maxMemo = 8192
 
-// Choice is a set of devices with what speaks for it, in the order of weight.
+// Choice is a set of devices with its properties, the most important first.
 type Choice struct {
-	Set       uint64
-	Bandwidth int // bottleneck: MB/s of the slowest link between any two, 0 for one device
-	Total     int // MB/s of all its links
-	NUMA      int // NUMA nodes it spans
-	Home      int // of its devices, those in home
-	Left      int // worth of the free devices it leaves
+	Set       uint64 // bit mask of devices
+	Bandwidth int    // bottleneck: MB/s of the slowest link between any two, 0 for one device
+	Total     int    // MB/s of all its links
+	NUMA      int    // number of NUMA nodes it spans
+	Home      int    // number of its devices that are local to the requested CPUs and memory
+	Left      int    // island value of the free devices that remain
 }
 
-// question is what Best was asked.
-type question struct {
-	free, home uint64
-	count      int
+// query is the normalized argument of Best, and the key of remembered results.
+type query struct {
+	free, local uint64
+	count       int
 }
 
-// Best picks count of the free devices. home is the set of devices whose NUMA
-// node has the CPUs and the memory that are asked for too, 0 when it does not
-// matter. It answers false when there are not so many, or count is not positive.
+// Best returns the best set of count free devices. local is the set of devices
+// on the NUMA node with the requested CPUs and memory, or 0 if that does not
+// matter. Best returns false if fewer than count devices are free or count is
+// not positive.
 //
 // The better set is the one with, in this order:
 //
 //  1. the faster slowest link,
 //  2. the higher sum of its links,
-//  3. fewer NUMA nodes, then more devices in home,
-//  4. the more valuable rest (see worth),
-//  5. the lowest indexes: of two sets, the one that has the lowest device that
-//     is not in both.
+//  3. fewer NUMA nodes, then more local devices,
+//  4. the higher value of the devices that remain (see islandValue),
+//  5. the lowest indexes: of two sets, the one with the lowest device that is not
+//     in both.
 //
-// So on a machine with an NVSwitch, where all links are alike, NUMA nodes and
-// the rest decide, and elsewhere the links do. On machines of up to 16 devices
-// no set is better than the answer; on larger ones see grow.
+// On a machine with an NVSwitch, where all links are equal, NUMA nodes and the
+// remaining devices decide; elsewhere the links do. On machines of up to 16
+// devices no set is better than the result; for larger ones see growFrom.
 //
-// A question asked before costs a look-up and allocates nothing.
-func (m *Matrix) Best(free, home uint64, count int) (Choice, bool) {
-	q := m.question(free, home, count)
+// A repeated call costs one map lookup and allocates nothing.
+func (m *Matrix) Best(free, local uint64, count int) (Choice, bool) {
+	q := m.normalize(free, local, count)
 	if count < 1 || count > bits.OnesCount64(q.free) {
 		return Choice{}, false
 	}
 	c, ok := m.memo[q]
 	if !ok {
-		c = m.choose(q)
+		c = m.search(q)
 		if len(m.memo) >= maxMemo {
 			clear(m.memo)
 		}
 		m.memo[q] = c
 	}
-	c.Home = bits.OnesCount64(c.Set & home)
+	c.Home = bits.OnesCount64(c.Set & local)
 	return c, true
 }
 
-// question leaves out what makes no difference.
-func (m *Matrix) question(free, home uint64, count int) question {
-	free &= m.all()
-	home &= free
-	if home == free {
-		home = 0 // all alike
+// normalize drops what does not change the result.
+func (m *Matrix) normalize(free, local uint64, count int) query {
+	free &= m.allDevices()
+	local &= free
+	if local == free {
+		local = 0 // all devices are equal in this respect
 	}
-	return question{free, home, count}
+	return query{free, local, count}
 }
 
-func (m *Matrix) choose(q question) Choice {
+// search finds the best set for a query.
+func (m *Matrix) search(q query) Choice {
 	if m.count > maxExact {
-		return m.greedy(q)
+		return m.searchGreedy(q)
 	}
-	t := m.table()
+	t := m.loadTables()
 	var best Choice
 	for set := q.free; set != 0; set = (set - 1) & q.free {
 		if bits.OnesCount64(set) != q.count || t.slowest[set] < best.Bandwidth {
 			continue
 		}
-		if c := m.weigh(q, set); best.Set == 0 || compare(c, best) < 0 {
+		if c := m.evaluate(q, set); best.Set == 0 || compareChoices(c, best) < 0 {
 			best = c
 		}
 	}
 	return best
 }
 
-// weigh says what speaks for a set.
-func (m *Matrix) weigh(q question, set uint64) Choice {
-	c := Choice{Set: set, NUMA: m.spans(set), Home: bits.OnesCount64(set & q.home), Left: m.worth(q.free &^ set)}
+// evaluate returns the properties of a set.
+func (m *Matrix) evaluate(q query, set uint64) Choice {
+	c := Choice{Set: set, NUMA: m.numaSpan(set), Home: bits.OnesCount64(set & q.local), Left: m.islandValue(q.free &^ set)}
 	if m.count > maxExact {
-		c.Bandwidth, c.Total = m.measure(set)
+		c.Bandwidth, c.Total = m.linkStats(set)
 	} else {
-		c.Bandwidth, c.Total = m.table().slowest[set], m.table().total[set]
+		c.Bandwidth, c.Total = m.loadTables().slowest[set], m.loadTables().total[set]
 	}
 	return c
 }
 
-// compare is negative when a is the better choice. It is a total order of the
-// sets that answer one question.
-func compare(a, b Choice) int {
+// compareChoices is negative if a is the better choice. It is a total order on
+// the sets that answer one query.
+func compareChoices(a, b Choice) int {
 	return cmp.Or(
 		cmp.Compare(b.Bandwidth, a.Bandwidth),
 		cmp.Compare(b.Total, a.Total),
 		cmp.Compare(a.NUMA, b.NUMA),
 		cmp.Compare(b.Home, a.Home),
 		cmp.Compare(b.Left, a.Left),
-		lower(a.Set, b.Set),
+		compareLowest(a.Set, b.Set),
 	)
 }
 
-// lower is negative when a has the lowest device that is not in both sets.
-func lower(a, b uint64) int {
+// compareLowest is negative if a has the lowest device that is not in both
+// sets.
+func compareLowest(a, b uint64) int {
 	switch lowest := (a ^ b) & -(a ^ b); {
 	case lowest == 0:
 		return 0

@@ -5,35 +5,35 @@ import (
 	"math/bits"
 )
 
-// greedy answers for machines of more than 16 devices: it grows a set from
-// every free device and takes the best of them. Where all links are alike that
-// spans the fewest NUMA nodes there can be; where they are not, a better set
-// may exist.
-func (m *Matrix) greedy(q question) Choice {
+// searchGreedy is used for machines of more than 16 devices: it grows a set
+// from every free device and returns the best of them. If all links are equal,
+// that set spans the fewest possible NUMA nodes; otherwise a better set may
+// exist.
+func (m *Matrix) searchGreedy(q query) Choice {
 	var best Choice
 	for seeds := q.free; seeds != 0; seeds &= seeds - 1 {
-		c := m.weigh(q, m.grow(q, bits.TrailingZeros64(seeds)))
-		if best.Set == 0 || compare(c, best) < 0 {
+		c := m.evaluate(q, m.growFrom(q, bits.TrailingZeros64(seeds)))
+		if best.Set == 0 || compareChoices(c, best) < 0 {
 			best = c
 		}
 	}
 	return best
 }
 
-// candidate is a device that a growing set may take next.
+// candidate is a device that may be added to a growing set.
 type candidate struct {
-	device  int
-	slowest int // of its links to the set
-	total   int
-	fit     int // how well its NUMA node suits
-	home    bool
+	device   int
+	slowest  int  // of its links to the set
+	total    int  // of its links to the set
+	numaRank int  // see Matrix.numaRank
+	isLocal  bool // near the requested CPUs and memory
 }
 
-// grow adds to a device, one at a time, the free device with the fastest
-// slowest link to the set, then the highest sum of links to it, then in the
-// NUMA node that suits best, then in home, then of the lowest index.
-func (m *Matrix) grow(q question, seed int) uint64 {
-	var slowest, total [MaxDevices]int // from the set to each device
+// growFrom grows a set from the device seed. Each step adds the free device
+// with the fastest slowest link to the set, then the highest sum of links to
+// it, then the highest NUMA rank, then a local device, then the lowest index.
+func (m *Matrix) growFrom(q query, seed int) uint64 {
+	var slowest, total [MaxDevices]int // of the links from the set to each device
 	set := uint64(0)
 	for next := seed; ; {
 		set |= 1 << next
@@ -48,8 +48,8 @@ func (m *Matrix) grow(q question, seed int) uint64 {
 			if slowest[d] == 0 || v < slowest[d] {
 				slowest[d] = v
 			}
-			c := candidate{d, slowest[d], total[d], m.fit(q.free, set, d), q.home>>d&1 == 1}
-			if best.slowest == 0 || c.before(best) {
+			c := candidate{d, slowest[d], total[d], m.numaRank(q.free, set, d), q.local>>d&1 == 1}
+			if best.slowest == 0 || c.isBetter(best) {
 				best = c
 			}
 		}
@@ -57,23 +57,23 @@ func (m *Matrix) grow(q question, seed int) uint64 {
 	}
 }
 
-// before says whether c is taken rather than o, which has the lower index.
-func (c candidate) before(o candidate) bool {
-	order := cmp.Or(cmp.Compare(c.slowest, o.slowest), cmp.Compare(c.total, o.total), cmp.Compare(c.fit, o.fit))
-	return order > 0 || order == 0 && c.home && !o.home
+// isBetter reports whether c is preferred to o, which has the lower index.
+func (c candidate) isBetter(o candidate) bool {
+	order := cmp.Or(cmp.Compare(c.slowest, o.slowest), cmp.Compare(c.total, o.total), cmp.Compare(c.numaRank, o.numaRank))
+	return order > 0 || order == 0 && c.isLocal && !o.isLocal
 }
 
-// fit says how well the NUMA node of a device suits a growing set: best is one
-// that the set is in already, then the one with the most to give. (That the
-// last one is used up well is seen to by the seeds there.)
-func (m *Matrix) fit(free, set uint64, device int) int {
-	for _, place := range m.places {
+// numaRank ranks the NUMA node of a device for a growing set: highest is a node
+// that the set uses already, then the node with the most free devices. (A good
+// use of the last node needs no rule: some seed starts there.)
+func (m *Matrix) numaRank(free, set uint64, device int) int {
+	for _, node := range m.numaNodes {
 		switch {
-		case place>>device&1 == 0:
-		case set&place != 0:
+		case node>>device&1 == 0:
+		case set&node != 0:
 			return MaxDevices + 1
 		default:
-			return bits.OnesCount64(free & place)
+			return bits.OnesCount64(free & node)
 		}
 	}
 	return 0

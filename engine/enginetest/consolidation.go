@@ -1,0 +1,64 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// doConsolidate prints the moves that are worthwhile now, with gain and cost.
+func doConsolidate(w *World, _ *arguments) (string, error) {
+	var b strings.Builder
+	for _, c := range engine.Consolidate(w.State, w.Now) {
+		known := "assumed"
+		if c.Foreseen {
+			known = "foreseen"
+		}
+		fmt.Fprintf(&b, "%s on %s starts %s sooner (%s): gains %d GPU-seconds, costs %d\n",
+			w.displayName(c.For), formatSeats(c.Seats), c.Wait.Round(time.Second), known, c.Gain/1000, c.Lost/1000)
+		for _, m := range c.Moves {
+			fmt.Fprintf(&b, "  %s from %s to %s, loses %d GPU-seconds\n", w.displayName(m.Job), formatSeats(m.From), formatSeats(m.To), m.Lost/1000)
+		}
+	}
+	if b.Len() == 0 {
+		return "nothing is worth moving\n", nil
+	}
+	return b.String(), nil
+}
+
+// Resettles checks that every job that a plan moves, and every job it moves
+// them for, runs once the moved jobs have stopped. It applies the plan to a
+// fork, where nothing else happens. The plan must not be committed yet.
+func (w *World) Resettles(plan ares.Plan) error {
+	var all []ares.JobID
+	for i := range plan.Nominate {
+		n := &plan.Nominate[i]
+		if n.Nomination.Why != ares.YieldMove {
+			continue
+		}
+		all = append(all, n.Job)
+		for k := range n.Nomination.Victims {
+			all = append(all, n.Nomination.Victims[k].Job)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	f := w.Fork()
+	if err := f.applyUntil(plan, len(plan.Nominate), ""); err != nil {
+		return err
+	}
+	if _, err := f.Settle(); err != nil {
+		return err
+	}
+	for _, id := range slices.Compact(all) {
+		if run, _ := f.State.Run(id); run.Current() == nil {
+			return fmt.Errorf("%s is %s after a move, by which all should run", id, run.Phase)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package enginetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
+)
+
+// Turns checks that no job is placed while another waits that precedes it (a
+// higher class, a tenant or queue with a lower share in the same class, or an
+// earlier position in its queue) and that would fit at that point. It adds the
+// placements to a second state one by one. The plan must not be committed yet.
+func (w *World) Turns(plan ares.Plan) error {
+	s, err := w.Fresh()
+	if err != nil {
+		return err
+	}
+	if refusesBorrowing(&plan) {
+		return nil // jobs that fit may wait for quota that is being reclaimed
+	}
+	passed := laws.Passed(w.State, &plan)
+	if err := w.applyNominations(s, &plan); err != nil {
+		return err
+	}
+	for i := range plan.Place {
+		for _, id := range passed[i] {
+			job, _ := s.Job(id)
+			if pl, refusal := engine.Place(s, job, w.Now); refusal == nil && !dependsOnAffinity(job) && !w.mayDelayPlannedStart(id) {
+				return fmt.Errorf("%s is placed while %s waits, which precedes it and fits on %v", plan.Place[i].Job, id, pl.Seats)
+			}
+		}
+		if err := w.applyPlacement(s, &plan, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusesBorrowing reports whether the plan lends no quota because it is being
+// reclaimed.
+func refusesBorrowing(plan *ares.Plan) bool {
+	return slices.ContainsFunc(plan.Refuse, func(r ares.Refusal) bool {
+		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == engine.BorrowBlockedText })
+	})
+}
+
+// mayDelayPlannedStart reports whether the job could delay a planned start of
+// the last plan. Such a job may wait although it fits.
+func (w *World) mayDelayPlannedStart(id ares.JobID) bool {
+	ends, known := w.State.ExpectedEnd(id, w.Now)
+	return slices.ContainsFunc(w.lastPromises, func(p ares.Promise) bool {
+		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
+	})
+}
+
+// dependsOnAffinity reports whether the job may fit only after others are
+// placed: it may fit although it was refused earlier in the plan.
+func dependsOnAffinity(job *ares.Job) bool { return len(job.Placement.Affinity) > 0 }
+
+// applyNominations applies the nominations of a plan to a state, so that later
+// jobs cannot use their seats.
+func (w *World) applyNominations(s *engine.State, plan *ares.Plan) error {
+	rev := s.Revision() + 1
+	var events []ares.Event
+	for _, n := range plan.Nominate {
+		run, _ := s.Run(n.Job)
+		if err := run.Nominate(n.Nomination); err != nil {
+			return err
+		}
+		run.Revision = rev
+		events = append(events, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	}
+	if len(events) > 0 {
+		s.Apply(ares.Batch{Revision: rev, Events: events})
+	}
+	return nil
+}
+
+// applyPlacement applies one placement to a state.
+func (w *World) applyPlacement(s *engine.State, plan *ares.Plan, i int) error {
+	pl := &plan.Place[i]
+	rev := s.Revision() + 1
+	run, _ := s.Run(pl.Job)
+	var events []ares.Event
+	if pl.ArrayOf != "" {
+		array, _ := s.Job(pl.ArrayOf)
+		parent, _ := s.Run(pl.ArrayOf)
+		if err := parent.Advance(&ares.ArrayStep{Job: pl.ArrayOf, Next: pl.Index + 1}, plan.Now); err != nil {
+			return err
+		}
+		job := array.Element(pl.Index)
+		job.Revision = rev
+		run = ares.NewRun(job.AcceptedAt)
+		events = append(events, ares.Event{Run: &ares.RunEvent{Job: pl.ArrayOf, Run: parent}}, ares.Event{Job: job})
+	}
+	if err := pl.Apply(&run, plan.Now); err != nil {
+		return fmt.Errorf("place %s: %w", cmp.Or(pl.ArrayOf, pl.Job), err)
+	}
+	run.Last().Fence = ares.Fence(rev)
+	events = append(events, ares.Event{Run: &ares.RunEvent{Job: pl.Job, Run: run}})
+	s.Apply(ares.Batch{Revision: rev, Events: events})
+	return nil
+}

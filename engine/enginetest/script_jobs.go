@@ -1,0 +1,154 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// jobSpec reads the spec of a job.
+func jobSpec(in *arguments) ares.Spec {
+	s := ares.Spec{
+		Name: in.first(), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
+		GPUs: in.number("gpus", 0), GPUMilli: in.number("milli", 0), GPUMemoryMB: in.number("gpumem", 0),
+		CPUs: in.number("cpus", 0), MemoryMB: in.number("mem", 0),
+		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig", ""),
+		NUMAPolicy: in.text("numa", ""), Mode: ares.Mode(in.text("mode", "")),
+		Placement: ares.Placement{
+			RequiredLevel: in.text("level", ""), NodeSelector: in.pairs("selector"), Regions: in.list("regions"),
+			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
+			PreferredLevel: in.text("prefer", ""), PreferredDomain: in.text("domain", ""), Tolerations: in.list("tolerates"),
+			NodeAffinity: in.list("where"), PreferredNodeAffinity: in.list("like"), Affinity: in.list("near"), AntiAffinity: in.list("apart"),
+		},
+		After: in.list("after"), MinMembers: in.number("least", 0),
+		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallel", 0)},
+	}
+	s.Placement.LatencySensitive = in.hasFlag("latency-sensitive")
+	if p := in.number("priority", -1); p >= 0 {
+		s.Priority = &p
+	}
+	if in.hasFlag("no-gang") {
+		s.Gang = new(false)
+	}
+	if r := in.number("retries", -1); r >= 0 {
+		s.Retry.MaxRetries = &r
+	}
+	if g := in.number("grace", -1); g >= 0 {
+		s.GraceSeconds = &g
+	}
+	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("minutes", 0), in.hasFlag("checkpoint")
+	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff", 10)), in.number("patience", 0)
+	return s
+}
+
+// setDeadline sets the deadline of a job, relative to now.
+func setDeadline(w *World, in *arguments, s *ares.Spec) error {
+	text := in.text("deadline", "")
+	if text == "" {
+		return nil
+	}
+	within, err := time.ParseDuration(text)
+	s.Deadline = w.Now.Add(within)
+	return err
+}
+
+// doJob submits a job, or with count=N that many equal jobs, named NAME000,
+// NAME001, …
+func doJob(w *World, in *arguments) (string, error) {
+	count := in.number("count", 0)
+	spec, runs := jobSpec(in), in.text("runs", "")
+	if err := setDeadline(w, in, &spec); err != nil {
+		return "", err
+	}
+	ids := []ares.JobID{ares.JobID(in.first())}
+	if count > 0 {
+		ids = ids[:0]
+	}
+	for i := range count {
+		ids = append(ids, ares.JobID(fmt.Sprintf("%s%03d", in.first(), i)))
+	}
+	for _, id := range ids {
+		w.Submit(id, spec)
+		if runs == "" {
+			continue
+		}
+		d, err := time.ParseDuration(runs)
+		if err != nil {
+			return "", err
+		}
+		w.Need(id, d)
+	}
+	return "", nil
+}
+
+// doPredict sets the runtime estimate of a job.
+func doPredict(w *World, in *arguments) (string, error) {
+	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
+	var err error
+	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
+		return "", err
+	}
+	if p.P90, err = time.ParseDuration(in.text("p90", p.P50.String())); err != nil {
+		return "", err
+	}
+	w.Put(ares.Event{Forecast: p})
+	return "", nil
+}
+
+// doWhatIf prints what would happen to a job if it were submitted now.
+func doWhatIf(w *World, in *arguments) (string, error) {
+	job := &ares.Job{Spec: jobSpec(in).WithDefaults(), ID: ares.JobID(in.first())}
+	placing, why := engine.WhatIf(w.State, job, nil, w.Now)
+	if why != nil {
+		return fmt.Sprintf("%s would wait:\n%s", job.ID, formatBlockers(why.Refusal)+w.formatQueuePosition(why)), nil
+	}
+	return fmt.Sprintf("%s would run on %s\n", job.ID, formatSeats(placing.Seats)), nil
+}
+
+// doAdvance moves the clock.
+func doAdvance(w *World, in *arguments) (string, error) {
+	d, err := time.ParseDuration(in.first())
+	w.Now = w.Now.Add(d)
+	return "", err
+}
+
+// doDecide makes one decision, commits it and prints it.
+func doDecide(w *World, _ *arguments) (string, error) {
+	plan, err := w.Decide()
+	if err != nil {
+		return "", err
+	}
+	return formatPlan(w, plan), w.Commit(plan)
+}
+
+// doSettle decides until nothing changes and prints the plans.
+func doSettle(w *World, _ *arguments) (string, error) {
+	plans, err := w.Settle()
+	var out strings.Builder
+	for _, p := range plans {
+		out.WriteString(formatPlan(w, p))
+	}
+	return out.String(), err
+}
+
+// doExplain prints why a job waits.
+func doExplain(w *World, in *arguments) (string, error) {
+	e := engine.Explain(w.State, in.job(), w.Now)
+	if len(e.Blockers) == 0 {
+		return in.first() + " has no blockers\n", nil
+	}
+	return in.first() + " waits:\n" + formatBlockers(e.Refusal) + formatRemedies(&e) + w.formatQueuePosition(&e), nil
+}
+
+// doUse prints what a tenant uses.
+func doUse(w *World, in *arguments) (string, error) {
+	_, u, ok := w.State.Tenant(in.first())
+	if !ok {
+		return "", fmt.Errorf("there is no tenant %s", in.first())
+	}
+	return fmt.Sprintf("%s uses %d GPUs, %d/1000, %d MB of GPU memory, %d cores, %d MB, %d jobs\n",
+		in.first(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
+}

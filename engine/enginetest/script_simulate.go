@@ -1,0 +1,206 @@
+package enginetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
+)
+
+// failedExpectation is an expectation that is not met. It fails the script;
+// rewriting the expected output does not help.
+type failedExpectation struct{ error }
+
+// Do executes one line of a script and returns an error if it broke a law. A
+// command that fails otherwise changes nothing and breaks no law.
+func (w *World) Do(line string) error {
+	name, args, err := datadriven.ParseLine(line)
+	if err != nil || name == "" {
+		return err
+	}
+	_, err = execute(w, name, args)
+	missed, broken := (failedExpectation{}), (laws.Violation{})
+	if errors.As(err, &missed) || errors.As(err, &broken) || name == "live" || name == "restart" {
+		return err
+	}
+	return nil
+}
+
+// Keeper returns the check of planned starts.
+func (w *World) Keeper() *laws.Keeper { return &w.plannedStarts }
+
+// Witness returns the preemptions so far.
+func (w *World) Witness() *laws.Witness { return &w.preemptions }
+
+// doLive simulates agents, users and time: live 2h, with grace= for stopped
+// jobs and tell=() for the names of the jobs whose events are printed; quiet
+// prints none.
+func doLive(w *World, in *arguments) (string, error) {
+	d, err := time.ParseDuration(in.first())
+	if err != nil {
+		return "", err
+	}
+	if w.simulation.grace, err = time.ParseDuration(in.text("grace", defaultGrace.String())); err != nil {
+		return "", err
+	}
+	tell, quiet := in.list("tell"), in.hasFlag("quiet")
+	var out strings.Builder
+	err = w.Live(d, func(what string) {
+		about := func(name string) bool {
+			return strings.Contains(what, ": "+name+" ") || strings.HasSuffix(what, " to "+name)
+		}
+		if !quiet && (len(tell) == 0 || slices.ContainsFunc(tell, about)) {
+			out.WriteString(what + "\n")
+		}
+	})
+	return out.String(), err
+}
+
+// doStream submits a job periodically during a simulation: stream NAME every=1m
+// runs=4m and the arguments of a job. stream end NAME ends it.
+func doStream(w *World, in *arguments) (string, error) {
+	if in.first() == "end" && len(in.positional) == 2 {
+		w.simulation.streams = slices.DeleteFunc(w.simulation.streams, func(s *jobStream) bool { return s.name == in.positional[1] })
+		return "", nil
+	}
+	s := &jobStream{name: in.first(), next: w.Now}
+	var err error
+	if s.every, err = time.ParseDuration(in.text("every", "1m")); err != nil || s.every <= 0 {
+		return "", fmt.Errorf("a stream needs every=DURATION: %w", err)
+	}
+	if s.runtime, err = time.ParseDuration(in.text("runs", "1m")); err != nil {
+		return "", err
+	}
+	s.spec = jobSpec(in)
+	w.simulation.streams = append(w.simulation.streams, s)
+	return "", nil
+}
+
+// doExpect fails the script if an expectation is not met:
+//
+//	expect nobody stopped
+//	expect stopped v1 v2          these and no others, each once
+//	expect stopped-once           no job more than once
+//	expect started big within=40m after it was accepted
+//	expect running big small      or another phase
+func doExpect(w *World, in *arguments) (string, error) {
+	within, err := time.ParseDuration(in.text("within", "0s"))
+	if err != nil {
+		return "", err
+	}
+	switch names := in.positional[1:]; in.first() {
+	case "nobody":
+		err = w.checkPreempted(nil)
+	case "stopped":
+		err = w.checkPreempted(names)
+	case "stopped-once":
+		if most := w.preemptions.Most(); most > 1 {
+			err = fmt.Errorf("somebody was stopped %d times: %s", most, w.formatPreemptions())
+		}
+	case "started":
+		for _, name := range names {
+			if late := w.checkStarted(ares.JobID(name), within); late != nil {
+				err = late
+			}
+		}
+	default:
+		for _, name := range names {
+			run, _ := w.State.Run(ares.JobID(name))
+			if string(run.Phase) != in.first() {
+				err = fmt.Errorf("%s is %s, not %s", name, run.Phase, in.first())
+			}
+		}
+	}
+	if err != nil {
+		return "", failedExpectation{err}
+	}
+	return "", nil
+}
+
+// checkPreempted checks that exactly these jobs were preempted, each once.
+func (w *World) checkPreempted(names []string) error {
+	var were []string
+	for i := range w.preemptions.Stopped {
+		were = append(were, w.displayName(w.preemptions.Stopped[i].Job))
+	}
+	slices.Sort(were)
+	want := slices.Clone(names)
+	slices.Sort(want)
+	if !slices.Equal(were, want) {
+		return fmt.Errorf("stopped were %v, not %v: %s", were, want, w.formatPreemptions())
+	}
+	return nil
+}
+
+// checkStarted checks that a job started within a time after it was accepted.
+func (w *World) checkStarted(id ares.JobID, d time.Duration) error {
+	job, ok := w.State.Job(id)
+	if !ok {
+		return fmt.Errorf("there is no job %s", id)
+	}
+	run, _ := w.State.Run(id)
+	if len(run.Attempts) == 0 || run.Dropped == 0 && run.Attempts[0].Number != 1 {
+		return fmt.Errorf("%s has not started, %s after it was accepted", id, w.Now.Sub(job.AcceptedAt))
+	}
+	if late := run.Attempts[0].PlacedAt.Sub(job.AcceptedAt); late > d {
+		return fmt.Errorf("%s started %s after it was accepted, not within %s", id, late, d)
+	}
+	return nil
+}
+
+// doStops prints all preemptions.
+func doStops(w *World, _ *arguments) (string, error) { return w.formatPreemptions(), nil }
+
+// formatPreemptions prints all preemptions.
+func (w *World) formatPreemptions() string {
+	var b strings.Builder
+	for _, s := range w.preemptions.Stopped {
+		fmt.Fprintf(&b, "after %s %s gave way to %s", s.At.Sub(Epoch).Round(time.Second), w.displayName(s.Job), w.displayName(s.To))
+		if s.Why != "" {
+			fmt.Fprintf(&b, " (%s)", s.Why)
+		}
+		b.WriteString("\n")
+	}
+	if b.Len() == 0 {
+		return "nobody was stopped\n"
+	}
+	return b.String()
+}
+
+// doPromises prints the planned starts of the last decision.
+func doPromises(w *World, _ *arguments) (string, error) {
+	var b strings.Builder
+	for _, p := range w.State.PlannedStarts() {
+		fmt.Fprintf(&b, "%s starts in %s, at the latest in %s, on %s\n", w.displayName(p.Job), p.At.Sub(w.Now), p.Latest.Sub(w.Now), formatSeats(p.Seats))
+	}
+	if b.Len() == 0 {
+		return "nothing is promised\n", nil
+	}
+	return b.String(), nil
+}
+
+// doRestart continues with a new state that has only the current records, as
+// after a change of the leader, and checks that it makes the same decision.
+func doRestart(w *World, _ *arguments) (string, error) {
+	s, err := w.Fresh()
+	if err != nil {
+		return "", failedExpectation{err}
+	}
+	if w.fastChecks { // compare the effect of the plan, not the texts of refusals
+		was, is := engine.Decide(w.State, w.Now), engine.Decide(s, w.Now)
+		if was.Digest() != is.Digest() || !was.Wake.Equal(is.Wake) {
+			return "", failedExpectation{fmt.Errorf("after a restart it decides\n%s\nand not\n%s", formatPlan(w, is), formatPlan(w, was))}
+		}
+	} else if err := w.Resume(); err != nil {
+		return "", failedExpectation{err}
+	}
+	w.State = s
+	return "", nil
+}

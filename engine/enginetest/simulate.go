@@ -1,0 +1,283 @@
+package enginetest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// simulation is the state of Live: how long jobs run, and the jobs that arrive.
+type simulation struct {
+	runtimes  map[ares.JobID]time.Duration // total runtime by job; a job without an entry runs forever
+	streams   []*jobStream
+	grace     time.Duration // how long a stopped job takes to end
+	decisions int           // decisions made so far
+}
+
+// jobStream submits a job of one kind periodically.
+type jobStream struct {
+	name    string
+	spec    ares.Spec
+	runtime time.Duration
+	every   time.Duration
+	next    time.Time // time of the next submission
+	created int       // jobs submitted so far
+}
+
+// defaultGrace is how long a stopped job takes to end in a script.
+const defaultGrace = 10 * time.Second
+
+// maxDecisionsAtOnce is how many decisions may follow each other without time
+// passing.
+const maxDecisionsAtOnce = 1000
+
+// Need sets how long a job has to run: in all its attempts together if it keeps
+// checkpoints, else in one attempt.
+func (w *World) Need(id ares.JobID, d time.Duration) {
+	if w.simulation.runtimes == nil {
+		w.simulation.runtimes = map[ares.JobID]time.Duration{}
+	}
+	w.simulation.runtimes[id] = d
+}
+
+// Ticks returns the number of decisions that Live has made.
+func (w *World) Ticks() int { return w.simulation.decisions }
+
+// Live simulates agents, users and time for a duration: agents claim seats when
+// they are placed, jobs end after their runtime, stopped jobs end after their
+// grace period, and streams submit new jobs. It calls told for every event.
+func (w *World) Live(d time.Duration, told func(string)) error {
+	end := w.Now.Add(d)
+	var last ares.Plan
+	for at, still := w.Now, 0; ; still++ {
+		if w.Now.After(at) {
+			at, still = w.Now, 0
+		}
+		if still > maxDecisionsAtOnce {
+			return fmt.Errorf("a thousand decisions have not settled it, and no time has passed; the last one:\n%s", formatPlan(w, last))
+		}
+		if err := w.stepAgents(told); err != nil {
+			return err
+		}
+		w.simulation.decisions++
+		plan, err := w.decideStep()
+		if err != nil {
+			return err
+		}
+		last = plan
+		w.logPlan(plan, told)
+		if err := w.commitStep(plan); err != nil {
+			return err
+		}
+		if !plan.Empty() || plan.Wake.Equal(plan.Now) {
+			continue
+		}
+		next := w.nextEvent(plan.Wake)
+		if next.IsZero() || next.After(end) {
+			w.Now = end
+			return nil
+		}
+		w.Now = next
+	}
+}
+
+// Hurry makes Live check only plans that change something, without the repeated
+// decision, the check of the order and the check of the state's indexes.
+func (w *World) Hurry() { w.fastChecks = true }
+
+// decideStep makes one decision of Live.
+func (w *World) decideStep() (ares.Plan, error) {
+	if !w.fastChecks {
+		return w.Decide()
+	}
+	plan := engine.Decide(w.State, w.Now)
+	w.lastPromises = slices.Clone(w.State.PlannedStarts())
+	if plan.Empty() {
+		return plan, nil
+	}
+	if err := CheckPlan(w.State, plan); err != nil {
+		return plan, fmt.Errorf("plan at revision %d: %w\n%s", plan.Revision, err, formatPlan(w, plan))
+	}
+	return plan, nil
+}
+
+// commitStep commits one plan of Live.
+func (w *World) commitStep(plan ares.Plan) error {
+	if !w.fastChecks {
+		return w.Commit(plan)
+	}
+	if err := errors.Join(w.preemptions.See(w.State, &plan), w.plannedStarts.See(w.State, &plan, w.lastPromises)); err != nil {
+		return err
+	}
+	if len(plan.Nominate) > 0 && w.isSmall() {
+		if err := w.Needed(plan); err != nil {
+			return err
+		}
+	}
+	return w.Write(plan)
+}
+
+// logPlan reports the starts, preemptions and withdrawals of a plan.
+func (w *World) logPlan(plan ares.Plan, told func(string)) {
+	since := plan.Now.Sub(Epoch).Round(time.Second)
+	for i := range plan.Place {
+		p := &plan.Place[i]
+		name := w.displayName(p.Job)
+		if p.ArrayOf != "" {
+			name = fmt.Sprintf("%s[%d]", p.ArrayOf, p.Index)
+		}
+		told(fmt.Sprintf("%s: %s starts on %s", since, name, formatSeats(p.Seats)))
+	}
+	for _, s := range plan.Stop {
+		if s.Stop.Why == ares.StopPreempt {
+			told(fmt.Sprintf("%s: %s gives way to %s", since, w.displayName(s.Job), w.displayName(preemptor(&s.Stop))))
+		}
+	}
+	for _, g := range plan.Withdraw {
+		told(fmt.Sprintf("%s: %s no longer has its seats: %s", since, w.displayName(g.Job), g.Why))
+	}
+}
+
+// preemptor returns the job for which another is stopped.
+func preemptor(s *ares.Stop) ares.JobID {
+	if s.Yield != nil {
+		return s.Yield.To
+	}
+	return ares.JobID(strings.TrimPrefix(s.By, "job "))
+}
+
+// stepAgents does what agents and users do at the current time.
+func (w *World) stepAgents(told func(string)) error {
+	for _, s := range w.simulation.streams {
+		for ; !w.Now.Before(s.next); s.next = s.next.Add(s.every) {
+			id := ares.JobID(fmt.Sprintf("%s%03d", s.name, s.created))
+			w.Submit(id, s.spec)
+			w.Need(id, s.runtime)
+			s.created++
+		}
+	}
+	var busy []ares.JobID
+	for job, run := range w.State.Jobs() {
+		if run != nil && len(run.Attempts) > 0 && !run.Last().Free() {
+			busy = append(busy, job.ID)
+		}
+	}
+	for _, id := range busy {
+		run, _ := w.State.Run(id)
+		if err := w.Change(id, w.reportAttempt); err != nil {
+			return fmt.Errorf("the agents of %s: %w", id, err)
+		}
+		if after, _ := w.State.Run(id); after.Phase != run.Phase && after.Phase != ares.Running {
+			told(fmt.Sprintf("%s: %s is %s", w.Now.Sub(Epoch).Round(time.Second), w.displayName(id), after.Phase))
+		}
+	}
+	return nil
+}
+
+// reportAttempt applies what the agents of a job report of its last attempt
+// now.
+func (w *World) reportAttempt(j *ares.Job, r *ares.Run) error {
+	a := r.Last()
+	outcome := w.outcome(j, r)
+	for i := range slices.Clone(a.Seats) {
+		h := &r.Last().Seats[i]
+		if !w.isConnected(h.Node) {
+			continue
+		}
+		switch {
+		case h.State == ares.SeatPlaced && r.Stop != nil && !a.Ended():
+			if err := r.Decline(j, a.Fence, h.Rank, w.Now); err != nil {
+				return err
+			}
+		case h.State == ares.SeatPlaced && !a.Ended():
+			if err := r.Claim(j, a.Fence, h.Rank, h.Node, w.Now); err != nil {
+				return err
+			}
+		case h.State == ares.SeatClaimed && outcome != "" && !a.Ended():
+			res := ares.RankResult{Outcome: outcome, StartedAt: a.StartedAt, EndedAt: w.Now, Reason: string(outcome)}
+			if err := r.Finish(j, a.Fence, h.Rank, res, w.Now); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range slices.Clone(a.Seats) {
+		h := &r.Last().Seats[i]
+		if w.isConnected(h.Node) && (h.State == ares.SeatFinished || r.Last().Ended() && !h.State.Free()) {
+			if err := r.Release(r.Last().Fence, h.Rank); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// outcome returns how the claimed ranks of a job's attempt end now, "" if they
+// do not.
+func (w *World) outcome(j *ares.Job, r *ares.Run) ares.Outcome {
+	ends, stops := w.endTimes(j, r)
+	switch {
+	case !ends.IsZero() && !w.Now.Before(ends):
+		return ares.OutcomeSucceeded
+	case !stops.IsZero() && !w.Now.Before(stops):
+		return ares.OutcomeStopped
+	}
+	return ""
+}
+
+// endTimes returns when the current attempt of a job ends by itself, and when
+// because it was stopped, zero for never.
+func (w *World) endTimes(j *ares.Job, r *ares.Run) (ends, stops time.Time) {
+	a := r.Current()
+	if a == nil {
+		return ends, stops
+	}
+	if r.Stop != nil {
+		stops = r.Stop.At.Add(cmp.Or(w.simulation.grace, defaultGrace))
+	}
+	need, known := w.simulation.runtimes[cmp.Or(j.ArrayOf, j.ID)]
+	if !known || a.StartedAt.IsZero() {
+		return ends, stops
+	}
+	if j.Checkpoint.Enabled {
+		need -= r.RanFor(w.Now) - max(w.Now.Sub(a.StartedAt), 0)
+	}
+	return a.StartedAt.Add(max(need, time.Second)), stops
+}
+
+// isConnected reports whether a node has a session.
+func (w *World) isConnected(node string) bool {
+	for v := range w.State.Nodes() {
+		if v.Node.ID == node {
+			return v.Session != nil
+		}
+	}
+	return false
+}
+
+// nextEvent returns the time of the next event, zero for never.
+func (w *World) nextEvent(wake time.Time) time.Time {
+	at := wake
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.After(w.Now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for _, s := range w.simulation.streams {
+		earlier(s.next)
+	}
+	for job, run := range w.State.Jobs() {
+		if run == nil || run.Current() == nil {
+			continue
+		}
+		ends, stops := w.endTimes(job, run)
+		earlier(ends)
+		earlier(stops)
+	}
+	return at
+}

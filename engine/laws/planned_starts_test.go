@@ -1,0 +1,55 @@
+package laws_test
+
+import (
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/laws"
+)
+
+// TestBrokenPromisesAreFound checks that a firm planned start must be met if
+// only time passes.
+func TestBrokenPromisesAreFound(t *testing.T) {
+	at := func(d time.Duration) []ares.Promise {
+		return []ares.Promise{{Job: "j", Firm: true, At: epoch.Add(d), Latest: epoch.Add(d + time.Minute)}}
+	}
+	for _, c := range []struct {
+		name   string
+		then   []ares.Promise
+		moved  bool // by something that the keeper is told of
+		yields bool // others give way by the same plan
+		placed time.Duration
+		broken bool
+	}{
+		{name: "as promised", then: at(time.Hour), placed: time.Hour},
+		{name: "sooner", then: at(time.Minute), placed: 2 * time.Minute},
+		{name: "within its slack", then: at(time.Hour + time.Minute), placed: time.Hour + time.Minute},
+		{name: "promised anew, and later", then: at(2 * time.Hour), broken: true},
+		{name: "something moved it", then: at(2 * time.Hour), moved: true, placed: 2 * time.Hour},
+		{name: "others give way to one ahead", then: at(2 * time.Hour), yields: true, placed: 2 * time.Hour},
+		{name: "starts later", placed: 2 * time.Hour, then: at(time.Hour), broken: true},
+		{name: "another comes before it", then: []ares.Promise{{Job: "k", Firm: true, At: epoch}}, placed: 2 * time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, k := testCluster(), laws.Keeper{}
+			if err := k.See(s, &ares.Plan{Now: epoch}, at(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if c.moved {
+				k.Forget()
+			}
+			plan := &ares.Plan{Now: epoch.Add(time.Minute)}
+			if c.yields {
+				plan.Nominate = []ares.Nominating{{Job: "k"}}
+			}
+			err := k.See(s, plan, c.then)
+			if err == nil && c.placed > 0 {
+				err = k.See(s, &ares.Plan{Now: epoch.Add(c.placed), Place: []ares.Placing{{Job: "j"}}}, nil)
+			}
+			if (err != nil) != c.broken {
+				t.Errorf("the keeper says %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,262 @@
+package laws
+
+import (
+	"fmt"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// namedLevels are the levels with named domains, widest first.
+var namedLevels = []ares.Level{ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf}
+
+// location is the location of a node by level; a level that the node does not
+// name is "".
+type location struct{ names [4]string }
+
+// locator has the declared topology and the levels that any node names.
+type locator struct {
+	topology   *ares.Topology
+	domains    map[string]*ares.Domain
+	leafByNode map[string]string // node to leaf
+	isNamed    [4]bool           // by level: whether any node names its domain there
+}
+
+// newLocator indexes a topology.
+func newLocator(t *ares.Topology) locator {
+	a := locator{topology: t, domains: map[string]*ares.Domain{}, leafByNode: map[string]string{}}
+	for i := range t.Domains {
+		d := &t.Domains[i]
+		a.domains[d.Name] = d
+		for _, n := range d.Nodes {
+			a.leafByNode[n] = d.Name
+		}
+	}
+	return a
+}
+
+// locateAll sets the location of every node.
+func (a *locator) locateAll(nodes map[string]*nodeUse) {
+	for id, m := range nodes { // order-free: each by itself
+		m.location = a.locate(id, m.Node.Labels)
+		for i, name := range m.location.names {
+			a.isNamed[i] = a.isNamed[i] || name != ""
+		}
+	}
+}
+
+// locate returns the location of a node: its labels, overridden from the
+// narrowest level up by the declared parents of its domains.
+func (a *locator) locate(node string, labels map[string]string) location {
+	var p location
+	for i, level := range namedLevels {
+		p.names[i] = labels[string(level)]
+	}
+	if p.names[3] == "" {
+		p.names[3] = labels["rack"]
+	}
+	if home := a.leafByNode[node]; home != "" {
+		p.names[3] = home
+	}
+	for i := 3; i >= 0; i-- {
+		d := a.domains[p.names[i]]
+		if d == nil || d.Level.Rank() != i {
+			continue
+		}
+		if up := a.domains[d.Parent]; up != nil && up.Level.Rank() < i {
+			p.names[up.Level.Rank()] = up.Name
+		}
+	}
+	return p
+}
+
+// isKnown reports whether a location is known at a level: the node names its
+// domain, or no node does and the location is known at the level above.
+func (a *locator) isKnown(p *location, level int) bool {
+	for ; level >= 0; level-- {
+		if p.names[level] != "" {
+			return true
+		}
+		if a.isNamed[level] {
+			return false
+		}
+	}
+	return true
+}
+
+// shareDomain reports whether two nodes are in one domain of a level. A node
+// with an unknown location is alone, but nodes that share a narrower domain
+// share the wider ones.
+func (a *locator) shareDomain(x, y *nodeUse, level int) bool {
+	if x == y || level < 0 {
+		return true
+	}
+	if level > 3 {
+		return false
+	}
+	for i := range 4 {
+		if x.location.names[i] != y.location.names[i] {
+			return false
+		}
+		if i >= level && a.isKnown(&x.location, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// switchGbps returns the bandwidth of the switch of a node's domain at a level.
+// A level that no node names has the switch of the level above.
+func (a *locator) switchGbps(m *nodeUse, level int) int {
+	for ; level >= 0; level-- {
+		name := m.location.names[level]
+		d := a.domains[name]
+		if d != nil && d.Level.Rank() == level {
+			for _, s := range append(ares.DefaultSwitches(), a.topology.Switches...) {
+				if s.Name == d.Switch {
+					return s.Gbps
+				}
+			}
+			return 0
+		}
+		if a.isNamed[level] {
+			return 0
+		}
+	}
+	return 0
+}
+
+// checkTopology checks the required level, the leaf limits and the bandwidth.
+func checkTopology(t *checker, p *placement) error {
+	var at []*nodeUse // each once
+	members := map[*nodeUse]int{}
+	for i := range p.Seats {
+		m := t.nodes[p.Seats[i].Node]
+		if m == nil {
+			return nil // the law "devices" reports it
+		}
+		if members[m] == 0 {
+			at = append(at, m)
+		}
+		members[m]++
+	}
+	if level := ares.Level(p.job.Placement.RequiredLevel); level != "" {
+		for _, m := range at[1:] {
+			if !t.locator.shareDomain(at[0], m, level.Rank()) {
+				return fmt.Errorf("it asked for one %s and got %s and %s", level, at[0].Node.ID, m.Node.ID)
+			}
+		}
+		if level == ares.LevelNUMA {
+			for i := range p.Seats {
+				if p.Seats[i].NUMA != p.Seats[0].NUMA {
+					return fmt.Errorf("it asked for one NUMA node and got %d and %d", p.Seats[0].NUMA, p.Seats[i].NUMA)
+				}
+			}
+		}
+	}
+	if err := t.locator.checkLeafLimits(p.job, at, members); err != nil {
+		return err
+	}
+	return t.locator.checkBandwidth(p.job, at)
+}
+
+// checkLeafLimits checks how much of one leaf a job uses.
+func (a *locator) checkLeafLimits(job *ares.Job, at []*nodeUse, members map[*nodeUse]int) error {
+	for _, m := range at {
+		nodes, gpus := 0, 0
+		for _, o := range at {
+			if a.shareDomain(m, o, 3) {
+				nodes++
+				gpus += members[o] * max(job.GPUs, wholeDevices(job))
+			}
+		}
+		if most := a.topology.MaxNodesPerLeaf; most > 0 && nodes > most {
+			return fmt.Errorf("it has %d nodes of the leaf of %s, the most is %d", nodes, m.Node.ID, most)
+		}
+		if most := a.topology.MaxGPUsPerLeaf; most > 0 && gpus > most {
+			return fmt.Errorf("it has %d GPUs of the leaf of %s, the most is %d", gpus, m.Node.ID, most)
+		}
+	}
+	return nil
+}
+
+// wholeDevices returns the whole devices that a member gets without requesting
+// whole devices.
+func wholeDevices(job *ares.Job) int {
+	if job.GPUs == 0 && (job.MIGProfile != "" || job.GPUMilli > 0 && job.Placement.LatencySensitive) {
+		return 1
+	}
+	return 0
+}
+
+// checkBandwidth checks the network between the nodes of a job.
+func (a *locator) checkBandwidth(job *ares.Job, at []*nodeUse) error {
+	want, err := ares.ParseBandwidth(job.Placement.NetworkBandwidth)
+	if err != nil || len(at) < 2 {
+		return nil
+	}
+	common := 3
+	for _, m := range at[1:] {
+		for common >= 0 && !a.shareDomain(at[0], m, common) {
+			common--
+		}
+	}
+	if common < 0 {
+		return fmt.Errorf("nothing is known to connect its nodes")
+	}
+	for _, m := range at {
+		for level := 3; level >= common; level-- {
+			if got := a.switchGbps(m, level); got < want {
+				return fmt.Errorf("the %s of %s carries %d Gb, not %d", namedLevels[level], m.Node.ID, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+// checkAffinity checks affinity and anti-affinity to other jobs.
+func checkAffinity(t *checker, p *placement) error {
+	others := t.occupied[:len(t.occupied)-len(p.Seats)] // without its own
+	for i := range p.Seats {
+		at := t.nodes[p.Seats[i].Node]
+		if at == nil {
+			return nil // the law "devices" reports it
+		}
+		for _, text := range p.job.Placement.Affinity {
+			near, err := ares.ParseNear(text)
+			if err != nil {
+				continue
+			}
+			any, here := t.findNear(others, p.job, near, at, false)
+			if !here && (any || !near.Of(p.job.Labels)) {
+				return fmt.Errorf("%s is not near %q", at.Node.ID, text)
+			}
+		}
+		for _, text := range p.job.Placement.AntiAffinity {
+			near, err := ares.ParseNear(text)
+			if err != nil {
+				continue
+			}
+			if _, here := t.findNear(others, p.job, near, at, true); here {
+				return fmt.Errorf("%s is near %q", at.Node.ID, text)
+			}
+		}
+	}
+	return nil
+}
+
+// findNear reports whether a job with the labels runs anywhere, and whether one
+// runs near a node. With live set, voided seats do not count.
+func (t *checker) findNear(others []occupiedSeat, job *ares.Job, near ares.Near, at *nodeUse, live bool) (anywhere, here bool) {
+	for _, h := range others {
+		if h.job.Tenant != job.Tenant || !near.Of(h.job.Labels) || live && !h.countsForTenant {
+			continue
+		}
+		m := t.nodes[h.seat.Node]
+		if m == nil {
+			continue
+		}
+		anywhere = anywhere || h.countsForTenant
+		here = here || t.locator.shareDomain(m, at, near.Level.Rank())
+	}
+	return anywhere, here
+}

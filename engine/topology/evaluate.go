@@ -1,0 +1,230 @@
+package topology
+
+import (
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Value returns the cost and the score of a placement. It returns false if the
+// placement breaks a rule: too few members, more members than a node has
+// capacity for, no single domain of the required level, insufficient or unknown
+// bandwidth, or more of a leaf than one job may use. Picks must be sorted by
+// node.
+func (t *Tree) Value(a *Ask, f Fleet, picks []Pick) (Value, ares.Merit, bool) {
+	t.leafScratch = t.leafScratch[:0]
+	var v Value
+	members, squares := 0, 0
+	for i := 0; i < len(picks); {
+		l, inside, from := t.leafOf[picks[i].Node], 0, i
+		for ; i < len(picks) && t.leafOf[picks[i].Node] == l; i++ {
+			p := picks[i]
+			if p.Members < 1 || p.Members > f.Room(p.Node) {
+				return v, ares.Merit{}, false
+			}
+			inside += p.Members
+			v.Waste += p.Members * f.Waste(p.Node)
+			if len(a.Before) > 0 && !slices.Contains(a.Before, p.Node) {
+				v.Moved += p.Members
+			}
+		}
+		if i-from > t.maxNodesPerLeaf || inside*a.Devices > t.maxGPUsPerLeaf {
+			return v, ares.Merit{}, false
+		}
+		members += inside
+		squares += inside * inside
+		t.leafScratch = append(t.leafScratch, l)
+	}
+	v.Nodes = len(picks)
+	if members < a.minMembers() || members > a.Members || !t.isAllowed(a, t.leafScratch, len(picks)) {
+		return v, ares.Merit{}, false
+	}
+	v.Missing = a.Members - members
+	if a.Strategy == Consolidated {
+		v.Spread = len(picks)
+	} else {
+		v.Shape = squares
+	}
+	merit := t.evaluateLeaves(a, t.leafScratch, members, len(picks), &v)
+	return v, merit, true
+}
+
+// commonDomain returns the depth and index of the narrowest domain that holds
+// these leaves, which must be ascending.
+func (t *Tree) commonDomain(leaves []int32) (depth, i int) {
+	first, last := &t.ancestors[leaves[0]], &t.ancestors[leaves[len(leaves)-1]]
+	for depth = leaf; first[depth] != last[depth]; depth-- {
+	}
+	return depth, int(first[depth])
+}
+
+// isAllowed reports whether a job may use this number of nodes in these leaves:
+// the required level and the bandwidth are satisfied.
+func (t *Tree) isAllowed(a *Ask, leaves []int32, nodes int) bool {
+	depth, top := t.commonDomain(leaves)
+	if want, ok := depthOf(a.Required); ok && (depth < want && want <= leaf || want > leaf && nodes > 1) {
+		return false
+	}
+	if a.Gbps == 0 || nodes == 1 {
+		return true
+	}
+	if t.domains[depth][top].gbps < a.Gbps {
+		return false
+	}
+	for _, l := range leaves {
+		if !t.hasBandwidth(a.Gbps, int(l), depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasBandwidth reports whether every switch from a leaf up to just below a
+// depth has at least this bandwidth.
+func (t *Tree) hasBandwidth(gbps, l, depth int) bool {
+	for d := leaf; d > depth; d-- {
+		if t.domains[d][t.ancestors[l][d]].gbps < gbps {
+			return false
+		}
+	}
+	return true
+}
+
+// evaluateLeaves sets the parts of the cost that depend on the leaves, and
+// returns the score.
+func (t *Tree) evaluateLeaves(a *Ask, leaves []int32, members, nodes int, v *Value) ares.Merit {
+	depth, top := t.commonDomain(leaves)
+	d := &t.domains[depth][top]
+	v.Wide = leaf - depth
+	if a.PreferredDomain != "" && !t.isInNamedDomain(a.PreferredDomain, leaves[0], depth) {
+		v.OffDomain = 1
+	}
+	if want, ok := depthOf(a.Preferred); ok && (depth < want && want <= leaf || want > leaf && nodes > 1) {
+		v.OffLevel = 1
+	}
+	if a.LatencySensitive && nodes > 1 {
+		v.Nanos = d.latencyNanos
+	}
+	disconnected := !t.areConnected(leaves)
+	if a.Strategy == Distributed {
+		v.Doubled, v.Crowded = members-nodes, members-len(leaves)
+	} else {
+		v.Leaves = len(leaves)
+		if disconnected {
+			v.Apart = 1
+		}
+	}
+	if len(a.Before) > 0 {
+		v.Stray, v.Away = t.compareWithPrevious(a, leaves, d)
+	}
+	m := t.scoreLeaves(a, leaves, members, depth, disconnected)
+	v.Merit = 1000 - m.Weighted
+	if a.Strategy != Distributed && m.Availability < 1000 {
+		v.Loose = 1
+	}
+	m.Level, m.Domain = levelOf(depth), d.name
+	if nodes == 1 {
+		m.Level, m.Domain = ares.LevelNode, ""
+	}
+	return m
+}
+
+// isInNamedDomain reports whether the domain at this depth above leaf l has
+// this name or is inside a domain with this name.
+func (t *Tree) isInNamedDomain(name string, l int32, depth int) bool {
+	for ; depth > fleet; depth-- {
+		if t.domains[depth][t.ancestors[l][depth]].name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// compareWithPrevious compares the leaves, and the domain d that holds them,
+// with the nodes of the last attempt. It returns 1 if d has none of those
+// nodes, and the number of leaves without any of them.
+func (t *Tree) compareWithPrevious(a *Ask, leaves []int32, d *domain) (stray, away int) {
+	away = len(leaves)
+	if !t.hasPreviousNode(a, d) {
+		stray = 1
+	}
+	for _, l := range leaves {
+		if slices.ContainsFunc(a.Before, func(n int) bool { return t.leafOf[n] == l }) {
+			away--
+		}
+	}
+	return stray, away
+}
+
+// areConnected reports whether every leaf can be reached from every other over
+// adjacent leaves of the list, which must be ascending.
+func (t *Tree) areConnected(leaves []int32) bool {
+	if len(leaves) == 1 {
+		return true
+	}
+	t.reachedScratch = append(t.reachedScratch[:0], leaves[0])
+	for i := 0; i < len(t.reachedScratch) && len(t.reachedScratch) < len(leaves); i++ {
+		for _, next := range t.adjacent[t.reachedScratch[i]] {
+			if _, among := slices.BinarySearch(leaves, next); among && !slices.Contains(t.reachedScratch, next) {
+				t.reachedScratch = append(t.reachedScratch, next)
+			}
+		}
+	}
+	return len(t.reachedScratch) == len(leaves)
+}
+
+// alignment is the score for how close leaves are, by the depth of the
+// narrowest domain that holds them.
+var alignment = [depthCount]int{fleet: 0, region: 250, zone: 500, spine: 750, leaf: 1000}
+
+// alignmentAdjacent is the alignment of connected leaves, if no narrower domain
+// holds them.
+const alignmentAdjacent = 900
+
+// scoreLeaves returns the weighted score of leaves for a request.
+func (t *Tree) scoreLeaves(a *Ask, leaves []int32, members, depth int, disconnected bool) ares.Merit {
+	align := alignment[depth]
+	if !disconnected {
+		align = max(align, alignmentAdjacent)
+	}
+	var stats leafStats
+	for _, l := range leaves {
+		t.addLeafStats(&stats, int(l), a.Devices)
+	}
+	return t.weightedScore(&stats, members, align)
+}
+
+// addLeafStats adds the statistics of leaf l, with its capacity for members of
+// this many devices.
+func (t *Tree) addLeafStats(stats *leafStats, l, devices int) {
+	s := &t.leafStats[l]
+	stats.devices += s.devices
+	stats.free += s.free
+	stats.history += s.history
+	stats.nodes += s.nodes
+	if devices > 0 {
+		stats.capacity += t.capacityBound(leaf, l, devices)
+	}
+}
+
+// weightedScore combines four parts, each from 0 to 1000:
+//
+//   - availability: the job's share of the capacity that its leaves have free, so
+//     1000 if it fills them exactly and little if it fragments them;
+//   - alignment: 1000 for one leaf, 900 for adjacent leaves, 750 for one spine,
+//     500 for one zone, 250 for one region, 0 otherwise;
+//   - utilization: the share of their devices that are in use already, so that
+//     empty leaves stay empty;
+//   - history: the mean history score of their nodes.
+func (t *Tree) weightedScore(stats *leafStats, members, align int) ares.Merit {
+	m := ares.Merit{Availability: 1000, Alignment: align, History: stats.history / stats.nodes}
+	if stats.capacity > members {
+		m.Availability = members * 1000 / stats.capacity
+	}
+	if stats.devices > 0 {
+		m.Utilization = (stats.devices - stats.free) * 1000 / stats.devices
+	}
+	w := t.weights
+	m.Weighted = (w.Availability*m.Availability + w.Alignment*m.Alignment + w.Utilization*m.Utilization + w.History*m.History) / 1000
+	return m
+}

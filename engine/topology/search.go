@@ -1,0 +1,156 @@
+package topology
+
+import (
+	"math"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Choose returns the best nodes for a job, ordered by index, and the score of
+// that placement. It returns false if the job does not fit anywhere. The picks
+// are valid until the next call. Of the score it sets the level, the domain
+// (but not the name of a single node) and the weighted parts.
+func (t *Tree) Choose(a *Ask, nodes Fleet) (picks []Pick, merit ares.Merit, ok bool) {
+	s := &t.search
+	s.reset(t, a, nodes)
+	if len(t.free) == 0 || a.Members < 1 {
+		return nil, ares.Merit{}, false
+	}
+	if !s.placeMembers(a.Members) && !s.placeFewer() {
+		return nil, ares.Merit{}, false
+	}
+	return s.bestPicks, s.bestScore, true
+}
+
+// search is the state of one search, with scratch memory that later searches
+// reuse.
+type search struct {
+	tree  *Tree
+	ask   *Ask
+	nodes Fleet
+
+	members           int // members to place in this round
+	maxMembersPerLeaf int // members that one leaf may take
+	requiredDepth     int // depth at which one domain must hold all members; above leaf, one node must
+	firstLeaf         int // the search is limited to [firstLeaf, endLeaf)
+	endLeaf           int
+
+	found     bool
+	best      Value
+	bestScore ares.Merit
+	bestPicks []Pick // valid if found
+
+	// round is the number of the current attempt to place some number of
+	// members. Candidates of earlier rounds are stale.
+	round         int
+	candidates    []leafCandidates
+	trial         []Pick
+	leafBounds    []bound
+	domainBounds  boundHeap
+	boundCaches   []*boundCache
+	cacheUses     int   // number of lookups, which dates the use of each boundCache
+	capacityTally []int // leaves by capacity, scratch memory of minLeavesBound
+	capacities    []int // scratch memory of capacityOnNodes
+	knapsack      knapsack
+	leafSets      leafSetSearch
+}
+
+// reset prepares the search for a request.
+func (s *search) reset(t *Tree, a *Ask, nodes Fleet) {
+	s.tree, s.ask, s.nodes = t, a, nodes
+	s.maxMembersPerLeaf = math.MaxInt32
+	if a.Devices > 0 {
+		s.maxMembersPerLeaf = t.maxGPUsPerLeaf / a.Devices
+	}
+	if s.candidates == nil {
+		s.candidates = make([]leafCandidates, len(t.domains[leaf]))
+	}
+}
+
+// placeFewer places as many members as fit, fewer than requested. If some
+// number fits, every smaller number does, so it searches by bisection.
+func (s *search) placeFewer() bool {
+	low, high := s.ask.minMembers()-1, s.ask.Members // low fits or is too few; high does not fit
+	for high-low > 1 {
+		if mid := (low + high) / 2; s.placeMembers(mid) {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low >= s.ask.minMembers() && (s.members == low || s.placeMembers(low))
+}
+
+// placeMembers finds the best nodes for this number of members. It searches the
+// preferred domain and level first: any placement found there is better than
+// all others.
+func (s *search) placeMembers(members int) bool {
+	t, a := s.tree, s.ask
+	s.members = members
+	s.round++
+	s.found = false
+	s.leafSets.stepsLeft, s.leafSets.tiedSets = maxSteps, 0
+	required, _ := depthOf(a.Required)
+	preferred, _ := depthOf(a.Preferred)
+	if a.PreferredDomain != "" {
+		if preferred > required && s.searchPreferredDomain(preferred) || s.searchPreferredDomain(required) {
+			return true
+		}
+	}
+	if preferred > required {
+		if s.searchDomain(&t.domains[fleet][0], preferred); s.found {
+			return true
+		}
+	}
+	s.searchDomain(&t.domains[fleet][0], required)
+	return s.found
+}
+
+// searchPreferredDomain searches the domains with the preferred name, of which
+// labels may create several.
+func (s *search) searchPreferredDomain(required int) bool {
+	for _, d := range s.tree.byName[s.ask.PreferredDomain] {
+		s.searchDomain(d, required)
+	}
+	return s.found
+}
+
+// searchDomain searches one domain, where a single domain at the required depth
+// must hold all members.
+func (s *search) searchDomain(d *domain, required int) {
+	s.firstLeaf, s.endLeaf, s.requiredDepth = d.firstLeaf, d.endLeaf, required
+	if s.ask.Strategy == Distributed {
+		s.searchDistributed()
+		return
+	}
+	s.searchLeaves()
+	for depth := spine; depth >= required; depth-- {
+		if s.found && !s.ask.LatencySensitive && s.best.Wide < leaf-depth {
+			return
+		}
+		s.searchDomainsAt(depth)
+	}
+}
+
+// searchDistributed searches for a placement on as many leaves as possible. The
+// widest domain has the most leaves; a narrower one is better only if it has
+// enough of them.
+func (s *search) searchDistributed() {
+	for depth := s.requiredDepth; depth < leaf; depth++ {
+		s.searchDomainsAt(depth)
+	}
+	if !s.found || s.best.Doubled > 0 || s.best.Crowded == s.members-1 {
+		s.searchLeaves()
+	}
+}
+
+// keepIfBetter records picks, which must be sorted by node, if they are the
+// best so far.
+func (s *search) keepIfBetter(picks []Pick) {
+	v, merit, ok := s.tree.Value(s.ask, s.nodes, picks)
+	if !ok || s.found && v.Compare(&s.best) >= 0 {
+		return
+	}
+	s.found, s.best, s.bestScore = true, v, merit
+	s.bestPicks = append(s.bestPicks[:0], picks...)
+}
