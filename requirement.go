@@ -7,9 +7,9 @@ import (
 )
 
 // NodeRequirement is one condition that a node must meet for a job to run there.
-// Its key is a label of the node, or one of the reserved keys GPUModel, GPUMemory
-// and GPUCount, which are facts of the node's record: a label of that name does
-// not count.
+// Its key is a label of the node, or one of the reserved keys KeyGPUModel,
+// KeyGPUMemory and KeyGPUCount, which are facts of the node's record: a label of that
+// name does not count.
 //
 // A label that is missing, or is not a number, meets neither >= nor <=. A missing
 // label meets NotIn and DoesNotExist.

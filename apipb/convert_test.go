@@ -27,20 +27,20 @@ func TestNodeRequirementsTravel(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wire, text apipb.JobSpec
-	if err := proto.Unmarshal(data, &wire); err != nil || !reflect.DeepEqual(wire.Spec(), want) {
+	if err = proto.Unmarshal(data, &wire); err != nil || !reflect.DeepEqual(wire.Spec(), want) {
 		t.Errorf("protobuf: %+v, %v", wire.Spec(), err)
 	}
 	if data, err = (protojson.MarshalOptions{UseProtoNames: true}).Marshal(sent); err != nil {
 		t.Fatal(err)
 	}
-	if err := apipb.UnmarshalJSON(data, &text); err != nil || !reflect.DeepEqual(text.Spec(), want) {
+	if err = apipb.UnmarshalJSON(data, &text); err != nil || !reflect.DeepEqual(text.Spec(), want) {
 		t.Errorf("%s is read as %+v, %v", data, text.Spec(), err)
 	}
 	var stored ares.Spec
 	if data, err = json.Marshal(want); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(data, &stored); err != nil || !reflect.DeepEqual(stored, want) {
+	if err = json.Unmarshal(data, &stored); err != nil || !reflect.DeepEqual(stored, want) {
 		t.Errorf("%s is read as %+v, %v", data, stored, err)
 	}
 	if !strings.Contains(string(data), `"node_requirements":[{"key":"gpu.memory","operator":"\u003e=","values":["80G"]},`) || !strings.Contains(string(data), `{"key":"spot","operator":"DoesNotExist"}`) {
@@ -48,7 +48,7 @@ func TestNodeRequirementsTravel(t *testing.T) {
 	}
 
 	none := ares.Spec{Command: []string{"x"}, Placement: ares.Placement{NodeRequirements: ares.NodeRequirements{}, Regions: []string{"eu"}}}
-	if data, err := json.Marshal(ares.Spec{Placement: ares.Placement{Regions: []string{"eu"}}}); err != nil || string(data) != `{"placement":{"regions":["eu"]}}` {
+	if data, err = json.Marshal(ares.Spec{Placement: ares.Placement{Regions: []string{"eu"}}}); err != nil || string(data) != `{"placement":{"regions":["eu"]}}` {
 		t.Errorf("%s, %v", data, err)
 	}
 	if got := apipb.NewJobSpec(&none).GetPlacement(); got.NodeRequirements != nil {

@@ -58,6 +58,12 @@ func FuzzConvert(f *testing.F) {
 			for _, row := range info.GetLinks() {
 				row.ProtoReflect().SetUnknown(nil)
 			}
+			for _, part := range info.GetNuma() {
+				part.ProtoReflect().SetUnknown(nil)
+			}
+			for _, taint := range info.GetTaints() {
+				taint.ProtoReflect().SetUnknown(nil)
+			}
 			if !proto.Equal(&info, back) {
 				t.Fatalf("a node changed on the way:\n%v\n%v", &info, back)
 			}
