@@ -80,6 +80,7 @@ func (c canon) resources(s *Spec) canon {
 	c = c.list(50, p.PreferredNodeAffinity)
 	c = c.list(51, p.Affinity)
 	c = c.list(52, p.AntiAffinity)
+	c = c.requirements(53, p.NodeRequirements)
 	return c
 }
 
@@ -153,6 +154,22 @@ func (c canon) list(tag byte, words []string) canon {
 	c = binary.AppendUvarint(append(c, tag), uint64(len(words)))
 	for _, w := range words {
 		c = c.bytes(w)
+	}
+	return c
+}
+
+func (c canon) requirements(tag byte, list NodeRequirements) canon {
+	if len(list) == 0 {
+		return c
+	}
+	c = binary.AppendUvarint(append(c, tag), uint64(len(list)))
+	for i := range list {
+		r := &list[i]
+		c = c.bytes(r.Key).bytes(string(r.Operator))
+		c = binary.AppendUvarint(c, uint64(len(r.Values)))
+		for _, v := range r.Values {
+			c = c.bytes(v)
+		}
 	}
 	return c
 }

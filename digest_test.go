@@ -51,7 +51,7 @@ func sample(t *testing.T, typ reflect.Type) reflect.Value {
 		p := reflect.New(typ.Elem()) // even a zero that was said counts
 		return p
 	case reflect.Slice:
-		return reflect.ValueOf([]string{"x"})
+		return reflect.MakeSlice(typ, 1, 1) // even an entry without anything counts
 	case reflect.Map:
 		return reflect.ValueOf(map[string]string{"x": "y"})
 	case reflect.Struct:

@@ -47,3 +47,30 @@ func FuzzWords(f *testing.F) {
 		}
 	})
 }
+
+// FuzzNodeRequirements reads what people type after --constraint. What is accepted
+// is written so that it is read back the same, and what is not is refused in a
+// sentence.
+func FuzzNodeRequirements(f *testing.F) {
+	for _, s := range []string{
+		"gpu.memory>=80G,!spot", "zone in (a, b)", "zone notin(a)", "a=b c", `"a b"="c,d"`, "a==b", "a>b", "a in (", `"\x00"`, `a="\xff"`, "gpu.count in (1,08)", "!a!", "in in (in)", ",",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		rs, err := ares.ParseNodeRequirements(s)
+		if err != nil {
+			if ares.CodeOf(err) != ares.Invalid || len(err.Error()) > 1000 {
+				t.Fatalf("%q is refused with %v", s, err)
+			}
+			return
+		}
+		if again, err := ares.ParseNodeRequirements(rs.String()); err != nil || again.String() != rs.String() || len(again) != len(rs) {
+			t.Fatalf("%q is written as %s, which is read as %s, %v", s, rs, again, err)
+		}
+		spec := ares.Spec{Command: []string{"x"}, Placement: ares.Placement{NodeRequirements: rs}}
+		if err := spec.Check(); err != nil && len(rs) <= ares.MaxNodeRequirements {
+			t.Fatalf("%q is accepted, but not in a job: %v", s, err)
+		}
+	})
+}

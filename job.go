@@ -63,6 +63,9 @@ type Placement struct {
 	// goes only near such jobs, or never near them.
 	Affinity     []string `json:"affinity,omitzero"`
 	AntiAffinity []string `json:"anti_affinity,omitzero"`
+	// NodeRequirements must all hold of a node and of the GPUs that the job gets
+	// there.
+	NodeRequirements NodeRequirements `json:"node_requirements,omitzero"`
 }
 
 // RetryPolicy says which failures are tried again, how often and after how long.

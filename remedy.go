@@ -121,6 +121,8 @@ func (s Step) relax(spec *Spec) {
 		p.NodeSelector = nil
 	case "placement.node_affinity":
 		p.NodeAffinity = nil
+	case "placement.node_requirements":
+		p.NodeRequirements = nil
 	case "placement.affinity":
 		p.Affinity = nil
 	case "placement.anti_affinity":

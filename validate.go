@@ -146,6 +146,7 @@ func (pl Placement) check(p *Problems) {
 		}
 	}
 	pairs(p, "placement.node_selector", pl.NodeSelector, MaxLabels)
+	pl.NodeRequirements.check(p, "placement.node_requirements")
 	names(p, "placement.tolerations", pl.Tolerations)
 	names(p, "placement.regions", pl.Regions)
 	each(p, "placement.tolerations", pl.Tolerations, ParseToleration)
@@ -269,13 +270,18 @@ func pairs(p *Problems, field string, m map[string]string, limit int) {
 		return
 	}
 	for k, v := range m {
-		if k == "" || len(k) > MaxNameBytes || strings.ContainsAny(k, "=\x00") || !utf8.ValidString(k) {
+		if !usableKey(k) {
 			p.Add(field, "%q is not a usable key", clip(k))
 		}
 		if strings.ContainsRune(v, 0) || !utf8.ValidString(v) {
 			p.Add(field+"."+clip(k), "the value holds a NUL byte or is not UTF-8")
 		}
 	}
+}
+
+// usableKey says whether k may be the key of a label or of a variable.
+func usableKey(k string) bool {
+	return k != "" && len(k) <= MaxNameBytes && !strings.ContainsAny(k, "=\x00") && utf8.ValidString(k)
 }
 
 func clip(s string) string {

@@ -20,6 +20,7 @@ func FuzzJobJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"command": ["true"]}`, `{}`, `null`, `[]`, `{"command": "x"}`, `{"gpus": 1}`, `{"gpu_count": -1}`, `{"gpu_count": 1e999}`, "{\"name\": \"\xff\"}",
 		`{"name":"Training Job","tenant_id":"t","priority":1000,"gpu_count":4,"command":["python"],"args":["--epochs","100"],"environment":{"A":"b"},"gang_scheduling":true}`,
+		`{"command":["x"],"placement":{"node_requirements":[{"key":"gpu.memory","operator":">=","values":["80G"]},{"key":"spot","operator":"DoesNotExist"}]}}`,
 		`{"command":["x"],"placement":{"strategy":"balanced","network_bandwidth":"100Gb","node_selector":{"a":"b"}},"retry":{"max_retries":0,"multiplier":2.5,"retry_on":["failure"]}}`,
 		`{"command":["x"],"deadline":"2026-01-31T18:00:00.5Z","array":{"count":3},"checkpoint":{"enabled":true},"grace_seconds":0,"priority":0,"after":["job-aaaaaaaaaaaaaaaaaaaaaaaa"]}`,
 		`{"command":["x"],"deadline":"0001-01-01T00:00:00Z","array":{},"retry":{}}`,
@@ -76,6 +77,9 @@ func plain(s ares.Spec) ares.Spec {
 		if len(*l) == 0 {
 			*l = nil
 		}
+	}
+	if len(s.Placement.NodeRequirements) == 0 {
+		s.Placement.NodeRequirements = nil
 	}
 	for _, m := range []*map[string]string{&s.Environment, &s.Labels, &s.Placement.NodeSelector} {
 		if len(*m) == 0 {

@@ -38,8 +38,26 @@ func (m *Placement) placement() ares.Placement {
 		PreferredDomain: m.PreferredDomain, NetworkBandwidth: m.NetworkBandwidth, LatencySensitive: m.LatencySensitive,
 		NodeSelector: m.NodeSelector, Tolerations: m.Tolerations, Regions: m.Regions,
 		NodeAffinity: m.NodeAffinity, PreferredNodeAffinity: m.PreferredNodeAffinity,
-		Affinity: m.Affinity, AntiAffinity: m.AntiAffinity,
+		Affinity: m.Affinity, AntiAffinity: m.AntiAffinity, NodeRequirements: Requirements(m.NodeRequirements),
 	}
+}
+
+// Requirements translates conditions on nodes; none are nil.
+func Requirements(list []*NodeRequirement) ares.NodeRequirements {
+	var out ares.NodeRequirements
+	for _, r := range list {
+		out = append(out, ares.NodeRequirement{Key: r.GetKey(), Operator: ares.RequirementOperator(r.GetOperator()), Values: r.GetValues()})
+	}
+	return out
+}
+
+// NewRequirements translates conditions on nodes into their wire form.
+func NewRequirements(list ares.NodeRequirements) []*NodeRequirement {
+	var out []*NodeRequirement
+	for _, r := range list {
+		out = append(out, &NodeRequirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})
+	}
+	return out
 }
 
 func (m *RetryPolicy) policy() ares.RetryPolicy {
@@ -88,7 +106,8 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 func newPlacement(p *ares.Placement) *Placement {
 	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil &&
-		p.NodeAffinity == nil && p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil {
+		p.NodeAffinity == nil && p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil &&
+		len(p.NodeRequirements) == 0 {
 		return nil
 	}
 	return &Placement{
@@ -96,7 +115,7 @@ func newPlacement(p *ares.Placement) *Placement {
 		PreferredDomain: p.PreferredDomain, NetworkBandwidth: p.NetworkBandwidth, LatencySensitive: p.LatencySensitive,
 		NodeSelector: p.NodeSelector, Tolerations: p.Tolerations, Regions: p.Regions,
 		NodeAffinity: p.NodeAffinity, PreferredNodeAffinity: p.PreferredNodeAffinity,
-		Affinity: p.Affinity, AntiAffinity: p.AntiAffinity,
+		Affinity: p.Affinity, AntiAffinity: p.AntiAffinity, NodeRequirements: NewRequirements(p.NodeRequirements),
 	}
 }
 

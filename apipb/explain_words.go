@@ -10,13 +10,15 @@ import (
 
 // examples show what belongs into a field that people often get wrong.
 var examples = map[protoreflect.Name]string{
-	"command":       ` such as ["python", "train.py"]`,
-	"args":          ` such as ["--epochs", "100"]`,
-	"environment":   ` such as {"NAME": "value"}`,
-	"labels":        ` such as {"team": "vision"}`,
-	"node_selector": ` such as {"zone": "a"}`,
-	"after":         ` of job IDs`,
-	"retry_on":      ` such as ["failure", "signal"]`,
+	"command":           ` such as ["python", "train.py"]`,
+	"args":              ` such as ["--epochs", "100"]`,
+	"environment":       ` such as {"NAME": "value"}`,
+	"labels":            ` such as {"team": "vision"}`,
+	"node_selector":     ` such as {"zone": "a"}`,
+	"node_requirements": ` such as [{"key": "gpu.memory", "operator": ">=", "values": ["80G"]}]`,
+	"values":            ` such as ["80G"]`,
+	"after":             ` of job IDs`,
+	"retry_on":          ` such as ["failure", "signal"]`,
 }
 
 // spellings are names people try, and the field they mean.

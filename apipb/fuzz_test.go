@@ -35,6 +35,7 @@ func FuzzConvert(f *testing.F) {
 		&apipb.JobSpec{Command: []string{"x"}, Deadline: &timestamppb.Timestamp{Seconds: 1 << 60, Nanos: -1}},
 		&apipb.JobSpec{Command: []string{"x"}, Deadline: &timestamppb.Timestamp{Seconds: -62135596801}},
 		&apipb.JobSpec{Command: []string{"x"}, Placement: &apipb.Placement{Regions: []string{""}, NodeSelector: map[string]string{"a": "b"}}},
+		&apipb.JobSpec{Command: []string{"x"}, Placement: &apipb.Placement{NodeRequirements: []*apipb.NodeRequirement{{Key: "a", Operator: "In", Values: []string{"b", ""}}, {}}}},
 		&apipb.JobSpec{Command: []string{"x"}, Placement: &apipb.Placement{NodeAffinity: []string{"a in (b)"}, PreferredNodeAffinity: []string{"!c"}, Affinity: []string{"a=b @leaf"}, AntiAffinity: []string{"c=d"}}},
 	} {
 		data, err := proto.Marshal(m)
@@ -56,6 +57,12 @@ func FuzzConvert(f *testing.F) {
 			}
 			for _, row := range info.GetLinks() {
 				row.ProtoReflect().SetUnknown(nil)
+			}
+			for _, part := range info.GetNuma() {
+				part.ProtoReflect().SetUnknown(nil)
+			}
+			for _, taint := range info.GetTaints() {
+				taint.ProtoReflect().SetUnknown(nil)
 			}
 			if !proto.Equal(&info, back) {
 				t.Fatalf("a node changed on the way:\n%v\n%v", &info, back)

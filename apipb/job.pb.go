@@ -388,9 +388,12 @@ type Placement struct {
 	// "app=db", "app=web,tier=front @leaf". The job goes only near such jobs.
 	Affinity []string `protobuf:"bytes,12,rep,name=affinity,proto3" json:"affinity,omitempty"`
 	// The job never goes near such jobs.
-	AntiAffinity  []string `protobuf:"bytes,13,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AntiAffinity []string `protobuf:"bytes,13,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"`
+	// Conditions on a node and on the GPUs that the job gets there, at most 32. All
+	// of them must hold.
+	NodeRequirements []*NodeRequirement `protobuf:"bytes,14,rep,name=node_requirements,json=nodeRequirements,proto3" json:"node_requirements,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
@@ -514,6 +517,85 @@ func (x *Placement) GetAntiAffinity() []string {
 	return nil
 }
 
+func (x *Placement) GetNodeRequirements() []*NodeRequirement {
+	if x != nil {
+		return x.NodeRequirements
+	}
+	return nil
+}
+
+// NodeRequirement is one condition on a label of a node or on its GPUs.
+type NodeRequirement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A label of the node, or one of gpu.model, gpu.memory and gpu.count, which are
+	// taken from what the node reports; a label of that name does not count. Every
+	// GPU that the job gets meets gpu.model and gpu.memory. For a job without GPUs
+	// the node has at least one such GPU.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// In, NotIn, Exists, DoesNotExist, >= or <=. gpu.model has no >= and <=, and
+	// gpu.memory no In and NotIn.
+	Operator string `protobuf:"bytes,2,opt,name=operator,proto3" json:"operator,omitempty"`
+	// Up to 64 with In and NotIn, one with >= and <=, none with Exists and
+	// DoesNotExist. Numbers may have a unit: k, M, G, T, P, E for powers of 1000, Ki to
+	// Ei for powers of 1024. Without a unit gpu.memory is in MB as in memory_mb of a
+	// device. A value of gpu.model matches every model that contains it, in upper or
+	// lower case.
+	Values        []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRequirement) Reset() {
+	*x = NodeRequirement{}
+	mi := &file_apipb_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRequirement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRequirement) ProtoMessage() {}
+
+func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
+func (*NodeRequirement) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NodeRequirement) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *NodeRequirement) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *NodeRequirement) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 // RetryPolicy says which failures are tried again and after how long.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -530,7 +612,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +624,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +637,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{2}
+	return file_apipb_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RetryPolicy) GetMaxRetries() int32 {
@@ -605,7 +687,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +699,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +712,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{3}
+	return file_apipb_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Checkpoint) GetEnabled() bool {
@@ -667,7 +749,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +761,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +774,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{4}
+	return file_apipb_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Array) GetCount() int32 {
@@ -788,7 +870,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +882,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +895,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{5}
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Job) GetJobId() string {
@@ -1140,7 +1222,7 @@ type JobUse struct {
 
 func (x *JobUse) Reset() {
 	*x = JobUse{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1234,7 @@ func (x *JobUse) String() string {
 func (*JobUse) ProtoMessage() {}
 
 func (x *JobUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1247,7 @@ func (x *JobUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUse.ProtoReflect.Descriptor instead.
 func (*JobUse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JobUse) GetGpuHours() float64 {
@@ -1214,7 +1296,7 @@ type RuntimeForecast struct {
 
 func (x *RuntimeForecast) Reset() {
 	*x = RuntimeForecast{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1308,7 @@ func (x *RuntimeForecast) String() string {
 func (*RuntimeForecast) ProtoMessage() {}
 
 func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1321,7 @@ func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
 func (*RuntimeForecast) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
@@ -1297,7 +1379,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1391,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1404,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1394,7 +1476,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1488,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1501,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1455,7 +1537,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1549,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1562,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1517,7 +1599,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1611,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1624,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1592,7 +1674,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1686,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1699,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1730,7 +1812,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1824,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1837,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -1823,7 +1905,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1917,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1930,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -1874,7 +1956,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +1968,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +1981,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -1946,7 +2028,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2040,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2053,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -1993,7 +2075,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2087,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2100,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -2065,7 +2147,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2159,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2172,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -2137,7 +2219,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2231,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2244,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2181,7 +2263,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2275,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2288,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2245,7 +2327,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2339,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2352,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2374,7 +2456,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2468,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2481,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2439,7 +2521,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2533,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2546,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2486,7 +2568,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2580,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2593,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2546,7 +2628,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2640,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2653,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2602,7 +2684,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2696,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2709,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2677,7 +2759,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2771,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2784,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -2728,7 +2810,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2822,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2835,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -2772,7 +2854,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2866,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2879,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -2816,7 +2898,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2910,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2923,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -2860,7 +2942,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +2954,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +2967,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -2914,7 +2996,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3008,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3021,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3000,7 +3082,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3094,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3107,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3046,7 +3128,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +3140,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +3153,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3101,7 +3183,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3195,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3208,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3173,7 +3255,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3267,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3280,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3245,7 +3327,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3339,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3352,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3337,7 +3419,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
-	"\x0e_grace_seconds\"\xe2\x04\n" +
+	"\x0e_grace_seconds\"\xa9\x05\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12%\n" +
 	"\x0erequired_level\x18\x02 \x01(\tR\rrequiredLevel\x12'\n" +
@@ -3352,10 +3434,15 @@ const file_apipb_job_proto_rawDesc = "" +
 	" \x03(\tR\fnodeAffinity\x126\n" +
 	"\x17preferred_node_affinity\x18\v \x03(\tR\x15preferredNodeAffinity\x12\x1a\n" +
 	"\baffinity\x18\f \x03(\tR\baffinity\x12#\n" +
-	"\ranti_affinity\x18\r \x03(\tR\fantiAffinity\x1a?\n" +
+	"\ranti_affinity\x18\r \x03(\tR\fantiAffinity\x12E\n" +
+	"\x11node_requirements\x18\x0e \x03(\v2\x18.ares.v1.NodeRequirementR\x10nodeRequirements\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
+	"\x0fNodeRequirement\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\boperator\x18\x02 \x01(\tR\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"\xe6\x01\n" +
 	"\vRetryPolicy\x12$\n" +
 	"\vmax_retries\x18\x01 \x01(\x05H\x00R\n" +
 	"maxRetries\x88\x01\x01\x126\n" +
@@ -3625,143 +3712,145 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*Placement)(nil),                 // 1: ares.v1.Placement
-	(*RetryPolicy)(nil),               // 2: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),                // 3: ares.v1.Checkpoint
-	(*Array)(nil),                     // 4: ares.v1.Array
-	(*Job)(nil),                       // 5: ares.v1.Job
-	(*JobUse)(nil),                    // 6: ares.v1.JobUse
-	(*RuntimeForecast)(nil),           // 7: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),             // 8: ares.v1.ArrayElements
-	(*StopIntent)(nil),                // 9: ares.v1.StopIntent
-	(*JobProgress)(nil),               // 10: ares.v1.JobProgress
-	(*JobResult)(nil),                 // 11: ares.v1.JobResult
-	(*Attempt)(nil),                   // 12: ares.v1.Attempt
-	(*JobSeat)(nil),                   // 13: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),          // 14: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 15: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),         // 16: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 17: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),              // 18: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),             // 19: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 20: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 21: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 22: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),          // 23: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 24: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),           // 25: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 26: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 27: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 28: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 29: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 30: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 31: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 32: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 33: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 34: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 35: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 36: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 37: ares.v1.StreamLogsResponse
-	nil,                               // 38: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 39: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 40: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 41: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 42: ares.v1.Explanation
-	(*Nomination)(nil),                // 43: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 44: ares.v1.DeadlineOutlook
-	(*Merit)(nil),                     // 45: ares.v1.Merit
-	(*Preemption)(nil),                // 46: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 47: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 48: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 49: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 50: ares.v1.PlanConsolidationResponse
+	(*NodeRequirement)(nil),           // 2: ares.v1.NodeRequirement
+	(*RetryPolicy)(nil),               // 3: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 4: ares.v1.Checkpoint
+	(*Array)(nil),                     // 5: ares.v1.Array
+	(*Job)(nil),                       // 6: ares.v1.Job
+	(*JobUse)(nil),                    // 7: ares.v1.JobUse
+	(*RuntimeForecast)(nil),           // 8: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 9: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 10: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 11: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 12: ares.v1.JobResult
+	(*Attempt)(nil),                   // 13: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 14: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 15: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 16: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 17: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 18: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 19: ares.v1.SubmitResult
+	(*GetJobRequest)(nil),             // 20: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 21: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 22: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 23: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),          // 24: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 25: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),           // 26: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 27: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 28: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 29: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 30: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 31: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 32: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 33: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 34: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 35: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 36: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 37: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 38: ares.v1.StreamLogsResponse
+	nil,                               // 39: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 40: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 41: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 42: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 43: ares.v1.Explanation
+	(*Nomination)(nil),                // 44: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 45: ares.v1.DeadlineOutlook
+	(*Merit)(nil),                     // 46: ares.v1.Merit
+	(*Preemption)(nil),                // 47: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 48: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 49: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 50: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 51: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	38, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	39, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	41, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	2,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
-	3,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
-	4,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	39, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	40, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	41, // 8: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	41, // 9: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	41, // 10: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	41, // 11: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	9,  // 12: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	10, // 13: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	11, // 14: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	12, // 15: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
-	0,  // 16: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	42, // 17: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	8,  // 18: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	7,  // 19: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	43, // 20: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	44, // 21: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
-	6,  // 22: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	41, // 23: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	41, // 24: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	41, // 25: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	41, // 26: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	13, // 27: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	41, // 28: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	41, // 29: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	41, // 30: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	45, // 31: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
-	41, // 32: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	46, // 33: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 34: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 35: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	18, // 36: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	5,  // 37: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	41, // 38: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	41, // 39: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	5,  // 40: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 41: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	7,  // 42: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	42, // 43: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 44: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	13, // 45: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	45, // 46: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
-	42, // 47: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	44, // 48: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	35, // 49: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	41, // 50: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	14, // 51: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	16, // 52: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	19, // 53: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	21, // 54: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	23, // 55: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	25, // 56: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	33, // 57: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	29, // 58: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	31, // 59: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	27, // 60: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	47, // 61: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	48, // 62: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	36, // 63: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	15, // 64: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	17, // 65: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	20, // 66: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	22, // 67: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	24, // 68: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	26, // 69: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	34, // 70: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	30, // 71: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	32, // 72: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	28, // 73: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	49, // 74: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	50, // 75: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	37, // 76: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	64, // [64:77] is the sub-list for method output_type
-	51, // [51:64] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	42, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	3,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
+	4,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
+	5,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
+	40, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	41, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	2,  // 8: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
+	42, // 9: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	42, // 10: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	42, // 11: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	42, // 12: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	10, // 13: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	11, // 14: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	12, // 15: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	13, // 16: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	0,  // 17: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
+	43, // 18: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	9,  // 19: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	8,  // 20: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	44, // 21: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	45, // 22: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	7,  // 23: ares.v1.Job.use:type_name -> ares.v1.JobUse
+	42, // 24: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	42, // 25: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	42, // 26: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	42, // 27: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	14, // 28: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	42, // 29: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	42, // 30: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	42, // 31: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	46, // 32: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	42, // 33: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	47, // 34: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 35: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 36: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	19, // 37: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	6,  // 38: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	42, // 39: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	42, // 40: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	6,  // 41: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 42: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	8,  // 43: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	43, // 44: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 45: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	14, // 46: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	46, // 47: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	43, // 48: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	45, // 49: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	36, // 50: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	42, // 51: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	15, // 52: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	17, // 53: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	20, // 54: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	22, // 55: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	24, // 56: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	26, // 57: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	34, // 58: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	30, // 59: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	32, // 60: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	28, // 61: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	48, // 62: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	49, // 63: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	37, // 64: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	16, // 65: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	18, // 66: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	21, // 67: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	23, // 68: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	25, // 69: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	27, // 70: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	35, // 71: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	31, // 72: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	33, // 73: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	29, // 74: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	50, // 75: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	51, // 76: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	38, // 77: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	65, // [65:78] is the sub-list for method output_type
+	52, // [52:65] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -3773,15 +3862,15 @@ func file_apipb_job_proto_init() {
 	file_apipb_explanation_proto_init()
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[2].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[22].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[3].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -79,6 +79,7 @@ there.`,
 	f.SortFlags = false
 	f.StringVarP(&s.file, "file", "f", "", "file with the job, YAML or JSON; - for standard input")
 	s.flags.add(f)
+	completeConstraint(c)
 	s.out.addOutput(c)
 	return c
 }

@@ -98,7 +98,7 @@ func sameSpecs(a, b []*apipb.JobSpec) bool {
 // FuzzFlags gives any value to any flag of a submission. A value is refused
 // by the flag's name, or it is what the job says.
 func FuzzFlags(f *testing.F) {
-	for i, s := range []string{"a", "", "-1", "2147483648", "0x10", "1e3", "A=b", "=b", "A", "A==", "true", "job-a,job-b", `"a`, "\xff", "\n", "--", "NaN"} {
+	for i, s := range []string{"a", "", "-1", "2147483648", "0x10", "1e3", "A=b", "=b", "A", "A==", "true", "job-a,job-b", `"a`, "\xff", "\n", "--", "NaN", "gpu.memory>=80G,!spot", "a in (b"} {
 		f.Add(uint8(i), s)
 		f.Add(uint8(3*i+20), s)
 	}

@@ -36,6 +36,7 @@ within which nine of ten do, and what that rests on.`,
 	f.SortFlags = false
 	f.StringVarP(&s.file, "file", "f", "", "file with the job, YAML or JSON; - for standard input")
 	s.flags.add(f)
+	completeConstraint(c)
 	s.out.addOutput(c)
 	return c
 }

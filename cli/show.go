@@ -82,6 +82,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 	s.line("Queue", j.GetQueue())
 	s.line("Priority", fmt.Sprintf("%d (%s)", j.GetPriority(), j.GetPriorityClass()))
 	s.line("Asks", asks(j))
+	s.line("Constraints", apipb.Requirements(j.GetSpec().GetPlacement().GetNodeRequirements()).String())
 	s.line("Command", commandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
 	s.line("Image", j.GetImage())
 	s.line("Labels", pairs(j.GetSpec().GetLabels()))

@@ -37,10 +37,23 @@ func (a *app) submitCommand() *cobra.Command {
 A file is YAML or JSON with the fields of the API; "-" is standard input. Several
 documents, or a list under "jobs:", are submitted together.
 
+--constraint says which nodes the job may run on. It takes conditions with commas
+between them, and all must hold:
+
+  key=value, key!=value                 the node's label has that value, or not
+  key in (a, b), key notin (a, b)       one of these values, or none of them
+  key>=2T, key<=2T                      the label is a number, compared with units
+  key, !key                             the label is there, or not
+
+Three keys are about GPUs instead of labels: gpu.model and gpu.memory hold for each
+GPU that the job gets, and gpu.count for the GPUs of the node. gpu.model=h100 is every
+model with h100 in its name; gpu.memory without a unit is in MB.
+
 The job's ID goes to standard output. With --follow, the job's own output goes
 there instead, and the exit code is the job's.`,
 		Example: `  ares job submit --name hello -- echo hello
   ares job submit --name train --gpus 4 --priority 1000 --tenant-id vision -- python train.py --epochs 10
+  ares job submit --gpus 1 --constraint 'gpu.memory>=80G,!spot' --constraint 'zone in (a, b)' -- python train.py
   ares job submit -f job.yaml --wait`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,6 +70,7 @@ there instead, and the exit code is the job's.`,
 	f.BoolVar(&s.wait, "wait", false, "wait for the end; exit code 1 unless it succeeded")
 	f.BoolVar(&s.follow, "follow", false, "print the job's output until its end; the exit code is the job's")
 	s.flags.add(f)
+	completeConstraint(c)
 	s.out.addOutput(c)
 	return c
 }
@@ -216,6 +230,7 @@ type specFlags struct {
 	env       []string
 	labels    []string
 	after     []string
+	require   []string
 	gang      bool
 }
 
@@ -263,6 +278,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.env, "env", nil, "environment variable NAME=VALUE; may be repeated")
 	f.StringArrayVar(&s.labels, "label", nil, "label NAME=VALUE; may be repeated")
 	f.StringSliceVar(&s.after, "after", nil, "jobs that must have succeeded first")
+	f.StringArrayVar(&s.require, "constraint", nil, "conditions on nodes and their GPUs, such as 'gpu.memory>=80G,!spot'; may be repeated, all must hold")
 	f.BoolVar(&s.gang, "gang-scheduling", true, "place all members or none; without it as many as fit. With it, --gpus beyond the largest node and no --members are split over nodes")
 	f.Int32("array", 0, "run this many alike elements, each with its ARES_ARRAY_INDEX from 0")
 	f.Int32("parallelism", 0, "elements under way at once (default all)")
@@ -321,7 +337,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 		}
 		spec.Deadline = apipb.Timestamp(at)
 	}
-	return errors.Join(assign(&spec.Environment, "--env", s.env), assign(&spec.Labels, "--label", s.labels))
+	return errors.Join(assign(&spec.Environment, "--env", s.env), assign(&spec.Labels, "--label", s.labels), s.constrain(spec))
 }
 
 // deadlineOf reads a time, or how far away it is.

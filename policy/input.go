@@ -43,6 +43,7 @@ type Job struct {
 	EnvironmentNames  []string          `json:"environment_names" doc:"names of its variables; the values are not to be seen"`
 	WorkingDir        string            `json:"working_dir" doc:"where it is started"`
 	NodeSelector      map[string]string `json:"node_selector" doc:"labels it asks of nodes"`
+	NodeRequirements  []string          `json:"node_requirements" doc:"conditions on nodes, each as text such as gpu.memory>=80G"`
 	Regions           []string          `json:"regions" doc:"where it may run, empty for anywhere"`
 	LatencySensitive  bool              `json:"latency_sensitive" doc:"no shared devices, never a victim"`
 	HasDeadline       bool              `json:"has_deadline" doc:"whether it has one"`
@@ -124,7 +125,8 @@ func NewJob(said ares.Spec) Job {
 		GPUCount: s.GPUs, GPUs: s.TotalGPUs(), GPUMilli: s.GPUMilli, AcceleratorType: s.AcceleratorType, GPUModel: s.GPUModel, MIGProfile: s.MIGProfile,
 		GPUMemoryMB: s.GPUMemoryMB, CPUCores: s.CPUs, MemoryMB: s.MemoryMB, Command: s.Argv(), Image: s.Image,
 		EnvironmentNames: slices.Sorted(maps.Keys(s.Environment)), WorkingDir: s.WorkingDir, NodeSelector: s.Placement.NodeSelector,
-		Regions: s.Placement.Regions, LatencySensitive: s.Placement.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,
+		NodeRequirements: s.Placement.NodeRequirements.Strings(),
+		Regions:          s.Placement.Regions, LatencySensitive: s.Placement.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,
 		MaxQueueMinutes: s.MaxQueueMinutes, MaxRuntimeMinutes: s.MaxRuntimeMinutes, ExecutionMode: string(s.Mode), Checkpoints: s.Checkpoint.Enabled,
 		ArrayCount: s.Array.Count, Labels: s.Labels,
 	}

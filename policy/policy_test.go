@@ -349,3 +349,15 @@ func TestJob(t *testing.T) {
 		t.Error(v.Err)
 	}
 }
+
+// TestJobShowsItsNodeRequirements: a policy reads conditions on nodes as text.
+func TestJobShowsItsNodeRequirements(t *testing.T) {
+	rs, err := ares.ParseNodeRequirements("gpu.memory>=80G, !spot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := policy.NewJob(ares.Spec{Placement: ares.Placement{NodeRequirements: rs}}).NodeRequirements
+	if !slices.Equal(got, []string{"gpu.memory>=80G", "!spot"}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -57,7 +57,7 @@ type want struct {
 func wantOf(j *ares.Job) (want, bool) {
 	p := &j.Placement
 	plain := p.RequiredLevel == "" && p.NetworkBandwidth == "" && !p.LatencySensitive && len(p.NodeSelector) == 0 && len(p.Regions) == 0 &&
-		len(p.NodeAffinity) == 0 && len(p.Affinity) == 0 && j.MIGProfile == "" && j.GPUMemoryMB == 0 && len(j.After) == 0 && !j.IsArray() &&
+		len(p.NodeAffinity) == 0 && len(p.NodeRequirements) == 0 && len(p.Affinity) == 0 && j.MIGProfile == "" && j.GPUMemoryMB == 0 && len(j.After) == 0 && !j.IsArray() &&
 		(j.NUMAPolicy == "" || j.NUMAPolicy == "none")
 	return want{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, j.PriorityValue()}, plain
 }
