@@ -101,7 +101,7 @@ func (d *duel) begin(ctx context.Context) error {
 		for k := range m.Devices {
 			numa[k] = m.Devices[k].NUMA
 		}
-		d.matrix, d.devices = links.Compile(m.Links, numa), len(m.Devices)
+		d.matrix, d.devices = links.NewMatrix(m.Links, numa), len(m.Devices)
 		d.free = append(d.free, 1<<d.devices-1)
 		d.put(ares.Event{Node: &ares.Node{ID: name, Devices: m.Devices, Links: m.Links, CPUs: m.CPUs, MemoryMB: m.MemoryMB, NUMA: m.NUMA}},
 			ares.Event{Session: &ares.Session{Node: name, Instance: "simulated", Revision: d.revision + 1}})
@@ -178,7 +178,7 @@ func (d *duel) arrive(id ares.JobID, n int) (mbps, first int, ok bool) {
 	held := d.matrix.FirstFit(d.free[at], n)
 	d.free[at] &^= held
 	d.live = append(d.live, guest{id, at, held})
-	return plan.Place[0].Merit.Bandwidth, d.matrix.Bandwidth(held), true
+	return plan.Place[0].Merit.Bandwidth, d.matrix.BottleneckMBps(held), true
 }
 
 // leave ends a job on both sides.

@@ -129,13 +129,13 @@ func newDeviceView(n *apipb.Node, best int) *deviceView {
 		numa = append(numa, int(d.GetNuma()))
 		v.Devices = append(v.Devices, line)
 	}
-	v.matrix = links.Compile(v.Links, numa)
+	v.matrix = links.NewMatrix(v.Links, numa)
 	if best == 0 {
 		return v
 	}
 	v.Why = v.matrix.Explain(free, 0, best, func(i int) string { return v.Devices[i].Name })
 	if c, ok := v.matrix.Best(free, 0, best); ok {
-		v.Best, v.FirstFit = v.set(c.Set), v.set(v.matrix.FirstFit(free, best))
+		v.Best, v.FirstFit = v.set(c.Devices), v.set(v.matrix.FirstFit(free, best))
 	}
 	return v
 }
@@ -148,7 +148,7 @@ func (v *deviceView) link(i, j int) string {
 }
 
 func (v *deviceView) set(mask uint64) *deviceSet {
-	s := &deviceSet{MBps: v.matrix.Bandwidth(mask)}
+	s := &deviceSet{MBps: v.matrix.BottleneckMBps(mask)}
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros64(rest)
 		s.Devices = append(s.Devices, v.Devices[i].Name)
@@ -157,7 +157,7 @@ func (v *deviceView) set(mask uint64) *deviceSet {
 			a, b := int(v.raw[i].GetIndex()), int(v.raw[j].GetIndex())
 			s.Score += links.PairScore(v.link(i, j), a, b)
 			switch link := v.link(i, j); {
-			case links.MBps(link) == 0: // not known
+			case links.LinkMBps(link) == 0: // not known
 			case strings.HasPrefix(link, "NV"):
 				s.NVLinks++
 			default:

@@ -31,10 +31,10 @@ func (v *View) Under(r *ares.Reservation) Occupancy {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var out Occupancy
-	atlas := topology.NewAtlas(v.topology)
+	atlas := topology.NewLocator(v.topology)
 	jobs := map[ares.JobID]bool{}
 	for id, n := range v.nodes { // order-free: sorted below
-		if !r.Holds(id, n.Node.Labels, atlas.PlaceOf(id, n.Node.Labels).In) {
+		if !r.Holds(id, n.Node.Labels, atlas.Locate(id, n.Node.Labels).In) {
 			continue
 		}
 		out.Nodes = append(out.Nodes, id)
@@ -64,7 +64,7 @@ func (v *View) ReservedOn(node string) []*ares.Reservation {
 	if n == nil || len(v.windows) == 0 {
 		return nil
 	}
-	place := topology.NewAtlas(v.topology).PlaceOf(node, n.Node.Labels)
+	place := topology.NewLocator(v.topology).Locate(node, n.Node.Labels)
 	var out []*ares.Reservation
 	for _, r := range v.windows { // order-free: sorted below
 		if r.Holds(node, n.Node.Labels, place.In) {

@@ -36,18 +36,18 @@ func (j *jobTable) chargeJob(e *entry, sign int) {
 	if e.held.counts {
 		e.shape.leaf.Charge(e.held.grant, sign)
 		if sign > 0 {
-			t.use = t.use.Add(e.held.grant.Held)
+			t.use = t.use.Add(e.held.grant.ForLimits)
 			t.addActive(e)
 		} else {
-			t.use = t.use.Sub(e.held.grant.Held)
+			t.use = t.use.Sub(e.held.grant.ForLimits)
 			t.removeActive(e)
 		}
 	}
 	for i := range e.held.past {
 		if p := &e.held.past[i]; p.to.IsZero() {
-			e.shape.leaf.Running(p.use, p.from, sign)
+			e.shape.leaf.AddRunning(p.use, p.from, sign)
 		} else {
-			e.shape.leaf.Ran(p.use, p.from, p.to, sign)
+			e.shape.leaf.AddEnded(p.use, p.from, p.to, sign)
 			t.addMonthlyUse(p, int64(sign))
 		}
 	}
@@ -77,7 +77,7 @@ func (j *jobTable) holdingsOf(e *entry) holdings {
 	out.counts = e.countsAsRunning()
 	for i := range e.run.Attempts {
 		a := &e.run.Attempts[i]
-		var all queue.Grant
+		var all queue.Allocation
 		for k := range a.Seats {
 			h := &a.Seats[k]
 			j.addSeatToGrant(&all, &h.Seat, e.job.GPUMemoryMB)
@@ -88,47 +88,47 @@ func (j *jobTable) holdingsOf(e *entry) holdings {
 			}
 		}
 		if !a.PlacedAt.IsZero() {
-			out.past = append(out.past, usagePeriod{all.Use, int64(all.Held.GPUs*WholeMilli + all.Held.GPUMilli), a.PlacedAt, a.EndedAt})
+			out.past = append(out.past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
 		}
 	}
 	if out.counts {
-		out.grant.Held.Jobs = 1
+		out.grant.ForLimits.Jobs = 1
 	}
 	return out
 }
 
 // addSeatToGrant adds what one seat of a job counts to a grant. gpuMemory is what the
 // job asks for.
-func (j *jobTable) addSeatToGrant(g *queue.Grant, seat *ares.Seat, gpuMemory int) {
-	g.Held.CPUs += seat.CPUs
-	g.Held.MemoryMB += seat.Memory
-	g.Held.GPUMemoryMB += gpuMemory
-	g.Use.CPU += int64(seat.CPUs)
-	g.Use.Memory += int64(seat.Memory)
+func (j *jobTable) addSeatToGrant(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
+	g.ForLimits.CPUs += seat.CPUs
+	g.ForLimits.MemoryMB += seat.Memory
+	g.ForLimits.GPUMemoryMB += gpuMemory
+	g.ForShare.CPU += int64(seat.CPUs)
+	g.ForShare.Memory += int64(seat.Memory)
 	n := j.cluster.nodesByID[seat.Node]
 	for _, sh := range seat.Shares {
 		if sh.Milli >= WholeMilli {
-			g.Held.GPUs++
+			g.ForLimits.GPUs++
 		} else {
-			g.Held.GPUMilli += sh.Milli
+			g.ForLimits.GPUMilli += sh.Milli
 		}
 		if b := n.deviceSpecOf(sh.Device); b != nil {
-			g.Use.GPU += int64(sh.Milli) * b.weight / WholeMilli
+			g.ForShare.GPU += int64(sh.Milli) * b.weight / WholeMilli
 			addModelPart(g, b.modelIndex, int64(sh.Milli))
 		} else {
-			g.Use.GPU += int64(sh.Milli)
-			addModelPart(g, j.queues.Model(""), int64(sh.Milli))
+			g.ForShare.GPU += int64(sh.Milli)
+			addModelPart(g, j.queues.ModelIndex(""), int64(sh.Milli))
 		}
 	}
 }
 
-func addModelPart(g *queue.Grant, model int, milli int64) {
-	at := slices.IndexFunc(g.GPUs, func(p queue.Part) bool { return p.Model == model })
+func addModelPart(g *queue.Allocation, model int, milli int64) {
+	at := slices.IndexFunc(g.ForQuotas, func(p queue.GPUAmount) bool { return p.Model == model })
 	if at < 0 {
-		g.GPUs = append(g.GPUs, queue.Part{Model: model, Milli: milli})
+		g.ForQuotas = append(g.ForQuotas, queue.GPUAmount{Model: model, Milli: milli})
 		return
 	}
-	g.GPUs[at].Milli += milli
+	g.ForQuotas[at].Milli += milli
 }
 
 // deviceSpecOf is what a device of the node is, nil when the record does not list it.
@@ -176,8 +176,8 @@ func (e *entry) usedNode(node string) bool {
 }
 
 // capacity is what a machine of the profile adds to what is shared.
-func (p *nodeType) capacity() queue.Use {
-	u := queue.Use{CPU: int64(p.cpus), Memory: int64(p.memory)}
+func (p *nodeType) capacity() queue.Resources {
+	u := queue.Resources{CPU: int64(p.cpus), Memory: int64(p.memory)}
 	for i := range p.devices {
 		u.GPU += p.devices[i].weight
 	}
@@ -186,13 +186,13 @@ func (p *nodeType) capacity() queue.Use {
 
 // grantOf is what a job of the shape gets with these seats. Its parts are good
 // until the next call.
-func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Grant {
-	g := queue.Grant{GPUs: j.grantScratch[:0]}
+func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Allocation {
+	g := queue.Allocation{ForQuotas: j.grantScratch[:0]}
 	for i := range seats {
 		j.addSeatToGrant(&g, &seats[i], sh.perMember.GPUMemoryMB)
 	}
-	j.grantScratch = g.GPUs
-	g.Held.Jobs = 1
+	j.grantScratch = g.ForQuotas
+	g.ForLimits.Jobs = 1
 	return g
 }
 
@@ -204,12 +204,12 @@ func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Us
 	if e == nil || len(e.held.past) == 0 {
 		return before
 	}
-	var runs []queue.Run
+	var runs []queue.AttemptUse
 	for _, p := range e.held.past {
 		if p.to.IsZero() { // it ends now
 			p.to = at
 		}
-		runs = append(runs, queue.Run{Use: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
+		runs = append(runs, queue.AttemptUse{Resources: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
 	}
-	return queue.Fold(before, runs, s.cfg.HalfLife, at)
+	return queue.ArchiveUse(before, runs, s.cfg.HalfLife, at)
 }

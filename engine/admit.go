@@ -33,11 +33,11 @@ func (j *jobTable) admissibleMembers(sh *shape, now time.Time) (members int, ban
 			return 0, 0
 		}
 	}
-	if sh.leaf.Free() {
+	if sh.leaf.IsUnrestricted() {
 		return sh.members, 0
 	}
 	for m := sh.members; m >= sh.minMembers; m-- {
-		if sh.leaf.Admit(queue.Grant{Held: sh.use(m)}) != nil {
+		if sh.leaf.CheckAdmission(queue.Allocation{ForLimits: sh.use(m)}) != nil {
 			continue
 		}
 		ban, open := j.excludedModels(sh, m)
@@ -60,7 +60,7 @@ func (j *jobTable) excludedModels(sh *shape, members int) (ban uint64, open bool
 	known := false
 	for m := range j.cluster.matchingModels(w) {
 		known = true
-		if room, _ := sh.leaf.Room(m); room < milli {
+		if room, _ := sh.leaf.Headroom(m); room < milli {
 			ban |= modelBit(m)
 		} else {
 			open = true
@@ -93,7 +93,7 @@ func (j *jobTable) admissionBlockers(sh *shape, now time.Time) []ares.Blocker {
 		out = append(out, ares.Blocker{Kind: kindBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
 			sh.tenant.id, j.budgetUsed(sh.tenant, now)/3600, sh.tenant.record.GPUHours, now.UTC().Format(monthForm))})
 	}
-	for _, b := range sh.leaf.Admit(queue.Grant{Held: sh.use(sh.minMembers)}) {
+	for _, b := range sh.leaf.CheckAdmission(queue.Allocation{ForLimits: sh.use(sh.minMembers)}) {
 		out = append(out, ares.Blocker{Kind: kindQuota, Detail: b.String()})
 	}
 	return append(out, j.quotaBlockers(sh)...)
@@ -108,8 +108,8 @@ func (j *jobTable) quotaBlockers(sh *shape) []ares.Blocker {
 	var out []ares.Blocker
 	seen := map[string]bool{}
 	for m := range j.cluster.matchingModels(sh.request) {
-		_, b := sh.leaf.Room(m)
-		b.Asked = int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
+		_, b := sh.leaf.Headroom(m)
+		b.Requested = int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
 		if text := b.String(); !seen[text] {
 			seen[text] = true
 			out = append(out, ares.Blocker{Kind: kindQuota, Detail: text})

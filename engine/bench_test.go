@@ -20,7 +20,7 @@ func fleet(tb testing.TB, full bool, jobs int, spec func(i int) ares.Spec) *engi
 func fleetOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
 	tb.Helper()
 	events := []ares.Event{tenantEvent("default")}
-	holder := ares.NewRun(enginetest.Epoch)
+	holder := ares.NewRun(enginetest.StartTime)
 	var seats []ares.Seat
 	for i := range nodes {
 		n := machineOf(fmt.Sprintf("node-%04d", i), 8)
@@ -32,7 +32,7 @@ func fleetOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int) are
 		seats = append(seats, seat)
 	}
 	if full {
-		if err := holder.Place(seats, 0, enginetest.Epoch); err != nil {
+		if err := holder.Place(seats, 0, enginetest.StartTime); err != nil {
 			tb.Fatal(err)
 		}
 		events = append(events, ares.Event{Job: job("holder", 1, ares.Spec{Members: nodes, GPUs: 8})},
@@ -58,12 +58,12 @@ func decide(b *testing.B, s *engine.State, placed int) {
 	b.ReportAllocs()
 	var plan ares.Plan
 	for b.Loop() {
-		plan = engine.Decide(s, enginetest.Epoch)
+		plan = engine.Decide(s, enginetest.StartTime)
 	}
 	if len(plan.Place) != placed {
 		b.Fatalf("placed %d, want %d", len(plan.Place), placed)
 	}
-	if err := enginetest.Check(s); err != nil {
+	if err := enginetest.CheckState(s); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -109,7 +109,7 @@ func BenchmarkDecideWithWindows(b *testing.B) {
 				var events []ares.Event
 				for i := range windows {
 					r := &ares.Reservation{
-						Name: fmt.Sprint("w", i), From: enginetest.Epoch.Add(c.in), Until: enginetest.Epoch.Add(c.in + time.Hour),
+						Name: fmt.Sprint("w", i), From: enginetest.StartTime.Add(c.in), Until: enginetest.StartTime.Add(c.in + time.Hour),
 						Nodes: []string{fmt.Sprintf("node-%04d", i)},
 					}
 					events = append(events, ares.Event{Reservation: r})
@@ -125,7 +125,7 @@ func BenchmarkExplain(b *testing.B) {
 	s := fleet(b, true, 10_000, various)
 	b.ReportAllocs()
 	for b.Loop() {
-		if r := engine.Explain(s, "job-000007", enginetest.Epoch); len(r.Blockers) == 0 {
+		if r := engine.Explain(s, "job-000007", enginetest.StartTime); len(r.Blockers) == 0 {
 			b.Fatal("no blockers")
 		}
 	}
@@ -134,9 +134,9 @@ func BenchmarkExplain(b *testing.B) {
 // BenchmarkApplyRun is one job placed and released beside 10,000 waiting ones.
 func BenchmarkApplyRun(b *testing.B) {
 	s := fleet(b, false, 10_000, alike)
-	placing, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.Epoch)
-	placed, freed := ares.NewRun(enginetest.Epoch), ares.NewRun(enginetest.Epoch)
-	if err := placed.Place(placing.Seats, 0, enginetest.Epoch); err != nil {
+	placing, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.StartTime)
+	placed, freed := ares.NewRun(enginetest.StartTime), ares.NewRun(enginetest.StartTime)
+	if err := placed.Place(placing.Seats, 0, enginetest.StartTime); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -188,7 +188,7 @@ func TestScanAllocatesNothing(t *testing.T) {
 			var allocations []float64
 			for _, nodes := range []int{150, 1500} {
 				s := fleetOf(t, nodes, c.full, c.jobs, c.spec)
-				allocations = append(allocations, testing.AllocsPerRun(10, func() { engine.Decide(s, enginetest.Epoch) }))
+				allocations = append(allocations, testing.AllocsPerRun(10, func() { engine.Decide(s, enginetest.StartTime) }))
 			}
 			t.Logf("150 and 1,500 nodes: %v allocations", allocations)
 			if allocations[1] > allocations[0] {

@@ -191,11 +191,11 @@ func (c *Cluster) capacityChanged(n *node) {
 	c.lastCapacityChange[n.pos] = c.capacityChanges.count - 1
 	c.blockMaxes[n.pos/64].stale = true
 	if !n.schedulable() {
-		c.domains.Set(n.pos, -1, 0)
+		c.domains.SetFree(n.pos, -1, 0)
 		c.summaries[n.pos], c.freeCPUMem[n.pos] = nodeSummary{}, freeCPUMem{-1, -1}
 		return
 	}
-	c.domains.Set(n.pos, bits.OnesCount64(n.free), len(n.devices))
+	c.domains.SetFree(n.pos, bits.OnesCount64(n.free), len(n.devices))
 	c.summaries[n.pos] = summarize(n)
 	c.freeCPUMem[n.pos] = freeCPUMem{int32(max(n.typ.cpus-n.cpus, 0)), int32(max(n.record.MemoryMB-n.memory, 0))}
 }

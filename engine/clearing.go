@@ -49,7 +49,7 @@ func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
 	}
 	var out []domainRange
 	for i := 0; i < len(h.candidates); {
-		lo, hi := h.round.cluster.domains.Span(h.candidates[i].node.pos, level)
+		lo, hi := h.round.cluster.domains.EnclosingDomain(h.candidates[i].node.pos, level)
 		from := i
 		for i < len(h.candidates) && h.candidates[i].node.pos < hi {
 			i++
@@ -155,7 +155,7 @@ func (h *victimSearch) resetSelection(in domainRange) (total int) {
 		h.candidateSeats[i].victim.chosen = false
 	}
 	for i := range h.debts {
-		h.debts[i].left = h.debts[i].Over
+		h.debts[i].left = h.debts[i].Milli
 	}
 	h.roomLeft = append(h.roomLeft[:0], h.room...)
 	for i := in.lo; i < in.hi; i++ {

@@ -16,7 +16,7 @@ type Cluster struct {
 	firstByName           []*node // the first of them by ID
 	layout                int     // counts the times nodes got other positions
 	topology              *ares.Topology
-	atlas                 *topology.Atlas
+	atlas                 *topology.Locator
 	domains               *topology.Tree
 	nodeTypes             nodeTypes
 	capacityChanges       changeLog     // nodes that have other things left than before
@@ -27,7 +27,7 @@ type Cluster struct {
 	traitChanges          changeLog     // nodes that became another kind of node
 	roomChanges           changeLog     // nodes that may have more room than before
 	unschedulableRequests []*request    // of shapes that found no place
-	capacity              queue.Use
+	capacity              queue.Resources
 	models                []int       // that some node has, by name, as the order numbers them
 	preferredScratch      set         // scratch of welcome
 	largest               largestNode // of any node
@@ -47,6 +47,6 @@ func newCluster(cfg *Config, layout int, modelIndex func(string) int) *Cluster {
 		cfg: cfg, nodesByID: map[string]*node{}, nodeTypes: nodeTypes{byKey: map[string]*nodeType{}},
 		topology: &ares.Topology{}, layout: layout, layoutStale: true, modelIndex: modelIndex,
 	}
-	c.atlas = topology.NewAtlas(c.topology)
+	c.atlas = topology.NewLocator(c.topology)
 	return c
 }

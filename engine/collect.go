@@ -10,7 +10,7 @@ import (
 // who is borrowed in part only the last may exceed it.
 func (h *victimSearch) withinDebts(victims []*candidateVictim) bool {
 	for i := range h.debts {
-		h.debts[i].left = h.debts[i].Over
+		h.debts[i].left = h.debts[i].Milli
 	}
 	victims = slices.SortedFunc(slices.Values(victims), bySize)
 	for _, v := range victims {

@@ -191,7 +191,7 @@ func (h *victimSearch) isMovable(v *candidateVictim) bool {
 // leafCharge is what was counted for a leaf, to be counted back.
 type leafCharge struct {
 	leaf  *queueLeaf
-	grant queue.Grant
+	grant queue.Allocation
 	sign  int
 }
 
@@ -199,7 +199,7 @@ type leafCharge struct {
 // job on its seats. If one finds none it is noted, and stays.
 func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 	var counted []leafCharge
-	charge := func(l *queueLeaf, g queue.Grant, sign int) {
+	charge := func(l *queueLeaf, g queue.Allocation, sign int) {
 		l.Charge(g, sign)
 		counted = append(counted, leafCharge{l, g, sign})
 	}

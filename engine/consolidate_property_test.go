@@ -78,7 +78,7 @@ func (m *melee) settleMoving(t *rapid.T) (moves int) {
 		if plan.Empty() {
 			return moves
 		}
-		if m.w.Resettles(plan) != nil {
+		if m.w.CheckMoves(plan) != nil {
 			m.by["unsettled"]++
 		}
 		if err := m.w.Commit(plan); err != nil {

@@ -229,8 +229,8 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 		by := int(c.state.jobs.budgetUsed(sh.tenant, c.now)/3600) + 1 - sh.tenant.record.GPUHours
 		out = append(out, limitStep(sh.tenant.id, "", ares.LimitGPUHours, by))
 	}
-	for _, short := range sh.leaf.Shortfalls(sh.use(sh.minMembers)) {
-		out = append(out, limitStep(short.Tenant, short.Queue, short.What, int(short.By)))
+	for _, short := range sh.leaf.LimitShortfalls(sh.use(sh.minMembers)) {
+		out = append(out, limitStep(short.Tenant, short.Queue, short.Resource, int(short.By)))
 	}
 	return append(out, c.quotaSteps()...), true
 }

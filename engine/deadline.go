@@ -48,7 +48,7 @@ func (j *jobTable) urgencyOf(e *entry, now time.Time) urgency {
 			continue
 		}
 		out := urgency{due: earlierOf(accepted.Add(window), last.Add(headwaySteps*step))}
-		out.priorityCap, out.until = j.queues.Config().Roof(e.job.PriorityValue(), accepted, now)
+		out.priorityCap, out.until = j.queues.Config().ClassCeiling(e.job.PriorityValue(), accepted, now)
 		out.until = earlierOf(out.until, last)
 		return out
 	}
@@ -74,7 +74,7 @@ func (j *jobTable) ordersByDeadline(e *entry) bool {
 // applyUrgency gives the item of a job with a deadline its urgency, before it waits.
 func (j *jobTable) applyUrgency(e *entry) {
 	u := j.urgencyOf(e, j.clock)
-	e.item.Due, e.item.Roof = u.due, u.priorityCap
+	e.item.Due, e.item.ClassCeiling = u.due, u.priorityCap
 	e.urgencyTimer.entry = e
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
@@ -82,7 +82,7 @@ func (j *jobTable) applyUrgency(e *entry) {
 // urgencyChanged says whether a pending job waits by another urgency than its own.
 func (j *jobTable) urgencyChanged(e *entry) bool {
 	u := j.urgencyOf(e, j.clock)
-	return e.item.Roof != u.priorityCap || !e.item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
+	return e.item.ClassCeiling != u.priorityCap || !e.item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
 }
 
 // advanceClock puts the jobs with deadlines where they stand at now. What it does is a
@@ -104,9 +104,9 @@ func (j *jobTable) advanceClock(now time.Time) {
 // requeueByUrgency lets a job wait by its present urgency.
 func (j *jobTable) requeueByUrgency(e *entry) {
 	u := j.urgencyOf(e, j.clock)
-	if e.item.Roof != u.priorityCap || !e.item.Due.Equal(u.due) {
+	if e.item.ClassCeiling != u.priorityCap || !e.item.Due.Equal(u.due) {
 		j.queues.Remove(&e.item)
-		e.item.Due, e.item.Roof = u.due, u.priorityCap
+		e.item.Due, e.item.ClassCeiling = u.due, u.priorityCap
 		e.shape.leaf.Push(&e.item)
 	}
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)

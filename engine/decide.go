@@ -133,7 +133,7 @@ func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 	}
 	t.preempt.holdForRestarts(plan.Now, nil)
 	t.preempt.holdForMigrating(plan.Now, nil)
-	pass := t.jobs.queues.Begin(plan.Now)
+	pass := t.jobs.queues.BeginRound(plan.Now)
 	defer pass.End()
 	t.offerInOrder(pass, plan, tell)
 }
@@ -148,7 +148,7 @@ func (t *round) expectStops(plan *ares.Plan) {
 	}
 }
 
-func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+func (t *round) offerInOrder(pass *queue.Round[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
 	now := plan.Now
 	for {
 		it, ok := pass.Next()
@@ -176,10 +176,10 @@ func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell fun
 		}
 		if grant := t.jobs.grantOf(e.shape, t.place.offer.Seats); !e.plain && e.isArray() {
 			t.makeElement(e, &t.place.offer)
-			pass.Again(grant)
-			pass.Yield()
+			pass.AllocatePart(grant)
+			pass.EndTurn()
 		} else {
-			pass.Take(grant)
+			pass.Allocate(grant)
 		}
 		if !tell(e, &t.place.offer, true) {
 			return
@@ -189,7 +189,7 @@ func (t *round) offerInOrder(pass *queue.Pass[*entry], plan *ares.Plan, tell fun
 
 // offerNominated is the turn of a job for which seats are kept, if this is one:
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
-func (t *round) offerNominated(pass *queue.Pass[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
+func (t *round) offerNominated(pass *queue.Round[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.preempt.holdOf(e)
 	t.place.wouldDelay, t.place.windowBlocked = false, false
 	switch {
@@ -199,7 +199,7 @@ func (t *round) offerNominated(pass *queue.Pass[*entry], e *entry, now time.Time
 		pass.Skip()
 		return true, true
 	case t.preempt.placeElsewhere(pass, k, now):
-		pass.Take(t.jobs.grantOf(e.shape, t.place.offer.Seats))
+		pass.Allocate(t.jobs.grantOf(e.shape, t.place.offer.Seats))
 		return true, tell(e, &t.place.offer, true)
 	}
 	t.passOver(pass, e)
@@ -209,16 +209,16 @@ func (t *round) offerNominated(pass *queue.Pass[*entry], e *entry, now time.Time
 
 // passOver passes over a job that has to wait for its seats, and where queues are
 // strict over everybody behind it.
-func (t *round) passOver(pass *queue.Pass[*entry], e *entry) {
+func (t *round) passOver(pass *queue.Round[*entry], e *entry) {
 	if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
-		pass.Hold()
+		pass.BlockQueue()
 		return
 	}
 	pass.Skip()
 }
 
 // handleBlocked is what becomes of a job that found no place.
-func (t *round) handleBlocked(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+func (t *round) handleBlocked(pass *queue.Round[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
 	// 6. Yield: others give way to it, and the seats are kept for it.
 	if !t.backfill.reserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
 		t.passOver(pass, e)

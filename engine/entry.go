@@ -49,13 +49,13 @@ type entry struct {
 // holdings is what an entry counts in the accounts of shares, limits and quotas.
 type holdings struct {
 	counts bool // as one of its tenant's concurrent jobs
-	grant  queue.Grant
+	grant  queue.Allocation
 	past   []usagePeriod
 }
 
 // usagePeriod is an attempt's use over its time, until now when to is zero.
 type usagePeriod struct {
-	use      queue.Use
+	use      queue.Resources
 	milli    int64 // thousandths of devices, whatever their model
 	from, to time.Time
 }
@@ -134,7 +134,7 @@ func (j *jobTable) rankChanged(e *entry) bool {
 	if e.queue == inPending && j.ordersByDeadline(e) {
 		return j.urgencyChanged(e)
 	}
-	return j.cfg.Queue.Order != OrderAged && e.queue == inPending && e.item.Rank != j.queueRank(e)
+	return j.cfg.Queue.Order != OrderAged && e.queue == inPending && e.item.SortKey != j.queueRank(e)
 }
 
 func (j *jobTable) enqueue(e *entry, to queueKind) {
@@ -146,7 +146,7 @@ func (j *jobTable) enqueue(e *entry, to queueKind) {
 			Shape: e.shape.index,
 		}
 		if j.cfg.Queue.Order != OrderAged {
-			e.item.Rank = j.queueRank(e)
+			e.item.SortKey = j.queueRank(e)
 		} else if j.ordersByDeadline(e) {
 			j.applyUrgency(e)
 		}

@@ -135,7 +135,7 @@ func (ex *explainer) simulateQueue(e *entry, now, windows time.Time, by quantile
 	defer t.preempt.releaseNominations()
 	t.preempt.advanceNominations(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
 	ex.windows.setWindowTime(windows)
-	pass := ex.jobs.queues.Begin(now)
+	pass := ex.jobs.queues.BeginRound(now)
 	defer pass.End()
 	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, admitted bool) bool {
 		out.reached = o == e

@@ -19,10 +19,10 @@ func TestAnETASaysHowManyAreBefore(t *testing.T) {
 		{"a", false, "unknown: more than 128 jobs are before it"},
 		{"a, b", true, "reserved for maintenance until 2026-01-01T01:00:00Z (reservation disks); more than 128 jobs are before it"},
 	} {
-		w := enginetest.NewWorld()
+		w := enginetest.NewCluster()
 		do := func(format string, args ...any) {
 			t.Helper()
-			if err := w.Do(fmt.Sprintf(format, args...)); err != nil {
+			if err := w.RunLine(fmt.Sprintf(format, args...)); err != nil {
 				t.Fatal(err)
 			}
 		}

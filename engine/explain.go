@@ -131,7 +131,7 @@ func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
 func (ex *explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
 	reach, _ := ex.round.place.feasibleNodes(c.shape, c.request)
 	for lo := 0; lo < len(ex.cluster.nodes); {
-		_, hi := ex.cluster.domains.Span(lo, level)
+		_, hi := ex.cluster.domains.EnclosingDomain(lo, level)
 		room := 0
 		for _, n := range ex.cluster.nodes[lo:hi] {
 			if n.schedulable() && reach.has(n.pos) {
@@ -139,7 +139,7 @@ func (ex *explainer) densestDomain(c *diagnosis, level ares.Level) (most int, wh
 			}
 		}
 		if room > most {
-			most, where = room, ex.cluster.domains.Name(lo, level)
+			most, where = room, ex.cluster.domains.DomainName(lo, level)
 			if where == "" && hi == lo+1 {
 				where = ex.cluster.nodes[lo].id
 			}

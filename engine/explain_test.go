@@ -57,7 +57,7 @@ func checkTown(t *testing.T, w *town, seed uint64, sum *tally) {
 			job, _ := w.State.Job(id)
 			t.Errorf("seed %d, job %s (%+v): %s\nblockers: %v\nremedies: %+v", seed, id, job.Spec, fmt.Sprintf(format, args...), e.Refusal, e.Remedies)
 		}
-		if err := enginetest.Check(w.State); err != nil {
+		if err := enginetest.CheckState(w.State); err != nil {
 			fail("explaining left a trace: %v", err)
 			return
 		}
@@ -115,7 +115,7 @@ func works(t *testing.T, w *town, id ares.JobID, r ares.Remedy) bool {
 	if len(r) < 1 || len(r) > 2 {
 		return false
 	}
-	f := &town{World: w.Fork(), queues: w.queues}
+	f := &town{Cluster: w.Fork(), queues: w.queues}
 	for _, step := range r {
 		if step.Kind != ares.StepWait {
 			f.take(t, id, step)
@@ -146,7 +146,7 @@ func learns(w *town, revisions int) bool {
 	for range revisions {
 		for job := range f.State.Jobs() {
 			again := *job
-			f.Put(ares.Event{Job: &again})
+			f.PutEvents(ares.Event{Job: &again})
 			break
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // town is a random world, with the records the state does not hand out.
 type town struct {
-	*enginetest.World
+	*enginetest.Cluster
 	r      *rand.Rand
 	queues map[string]ares.Queue
 	jobs   int
@@ -27,7 +27,7 @@ func (t *town) chance(percent int) bool { return t.r.IntN(100) < percent }
 
 // newTown is a world in which something has happened already and many wait.
 func newTown(tb testing.TB, seed uint64) *town {
-	t := &town{World: enginetest.NewWorld(), r: rand.New(rand.NewPCG(seed, 4)), queues: map[string]ares.Queue{}}
+	t := &town{Cluster: enginetest.NewCluster(), r: rand.New(rand.NewPCG(seed, 4)), queues: map[string]ares.Queue{}}
 	for _, id := range []string{"default", "ml", "vision"} {
 		t.tenant(id)
 	}
@@ -35,7 +35,7 @@ func newTown(tb testing.TB, seed uint64) *town {
 		t.node(i)
 	}
 	if t.chance(30) {
-		t.Put(ares.Event{Topology: &ares.Topology{MaxNodesPerLeaf: t.r.IntN(4), Domains: []ares.Domain{
+		t.PutEvents(ares.Event{Topology: &ares.Topology{MaxNodesPerLeaf: t.r.IntN(4), Domains: []ares.Domain{
 			{Name: "r0", Level: ares.LevelLeaf, Adjacent: []string{"r1"}, Switch: "100GbE"}, {Name: "r1", Level: ares.LevelLeaf, Switch: "10GbE"},
 		}}})
 	}
@@ -86,14 +86,14 @@ func (t *town) tenant(id string) {
 	if t.chance(35) {
 		rec.Quotas = append(rec.Quotas, ares.Quota{Model: t.one("", "h100"), Nominal: t.r.IntN(8), Borrow: t.r.IntN(4), Lend: t.r.IntN(6)})
 	}
-	t.Put(ares.Event{Tenant: rec})
+	t.PutEvents(ares.Event{Tenant: rec})
 	if t.chance(40) {
 		q := ares.Queue{Tenant: id, Name: "q", Weight: 1, Limits: ares.NoLimits()}
 		if t.chance(60) {
 			q.Limits.GPUs = 1 + t.r.IntN(6)
 		}
 		t.queues[q.ID()] = q
-		t.Put(ares.Event{Queue: &q})
+		t.PutEvents(ares.Event{Queue: &q})
 	}
 }
 
@@ -119,12 +119,12 @@ func (t *town) node(i int) {
 	if t.chance(4) {
 		n.Unfit = "no cgroups"
 	}
-	t.Join(n)
+	t.AddNode(n)
 	if t.chance(20) {
-		t.Put(ares.Event{Cordon: &ares.Cordon{Node: n.ID, By: "ann"}})
+		t.PutEvents(ares.Event{Cordon: &ares.Cordon{Node: n.ID, By: "ann"}})
 	}
 	if t.chance(5) {
-		t.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: n.ID}})
+		t.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: n.ID}})
 	}
 }
 
@@ -237,7 +237,7 @@ func (t *town) each(id ares.JobID, do func(*ares.Job, *ares.Run, *ares.Attempt, 
 	run, _ := t.State.Run(id)
 	a := run.Last()
 	for i := range a.Seats {
-		_ = t.Change(id, func(j *ares.Job, r *ares.Run) error { return do(j, r, a, &a.Seats[i]) }) // some are past it
+		_ = t.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { return do(j, r, a, &a.Seats[i]) }) // some are past it
 	}
 }
 
@@ -265,7 +265,7 @@ func (t *town) succeed(id ares.JobID) {
 		return
 	}
 	run.Phase, run.Nominated = ares.Succeeded, nil
-	t.Put(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+	t.PutEvents(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 }
 
 // take takes one step as people would.
@@ -280,14 +280,14 @@ func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
 		job, _ := t.State.Job(id)
 		again := *job
 		again.Spec = step.Changed(job.Spec)
-		t.Put(ares.Event{Job: &again})
+		t.PutEvents(ares.Event{Job: &again})
 	case ares.StepLimit, ares.StepQuota:
 		t.raise(tb, step)
 	case ares.StepUncordon:
-		t.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}})
+		t.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}})
 	case ares.StepEnd, ares.StepFree:
 		for _, id := range step.Jobs {
-			if err := t.Change(id, func(_ *ares.Job, r *ares.Run) error {
+			if err := t.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error {
 				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: t.Now})
 			}); err != nil {
 				tb.Fatalf("%s cannot be ended: %v", id, err)
@@ -298,7 +298,7 @@ func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
 		for v := range t.State.Nodes() {
 			if v.Node.ID == step.Target {
 				for i := range step.Amount {
-					t.Join(*engine.CloneNode(v.Node, i))
+					t.AddNode(*engine.CloneNode(v.Node, i))
 				}
 				return
 			}
@@ -345,8 +345,8 @@ func (t *town) raise(tb testing.TB, step ares.Step) {
 		tb.Fatalf("step %+v", step)
 	}
 	if isQueue {
-		t.Put(ares.Event{Queue: &q})
+		t.PutEvents(ares.Event{Queue: &q})
 	} else {
-		t.Put(ares.Event{Tenant: &tenant})
+		t.PutEvents(ares.Event{Tenant: &tenant})
 	}
 }

@@ -11,17 +11,17 @@ import (
 // same figures that decide whose turn it is.
 func Fairness(s *State, now time.Time) ares.Fairness {
 	s.refresh()
-	shares := s.jobs.queues.Fairness(now)
-	out := ares.Fairness{Jain: queue.Jain(shares)}
+	shares := s.jobs.queues.Shares(now)
+	out := ares.Fairness{Jain: queue.JainIndex(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
-			Tenant: sh.Tenant, Queue: sh.Queue, Weight: float64(sh.Weight) / 1000, Counts: float64(sh.Pull) / 1000, GPUMilli: int(sh.Live.GPU), CPUs: int(sh.Live.CPU),
-			MemoryMB: int(sh.Live.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.Weighted), FairShare: int(sh.Fair),
+			Tenant: sh.Tenant, Queue: sh.Queue, Weight: float64(sh.Weight) / 1000, Counts: float64(sh.EffectiveWeight) / 1000, GPUMilli: int(sh.Allocated.GPU), CPUs: int(sh.Allocated.CPU),
+			MemoryMB: int(sh.Allocated.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.WeightedShare), FairShare: int(sh.FairShare),
 		}
 		var resource string
-		f.DominantShare, resource = s.jobs.dominantPart(sh.Live)
-		f.PastShare, _ = s.jobs.dominantPart(sh.Past)
-		if sh.Live != (queue.Use{}) {
+		f.DominantShare, resource = s.jobs.dominantPart(sh.Allocated)
+		f.PastShare, _ = s.jobs.dominantPart(sh.PastUse)
+		if sh.Allocated != (queue.Resources{}) {
 			f.Resource = resource
 		}
 		out.Shares = append(out.Shares, f)
@@ -31,12 +31,12 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 
 // dominantPart is the largest part of the fleet that a use is of any resource, in
 // millionths, and of which.
-func (j *jobTable) dominantPart(u queue.Use) (part int, of string) {
+func (j *jobTable) dominantPart(u queue.Resources) (part int, of string) {
 	for _, r := range []struct {
-		name      queue.Resource
+		name      queue.ResourceName
 		held, all int64
 	}{{queue.GPU, u.GPU, j.cluster.capacity.GPU}, {queue.CPU, u.CPU, j.cluster.capacity.CPU}, {queue.Memory, u.Memory, j.cluster.capacity.Memory}} {
-		if p := int(r.held * queue.Million / max(r.all, 1)); of == "" || p > part {
+		if p := int(r.held * queue.ShareScale / max(r.all, 1)); of == "" || p > part {
 			part, of = p, string(r.name)
 		}
 	}

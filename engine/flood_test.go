@@ -16,7 +16,7 @@ import (
 // jobs than it can do, whatever it is told of how long they run.
 type flood struct {
 	t       *testing.T
-	w       *enginetest.World
+	w       *enginetest.Cluster
 	r       *rand.Rand
 	say     func(runs time.Duration) *ares.RuntimePredicted // nil: nothing
 	runs    map[ares.JobID]time.Duration
@@ -28,11 +28,11 @@ type flood struct {
 func newFlood(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *flood {
 	cfg := engine.Default()
 	cfg.Backfill.DrainAfter = 30 * time.Minute
-	f := &flood{t: t, w: enginetest.NewWorldWith(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
+	f := &flood{t: t, w: enginetest.NewClusterWithConfig(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
 	for i := range nodes {
 		n := machineOf(fmt.Sprintf("n%02d", i), 8)
 		n.Labels = map[string]string{"leaf": fmt.Sprintf("l%d", i/4)}
-		f.w.Join(*n)
+		f.w.AddNode(*n)
 	}
 	return f
 }
@@ -42,7 +42,7 @@ func (f *flood) submit(id ares.JobID, spec ares.Spec, runs time.Duration) {
 	f.w.Submit(id, spec)
 	if p := f.say(runs); p != nil {
 		p.Job = id
-		f.w.Put(ares.Event{Forecast: p})
+		f.w.PutEvents(ares.Event{Forecast: p})
 	}
 }
 
@@ -63,7 +63,7 @@ func (f *flood) minute(come int) {
 		f.change(id, func(_ *ares.Job, r *ares.Run, rank int) error {
 			return r.Release(r.Last().Fence, rank)
 		}, ares.OutcomeSucceeded)
-		if err := f.w.Archive(id); err != nil {
+		if err := f.w.ArchiveJob(id); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -76,7 +76,7 @@ func (f *flood) minute(come int) {
 		if plan.Empty() {
 			return
 		}
-		if err := f.w.Write(plan); err != nil {
+		if err := f.w.ApplyPlan(plan); err != nil {
 			f.t.Fatal(err)
 		}
 		for _, p := range plan.Place {
@@ -91,7 +91,7 @@ func (f *flood) minute(come int) {
 
 func (f *flood) change(id ares.JobID, move func(*ares.Job, *ares.Run, int) error, as ares.Outcome) {
 	f.t.Helper()
-	err := f.w.Change(id, func(j *ares.Job, r *ares.Run) error {
+	err := f.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		for rank := range r.Last().Seats {
 			if as != "" {
 				if err := r.Finish(j, r.Last().Fence, rank, ares.RankResult{Outcome: as, EndedAt: f.w.Now}, f.w.Now); err != nil {

@@ -26,7 +26,7 @@ func (c *Cluster) bottleneck(seats []ares.Seat) int {
 			}
 		}
 		if count := bits.OnesCount64(set); count > 1 {
-			note(n.typ.links.Bandwidth(set))
+			note(n.typ.links.BottleneckMBps(set))
 		}
 		devices += bits.OnesCount64(set)
 		if last != nil {
@@ -56,7 +56,7 @@ const unknownMBps = 1250
 
 // networkBetween is what the network between two nodes carries, MB/s.
 func (c *Cluster) networkBetween(a, b *node) int {
-	if gbps := c.domains.Gbps(a.pos, b.pos); gbps > 0 {
+	if gbps := c.domains.Bandwidth(a.pos, b.pos); gbps > 0 {
 		return gbps * 125
 	}
 	return unknownMBps
@@ -87,7 +87,7 @@ func (c *Cluster) firstFitBandwidth(w *request, allowed *set, members int) int {
 		}
 		members -= take
 		m := n.typ.links
-		inside := m.Bandwidth(m.FirstFit(w.deviceMask(n.typ)&n.free, take*w.gpus))
+		inside := m.BottleneckMBps(m.FirstFit(w.deviceMask(n.typ)&n.free, take*w.gpus))
 		if take*w.gpus > 1 && (least == 0 || inside < least) {
 			least = inside
 		}

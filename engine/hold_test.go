@@ -13,9 +13,9 @@ import (
 // other, on 1,000 nodes with 8 GPUs are 62 % of them. Who does not pack leaves
 // no node whole for the eights.
 func TestEightsFindRoom(t *testing.T) {
-	w := enginetest.NewWorld()
+	w := enginetest.NewCluster()
 	for i := range 1000 {
-		w.Join(*machineOf(fmt.Sprintf("n%03d", i), 8))
+		w.AddNode(*machineOf(fmt.Sprintf("n%03d", i), 8))
 	}
 	for i := range 2000 {
 		gpus := []int{1, 1, 1, 1, 2, 2, 4, 8}[i%8]
@@ -24,7 +24,7 @@ func TestEightsFindRoom(t *testing.T) {
 		if len(plan.Place) != 1 {
 			t.Fatalf("job %d of %d GPUs is not placed: %v", i, gpus, plan.Refuse)
 		}
-		if err := w.Write(plan); err != nil {
+		if err := w.ApplyPlan(plan); err != nil {
 			t.Fatal(err)
 		}
 	}

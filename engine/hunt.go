@@ -27,7 +27,7 @@ type victimSearch struct {
 	ancestry     map[ares.JobID]bool
 	barred       map[*entry]bool // sit where seats are kept for others
 	guaranteed   uint64          // models that quotas promise it
-	owed         map[debtKey]queue.Debt
+	owed         map[debtKey]queue.Borrowing
 	debts        []debt
 	allowPartial bool            // who is borrowed in part may go too
 	stuck        map[*entry]bool // who has no other place; nil unless they are to be moved
@@ -71,7 +71,7 @@ type candidateSeat struct {
 func (pr *preemptRound) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
 		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(pr.txn.deltas)),
-		ancestry: pr.jobs.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Debt{}, guaranteed: promised,
+		ancestry: pr.jobs.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
 	}
 	if pr.backfill.heldReservations != 0 {
 		all := h.barred
@@ -450,7 +450,7 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 func (h *victimSearch) tryAllVictims() {
 	h.round.txn.undo(h.base)
 	for i := range h.debts {
-		h.debts[i].left = h.debts[i].Over
+		h.debts[i].left = h.debts[i].Milli
 	}
 	h.evicted = h.evicted[:0]
 	for _, sp := range h.candidateSeats {

@@ -30,7 +30,7 @@ type jobTable struct {
 	restarting []*entry
 	// returning are the jobs that are being moved, by ID.
 	migrating      []*entry
-	grantScratch   []queue.Part         // scratch of grantOf
+	grantScratch   []queue.GPUAmount    // scratch of grantOf
 	estimated      int                  // jobs of which it is known how long they run
 	changedEntries []*entry             // changed by the batch under way
 	delaysLearned  map[*entry]time.Time // of the snapshot under way: when their delays were learned of

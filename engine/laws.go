@@ -33,7 +33,7 @@ func (s *State) Check() error {
 		case inNone:
 		}
 	}
-	if queued, _ := s.jobs.queues.Waiting(); pending != queued || delayed != len(s.jobs.delayed) {
+	if queued, _ := s.jobs.queues.CountWaiting(); pending != queued || delayed != len(s.jobs.delayed) {
 		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.jobs.delayed))
 	}
 	lost := slices.DeleteFunc(s.jobs.entries(), func(e *entry) bool { return !e.awaitsRestart() })

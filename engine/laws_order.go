@@ -12,17 +12,17 @@ import (
 func (j *jobTable) checkOrder() error {
 	fresh := queue.New[*entry](j.queues.Config())
 	for _, name := range j.queues.Models() {
-		fresh.Model(name)
+		fresh.ModelIndex(name)
 	}
-	fresh.Capacity(j.cluster.capacity)
+	fresh.SetCapacity(j.cluster.capacity)
 	for id, t := range j.tenants { // order-free: each by itself
-		fresh.Tenant(id, t.record)
+		fresh.SetTenant(id, t.record)
 		for name, u := range t.archived { // order-free: as above
-			fresh.Leaf(id, name).Archived(u)
+			fresh.Leaf(id, name).SetArchived(u)
 		}
 	}
-	for q := range j.queues.Records() {
-		fresh.Queue(q)
+	for q := range j.queues.QueueRecords() {
+		fresh.SetQueue(q)
 	}
 	var last time.Time
 	for _, e := range j.entries() {
@@ -39,9 +39,9 @@ func (j *jobTable) checkOrder() error {
 		}
 		for _, p := range h.past {
 			if last = laterOf(laterOf(last, p.from), p.to); p.to.IsZero() {
-				leaf.Running(p.use, p.from, 1)
+				leaf.AddRunning(p.use, p.from, 1)
 			} else {
-				leaf.Ran(p.use, p.from, p.to, 1)
+				leaf.AddEnded(p.use, p.from, p.to, 1)
 			}
 		}
 	}
@@ -91,21 +91,21 @@ func (j *jobTable) checkMonths() error {
 // compareOrder holds the order's accounts against those of a fresh tree.
 func (j *jobTable) compareOrder(fresh *queueTree, at time.Time) error {
 	known := map[[2]string]queue.Share{}
-	for _, f := range fresh.Fairness(at) {
+	for _, f := range fresh.Shares(at) {
 		known[[2]string{f.Tenant, f.Queue}] = f
 	}
-	for _, have := range j.queues.Fairness(at) {
+	for _, have := range j.queues.Shares(at) {
 		want := known[[2]string{have.Tenant, have.Queue}] // nothing, if nobody speaks of it any more
-		if have.Live != want.Live || have.Past != want.Past || have.Dominant != want.Dominant {
-			return fmt.Errorf("%s/%s holds %+v and held %+v, its account says %+v and %+v", have.Tenant, have.Queue, want.Live, want.Past, have.Live, have.Past)
+		if have.Allocated != want.Allocated || have.PastUse != want.PastUse || have.DominantShare != want.DominantShare {
+			return fmt.Errorf("%s/%s holds %+v and held %+v, its account says %+v and %+v", have.Tenant, have.Queue, want.Allocated, want.PastUse, have.Allocated, have.PastUse)
 		}
 	}
 	for _, sh := range j.shapes.byKey { // order-free: any broken law will do
-		leaf := fresh.Leaf(sh.leaf.Tenant(), sh.leaf.Queue())
+		leaf := fresh.Leaf(sh.leaf.Tenant(), sh.leaf.Name())
 		for _, m := range j.cluster.models {
-			want, _ := leaf.Room(m)
-			if have, _ := sh.leaf.Room(m); have != want {
-				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Queue(), want, m, have)
+			want, _ := leaf.Headroom(m)
+			if have, _ := sh.leaf.Headroom(m); have != want {
+				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Name(), want, m, have)
 			}
 		}
 	}

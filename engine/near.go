@@ -92,7 +92,7 @@ func (pl *Placer) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 
 func (c *Cluster) visitSpan(node string, level ares.Level, tell func(lo, hi int)) {
 	if n := c.nodesByID[node]; n != nil {
-		tell(c.domains.Span(n.pos, level))
+		tell(c.domains.EnclosingDomain(n.pos, level))
 	}
 }
 

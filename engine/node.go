@@ -26,7 +26,7 @@ type node struct {
 	cordon         *ares.Cordon
 	score          *ares.NodeScore // nil: nothing is known of how it did
 	historyPenalty int64           // what that adds to every cost
-	place          topology.Place
+	place          topology.Location
 	typ            *nodeType  // of the record
 	devices        []device   // in the order of the profile
 	unlisted       []device   // not listed by the record, but held by seats

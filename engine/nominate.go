@@ -16,10 +16,10 @@ type nominationHold struct {
 	seats     []ares.Seat
 	until     time.Time // its seats are free by then, or given up
 	held      []delta
-	freeSeats int         // seats of which all is held
-	grant     queue.Grant // counts for limits and quotas meanwhile, and for no share
-	over      bool        // it has its place, or was given up: nothing is held
-	invalid   string      // why it was given up
+	freeSeats int              // seats of which all is held
+	grant     queue.Allocation // counts for limits and quotas meanwhile, and for no share
+	over      bool             // it has its place, or was given up: nothing is held
+	invalid   string           // why it was given up
 }
 
 // advanceNominations looks after every nomination before anybody has his turn. Who finds
@@ -56,7 +56,7 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell fun
 		default:
 			k.over = false
 			k.grant = pr.jobs.grantCopy(e.shape, n.Seats)
-			k.grant.Use = queue.Use{}
+			k.grant.ForShare = queue.Resources{}
 			e.shape.leaf.Charge(k.grant, 1)
 			k.held, k.freeSeats = pr.txn.holdSeats(n.Seats)
 			pr.stopPendingVictims(plan, e)
@@ -252,12 +252,12 @@ func (x *Txn) releaseHold(k *nominationHold) {
 
 // placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
-func (pr *preemptRound) placeElsewhere(pass *queue.Pass[*entry], k *nominationHold, now time.Time) bool {
+func (pr *preemptRound) placeElsewhere(pass *queue.Round[*entry], k *nominationHold, now time.Time) bool {
 	sh, m := k.entry.shape, savepoint(len(pr.txn.deltas))
 	pr.place.speculative = true
 	defer func() { pr.place.speculative = false }()
 	pr.txn.releaseHold(k)
-	pass.Count(sh.leaf, k.grant, -1)
+	pass.ChargeOutOfTurn(sh.leaf, k.grant, -1)
 	ok := false
 	if members, ban := pr.jobs.admissibleMembers(sh, now); members >= len(k.seats) {
 		pr.scorer.drawForJob(k.entry.id, 0)
@@ -265,7 +265,7 @@ func (pr *preemptRound) placeElsewhere(pass *queue.Pass[*entry], k *nominationHo
 	}
 	if !ok || len(pr.place.offer.Seats) < len(k.seats) {
 		pr.txn.undo(m)
-		pass.Count(sh.leaf, k.grant, 1)
+		pass.ChargeOutOfTurn(sh.leaf, k.grant, 1)
 		return false
 	}
 	k.over = true
@@ -280,13 +280,13 @@ func (j *jobTable) admitsSeats(sh *shape, seats []ares.Seat, now time.Time) bool
 	if sh.tenant.record == nil || j.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) }) {
 		return false
 	}
-	return sh.leaf.Free() || len(sh.leaf.Admit(j.grantOf(sh, seats))) == 0
+	return sh.leaf.IsUnrestricted() || len(sh.leaf.CheckAdmission(j.grantOf(sh, seats))) == 0
 }
 
 // grantCopy is grantOf for who keeps it.
-func (j *jobTable) grantCopy(sh *shape, seats []ares.Seat) queue.Grant {
+func (j *jobTable) grantCopy(sh *shape, seats []ares.Seat) queue.Allocation {
 	g := j.grantOf(sh, seats)
-	g.GPUs = slices.Clone(g.GPUs)
+	g.ForQuotas = slices.Clone(g.ForQuotas)
 	return g
 }
 
@@ -303,8 +303,8 @@ func (c *Cluster) rationaleOf(seats []ares.Seat) ares.Merit {
 		return m
 	}
 	for _, level := range slices.Backward(ares.Levels()) {
-		if from, to := c.domains.Span(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
-			m.Level, m.Domain = level, c.domains.Name(lo, level)
+		if from, to := c.domains.EnclosingDomain(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
+			m.Level, m.Domain = level, c.domains.DomainName(lo, level)
 			break
 		}
 	}

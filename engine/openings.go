@@ -129,7 +129,7 @@ func (b *backfillRound) domainOpenings(w *request, o *openings, reach *set, leve
 	for lo := 0; lo < len(b.cluster.nodes); {
 		hi := len(b.cluster.nodes)
 		if level != "" {
-			_, hi = b.cluster.domains.Span(lo, level)
+			_, hi = b.cluster.domains.EnclosingDomain(lo, level)
 		}
 		bound := int64(noEnd)
 		if len(out) == maxDomainsTried {

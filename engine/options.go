@@ -180,7 +180,7 @@ func (c *remedySearch) shrinkSteps() []ares.Step {
 		return nil
 	}
 	allowed := sh.minMembers - 1
-	for allowed > 0 && len(sh.leaf.Shortfalls(sh.use(allowed))) > 0 {
+	for allowed > 0 && len(sh.leaf.LimitShortfalls(sh.use(allowed))) > 0 {
 		allowed--
 	}
 	fitted := c.diagnosis.fitted
@@ -212,7 +212,7 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 			out = append(out, ares.Step{Kind: ares.StepPriority, Amount: p, Text: fmt.Sprintf("raise its priority to %d", p)})
 		}
 	}
-	if head, aged := c.head, c.state.jobs.queues.Config().Aged; head != nil {
+	if head, aged := c.head, c.state.jobs.queues.Config().AgedPriority; head != nil {
 		add(now + aged(head.PriorityValue(), head.AcceptedAt, c.now) - aged(now, e.job.AcceptedAt, c.now) + 1)
 	}
 	for _, class := range ares.Classes() {

@@ -94,12 +94,12 @@ func (pl *Placer) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing
 		m.Stranded = strandedMilli(pl.scorer.fragmentationCost(w, n) - n.historyPenalty)
 	}
 	if w.gpus > 1 {
-		m.FirstFit = n.typ.links.Bandwidth(n.typ.links.FirstFit(w.deviceMask(n.typ)&n.free, w.gpus))
+		m.FirstFit = n.typ.links.BottleneckMBps(n.typ.links.FirstFit(w.deviceMask(n.typ)&n.free, w.gpus))
 	}
 	before := n.free
 	seats := []ares.Seat{pl.assign(n, w, 0)}
 	if w.gpus > 1 {
-		m.Bandwidth = n.typ.links.Bandwidth(before &^ n.free)
+		m.Bandwidth = n.typ.links.BottleneckMBps(before &^ n.free)
 	}
 	pl.cluster.capacityChanged(n)
 	return ares.Placing{Seats: seats, Score: pl.cluster.pairScore(seats), Merit: m}, true
@@ -114,7 +114,7 @@ func (pl *Placer) bestSingleNode(sh *shape, w *request, allowed *set) *node {
 	}
 	for _, in := range [2]*set{liked, allowed} {
 		for i := 0; ; i++ {
-			lo, hi, ok := pl.cluster.domains.Domain(sh.wish.domain, i)
+			lo, hi, ok := pl.cluster.domains.NamedDomain(sh.wish.domain, i)
 			if !ok {
 				break
 			}
@@ -136,15 +136,15 @@ func (pl *Placer) placeGang(sh *shape, w *request, most int, e *entry, allowed *
 	if w.scores.costs == nil && pl.cluster.fitsNowhere(w) {
 		return ares.Placing{}, false
 	}
-	ask := topology.Ask{
-		Members: most, Min: sh.minMembers, Devices: w.gpus, Required: sh.wish.required, Preferred: sh.wish.preferred,
-		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, Gbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
+	ask := topology.Request{
+		Members: most, MinMembers: sh.minMembers, DevicesPerMember: w.gpus, RequiredLevel: sh.wish.required, PreferredLevel: sh.wish.preferred,
+		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, MinGbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
 	if allowed == &w.constraints.feasible.nodes && !sh.spreadsMembers() {
-		ask.Kind = w.id // else other jobs decide where it may go
+		ask.CacheKey = w.id // else other jobs decide where it may go
 	}
 	if e != nil && e.run != nil {
-		ask.Before = pl.jobs.lastNodes(e)
+		ask.PreviousNodes = pl.jobs.lastNodes(e)
 	}
 	view := gangView{pl, w, pl.scorer.refreshScores(w), allowed, sh.spreadsMembers()}
 	picks, m, ok := pl.cluster.domains.Choose(&ask, view)
@@ -197,8 +197,8 @@ type gangView struct {
 	apart   bool // no two members on a node
 }
 
-// Room is how many members the node can take now.
-func (v gangView) Room(at int) int {
+// Capacity is how many members the node can take now.
+func (v gangView) Capacity(at int) int {
 	n := v.state.cluster.nodes[at]
 	if !n.schedulable() || !v.allowed.has(at) {
 		return 0
@@ -210,8 +210,8 @@ func (v gangView) Room(at int) int {
 	return room
 }
 
-// Waste is what a member there would strand.
-func (v gangView) Waste(at int) int {
+// Penalty is what a member there would strand.
+func (v gangView) Penalty(at int) int {
 	if v.scores.costs[at] == noFit {
 		return 0
 	}

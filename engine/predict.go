@@ -113,7 +113,7 @@ func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
 		return rankOf(half)
 	case OrderLeastService:
 		if half == forever {
-			return queue.MaxRank
+			return queue.MaxSortKey
 		}
 		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / WholeMilli
 	case OrderAttained:
@@ -122,7 +122,7 @@ func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
 		}
 	case OrderDeadline:
 		if e.job.Deadline.IsZero() {
-			return queue.MaxRank
+			return queue.MaxSortKey
 		}
 		return uint64(max(e.job.Deadline.UnixMilli(), 0))
 	case OrderAged, OrderFIFO:
@@ -132,7 +132,7 @@ func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
 
 func rankOf(d time.Duration) uint64 {
 	if d == forever {
-		return queue.MaxRank
+		return queue.MaxSortKey
 	}
 	return uint64(max(d, 0) / time.Millisecond)
 }
@@ -152,5 +152,5 @@ func (j *jobTable) queueRank(e *entry) uint64 {
 		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
 	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService, OrderDeadline:
 	}
-	return min(rank, queue.MaxRank)
+	return min(rank, queue.MaxSortKey)
 }

@@ -44,7 +44,7 @@ func tellPlans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
 		t.Repeat(rapid.StateMachineActions(m))
-		if _, err := m.w.Settle(); err != nil {
+		if _, err := m.w.DecideUntilStable(); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range m.w.Plans() {
@@ -61,9 +61,9 @@ func TestArrivalDoesNotMatter(t *testing.T) {
 	small, large := machineOf("b", 2), machineOf("d", 4)
 	var chosen []string
 	for _, nodes := range [][]*ares.Node{{small, large}, {large, small}} {
-		w := enginetest.NewWorld()
+		w := enginetest.NewCluster()
 		for _, n := range nodes {
-			w.Join(*n)
+			w.AddNode(*n)
 		}
 		w.Submit("j", ares.Spec{})
 		plan, err := w.Decide()

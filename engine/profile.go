@@ -150,7 +150,7 @@ func newNodeType(r *ares.Node, order []int) *nodeType {
 			matrix[pos] = append(matrix[pos], link)
 		}
 	}
-	p.links = links.Compile(matrix, numa)
+	p.links = links.NewMatrix(matrix, numa)
 	return p
 }
 

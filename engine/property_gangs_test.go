@@ -14,18 +14,18 @@ import (
 // has room for several of them.
 func TestLawsOfGangs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := enginetest.NewWorld()
-		w.Put(ares.Event{Topology: drawFabric(t)})
+		w := enginetest.NewCluster()
+		w.PutEvents(ares.Event{Topology: drawFabric(t)})
 		for i := range rapid.IntRange(4, 10).Draw(t, "nodes") {
 			n := *machineOf(fmt.Sprintf("n%d", i), rapid.IntRange(2, 4).Draw(t, "gpus"))
 			n.Labels = map[string]string{"leaf": pick(t, "leaf", "l0", "l1", "l2", "l3")}
-			w.Join(n)
+			w.AddNode(n)
 		}
 		for i := range 12 {
 			if rapid.Bool().Draw(t, "gang") {
 				w.Submit(ares.JobID(fmt.Sprintf("j%02d", i)), drawGang(t))
 			}
-			if _, err := w.Settle(); err != nil {
+			if _, err := w.DecideUntilStable(); err != nil {
 				t.Fatal(err)
 			}
 			if once(t, 3, "lost") {
@@ -35,7 +35,7 @@ func TestLawsOfGangs(t *testing.T) {
 				endGang(w, ares.JobID(fmt.Sprintf("j%02d", rapid.IntRange(0, i).Draw(t, "which"))))
 			}
 		}
-		if err := w.Replay(); err != nil {
+		if err := w.CheckReplay(); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -72,9 +72,9 @@ func drawGang(t *rapid.T) ares.Spec {
 
 // lose ends a node's session for good, takes its seats back, and lets the other
 // ranks of the gangs that were there die.
-func lose(t *rapid.T, w *enginetest.World, node string) {
-	w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: node}})
-	if err := w.Void(node); err != nil {
+func lose(t *rapid.T, w *enginetest.Cluster, node string) {
+	w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: node}})
+	if err := w.VoidNode(node); err != nil {
 		t.Fatal(err)
 	}
 	for job, run := range w.State.Jobs() {
@@ -85,8 +85,8 @@ func lose(t *rapid.T, w *enginetest.World, node string) {
 }
 
 // endGang lets every rank of a job end, if it runs.
-func endGang(w *enginetest.World, id ares.JobID) {
-	_ = w.Change(id, func(j *ares.Job, r *ares.Run) error { // it may not be there, or not run
+func endGang(w *enginetest.Cluster, id ares.JobID) {
+	_ = w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { // it may not be there, or not run
 		a := r.Current()
 		if a == nil {
 			return nil
@@ -108,8 +108,8 @@ func endGang(w *enginetest.World, id ares.JobID) {
 	releaseAll(w, id)
 }
 
-func releaseAll(w *enginetest.World, id ares.JobID) {
-	_ = w.Change(id, func(_ *ares.Job, r *ares.Run) error { // what is not to be released stays
+func releaseAll(w *enginetest.Cluster, id ares.JobID) {
+	_ = w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // what is not to be released stays
 		for _, a := range r.Clone().Attempts {
 			for _, h := range a.Seats {
 				if !h.State.Settled() && a.Ended() {

@@ -80,26 +80,26 @@ func (s *toll) String() string {
 
 // liveThrough does the lines of a script, and then lets the world run dry.
 func liveThrough(lines []string) (toll, error) {
-	w := enginetest.NewWorld()
+	w := enginetest.NewCluster()
 	out := toll{why: map[ares.YieldWhy]int{}}
 	for i, line := range lines {
-		if err := w.Do(line); err != nil {
+		if err := w.RunLine(line); err != nil {
 			return out, fmt.Errorf("%s: %w", line, err)
 		}
 		if i == 0 {
-			w.Hurry() // a configuration, if there is one, comes first
+			w.UseFastChecks() // a configuration, if there is one, comes first
 		}
 		if line == "restart" {
 			out.restarts++
 		}
 	}
 	err := runDry(w)
-	seen := w.Witness()
-	for i := range seen.Stopped {
-		out.why[seen.Stopped[i].Why]++
+	seen := w.Preemptions()
+	for i := range seen.Preemptions {
+		out.why[seen.Preemptions[i].Why]++
 	}
-	out.steps, out.most, out.kept, out.withdrawn = len(lines)+w.Ticks(), seen.Most(), seen.Kept, seen.Withdrawn
-	out.promises, out.moved = w.Keeper().Kept, w.Keeper().Moved
+	out.steps, out.most, out.kept, out.withdrawn = len(lines)+w.DecisionCount(), seen.MaxPerJob(), seen.Nominations, seen.Withdrawals
+	out.promises, out.moved = w.PlannedStarts().Met, w.PlannedStarts().Moved
 	for _, run := range w.State.Jobs() {
 		out.jobs++
 		if run != nil && run.Phase.Final() {
@@ -115,21 +115,21 @@ const dry = 400 * 24 * time.Hour
 
 // runDry lets a world live until nothing more happens. Then nothing runs, and who
 // waits still could not run if he were alone.
-func runDry(w *enginetest.World) error {
+func runDry(w *enginetest.Cluster) error {
 	for _, id := range lifeNodes {
 		for _, line := range []string{"session return " + id, "uncordon " + id, "clean " + id} {
-			if err := w.Do(line); err != nil {
+			if err := w.RunLine(line); err != nil {
 				return err
 			}
 		}
 	}
-	if err := w.Live(dry, func(string) {}); err != nil {
+	if err := w.Simulate(dry, func(string) {}); err != nil {
 		return err
 	}
-	if err := enginetest.Check(w.State); err != nil {
+	if err := enginetest.CheckState(w.State); err != nil {
 		return err
 	}
-	if err := w.Do("restart"); err != nil {
+	if err := w.RunLine("restart"); err != nil {
 		return fmt.Errorf("at the end: %w", err)
 	}
 	for job, run := range w.State.Jobs() {
@@ -150,7 +150,7 @@ func runDry(w *enginetest.World) error {
 }
 
 // alone says whether a job that waits would be placed if nobody else waited.
-func alone(w *enginetest.World, id ares.JobID) bool {
+func alone(w *enginetest.Cluster, id ares.JobID) bool {
 	others := map[ares.JobID]bool{}
 	for job, run := range w.State.Jobs() {
 		others[job.ID] = job.ID != id && (run == nil || !run.Phase.Final())

@@ -17,14 +17,14 @@ func TestFirmPromisesAreKept(t *testing.T) {
 	promised, kept := 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		dice := rand.New(rand.NewPCG(seed, 3))
-		w := enginetest.NewWorld()
+		w := enginetest.NewCluster()
 		do := func(format string, args ...any) {
-			if err := w.Do(fmt.Sprintf(format, args...)); err != nil {
+			if err := w.RunLine(fmt.Sprintf(format, args...)); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
 		do("node n gpus=%d count=%d", 1<<(1+dice.IntN(3)), 1+dice.IntN(4))
-		w.Hurry()
+		w.UseFastChecks()
 		first := map[ares.JobID]time.Time{} // the latest that was promised first
 		jobs := 0
 		for minute := range 600 {

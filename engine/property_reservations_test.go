@@ -11,7 +11,7 @@ import (
 // Window makes a reservation, changes one or takes one away.
 func (m *machine) Window(t *rapid.T) {
 	if once(t, 4, "gone") {
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindReservation, ID: pick(t, "name", "w1", "w2", "w3")}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindReservation, ID: pick(t, "name", "w1", "w2", "w3")}})
 		return
 	}
 	m.reserve(t)
@@ -41,5 +41,5 @@ func (m *machine) reserve(t *rapid.T) {
 	if err := r.Check(m.w.Now); err != nil {
 		t.Fatal(err)
 	}
-	m.w.Put(ares.Event{Reservation: r})
+	m.w.PutEvents(ares.Event{Reservation: r})
 }

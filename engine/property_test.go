@@ -18,7 +18,7 @@ import (
 
 // machine throws random events at a world; the laws must hold after each.
 type machine struct {
-	w    *enginetest.World
+	w    *enginetest.Cluster
 	jobs int
 }
 
@@ -26,16 +26,16 @@ var nodeIDs = []string{"a", "b", "c", "d", "e", "f"}
 
 // newMachine begins with nothing, or with a fleet and those who share it.
 func newMachine(t *rapid.T) *machine {
-	m := &machine{w: enginetest.NewWorldWith(drawConfig(t))}
+	m := &machine{w: enginetest.NewClusterWithConfig(drawConfig(t))}
 	if once(t, 4, "from nothing") {
 		return m
 	}
 	for _, id := range nodeIDs {
-		m.w.Join(drawNode(t, id))
+		m.w.AddNode(drawNode(t, id))
 	}
 	m.Topology(t)
 	for _, id := range []string{"ml", "web"} {
-		m.w.Put(ares.Event{Tenant: &ares.Tenant{ID: id, Limits: ares.NoLimits(), Weight: drawWeight(t)}})
+		m.w.PutEvents(ares.Event{Tenant: &ares.Tenant{ID: id, Limits: ares.NoLimits(), Weight: drawWeight(t)}})
 	}
 	for range pick(t, "windows", 0, 0, 1, 2) {
 		m.reserve(t)
@@ -48,7 +48,7 @@ func newMachine(t *rapid.T) *machine {
 
 func (m *machine) node(t *rapid.T) string { return rapid.SampledFrom(nodeIDs).Draw(t, "node") }
 
-func (m *machine) Join(t *rapid.T) { m.w.Join(drawNode(t, m.node(t))) }
+func (m *machine) Join(t *rapid.T) { m.w.AddNode(drawNode(t, m.node(t))) }
 
 // Warm lets the devices of a node get hotter or cooler, sick or well.
 func (m *machine) Warm(t *rapid.T) {
@@ -63,7 +63,7 @@ func (m *machine) Warm(t *rapid.T) {
 			n.Devices[i].Celsius = pick(t, "celsius", 40, 60, 66, 75, 76, 90)
 			n.Devices[i].Healthy = !once(t, 8, "sick")
 		}
-		m.w.Put(ares.Event{Node: &n})
+		m.w.PutEvents(ares.Event{Node: &n})
 		return
 	}
 	t.Skip("no such node")
@@ -71,14 +71,14 @@ func (m *machine) Warm(t *rapid.T) {
 
 func (m *machine) Topology(t *rapid.T) {
 	if once(t, 5, "gone") {
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindTopology}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindTopology}})
 		return
 	}
 	topology := drawTopology(t)
 	if err := topology.Check(); err != nil {
 		t.Fatal(err)
 	}
-	m.w.Put(ares.Event{Topology: topology})
+	m.w.PutEvents(ares.Event{Topology: topology})
 }
 
 func (m *machine) Queue(t *rapid.T) {
@@ -87,18 +87,18 @@ func (m *machine) Queue(t *rapid.T) {
 		Weight: drawWeight(t), Limits: drawLimits(t), Quotas: drawQuotas(t),
 	}
 	if once(t, 4, "gone") {
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindQueue, ID: q.ID()}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindQueue, ID: q.ID()}})
 		return
 	}
 	if q.Check() != nil {
 		t.Skip("no such queue can be made")
 	}
-	m.w.Put(ares.Event{Queue: q})
+	m.w.PutEvents(ares.Event{Queue: q})
 }
 
 // Usage is what jobs used that were archived before anybody looked.
 func (m *machine) Usage(t *rapid.T) {
-	m.w.Put(ares.Event{Usage: &ares.Usage{
+	m.w.PutEvents(ares.Event{Usage: &ares.Usage{
 		Tenant: pick(t, "tenant", "ml", "web"), Queue: pick(t, "queue", "default", "q1"), At: m.w.Now.Add(-pick(t, "age", 0, time.Minute, 30*time.Hour)),
 		GPUMilliSecs: pick[int64](t, "gpu", 0, 1, 3_600_000, 100_000_000), CPUSecs: pick[int64](t, "cpu", 0, 100_000), MemoryGBSecs: pick[int64](t, "memory", 0, 1000),
 		Month: m.w.Now.UTC().Format("2006-01"), GPUSecs: pick[int64](t, "month", 0, 3599, 3600, 7200),
@@ -108,23 +108,23 @@ func (m *machine) Usage(t *rapid.T) {
 func (m *machine) Session(t *rapid.T) {
 	id := m.node(t)
 	if rapid.Bool().Draw(t, "end") {
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: id}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: id}})
 		return
 	}
-	m.w.Put(ares.Event{Session: &ares.Session{Node: id}})
+	m.w.PutEvents(ares.Event{Session: &ares.Session{Node: id}})
 }
 
 func (m *machine) Cordon(t *rapid.T) {
 	id := m.node(t)
 	if rapid.Bool().Draw(t, "lift") {
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: id}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: id}})
 		return
 	}
-	m.w.Put(ares.Event{Cordon: &ares.Cordon{Node: id}})
+	m.w.PutEvents(ares.Event{Cordon: &ares.Cordon{Node: id}})
 }
 
 func (m *machine) ForgetNode(t *rapid.T) {
-	m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: m.node(t)}})
+	m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: m.node(t)}})
 }
 
 func (m *machine) Tenant(t *rapid.T) {
@@ -132,10 +132,10 @@ func (m *machine) Tenant(t *rapid.T) {
 		ID: pick(t, "id", "ml", "web"), Limits: drawLimits(t), Weight: drawWeight(t), Quotas: drawQuotas(t), GPUHours: pick(t, "hours", 0, 0, 1, 2),
 	}
 	if once(t, 8, "gone") {
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindTenant, ID: tenant.ID}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindTenant, ID: tenant.ID}})
 		return
 	}
-	m.w.Put(ares.Event{Tenant: tenant})
+	m.w.PutEvents(ares.Event{Tenant: tenant})
 }
 
 func (m *machine) Submit(t *rapid.T) {
@@ -194,7 +194,7 @@ func (m *machine) Report(t *rapid.T) {
 	run, ok := m.w.State.Run(id)
 	if n := run.Next; ok && n > 0 {
 		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 {
-			_ = m.w.Change(id, func(_ *ares.Job, r *ares.Run) error { // it may be over
+			_ = m.w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // it may be over
 				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
 			})
 		}
@@ -212,7 +212,7 @@ func (m *machine) Report(t *rapid.T) {
 	}).Draw(t, "outcome"), StartedAt: now, EndedAt: now}
 	why := rapid.SampledFrom([]ares.StopWhy{ares.StopCancel, ares.StopPreempt, ares.StopDrain}).Draw(t, "why")
 	verb := rapid.IntRange(0, 5).Draw(t, "verb")
-	_ = m.w.Change(id, func(j *ares.Job, r *ares.Run) error { // a refused report is a fine outcome
+	_ = m.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { // a refused report is a fine outcome
 		switch verb {
 		case 0, 1:
 			return r.Claim(j, a.Fence, h.Rank, h.Node, now)
@@ -235,27 +235,27 @@ func (m *machine) Predict(t *rapid.T) {
 	}
 	id := ares.JobID(fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "job")))
 	half := pick(t, "half", time.Minute, time.Millisecond, time.Hour, 30*time.Hour)
-	m.w.Put(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7)}})
+	m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7)}})
 }
 
 // Score says how a node has done so far.
 func (m *machine) Score(t *rapid.T) {
 	id := m.node(t)
 	if rapid.IntRange(0, 3).Draw(t, "forget") == 0 {
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindScore, ID: id}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindScore, ID: id}})
 		return
 	}
-	m.w.Put(ares.Event{Score: &ares.NodeScore{Node: id, Score: pick(t, "score", 0, 350, 980, 1000), At: m.w.Now}})
+	m.w.PutEvents(ares.Event{Score: &ares.NodeScore{Node: id, Score: pick(t, "score", 0, 350, 980, 1000), At: m.w.Now}})
 }
 
 func (m *machine) Void(t *rapid.T) {
-	if err := m.w.Void(m.node(t)); err != nil {
+	if err := m.w.VoidNode(m.node(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (m *machine) Clean(t *rapid.T) {
-	if err := m.w.Clean(m.node(t)); err != nil {
+	if err := m.w.CleanNode(m.node(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -263,7 +263,7 @@ func (m *machine) Clean(t *rapid.T) {
 func (m *machine) Archive(t *rapid.T) {
 	for job, run := range m.w.State.Jobs() {
 		if run != nil && run.Phase.Final() && run.Free() && !m.kept(job, run) {
-			if err := m.w.Archive(job.ID); err != nil {
+			if err := m.w.ArchiveJob(job.ID); err != nil {
 				t.Fatal(err)
 			}
 			return
@@ -294,7 +294,7 @@ func (m *machine) Decide(t *rapid.T) {
 	}
 	m.agree(t, plan)
 	if once(t, 3, "resume") {
-		if err := m.w.Resume(); err != nil {
+		if err := m.w.CheckSnapshot(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -334,7 +334,7 @@ func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 }
 
 func (m *machine) Check(t *rapid.T) {
-	if err := enginetest.Check(m.w.State); err != nil {
+	if err := enginetest.CheckState(m.w.State); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -350,10 +350,10 @@ func TestLaws(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			m := newMachine(t)
 			t.Repeat(rapid.StateMachineActions(m))
-			if _, err := m.w.Settle(); err != nil {
+			if _, err := m.w.DecideUntilStable(); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.w.Replay(); err != nil {
+			if err := m.w.CheckReplay(); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 // way and for whom something is reserved changes all the time. Jobs run as long
 // as is predicted, unless nothing was.
 type crowd struct {
-	w      *enginetest.World
+	w      *enginetest.Cluster
 	runs   map[ares.JobID]time.Duration
 	ends   map[ares.JobID]time.Time // of the attempt under way
 	order  []ares.JobID
@@ -29,14 +29,14 @@ type crowd struct {
 func newCrowd(t *rapid.T, q engine.QueueConfig) *crowd {
 	cfg := engine.Default()
 	cfg.Queue = q
-	c := &crowd{w: enginetest.NewWorldWith(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
+	c := &crowd{w: enginetest.NewClusterWithConfig(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
 	c.nodes = rapid.IntRange(1, 3).Draw(t, "nodes")
 	for i := range c.nodes {
 		n := ares.Node{ID: string(rune('a' + i)), CPUs: 8, MemoryMB: 1000}
 		for k := range 4 {
 			n.Devices = append(n.Devices, ares.Device{ID: fmt.Sprintf("%s%d", n.ID, k), Index: k, Type: "gpu", Model: "A", MemoryMB: 100, Healthy: true})
 		}
-		c.w.Join(n)
+		c.w.AddNode(n)
 	}
 	return c
 }
@@ -44,9 +44,9 @@ func newCrowd(t *rapid.T, q engine.QueueConfig) *crowd {
 // become gives the crowd another configuration: nobody has come yet.
 func (c *crowd) become(cfg engine.Config) {
 	old := c.w
-	c.w = enginetest.NewWorldWith(cfg)
+	c.w = enginetest.NewClusterWithConfig(cfg)
 	for v := range old.State.Nodes() {
-		c.w.Join(*v.Node)
+		c.w.AddNode(*v.Node)
 	}
 }
 
@@ -64,7 +64,7 @@ func (c *crowd) submit(t *rapid.T, known bool) {
 	c.runs[id] = time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute
 	c.w.Submit(id, spec)
 	if known {
-		c.w.Put(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: c.runs[id], P90: c.runs[id]}})
+		c.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: c.runs[id], P90: c.runs[id]}})
 	}
 }
 
@@ -95,7 +95,7 @@ func (c *crowd) settle(t *rapid.T) {
 
 // change applies a move to every rank of the attempt under way.
 func (c *crowd) change(t *rapid.T, id ares.JobID, move func(*ares.Job, *ares.Run, int) error) {
-	err := c.w.Change(id, func(j *ares.Job, r *ares.Run) error {
+	err := c.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		for rank := range r.Last().Seats {
 			if err := move(j, r, rank); err != nil {
 				return err
@@ -198,7 +198,7 @@ func TestQueueing(t *testing.T) {
 			}
 		}
 		c.finish(t)
-		if err := c.w.Replay(); err != nil {
+		if err := c.w.CheckReplay(); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -210,7 +210,7 @@ func (c *crowd) promise(t *rapid.T, id ares.JobID) time.Time {
 	alone := &crowd{w: c.w.Fork(), runs: c.runs, ends: maps.Clone(c.ends), order: c.order}
 	for _, other := range c.order {
 		if run, ok := alone.w.State.Run(other); ok && other != id && run.Phase == ares.Pending {
-			if err := alone.w.Change(other, func(_ *ares.Job, r *ares.Run) error {
+			if err := alone.w.UpdateRun(other, func(_ *ares.Job, r *ares.Run) error {
 				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "nobody", At: alone.w.Now})
 			}); err != nil {
 				t.Fatal(err)

@@ -90,7 +90,7 @@ func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 		}
 		by := int((short.By + WholeMilli - 1) / WholeMilli)
 		sum += by
-		steps = append(steps, quotaStep(target, short.What, by))
+		steps = append(steps, quotaStep(target, short.Resource, by))
 	}
 	return steps, sum
 }

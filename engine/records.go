@@ -41,7 +41,7 @@ func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 
 // Queues yields the record of every queue, by tenant and name. They must not be
 // changed.
-func (s *State) Queues() iter.Seq[*ares.Queue] { return s.jobs.queues.Records() }
+func (s *State) Queues() iter.Seq[*ares.Queue] { return s.jobs.queues.QueueRecords() }
 
 // Usages yields what archived jobs have used, by tenant and queue.
 func (s *State) Usages() iter.Seq[ares.Usage] {

@@ -38,14 +38,14 @@ const BorrowBlockedText = "it would borrow what others are promised, who wait an
 
 // refuseShape passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
-func (t *round) refuseShape(pass *queue.Pass[*entry], e *entry, admitted bool, now time.Time) bool {
+func (t *round) refuseShape(pass *queue.Round[*entry], e *entry, admitted bool, now time.Time) bool {
 	switch {
 	case t.backfill.reserveForAll:
 		if admitted && t.backfill.mayReserve(e, now) {
 			t.backfill.reserveFor(e, now)
 		}
 		if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
-			pass.Hold()
+			pass.BlockQueue()
 		} else {
 			pass.Skip()
 		}
@@ -56,7 +56,7 @@ func (t *round) refuseShape(pass *queue.Pass[*entry], e *entry, admitted bool, n
 		pass.Skip()
 		return news
 	case t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e):
-		pass.Hold()
+		pass.BlockQueue()
 	default:
 		if admitted && t.backfill.mayReserve(e, now) && t.backfill.reserveFor(e, now) {
 			t.backfill.reservations[len(t.backfill.reservations)-1].firm = t.unplaced == 0
@@ -64,7 +64,7 @@ func (t *round) refuseShape(pass *queue.Pass[*entry], e *entry, admitted bool, n
 		if admitted {
 			t.unplaced++
 		}
-		pass.Refuse()
+		pass.SkipShape()
 	}
 	return true
 }

@@ -74,7 +74,7 @@ func (pr *preemptRound) resetVictims() {
 
 // heldMilli is what a job holds of devices, in thousandths.
 func heldMilli(e *entry) int64 {
-	h := &e.held.grant.Held
+	h := &e.held.grant.ForLimits
 	return int64(h.GPUs)*WholeMilli + int64(h.GPUMilli)
 }
 
@@ -244,15 +244,15 @@ func (h *victimSearch) borrowedFrom(v *candidateVictim) bool {
 	if v.rank >= h.rank+2 || v.entry.shape.leaf == h.sh.leaf {
 		return false
 	}
-	for _, part := range v.entry.held.grant.GPUs {
+	for _, part := range v.entry.held.grant.ForQuotas {
 		d, ok := h.borrowedBy(v.entry.shape.leaf, part.Model)
 		if !ok || h.guaranteed&modelBit(part.Model) == 0 {
 			return false // a part of it is its own
 		}
-		at := slices.IndexFunc(h.debts, func(o debt) bool { return o.Debt == d })
+		at := slices.IndexFunc(h.debts, func(o debt) bool { return o.Borrowing == d })
 		if at < 0 {
 			at = len(h.debts)
-			h.debts = append(h.debts, debt{d, d.Over})
+			h.debts = append(h.debts, debt{d, d.Milli})
 		}
 		v.debtParts = append(v.debtParts, debtPart{at, part.Milli})
 	}
@@ -262,7 +262,7 @@ func (h *victimSearch) borrowedFrom(v *candidateVictim) bool {
 // debt is what is borrowed by one account, and what of it is left when those
 // are gone who were chosen.
 type debt struct {
-	queue.Debt
+	queue.Borrowing
 	left int64
 }
 
@@ -274,16 +274,16 @@ type debtKey struct {
 
 // borrowedBy is what a leaf owes the waiting job's, worked out once: nothing, if the
 // job asks for more than it was promised.
-func (h *victimSearch) borrowedBy(l *queueLeaf, model int) (queue.Debt, bool) {
+func (h *victimSearch) borrowedBy(l *queueLeaf, model int) (queue.Borrowing, bool) {
 	key := debtKey{l, model}
 	d, known := h.owed[key]
 	if !known {
-		if room, ok := h.sh.leaf.Promised(model, l); ok && room >= h.sh.minGPUMilli() {
-			d, _ = l.Debt(h.sh.leaf, model)
+		if room, ok := h.sh.leaf.NominalHeadroom(model, l); ok && room >= h.sh.minGPUMilli() {
+			d, _ = l.BorrowedFrom(h.sh.leaf, model)
 		}
 		h.owed[key] = d
 	}
-	return d, d.Over > 0
+	return d, d.Milli > 0
 }
 
 // bySize is the order in which victims are written down, the smallest first: of who

@@ -14,7 +14,7 @@ import (
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if !strings.HasPrefix(path, "testdata/rapid/") { // where rapid keeps a failure to try it again
-			enginetest.Run(t, path)
+			enginetest.RunScript(t, path)
 		}
 	})
 }

@@ -243,7 +243,7 @@ func (b *backfillRound) nearestNodes(sh *shape, w *request, reach *set, members 
 	for lo := 0; lo < len(b.cluster.nodes); {
 		hi := len(b.cluster.nodes)
 		if level != "" {
-			_, hi = b.cluster.domains.Span(lo, level)
+			_, hi = b.cluster.domains.EnclosingDomain(lo, level)
 		}
 		var nodes []*node
 		sum, room := 0, 0

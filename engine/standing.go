@@ -17,8 +17,8 @@ func (ex *explainer) queuePosition(e *entry, now time.Time, out *ares.Explanatio
 		return nil
 	}
 	ex.jobs.advanceClock(now)
-	out.Rank, out.Of = ex.jobs.queues.Rank(&e.item)
-	own, first, others := ex.jobs.queues.Before(&e.item, now)
+	out.Rank, out.Of = ex.jobs.queues.Position(&e.item)
+	own, first, others := ex.jobs.queues.CountAhead(&e.item, now)
 	if own > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.job.Tenant, Jobs: own, First: first.Owner.id})
 	}

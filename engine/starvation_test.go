@@ -14,7 +14,7 @@ import (
 // class high come in, and every job runs for as long as the others.
 type stream struct {
 	t       *testing.T
-	w       *enginetest.World
+	w       *enginetest.Cluster
 	runs    time.Duration
 	made    int
 	ends    map[time.Time][]ares.JobID
@@ -22,10 +22,10 @@ type stream struct {
 }
 
 func newStream(t *testing.T, gpus int, tenants ...string) *stream {
-	s := &stream{t: t, w: enginetest.NewWorld(), runs: 4 * time.Minute, ends: map[time.Time][]ares.JobID{}, started: map[ares.JobID]time.Time{}}
-	s.w.Join(*machineOf("n", gpus))
+	s := &stream{t: t, w: enginetest.NewCluster(), runs: 4 * time.Minute, ends: map[time.Time][]ares.JobID{}, started: map[ares.JobID]time.Time{}}
+	s.w.AddNode(*machineOf("n", gpus))
 	for _, id := range tenants {
-		s.w.Put(tenantEvent(id))
+		s.w.PutEvents(tenantEvent(id))
 	}
 	return s
 }
@@ -50,7 +50,7 @@ func (s *stream) minute(each int, tenants ...string) {
 		}
 	}
 	plan := engine.Decide(s.w.State, s.w.Now)
-	if err := s.w.Write(plan); err != nil {
+	if err := s.w.ApplyPlan(plan); err != nil {
 		s.t.Fatal(err)
 	}
 	for _, p := range plan.Place {
@@ -63,7 +63,7 @@ func (s *stream) minute(each int, tenants ...string) {
 func (s *stream) finish(id ares.JobID) {
 	s.t.Helper()
 	now := s.w.Now
-	err := s.w.Change(id, func(j *ares.Job, r *ares.Run) error {
+	err := s.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		f := r.Last().Fence
 		if err := r.Claim(j, f, 0, "n", now); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (s *stream) finish(id ares.JobID) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.w.Archive(id); err != nil {
+	if err := s.w.ArchiveJob(id); err != nil {
 		s.t.Fatal(err)
 	}
 }

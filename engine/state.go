@@ -29,7 +29,7 @@ type State struct {
 // The order of the engine's jobs.
 type (
 	queueTree = queue.Tree[*entry]
-	queueLeaf = queue.Leaf[*entry]
+	queueLeaf = queue.LeafQueue[*entry]
 	queueItem = queue.Item[*entry]
 )
 
@@ -62,8 +62,8 @@ func (s *State) reset() {
 		layout = s.cluster.layout + 1 // whoever remembers positions sees that they are others
 	}
 	*s = State{cfg: s.cfg}
-	queues := queue.New[*entry](queue.Config{Step: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, Ranked: s.cfg.Queue.Order != OrderAged})
-	s.cluster = newCluster(&s.cfg, layout, queues.Model)
+	queues := queue.New[*entry](queue.Config{AgeingStep: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, BySortKey: s.cfg.Queue.Order != OrderAged})
+	s.cluster = newCluster(&s.cfg, layout, queues.ModelIndex)
 	s.scorer = newScorer(&s.cfg, s.cluster)
 	s.jobs = newJobTable(&s.cfg, queues, s.cluster, s.scorer)
 	s.windows = &calendar{cluster: s.cluster, jobs: s.jobs}
@@ -135,9 +135,9 @@ func (s *State) applyEvent(ev *ares.Event) {
 		s.cluster.setNodeScore(s.cluster.node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
 		s.jobs.tenant(ev.Tenant.ID).record = ev.Tenant
-		s.jobs.queues.Tenant(ev.Tenant.ID, ev.Tenant)
+		s.jobs.queues.SetTenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
-		s.jobs.queues.Queue(ev.Queue)
+		s.jobs.queues.SetQueue(ev.Queue)
 	case ev.Reservation != nil:
 		s.windows.setReservation(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
@@ -169,7 +169,7 @@ func (s *State) applyDeletion(g ares.Gone) {
 		if t := s.jobs.tenants[g.ID]; t != nil {
 			t.record = nil
 		}
-		s.jobs.queues.Tenant(g.ID, nil)
+		s.jobs.queues.SetTenant(g.ID, nil)
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		s.jobs.queues.DropQueue(tenant, name)
@@ -248,7 +248,7 @@ func (j *jobTable) tenant(id string) *tenant {
 // setArchivedUsage takes over what archived jobs of a queue have used.
 func (j *jobTable) setArchivedUsage(u ares.Usage) {
 	j.tenant(u.Tenant).archived[u.Queue] = u
-	j.queues.Leaf(u.Tenant, u.Queue).Archived(u)
+	j.queues.Leaf(u.Tenant, u.Queue).SetArchived(u)
 }
 
 // tenantOrEmpty finds a tenant without adding one.
@@ -279,7 +279,7 @@ func (c *Cluster) markDirty(n *node) {
 
 // setTopology takes over a topology: every node may be somewhere else now.
 func (c *Cluster) setTopology(t *ares.Topology) {
-	c.topology, c.atlas = t, topology.NewAtlas(t)
+	c.topology, c.atlas = t, topology.NewLocator(t)
 	c.layoutStale = true
 	for _, n := range c.nodesByID { // order-free: each by itself
 		c.locateNode(n)
@@ -292,7 +292,7 @@ func (c *Cluster) locateNode(n *node) {
 	if n.record != nil {
 		labels = n.record.Labels
 	}
-	if place := c.atlas.PlaceOf(n.id, labels); place != n.place {
+	if place := c.atlas.Locate(n.id, labels); place != n.place {
 		n.place, n.traitsChanged, c.layoutStale = place, true, true
 		c.markDirty(n)
 	}
@@ -305,7 +305,7 @@ func (s *State) refresh() {
 	s.cluster.refreshIndex()
 	s.scorer.syncLayout()
 	if s.cluster.capacity != before {
-		s.jobs.queues.Capacity(s.cluster.capacity)
+		s.jobs.queues.SetCapacity(s.cluster.capacity)
 	}
 }
 
@@ -331,7 +331,7 @@ func (c *Cluster) refreshIndex() {
 			c.roomChanges.add(n.pos)
 		}
 		if c.nodesByID[n.id] == n {
-			c.domains.Remember(n.pos, n.historyScore())
+			c.domains.SetHistory(n.pos, n.historyScore())
 			c.capacityChanged(n)
 		}
 		n.dirty, n.traitsChanged, n.gainedRoom = false, false, false
@@ -356,11 +356,11 @@ func (c *Cluster) rebuildLayout() {
 	slices.SortFunc(c.nodes, compareByPlace)
 	c.firstByName = slices.SortedFunc(slices.Values(c.nodes), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 	c.firstByName = c.firstByName[:min(len(c.firstByName), firstFitNodes)]
-	places := make([]topology.Place, len(c.nodes))
+	places := make([]topology.Location, len(c.nodes))
 	for i, n := range c.nodes {
 		n.pos, places[i] = i, n.place
 	}
-	c.domains = topology.Build(places, c.topology)
+	c.domains = topology.NewTree(places, c.topology)
 	c.traitChanges.reset()
 	c.roomChanges.reset()
 	c.capacityChanges.reset()
@@ -369,20 +369,20 @@ func (c *Cluster) rebuildLayout() {
 	c.lastCapacityChange = slices.Grow(c.lastCapacityChange[:0], len(c.nodes))[:len(c.nodes)]
 	c.blockMaxes = make([]blockMax, (len(c.nodes)+63)/64)
 	for _, n := range c.nodes {
-		c.domains.Remember(n.pos, n.historyScore())
+		c.domains.SetHistory(n.pos, n.historyScore())
 		c.capacityChanged(n)
 	}
 }
 
 // compareByPlace is the order of the nodes.
 func compareByPlace(a, b *node) int {
-	return cmp.Or(topology.Compare(a.place, b.place), cmp.Compare(a.id, b.id))
+	return cmp.Or(topology.CompareLocations(a.place, b.place), cmp.Compare(a.id, b.id))
 }
 
 // measureCapacity counts what the fleet has: what shares are shares of, and the models
 // that quotas have to be asked about.
 func (c *Cluster) measureCapacity() {
-	var sum queue.Use
+	var sum queue.Resources
 	c.models, c.largest = c.models[:0], largestNode{}
 	seen := make([]bool, len(c.modelNames))
 	for _, n := range c.nodes {

@@ -13,7 +13,7 @@ import (
 )
 
 func job(id ares.JobID, revision int64, spec ares.Spec) *ares.Job {
-	return &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: enginetest.Epoch, Revision: revision}
+	return &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: enginetest.StartTime, Revision: revision}
 }
 
 func machineOf(id string, gpus int) *ares.Node {
@@ -34,7 +34,7 @@ func tenantEvent(id string) ares.Event {
 
 func check(t *testing.T, s *engine.State) {
 	t.Helper()
-	if err := enginetest.Check(s); err != nil {
+	if err := enginetest.CheckState(s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -42,14 +42,14 @@ func check(t *testing.T, s *engine.State) {
 func TestApplyRevisions(t *testing.T) {
 	s := engine.New()
 	check(t, s)
-	if plan := engine.Decide(s, enginetest.Epoch); !plan.Empty() || len(plan.Refuse) > 0 || !plan.Wake.IsZero() {
+	if plan := engine.Decide(s, enginetest.StartTime); !plan.Empty() || len(plan.Refuse) > 0 || !plan.Wake.IsZero() {
 		t.Errorf("an empty state plans %+v", plan)
 	}
 	s.Apply(ares.Batch{Revision: 5, Events: append(open(machineOf("a", 1)), tenantEvent("default"),
 		ares.Event{Job: job("x", 5, ares.Spec{GPUs: 1})})})
 	check(t, s)
 	run, ok := s.Run("x")
-	if want := ares.NewRun(enginetest.Epoch); !ok || !reflect.DeepEqual(run, want) {
+	if want := ares.NewRun(enginetest.StartTime); !ok || !reflect.DeepEqual(run, want) {
 		t.Errorf("run of a job without a stored run = %+v, %t; want %+v", run, ok, want)
 	}
 
@@ -81,10 +81,10 @@ func TestApplyRevisions(t *testing.T) {
 
 // TestRunIsACopy: the caller may change the run it got and commit it.
 func TestRunIsACopy(t *testing.T) {
-	w := enginetest.NewWorld()
-	w.Join(*machineOf("a", 2))
+	w := enginetest.NewCluster()
+	w.AddNode(*machineOf("a", 2))
 	w.Submit("x", ares.Spec{GPUs: 2})
-	if _, err := w.Settle(); err != nil {
+	if _, err := w.DecideUntilStable(); err != nil {
 		t.Fatal(err)
 	}
 	run, _ := w.State.Run("x")
@@ -98,9 +98,9 @@ func TestRunIsACopy(t *testing.T) {
 
 // TestRecordsInAnyOrder: a run may come before its job, a seat before its node.
 func TestRecordsInAnyOrder(t *testing.T) {
-	run := ares.NewRun(enginetest.Epoch)
+	run := ares.NewRun(enginetest.StartTime)
 	seat := ares.Seat{Node: "a", CPUs: 1, Shares: []ares.Share{{Device: "a/0", Index: 0, Milli: 1000}}}
-	if err := run.Place([]ares.Seat{seat}, 0, enginetest.Epoch); err != nil {
+	if err := run.Place([]ares.Seat{seat}, 0, enginetest.StartTime); err != nil {
 		t.Fatal(err)
 	}
 	s := engine.New()
@@ -111,7 +111,7 @@ func TestRecordsInAnyOrder(t *testing.T) {
 	}
 	s.Apply(ares.Batch{Revision: 2, Events: append(open(machineOf("a", 1)), tenantEvent("default"), ares.Event{Job: job("y", 2, ares.Spec{GPUs: 1})})})
 	check(t, s)
-	if plan := engine.Decide(s, enginetest.Epoch); len(plan.Place) != 0 {
+	if plan := engine.Decide(s, enginetest.StartTime); len(plan.Place) != 0 {
 		t.Errorf("a device held by a run without a job was given away: %+v", plan.Place)
 	}
 	s.Apply(ares.Batch{Revision: 3, Events: []ares.Event{{Job: job("x", 1, ares.Spec{GPUs: 1, CPUs: 1})}}})
@@ -122,7 +122,7 @@ func TestRecordsInAnyOrder(t *testing.T) {
 	// A run that goes leaves its job pending, its device free.
 	s.Apply(ares.Batch{Revision: 4, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindRun, ID: "x"}}}})
 	check(t, s)
-	if plan := engine.Decide(s, enginetest.Epoch); len(plan.Place) != 1 || plan.Place[0].Job != "x" {
+	if plan := engine.Decide(s, enginetest.StartTime); len(plan.Place) != 1 || plan.Place[0].Job != "x" {
 		t.Errorf("plan = %+v", plan)
 	}
 }
@@ -131,15 +131,15 @@ func TestPlanLimits(t *testing.T) {
 	events := append(open(machineOf("a", 0)), tenantEvent("default"))
 	for i := range 2 * engine.MaxPlacings {
 		events = append(events, ares.Event{Job: job(ares.JobID(fmt.Sprintf("big%04d", i)), int64(i), ares.Spec{GPUs: 1, MemoryMB: i})})
-		late := ares.NewRun(enginetest.Epoch)
-		late.Phase, late.NotBefore = ares.Retrying, enginetest.Epoch
+		late := ares.NewRun(enginetest.StartTime)
+		late.Phase, late.NotBefore = ares.Retrying, enginetest.StartTime
 		id := ares.JobID(fmt.Sprintf("late%04d", i))
 		events = append(events, ares.Event{Job: job(id, int64(i), ares.Spec{})}, ares.Event{Run: &ares.RunEvent{Job: id, Run: late}})
 	}
 	s := engine.New()
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: events})
 	check(t, s)
-	plan := engine.Decide(s, enginetest.Epoch)
+	plan := engine.Decide(s, enginetest.StartTime)
 	if err := enginetest.CheckPlan(s, plan); err != nil {
 		t.Fatal(err)
 	}
@@ -153,14 +153,14 @@ func TestPlanLimits(t *testing.T) {
 
 // TestScoreOfMany: the score of a large gang, by places, is the sum over pairs.
 func TestScoreOfMany(t *testing.T) {
-	w := enginetest.NewWorld()
+	w := enginetest.NewCluster()
 	labels := func(i int) map[string]string {
 		return map[string]string{"region": fmt.Sprint("r", i/8), "zone": fmt.Sprint("z", i/4), "rack": fmt.Sprint("k", i/2)}
 	}
 	for i := range 16 {
 		n := machineOf(fmt.Sprintf("n%02d", i), 2)
 		n.Labels = labels(i)
-		w.Join(*n)
+		w.AddNode(*n)
 	}
 	w.Submit("gang", ares.Spec{Members: 16, GPUs: 2})
 	plan, err := w.Decide()
@@ -188,7 +188,7 @@ func TestScoreOfMany(t *testing.T) {
 }
 
 func TestExplainOfOthers(t *testing.T) {
-	w := enginetest.NewWorld()
+	w := enginetest.NewCluster()
 	if r := engine.Explain(w.State, "nobody", w.Now); len(r.Blockers) > 0 {
 		t.Errorf("an unknown job has blockers: %v", r)
 	}
@@ -197,7 +197,7 @@ func TestExplainOfOthers(t *testing.T) {
 	if len(r.Blockers) != 1 || r.Blockers[0].Kind != "nodes" {
 		t.Errorf("without nodes: %v", r)
 	}
-	w.Join(*machineOf("a", 1))
+	w.AddNode(*machineOf("a", 1))
 	if r := engine.Explain(w.State, "x", w.Now.Add(time.Hour)); len(r.Blockers) > 0 {
 		t.Errorf("a job that fits has blockers: %v", r)
 	}
@@ -206,7 +206,7 @@ func TestExplainOfOthers(t *testing.T) {
 // TestDelayWrittenByAWrongClock: a delay that a server with a fast clock wrote
 // lasts as long as it was meant to; one of a right clock ends when it says.
 func TestDelayWrittenByAWrongClock(t *testing.T) {
-	at := enginetest.Epoch
+	at := enginetest.StartTime
 	for _, c := range []struct {
 		name  string
 		ahead time.Duration // of the clock that wrote

@@ -170,7 +170,7 @@ func (n *node) pickWithinNUMA(w *request) (set uint64, numa int) {
 			continue
 		}
 		s, c := n.chooseDevices(w, w.deviceMask(n.typ)&n.typ.near[k], 0)
-		c.Left = -room
+		c.RemainingValue = -room
 		if numa < 0 || betterLinks(c, best) {
 			set, numa, best = s, k, c
 		}
@@ -179,13 +179,13 @@ func (n *node) pickWithinNUMA(w *request) (set uint64, numa int) {
 }
 
 func betterLinks(a, b links.Choice) bool {
-	if a.Bandwidth != b.Bandwidth {
-		return a.Bandwidth > b.Bandwidth
+	if a.BottleneckMBps != b.BottleneckMBps {
+		return a.BottleneckMBps > b.BottleneckMBps
 	}
-	if a.Total != b.Total {
-		return a.Total > b.Total
+	if a.TotalMBps != b.TotalMBps {
+		return a.TotalMBps > b.TotalMBps
 	}
-	return a.Left > b.Left
+	return a.RemainingValue > b.RemainingValue
 }
 
 // chooseDevices picks devices out of a mask: for a share the one with the least left
@@ -201,7 +201,7 @@ func (n *node) chooseDevices(w *request, mask, home uint64) (uint64, links.Choic
 			}
 		}
 		if c, ok := n.typ.links.Best(m&n.free, home, max(w.gpus, 1)); ok {
-			return c.Set, c
+			return c.Devices, c
 		}
 	}
 	panic("engine: node " + n.id + " has no room for what it was given")

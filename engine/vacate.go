@@ -241,7 +241,7 @@ func endsFewer(a, b []nodeVictim) bool {
 func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	most := -1
 	for at := 0; at < len(c.state.cluster.nodes); {
-		_, end := c.state.cluster.domains.Span(at, level)
+		_, end := c.state.cluster.domains.EnclosingDomain(at, level)
 		room := 0
 		for i := at; i < end; i++ {
 			if n := c.state.cluster.nodes[i]; n.schedulable() && c.feasible.has(i) {
@@ -282,7 +282,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 			best = e
 			continue
 		}
-		a, b := size(e.held.grant.Held), size(best.held.grant.Held)
+		a, b := size(e.held.grant.ForLimits), size(best.held.grant.ForLimits)
 		better := a > b // while neither is enough
 		if b >= asked {
 			better = a >= asked && a < b
@@ -296,6 +296,6 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	}
 	return []ares.Step{{
 		Kind: ares.StepEnd, Target: string(best.id), Jobs: []ares.JobID{best.id},
-		Amount: (size(best.held.grant.Held) + WholeMilli - 1) / WholeMilli, Text: "end " + string(best.id),
+		Amount: (size(best.held.grant.ForLimits) + WholeMilli - 1) / WholeMilli, Text: "end " + string(best.id),
 	}}
 }

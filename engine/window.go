@@ -145,7 +145,7 @@ func (w *calendar) blockingWindows(sh *shape, of *set) []*window {
 		return nil
 	}
 	for _, v := range w.windows {
-		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && w.windowNodes(v).meets(of) {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).meets(of) {
 			w.barred = append(w.barred, v)
 		}
 	}
@@ -168,7 +168,7 @@ func (w *calendar) windowsBlocking(e *entry) []*window {
 // none.
 func (w *calendar) windowBlocking(sh *shape, n *node) *window {
 	for _, v := range w.windows {
-		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && w.windowNodes(v).has(n.pos) {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).has(n.pos) {
 			return v
 		}
 	}
@@ -181,7 +181,7 @@ func (w *calendar) windowBlocking(sh *shape, n *node) *window {
 func (w *calendar) reservedForOwn(sh *shape, allowed *set) (*set, bool) {
 	found := false
 	for _, v := range w.windows {
-		if v.StateAt(w.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) || !w.windowNodes(v).meets(allowed) {
+		if v.StateAt(w.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) || !w.windowNodes(v).meets(allowed) {
 			continue
 		}
 		if !found {

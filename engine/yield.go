@@ -44,7 +44,7 @@ const kindPreemption = "preemption"
 // preemptFor has running jobs give way to one that found no place, if it has a right
 // to that and then fits. The seats are kept for it from now on; it is placed by
 // a later plan.
-func (pr *preemptRound) preemptFor(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
+func (pr *preemptRound) preemptFor(pass *queue.Round[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
 	found, ok := pr.findPreemption(plan, e, admitted)
 	if ok {
 		pr.nominate(pass, plan, e, &found)
@@ -190,13 +190,13 @@ func (j *jobTable) guaranteedModels(sh *shape, admitted bool, now time.Time) (mo
 	}
 	if !admitted {
 		unmet := slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) })
-		if unmet || j.overBudget(sh.tenant, now) || len(sh.leaf.Admit(queue.Grant{Held: sh.use(sh.minMembers)})) > 0 {
+		if unmet || j.overBudget(sh.tenant, now) || len(sh.leaf.CheckAdmission(queue.Allocation{ForLimits: sh.use(sh.minMembers)})) > 0 {
 			return 0
 		}
 	}
 	asked := sh.minGPUMilli()
 	for m := range j.cluster.matchingModels(sh.request) {
-		if room, ok := sh.leaf.Promised(m, nil); ok && room >= asked {
+		if room, ok := sh.leaf.NominalHeadroom(m, nil); ok && room >= asked {
 			models |= modelBit(m)
 		}
 	}
@@ -211,7 +211,7 @@ func (j *jobTable) wouldBorrow(sh *shape) bool {
 	}
 	asked, bound := sh.minGPUMilli(), false
 	for m := range j.cluster.matchingModels(sh.request) {
-		room, ok := sh.leaf.Promised(m, nil)
+		room, ok := sh.leaf.NominalHeadroom(m, nil)
 		if ok && room >= asked {
 			return false
 		}
@@ -344,7 +344,7 @@ func (pr *preemptRound) newNomination(e *entry, c *victimSelection, now time.Tim
 }
 
 // nominate keeps seats for a job, and stops who sits there.
-func (pr *preemptRound) nominate(pass *queue.Pass[*entry], plan *ares.Plan, e *entry, c *victimSelection) {
+func (pr *preemptRound) nominate(pass *queue.Round[*entry], plan *ares.Plan, e *entry, c *victimSelection) {
 	n := *pr.newNomination(e, c, plan.Now)
 	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.id, Nomination: n})
 	wakeBy(plan, n.Until)
@@ -358,6 +358,6 @@ func (pr *preemptRound) nominate(pass *queue.Pass[*entry], plan *ares.Plan, e *e
 	if c.why == ares.YieldMove {
 		pr.recordConsolidation(e, c)
 	}
-	pass.Count(e.shape.leaf, k.grant, 1)
+	pass.ChargeOutOfTurn(e.shape.leaf, k.grant, 1)
 	pr.backfill.holds = append(pr.backfill.holds, k)
 }

@@ -15,7 +15,7 @@ import (
 // melee is a small fleet that is asked for more than it has, by tenants that may
 // have others give way to them.
 type melee struct {
-	w     *enginetest.World
+	w     *enginetest.Cluster
 	jobs  []ares.JobID
 	nodes []string
 	by    map[ares.YieldWhy]int // victims so far, those that were waited for under ""
@@ -28,13 +28,13 @@ func newMelee(t *rapid.T, moving bool) *melee {
 	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)
 	y.PerTenant = pick(t, "rate", 100, 0, 2)
 	y.Moving, y.MoveGain = moving, pick(t, "gain", 1000, 2000)
-	m := &melee{w: enginetest.NewWorldWith(cfg), by: map[ares.YieldWhy]int{}}
+	m := &melee{w: enginetest.NewClusterWithConfig(cfg), by: map[ares.YieldWhy]int{}}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		n := machineOf(fmt.Sprintf("n%d", i), pick(t, "gpus", 2, 4, 8))
 		n.Labels = map[string]string{"leaf": fmt.Sprint("l", i/2)}
 		n.CPUs, n.MemoryMB = 16, 1000
 		m.nodes = append(m.nodes, n.ID)
-		m.w.Join(*n)
+		m.w.AddNode(*n)
 	}
 	quota := func(what string) []ares.Quota {
 		return []ares.Quota{{Nominal: pick(t, what, 4, 0, 2, 8), Borrow: pick(t, "borrow", ares.Unlimited, 2), Lend: pick(t, "lend", ares.Unlimited, 1)}}
@@ -43,9 +43,9 @@ func newMelee(t *rapid.T, moving bool) *melee {
 	if rapid.Bool().Draw(t, "quotas") {
 		a.Quotas, b.Quotas = quota("a"), quota("b")
 	}
-	m.w.Put(ares.Event{Tenant: a}, ares.Event{Tenant: b})
+	m.w.PutEvents(ares.Event{Tenant: a}, ares.Event{Tenant: b})
 	if rapid.Bool().Draw(t, "queues") {
-		m.w.Put(ares.Event{Queue: &ares.Queue{Tenant: "a", Name: "one", Limits: ares.NoLimits(), Quotas: quota("one")}},
+		m.w.PutEvents(ares.Event{Queue: &ares.Queue{Tenant: "a", Name: "one", Limits: ares.NoLimits(), Quotas: quota("one")}},
 			ares.Event{Queue: &ares.Queue{Tenant: "a", Name: "two", Limits: ares.NoLimits(), Quotas: quota("two")}})
 	}
 	return m
@@ -78,7 +78,7 @@ func (m *melee) submit(t *rapid.T) {
 
 // settle decides and commits until nothing changes, as a server does.
 func (m *melee) settle(t *rapid.T) {
-	plans, err := m.w.Settle()
+	plans, err := m.w.DecideUntilStable()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func (m *melee) report(t *rapid.T) {
 }
 
 func (m *melee) move(t *rapid.T, id ares.JobID, what int) {
-	err := m.w.Change(id, func(j *ares.Job, r *ares.Run) error {
+	err := m.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		a := r.Last()
 		outcome := ares.OutcomeSucceeded
 		if r.Stop != nil {
@@ -158,23 +158,23 @@ func (m *melee) disturb(t *rapid.T) {
 	node := rapid.SampledFrom(m.nodes).Draw(t, "node")
 	switch rapid.IntRange(0, 4).Draw(t, "trouble") {
 	case 0:
-		m.w.Put(ares.Event{Cordon: &ares.Cordon{Node: node, Since: m.w.Now}})
+		m.w.PutEvents(ares.Event{Cordon: &ares.Cordon{Node: node, Since: m.w.Now}})
 	case 1:
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: node}})
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: node}})
 	case 2:
-		m.w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: node}})
-		if err := m.w.Void(node); err != nil {
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: node}})
+		if err := m.w.VoidNode(node); err != nil {
 			t.Fatal(err)
 		}
 		m.settle(t)
-		m.w.Put(ares.Event{Session: &ares.Session{Node: node, Instance: "again"}})
-		if err := m.w.Clean(node); err != nil {
+		m.w.PutEvents(ares.Event{Session: &ares.Session{Node: node, Instance: "again"}})
+		if err := m.w.CleanNode(node); err != nil {
 			t.Fatal(err)
 		}
 	case 3:
 		if len(m.jobs) > 0 {
 			id := rapid.SampledFrom(m.jobs).Draw(t, "cancelled")
-			_ = m.w.Change(id, func(_ *ares.Job, r *ares.Run) error { // one that is over cannot be
+			_ = m.w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // one that is over cannot be
 				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
 			})
 		}
@@ -202,7 +202,7 @@ func TestYielding(t *testing.T) {
 			}
 			m.w.Now = m.w.Now.Add(time.Duration(pick(t, "seconds", 10, 0, 100, 1000)) * time.Second)
 		}
-		if err := m.w.Replay(); err != nil {
+		if err := m.w.CheckReplay(); err != nil {
 			t.Fatal(err)
 		}
 		for why, n := range m.by { // order-free: sums

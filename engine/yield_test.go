@@ -12,12 +12,12 @@ import (
 
 // crowded is a fleet of 8-GPU nodes full of jobs of some size, an hour old, and
 // a tenant that may preempt.
-func crowded(t *testing.T, nodes, gpus int, cfg engine.Config) *enginetest.World {
+func crowded(t *testing.T, nodes, gpus int, cfg engine.Config) *enginetest.Cluster {
 	t.Helper()
-	w := enginetest.NewWorldWith(cfg)
-	w.Put(ares.Event{Tenant: &ares.Tenant{ID: "ops", Limits: ares.NoLimits(), MayPreempt: true}})
+	w := enginetest.NewClusterWithConfig(cfg)
+	w.PutEvents(ares.Event{Tenant: &ares.Tenant{ID: "ops", Limits: ares.NoLimits(), MayPreempt: true}})
 	for i := range nodes {
-		w.Join(*machineOf(fmt.Sprintf("n%03d", i), 8))
+		w.AddNode(*machineOf(fmt.Sprintf("n%03d", i), 8))
 	}
 	for i := range nodes * 8 / gpus {
 		w.Submit(ares.JobID(fmt.Sprintf("low%04d", i)), ares.Spec{GPUs: min(gpus, 8), Members: max(gpus/8, 1), Priority: new(0)})
@@ -27,7 +27,7 @@ func crowded(t *testing.T, nodes, gpus int, cfg engine.Config) *enginetest.World
 		if len(plan.Place) == 0 {
 			break
 		}
-		if err := w.Write(plan); err != nil {
+		if err := w.ApplyPlan(plan); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +36,7 @@ func crowded(t *testing.T, nodes, gpus int, cfg engine.Config) *enginetest.World
 }
 
 // decided decides with all laws, and commits.
-func decided(t *testing.T, w *enginetest.World) ares.Plan {
+func decided(t *testing.T, w *enginetest.Cluster) ares.Plan {
 	t.Helper()
 	plan, err := w.Decide()
 	if err == nil {
@@ -88,10 +88,10 @@ func TestManyVictims(t *testing.T) {
 	if len(plan.Nominate) != 1 || len(plan.Nominate[0].Nomination.Victims) != 640 || len(plan.Stop) != engine.MaxPlacings || !plan.Wake.Equal(w.Now) {
 		t.Fatalf("%d nominations, %d stops, wake at %s", len(plan.Nominate), len(plan.Stop), plan.Wake)
 	}
-	if err := w.Write(plan); err != nil {
+	if err := w.ApplyPlan(plan); err != nil {
 		t.Fatal(err)
 	}
-	leader, err := w.Fresh()
+	leader, err := w.StateFromSnapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestManyVictims(t *testing.T) {
 	if len(plan.Nominate) != 0 || len(plan.Stop) != 140 {
 		t.Fatalf("the next leader nominates %d and stops %d", len(plan.Nominate), len(plan.Stop))
 	}
-	if err := w.Write(plan); err != nil {
+	if err := w.ApplyPlan(plan); err != nil {
 		t.Fatal(err)
 	}
 	if plan = engine.Decide(w.State, w.Now); !plan.Empty() {
@@ -120,7 +120,7 @@ func TestManyNominations(t *testing.T) {
 	for range 5 {
 		plan := engine.Decide(w.State, w.Now)
 		kept += len(plan.Nominate)
-		if err := w.Write(plan); err != nil {
+		if err := w.ApplyPlan(plan); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,9 +137,9 @@ func TestManyNominations(t *testing.T) {
 // stop it in turn by its class, by however many jobs between.
 func TestNobodyStopsHisStopper(t *testing.T) {
 	t.Parallel()
-	w := enginetest.NewWorld()
-	w.Put(ares.Event{Tenant: &ares.Tenant{ID: "ops", Limits: ares.NoLimits(), MayPreempt: true}})
-	w.Join(*machineOf("n", 1))
+	w := enginetest.NewCluster()
+	w.PutEvents(ares.Event{Tenant: &ares.Tenant{ID: "ops", Limits: ares.NoLimits(), MayPreempt: true}})
+	w.AddNode(*machineOf("n", 1))
 	w.Submit("low", ares.Spec{GPUs: 1, Priority: new(0)})
 	decided(t, w)
 	w.Now = w.Now.Add(time.Hour)
@@ -152,7 +152,7 @@ func TestNobodyStopsHisStopper(t *testing.T) {
 		if _, known := w.State.Job(link[0]); !known {
 			w.Submit(link[0], ares.Spec{GPUs: 1, Priority: new(0), After: []string{"never"}})
 		}
-		w.Put(ares.Event{Run: &ares.RunEvent{Job: link[0], Run: run}})
+		w.PutEvents(ares.Event{Run: &ares.RunEvent{Job: link[0], Run: run}})
 	}
 	if plan := engine.Decide(w.State, w.Now); len(plan.Stop) != 0 {
 		t.Errorf("%+v is stopped by whom it had stopped", plan.Stop)

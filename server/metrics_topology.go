@@ -82,12 +82,12 @@ func (m *topologyMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.placements.Collect(ch)
 	m.decisions.Collect(ch)
 	top := m.view.Topology()
-	atlas := topology.NewAtlas(&top)
+	atlas := topology.NewLocator(&top)
 	domains, models := map[domainKey]*taken{}, map[string]*taken{}
 	nodes, _ := m.view.Nodes()
 	for _, n := range nodes {
 		of := m.taken(n, models)
-		at := atlas.PlaceOf(n.Node.ID, n.Node.Labels)
+		at := atlas.Locate(n.Node.ID, n.Node.Labels)
 		for _, key := range []domainKey{
 			{"fleet", "fleet"}, {ares.LevelRegion, at.Region}, {ares.LevelZone, at.Zone}, {ares.LevelSpine, at.Spine}, {ares.LevelLeaf, at.Leaf},
 		} {

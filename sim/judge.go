@@ -74,7 +74,7 @@ type judge struct {
 	byWant map[rivalry]*rivals
 	lines  map[*party][]*rivals
 	full   map[want]bool // found no place since there was last more room
-	run    laws.Witness
+	run    laws.PreemptionHistory
 	stops  map[ares.JobID]int
 	out    Verdict
 }
@@ -173,11 +173,11 @@ func (j *judge) hold(s *engine.State, plan *ares.Plan) {
 
 // giveWay holds who is stopped against the laws of the whole run.
 func (j *judge) giveWay(s *engine.State, plan *ares.Plan) {
-	before := len(j.run.Stopped)
-	if err := j.run.See(s, plan); err != nil {
+	before := len(j.run.Preemptions)
+	if err := j.run.Observe(s, plan); err != nil {
 		j.broken(plan.Now, err.Error())
 	}
-	for _, gone := range j.run.Stopped[before:] {
+	for _, gone := range j.run.Preemptions[before:] {
 		j.stops[gone.Job]++
 		j.out.Stopped++
 		j.out.MostStops = max(j.out.MostStops, j.stops[gone.Job])
@@ -191,7 +191,7 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 		return
 	}
 	j.out.Placings++
-	class := laws.ClassAt(c.job, now, j.step()).Rank()
+	class := laws.AgedClass(c.job, now, j.step()).Rank()
 	least, _ := j.share(c.of, now)
 	for _, of := range j.ledger.parties {
 		if of == c.of || len(j.lines[of]) == 0 {
@@ -203,7 +203,7 @@ func (j *judge) turn(p *ares.Placing, now time.Time) {
 			if rival == nil {
 				continue
 			}
-			its := laws.ClassAt(rival.job, now, j.step()).Rank()
+			its := laws.AgedClass(rival.job, now, j.step()).Rank()
 			if its < class || its == class && most >= least {
 				continue
 			}

@@ -6,8 +6,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// Check returns the law that a state breaks, nil for none.
-func Check(s *engine.State) error { return s.Check() }
+// CheckState returns the law that a state breaks, nil for none.
+func CheckState(s *engine.State) error { return s.Check() }
 
 // CheckPlan returns the first law that a plan made from this state breaks, nil
 // for none.

@@ -1,13 +1,13 @@
 // Package enginetest drives an engine the way the server does, without a
 // server.
 //
-// A World is an in-memory store around an engine.State; every change is a batch
-// of events. Run executes a script, a scenario in text, and compares its
-// output. Live simulates agents, users and time. The laws are checked after
+// A Cluster is an in-memory store around an engine.State; every change is a batch
+// of events. RunScript executes a script, a scenario in text, and compares its
+// output. Simulate simulates agents, users and time. The laws are checked after
 // every step, and the whole history can be replayed into a second engine, which
 // must make the same decisions.
 //
-// World applies plans with its own code. It is an oracle for the code of the
+// Cluster applies plans with its own code. It is an oracle for the code of the
 // server, not a copy to be kept equal.
 package enginetest
 
@@ -24,15 +24,15 @@ import (
 )
 
 // maxPlacementsToCheckOrder is the largest number of placements of a plan for
-// which Turns is called.
+// which CheckOrder is called.
 const maxPlacementsToCheckOrder = 50
 
-// Epoch is the time at which every World starts.
-var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// StartTime is the time at which every Cluster starts.
+var StartTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// World is an in-memory store around a state. It has the default tenant,
+// Cluster is an in-memory store around a state. It has the default tenant,
 // without limits.
-type World struct {
+type Cluster struct {
 	State *engine.State
 	Now   time.Time
 
@@ -40,33 +40,33 @@ type World struct {
 	log           []ares.Batch // every batch so far
 	plans         []ares.Plan  // every plan so far
 	simulation    simulation
-	preemptions   laws.Witness
-	plannedStarts laws.Keeper
-	fastChecks    bool           // see Hurry
+	preemptions   laws.PreemptionHistory
+	plannedStarts laws.PlannedStartCheck
+	fastChecks    bool           // see UseFastChecks
 	lastPromises  []ares.Promise // planned starts of the last plan
 }
 
-// NewWorld returns a World without nodes and jobs.
-func NewWorld() *World { return NewWorldWith(engine.Default()) }
+// NewCluster returns a Cluster without nodes and jobs.
+func NewCluster() *Cluster { return NewClusterWithConfig(engine.Default()) }
 
-// NewWorldWith returns a World with a configuration.
-func NewWorldWith(cfg engine.Config) *World {
-	w := &World{State: engine.NewWith(cfg), Now: Epoch}
-	w.Put(ares.Event{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}})
+// NewClusterWithConfig returns a Cluster with a configuration.
+func NewClusterWithConfig(cfg engine.Config) *Cluster {
+	w := &Cluster{State: engine.NewWith(cfg), Now: StartTime}
+	w.PutEvents(ares.Event{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}})
 	return w
 }
 
-// Put writes events as one revision. Events other than those of jobs and runs
+// PutEvents writes events as one revision. Events other than those of jobs and runs
 // may move planned starts, and reset the check of these.
-func (w *World) Put(events ...ares.Event) {
+func (w *Cluster) PutEvents(events ...ares.Event) {
 	if slices.ContainsFunc(events, func(ev ares.Event) bool { return ev.Job == nil && ev.Run == nil }) {
-		w.plannedStarts.Forget()
+		w.plannedStarts.Reset()
 	}
 	w.write(events)
 }
 
 // write writes events as one revision.
-func (w *World) write(events []ares.Event) {
+func (w *Cluster) write(events []ares.Event) {
 	w.revision++
 	for i := range events {
 		events[i].Revision = w.revision
@@ -76,20 +76,20 @@ func (w *World) write(events []ares.Event) {
 	w.State.Apply(b)
 }
 
-// Join writes a node's record and opens its session.
-func (w *World) Join(n ares.Node) {
+// AddNode writes a node's record and opens its session.
+func (w *Cluster) AddNode(n ares.Node) {
 	n.Revision = w.revision + 1
-	w.Put(ares.Event{Node: &n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "i", Revision: n.Revision}})
+	w.PutEvents(ares.Event{Node: &n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "i", Revision: n.Revision}})
 }
 
 // Submit accepts a job with this ID.
-func (w *World) Submit(id ares.JobID, spec ares.Spec) {
-	w.Put(ares.Event{Job: &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: w.Now, Revision: w.revision + 1}})
+func (w *Cluster) Submit(id ares.JobID, spec ares.Spec) {
+	w.PutEvents(ares.Event{Job: &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: w.Now, Revision: w.revision + 1}})
 }
 
-// Change applies one transition to a job's run, as the store does: the result
+// UpdateRun applies one transition to a job's run, as the store does: the result
 // is written only if the transition is allowed.
-func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) error) error {
+func (w *Cluster) UpdateRun(id ares.JobID, transition func(*ares.Job, *ares.Run) error) error {
 	job, ok := w.State.Job(id)
 	if !ok {
 		return fmt.Errorf("there is no job %s", id)
@@ -104,13 +104,13 @@ func (w *World) Change(id ares.JobID, transition func(*ares.Job, *ares.Run) erro
 		return nil
 	}
 	run.Revision = w.revision + 1
-	w.Put(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+	w.PutEvents(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	return nil
 }
 
 // Decide makes one decision. It checks the laws on the plan, and that the
 // decision is repeatable and leaves the state unchanged.
-func (w *World) Decide() (ares.Plan, error) {
+func (w *Cluster) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
 	w.lastPromises = slices.Clone(w.State.PlannedStarts())
 	w.plans = append(w.plans, plan)
@@ -122,34 +122,34 @@ func (w *World) Decide() (ares.Plan, error) {
 	}
 	cfg := w.State.Config()
 	if len(plan.Place) <= maxPlacementsToCheckOrder && cfg.Queue.Blocked == engine.BlockedSkip && !cfg.Preemption.Moving { // otherwise a job that fits may wait
-		if err := w.Turns(plan); err != nil {
+		if err := w.CheckOrder(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}
 	}
-	if err := Check(w.State); err != nil {
+	if err := CheckState(w.State); err != nil {
 		return plan, fmt.Errorf("after the decision at revision %d: %w", plan.Revision, err)
 	}
 	return plan, nil
 }
 
 // Plans returns the plans so far.
-func (w *World) Plans() []ares.Plan { return w.plans }
+func (w *Cluster) Plans() []ares.Plan { return w.plans }
 
 // Commit writes a plan. It checks the laws on the sequence of plans and on the
 // state after it.
-func (w *World) Commit(plan ares.Plan) error {
-	if err := errors.Join(w.preemptions.See(w.State, &plan), w.plannedStarts.See(w.State, &plan, w.lastPromises)); err != nil {
+func (w *Cluster) Commit(plan ares.Plan) error {
+	if err := errors.Join(w.preemptions.Observe(w.State, &plan), w.plannedStarts.Observe(w.State, &plan, w.lastPromises)); err != nil {
 		return err
 	}
-	if err := w.Write(plan); err != nil {
+	if err := w.ApplyPlan(plan); err != nil {
 		return err
 	}
-	return Check(w.State)
+	return CheckState(w.State)
 }
 
-// Write writes a plan as one revision, which is the fence of every attempt that
+// ApplyPlan writes a plan as one revision, which is the fence of every attempt that
 // it places.
-func (w *World) Write(plan ares.Plan) error {
+func (w *Cluster) ApplyPlan(plan ares.Plan) error {
 	var events []ares.Event
 	put := func(id ares.JobID, run ares.Run) {
 		run.Revision = w.revision + 1
@@ -214,7 +214,7 @@ func (w *World) Write(plan ares.Plan) error {
 
 // appendNominations writes the seats that a plan nominates, and those it
 // withdraws.
-func (w *World) appendNominations(plan *ares.Plan, put func(ares.JobID, ares.Run)) error {
+func (w *Cluster) appendNominations(plan *ares.Plan, put func(ares.JobID, ares.Run)) error {
 	for _, n := range plan.Nominate {
 		run, _ := w.State.Run(n.Job)
 		if err := run.Nominate(n.Nomination); err != nil {
@@ -232,9 +232,9 @@ func (w *World) appendNominations(plan *ares.Plan, put func(ares.JobID, ares.Run
 	return nil
 }
 
-// Settle decides and commits until a plan is empty, and checks that five more
+// DecideUntilStable decides and commits until a plan is empty, and checks that five more
 // decisions are the same. It returns the plans that were not empty.
-func (w *World) Settle() ([]ares.Plan, error) {
+func (w *Cluster) DecideUntilStable() ([]ares.Plan, error) {
 	var out []ares.Plan
 	for range 100 {
 		plan, err := w.Decide()
@@ -253,7 +253,7 @@ func (w *World) Settle() ([]ares.Plan, error) {
 }
 
 // checkStable checks that five more decisions equal the last one.
-func (w *World) checkStable(last ares.Plan) error {
+func (w *Cluster) checkStable(last ares.Plan) error {
 	for range 5 {
 		plan, err := w.Decide()
 		if err != nil {
@@ -266,9 +266,9 @@ func (w *World) checkStable(last ares.Plan) error {
 	return nil
 }
 
-// Replay applies the history to a new state, every batch twice, and checks that
+// CheckReplay applies the history to a new state, every batch twice, and checks that
 // it makes the same plans, to the byte.
-func (w *World) Replay() error {
+func (w *Cluster) CheckReplay() error {
 	s, next := engine.NewWith(w.State.Config()), 0
 	for _, b := range w.log {
 		s.Apply(b)
@@ -282,16 +282,16 @@ func (w *World) Replay() error {
 	if next != len(w.plans) {
 		return fmt.Errorf("%d of %d decisions were replayed", next, len(w.plans))
 	}
-	if err := Check(s); err != nil {
+	if err := CheckState(s); err != nil {
 		return err
 	}
-	return w.Resume()
+	return w.CheckSnapshot()
 }
 
-// Resume checks that new states make the same decision from a snapshot alone,
+// CheckSnapshot checks that new states make the same decision from a snapshot alone,
 // once made from the history and once taken from the state.
-func (w *World) Resume() error {
-	s, err := w.Fresh()
+func (w *Cluster) CheckSnapshot() error {
+	s, err := w.StateFromSnapshot()
 	if err != nil {
 		return err
 	}
@@ -301,19 +301,19 @@ func (w *World) Resume() error {
 	}
 	s = engine.NewWith(w.State.Config())
 	s.Apply(w.State.Snapshot())
-	if err = Check(s); err != nil {
+	if err = CheckState(s); err != nil {
 		return fmt.Errorf("after a snapshot of the state: %w", err)
 	}
 	return checkSamePlan(want, engine.Decide(s, w.Now))
 }
 
-// Fresh returns a state that has the current records from one snapshot, without
+// StateFromSnapshot returns a state that has the current records from one snapshot, without
 // their history.
-func (w *World) Fresh() (*engine.State, error) {
+func (w *Cluster) StateFromSnapshot() (*engine.State, error) {
 	s := engine.NewWith(w.State.Config())
 	s.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "old"}}}})
 	s.Apply(w.Snapshot())
-	if err := Check(s); err != nil {
+	if err := CheckState(s); err != nil {
 		return nil, fmt.Errorf("after a snapshot: %w", err)
 	}
 	return s, nil
@@ -322,7 +322,7 @@ func (w *World) Fresh() (*engine.State, error) {
 // Snapshot returns all current records as one batch with Reset. Runs come
 // before jobs and nodes come last, so that the order of records must not
 // matter.
-func (w *World) Snapshot() ares.Batch {
+func (w *Cluster) Snapshot() ares.Batch {
 	records := map[string]int{} // index in all of the last event of each record
 	var all []ares.Event
 	for _, b := range w.log {
@@ -407,9 +407,9 @@ func formatWholePlan(p ares.Plan) string {
 	return fmt.Sprintf("%#v %#v", p, yields)
 }
 
-// Fork returns a World with the same history that can diverge.
-func (w *World) Fork() *World {
-	f := &World{State: engine.NewWith(w.State.Config()), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
+// Fork returns a Cluster with the same history that can diverge.
+func (w *Cluster) Fork() *Cluster {
+	f := &Cluster{State: engine.NewWith(w.State.Config()), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
 	for _, b := range f.log {
 		f.State.Apply(b)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // doConsolidate prints the moves that are worthwhile now, with gain and cost.
-func doConsolidate(w *World, _ *arguments) (string, error) {
+func doConsolidate(w *Cluster, _ *arguments) (string, error) {
 	var b strings.Builder
 	for _, c := range engine.Consolidate(w.State, w.Now) {
 		known := "assumed"
@@ -30,10 +30,10 @@ func doConsolidate(w *World, _ *arguments) (string, error) {
 	return b.String(), nil
 }
 
-// Resettles checks that every job that a plan moves, and every job it moves
+// CheckMoves checks that every job that a plan moves, and every job it moves
 // them for, runs once the moved jobs have stopped. It applies the plan to a
 // fork, where nothing else happens. The plan must not be committed yet.
-func (w *World) Resettles(plan ares.Plan) error {
+func (w *Cluster) CheckMoves(plan ares.Plan) error {
 	var all []ares.JobID
 	for i := range plan.Nominate {
 		n := &plan.Nominate[i]
@@ -52,7 +52,7 @@ func (w *World) Resettles(plan ares.Plan) error {
 	if err := f.applyUntil(plan, len(plan.Nominate), ""); err != nil {
 		return err
 	}
-	if _, err := f.Settle(); err != nil {
+	if _, err := f.DecideUntilStable(); err != nil {
 		return err
 	}
 	for _, id := range slices.Compact(all) {

@@ -10,19 +10,19 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// Turns checks that no job is placed while another waits that precedes it (a
+// CheckOrder checks that no job is placed while another waits that precedes it (a
 // higher class, a tenant or queue with a lower share in the same class, or an
 // earlier position in its queue) and that would fit at that point. It adds the
 // placements to a second state one by one. The plan must not be committed yet.
-func (w *World) Turns(plan ares.Plan) error {
-	s, err := w.Fresh()
+func (w *Cluster) CheckOrder(plan ares.Plan) error {
+	s, err := w.StateFromSnapshot()
 	if err != nil {
 		return err
 	}
 	if refusesBorrowing(&plan) {
 		return nil // jobs that fit may wait for quota that is being reclaimed
 	}
-	passed := laws.Passed(w.State, &plan)
+	passed := laws.SkippedJobs(w.State, &plan)
 	if err := w.applyNominations(s, &plan); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func refusesBorrowing(plan *ares.Plan) bool {
 
 // mayDelayPlannedStart reports whether the job could delay a planned start of
 // the last plan. Such a job may wait although it fits.
-func (w *World) mayDelayPlannedStart(id ares.JobID) bool {
+func (w *Cluster) mayDelayPlannedStart(id ares.JobID) bool {
 	ends, known := w.State.ExpectedEnd(id, w.Now)
 	return slices.ContainsFunc(w.lastPromises, func(p ares.Promise) bool {
 		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
@@ -63,7 +63,7 @@ func dependsOnAffinity(job *ares.Job) bool { return len(job.Placement.Affinity) 
 
 // applyNominations applies the nominations of a plan to a state, so that later
 // jobs cannot use their seats.
-func (w *World) applyNominations(s *engine.State, plan *ares.Plan) error {
+func (w *Cluster) applyNominations(s *engine.State, plan *ares.Plan) error {
 	rev := s.Revision() + 1
 	var events []ares.Event
 	for _, n := range plan.Nominate {
@@ -81,7 +81,7 @@ func (w *World) applyNominations(s *engine.State, plan *ares.Plan) error {
 }
 
 // applyPlacement applies one placement to a state.
-func (w *World) applyPlacement(s *engine.State, plan *ares.Plan, i int) error {
+func (w *Cluster) applyPlacement(s *engine.State, plan *ares.Plan, i int) error {
 	pl := &plan.Place[i]
 	rev := s.Revision() + 1
 	run, _ := s.Run(pl.Job)

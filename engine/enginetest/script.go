@@ -15,13 +15,13 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// Run executes one script. A script has blocks of commands, one per line, then
+// RunScript executes one script. A script has blocks of commands, one per line, then
 // ---- and the expected output. With -rewrite the output is replaced; keep a
 // change only if you can explain it. README.md lists the commands. At the end
 // of the script the cluster must reach a stable state, and a replay must make
 // the same plans.
-func Run(t *testing.T, path string) {
-	w := NewWorld()
+func RunScript(t *testing.T, path string) {
+	w := NewCluster()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		var out strings.Builder
 		run := func(name string, args []datadriven.CmdArg) {
@@ -32,7 +32,7 @@ func Run(t *testing.T, path string) {
 			if err != nil {
 				said = fmt.Sprintf("%s: error: %v\n", name, err)
 			}
-			if err := Check(w.State); err != nil {
+			if err := CheckState(w.State); err != nil {
 				d.Fatalf(t, "after %s: %v", name, err)
 			}
 			out.WriteString(said)
@@ -49,19 +49,19 @@ func Run(t *testing.T, path string) {
 		}
 		return cmp.Or(out.String(), "ok\n")
 	})
-	if _, err := w.Settle(); err != nil {
+	if _, err := w.DecideUntilStable(); err != nil {
 		t.Errorf("%s: at the end: %v", path, err)
 	}
-	if err := w.Replay(); err != nil {
+	if err := w.CheckReplay(); err != nil {
 		t.Errorf("%s: replay: %v", path, err)
 	}
 }
 
 // commands are the commands of the script language.
-var commands map[string]func(*World, *arguments) (string, error)
+var commands map[string]func(*Cluster, *arguments) (string, error)
 
 func init() { // a literal would be an initialization cycle: commands call execute
-	commands = map[string]func(*World, *arguments) (string, error){
+	commands = map[string]func(*Cluster, *arguments) (string, error){
 		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon, "reservation": doReservation,
 		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
 		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick, "score": doScore,
@@ -74,7 +74,7 @@ func init() { // a literal would be an initialization cycle: commands call execu
 }
 
 // execute runs one command.
-func execute(w *World, name string, args []datadriven.CmdArg) (string, error) {
+func execute(w *Cluster, name string, args []datadriven.CmdArg) (string, error) {
 	do := commands[name]
 	if do == nil {
 		return "", fmt.Errorf("there is no such command")
@@ -180,16 +180,16 @@ func (w *arguments) checkUnused() error {
 }
 
 // doSession ends or opens the sessions of nodes.
-func doSession(w *World, in *arguments) (string, error) {
+func doSession(w *Cluster, in *arguments) (string, error) {
 	if len(in.positional) < 2 {
 		return "", fmt.Errorf("write session end NODE or session return NODE")
 	}
 	for _, id := range in.positional[1:] {
 		switch in.positional[0] {
 		case "end":
-			w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: id}})
+			w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: id}})
 		case "return":
-			w.Put(ares.Event{Session: &ares.Session{Node: id, Instance: "i", Revision: w.revision + 1}})
+			w.PutEvents(ares.Event{Session: &ares.Session{Node: id, Instance: "i", Revision: w.revision + 1}})
 		default:
 			return "", fmt.Errorf("a session can end or return")
 		}
@@ -198,22 +198,22 @@ func doSession(w *World, in *arguments) (string, error) {
 }
 
 // doForget deletes a record.
-func doForget(w *World, in *arguments) (string, error) {
+func doForget(w *Cluster, in *arguments) (string, error) {
 	if len(in.positional) != 2 {
 		return "", fmt.Errorf("write forget KIND NAME")
 	}
-	w.Put(ares.Event{Gone: ares.Gone{Kind: ares.Kind(in.positional[0]), ID: in.positional[1]}})
+	w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.Kind(in.positional[0]), ID: in.positional[1]}})
 	return "", nil
 }
 
 // doCordon cordons a node.
-func doCordon(w *World, in *arguments) (string, error) {
-	w.Put(ares.Event{Cordon: &ares.Cordon{Node: in.first(), By: "ann", Since: w.Now}})
+func doCordon(w *Cluster, in *arguments) (string, error) {
+	w.PutEvents(ares.Event{Cordon: &ares.Cordon{Node: in.first(), By: "ann", Since: w.Now}})
 	return "", nil
 }
 
 // doUncordon removes the cordon of a node.
-func doUncordon(w *World, in *arguments) (string, error) {
-	w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: in.first()}})
+func doUncordon(w *Cluster, in *arguments) (string, error) {
+	w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: in.first()}})
 	return "", nil
 }

@@ -11,7 +11,7 @@ import (
 
 // attemptRanks returns the attempt (attempt=N, else the last) and the ranks
 // (rank=N, else all) that a command is about.
-func attemptRanks(w *World, in *arguments) (id ares.JobID, f ares.Fence, ranks []int, err error) {
+func attemptRanks(w *Cluster, in *arguments) (id ares.JobID, f ares.Fence, ranks []int, err error) {
 	id = in.job()
 	run, ok := w.State.Run(id)
 	number, rank := in.number("attempt", 0), in.number("rank", -1)
@@ -36,13 +36,13 @@ func attemptRanks(w *World, in *arguments) (id ares.JobID, f ares.Fence, ranks [
 }
 
 // changeRanks applies a transition for each rank that a command is about.
-func changeRanks(w *World, in *arguments, change func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error) (string, error) {
+func changeRanks(w *Cluster, in *arguments, change func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error) (string, error) {
 	id, fence, ranks, err := attemptRanks(w, in)
 	if err != nil {
 		return "", err
 	}
 	for _, rank := range ranks {
-		err := w.Change(id, func(j *ares.Job, r *ares.Run) error { return change(j, r, fence, rank) })
+		err := w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { return change(j, r, fence, rank) })
 		if err != nil {
 			return "", err
 		}
@@ -51,7 +51,7 @@ func changeRanks(w *World, in *arguments, change func(j *ares.Job, r *ares.Run, 
 }
 
 // doClaim claims seats.
-func doClaim(w *World, in *arguments) (string, error) {
+func doClaim(w *Cluster, in *arguments) (string, error) {
 	return changeRanks(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error {
 		node := ""
 		for _, a := range r.Attempts {
@@ -66,7 +66,7 @@ func doClaim(w *World, in *arguments) (string, error) {
 }
 
 // doFinish reports the end of ranks.
-func doFinish(w *World, in *arguments) (string, error) {
+func doFinish(w *Cluster, in *arguments) (string, error) {
 	res := ares.RankResult{ExitCode: in.number("exit", 0), StartedAt: w.Now, EndedAt: w.Now}
 	res.Outcome, res.Reason = ares.OutcomeSucceeded, "exit code 0"
 	if res.ExitCode != 0 {
@@ -81,30 +81,30 @@ func doFinish(w *World, in *arguments) (string, error) {
 }
 
 // doRelease releases seats.
-func doRelease(w *World, in *arguments) (string, error) {
+func doRelease(w *Cluster, in *arguments) (string, error) {
 	return changeRanks(w, in, func(_ *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Release(f, rank) })
 }
 
 // doDecline declines seats.
-func doDecline(w *World, in *arguments) (string, error) {
+func doDecline(w *Cluster, in *arguments) (string, error) {
 	return changeRanks(w, in, func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error { return r.Decline(j, f, rank, w.Now) })
 }
 
 // doCheckpoint reports that a job has saved its progress.
-func doCheckpoint(w *World, in *arguments) (string, error) {
-	return "", w.Change(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.Checkpointed(r.Fence(), w.Now) })
+func doCheckpoint(w *Cluster, in *arguments) (string, error) {
+	return "", w.UpdateRun(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.Checkpointed(r.Fence(), w.Now) })
 }
 
 // doVoid voids every unsettled seat of a node, as the Reaper does when the node
 // stays away.
-func doVoid(w *World, in *arguments) (string, error) {
-	return "", w.Void(in.first())
+func doVoid(w *Cluster, in *arguments) (string, error) {
+	return "", w.VoidNode(in.first())
 }
 
-// Void voids every unsettled seat of a node.
-func (w *World) Void(node string) error {
+// VoidNode voids every unsettled seat of a node.
+func (w *Cluster) VoidNode(node string) error {
 	for _, id := range w.jobIDs() {
-		err := w.Change(id, func(j *ares.Job, r *ares.Run) error {
+		err := w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 			for _, a := range r.Clone().Attempts {
 				for _, h := range a.Seats {
 					if h.Node != node || h.State.Settled() {
@@ -125,15 +125,15 @@ func (w *World) Void(node string) error {
 }
 
 // doClean frees the node's seats of ended attempts.
-func doClean(w *World, in *arguments) (string, error) {
-	return "", w.Clean(in.first())
+func doClean(w *Cluster, in *arguments) (string, error) {
+	return "", w.CleanNode(in.first())
 }
 
-// Clean frees the node's seats of attempts that have ended, because the node
+// CleanNode frees the node's seats of attempts that have ended, because the node
 // has reported that none of their processes are left.
-func (w *World) Clean(node string) error {
+func (w *Cluster) CleanNode(node string) error {
 	for _, id := range w.jobIDs() {
-		err := w.Change(id, func(_ *ares.Job, r *ares.Run) error {
+		err := w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error {
 			r.Clear(node, nil, math.MaxInt64)
 			return nil
 		})
@@ -145,7 +145,7 @@ func (w *World) Clean(node string) error {
 }
 
 // jobIDs returns the IDs of all jobs.
-func (w *World) jobIDs() []ares.JobID {
+func (w *Cluster) jobIDs() []ares.JobID {
 	var ids []ares.JobID
 	for job := range w.State.Jobs() {
 		ids = append(ids, job.ID)
@@ -154,13 +154,13 @@ func (w *World) jobIDs() []ares.JobID {
 }
 
 // doStop asks a job to stop; the command is the reason.
-func doStop(w *World, in *arguments) (string, error) {
+func doStop(w *Cluster, in *arguments) (string, error) {
 	stop := ares.Stop{Why: ares.StopWhy(in.command), By: "ann", At: w.Now}
-	return "", w.Change(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.RequestStop(stop) })
+	return "", w.UpdateRun(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.RequestStop(stop) })
 }
 
 // doShow prints the run of a job.
-func doShow(w *World, in *arguments) (string, error) {
+func doShow(w *Cluster, in *arguments) (string, error) {
 	run, ok := w.State.Run(in.job())
 	if !ok {
 		return "", fmt.Errorf("there is no job %s", in.first())

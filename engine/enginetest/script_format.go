@@ -25,7 +25,7 @@ func formatRemedies(e *ares.Explanation) string {
 
 // formatQueuePosition prints the position of the job in its queue, and the jobs
 // that hold what it needs.
-func (w *World) formatQueuePosition(e *ares.Explanation) string {
+func (w *Cluster) formatQueuePosition(e *ares.Explanation) string {
 	var b strings.Builder
 	if e.Rank > 0 {
 		fmt.Fprintf(&b, "  in line: %d of %d in queue %s", e.Rank, e.Of, e.Queue)
@@ -48,7 +48,7 @@ func (w *World) formatQueuePosition(e *ares.Explanation) string {
 }
 
 // formatETA prints the estimated start of a job.
-func (w *World) formatETA(e ares.ETA) string {
+func (w *Cluster) formatETA(e ares.ETA) string {
 	in := func(at time.Time) string {
 		if at.IsZero() {
 			return "?"
@@ -63,7 +63,7 @@ func (w *World) formatETA(e ares.ETA) string {
 }
 
 // displayName returns the name of a job in a script.
-func (w *World) displayName(id ares.JobID) string {
+func (w *Cluster) displayName(id ares.JobID) string {
 	if job, ok := w.State.Job(id); ok && job.ArrayOf != "" {
 		return job.Name
 	}
@@ -71,7 +71,7 @@ func (w *World) displayName(id ares.JobID) string {
 }
 
 // formatPlan prints a plan.
-func formatPlan(w *World, p ares.Plan) string {
+func formatPlan(w *Cluster, p ares.Plan) string {
 	var b strings.Builder
 	for _, id := range p.Ready {
 		fmt.Fprintf(&b, "%s is ready\n", w.displayName(id))
@@ -115,7 +115,7 @@ func formatPlan(w *World, p ares.Plan) string {
 
 // formatNomination prints the nominated seats of a job, with the cost of each
 // victim.
-func formatNomination(w *World, n *ares.Nomination) string {
+func formatNomination(w *Cluster, n *ares.Nomination) string {
 	out := fmt.Sprintf("%s by %s", formatSeats(n.Seats), n.Why)
 	for i, v := range n.Victims {
 		if i == 10 {

@@ -45,7 +45,7 @@ func jobSpec(in *arguments) ares.Spec {
 }
 
 // setDeadline sets the deadline of a job, relative to now.
-func setDeadline(w *World, in *arguments, s *ares.Spec) error {
+func setDeadline(w *Cluster, in *arguments, s *ares.Spec) error {
 	text := in.text("deadline", "")
 	if text == "" {
 		return nil
@@ -57,7 +57,7 @@ func setDeadline(w *World, in *arguments, s *ares.Spec) error {
 
 // doJob submits a job, or with count=N that many equal jobs, named NAME000,
 // NAME001, …
-func doJob(w *World, in *arguments) (string, error) {
+func doJob(w *Cluster, in *arguments) (string, error) {
 	count := in.number("count", 0)
 	spec, runs := jobSpec(in), in.text("runs", "")
 	if err := setDeadline(w, in, &spec); err != nil {
@@ -79,13 +79,13 @@ func doJob(w *World, in *arguments) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		w.Need(id, d)
+		w.SetRuntime(id, d)
 	}
 	return "", nil
 }
 
 // doPredict sets the runtime estimate of a job.
-func doPredict(w *World, in *arguments) (string, error) {
+func doPredict(w *Cluster, in *arguments) (string, error) {
 	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
 	var err error
 	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
@@ -94,12 +94,12 @@ func doPredict(w *World, in *arguments) (string, error) {
 	if p.P90, err = time.ParseDuration(in.text("p90", p.P50.String())); err != nil {
 		return "", err
 	}
-	w.Put(ares.Event{Forecast: p})
+	w.PutEvents(ares.Event{Forecast: p})
 	return "", nil
 }
 
 // doWhatIf prints what would happen to a job if it were submitted now.
-func doWhatIf(w *World, in *arguments) (string, error) {
+func doWhatIf(w *Cluster, in *arguments) (string, error) {
 	job := &ares.Job{Spec: jobSpec(in).WithDefaults(), ID: ares.JobID(in.first())}
 	placing, why := engine.WhatIf(w.State, job, nil, w.Now)
 	if why != nil {
@@ -109,14 +109,14 @@ func doWhatIf(w *World, in *arguments) (string, error) {
 }
 
 // doAdvance moves the clock.
-func doAdvance(w *World, in *arguments) (string, error) {
+func doAdvance(w *Cluster, in *arguments) (string, error) {
 	d, err := time.ParseDuration(in.first())
 	w.Now = w.Now.Add(d)
 	return "", err
 }
 
 // doDecide makes one decision, commits it and prints it.
-func doDecide(w *World, _ *arguments) (string, error) {
+func doDecide(w *Cluster, _ *arguments) (string, error) {
 	plan, err := w.Decide()
 	if err != nil {
 		return "", err
@@ -125,8 +125,8 @@ func doDecide(w *World, _ *arguments) (string, error) {
 }
 
 // doSettle decides until nothing changes and prints the plans.
-func doSettle(w *World, _ *arguments) (string, error) {
-	plans, err := w.Settle()
+func doSettle(w *Cluster, _ *arguments) (string, error) {
+	plans, err := w.DecideUntilStable()
 	var out strings.Builder
 	for _, p := range plans {
 		out.WriteString(formatPlan(w, p))
@@ -135,7 +135,7 @@ func doSettle(w *World, _ *arguments) (string, error) {
 }
 
 // doExplain prints why a job waits.
-func doExplain(w *World, in *arguments) (string, error) {
+func doExplain(w *Cluster, in *arguments) (string, error) {
 	e := engine.Explain(w.State, in.job(), w.Now)
 	if len(e.Blockers) == 0 {
 		return in.first() + " has no blockers\n", nil
@@ -144,7 +144,7 @@ func doExplain(w *World, in *arguments) (string, error) {
 }
 
 // doUse prints what a tenant uses.
-func doUse(w *World, in *arguments) (string, error) {
+func doUse(w *Cluster, in *arguments) (string, error) {
 	_, u, ok := w.State.Tenant(in.first())
 	if !ok {
 		return "", fmt.Errorf("there is no tenant %s", in.first())

@@ -10,7 +10,7 @@ import (
 )
 
 // doNode adds a node, or with count=N that many, named NAME00, NAME01, …
-func doNode(w *World, in *arguments) (string, error) {
+func doNode(w *Cluster, in *arguments) (string, error) {
 	n := ares.Node{
 		ID: in.first(), CPUs: in.number("cpus", 64), MemoryMB: in.number("mem", 512_000),
 		Labels: in.pairs("labels"), Unfit: in.text("unfit", ""),
@@ -34,7 +34,7 @@ func doNode(w *World, in *arguments) (string, error) {
 	n.Links = linkMatrix(in.list("links"), len(n.Devices))
 	count := in.number("count", 0)
 	if count == 0 {
-		w.Join(n)
+		w.AddNode(n)
 	}
 	for i := range count { // NAME00, NAME01, …
 		each := n
@@ -42,7 +42,7 @@ func doNode(w *World, in *arguments) (string, error) {
 		for k := range each.Devices {
 			each.Devices[k].ID = fmt.Sprintf("%s-%d", each.ID, k)
 		}
-		w.Join(each)
+		w.AddNode(each)
 	}
 	return "", nil
 }
@@ -125,7 +125,7 @@ func linkMatrix(want []string, n int) [][]string {
 }
 
 // doHeat sets the temperatures of a node's devices: heat N 0:80 1:60.
-func doHeat(w *World, in *arguments) (string, error) {
+func doHeat(w *Cluster, in *arguments) (string, error) {
 	return "", w.updateNode(in.first(), func(n *ares.Node) error {
 		for _, word := range in.positional[1:] {
 			var i, celsius int
@@ -139,7 +139,7 @@ func doHeat(w *World, in *arguments) (string, error) {
 }
 
 // doSick marks devices of a node as unhealthy, and all others as healthy.
-func doSick(w *World, in *arguments) (string, error) {
+func doSick(w *Cluster, in *arguments) (string, error) {
 	return "", w.updateNode(in.first(), func(n *ares.Node) error {
 		for i := range n.Devices {
 			n.Devices[i].Healthy = !slices.Contains(in.positional[1:], strconv.Itoa(i))
@@ -149,7 +149,7 @@ func doSick(w *World, in *arguments) (string, error) {
 }
 
 // doScore sets the history score of a node: score N 300.
-func doScore(w *World, in *arguments) (string, error) {
+func doScore(w *Cluster, in *arguments) (string, error) {
 	score := &ares.NodeScore{Node: in.first(), Samples: 1000, At: w.Now, Why: "script"}
 	if len(in.positional) != 2 {
 		return "", fmt.Errorf("a node and its score are wanted")
@@ -159,12 +159,12 @@ func doScore(w *World, in *arguments) (string, error) {
 		return "", fmt.Errorf("%q is no score", in.positional[1])
 	}
 	score.Score = n
-	w.Put(ares.Event{Score: score})
+	w.PutEvents(ares.Event{Score: score})
 	return "", nil
 }
 
 // updateNode changes the record of a node.
-func (w *World) updateNode(id string, change func(*ares.Node) error) error {
+func (w *Cluster) updateNode(id string, change func(*ares.Node) error) error {
 	for v := range w.State.Nodes() {
 		if v.Node.ID != id {
 			continue
@@ -174,14 +174,14 @@ func (w *World) updateNode(id string, change func(*ares.Node) error) error {
 		if err := change(&n); err != nil {
 			return err
 		}
-		w.Put(ares.Event{Node: &n})
+		w.PutEvents(ares.Event{Node: &n})
 		return nil
 	}
 	return fmt.Errorf("there is no node %s", id)
 }
 
 // doTopology sets the limits and weights of the topology.
-func doTopology(w *World, in *arguments) (string, error) {
+func doTopology(w *Cluster, in *arguments) (string, error) {
 	return "", w.updateTopology(func(t *ares.Topology) {
 		t.MaxNodesPerLeaf, t.MaxGPUsPerLeaf = in.number("nodes-per-leaf", t.MaxNodesPerLeaf), in.number("gpus-per-leaf", t.MaxGPUsPerLeaf)
 		if v := in.list("weights"); len(v) == 4 {
@@ -195,7 +195,7 @@ func doTopology(w *World, in *arguments) (string, error) {
 }
 
 // doDomain adds a domain to the topology.
-func doDomain(w *World, in *arguments) (string, error) {
+func doDomain(w *Cluster, in *arguments) (string, error) {
 	d := ares.Domain{
 		Name: in.first(), Level: ares.Level(in.text("level", "leaf")), Parent: in.text("parent", ""), Adjacent: in.list("adjacent"),
 		Switch: in.text("switch", ""), Nodes: in.list("nodes"),
@@ -204,17 +204,17 @@ func doDomain(w *World, in *arguments) (string, error) {
 }
 
 // doSwitch adds a switch class to the topology.
-func doSwitch(w *World, in *arguments) (string, error) {
+func doSwitch(w *Cluster, in *arguments) (string, error) {
 	c := ares.Switch{Name: in.first(), Gbps: in.number("gbps", 1), LatencyNanos: in.number("nanos", 1000)}
 	return "", w.updateTopology(func(t *ares.Topology) { t.Switches = append(t.Switches, c) })
 }
 
 // updateTopology changes the topology.
-func (w *World) updateTopology(change func(*ares.Topology)) error {
+func (w *Cluster) updateTopology(change func(*ares.Topology)) error {
 	t := *w.State.Topology()
 	t.Domains, t.Switches = slices.Clone(t.Domains), slices.Clone(t.Switches)
 	change(&t)
 	t.Revision = w.revision + 1
-	w.Put(ares.Event{Topology: &t})
+	w.PutEvents(ares.Event{Topology: &t})
 	return t.Check()
 }

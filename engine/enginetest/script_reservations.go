@@ -8,7 +8,7 @@ import (
 )
 
 // doReservation writes an administrator's reservation.
-func doReservation(w *World, in *arguments) (string, error) {
+func doReservation(w *Cluster, in *arguments) (string, error) {
 	ahead, err := time.ParseDuration(in.text("in", "0s"))
 	if err != nil {
 		return "", err
@@ -25,6 +25,6 @@ func doReservation(w *World, in *arguments) (string, error) {
 	if err := r.Check(w.Now); err != nil {
 		return "", fmt.Errorf("reservation: %w", err)
 	}
-	w.Put(ares.Event{Reservation: r})
+	w.PutEvents(ares.Event{Reservation: r})
 	return "", nil
 }

@@ -18,9 +18,9 @@ import (
 // rewriting the expected output does not help.
 type failedExpectation struct{ error }
 
-// Do executes one line of a script and returns an error if it broke a law. A
+// RunLine executes one line of a script and returns an error if it broke a law. A
 // command that fails otherwise changes nothing and breaks no law.
-func (w *World) Do(line string) error {
+func (w *Cluster) RunLine(line string) error {
 	name, args, err := datadriven.ParseLine(line)
 	if err != nil || name == "" {
 		return err
@@ -33,16 +33,16 @@ func (w *World) Do(line string) error {
 	return nil
 }
 
-// Keeper returns the check of planned starts.
-func (w *World) Keeper() *laws.Keeper { return &w.plannedStarts }
+// PlannedStarts returns the check of planned starts.
+func (w *Cluster) PlannedStarts() *laws.PlannedStartCheck { return &w.plannedStarts }
 
-// Witness returns the preemptions so far.
-func (w *World) Witness() *laws.Witness { return &w.preemptions }
+// Preemptions returns the preemptions so far.
+func (w *Cluster) Preemptions() *laws.PreemptionHistory { return &w.preemptions }
 
 // doLive simulates agents, users and time: live 2h, with grace= for stopped
 // jobs and tell=() for the names of the jobs whose events are printed; quiet
 // prints none.
-func doLive(w *World, in *arguments) (string, error) {
+func doLive(w *Cluster, in *arguments) (string, error) {
 	d, err := time.ParseDuration(in.first())
 	if err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func doLive(w *World, in *arguments) (string, error) {
 	}
 	tell, quiet := in.list("tell"), in.hasFlag("quiet")
 	var out strings.Builder
-	err = w.Live(d, func(what string) {
+	err = w.Simulate(d, func(what string) {
 		about := func(name string) bool {
 			return strings.Contains(what, ": "+name+" ") || strings.HasSuffix(what, " to "+name)
 		}
@@ -65,7 +65,7 @@ func doLive(w *World, in *arguments) (string, error) {
 
 // doStream submits a job periodically during a simulation: stream NAME every=1m
 // runs=4m and the arguments of a job. stream end NAME ends it.
-func doStream(w *World, in *arguments) (string, error) {
+func doStream(w *Cluster, in *arguments) (string, error) {
 	if in.first() == "end" && len(in.positional) == 2 {
 		w.simulation.streams = slices.DeleteFunc(w.simulation.streams, func(s *jobStream) bool { return s.name == in.positional[1] })
 		return "", nil
@@ -90,7 +90,7 @@ func doStream(w *World, in *arguments) (string, error) {
 //	expect stopped-once           no job more than once
 //	expect started big within=40m after it was accepted
 //	expect running big small      or another phase
-func doExpect(w *World, in *arguments) (string, error) {
+func doExpect(w *Cluster, in *arguments) (string, error) {
 	within, err := time.ParseDuration(in.text("within", "0s"))
 	if err != nil {
 		return "", err
@@ -101,7 +101,7 @@ func doExpect(w *World, in *arguments) (string, error) {
 	case "stopped":
 		err = w.checkPreempted(names)
 	case "stopped-once":
-		if most := w.preemptions.Most(); most > 1 {
+		if most := w.preemptions.MaxPerJob(); most > 1 {
 			err = fmt.Errorf("somebody was stopped %d times: %s", most, w.formatPreemptions())
 		}
 	case "started":
@@ -125,10 +125,10 @@ func doExpect(w *World, in *arguments) (string, error) {
 }
 
 // checkPreempted checks that exactly these jobs were preempted, each once.
-func (w *World) checkPreempted(names []string) error {
+func (w *Cluster) checkPreempted(names []string) error {
 	var were []string
-	for i := range w.preemptions.Stopped {
-		were = append(were, w.displayName(w.preemptions.Stopped[i].Job))
+	for i := range w.preemptions.Preemptions {
+		were = append(were, w.displayName(w.preemptions.Preemptions[i].Job))
 	}
 	slices.Sort(were)
 	want := slices.Clone(names)
@@ -140,7 +140,7 @@ func (w *World) checkPreempted(names []string) error {
 }
 
 // checkStarted checks that a job started within a time after it was accepted.
-func (w *World) checkStarted(id ares.JobID, d time.Duration) error {
+func (w *Cluster) checkStarted(id ares.JobID, d time.Duration) error {
 	job, ok := w.State.Job(id)
 	if !ok {
 		return fmt.Errorf("there is no job %s", id)
@@ -156,13 +156,13 @@ func (w *World) checkStarted(id ares.JobID, d time.Duration) error {
 }
 
 // doStops prints all preemptions.
-func doStops(w *World, _ *arguments) (string, error) { return w.formatPreemptions(), nil }
+func doStops(w *Cluster, _ *arguments) (string, error) { return w.formatPreemptions(), nil }
 
 // formatPreemptions prints all preemptions.
-func (w *World) formatPreemptions() string {
+func (w *Cluster) formatPreemptions() string {
 	var b strings.Builder
-	for _, s := range w.preemptions.Stopped {
-		fmt.Fprintf(&b, "after %s %s gave way to %s", s.At.Sub(Epoch).Round(time.Second), w.displayName(s.Job), w.displayName(s.To))
+	for _, s := range w.preemptions.Preemptions {
+		fmt.Fprintf(&b, "after %s %s gave way to %s", s.At.Sub(StartTime).Round(time.Second), w.displayName(s.Job), w.displayName(s.Preemptor))
 		if s.Why != "" {
 			fmt.Fprintf(&b, " (%s)", s.Why)
 		}
@@ -175,7 +175,7 @@ func (w *World) formatPreemptions() string {
 }
 
 // doPromises prints the planned starts of the last decision.
-func doPromises(w *World, _ *arguments) (string, error) {
+func doPromises(w *Cluster, _ *arguments) (string, error) {
 	var b strings.Builder
 	for _, p := range w.State.PlannedStarts() {
 		fmt.Fprintf(&b, "%s starts in %s, at the latest in %s, on %s\n", w.displayName(p.Job), p.At.Sub(w.Now), p.Latest.Sub(w.Now), formatSeats(p.Seats))
@@ -188,8 +188,8 @@ func doPromises(w *World, _ *arguments) (string, error) {
 
 // doRestart continues with a new state that has only the current records, as
 // after a change of the leader, and checks that it makes the same decision.
-func doRestart(w *World, _ *arguments) (string, error) {
-	s, err := w.Fresh()
+func doRestart(w *Cluster, _ *arguments) (string, error) {
+	s, err := w.StateFromSnapshot()
 	if err != nil {
 		return "", failedExpectation{err}
 	}
@@ -198,7 +198,7 @@ func doRestart(w *World, _ *arguments) (string, error) {
 		if was.Digest() != is.Digest() || !was.Wake.Equal(is.Wake) {
 			return "", failedExpectation{fmt.Errorf("after a restart it decides\n%s\nand not\n%s", formatPlan(w, is), formatPlan(w, was))}
 		}
-	} else if err := w.Resume(); err != nil {
+	} else if err := w.CheckSnapshot(); err != nil {
 		return "", failedExpectation{err}
 	}
 	w.State = s

@@ -14,7 +14,7 @@ import (
 
 // doConfig starts again with another configuration. It must be the first
 // command of a script.
-func doConfig(w *World, in *arguments) (string, error) {
+func doConfig(w *Cluster, in *arguments) (string, error) {
 	cfg := engine.Default()
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
 	y := &cfg.Preemption
@@ -70,7 +70,7 @@ func doConfig(w *World, in *arguments) (string, error) {
 		}
 		cfg.Typical = append(cfg.Typical, t)
 	}
-	*w = *NewWorldWith(cfg)
+	*w = *NewClusterWithConfig(cfg)
 	return "", cfg.Check()
 }
 
@@ -118,12 +118,12 @@ func parseWeight(in *arguments) (float64, error) {
 }
 
 // doTenant writes a tenant.
-func doTenant(w *World, in *arguments) (string, error) {
+func doTenant(w *Cluster, in *arguments) (string, error) {
 	t := &ares.Tenant{ID: in.first(), Limits: parseLimits(in), GPUHours: in.number("hours", 0), MayPreempt: in.hasFlag("preempt"), Revision: w.revision + 1}
 	var err, wrong error
 	t.Quotas, err = parseQuotas(in)
 	t.Weight, wrong = parseWeight(in)
-	w.Put(ares.Event{Tenant: t})
+	w.PutEvents(ares.Event{Tenant: t})
 	return "", cmp.Or(err, wrong)
 }
 
@@ -134,32 +134,32 @@ func splitQueueName(name string) (tenant, queue string) {
 }
 
 // doQueue writes a queue.
-func doQueue(w *World, in *arguments) (string, error) {
+func doQueue(w *Cluster, in *arguments) (string, error) {
 	q := &ares.Queue{Parent: in.text("parent", ""), Limits: parseLimits(in), Revision: w.revision + 1}
 	q.Tenant, q.Name = splitQueueName(in.first())
 	var err, wrong error
 	q.Quotas, err = parseQuotas(in)
 	q.Weight, wrong = parseWeight(in)
-	w.Put(ares.Event{Queue: q})
+	w.PutEvents(ares.Event{Queue: q})
 	return "", cmp.Or(err, wrong, q.Check())
 }
 
 // doUsage sets the use of a queue's archived jobs until now, in GPU-hours.
-func doUsage(w *World, in *arguments) (string, error) {
+func doUsage(w *Cluster, in *arguments) (string, error) {
 	u := &ares.Usage{At: w.Now, Month: w.Now.UTC().Format("2006-01")}
 	u.Tenant, u.Queue = splitQueueName(in.first())
 	hours := int64(in.number("hours", 0))
 	u.GPUMilliSecs, u.GPUSecs = hours*3_600_000, hours*3600
-	w.Put(ares.Event{Usage: u})
+	w.PutEvents(ares.Event{Usage: u})
 	return "", nil
 }
 
 // doArchive archives a finished job.
-func doArchive(w *World, in *arguments) (string, error) { return "", w.Archive(in.job()) }
+func doArchive(w *Cluster, in *arguments) (string, error) { return "", w.ArchiveJob(in.job()) }
 
-// Archive removes a finished job, as the Archiver does: its use is added to
+// ArchiveJob removes a finished job, as the Archiver does: its use is added to
 // that of its queue.
-func (w *World) Archive(id ares.JobID) error {
+func (w *Cluster) ArchiveJob(id ares.JobID) error {
 	job, ok := w.State.Job(id)
 	if !ok {
 		return fmt.Errorf("there is no job %s", id)
@@ -174,12 +174,12 @@ func (w *World) Archive(id ares.JobID) error {
 		}
 	}
 	u = engine.FoldUsage(w.State, id, u, w.Now)
-	w.Put(ares.Event{Usage: &u}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}})
+	w.PutEvents(ares.Event{Usage: &u}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}})
 	return nil
 }
 
 // doFairness prints the shares of tenants and queues, in millionths.
-func doFairness(w *World, _ *arguments) (string, error) {
+func doFairness(w *Cluster, _ *arguments) (string, error) {
 	var b strings.Builder
 	f := engine.Fairness(w.State, w.Now)
 	for _, s := range f.Shares {
@@ -194,7 +194,7 @@ func doFairness(w *World, _ *arguments) (string, error) {
 }
 
 // doMerit prints the score of a job's placement.
-func doMerit(w *World, in *arguments) (string, error) {
+func doMerit(w *Cluster, in *arguments) (string, error) {
 	run, _ := w.State.Run(in.job())
 	last := run.Last()
 	if last == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// simulation is the state of Live: how long jobs run, and the jobs that arrive.
+// simulation is the state of Simulate: how long jobs run, and the jobs that arrive.
 type simulation struct {
 	runtimes  map[ares.JobID]time.Duration // total runtime by job; a job without an entry runs forever
 	streams   []*jobStream
@@ -37,22 +37,22 @@ const defaultGrace = 10 * time.Second
 // passing.
 const maxDecisionsAtOnce = 1000
 
-// Need sets how long a job has to run: in all its attempts together if it keeps
+// SetRuntime sets how long a job has to run: in all its attempts together if it keeps
 // checkpoints, else in one attempt.
-func (w *World) Need(id ares.JobID, d time.Duration) {
+func (w *Cluster) SetRuntime(id ares.JobID, d time.Duration) {
 	if w.simulation.runtimes == nil {
 		w.simulation.runtimes = map[ares.JobID]time.Duration{}
 	}
 	w.simulation.runtimes[id] = d
 }
 
-// Ticks returns the number of decisions that Live has made.
-func (w *World) Ticks() int { return w.simulation.decisions }
+// DecisionCount returns the number of decisions that Simulate has made.
+func (w *Cluster) DecisionCount() int { return w.simulation.decisions }
 
-// Live simulates agents, users and time for a duration: agents claim seats when
+// Simulate simulates agents, users and time for a duration: agents claim seats when
 // they are placed, jobs end after their runtime, stopped jobs end after their
 // grace period, and streams submit new jobs. It calls told for every event.
-func (w *World) Live(d time.Duration, told func(string)) error {
+func (w *Cluster) Simulate(d time.Duration, told func(string)) error {
 	end := w.Now.Add(d)
 	var last ares.Plan
 	for at, still := w.Now, 0; ; still++ {
@@ -87,12 +87,12 @@ func (w *World) Live(d time.Duration, told func(string)) error {
 	}
 }
 
-// Hurry makes Live check only plans that change something, without the repeated
+// UseFastChecks makes Simulate check only plans that change something, without the repeated
 // decision, the check of the order and the check of the state's indexes.
-func (w *World) Hurry() { w.fastChecks = true }
+func (w *Cluster) UseFastChecks() { w.fastChecks = true }
 
-// decideStep makes one decision of Live.
-func (w *World) decideStep() (ares.Plan, error) {
+// decideStep makes one decision of Simulate.
+func (w *Cluster) decideStep() (ares.Plan, error) {
 	if !w.fastChecks {
 		return w.Decide()
 	}
@@ -107,25 +107,25 @@ func (w *World) decideStep() (ares.Plan, error) {
 	return plan, nil
 }
 
-// commitStep commits one plan of Live.
-func (w *World) commitStep(plan ares.Plan) error {
+// commitStep commits one plan of Simulate.
+func (w *Cluster) commitStep(plan ares.Plan) error {
 	if !w.fastChecks {
 		return w.Commit(plan)
 	}
-	if err := errors.Join(w.preemptions.See(w.State, &plan), w.plannedStarts.See(w.State, &plan, w.lastPromises)); err != nil {
+	if err := errors.Join(w.preemptions.Observe(w.State, &plan), w.plannedStarts.Observe(w.State, &plan, w.lastPromises)); err != nil {
 		return err
 	}
 	if len(plan.Nominate) > 0 && w.isSmall() {
-		if err := w.Needed(plan); err != nil {
+		if err := w.CheckVictimsNeeded(plan); err != nil {
 			return err
 		}
 	}
-	return w.Write(plan)
+	return w.ApplyPlan(plan)
 }
 
 // logPlan reports the starts, preemptions and withdrawals of a plan.
-func (w *World) logPlan(plan ares.Plan, told func(string)) {
-	since := plan.Now.Sub(Epoch).Round(time.Second)
+func (w *Cluster) logPlan(plan ares.Plan, told func(string)) {
+	since := plan.Now.Sub(StartTime).Round(time.Second)
 	for i := range plan.Place {
 		p := &plan.Place[i]
 		name := w.displayName(p.Job)
@@ -153,12 +153,12 @@ func preemptor(s *ares.Stop) ares.JobID {
 }
 
 // stepAgents does what agents and users do at the current time.
-func (w *World) stepAgents(told func(string)) error {
+func (w *Cluster) stepAgents(told func(string)) error {
 	for _, s := range w.simulation.streams {
 		for ; !w.Now.Before(s.next); s.next = s.next.Add(s.every) {
 			id := ares.JobID(fmt.Sprintf("%s%03d", s.name, s.created))
 			w.Submit(id, s.spec)
-			w.Need(id, s.runtime)
+			w.SetRuntime(id, s.runtime)
 			s.created++
 		}
 	}
@@ -170,11 +170,11 @@ func (w *World) stepAgents(told func(string)) error {
 	}
 	for _, id := range busy {
 		run, _ := w.State.Run(id)
-		if err := w.Change(id, w.reportAttempt); err != nil {
+		if err := w.UpdateRun(id, w.reportAttempt); err != nil {
 			return fmt.Errorf("the agents of %s: %w", id, err)
 		}
 		if after, _ := w.State.Run(id); after.Phase != run.Phase && after.Phase != ares.Running {
-			told(fmt.Sprintf("%s: %s is %s", w.Now.Sub(Epoch).Round(time.Second), w.displayName(id), after.Phase))
+			told(fmt.Sprintf("%s: %s is %s", w.Now.Sub(StartTime).Round(time.Second), w.displayName(id), after.Phase))
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func (w *World) stepAgents(told func(string)) error {
 
 // reportAttempt applies what the agents of a job report of its last attempt
 // now.
-func (w *World) reportAttempt(j *ares.Job, r *ares.Run) error {
+func (w *Cluster) reportAttempt(j *ares.Job, r *ares.Run) error {
 	a := r.Last()
 	outcome := w.outcome(j, r)
 	for i := range slices.Clone(a.Seats) {
@@ -219,7 +219,7 @@ func (w *World) reportAttempt(j *ares.Job, r *ares.Run) error {
 
 // outcome returns how the claimed ranks of a job's attempt end now, "" if they
 // do not.
-func (w *World) outcome(j *ares.Job, r *ares.Run) ares.Outcome {
+func (w *Cluster) outcome(j *ares.Job, r *ares.Run) ares.Outcome {
 	ends, stops := w.endTimes(j, r)
 	switch {
 	case !ends.IsZero() && !w.Now.Before(ends):
@@ -232,7 +232,7 @@ func (w *World) outcome(j *ares.Job, r *ares.Run) ares.Outcome {
 
 // endTimes returns when the current attempt of a job ends by itself, and when
 // because it was stopped, zero for never.
-func (w *World) endTimes(j *ares.Job, r *ares.Run) (ends, stops time.Time) {
+func (w *Cluster) endTimes(j *ares.Job, r *ares.Run) (ends, stops time.Time) {
 	a := r.Current()
 	if a == nil {
 		return ends, stops
@@ -251,7 +251,7 @@ func (w *World) endTimes(j *ares.Job, r *ares.Run) (ends, stops time.Time) {
 }
 
 // isConnected reports whether a node has a session.
-func (w *World) isConnected(node string) bool {
+func (w *Cluster) isConnected(node string) bool {
 	for v := range w.State.Nodes() {
 		if v.Node.ID == node {
 			return v.Session != nil
@@ -261,7 +261,7 @@ func (w *World) isConnected(node string) bool {
 }
 
 // nextEvent returns the time of the next event, zero for never.
-func (w *World) nextEvent(wake time.Time) time.Time {
+func (w *Cluster) nextEvent(wake time.Time) time.Time {
 	at := wake
 	earlier := func(t time.Time) {
 		if !t.IsZero() && t.After(w.Now) && (at.IsZero() || t.Before(at)) {

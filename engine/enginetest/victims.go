@@ -8,10 +8,10 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Needed checks that every victim of a nomination is needed: the job does not
+// CheckVictimsNeeded checks that every victim of a nomination is needed: the job does not
 // fit on a fork of the cluster where all other victims, and jobs that are being
 // stopped, have left. The plan must not be committed yet.
-func (w *World) Needed(plan ares.Plan) error {
+func (w *Cluster) CheckVictimsNeeded(plan ares.Plan) error {
 	for i := range plan.Nominate {
 		n := &plan.Nominate[i]
 		for k := range n.Nomination.Victims {
@@ -35,7 +35,7 @@ func (w *World) Needed(plan ares.Plan) error {
 
 // isInNextPlan reports whether the next plan places a job. A job that fits may
 // still wait because of backfill reservations of others.
-func (w *World) isInNextPlan(id ares.JobID) bool {
+func (w *Cluster) isInNextPlan(id ares.JobID) bool {
 	plan := engine.Decide(w.State, w.Now)
 	return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == id })
 }
@@ -43,13 +43,13 @@ func (w *World) isInNextPlan(id ares.JobID) bool {
 // applyUntil applies a plan up to its nomination at index at, and ends every
 // job that is being stopped by then or for that nomination, except stays. An
 // index behind the last nomination applies the whole plan.
-func (w *World) applyUntil(plan ares.Plan, at int, stays ares.JobID) error {
+func (w *Cluster) applyUntil(plan ares.Plan, at int, stays ares.JobID) error {
 	rest := plan
 	rest.Nominate = plan.Nominate[:at]
 	rest.Stop = slices.DeleteFunc(slices.Clone(plan.Stop), func(s ares.Stopping) bool {
 		return s.Stop.Yield != nil && slices.ContainsFunc(plan.Nominate[min(at+1, len(plan.Nominate)):], func(n ares.Nominating) bool { return n.Job == s.Stop.Yield.To })
 	})
-	if err := w.Write(rest); err != nil {
+	if err := w.ApplyPlan(rest); err != nil {
 		return err
 	}
 	var gone []ares.JobID
@@ -59,7 +59,7 @@ func (w *World) applyUntil(plan ares.Plan, at int, stays ares.JobID) error {
 		}
 	}
 	for _, id := range gone {
-		err := w.Change(id, func(j *ares.Job, r *ares.Run) error {
+		err := w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 			f := r.Fence()
 			for k := range r.Last().Seats {
 				h := r.Last().Seats[k]
@@ -83,12 +83,12 @@ func (w *World) applyUntil(plan ares.Plan, at int, stays ares.JobID) error {
 	return nil
 }
 
-// maxJobsToCheckVictims is the largest number of jobs for which Needed is
+// maxJobsToCheckVictims is the largest number of jobs for which CheckVictimsNeeded is
 // called with fast checks: each victim costs a fork.
 const maxJobsToCheckVictims = 40
 
 // isSmall reports whether there are at most maxJobsToCheckVictims jobs.
-func (w *World) isSmall() bool {
+func (w *Cluster) isSmall() bool {
 	jobs := 0
 	for range w.State.Jobs() {
 		if jobs++; jobs > maxJobsToCheckVictims {

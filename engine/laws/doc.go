@@ -7,8 +7,8 @@
 // hide in both. Property tests, the simulator and servers in debug mode use
 // them.
 //
-// Some invariants hold for a sequence of plans: a Keeper checks that firm
-// planned starts are met, and a Witness that preemption has no cycles. Passed
+// Some invariants hold for a sequence of plans: a PlannedStartCheck checks that firm
+// planned starts are met, and a PreemptionHistory that preemption has no cycles. SkippedJobs
 // returns the jobs that a plan skipped, for a check that needs a second state.
 //
 // A check takes time proportional to all live jobs and nodes, about a tenth of

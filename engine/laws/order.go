@@ -12,7 +12,7 @@ import (
 
 // checkOrder checks that no job is placed before another that precedes it and
 // is placed later. A job that precedes it and is not placed at all must not
-// have fit; that check needs a second state (see Passed).
+// have fit; that check needs a second state (see SkippedJobs).
 func checkOrder(t *checker, p *placement) error {
 	if p.isOnNominatedSeats() {
 		return nil
@@ -73,8 +73,8 @@ func ageingSteps(at time.Time, step time.Duration) int64 {
 	return (ms - ((ms%each)+each)%each) / each
 }
 
-// ClassAt returns the class of a waiting job at a time, after ageing.
-func ClassAt(job *ares.Job, now time.Time, step time.Duration) ares.Class {
+// AgedClass returns the class of a waiting job at a time, after ageing.
+func AgedClass(job *ares.Job, now time.Time, step time.Duration) ares.Class {
 	return ares.ClassOf(agedPriority(job, now, step))
 }
 

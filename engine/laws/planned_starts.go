@@ -9,36 +9,36 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Keeper checks over a sequence of plans that the first job in line starts by
+// PlannedStartCheck checks over a sequence of plans that the first job in line starts by
 // its firm planned start. Events that may move a planned start reset it: a job
 // runs longer than estimated, is requeued or stopped, or a job that comes
 // earlier in the order is placed. The caller must report all other such events
-// with Forget. What remains is that jobs placed by backfill must not delay the
+// with Reset. What remains is that jobs placed by backfill must not delay the
 // first job in line. The zero value is ready for use.
-type Keeper struct {
-	// Kept counts the planned starts that were met, Moved those that an event
+type PlannedStartCheck struct {
+	// Met counts the planned starts that were met, Moved those that an event
 	// moved.
-	Kept, Moved int
+	Met, Moved int
 
 	job          ares.JobID               // the job with the firm planned start, "" for none
 	latest       time.Time                // the latest start
 	expectedEnds map[ares.JobID]time.Time // of running jobs, zero if unknown
 }
 
-// Forget drops the current planned start, because an event may have moved it.
-func (k *Keeper) Forget() {
+// Reset drops the current planned start, because an event may have moved it.
+func (k *PlannedStartCheck) Reset() {
 	if k.job != "" {
 		k.Moved++
 	}
 	k.job, k.expectedEnds = "", nil
 }
 
-// See checks a plan and its planned starts before the plan is written.
-func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) error {
+// Observe checks a plan and its planned starts before the plan is written.
+func (k *PlannedStartCheck) Observe(s *engine.State, p *ares.Plan, promises []ares.Promise) error {
 	ends, stopping := expectedEnds(s, p.Now)
 	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // preemptions of this plan change its planned starts
 	if k.job != "" && (stopping || yields || k.hasOverrun(s, ends)) {
-		k.Forget()
+		k.Reset()
 	}
 	first := ares.Promise{}
 	if len(promises) > 0 && promises[0].Firm && !stopping && len(p.Place) == 0 { // else the next plan has the planned start, after these placements
@@ -49,26 +49,26 @@ func (k *Keeper) See(s *engine.State, p *ares.Plan, promises []ares.Promise) err
 	}
 	overtaken := len(promises) > 0 && promises[0].Job != k.job
 	if overtaken || len(p.Place) == 0 && first.Job != k.job {
-		k.Forget()
+		k.Reset()
 		k.job, k.latest = first.Job, first.Latest
 	}
 	k.expectedEnds = ends
 	if k.job != "" && k.affectsPromise(s, p) {
-		k.Forget()
+		k.Reset()
 	}
 	return nil
 }
 
 // checkPromise checks that the planned start still holds, or that the plan
 // meets it.
-func (k *Keeper) checkPromise(p *ares.Plan, first *ares.Promise) error {
+func (k *PlannedStartCheck) checkPromise(p *ares.Plan, first *ares.Promise) error {
 	placed := slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return k.job == pl.Job || k.job == pl.ArrayOf })
 	switch {
 	case k.job == "":
 	case placed && p.Now.After(k.latest):
 		return fmt.Errorf("%s starts at %s, and was promised to by %s", k.job, p.Now, k.latest)
 	case placed:
-		k.Kept++
+		k.Met++
 		k.job = ""
 	case first.Job == k.job && first.At.After(k.latest):
 		return fmt.Errorf("%s is to start at %s, and was promised to by %s; nothing but time has passed", k.job, first.At, k.latest)
@@ -78,16 +78,16 @@ func (k *Keeper) checkPromise(p *ares.Plan, first *ares.Promise) error {
 
 // affectsPromise reports whether a plan may move the planned start other than
 // by backfill.
-func (k *Keeper) affectsPromise(s *engine.State, p *ares.Plan) bool {
+func (k *PlannedStartCheck) affectsPromise(s *engine.State, p *ares.Plan) bool {
 	if len(p.Ready)+len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(Passed(s, p), func(before []ares.JobID) bool { return !slices.Contains(before, k.job) })
+	return slices.ContainsFunc(SkippedJobs(s, p), func(before []ares.JobID) bool { return !slices.Contains(before, k.job) })
 }
 
 // hasOverrun reports whether a job ran longer than estimated, or was lost and
 // waits again.
-func (k *Keeper) hasOverrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
+func (k *PlannedStartCheck) hasOverrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
 	for id, was := range k.expectedEnds { // order-free: any will do
 		end, runs := ends[id]
 		if run, known := s.Run(id); !runs && known && run.Last() != nil {

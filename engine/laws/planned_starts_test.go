@@ -32,20 +32,20 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		{name: "another comes before it", then: []ares.Promise{{Job: "k", Firm: true, At: epoch}}, placed: 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, k := testCluster(), laws.Keeper{}
-			if err := k.See(s, &ares.Plan{Now: epoch}, at(time.Hour)); err != nil {
+			s, k := testCluster(), laws.PlannedStartCheck{}
+			if err := k.Observe(s, &ares.Plan{Now: epoch}, at(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			if c.moved {
-				k.Forget()
+				k.Reset()
 			}
 			plan := &ares.Plan{Now: epoch.Add(time.Minute)}
 			if c.yields {
 				plan.Nominate = []ares.Nominating{{Job: "k"}}
 			}
-			err := k.See(s, plan, c.then)
+			err := k.Observe(s, plan, c.then)
 			if err == nil && c.placed > 0 {
-				err = k.See(s, &ares.Plan{Now: epoch.Add(c.placed), Place: []ares.Placing{{Job: "j"}}}, nil)
+				err = k.Observe(s, &ares.Plan{Now: epoch.Add(c.placed), Place: []ares.Placing{{Job: "j"}}}, nil)
 			}
 			if (err != nil) != c.broken {
 				t.Errorf("the keeper says %v", err)

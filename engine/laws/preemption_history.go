@@ -10,40 +10,40 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Witness observes the preemptions of a sequence of plans and checks that they
+// PreemptionHistory observes the preemptions of a sequence of plans and checks that they
 // have no cycle. The zero value is ready for use.
-type Witness struct {
-	// Stopped has every preemption in order.
-	Stopped []Stopped
-	// Kept counts nominations, and Withdrawn those that were withdrawn.
-	Kept, Withdrawn int
+type PreemptionHistory struct {
+	// Preemptions has every preemption in order.
+	Preemptions []Preemption
+	// Nominations counts nominations, and Withdrawals those that were withdrawn.
+	Nominations, Withdrawals int
 
 	victimsOf map[ares.JobID][]ares.JobID // victims by preemptor, while both are live
 }
 
-// Stopped is one preemption: a job, and the job it was preempted for.
-type Stopped struct {
-	Job, To ares.JobID
-	Why     ares.YieldWhy
-	At      time.Time
+// Preemption is one preemption: a job, and the job it was preempted for.
+type Preemption struct {
+	Job, Preemptor ares.JobID
+	Why            ares.YieldWhy
+	At             time.Time
 }
 
-// See observes a plan before it is written, with the state it was made from.
-func (w *Witness) See(s *engine.State, p *ares.Plan) error {
-	w.Kept += len(p.Nominate)
-	w.Withdrawn += len(p.Withdraw)
+// Observe observes a plan before it is written, with the state it was made from.
+func (w *PreemptionHistory) Observe(s *engine.State, p *ares.Plan) error {
+	w.Nominations += len(p.Nominate)
+	w.Withdrawals += len(p.Withdraw)
 	for i := range p.Stop {
 		stop := &p.Stop[i].Stop
 		to, ok := preemptor(stop)
 		if !ok {
 			continue
 		}
-		seen := Stopped{Job: p.Stop[i].Job, To: to, At: p.Now}
+		seen := Preemption{Job: p.Stop[i].Job, Preemptor: to, At: p.Now}
 		if stop.Yield != nil {
 			seen.Why = stop.Yield.Why
 		}
-		w.Stopped = append(w.Stopped, seen)
-		if err := w.addEdge(s, seen.To, seen.Job); err != nil {
+		w.Preemptions = append(w.Preemptions, seen)
+		if err := w.addEdge(s, seen.Preemptor, seen.Job); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func preemptor(s *ares.Stop) (ares.JobID, bool) {
 
 // addEdge records that one job preempted another, and checks that this closes
 // no cycle.
-func (w *Witness) addEdge(s *engine.State, by, victim ares.JobID) error {
+func (w *PreemptionHistory) addEdge(s *engine.State, by, victim ares.JobID) error {
 	if w.victimsOf == nil {
 		w.victimsOf = map[ares.JobID][]ares.JobID{}
 	}
@@ -80,7 +80,7 @@ func (w *Witness) addEdge(s *engine.State, by, victim ares.JobID) error {
 
 // findPath returns the chain of live jobs by which one job preempted another,
 // nil for none.
-func (w *Witness) findPath(s *engine.State, from, to ares.JobID, seen map[ares.JobID]bool) []ares.JobID {
+func (w *PreemptionHistory) findPath(s *engine.State, from, to ares.JobID, seen map[ares.JobID]bool) []ares.JobID {
 	if from == to {
 		return []ares.JobID{}
 	}
@@ -109,12 +109,12 @@ func isLive(s *engine.State, id ares.JobID) bool {
 	return !run.Phase.Final()
 }
 
-// Most returns the highest number of preemptions of one job.
-func (w *Witness) Most() int {
+// MaxPerJob returns the highest number of preemptions of one job.
+func (w *PreemptionHistory) MaxPerJob() int {
 	count, most := map[ares.JobID]int{}, 0
-	for i := range w.Stopped {
-		count[w.Stopped[i].Job]++
-		most = max(most, count[w.Stopped[i].Job])
+	for i := range w.Preemptions {
+		count[w.Preemptions[i].Job]++
+		most = max(most, count[w.Preemptions[i].Job])
 	}
 	return most
 }

@@ -210,9 +210,9 @@ func TestPreemptionCyclesAreFound(t *testing.T) {
 		b.Events = append(b.Events, ares.Event{Job: job})
 	}
 	s.Apply(b)
-	var w laws.Witness
+	var w laws.PreemptionHistory
 	stop := func(by, victim ares.JobID) error {
-		return w.See(s, &ares.Plan{Now: epoch, Stop: []ares.Stopping{{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, Yield: &ares.Yield{To: by}}}}})
+		return w.Observe(s, &ares.Plan{Now: epoch, Stop: []ares.Stopping{{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, Yield: &ares.Yield{To: by}}}}})
 	}
 	for _, step := range []struct {
 		by, victim ares.JobID
@@ -228,7 +228,7 @@ func TestPreemptionCyclesAreFound(t *testing.T) {
 			t.Errorf("%s stops %s: %v", step.by, step.victim, err)
 		}
 	}
-	if len(w.Stopped) != 5 || w.Most() != 2 {
-		t.Errorf("seen were %d stops, of one job at most %d", len(w.Stopped), w.Most())
+	if len(w.Preemptions) != 5 || w.MaxPerJob() != 2 {
+		t.Errorf("seen were %d stops, of one job at most %d", len(w.Preemptions), w.MaxPerJob())
 	}
 }

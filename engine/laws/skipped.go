@@ -5,10 +5,10 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Passed returns, for each placement of a plan, the jobs that precede it and
+// SkippedJobs returns, for each placement of a plan, the jobs that precede it and
 // are not placed before it. None of them must have fit at that point; a caller
 // that adds the placements to a state one by one can check this.
-func Passed(s *engine.State, p *ares.Plan) [][]ares.JobID {
+func SkippedJobs(s *engine.State, p *ares.Plan) [][]ares.JobID {
 	t := newChecker(s, p)
 	var waiting []*ares.Job
 	for job, run := range s.Jobs() {

@@ -38,7 +38,7 @@ func (t *Tree[J]) weightAdjustment(at moment) (out weightAdjustment) {
 const pastShareShift = 16
 
 // adjust returns weight × entitled ÷ used, within the bounds.
-func (a *weightAdjustment) adjust(weight, minWeight, maxWeight int64, past, capacity Use) int64 {
+func (a *weightAdjustment) adjust(weight, minWeight, maxWeight int64, past, capacity Resources) int64 {
 	if !a.enabled || minWeight == 0 || a.totalPast == 0 || a.totalWeight == 0 {
 		return weight
 	}
@@ -56,6 +56,6 @@ func (a *weightAdjustment) adjust(weight, minWeight, maxWeight int64, past, capa
 }
 
 // effectiveWeight returns the weight of a node after its adjustment to past use.
-func effectiveWeight[J any](a *weightAdjustment, n *node[J], past, capacity Use) int64 {
+func effectiveWeight[J any](a *weightAdjustment, n *node[J], past, capacity Resources) int64 {
 	return a.adjust(n.weight, n.minWeight, n.maxWeight, past, capacity)
 }

@@ -39,23 +39,23 @@ func TestWeightsFollowPastUse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newTestCluster(Defaults(), Use{GPU: 8000, CPU: 100, Memory: 1000})
-			w.tree.Tenant("a", c.a)
-			w.tree.Tenant("b", c.b)
-			w.tree.Leaf("a", "").Ran(Use{GPU: c.usedA}, dawn, now, 1)
-			w.tree.Leaf("b", "").Ran(Use{GPU: c.usedB}, dawn, now, 1)
-			w.job("b", "", Use{GPU: 1}, 500, 1, now)
-			w.job("a", "", Use{GPU: 1}, 500, 2, now)
+			w := newTestCluster(DefaultConfig(), Resources{GPU: 8000, CPU: 100, Memory: 1000})
+			w.tree.SetTenant("a", c.a)
+			w.tree.SetTenant("b", c.b)
+			w.tree.Leaf("a", "").AddEnded(Resources{GPU: c.usedA}, dawn, now, 1)
+			w.tree.Leaf("b", "").AddEnded(Resources{GPU: c.usedB}, dawn, now, 1)
+			w.job("b", "", Resources{GPU: 1}, 500, 1, now)
+			w.job("a", "", Resources{GPU: 1}, 500, 2, now)
 			got := map[string]int64{}
-			for _, s := range w.tree.Fairness(now) {
+			for _, s := range w.tree.Shares(now) {
 				if s.Queue == "" {
-					got[s.Tenant] = s.Pull
+					got[s.Tenant] = s.EffectiveWeight
 				}
 			}
 			if near := func(got, want int64) bool { return got >= want-2 && got <= want+2 }; !near(got["a"], c.wantA) || !near(got["b"], c.wantB) {
 				t.Errorf("the weights come to %v, want %d and %d", got, c.wantA, c.wantB)
 			}
-			p := w.tree.Begin(now)
+			p := w.tree.BeginRound(now)
 			first, _ := p.Next()
 			if isA := first.queue.leaf.Tenant() == "a"; isA != c.firstIsTenantA {
 				t.Errorf("the first turn is of tenant %s", first.queue.leaf.Tenant())
@@ -72,8 +72,8 @@ func TestAdjustWeight(t *testing.T) {
 		weight := rapid.Int64Range(1, ares.MaxWeight*1000).Draw(t, "weight")
 		least := rapid.Int64Range(1, weight).Draw(t, "least")
 		most := rapid.Int64Range(weight, ares.MaxWeight*1000).Draw(t, "most")
-		all := Use{GPU: rapid.Int64Range(1, 1<<40).Draw(t, "capacity")}
-		was := Use{GPU: rapid.Int64Range(0, all.GPU).Draw(t, "was")}
+		all := Resources{GPU: rapid.Int64Range(1, 1<<40).Draw(t, "capacity")}
+		was := Resources{GPU: rapid.Int64Range(0, all.GPU).Draw(t, "was")}
 		mine, _ := dominantShare(was, all)
 		mine >>= pastShareShift
 		d := weightAdjustment{

@@ -6,18 +6,18 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// Run is the use of one ended attempt of an archived job.
-type Run struct {
-	Use        Use
+// AttemptUse is the use of one ended attempt of an archived job.
+type AttemptUse struct {
+	Resources  Resources
 	GPUMilli   int64 // GPUs in thousandths, without the weight of the model: for the budget
 	Start, End time.Time
 }
 
-// Fold decays an archived record of past use to a time, adds runs to it, and
+// ArchiveUse decays an archived record of past use to a time, adds runs to it, and
 // returns it. A time before that of the record counts as the record's. The month of
 // the record becomes the month of the time, in UTC, and counts the part of the runs
 // that lies in it.
-func Fold(u ares.Usage, runs []Run, halfLife time.Duration, at time.Time) ares.Usage {
+func ArchiveUse(u ares.Usage, runs []AttemptUse, halfLife time.Duration, at time.Time) ares.Usage {
 	if at.Before(u.At) {
 		at = u.At
 	}
@@ -57,9 +57,9 @@ func Fold(u ares.Usage, runs []Run, halfLife time.Duration, at time.Time) ares.U
 
 // decayedSeconds returns the resource-seconds of a run, decayed to now. Memory is
 // in GB, as in the records.
-func (c Config) decayedSeconds(run Run, now moment) [3]int64 {
+func (c Config) decayedSeconds(run AttemptUse, now moment) [3]int64 {
 	var p usageHistory
-	p.addEnded(run.Use, c.momentOf(run.Start), c.momentOf(run.End), 1)
+	p.addEnded(run.Resources, c.momentOf(run.Start), c.momentOf(run.End), 1)
 	var sums [3]int128
 	for _, e := range p.ended {
 		if age := now.epoch - e.epoch; age >= 0 && age <= epochsKept {
@@ -100,9 +100,9 @@ func (c Config) fromArchive(u ares.Usage) (int64, [3]int128) {
 	return at.epoch, sum
 }
 
-// Archived sets the past use of the archived jobs of the queue. It replaces what
+// SetArchived sets the past use of the archived jobs of the queue. It replaces what
 // was set before.
-func (l *Leaf[J]) Archived(u ares.Usage) {
+func (l *LeafQueue[J]) SetArchived(u ares.Usage) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
 	}

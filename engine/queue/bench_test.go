@@ -44,23 +44,23 @@ func BenchmarkRound(b *testing.B) {
 
 func benchmarkRound(b *testing.B, shapes int) {
 	b.Helper()
-	tree := New[int](Defaults())
-	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	tree := New[int](DefaultConfig())
+	tree.SetCapacity(Resources{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
 	for i, it := range drawItems(100_000, shapes) {
 		l := tree.Leaf(fmt.Sprintf("t%02d", i%20), fmt.Sprintf("q%d", i%3))
 		l.Push(it)
 		if i%100 == 0 {
-			l.Running(Use{GPU: 1000, CPU: 4}, dawn, 1)
-			l.Ran(Use{GPU: 1000, CPU: 4}, dawn.Add(-50*time.Hour), dawn, 1)
+			l.AddRunning(Resources{GPU: 1000, CPU: 4}, dawn, 1)
+			l.AddEnded(Resources{GPU: 1000, CPU: 4}, dawn.Add(-50*time.Hour), dawn, 1)
 		}
 	}
-	items, shapeQueues := tree.Waiting()
+	items, shapeQueues := tree.CountWaiting()
 	b.Run("nothing-fits", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			p := tree.Begin(noon)
+			p := tree.BeginRound(noon)
 			for _, ok := p.Next(); ok; _, ok = p.Next() {
-				p.Refuse()
+				p.SkipShape()
 			}
 			p.End()
 		}
@@ -68,11 +68,11 @@ func benchmarkRound(b *testing.B, shapes int) {
 	})
 	b.Run("all-fit", func(b *testing.B) {
 		b.ReportAllocs()
-		g := Grant{Use: Use{GPU: 1000, CPU: 8, Memory: 65_536}}
+		g := Allocation{ForShare: Resources{GPU: 1000, CPU: 8, Memory: 65_536}}
 		for b.Loop() {
-			p := tree.Begin(noon)
+			p := tree.BeginRound(noon)
 			for _, ok := p.Next(); ok; _, ok = p.Next() {
-				p.Take(g)
+				p.Allocate(g)
 			}
 			p.End()
 		}
@@ -81,7 +81,7 @@ func benchmarkRound(b *testing.B, shapes int) {
 	b.Run("before", func(b *testing.B) {
 		it := tree.Leaf("t07", "q1").heads[2].item
 		for b.Loop() {
-			tree.Before(it, noon)
+			tree.CountAhead(it, noon)
 		}
 	})
 }
@@ -90,8 +90,8 @@ func benchmarkRound(b *testing.B, shapes int) {
 // an hour later, alternately. All jobs have aged in between without any work, so
 // both cost the same.
 func BenchmarkAgeing(b *testing.B) {
-	tree := New[int](Defaults())
-	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	tree := New[int](DefaultConfig())
+	tree.SetCapacity(Resources{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
 	for _, it := range drawItems(100_000, 300) {
 		tree.Leaf("a", "").Push(it)
 	}
@@ -102,10 +102,10 @@ func BenchmarkAgeing(b *testing.B) {
 	for b.Loop() {
 		for i, now := range times {
 			begin := threadTime(b)
-			p := tree.Begin(now)
+			p := tree.BeginRound(now)
 			for range plan {
 				p.Next()
-				p.Take(Grant{})
+				p.Allocate(Allocation{})
 			}
 			p.End()
 			spent[i] = append(spent[i], float64(threadTime(b)-begin))

@@ -1,11 +1,11 @@
 package queue
 
-// Promised returns how many more GPUs of a model the leaf queue may have within its
+// NominalHeadroom returns how many more GPUs of a model the leaf queue may have within its
 // nominal quotas, without borrowing from another leaf queue, in thousandths. Only
 // quotas above it that are not above the other one count: from their common
 // ancestor up, what one takes from the other changes nothing. Without another leaf
 // queue, only the nearest quota counts. It is false when no quota covers the model.
-func (l *Leaf[J]) Promised(model int, from *Leaf[J]) (headroom int64, ok bool) {
+func (l *LeafQueue[J]) NominalHeadroom(model int, from *LeafQueue[J]) (headroom int64, ok bool) {
 	t := l.tree
 	t.rebuild()
 	headroom = unbounded
@@ -27,21 +27,21 @@ func (l *Leaf[J]) Promised(model int, from *Leaf[J]) (headroom int64, ok bool) {
 	return max(headroom, 0), ok
 }
 
-// Debt is what a tenant or queue uses beyond its nominal quota. Two values with the
+// Borrowing is what a tenant or queue uses beyond its nominal quota. Two values with the
 // same amount are equal when they are of the same quota.
-type Debt struct {
-	of   *quotaAccount
-	Over int64 // thousandths of devices
+type Borrowing struct {
+	of    *quotaAccount
+	Milli int64 // thousandths of devices
 }
 
-// Debt returns what the leaf queue has borrowed of a model from the point of view
+// BorrowedFrom returns what the leaf queue has borrowed of a model from the point of view
 // of a lender. The highest quota above the leaf queue that is not above the lender
 // decides, because what happens below it does not concern the lender. Only patterns
 // for which the lender has a quota count. It is false when nothing is borrowed.
-func (l *Leaf[J]) Debt(lender *Leaf[J], model int) (Debt, bool) {
+func (l *LeafQueue[J]) BorrowedFrom(lender *LeafQueue[J], model int) (Borrowing, bool) {
 	t := l.tree
 	t.rebuild()
-	var most Debt
+	var most Borrowing
 	for _, p := range t.modelPatterns[model] {
 		if !lender.hasQuota(p) {
 			continue
@@ -52,15 +52,15 @@ func (l *Leaf[J]) Debt(lender *Leaf[J], model int) (Debt, bool) {
 				top = &n.quotas[p]
 			}
 		}
-		if top != nil && top.used-top.nominal > most.Over {
-			most = Debt{top, top.used - top.nominal}
+		if top != nil && top.used-top.nominal > most.Milli {
+			most = Borrowing{top, top.used - top.nominal}
 		}
 	}
-	return most, most.Over > 0
+	return most, most.Milli > 0
 }
 
 // hasQuota reports whether a quota for a pattern is above the leaf queue.
-func (l *Leaf[J]) hasQuota(pattern int) bool {
+func (l *LeafQueue[J]) hasQuota(pattern int) bool {
 	for n := l.node; n != nil; n = n.parent {
 		if len(n.quotas) > 0 && n.quotas[pattern].isSet {
 			return true
@@ -70,7 +70,7 @@ func (l *Leaf[J]) hasQuota(pattern int) bool {
 }
 
 // isUnder reports whether a node is the leaf queue's own or above it.
-func (l *Leaf[J]) isUnder(up *node[J]) bool {
+func (l *LeafQueue[J]) isUnder(up *node[J]) bool {
 	for n := l.node; n != nil; n = n.parent {
 		if n == up {
 			return true

@@ -19,7 +19,7 @@ func (a *candidate[J]) before(b *candidate[J]) bool {
 // candidateKey orders a node among its siblings: by the highest class that has
 // items left, then by weighted share. The share is left out when there is no
 // sibling to compare it with.
-func (p *Pass[J]) candidateKey(n *node[J], rivals bool) uint64 {
+func (p *Round[J]) candidateKey(n *node[J], rivals bool) uint64 {
 	var class uint64
 	if n.leaf != nil {
 		class = uint64(classCount - 1 - headClass(&p.bounds, n.leaf.tournament[1].prefix, n.leaf))

@@ -28,15 +28,15 @@ var classFloors = func() (out [classCount]int64) {
 // by one step at a time, so that no item has to be touched.
 func (c Config) classBoundsAt(now time.Time) classBounds {
 	var out classBounds
-	if c.Ranked {
+	if c.BySortKey {
 		for i := range out.lastKey {
-			out.lastKey[i] = uint64(classCount-1-i)<<classShift | MaxRank
+			out.lastKey[i] = uint64(classCount-1-i)<<classShift | MaxSortKey
 		}
 		out.lastPrefix = out.lastKey
 		return out
 	}
 	steps, base := int64(0), c.prefixBase()
-	if c.Step > 0 {
+	if c.AgeingStep > 0 {
 		steps = c.ageingSteps(now)
 	}
 	for i, floor := range classFloors {
@@ -62,7 +62,7 @@ func (b *classBounds) classOfKey(key uint64) int {
 
 // headClass returns the class of the next item of a leaf queue from its key prefix.
 // It reads the item only when the prefix was clamped.
-func headClass[J any](b *classBounds, prefix uint64, leaf *Leaf[J]) int {
+func headClass[J any](b *classBounds, prefix uint64, leaf *LeafQueue[J]) int {
 	if level := prefix >> revisionBits & maxLevelBits; level == 0 || level == maxLevelBits {
 		return b.classOfKey(leaf.first().orderKey)
 	}

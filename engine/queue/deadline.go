@@ -2,20 +2,20 @@ package queue
 
 import "time"
 
-// Roof returns where the class ends that a job is in at now, and when ageing takes
+// ClassCeiling returns where the class ends that a job is in at now, and when ageing takes
 // the job out of it; the zero time means never.
-func (c Config) Roof(priority int, accepted, now time.Time) (roof int, until time.Time) {
+func (c Config) ClassCeiling(priority int, accepted, now time.Time) (roof int, until time.Time) {
 	if priority >= criticalFloor {
 		return criticalFloor + criticalWidth, time.Time{}
 	}
-	aged := int64(c.Aged(priority, accepted, now))
+	aged := int64(c.AgedPriority(priority, accepted, now))
 	for _, floor := range classFloors[1:] {
 		if aged >= floor {
 			continue
 		}
-		if floor < int64(criticalFloor) && c.Step > 0 {
+		if floor < int64(criticalFloor) && c.AgeingStep > 0 {
 			crossed := floor - int64(priority) + c.ageingSteps(accepted)
-			until = time.UnixMilli(crossed * max(c.Step.Milliseconds(), 1)).UTC()
+			until = time.UnixMilli(crossed * max(c.AgeingStep.Milliseconds(), 1)).UTC()
 		}
 		return int(floor), until
 	}

@@ -14,10 +14,10 @@ import (
 
 // drawDeadline gives an item a due time that is not past, or none.
 func drawDeadline(t *rapid.T, cfg Config, it *Item[int], now time.Time) {
-	it.Due, it.Roof = time.Time{}, 0
+	it.Due, it.ClassCeiling = time.Time{}, 0
 	if rapid.Bool().Draw(t, "has a deadline") {
 		it.Due = now.Add(time.Duration(rapid.IntRange(0, 40_000).Draw(t, "due")) * 500 * time.Millisecond)
-		it.Roof, _ = cfg.Roof(it.Priority, it.Accepted, now)
+		it.ClassCeiling, _ = cfg.ClassCeiling(it.Priority, it.Accepted, now)
 	}
 }
 
@@ -43,14 +43,14 @@ func b2i(b bool) int {
 // doubleLevel returns twice the level, with ageing steps of one second.
 func doubleLevel(it *Item[int]) int64 {
 	level := 2 * (int64(it.Priority) - it.Accepted.Unix())
-	if it.Roof > 0 {
-		level = max(level, 2*(int64(it.Roof)-it.Due.Unix())-1)
+	if it.ClassCeiling > 0 {
+		level = max(level, 2*(int64(it.ClassCeiling)-it.Due.Unix())-1)
 	}
 	return level
 }
 
 func dueIfBoosted(it *Item[int]) time.Time {
-	if it.Roof > 0 && doubleLevel(it) > 2*(int64(it.Priority)-it.Accepted.Unix()) {
+	if it.ClassCeiling > 0 && doubleLevel(it) > 2*(int64(it.Priority)-it.Accepted.Unix()) {
 		return it.Due
 	}
 	return time.Time{}
@@ -62,9 +62,9 @@ func dueIfBoosted(it *Item[int]) time.Time {
 func TestDue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{Step: time.Second, HalfLife: time.Hour}
+		cfg := Config{AgeingStep: time.Second, HalfLife: time.Hour}
 		tree := New[int](cfg)
-		tree.Capacity(Use{GPU: 8000})
+		tree.SetCapacity(Resources{GPU: 8000})
 		now := dawn.Add(time.Duration(rapid.IntRange(9000, 12_000).Draw(t, "now")) * time.Second)
 		var items []*Item[int]
 		for i := range rapid.IntRange(1, 300).Draw(t, "items") {
@@ -85,7 +85,7 @@ func TestDue(t *testing.T) {
 			tree.Leaf("a", "").Push(it)
 		}
 		slices.SortFunc(items, compareWithDeadlines)
-		round := tree.Begin(now)
+		round := tree.BeginRound(now)
 		for i, want := range items {
 			got, ok := round.Next()
 			if !ok || got != want {
@@ -94,11 +94,11 @@ func TestDue(t *testing.T) {
 			if class := tree.Class(want, now); class != ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)) {
 				t.Fatalf("%s is %s by ageing, and stands in %s", want.ID, class, ares.ClassOf(cfg.priorityOfKey(want.orderKey, now)))
 			}
-			round.Take(Grant{})
+			round.Allocate(Allocation{})
 		}
 		round.End()
 		for i, it := range items {
-			if rank, of := tree.Rank(it); rank != i+1 || of != len(items) {
+			if rank, of := tree.Position(it); rank != i+1 || of != len(items) {
 				t.Fatalf("%s is %d of %d, want %d of %d", it.ID, rank, of, i+1, len(items))
 			}
 		}
@@ -110,12 +110,12 @@ func TestDue(t *testing.T) {
 func TestClassCeiling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{Step: time.Duration(rapid.IntRange(1, 30).Draw(t, "step")) * time.Second}
+		cfg := Config{AgeingStep: time.Duration(rapid.IntRange(1, 30).Draw(t, "step")) * time.Second}
 		priority := rapid.IntRange(0, 2500).Draw(t, "priority")
 		accepted := dawn.Add(time.Duration(rapid.IntRange(0, 90_000_000).Draw(t, "accepted")) * time.Millisecond)
 		now := accepted.Add(time.Duration(rapid.IntRange(0, 90_000_000).Draw(t, "waited")) * time.Millisecond)
-		roof, until := cfg.Roof(priority, accepted, now)
-		class := ares.ClassOf(cfg.Aged(priority, accepted, now))
+		roof, until := cfg.ClassCeiling(priority, accepted, now)
+		class := ares.ClassOf(cfg.AgedPriority(priority, accepted, now))
 		if at := ares.ClassOf(roof - 1); priority < 2000 && (at != class || ares.ClassOf(roof) == class) {
 			t.Fatalf("class %s ends at %d", class, roof)
 		}
@@ -125,7 +125,7 @@ func TestClassCeiling(t *testing.T) {
 		if until.IsZero() {
 			return
 		}
-		before, after := ares.ClassOf(cfg.Aged(priority, accepted, until.Add(-time.Millisecond))), ares.ClassOf(cfg.Aged(priority, accepted, until))
+		before, after := ares.ClassOf(cfg.AgedPriority(priority, accepted, until.Add(-time.Millisecond))), ares.ClassOf(cfg.AgedPriority(priority, accepted, until))
 		if !until.After(now) || before != class || after == class {
 			t.Fatalf("of class %s at %s, %s right before %s and %s then", class, now, before, until, after)
 		}
@@ -136,7 +136,7 @@ func TestClassCeiling(t *testing.T) {
 // a chunk of its shape queue began with it and others have the same prefix.
 func TestChangedItem(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Step: time.Second, HalfLife: time.Hour}
+	cfg := Config{AgeingStep: time.Second, HalfLife: time.Hour}
 	tree := New[int](cfg)
 	leaf := tree.Leaf("a", "")
 	var items []*Item[int]
@@ -145,7 +145,7 @@ func TestChangedItem(t *testing.T) {
 		items = append(items, it)
 		leaf.Push(it)
 	}
-	round := tree.Begin(dawn)
+	round := tree.BeginRound(dawn)
 	for range items { // sorts all arrivals
 		_, _ = round.Next()
 		round.Skip()
@@ -154,11 +154,11 @@ func TestChangedItem(t *testing.T) {
 	for i := range items { // one by one, push all of them again ahead of the others
 		it := items[i*(maxChunk/2)%len(items)+i*(maxChunk/2)/len(items)]
 		tree.Remove(it)
-		it.Due, it.Roof = dawn.Add(time.Minute), 1000
+		it.Due, it.ClassCeiling = dawn.Add(time.Minute), 1000
 		leaf.Push(it)
 	}
 	for i, it := range items {
-		if rank, _ := tree.Rank(it); rank != i+1 {
+		if rank, _ := tree.Position(it); rank != i+1 {
 			t.Fatalf("%s is %d, want %d", it.ID, rank, i+1)
 		}
 	}

@@ -2,8 +2,8 @@ package queue
 
 import "math/bits"
 
-// One is a share of 100% at weight 1, in internal units.
-const One = 1 << 38
+// shareUnit is a share of 100% at weight 1, in internal units.
+const shareUnit = 1 << 38
 
 // maxShare bounds a weighted share, so that the class fits above it in one number.
 const maxShare = 1<<60 - 1
@@ -14,7 +14,7 @@ func resourceShare(used, total int64) uint64 {
 	if used <= 0 || total <= 0 {
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(used), 1000*One)
+	hi, lo := bits.Mul64(uint64(used), 1000*shareUnit)
 	if hi >= uint64(total) {
 		return ^uint64(0)
 	}
@@ -24,7 +24,7 @@ func resourceShare(used, total int64) uint64 {
 
 // dominantShare returns the largest share of the three resources, and which one it
 // is of.
-func dominantShare(u, capacity Use) (uint64, Resource) {
+func dominantShare(u, capacity Resources) (uint64, ResourceName) {
 	best, resource := resourceShare(u.GPU, capacity.GPU), GPU
 	if p := resourceShare(u.CPU, capacity.CPU); p > best {
 		best, resource = p, CPU
@@ -37,7 +37,7 @@ func dominantShare(u, capacity Use) (uint64, Resource) {
 
 // weightedShare returns the dominant share divided by the weight, in internal
 // units.
-func weightedShare(u, capacity Use, weight int64) uint64 {
+func weightedShare(u, capacity Resources, weight int64) uint64 {
 	best, _ := dominantShare(u, capacity)
 	return min(best/uint64(weight), maxShare)
 }

@@ -8,36 +8,36 @@ import (
 // Share describes the fair share of a tenant or a queue. Shares are in millionths
 // of the cluster.
 type Share struct {
-	Tenant   string
-	Queue    string   // "" for the tenant
-	Depth    int      // 0 for a tenant
-	Weight   int64    // in thousandths
-	Pull     int64    // the effective weight: the weight adjusted to past use, in thousandths
-	Live     Use      // allocated now
-	Past     Use      // past use
-	Waiting  int      // items
-	Dominant int64    // dominant share of allocated and past use together
-	Of       Resource // the dominant one
-	Weighted int64    // the dominant share divided by the effective weight
+	Tenant           string
+	Queue            string       // "" for the tenant
+	Depth            int          // 0 for a tenant
+	Weight           int64        // in thousandths
+	EffectiveWeight  int64        // the effective weight: the weight adjusted to past use, in thousandths
+	Allocated        Resources    // allocated now
+	PastUse          Resources    // past use
+	Waiting          int          // items
+	DominantShare    int64        // dominant share of allocated and past use together
+	DominantResource ResourceName // the dominant one
+	WeightedShare    int64        // the dominant share divided by the effective weight
 	// The share that the weight entitles it to: a part of the parent's fair
 	// share, divided among the active siblings by weight. It is 0 when it is not
 	// active.
-	Fair int64
+	FairShare int64
 }
 
-// Million is a share of 100%.
-const Million = 1_000_000
+// ShareScale is a share of 100%.
+const ShareScale = 1_000_000
 
-// Fairness returns the shares of all tenants and queues at now: tenants by name,
+// Shares returns the shares of all tenants and queues at now: tenants by name,
 // each followed by its queues.
-func (t *Tree[J]) Fairness(now time.Time) []Share {
+func (t *Tree[J]) Shares(now time.Time) []Share {
 	t.rebuild()
 	r := shareReader[J]{tree: t}
 	if t.cfg.HalfLife > 0 {
 		r.moment = t.cfg.momentOf(now)
 		r.adjustment = t.weightAdjustment(r.moment)
 	}
-	return r.appendShares(nil, t.root, 0, Million)
+	return r.appendShares(nil, t.root, 0, ShareScale)
 }
 
 // appendShares appends the shares of all tenants and queues below a node, whose own
@@ -53,47 +53,47 @@ func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair i
 		if child.leaf != nil {
 			continue
 		}
-		s := Share{Tenant: child.tenant, Queue: child.queue, Depth: depth, Weight: child.weight, Live: child.allocated, Waiting: child.waiting}
+		s := Share{Tenant: child.tenant, Queue: child.queue, Depth: depth, Weight: child.weight, Allocated: child.allocated, Waiting: child.waiting}
 		if r.tree.cfg.HalfLife > 0 {
-			s.Past = child.history.averageAt(r.moment)
+			s.PastUse = child.history.averageAt(r.moment)
 		}
-		use := s.Live.Add(s.Past, 1)
+		use := s.Allocated.Add(s.PastUse, 1)
 		best, of := dominantShare(use, r.tree.capacity)
-		s.Of = of
-		s.Dominant = millionths(best / 1000)
-		s.Pull = effectiveWeight(&r.adjustment, child, s.Past, r.tree.capacity)
-		s.Weighted = millionths(best / uint64(s.Pull))
+		s.DominantResource = of
+		s.DominantShare = millionths(best / 1000)
+		s.EffectiveWeight = effectiveWeight(&r.adjustment, child, s.PastUse, r.tree.capacity)
+		s.WeightedShare = millionths(best / uint64(s.EffectiveWeight))
 		if child.isActive() {
-			s.Fair = fair * child.weight / total
+			s.FairShare = fair * child.weight / total
 		}
 		out = append(out, s)
-		out = r.appendShares(out, child, depth+1, s.Fair)
+		out = r.appendShares(out, child, depth+1, s.FairShare)
 	}
 	return out
 }
 
 // isActive reports whether the node takes part in the division: it has something
 // allocated or waiting.
-func (n *node[J]) isActive() bool { return n.waiting > 0 || n.allocated != Use{} }
+func (n *node[J]) isActive() bool { return n.waiting > 0 || n.allocated != Resources{} }
 
 // millionths converts a share from internal units.
 func millionths(share uint64) int64 {
-	hi, lo := bits.Mul64(share, Million)
+	hi, lo := bits.Mul64(share, ShareScale)
 	return int64(hi<<(64-38) | lo>>38) // internal units have 38 binary digits
 }
 
-// Jain returns Jain's fairness index of the weighted shares of all active tenants,
+// JainIndex returns Jain's fairness index of the weighted shares of all active tenants,
 // in thousandths: 1000 when all are equal, 1000/n when one of n tenants has
 // everything. Without active tenants it is 1000.
-func Jain(shares []Share) int {
+func JainIndex(shares []Share) int {
 	var sum, squares int128
 	n := int64(0)
 	for _, s := range shares {
-		if s.Queue != "" || s.Waiting == 0 && s.Live == (Use{}) {
+		if s.Queue != "" || s.Waiting == 0 && s.Allocated == (Resources{}) {
 			continue
 		}
 		n++
-		x := min(s.Weighted, 1<<32)
+		x := min(s.WeightedShare, 1<<32)
 		sum = sum.plus(int128{0, uint64(x)})
 		squares = squares.plus(multiply(x, uint64(x)))
 	}

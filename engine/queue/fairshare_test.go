@@ -15,20 +15,20 @@ import (
 // testCluster is a tree with the free resources of a cluster, for tests that place
 // jobs by sums alone.
 type testCluster struct {
-	tree *Tree[Use]
-	free Use
+	tree *Tree[Resources]
+	free Resources
 	next int
 }
 
-func newTestCluster(cfg Config, capacity Use) *testCluster {
-	w := &testCluster{tree: New[Use](cfg), free: capacity}
-	w.tree.Capacity(capacity)
+func newTestCluster(cfg Config, capacity Resources) *testCluster {
+	w := &testCluster{tree: New[Resources](cfg), free: capacity}
+	w.tree.SetCapacity(capacity)
 	return w
 }
 
-func (w *testCluster) job(tenant, queue string, asks Use, priority, shape int, at time.Time) *Item[Use] {
+func (w *testCluster) job(tenant, queue string, asks Resources, priority, shape int, at time.Time) *Item[Resources] {
 	w.next++
-	it := &Item[Use]{
+	it := &Item[Resources]{
 		Owner: asks, ID: fmt.Sprintf("j%06d", w.next), Priority: priority, Accepted: at,
 		Revision: int64(w.next), Shape: shape,
 	}
@@ -36,25 +36,27 @@ func (w *testCluster) job(tenant, queue string, asks Use, priority, shape int, a
 	return it
 }
 
-func fits(u, free Use) bool { return u.GPU <= free.GPU && u.CPU <= free.CPU && u.Memory <= free.Memory }
+func fits(u, free Resources) bool {
+	return u.GPU <= free.GPU && u.CPU <= free.CPU && u.Memory <= free.Memory
+}
 
 // runRound runs a round that allocates whatever fits. It returns the allocated items
 // in order, and leaves the cluster as it was.
-func (w *testCluster) runRound(now time.Time) []*Item[Use] {
-	var out []*Item[Use]
+func (w *testCluster) runRound(now time.Time) []*Item[Resources] {
+	var out []*Item[Resources]
 	free := w.free
-	p := w.tree.Begin(now)
+	p := w.tree.BeginRound(now)
 	for {
 		it, ok := p.Next()
 		if !ok {
 			break
 		}
 		if !fits(it.Owner, free) {
-			p.Refuse()
+			p.SkipShape()
 			continue
 		}
 		free = free.Add(it.Owner, -1)
-		p.Take(Grant{Use: it.Owner})
+		p.Allocate(Allocation{ForShare: it.Owner})
 		out = append(out, it)
 	}
 	p.End()
@@ -62,16 +64,16 @@ func (w *testCluster) runRound(now time.Time) []*Item[Use] {
 }
 
 // apply makes the allocations of a round permanent.
-func (w *testCluster) apply(items []*Item[Use]) {
+func (w *testCluster) apply(items []*Item[Resources]) {
 	for _, it := range items {
 		l := it.Leaf()
 		w.tree.Remove(it)
-		l.Charge(Grant{Use: it.Owner}, 1)
+		l.Charge(Allocation{ForShare: it.Owner}, 1)
 		w.free = w.free.Add(it.Owner, -1)
 	}
 }
 
-func count(items []*Item[Use], tenants map[string]string) map[string]int {
+func count(items []*Item[Resources], tenants map[string]string) map[string]int {
 	out := map[string]int{}
 	for _, it := range items {
 		out[tenants[it.ID]]++
@@ -84,11 +86,11 @@ func count(items []*Item[Use], tenants map[string]string) map[string]int {
 // 1 GB. A gets three tasks, B two.
 func TestDRFPaperExample(t *testing.T) {
 	t.Parallel()
-	w := newTestCluster(Config{}, Use{CPU: 9, Memory: 18})
+	w := newTestCluster(Config{}, Resources{CPU: 9, Memory: 18})
 	of := map[string]string{}
 	for range 10 {
-		of[w.job("A", "", Use{CPU: 1, Memory: 4}, 500, 1, dawn).ID] = "A"
-		of[w.job("B", "", Use{CPU: 3, Memory: 1}, 500, 1, dawn).ID] = "B"
+		of[w.job("A", "", Resources{CPU: 1, Memory: 4}, 500, 1, dawn).ID] = "A"
+		of[w.job("B", "", Resources{CPU: 3, Memory: 1}, 500, 1, dawn).ID] = "B"
 	}
 	if got := count(w.runRound(dawn), of); got["A"] != 3 || got["B"] != 2 {
 		t.Errorf("A has %d tasks and B %d, want 3 and 2", got["A"], got["B"])
@@ -99,8 +101,8 @@ func TestDRFPaperExample(t *testing.T) {
 // smallest weighted dominant share gets the next task, until no tenant's next task
 // fits.
 type drfSolver struct {
-	capacity Use
-	asks     []Use
+	capacity Resources
+	asks     []Resources
 	weights  []int64
 }
 
@@ -146,7 +148,7 @@ func (f drfSolver) fill(most int) []int {
 func TestProgressiveFilling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		capacity := Use{
+		capacity := Resources{
 			GPU: rapid.Int64Range(1, 40).Draw(t, "gpus"), CPU: rapid.Int64Range(1, 40).Draw(t, "cpus"),
 			Memory: rapid.Int64Range(1, 40).Draw(t, "memory"),
 		}
@@ -155,13 +157,13 @@ func TestProgressiveFilling(t *testing.T) {
 		of := map[string]string{}
 		const jobs = 12
 		for i := range rapid.IntRange(1, 4).Draw(t, "tenants") {
-			ask := Use{
+			ask := Resources{
 				GPU: rapid.Int64Range(0, 6).Draw(t, "gpu"), CPU: rapid.Int64Range(0, 6).Draw(t, "cpu"),
 				Memory: rapid.Int64Range(0, 6).Draw(t, "mb"),
 			}
 			weight := rapid.SampledFrom([]float64{0, 1, 2, 0.5, 3, 0.3}).Draw(t, "weight")
 			id := fmt.Sprintf("t%d", i)
-			w.tree.Tenant(id, &ares.Tenant{ID: id, Weight: weight, Limits: ares.NoLimits()})
+			w.tree.SetTenant(id, &ares.Tenant{ID: id, Weight: weight, Limits: ares.NoLimits()})
 			f.asks, f.weights = append(f.asks, ask), append(f.weights, weightMilli(weight))
 			for range jobs {
 				of[w.job(id, "", ask, 500, i, dawn).ID] = id
@@ -181,12 +183,12 @@ func TestProgressiveFilling(t *testing.T) {
 func TestShareGuarantee(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		capacity := Use{GPU: 10_000, CPU: 10_000, Memory: 10_000}
+		capacity := Resources{GPU: 10_000, CPU: 10_000, Memory: 10_000}
 		w := newTestCluster(Config{}, capacity)
 		n := rapid.IntRange(1, 6).Draw(t, "tenants")
 		largest := int64(0)
 		for i := range n {
-			ask := Use{rapid.Int64Range(1, 100).Draw(t, "g"), rapid.Int64Range(1, 100).Draw(t, "c"), rapid.Int64Range(1, 100).Draw(t, "m")}
+			ask := Resources{rapid.Int64Range(1, 100).Draw(t, "g"), rapid.Int64Range(1, 100).Draw(t, "c"), rapid.Int64Range(1, 100).Draw(t, "m")}
 			most := max(ask.GPU, ask.CPU, ask.Memory)
 			largest = max(largest, most)
 			for range 10_000/most + 1 {
@@ -194,12 +196,12 @@ func TestShareGuarantee(t *testing.T) {
 			}
 		}
 		w.apply(w.runRound(dawn))
-		for _, s := range w.tree.Fairness(dawn) {
+		for _, s := range w.tree.Shares(dawn) {
 			if s.Queue != "" {
 				continue
 			}
 			// In ten-thousandths; each may lack one job.
-			if got := s.Dominant / 100; got < int64(10_000/n)-largest-1 {
+			if got := s.DominantShare / 100; got < int64(10_000/n)-largest-1 {
 				t.Fatalf("%s has a share of %d of 10000 among %d, with jobs of up to %d", s.Tenant, got, n, largest)
 			}
 		}
@@ -211,8 +213,8 @@ func TestShareGuarantee(t *testing.T) {
 // other tenants.
 func TestHierarchicalShares(t *testing.T) {
 	t.Parallel()
-	w := newTestCluster(Config{}, Use{GPU: 120})
-	w.tree.Tenant("a", &ares.Tenant{ID: "a", Weight: 2, Limits: ares.NoLimits()})
+	w := newTestCluster(Config{}, Resources{GPU: 120})
+	w.tree.SetTenant("a", &ares.Tenant{ID: "a", Weight: 2, Limits: ares.NoLimits()})
 	for _, q := range []ares.Queue{
 		{Tenant: "a", Name: "train", Weight: 3},
 		{Tenant: "a", Name: "big", Parent: "train", Weight: 1},
@@ -220,12 +222,12 @@ func TestHierarchicalShares(t *testing.T) {
 		{Tenant: "a", Name: "serve", Weight: 1},
 	} {
 		q.Limits = ares.NoLimits()
-		w.tree.Queue(&q)
+		w.tree.SetQueue(&q)
 	}
 	of := map[string]string{}
 	for range 120 {
 		for _, q := range []string{"a/big", "a/small", "a/serve", "b/x", "b/y"} {
-			of[w.job(q[:1], q[2:], Use{GPU: 1}, 500, 1, dawn).ID] = q
+			of[w.job(q[:1], q[2:], Resources{GPU: 1}, 500, 1, dawn).ID] = q
 		}
 	}
 	got := count(w.runRound(dawn), of)
@@ -241,12 +243,12 @@ func TestHierarchicalShares(t *testing.T) {
 // its own jobs count as one more child.
 func TestQueueWithOwnJobsAndChildren(t *testing.T) {
 	t.Parallel()
-	w := newTestCluster(Config{}, Use{GPU: 40})
-	w.tree.Queue(&ares.Queue{Tenant: "a", Name: "down", Parent: "up", Weight: 3, Limits: ares.NoLimits()})
+	w := newTestCluster(Config{}, Resources{GPU: 40})
+	w.tree.SetQueue(&ares.Queue{Tenant: "a", Name: "down", Parent: "up", Weight: 3, Limits: ares.NoLimits()})
 	of := map[string]string{}
 	for range 40 {
-		of[w.job("a", "up", Use{GPU: 1}, 500, 1, dawn).ID] = "up"
-		of[w.job("a", "down", Use{GPU: 1}, 500, 1, dawn).ID] = "down"
+		of[w.job("a", "up", Resources{GPU: 1}, 500, 1, dawn).ID] = "up"
+		of[w.job("a", "down", Resources{GPU: 1}, 500, 1, dawn).ID] = "down"
 	}
 	if got := count(w.runRound(dawn), of); got["up"] != 10 || got["down"] != 30 {
 		t.Errorf("got %v, want 10 up and 30 down", got)
@@ -257,10 +259,10 @@ func TestQueueWithOwnJobsAndChildren(t *testing.T) {
 // a large share: the class comes first, until ageing has raised the low jobs.
 func TestClasses(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Step: 10 * time.Second}
-	w := newTestCluster(cfg, Use{GPU: 100})
-	w.tree.Leaf("rich", "").Charge(Grant{Use: Use{GPU: 50}}, 1)
-	low := w.job("poor", "", Use{GPU: 1}, 100, 1, dawn)
+	cfg := Config{AgeingStep: 10 * time.Second}
+	w := newTestCluster(cfg, Resources{GPU: 100})
+	w.tree.Leaf("rich", "").Charge(Allocation{ForShare: Resources{GPU: 50}}, 1)
+	low := w.job("poor", "", Resources{GPU: 1}, 100, 1, dawn)
 	for _, c := range []struct {
 		after time.Duration
 		first string
@@ -274,7 +276,7 @@ func TestClasses(t *testing.T) {
 		{1000 * time.Hour, "poor", ares.High},
 	} {
 		now := dawn.Add(c.after)
-		high := w.job("rich", "", Use{GPU: 1}, 1000, 1, now)
+		high := w.job("rich", "", Resources{GPU: 1}, 1000, 1, now)
 		if got := w.tree.Class(low, now); got != c.class {
 			t.Errorf("after %v the low job is %s, want %s", c.after, got, c.class)
 		}
@@ -283,7 +285,7 @@ func TestClasses(t *testing.T) {
 		}
 		w.tree.Remove(high)
 	}
-	critical := w.job("rich", "", Use{GPU: 1}, 2000, 1, dawn.Add(1000*time.Hour))
+	critical := w.job("rich", "", Resources{GPU: 1}, 2000, 1, dawn.Add(1000*time.Hour))
 	if first := w.runRound(dawn.Add(1000 * time.Hour))[0]; first != critical {
 		t.Errorf("an aged job went before a critical one")
 	}
@@ -295,35 +297,35 @@ func TestClasses(t *testing.T) {
 func TestSmallestShareFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Config{Step: 10 * time.Second, HalfLife: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "half")}
-		capacity := Use{GPU: 64_000, CPU: 512, Memory: 4096}
+		cfg := Config{AgeingStep: 10 * time.Second, HalfLife: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "half")}
+		capacity := Resources{GPU: 64_000, CPU: 512, Memory: 4096}
 		w := newTestCluster(cfg, capacity)
 		now := dawn.Add(3 * time.Hour)
-		left := map[string]*Item[Use]{}
+		left := map[string]*Item[Resources]{}
 		paths := []string{"a", "b", "c"}
 		for _, id := range paths {
-			w.tree.Tenant(id, &ares.Tenant{ID: id, Weight: float64(rapid.IntRange(1, 5).Draw(t, "weight")), Limits: ares.NoLimits()})
-			w.tree.Leaf(id, "").Charge(Grant{Use: Use{GPU: rapid.Int64Range(0, 5000).Draw(t, "held")}}, 1)
-			w.tree.Leaf(id, "").Ran(Use{CPU: rapid.Int64Range(0, 100).Draw(t, "ran")}, dawn, dawn.Add(time.Hour), 1)
+			w.tree.SetTenant(id, &ares.Tenant{ID: id, Weight: float64(rapid.IntRange(1, 5).Draw(t, "weight")), Limits: ares.NoLimits()})
+			w.tree.Leaf(id, "").Charge(Allocation{ForShare: Resources{GPU: rapid.Int64Range(0, 5000).Draw(t, "held")}}, 1)
+			w.tree.Leaf(id, "").AddEnded(Resources{CPU: rapid.Int64Range(0, 100).Draw(t, "ran")}, dawn, dawn.Add(time.Hour), 1)
 		}
 		for range rapid.IntRange(1, 80).Draw(t, "jobs") {
 			shape := rapid.IntRange(0, 5).Draw(t, "shape")
 			it := w.job(rapid.SampledFrom(paths).Draw(t, "tenant"), rapid.SampledFrom([]string{"", "x"}).Draw(t, "queue"),
-				Use{GPU: int64(shape) * 2000, CPU: 8, Memory: int64(6-shape) * 50}, rapid.SampledFrom([]int{0, 400, 500, 1000, 2000}).Draw(t, "priority"), shape,
+				Resources{GPU: int64(shape) * 2000, CPU: 8, Memory: int64(6-shape) * 50}, rapid.SampledFrom([]int{0, 400, 500, 1000, 2000}).Draw(t, "priority"), shape,
 				dawn.Add(time.Duration(rapid.IntRange(0, 10_000).Draw(t, "accepted"))*time.Second))
 			left[it.ID] = it
 		}
 		share := func(tenant, queue string) *big.Rat { return w.exactShare(tenant, queue, now) }
-		p := w.tree.Begin(now)
+		p := w.tree.BeginRound(now)
 		for {
 			it, ok := p.Next()
 			if !ok {
 				break
 			}
-			class := ares.ClassOf(cfg.Aged(it.Priority, it.Accepted, now)).Rank()
+			class := ares.ClassOf(cfg.AgedPriority(it.Priority, it.Accepted, now)).Rank()
 			mine := it.Leaf()
 			for _, other := range left {
-				its := ares.ClassOf(cfg.Aged(other.Priority, other.Accepted, now)).Rank()
+				its := ares.ClassOf(cfg.AgedPriority(other.Priority, other.Accepted, now)).Rank()
 				if its > class {
 					t.Fatalf("%s offered while %s of a higher class waits", it.ID, other.ID)
 				}
@@ -337,19 +339,19 @@ func TestSmallestShareFirst(t *testing.T) {
 						t.Fatalf("%s of %s offered while %s with a smaller share waits", it.ID, mine.Tenant(), l.Tenant())
 					}
 				case l != mine:
-					if share(l.Tenant(), l.Queue()).Cmp(share(mine.Tenant(), mine.Queue())) < 0 {
-						t.Fatalf("%s of queue %s offered while %s with a smaller share waits", it.ID, mine.Queue(), l.Queue())
+					if share(l.Tenant(), l.Name()).Cmp(share(mine.Tenant(), mine.Name())) < 0 {
+						t.Fatalf("%s of queue %s offered while %s with a smaller share waits", it.ID, mine.Name(), l.Name())
 					}
 				case precedes(cfg, other, it):
 					t.Fatalf("%s offered before %s of the same queue", it.ID, other.ID)
 				}
 			}
 			if rapid.Bool().Draw(t, "take") {
-				p.Take(Grant{Use: it.Owner})
+				p.Allocate(Allocation{ForShare: it.Owner})
 				delete(left, it.ID)
 				continue
 			}
-			p.Refuse()
+			p.SkipShape()
 			for id, other := range left { // the whole shape queue is skipped
 				if other.Leaf() == mine && other.Shape == it.Shape {
 					delete(left, id)
@@ -364,7 +366,7 @@ func TestSmallestShareFirst(t *testing.T) {
 }
 
 // precedes reports whether a comes before b in their leaf queue.
-func precedes(cfg Config, a, b *Item[Use]) bool {
+func precedes(cfg Config, a, b *Item[Resources]) bool {
 	x, y := cfg.agedKey(a.Priority, a.Accepted), cfg.agedKey(b.Priority, b.Accepted)
 	return x < y || x == y && a.Revision < b.Revision
 }
@@ -373,7 +375,7 @@ func precedes(cfg Config, a, b *Item[Use]) bool {
 // of shares.
 func (w *testCluster) exactShare(tenant, queue string, now time.Time) *big.Rat {
 	of := w.tree.tenants[tenant]
-	var use Use
+	var use Resources
 	weight := of.node.weight
 	node := of.node
 	if queue != "" {
@@ -418,10 +420,10 @@ func TestJain(t *testing.T) {
 	} {
 		var shares []Share
 		for _, s := range c.shares {
-			shares = append(shares, Share{Tenant: "t", Weighted: s, Waiting: 1})
+			shares = append(shares, Share{Tenant: "t", WeightedShare: s, Waiting: 1})
 		}
-		shares = append(shares, Share{Tenant: "t", Queue: "q", Weighted: 3, Waiting: 1}, Share{Tenant: "idle"})
-		if got := Jain(shares); got != c.want {
+		shares = append(shares, Share{Tenant: "t", Queue: "q", WeightedShare: 3, Waiting: 1}, Share{Tenant: "idle"})
+		if got := JainIndex(shares); got != c.want {
 			t.Errorf("Jain of %v is %d, want %d", c.shares, got, c.want)
 		}
 	}
@@ -430,18 +432,18 @@ func TestJain(t *testing.T) {
 // TestShares checks all figures of a small tree.
 func TestShares(t *testing.T) {
 	t.Parallel()
-	w := newTestCluster(Config{}, Use{GPU: 8000, CPU: 100, Memory: 1000})
-	w.tree.Tenant("a", &ares.Tenant{ID: "a", Weight: 3, Limits: ares.NoLimits()})
-	w.tree.Leaf("a", "x").Charge(Grant{Use: Use{GPU: 2000, CPU: 50}}, 1)
-	w.job("b", "", Use{GPU: 1}, 500, 1, dawn)
-	w.tree.Tenant("c", nil)
-	got := w.tree.Fairness(dawn)
+	w := newTestCluster(Config{}, Resources{GPU: 8000, CPU: 100, Memory: 1000})
+	w.tree.SetTenant("a", &ares.Tenant{ID: "a", Weight: 3, Limits: ares.NoLimits()})
+	w.tree.Leaf("a", "x").Charge(Allocation{ForShare: Resources{GPU: 2000, CPU: 50}}, 1)
+	w.job("b", "", Resources{GPU: 1}, 500, 1, dawn)
+	w.tree.SetTenant("c", nil)
+	got := w.tree.Shares(dawn)
 	want := []Share{
-		{Tenant: "a", Weight: 3000, Pull: 3000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 166_666, Fair: 750_000},
-		{Tenant: "a", Queue: "x", Depth: 1, Weight: 1000, Pull: 1000, Live: Use{GPU: 2000, CPU: 50}, Dominant: 500_000, Of: CPU, Weighted: 500_000, Fair: 750_000},
-		{Tenant: "b", Weight: 1000, Pull: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
-		{Tenant: "b", Queue: "default", Depth: 1, Weight: 1000, Pull: 1000, Waiting: 1, Of: GPU, Fair: 250_000},
-		{Tenant: "c", Weight: 1000, Pull: 1000, Of: GPU},
+		{Tenant: "a", Weight: 3000, EffectiveWeight: 3000, Allocated: Resources{GPU: 2000, CPU: 50}, DominantShare: 500_000, DominantResource: CPU, WeightedShare: 166_666, FairShare: 750_000},
+		{Tenant: "a", Queue: "x", Depth: 1, Weight: 1000, EffectiveWeight: 1000, Allocated: Resources{GPU: 2000, CPU: 50}, DominantShare: 500_000, DominantResource: CPU, WeightedShare: 500_000, FairShare: 750_000},
+		{Tenant: "b", Weight: 1000, EffectiveWeight: 1000, Waiting: 1, DominantResource: GPU, FairShare: 250_000},
+		{Tenant: "b", Queue: "default", Depth: 1, Weight: 1000, EffectiveWeight: 1000, Waiting: 1, DominantResource: GPU, FairShare: 250_000},
+		{Tenant: "c", Weight: 1000, EffectiveWeight: 1000, DominantResource: GPU},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -16,21 +16,21 @@ type Item[J any] struct {
 	Accepted time.Time // ageing counts from here
 	Revision int64     // of its submission
 	Shape    int       // jobs of one shape get the same result in a decision
-	Rank     uint64    // given by the owner: smaller is earlier within its class, when the tree is ordered so
+	SortKey  uint64    // given by the owner: smaller is earlier within its class, when the tree is ordered so
 
 	// An item with a deadline stands where ageing would have put it to reach the end
 	// of its class at Due, unless it has waited for longer than that.
 	// Invariant: Due is not past. When it is, or when the job enters another class,
 	// the owner removes the item and pushes it again with other values.
-	Due  time.Time
-	Roof int // where its class ends; 0 for an item without a deadline
+	Due          time.Time
+	ClassCeiling int // where its class ends; 0 for an item without a deadline
 }
 
-// Waiting reports whether the item is in a queue.
-func (it *Item[J]) Waiting() bool { return it.queue != nil }
+// IsWaiting reports whether the item is in a queue.
+func (it *Item[J]) IsWaiting() bool { return it.queue != nil }
 
 // Leaf returns the leaf queue where the item waits, or nil when it does not wait.
-func (it *Item[J]) Leaf() *Leaf[J] {
+func (it *Item[J]) Leaf() *LeafQueue[J] {
 	if it.queue == nil {
 		return nil
 	}

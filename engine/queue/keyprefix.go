@@ -29,10 +29,10 @@ const (
 // prefixBase returns the inverted level that prefixes count from. They cover 85
 // years from 2020 with a step of ten seconds, and 30 years with one of a second.
 func (c Config) prefixBase() int64 {
-	if c.Ranked {
+	if c.BySortKey {
 		return fullKeyBase
 	}
-	if c.Step <= 0 {
+	if c.AgeingStep <= 0 {
 		return -2 * ares.MaxPriority
 	}
 	return 2 * (c.ageingSteps(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) - ares.MaxPriority)
@@ -53,7 +53,7 @@ func (t *Tree[J]) slotOf(it *Item[J]) slot[J] {
 // stepOffset returns the milliseconds from the beginning of an ageing step to a
 // time in it.
 func (c Config) stepOffset(at time.Time) int64 {
-	return at.UnixMilli() - c.ageingSteps(at)*max(c.Step.Milliseconds(), 1)
+	return at.UnixMilli() - c.ageingSteps(at)*max(c.AgeingStep.Milliseconds(), 1)
 }
 
 // keyPrefix returns the prefix of an order key and what orders items within a level.

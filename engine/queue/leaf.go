@@ -1,8 +1,8 @@
 package queue
 
-// Leaf is a leaf queue: the jobs that named one queue themselves, not one of the
+// LeafQueue is a leaf queue: the jobs that named one queue themselves, not one of the
 // queues below it.
-type Leaf[J any] struct {
+type LeafQueue[J any] struct {
 	tree *Tree[J]
 	node *node[J]
 
@@ -23,30 +23,30 @@ type Leaf[J any] struct {
 }
 
 // Tenant returns the tenant of the leaf queue.
-func (l *Leaf[J]) Tenant() string { return l.node.tenant }
+func (l *LeafQueue[J]) Tenant() string { return l.node.tenant }
 
-// Queue returns the name of the queue.
-func (l *Leaf[J]) Queue() string { return l.node.queue }
+// Name returns the name of the queue.
+func (l *LeafQueue[J]) Name() string { return l.node.queue }
 
 // Charge adds what a job has allocated; with sign -1 it removes it.
-func (l *Leaf[J]) Charge(g Grant, sign int) { l.charge(&g, int64(sign)) }
+func (l *LeafQueue[J]) Charge(g Allocation, sign int) { l.charge(&g, int64(sign)) }
 
 // charge adds an allocation to the leaf queue and to all nodes above it.
-func (l *Leaf[J]) charge(g *Grant, sign int64) {
+func (l *LeafQueue[J]) charge(g *Allocation, sign int64) {
 	for n := l.node; n != nil; n = n.parent {
-		n.allocated.addInPlace(&g.Use, sign)
+		n.allocated.addInPlace(&g.ForShare, sign)
 		if n.hasLimits || n.leaf != nil { // where a limit reads it, and where a rebuild starts from
-			addLimitUse(&n.limitUse, &g.Held, int(sign))
+			addLimitUse(&n.limitUse, &g.ForLimits, int(sign))
 		}
 	}
-	for _, p := range g.GPUs {
+	for _, p := range g.ForQuotas {
 		l.chargeModel(p.Model, sign*p.Milli)
 	}
 }
 
 // Push adds a waiting item. It panics when the item waits already, or during a
 // round.
-func (l *Leaf[J]) Push(it *Item[J]) {
+func (l *LeafQueue[J]) Push(it *Item[J]) {
 	if it.queue != nil || l.tree.round.open {
 		panic("queue: pushed twice, or during a round")
 	}
@@ -93,7 +93,7 @@ func (t *Tree[J]) Remove(it *Item[J]) {
 
 // shapeQueue returns the queue of a shape, creates it when necessary, and notes it
 // as the recent one.
-func (l *Leaf[J]) shapeQueue(shape int) *shapeQueue[J] {
+func (l *LeafQueue[J]) shapeQueue(shape int) *shapeQueue[J] {
 	q, ok := l.byShape[shape]
 	if !ok {
 		q = &shapeQueue[J]{shape: shape, leaf: l, index: len(l.shapeQueues)}

@@ -2,9 +2,9 @@ package queue
 
 import "time"
 
-// Rank returns the position of an item in its leaf queue, from 1, and how many
+// Position returns the position of an item in its leaf queue, from 1, and how many
 // items wait there. Both are 0 when the item does not wait.
-func (t *Tree[J]) Rank(it *Item[J]) (position, total int) {
+func (t *Tree[J]) Position(it *Item[J]) (position, total int) {
 	if it.queue == nil {
 		return 0, 0
 	}
@@ -16,11 +16,11 @@ func (t *Tree[J]) Rank(it *Item[J]) (position, total int) {
 	return position, it.queue.leaf.node.waiting
 }
 
-// Before counts the items that a round at now would offer before an item, if shares
+// CountAhead counts the items that a round at now would offer before an item, if shares
 // stayed as they are at its beginning: those of the item's own tenant, with the
 // first of them, and those of other tenants. Allocations of the round change
 // shares, so this is an estimate and not a guarantee.
-func (t *Tree[J]) Before(it *Item[J], now time.Time) (own int, first *Item[J], others int) {
+func (t *Tree[J]) CountAhead(it *Item[J], now time.Time) (own int, first *Item[J], others int) {
 	if it.queue == nil {
 		return 0, nil, 0
 	}
@@ -72,7 +72,7 @@ type shareReader[J any] struct {
 
 // shareOf returns the weighted share of a node.
 func (r *shareReader[J]) shareOf(n *node[J]) uint64 {
-	var past Use
+	var past Resources
 	if r.tree.cfg.HalfLife > 0 {
 		past = n.history.averageAt(r.moment)
 	}

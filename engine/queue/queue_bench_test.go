@@ -125,16 +125,16 @@ func byBareHeap(jobs []*Item[int], cfg Config) *contestant {
 func byTree(jobs []*Item[int], cfg Config, accounts bool) *contestant {
 	s := newContestant("tree", jobs)
 	tree := New[*job](cfg)
-	tree.Capacity(Use{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-	grant := Grant{
-		Use: Use{GPU: 1000, CPU: 8, Memory: 65_536}, Held: ares.Use{GPUs: 1, CPUs: 8, MemoryMB: 65_536, Jobs: 1},
-		GPUs: []Part{{tree.Model("h100"), 1000}},
+	tree.SetCapacity(Resources{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
+	grant := Allocation{
+		ForShare: Resources{GPU: 1000, CPU: 8, Memory: 65_536}, ForLimits: ares.Use{GPUs: 1, CPUs: 8, MemoryMB: 65_536, Jobs: 1},
+		ForQuotas: []GPUAmount{{tree.ModelIndex("h100"), 1000}},
 	}
 	leaf := tree.Leaf("a", "")
 	s.push = func(it *job) { leaf.Push(&it.Item) }
 	s.pop = func(most int) {
 		before := len(s.gone)
-		p := tree.Begin(noon)
+		p := tree.BeginRound(noon)
 		for len(s.gone) < before+most {
 			it, ok := p.Next()
 			if !ok {
@@ -142,7 +142,7 @@ func byTree(jobs []*Item[int], cfg Config, accounts bool) *contestant {
 			}
 			s.gone = append(s.gone, it.Owner)
 			if accounts {
-				p.Take(grant)
+				p.Allocate(grant)
 			} else {
 				p.Skip()
 			}
@@ -213,7 +213,7 @@ func compare(b *testing.B, jobs []*Item[int], round func(s *contestant)) (row []
 	b.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	sides := []*contestant{byHeap(jobs, Defaults()), byBareHeap(jobs, Defaults()), byTree(jobs, Defaults(), false), byTree(jobs, Defaults(), true)}
+	sides := []*contestant{byHeap(jobs, DefaultConfig()), byBareHeap(jobs, DefaultConfig()), byTree(jobs, DefaultConfig(), false), byTree(jobs, DefaultConfig(), true)}
 	for _, s := range sides {
 		round(s) // warm-up
 	}

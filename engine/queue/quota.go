@@ -26,8 +26,8 @@ const unbounded = int64(1) << 55
 // usedAtParent returns what the account counts for at the next quota above it.
 func (a *quotaAccount) usedAtParent() int64 { return max(a.used, a.guaranteed) }
 
-// Model returns the index of a device model, and adds it when it is new.
-func (t *Tree[J]) Model(name string) int {
+// ModelIndex returns the index of a device model, and adds it when it is new.
+func (t *Tree[J]) ModelIndex(name string) int {
 	if i := slices.Index(t.models, name); i >= 0 {
 		return i
 	}
@@ -56,12 +56,12 @@ func (t *Tree[J]) HasQuotas() bool {
 	return len(t.patterns) > 0
 }
 
-// Room returns how many more GPUs of a model the leaf queue may have by its quotas,
+// Headroom returns how many more GPUs of a model the leaf queue may have by its quotas,
 // in thousandths, and the quota that bounds it.
-func (l *Leaf[J]) Room(model int) (int64, Block) {
+func (l *LeafQueue[J]) Headroom(model int) (int64, Bound) {
 	t := l.tree
 	t.rebuild()
-	headroom, by := unbounded, Block{}
+	headroom, by := unbounded, Bound{}
 	for _, p := range t.modelPatterns[model] {
 		if r, b := l.patternHeadroom(p); r < headroom {
 			headroom, by = r, b
@@ -70,12 +70,12 @@ func (l *Leaf[J]) Room(model int) (int64, Block) {
 	return max(headroom, 0), by
 }
 
-// Bounded reports whether any quota bounds a headroom.
-func Bounded(headroom int64) bool { return headroom < unbounded }
+// IsBounded reports whether any quota bounds a headroom.
+func IsBounded(headroom int64) bool { return headroom < unbounded }
 
 // patternHeadroom returns the headroom by the quotas for one pattern.
-func (l *Leaf[J]) patternHeadroom(pattern int) (int64, Block) {
-	headroom, by := unbounded, Block{}
+func (l *LeafQueue[J]) patternHeadroom(pattern int) (int64, Bound) {
+	headroom, by := unbounded, Bound{}
 	slack := int64(0) // unused guarantees below: they can be used without a charge above
 	seen := false
 	for n := l.node; n != nil; n = n.parent {
@@ -86,7 +86,7 @@ func (l *Leaf[J]) patternHeadroom(pattern int) (int64, Block) {
 		a := &n.quotas[pattern]
 		if r := slack + a.max - a.used; r < headroom {
 			headroom = r
-			by = Block{Tenant: n.tenant, Queue: n.queue, Kind: Quota, What: l.tree.patterns[pattern], Used: a.used, Limit: a.max}
+			by = Bound{Tenant: n.tenant, Queue: n.queue, Kind: QuotaBound, Resource: l.tree.patterns[pattern], Used: a.used, Limit: a.max}
 		}
 		slack += max(a.guaranteed-a.used, 0)
 	}
@@ -95,13 +95,13 @@ func (l *Leaf[J]) patternHeadroom(pattern int) (int64, Block) {
 	}
 	if pool := &l.tree.pools[pattern]; slack+pool.nominal-pool.used < headroom {
 		headroom = slack + pool.nominal - pool.used
-		by = Block{Kind: Pool, What: l.tree.patterns[pattern], Used: pool.used, Limit: pool.nominal}
+		by = Bound{Kind: PoolBound, Resource: l.tree.patterns[pattern], Used: pool.used, Limit: pool.nominal}
 	}
 	return headroom, by
 }
 
 // chargeModel adds to the allocated GPUs of a model.
-func (l *Leaf[J]) chargeModel(model int, milli int64) {
+func (l *LeafQueue[J]) chargeModel(model int, milli int64) {
 	for len(l.heldByModel) <= model {
 		l.heldByModel = append(l.heldByModel, 0)
 	}
@@ -118,7 +118,7 @@ func (l *Leaf[J]) chargeModel(model int, milli int64) {
 }
 
 // chargeQuota adds to the accounts of a pattern at and above the leaf queue.
-func (l *Leaf[J]) chargeQuota(pattern int, delta int64) {
+func (l *LeafQueue[J]) chargeQuota(pattern int, delta int64) {
 	seen := false
 	for n := l.node; n != nil && delta != 0; n = n.parent {
 		if len(n.quotas) == 0 || !n.quotas[pattern].isSet {
@@ -136,7 +136,7 @@ func (l *Leaf[J]) chargeQuota(pattern int, delta int64) {
 }
 
 // rebuildQuotas derives all accounts from the records and the leaf queues.
-func (t *Tree[J]) rebuildQuotas(leaves []*Leaf[J]) {
+func (t *Tree[J]) rebuildQuotas(leaves []*LeafQueue[J]) {
 	t.patterns = t.patterns[:0]
 	for _, entry := range t.tenants { // order-free: patterns are sorted below
 		if entry.record != nil {

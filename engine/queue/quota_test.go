@@ -12,7 +12,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-func gpuAllocation(model int, gpus int64) Grant { return Grant{GPUs: []Part{{model, gpus * 1000}}} }
+func gpuAllocation(model int, gpus int64) Allocation {
+	return Allocation{ForQuotas: []GPUAmount{{model, gpus * 1000}}}
+}
 
 func quotas(model string, nominal, borrow, lend int) []ares.Quota {
 	return []ares.Quota{{Model: model, Nominal: nominal, Borrow: borrow, Lend: lend}}
@@ -21,12 +23,12 @@ func quotas(model string, nominal, borrow, lend int) []ares.Quota {
 // TestHeadroom works through the quotas of two tenants, one of them with queues.
 func TestHeadroom(t *testing.T) {
 	t.Parallel()
-	tree := New[int](Defaults())
-	h100 := tree.Model("NVIDIA H100 80GB HBM3")
-	l40 := tree.Model("NVIDIA L40S")
-	tree.Tenant("a", &ares.Tenant{ID: "a", Limits: ares.NoLimits(), Quotas: quotas("H100", 16, 8, 4)})
-	tree.Tenant("b", &ares.Tenant{ID: "b", Limits: ares.NoLimits(), Quotas: quotas("h100", 8, ares.Unlimited, ares.Unlimited)})
-	tree.Queue(&ares.Queue{Tenant: "a", Name: "kept", Limits: ares.NoLimits(), Quotas: quotas("h100", 6, 0, 0)})
+	tree := New[int](DefaultConfig())
+	h100 := tree.ModelIndex("NVIDIA H100 80GB HBM3")
+	l40 := tree.ModelIndex("NVIDIA L40S")
+	tree.SetTenant("a", &ares.Tenant{ID: "a", Limits: ares.NoLimits(), Quotas: quotas("H100", 16, 8, 4)})
+	tree.SetTenant("b", &ares.Tenant{ID: "b", Limits: ares.NoLimits(), Quotas: quotas("h100", 8, ares.Unlimited, ares.Unlimited)})
+	tree.SetQueue(&ares.Queue{Tenant: "a", Name: "kept", Limits: ares.NoLimits(), Quotas: quotas("h100", 6, 0, 0)})
 	for _, step := range []struct {
 		say    string
 		tenant string
@@ -44,9 +46,9 @@ func TestHeadroom(t *testing.T) {
 	} {
 		tree.Leaf(step.tenant, step.queue).Charge(gpuAllocation(h100, step.add), 1)
 		var got []string
-		for _, l := range []*Leaf[int]{tree.Leaf("a", "kept"), tree.Leaf("a", "free"), tree.Leaf("b", ""), tree.Leaf("c", "")} {
-			room, _ := l.Room(h100)
-			if !Bounded(room) {
+		for _, l := range []*LeafQueue[int]{tree.Leaf("a", "kept"), tree.Leaf("a", "free"), tree.Leaf("b", ""), tree.Leaf("c", "")} {
+			room, _ := l.Headroom(h100)
+			if !IsBounded(room) {
 				got = append(got, "-")
 				continue
 			}
@@ -56,7 +58,7 @@ func TestHeadroom(t *testing.T) {
 			t.Errorf("%s: room %s, want %s", step.say, s, step.want)
 		}
 	}
-	if room, _ := tree.Leaf("a", "kept").Room(l40); Bounded(room) {
+	if room, _ := tree.Leaf("a", "kept").Headroom(l40); IsBounded(room) {
 		t.Errorf("another model is bounded by %d", room)
 	}
 }
@@ -64,30 +66,30 @@ func TestHeadroom(t *testing.T) {
 // TestBounds checks the descriptions of limits and quotas that forbid an allocation.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	tree := New[int](Defaults())
-	h100 := tree.Model("H100")
-	tree.Tenant("a", &ares.Tenant{ID: "a", Limits: ares.NoLimits(), Quotas: quotas("", 16, 0, 0)})
+	tree := New[int](DefaultConfig())
+	h100 := tree.ModelIndex("H100")
+	tree.SetTenant("a", &ares.Tenant{ID: "a", Limits: ares.NoLimits(), Quotas: quotas("", 16, 0, 0)})
 	limits := ares.NoLimits()
 	limits.ConcurrentJobs, limits.GPUs = 2, 3
-	tree.Queue(&ares.Queue{Tenant: "a", Name: "q", Limits: limits})
-	tree.Tenant("b", &ares.Tenant{ID: "b", Limits: ares.NoLimits(), Quotas: quotas("", 4, ares.Unlimited, 0)})
-	held := func(n int) Grant {
-		return Grant{Held: ares.Use{GPUs: n, Jobs: 1}, GPUs: []Part{{h100, int64(n) * 1000}}}
+	tree.SetQueue(&ares.Queue{Tenant: "a", Name: "q", Limits: limits})
+	tree.SetTenant("b", &ares.Tenant{ID: "b", Limits: ares.NoLimits(), Quotas: quotas("", 4, ares.Unlimited, 0)})
+	held := func(n int) Allocation {
+		return Allocation{ForLimits: ares.Use{GPUs: n, Jobs: 1}, ForQuotas: []GPUAmount{{h100, int64(n) * 1000}}}
 	}
 	tree.Leaf("a", "q").Charge(held(2), 1)
 	tree.Leaf("a", "r").Charge(held(14), 1)
 	for _, c := range []struct {
 		tenant, queue string
-		grant         Grant
+		grant         Allocation
 		want          string
 	}{
 		{"a", "q", held(2), "[queue a/q limit: GPUs 2 of 3 used, 2 asked tenant quota: 16 of 16 GPUs used, 2 asked]"},
-		{"a", "r", Grant{GPUs: []Part{{h100, 250}}}, "[tenant quota: 16 of 16 GPUs used, 0.25 asked]"},
+		{"a", "r", Allocation{ForQuotas: []GPUAmount{{h100, 250}}}, "[tenant quota: 16 of 16 GPUs used, 0.25 asked]"},
 		{"b", "", held(5), "[all quotas together: 20 of 20 GPUs used or kept, 5 asked]"},
 		{"b", "", held(4), "[]"},
 		{"c", "", held(500), "[]"},
 	} {
-		if got := fmt.Sprint(tree.Leaf(c.tenant, c.queue).Admit(c.grant)); got != c.want {
+		if got := fmt.Sprint(tree.Leaf(c.tenant, c.queue).CheckAdmission(c.grant)); got != c.want {
 			t.Errorf("%s/%s: %s\nwant %s", c.tenant, c.queue, got, c.want)
 		}
 	}
@@ -95,14 +97,14 @@ func TestBounds(t *testing.T) {
 
 // quotaUser is a leaf queue with what a test has allocated to it.
 type quotaUser struct {
-	leaf *Leaf[int]
+	leaf *LeafQueue[int]
 	held []int64 // by model
 }
 
 // drawQuotaTree returns a random tree of quotas, its leaf queues, and a function
 // that sets the same records in another tree in a random order.
 func drawQuotaTree(t *rapid.T, models []string) (*Tree[int], []*quotaUser, func(fresh *Tree[int])) {
-	tree := New[int](Defaults())
+	tree := New[int](DefaultConfig())
 	limit := func(what string) int { return rapid.SampledFrom([]int{0, 1, 4, ares.Unlimited}).Draw(t, what) }
 	draw := func() []ares.Quota {
 		var out []ares.Quota
@@ -117,18 +119,18 @@ func drawQuotaTree(t *rapid.T, models []string) (*Tree[int], []*quotaUser, func(
 	var holders []*quotaUser
 	for _, tenant := range []string{"a", "b", "c"} {
 		record := &ares.Tenant{ID: tenant, Limits: ares.NoLimits(), Quotas: draw()}
-		records = append(records, func(t *Tree[int]) { t.Tenant(tenant, record) })
+		records = append(records, func(t *Tree[int]) { t.SetTenant(tenant, record) })
 		for _, q := range []string{"p", "q", "r"} {
 			parent := map[string]string{"q": "p", "r": "q"}[q]
 			record := &ares.Queue{Tenant: tenant, Name: q, Parent: parent, Limits: ares.NoLimits(), Quotas: draw()}
-			records = append(records, func(t *Tree[int]) { t.Queue(record) })
+			records = append(records, func(t *Tree[int]) { t.SetQueue(record) })
 			holders = append(holders, &quotaUser{leaf: tree.Leaf(tenant, q), held: make([]int64, len(models))})
 		}
 	}
 	order := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0)) //nolint:gosec // a shuffle
 	shuffle := func(fresh *Tree[int]) {
 		for _, m := range models {
-			fresh.Model(m)
+			fresh.ModelIndex(m)
 		}
 		for _, i := range order.Perm(len(records)) {
 			records[i](fresh)
@@ -151,27 +153,27 @@ func TestQuotaLaws(t *testing.T) {
 			m := rapid.IntRange(0, len(models)-1).Draw(t, "model")
 			if h.held[m] > 0 && rapid.IntRange(0, 2).Draw(t, "back") == 0 {
 				back := rapid.Int64Range(1, h.held[m]).Draw(t, "much")
-				h.leaf.Charge(Grant{GPUs: []Part{{m, back}}}, -1)
+				h.leaf.Charge(Allocation{ForQuotas: []GPUAmount{{m, back}}}, -1)
 				h.held[m] -= back
 			} else {
-				room, _ := h.leaf.Room(m)
+				room, _ := h.leaf.Headroom(m)
 				take := rapid.Int64Range(0, min(room, 5000)).Draw(t, "much")
-				if blocks := h.leaf.Admit(Grant{GPUs: []Part{{m, take}}}); len(blocks) > 0 {
+				if blocks := h.leaf.CheckAdmission(Allocation{ForQuotas: []GPUAmount{{m, take}}}); len(blocks) > 0 {
 					t.Fatalf("%d of %d are forbidden: %v", take, room, blocks)
 				}
-				if Bounded(room) && len(h.leaf.Admit(Grant{GPUs: []Part{{m, room + 1}}})) == 0 {
+				if IsBounded(room) && len(h.leaf.CheckAdmission(Allocation{ForQuotas: []GPUAmount{{m, room + 1}}})) == 0 {
 					t.Fatalf("more than the headroom of %d is allowed", room)
 				}
-				h.leaf.Charge(Grant{GPUs: []Part{{m, take}}}, 1)
+				h.leaf.Charge(Allocation{ForQuotas: []GPUAmount{{m, take}}}, 1)
 				h.held[m] += take
 			}
 			checkQuotas(t, tree, holders)
 		}
-		fresh := New[int](Defaults())
+		fresh := New[int](DefaultConfig())
 		records(fresh)
 		for _, h := range holders {
 			for m, milli := range h.held {
-				fresh.Leaf(h.leaf.Tenant(), h.leaf.Queue()).Charge(Grant{GPUs: []Part{{m, milli}}}, 1)
+				fresh.Leaf(h.leaf.Tenant(), h.leaf.Name()).Charge(Allocation{ForQuotas: []GPUAmount{{m, milli}}}, 1)
 			}
 		}
 		fresh.rebuild()

@@ -17,7 +17,7 @@ func (t *Tree[J]) rebuild() {
 	}
 	t.stale, t.adaptive = false, false
 	t.root.children = t.root.children[:0]
-	var leaves []*Leaf[J]
+	var leaves []*LeafQueue[J]
 	for _, entry := range t.tenants { // order-free: children are sorted below, and sums are exact
 		n := entry.node
 		n.children, n.weight, n.limits, n.hasLimits = n.children[:0], 1000, ares.Limits{}, false
@@ -62,7 +62,7 @@ func (n *node[J]) sortChildren() {
 	if n.leaf != nil {
 		return
 	}
-	n.waiting, n.allocated, n.limitUse, n.history = 0, Use{}, ares.Use{}, usageHistory{}
+	n.waiting, n.allocated, n.limitUse, n.history = 0, Resources{}, ares.Use{}, usageHistory{}
 	slices.SortFunc(n.children, func(a, b *node[J]) int { return cmp.Compare(a.name, b.name) })
 	for i, child := range n.children {
 		child.index = i

@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// Records yields the record of every declared queue, by tenant and name.
-func (t *Tree[J]) Records() iter.Seq[*ares.Queue] {
+// QueueRecords yields the record of every declared queue, by tenant and name.
+func (t *Tree[J]) QueueRecords() iter.Seq[*ares.Queue] {
 	var all []*ares.Queue
 	for _, entry := range t.tenants { // order-free: sorted right below
 		for _, q := range entry.queues { // order-free: as above

@@ -7,10 +7,10 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// Pass is one round of offers: the order in which one decision considers the
+// Round is one round of offers: the order in which one decision considers the
 // waiting items. It offers one item at a time, and the caller says what became of
 // it before it asks for the next. Everything a round charges is undone at its end.
-type Pass[J any] struct {
+type Round[J any] struct {
 	tree       *Tree[J]
 	open       bool
 	now        time.Time
@@ -19,25 +19,25 @@ type Pass[J any] struct {
 
 	// The item on offer. All are empty when it has yet to be found.
 	path      []*node[J] // from the child of the root to the node of leaf
-	leaf      *Leaf[J]
+	leaf      *LeafQueue[J]
 	classEnd  uint64 // items with at most this prefix are certainly of the class served
 	contested bool   // a node on the path has siblings with items left
 
-	charged []*Leaf[J] // leaf queues that have a snapshot
+	charged []*LeafQueue[J] // leaf queues that have a snapshot
 }
 
 // leafSnapshot is what a leaf queue had allocated before a round charged anything
 // to it, so that the end of the round restores it in one step.
 type leafSnapshot struct {
 	taken       bool
-	allocated   Use
+	allocated   Resources
 	limitUse    ares.Use
 	heldByModel []int64
 }
 
-// Begin starts a round. Only one can be open, and until its end nothing may be
+// BeginRound starts a round. Only one can be open, and until its end nothing may be
 // pushed or removed.
-func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
+func (t *Tree[J]) BeginRound(now time.Time) *Round[J] {
 	if t.round.open {
 		panic("queue: a round is under way")
 	}
@@ -54,7 +54,7 @@ func (t *Tree[J]) Begin(now time.Time) *Pass[J] {
 }
 
 // prepare builds the heaps and tournaments at and below a node.
-func (p *Pass[J]) prepare(n *node[J], at moment) {
+func (p *Round[J]) prepare(n *node[J], at moment) {
 	if l := n.leaf; l != nil {
 		l.startTournament()
 		return
@@ -82,7 +82,7 @@ func (p *Pass[J]) prepare(n *node[J], at moment) {
 
 // Next offers the next item; false means that none is left. Calling it again
 // without an answer offers the same item.
-func (p *Pass[J]) Next() (*Item[J], bool) {
+func (p *Round[J]) Next() (*Item[J], bool) {
 	if len(p.path) == 0 {
 		n := p.tree.root
 		for n.leaf == nil {
@@ -99,35 +99,35 @@ func (p *Pass[J]) Next() (*Item[J], bool) {
 	return p.leaf.first(), true
 }
 
-// Take says that the offered item was placed. Its allocation is charged until the
+// Allocate says that the offered item was placed. Its allocation is charged until the
 // end of the round.
-func (p *Pass[J]) Take(g Grant) {
+func (p *Round[J]) Allocate(g Allocation) {
 	p.charge(&g)
 	p.Skip()
 }
 
-// Again says that a part of the offered item was placed. The allocation is charged,
+// AllocatePart says that a part of the offered item was placed. The allocation is charged,
 // and the item stays on offer.
-func (p *Pass[J]) Again(g Grant) { p.charge(&g) }
+func (p *Round[J]) AllocatePart(g Allocation) { p.charge(&g) }
 
 // charge adds an allocation to the leaf queue of the offered item.
-func (p *Pass[J]) charge(g *Grant) {
+func (p *Round[J]) charge(g *Allocation) {
 	p.takeSnapshot(p.leaf)
 	p.leaf.charge(g, 1)
 }
 
-// Count charges an allocation to any leaf queue until the end of the round; with
+// ChargeOutOfTurn charges an allocation to any leaf queue until the end of the round; with
 // sign -1 it removes it. It counts for limits and quotas but not for shares, so the
 // order of offers stays as it was.
-func (p *Pass[J]) Count(l *Leaf[J], g Grant, sign int) {
-	g.Use = Use{}
+func (p *Round[J]) ChargeOutOfTurn(l *LeafQueue[J], g Allocation, sign int) {
+	g.ForShare = Resources{}
 	p.takeSnapshot(l)
 	l.charge(&g, int64(sign))
 }
 
 // takeSnapshot notes what a leaf queue has allocated, before the first charge of
 // the round.
-func (p *Pass[J]) takeSnapshot(l *Leaf[J]) {
+func (p *Round[J]) takeSnapshot(l *LeafQueue[J]) {
 	if !l.snapshot.taken {
 		l.snapshot = leafSnapshot{true, l.node.allocated, l.node.limitUse, slices.Clone(l.heldByModel)}
 		p.charged = append(p.charged, l)
@@ -135,32 +135,32 @@ func (p *Pass[J]) takeSnapshot(l *Leaf[J]) {
 }
 
 // Skip passes over the offered item, but not over others of its shape.
-func (p *Pass[J]) Skip() {
+func (p *Round[J]) Skip() {
 	p.leaf.advance()
 	p.reorderPath(true)
 }
 
-// Yield ends the turn of the offered item, which stays first in its shape queue.
+// EndTurn ends the turn of the offered item, which stays first in its shape queue.
 // The next offer is chosen by the shares as they are now.
-func (p *Pass[J]) Yield() { p.reorderPath(true) }
+func (p *Round[J]) EndTurn() { p.reorderPath(true) }
 
-// Refuse says that the offered item could not be placed. All items of its shape in
+// SkipShape says that the offered item could not be placed. All items of its shape in
 // its leaf queue are skipped for the rest of the round.
-func (p *Pass[J]) Refuse() {
+func (p *Round[J]) SkipShape() {
 	p.leaf.skipShape()
 	p.reorderPath(false)
 }
 
-// Hold says that the offered item could not be placed, and that nothing behind it
+// BlockQueue says that the offered item could not be placed, and that nothing behind it
 // in its leaf queue may be placed before it.
-func (p *Pass[J]) Hold() {
+func (p *Round[J]) BlockQueue() {
 	p.leaf.remaining = 0
 	p.reorderPath(true)
 }
 
 // reorderPath restores the heaps along the path, from the leaf queue up. The nodes
 // of the path were first among their siblings and can only have moved back.
-func (p *Pass[J]) reorderPath(charged bool) {
+func (p *Round[J]) reorderPath(charged bool) {
 	if l := p.leaf; !p.contested && l.remaining > 0 && (l.tournament[1].prefix <= p.classEnd || p.candidateKey(l.node, false) == l.node.parent.heap[0].key) {
 		return // no competition and the same class: the leaf queue stays first
 	}
@@ -187,21 +187,21 @@ func (p *Pass[J]) reorderPath(charged bool) {
 }
 
 // End undoes everything the round charged and closes it.
-func (p *Pass[J]) End() {
+func (p *Round[J]) End() {
 	for _, l := range p.charged {
 		l.restore()
 	}
 	p.reset(p.tree.root)
 	clear(p.charged)
-	*p = Pass[J]{tree: p.tree, path: p.path[:0], charged: p.charged[:0]}
+	*p = Round[J]{tree: p.tree, path: p.path[:0], charged: p.charged[:0]}
 }
 
 // restore sets a leaf queue back to its snapshot.
-func (l *Leaf[J]) restore() {
-	var more Grant
-	more.Use = l.node.allocated.Add(l.snapshot.allocated, -1)
-	more.Held = l.node.limitUse
-	addLimitUse(&more.Held, &l.snapshot.limitUse, -1)
+func (l *LeafQueue[J]) restore() {
+	var more Allocation
+	more.ForShare = l.node.allocated.Add(l.snapshot.allocated, -1)
+	more.ForLimits = l.node.limitUse
+	addLimitUse(&more.ForLimits, &l.snapshot.limitUse, -1)
 	l.charge(&more, -1)
 	for model := max(len(l.heldByModel), len(l.snapshot.heldByModel)) - 1; model >= 0; model-- {
 		if held := valueAt(l.heldByModel, model) - valueAt(l.snapshot.heldByModel, model); held != 0 {
@@ -220,12 +220,12 @@ func valueAt(in []int64, i int) int64 {
 }
 
 // reset clears the state of the round at and below a node.
-func (p *Pass[J]) reset(n *node[J]) {
+func (p *Round[J]) reset(n *node[J]) {
 	for _, child := range n.children {
 		if child.waiting == 0 {
 			continue
 		}
-		child.pastUse, child.effectiveWeight = Use{}, 0
+		child.pastUse, child.effectiveWeight = Resources{}, 0
 		if child.leaf != nil {
 			child.leaf.endTournament()
 		}

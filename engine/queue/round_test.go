@@ -18,7 +18,7 @@ type treeSpec struct {
 	queues  []ares.Queue
 	items   []Item[int]
 	where   [][2]string
-	grants  []Grant
+	grants  []Allocation
 	periods []usagePeriod
 }
 
@@ -54,33 +54,33 @@ func drawTreeSpec(t *rapid.T) treeSpec {
 	}
 	for range rapid.IntRange(0, 5).Draw(t, "stays") {
 		start := dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "start")) * time.Second)
-		s.periods = append(s.periods, usagePeriod{rapid.SampledFrom(queues).Draw(t, "queue"), Use{GPU: 1000, CPU: 5}, start, start.Add(time.Hour)})
+		s.periods = append(s.periods, usagePeriod{rapid.SampledFrom(queues).Draw(t, "queue"), Resources{GPU: 1000, CPU: 5}, start, start.Add(time.Hour)})
 	}
 	return s
 }
 
-func drawGrant(t *rapid.T) Grant {
+func drawGrant(t *rapid.T) Allocation {
 	n := rapid.IntRange(0, 8).Draw(t, "gpus")
-	return Grant{
-		Use: Use{int64(n) * 1000, int64(n), 7}, Held: ares.Use{GPUs: n, Jobs: 1},
-		GPUs: []Part{{rapid.IntRange(0, 1).Draw(t, "model"), int64(n) * 1000}},
+	return Allocation{
+		ForShare: Resources{int64(n) * 1000, int64(n), 7}, ForLimits: ares.Use{GPUs: n, Jobs: 1},
+		ForQuotas: []GPUAmount{{rapid.IntRange(0, 1).Draw(t, "model"), int64(n) * 1000}},
 	}
 }
 
 // build returns the tree with everything added in the given order; nil is the order
 // of the description.
 func (s *treeSpec) build(order []int) (*Tree[int], []*Item[int]) {
-	tree := New[int](Config{Step: 10 * time.Second, HalfLife: time.Hour})
-	tree.Capacity(Use{GPU: 100_000, CPU: 1000, Memory: 100_000})
-	tree.Model("h100")
-	tree.Model("l4")
+	tree := New[int](Config{AgeingStep: 10 * time.Second, HalfLife: time.Hour})
+	tree.SetCapacity(Resources{GPU: 100_000, CPU: 1000, Memory: 100_000})
+	tree.ModelIndex("h100")
+	tree.ModelIndex("l4")
 	items := make([]*Item[int], len(s.items))
 	var steps []func()
 	for i := range s.tenants {
-		steps = append(steps, func() { tree.Tenant(s.tenants[i].ID, &s.tenants[i]) })
+		steps = append(steps, func() { tree.SetTenant(s.tenants[i].ID, &s.tenants[i]) })
 	}
 	for i := range s.queues {
-		steps = append(steps, func() { tree.Queue(&s.queues[i]) })
+		steps = append(steps, func() { tree.SetQueue(&s.queues[i]) })
 	}
 	for i := range s.items {
 		it := s.items[i]
@@ -93,8 +93,8 @@ func (s *treeSpec) build(order []int) (*Tree[int], []*Item[int]) {
 	}
 	for _, st := range s.periods {
 		steps = append(steps, func() {
-			tree.Leaf("a", st.queue).Ran(st.use, st.start, st.end, 1)
-			tree.Leaf("a", st.queue).Running(st.use, st.start, 1)
+			tree.Leaf("a", st.queue).AddEnded(st.use, st.start, st.end, 1)
+			tree.Leaf("a", st.queue).AddRunning(st.use, st.start, 1)
 		})
 	}
 	for i, step := range steps {
@@ -139,7 +139,7 @@ func normalize(tree *Tree[int]) {
 	}
 	visit(tree.root)
 	tree.spareBuffers, tree.sortScratch = nil, nil
-	tree.round = Pass[int]{tree: tree}
+	tree.round = Round[int]{tree: tree}
 }
 
 // TestUndo compares a tree after a round of random allocations and refusals with a
@@ -150,15 +150,15 @@ func TestUndo(t *testing.T) {
 		s := drawTreeSpec(t)
 		tree, _ := s.build(nil)
 		twin, _ := s.build(nil)
-		p := tree.Begin(dawn.Add(3 * time.Hour))
+		p := tree.BeginRound(dawn.Add(3 * time.Hour))
 		for rapid.IntRange(0, 20).Draw(t, "go on") > 0 {
 			if _, ok := p.Next(); !ok {
 				break
 			}
 			if rapid.Bool().Draw(t, "take") {
-				p.Take(drawGrant(t))
+				p.Allocate(drawGrant(t))
 			} else {
-				p.Refuse()
+				p.SkipShape()
 			}
 		}
 		p.End()
@@ -192,8 +192,8 @@ func TestAnyOrder(t *testing.T) {
 		if !slices.Equal(a, b) || len(a) != len(s.items) {
 			t.Fatalf("%v\n%v", a, b)
 		}
-		if !reflect.DeepEqual(tree.Fairness(now), other.Fairness(now)) || !reflect.DeepEqual(tree.pools, other.pools) {
-			t.Fatalf("%+v\n%+v", tree.Fairness(now), other.Fairness(now))
+		if !reflect.DeepEqual(tree.Shares(now), other.Shares(now)) || !reflect.DeepEqual(tree.pools, other.pools) {
+			t.Fatalf("%+v\n%+v", tree.Shares(now), other.Shares(now))
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestCountAhead(t *testing.T) {
 		all := allOffers(tree, now)
 		first := map[string]*Item[int]{}
 		for i, it := range all {
-			own, head, others := tree.Before(it, now)
+			own, head, others := tree.CountAhead(it, now)
 			if own+others != i {
 				t.Fatalf("%s: %d of its own and %d others are ahead of it, want %d in all (%v)", it.ID, own, others, i, names(all))
 			}
@@ -229,14 +229,14 @@ func TestCountAhead(t *testing.T) {
 func TestStarvation(t *testing.T) {
 	t.Parallel()
 	const top = 1999
-	cfg := Config{Step: time.Second}
-	w := newTestCluster(cfg, Use{GPU: 1})
-	least := w.job("a", "", Use{GPU: 1}, 0, 1, dawn)
+	cfg := Config{AgeingStep: time.Second}
+	w := newTestCluster(cfg, Resources{GPU: 1})
+	least := w.job("a", "", Resources{GPU: 1}, 0, 1, dawn)
 	served := 0
 	for step := 0; ; step++ {
 		now := dawn.Add(time.Duration(step) * time.Second)
-		w.job("a", "", Use{GPU: 1}, top, 1, now)
-		w.job("a", "", Use{GPU: 1}, top, 2, now)
+		w.job("a", "", Resources{GPU: 1}, top, 1, now)
+		w.job("a", "", Resources{GPU: 1}, top, 2, now)
 		first := w.runRound(now)[0]
 		served++
 		w.tree.Remove(first)
@@ -257,14 +257,14 @@ func TestStarvation(t *testing.T) {
 // high: after 1000 steps.
 func TestStarvationBetweenTenants(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Step: time.Second}
-	w := newTestCluster(cfg, Use{GPU: 10})
-	least := w.job("z", "", Use{GPU: 1}, 0, 1, dawn)
+	cfg := Config{AgeingStep: time.Second}
+	w := newTestCluster(cfg, Resources{GPU: 10})
+	least := w.job("z", "", Resources{GPU: 1}, 0, 1, dawn)
 	for step := range 1001 {
 		now := dawn.Add(time.Duration(step) * time.Second)
 		for _, tenant := range []string{"a", "b"} {
-			w.job(tenant, "", Use{GPU: 1}, 1999, 1, now)
-			w.tree.Leaf(tenant, "").Charge(Grant{Use: Use{GPU: 1}}, 1)
+			w.job(tenant, "", Resources{GPU: 1}, 1999, 1, now)
+			w.tree.Leaf(tenant, "").Charge(Allocation{ForShare: Resources{GPU: 1}}, 1)
 		}
 		if first := w.runRound(now)[0]; (first == least) != (step == 1000) {
 			t.Fatalf("at step %d %s is first", step, first.ID)
@@ -276,26 +276,26 @@ func TestStarvationBetweenTenants(t *testing.T) {
 func TestReparent(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Config{})
-	tree.Capacity(Use{GPU: 100})
-	tree.Queue(&ares.Queue{Tenant: "a", Name: "x", Limits: ares.NoLimits()})
-	tree.Leaf("a", "y").Charge(Grant{Use: Use{GPU: 10}}, 1)
-	held := func(queue string) Use {
-		for _, s := range tree.Fairness(dawn) {
+	tree.SetCapacity(Resources{GPU: 100})
+	tree.SetQueue(&ares.Queue{Tenant: "a", Name: "x", Limits: ares.NoLimits()})
+	tree.Leaf("a", "y").Charge(Allocation{ForShare: Resources{GPU: 10}}, 1)
+	held := func(queue string) Resources {
+		for _, s := range tree.Shares(dawn) {
 			if s.Queue == queue {
-				return s.Live
+				return s.Allocated
 			}
 		}
-		return Use{}
+		return Resources{}
 	}
-	if held("x") != (Use{}) {
+	if held("x") != (Resources{}) {
 		t.Errorf("x holds %v", held("x"))
 	}
-	tree.Queue(&ares.Queue{Tenant: "a", Name: "y", Parent: "x", Limits: ares.NoLimits()})
-	if held("x") != (Use{GPU: 10}) || held("") != (Use{GPU: 10}) {
+	tree.SetQueue(&ares.Queue{Tenant: "a", Name: "y", Parent: "x", Limits: ares.NoLimits()})
+	if held("x") != (Resources{GPU: 10}) || held("") != (Resources{GPU: 10}) {
 		t.Errorf("x holds %v, the tenant %v", held("x"), held(""))
 	}
 	tree.DropQueue("a", "y")
-	if held("x") != (Use{}) || held("y") != (Use{GPU: 10}) {
+	if held("x") != (Resources{}) || held("y") != (Resources{GPU: 10}) {
 		t.Errorf("after the drop x holds %v and y %v", held("x"), held("y"))
 	}
 }

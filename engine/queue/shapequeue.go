@@ -14,7 +14,7 @@ import (
 // parts of chunks. When count > 0, the head in leaf.heads is the first of them all.
 type shapeQueue[J any] struct {
 	shape int
-	leaf  *Leaf[J]
+	leaf  *LeafQueue[J]
 	index int // in leaf.shapeQueues and leaf.heads
 	count int
 

@@ -36,14 +36,14 @@ func compareAged(step time.Duration) func(a, b *Item[int]) int {
 // allOffers returns what a round offers when everything is allocated.
 func allOffers(t *Tree[int], now time.Time) []*Item[int] {
 	var out []*Item[int]
-	p := t.Begin(now)
+	p := t.BeginRound(now)
 	for {
 		it, ok := p.Next()
 		if !ok {
 			break
 		}
 		out = append(out, it)
-		p.Take(Grant{})
+		p.Allocate(Allocation{})
 	}
 	p.End()
 	return out
@@ -63,7 +63,7 @@ func TestLeafOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		step := time.Duration(rapid.SampledFrom([]int{1, 10, 600}).Draw(t, "step")) * time.Second
-		tree := New[int](Config{Step: step})
+		tree := New[int](Config{AgeingStep: step})
 		leaf := tree.Leaf("a", "")
 		var model []*Item[int]
 		next := 0
@@ -89,14 +89,14 @@ func TestLeafOrder(t *testing.T) {
 			if got := allOffers(tree, dawn); !slices.Equal(got, model) {
 				t.Fatalf("offered %v, want %v", names(got), names(model))
 			}
-			if items, _ := tree.Waiting(); items != len(model) {
+			if items, _ := tree.CountWaiting(); items != len(model) {
 				t.Fatalf("%d wait, want %d", items, len(model))
 			}
 			for _, i := range []int{0, len(model) / 2, len(model) - 1} {
 				if len(model) == 0 {
 					break
 				}
-				if rank, of := tree.Rank(model[i]); rank != i+1 || of != len(model) {
+				if rank, of := tree.Position(model[i]); rank != i+1 || of != len(model) {
 					t.Fatalf("%s is %d of %d, want %d of %d", model[i].ID, rank, of, i+1, len(model))
 				}
 			}
@@ -123,7 +123,7 @@ func TestLeafOrder(t *testing.T) {
 // gone.
 func TestEmptyLeafQueue(t *testing.T) {
 	t.Parallel()
-	tree := New[int](Defaults())
+	tree := New[int](DefaultConfig())
 	leaf := tree.Leaf("a", "")
 	items := drawItems(5000, 20)
 	for _, it := range items {
@@ -133,7 +133,7 @@ func TestEmptyLeafQueue(t *testing.T) {
 		tree.Remove(it)
 		tree.Remove(it) // a second time does nothing
 	}
-	if n, shapeQueues := tree.Waiting(); n != 0 || shapeQueues != 0 || len(leaf.byShape) != 0 || tree.root.waiting != 0 {
+	if n, shapeQueues := tree.CountWaiting(); n != 0 || shapeQueues != 0 || len(leaf.byShape) != 0 || tree.root.waiting != 0 {
 		t.Errorf("left: %d items, %d shape queues, %d shapes", n, shapeQueues, len(leaf.byShape))
 	}
 }

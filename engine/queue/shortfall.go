@@ -2,25 +2,25 @@ package queue
 
 import "github.com/ares-scheduler/ares"
 
-// Short is a limit or quota that leaves a leaf queue too little.
-type Short struct {
+// Shortfall is a limit or quota that leaves a leaf queue too little.
+type Shortfall struct {
 	Tenant, Queue string // whose it is; Queue is "" for a tenant's
-	What          string // the name of a limit, or the model pattern of a quota
+	Resource      string // the name of a limit, or the model pattern of a quota
 	By            int64  // how much is missing; of a quota in thousandths of a GPU
 }
 
-// Shortfalls returns every limit above the leaf queue that is too small for a use
+// LimitShortfalls returns every limit above the leaf queue that is too small for a use
 // in addition to what is allocated, nearest first.
-func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
+func (l *LeafQueue[J]) LimitShortfalls(u ares.Use) []Shortfall {
 	l.tree.rebuild()
-	var out []Short
+	var out []Shortfall
 	for n := l.node; n != nil; n = n.parent {
 		if !n.hasLimits {
 			continue
 		}
 		for i, r := range n.limits.Respects(n.limitUse.Add(u)) {
 			if r.Used > r.Limit {
-				out = append(out, Short{n.tenant, n.queue, ares.LimitNames[i], int64(r.Used - r.Limit)})
+				out = append(out, Shortfall{n.tenant, n.queue, ares.LimitNames[i], int64(r.Used - r.Limit)})
 			}
 		}
 	}
@@ -30,10 +30,10 @@ func (l *Leaf[J]) Shortfalls(u ares.Use) []Short {
 // QuotaShortfalls returns every quota above the leaf queue that is too small for
 // more GPUs of a model, nearest first. What is missing in the pool is reported for
 // the topmost quota, because the pool is the sum of these.
-func (l *Leaf[J]) QuotaShortfalls(model int, milli int64) []Short {
+func (l *LeafQueue[J]) QuotaShortfalls(model int, milli int64) []Shortfall {
 	t := l.tree
 	t.rebuild()
-	var out []Short
+	var out []Shortfall
 	for _, p := range t.modelPatterns[model] {
 		slack := int64(0)
 		var top *node[J]
@@ -44,7 +44,7 @@ func (l *Leaf[J]) QuotaShortfalls(model int, milli int64) []Short {
 			top = n
 			a := &n.quotas[p]
 			if headroom := slack + a.max - a.used; headroom < milli {
-				out = append(out, Short{n.tenant, n.queue, t.patterns[p], milli - headroom})
+				out = append(out, Shortfall{n.tenant, n.queue, t.patterns[p], milli - headroom})
 			}
 			slack += max(a.guaranteed-a.used, 0)
 		}
@@ -54,10 +54,10 @@ func (l *Leaf[J]) QuotaShortfalls(model int, milli int64) []Short {
 		pool := &t.pools[p]
 		if headroom := slack + pool.nominal - pool.used; headroom < milli {
 			last := len(out) - 1
-			if last >= 0 && out[last].Tenant == top.tenant && out[last].Queue == top.queue && out[last].What == t.patterns[p] {
+			if last >= 0 && out[last].Tenant == top.tenant && out[last].Queue == top.queue && out[last].Resource == t.patterns[p] {
 				out[last].By = max(out[last].By, milli-headroom)
 			} else {
-				out = append(out, Short{top.tenant, top.queue, t.patterns[p], milli - headroom})
+				out = append(out, Shortfall{top.tenant, top.queue, t.patterns[p], milli - headroom})
 			}
 		}
 	}

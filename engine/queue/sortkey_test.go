@@ -15,8 +15,8 @@ import (
 // drawSortKeyTree returns a tree that is ordered by sort keys, and the items of its
 // only leaf queue.
 func drawSortKeyTree(t *rapid.T) (*Tree[int], []*Item[int]) {
-	tree := New[int](Config{Step: time.Second, HalfLife: time.Hour, Ranked: true})
-	tree.Capacity(Use{GPU: 8000})
+	tree := New[int](Config{AgeingStep: time.Second, HalfLife: time.Hour, BySortKey: true})
+	tree.SetCapacity(Resources{GPU: 8000})
 	var items []*Item[int]
 	for i := range rapid.IntRange(1, 300).Draw(t, "items") {
 		it := &Item[int]{
@@ -24,7 +24,7 @@ func drawSortKeyTree(t *rapid.T) (*Tree[int], []*Item[int]) {
 			Priority: rapid.SampledFrom([]int{0, 100, 500, 501, 1000, 2000}).Draw(t, "priority"),
 			Accepted: dawn.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "accepted")) * time.Second),
 			Revision: rapid.Int64Range(1, 20).Draw(t, "revision"),
-			Rank:     rapid.SampledFrom([]uint64{0, 1, 2, 1 << 40, MaxRank, 1<<64 - 1}).Draw(t, "rank"),
+			SortKey:  rapid.SampledFrom([]uint64{0, 1, 2, 1 << 40, MaxSortKey, 1<<64 - 1}).Draw(t, "rank"),
 		}
 		items = append(items, it)
 		tree.Leaf("a", "").Push(it)
@@ -35,7 +35,7 @@ func drawSortKeyTree(t *rapid.T) (*Tree[int], []*Item[int]) {
 // compareSortKeys is the order of a leaf queue by sort keys, as one comparison.
 func compareSortKeys(a, b *Item[int]) int {
 	return cmp.Or(
-		cmp.Compare(ares.ClassOf(b.Priority).Rank(), ares.ClassOf(a.Priority).Rank()), cmp.Compare(min(a.Rank, MaxRank), min(b.Rank, MaxRank)),
+		cmp.Compare(ares.ClassOf(b.Priority).Rank(), ares.ClassOf(a.Priority).Rank()), cmp.Compare(min(a.SortKey, MaxSortKey), min(b.SortKey, MaxSortKey)),
 		cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID),
 	)
 }
@@ -53,7 +53,7 @@ func TestSortKeys(t *testing.T) {
 		}
 		slices.SortFunc(items, compareSortKeys)
 		now := dawn.Add(time.Duration(rapid.IntRange(0, 90_000).Draw(t, "now")) * time.Second)
-		round := tree.Begin(now)
+		round := tree.BeginRound(now)
 		for i, want := range items {
 			got, ok := round.Next()
 			if !ok || got != want {
@@ -66,10 +66,10 @@ func TestSortKeys(t *testing.T) {
 		}
 		round.End()
 		for i, it := range items {
-			if at, of := tree.Rank(it); at != i+1 || of != len(items) {
+			if at, of := tree.Position(it); at != i+1 || of != len(items) {
 				t.Fatalf("%v is %d of %d, want %d", it, at, of, i+1)
 			}
-			if own, _, _ := tree.Before(it, now); own != i {
+			if own, _, _ := tree.CountAhead(it, now); own != i {
 				t.Fatalf("%d are ahead of %v, want %d", own, it, i)
 			}
 		}
@@ -80,14 +80,14 @@ func TestSortKeys(t *testing.T) {
 // offered from it, and that other queues still get their turn.
 func TestBlockQueue(t *testing.T) {
 	t.Parallel()
-	tree := New[int](Config{Ranked: true})
-	tree.Capacity(Use{GPU: 8000})
+	tree := New[int](Config{BySortKey: true})
+	tree.SetCapacity(Resources{GPU: 8000})
 	for i, queue := range []string{"p", "p", "p", "q", "q"} {
-		tree.Leaf("a", queue).Push(&Item[int]{Owner: i, ID: fmt.Sprint(i), Shape: i % 2, Priority: 500, Rank: uint64(i)})
+		tree.Leaf("a", queue).Push(&Item[int]{Owner: i, ID: fmt.Sprint(i), Shape: i % 2, Priority: 500, SortKey: uint64(i)})
 	}
 	for range 2 { // the first round leaves no trace
 		var got []int
-		round := tree.Begin(dawn)
+		round := tree.BeginRound(dawn)
 		for {
 			it, ok := round.Next()
 			if !ok {
@@ -95,7 +95,7 @@ func TestBlockQueue(t *testing.T) {
 			}
 			got = append(got, it.Owner)
 			if it.Owner == 1 || it.Owner == 3 {
-				round.Hold()
+				round.BlockQueue()
 			} else {
 				round.Skip()
 			}

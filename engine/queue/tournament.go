@@ -23,7 +23,7 @@ const exhausted = ^uint64(0)
 // queue whose cursor moves plays again from the bottom up, one match per level. The
 // result of a match cannot be predicted, so it has no branch unless prefixes are
 // equal.
-func (l *Leaf[J]) startTournament() {
+func (l *LeafQueue[J]) startTournament() {
 	n := len(l.heads)
 	if cap(l.tournament) < 2*n {
 		l.tournament, l.cursors = make([]entrant, 2*n), make([]cursor[J], n)
@@ -40,13 +40,13 @@ func (l *Leaf[J]) startTournament() {
 }
 
 // endTournament clears the state of the round.
-func (l *Leaf[J]) endTournament() {
+func (l *LeafQueue[J]) endTournament() {
 	clear(l.cursors)
 	l.tournament, l.cursors, l.remaining = l.tournament[:0], l.cursors[:0], 0
 }
 
 // winner returns the entrant whose item comes first.
-func (l *Leaf[J]) winner(a, b entrant) entrant {
+func (l *LeafQueue[J]) winner(a, b entrant) entrant {
 	if a.prefix == b.prefix {
 		return l.breakTie(a, b)
 	}
@@ -57,7 +57,7 @@ func (l *Leaf[J]) winner(a, b entrant) entrant {
 }
 
 // breakTie returns the winner of two entrants with equal prefixes.
-func (l *Leaf[J]) breakTie(a, b entrant) entrant {
+func (l *LeafQueue[J]) breakTie(a, b entrant) entrant {
 	x, y := l.cursors[a.queue].item, l.cursors[b.queue].item
 	if x == nil || y != nil && y.before(x) {
 		return b
@@ -66,10 +66,10 @@ func (l *Leaf[J]) breakTie(a, b entrant) entrant {
 }
 
 // first returns the next item of the leaf queue. One must be left.
-func (l *Leaf[J]) first() *Item[J] { return l.cursors[l.tournament[1].queue].item }
+func (l *LeafQueue[J]) first() *Item[J] { return l.cursors[l.tournament[1].queue].item }
 
 // skipShape takes the shape queue of the next item out of the round.
-func (l *Leaf[J]) skipShape() {
+func (l *LeafQueue[J]) skipShape() {
 	i := l.tournament[1].queue
 	l.cursors[i] = cursor[J]{}
 	l.remaining--
@@ -77,7 +77,7 @@ func (l *Leaf[J]) skipShape() {
 }
 
 // advance moves the cursor of the winner to its next item.
-func (l *Leaf[J]) advance() {
+func (l *LeafQueue[J]) advance() {
 	i := l.tournament[1].queue
 	c := &l.cursors[i]
 	if len(c.rest) == 0 && !l.shapeQueues[i].readChunk(c) {
@@ -95,7 +95,7 @@ func (l *Leaf[J]) advance() {
 
 // replay plays the matches of the last winner again, with its new prefix. The body
 // of winner is written out in the loop, for speed.
-func (l *Leaf[J]) replay(e entrant) {
+func (l *LeafQueue[J]) replay(e entrant) {
 	at, tree := len(l.heads)+e.queue, l.tournament
 	tree[at] = e
 	for at > 1 {

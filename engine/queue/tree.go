@@ -9,8 +9,8 @@ import "github.com/ares-scheduler/ares"
 // rebuild sums after a change of records, or sort new arrivals.
 type Tree[J any] struct {
 	cfg        Config
-	prefixBase int64 // cfg.prefixBase(), computed once
-	capacity   Use   // of the whole cluster
+	prefixBase int64     // cfg.prefixBase(), computed once
+	capacity   Resources // of the whole cluster
 	root       *node[J]
 	tenants    map[string]*tenantEntry[J]
 	stale      bool // a record changed after the last rebuild
@@ -26,7 +26,7 @@ type Tree[J any] struct {
 	recentQueues []*shapeQueue[J] // by shape: where an item of the shape was last pushed, or nil
 	spareBuffers [][]slot[J]      // empty buffers of maxChunk slots. Invariant: at most maxSpareBuffers
 	sortScratch  []slot[J]        // memory to sort in
-	round        Pass[J]          // the only round; open while one is under way
+	round        Round[J]         // the only round; open while one is under way
 }
 
 // tenantEntry is a tenant that was declared, or named by a job or a queue.
@@ -39,7 +39,7 @@ type tenantEntry[J any] struct {
 // queueEntry is a queue that was declared, or named by a job or as a parent.
 type queueEntry[J any] struct {
 	node   *node[J]
-	leaf   *Leaf[J]
+	leaf   *LeafQueue[J]
 	record *ares.Queue // nil when it is not declared
 }
 
@@ -60,19 +60,19 @@ type node[J any] struct {
 	tenant    string
 	queue     string // "" for a tenant
 	limits    ares.Limits
-	hasLimits bool     // Invariant: when false, limits are not read
-	leaf      *Leaf[J] // nil unless this is the node of a leaf queue
+	hasLimits bool          // Invariant: when false, limits are not read
+	leaf      *LeafQueue[J] // nil unless this is the node of a leaf queue
 
 	// Sums over the leaf queues at and below the node. They are right whenever
 	// the tree is not stale; those of a leaf queue are always right.
 	waiting   int            // items
-	allocated Use            // what counts for shares
+	allocated Resources      // what counts for shares
 	limitUse  ares.Use       // what counts for limits; kept only at leaf queues and where hasLimits
 	history   usageHistory   // past use
 	quotas    []quotaAccount // by pattern; empty when the node has no quota
 
 	// State of the round under way; empty otherwise.
-	pastUse         Use            // past use at the time of the round
+	pastUse         Resources      // past use at the time of the round
 	effectiveWeight int64          // the weight after its adjustment to past use
 	heap            []candidate[J] // children that have items left
 }
@@ -87,18 +87,18 @@ func New[J any](cfg Config) *Tree[J] {
 // Config returns the configuration the tree was made with.
 func (t *Tree[J]) Config() Config { return t.cfg }
 
-// Capacity sets the total resources of the cluster.
-func (t *Tree[J]) Capacity(total Use) { t.capacity = total }
+// SetCapacity sets the total resources of the cluster.
+func (t *Tree[J]) SetCapacity(total Resources) { t.capacity = total }
 
-// Tenant sets the record of a tenant; nil removes it.
-func (t *Tree[J]) Tenant(id string, record *ares.Tenant) {
+// SetTenant sets the record of a tenant; nil removes it.
+func (t *Tree[J]) SetTenant(id string, record *ares.Tenant) {
 	t.tenant(id).record = record
 	t.stale = true
 }
 
-// Queue sets the record of a queue. It creates the parent when that is not known
+// SetQueue sets the record of a queue. It creates the parent when that is not known
 // yet, so that records may arrive in any order.
-func (t *Tree[J]) Queue(record *ares.Queue) {
+func (t *Tree[J]) SetQueue(record *ares.Queue) {
 	t.queue(record.Tenant, record.Name).record = record
 	if record.Parent != "" {
 		t.queue(record.Tenant, record.Parent)
@@ -114,7 +114,7 @@ func (t *Tree[J]) DropQueue(tenant, name string) {
 
 // Leaf returns the leaf queue of a queue, and creates it when necessary; "" is
 // the default queue. The same names return the same leaf queue for ever.
-func (t *Tree[J]) Leaf(tenant, name string) *Leaf[J] {
+func (t *Tree[J]) Leaf(tenant, name string) *LeafQueue[J] {
 	if name == "" {
 		name = DefaultQueue
 	}
@@ -142,7 +142,7 @@ func (t *Tree[J]) queue(tenant, name string) *queueEntry[J] {
 		return known
 	}
 	n := &node[J]{parent: entry.node, name: name, weight: 1000, tenant: tenant, queue: name}
-	leaf := &Leaf[J]{tree: t, byShape: map[int]*shapeQueue[J]{}}
+	leaf := &LeafQueue[J]{tree: t, byShape: map[int]*shapeQueue[J]{}}
 	leaf.node = &node[J]{parent: n, weight: 1000, tenant: tenant, queue: name, leaf: leaf}
 	made := &queueEntry[J]{node: n, leaf: leaf}
 	entry.queues[name] = made
@@ -150,8 +150,8 @@ func (t *Tree[J]) queue(tenant, name string) *queueEntry[J] {
 	return made
 }
 
-// Waiting returns how many items wait, and in how many shape queues.
-func (t *Tree[J]) Waiting() (items, lines int) {
+// CountWaiting returns how many items wait, and in how many shape queues.
+func (t *Tree[J]) CountWaiting() (items, lines int) {
 	for _, entry := range t.tenants { // order-free: sums
 		for _, q := range entry.queues { // order-free: sums
 			items += q.leaf.node.waiting

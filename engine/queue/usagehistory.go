@@ -27,7 +27,7 @@ type endedUsage struct {
 // runningUsage is the use that began in one epoch and has not ended.
 type runningUsage struct {
 	epoch    int64
-	use      Use
+	use      Resources
 	startSum [3]int128 // use times the growth at its start
 }
 
@@ -56,7 +56,7 @@ func (h *usageHistory) addSum(epoch int64, sum [3]int128) {
 }
 
 // addEnded adds use from one moment to another; with sign -1 it removes it.
-func (h *usageHistory) addEnded(use Use, from, to moment, sign int64) {
+func (h *usageHistory) addEnded(use Resources, from, to moment, sign int64) {
 	if to.epoch < from.epoch || to.epoch == from.epoch && to.growth <= from.growth {
 		return
 	}
@@ -77,7 +77,7 @@ func (h *usageHistory) addEnded(use Use, from, to moment, sign int64) {
 
 // addRunning adds use that began at a moment and goes on; with sign -1 it removes
 // it.
-func (h *usageHistory) addRunning(use Use, from moment, sign int64) {
+func (h *usageHistory) addRunning(use Resources, from moment, sign int64) {
 	i, ok := slices.BinarySearchFunc(h.running, from.epoch, func(e runningUsage, at int64) int { return cmp.Compare(e.epoch, at) })
 	if !ok {
 		h.running = slices.Insert(h.running, i, runningUsage{epoch: from.epoch})
@@ -87,7 +87,7 @@ func (h *usageHistory) addRunning(use Use, from moment, sign int64) {
 	for r, n := range use.vector() {
 		e.startSum[r] = e.startSum[r].plus(multiply(sign*n, from.growth))
 	}
-	if e.use == (Use{}) && e.startSum == ([3]int128{}) {
+	if e.use == (Resources{}) && e.startSum == ([3]int128{}) {
 		h.running = slices.Delete(h.running, i, i+1)
 	}
 }
@@ -111,9 +111,9 @@ func (h *usageHistory) merge(other *usageHistory) {
 }
 
 // averageAt returns past use at a moment: the average use, weighted by growth.
-func (h *usageHistory) averageAt(now moment) Use {
+func (h *usageHistory) averageAt(now moment) Resources {
 	if len(h.ended) == 0 && len(h.running) == 0 {
-		return Use{}
+		return Resources{}
 	}
 	var buffer [epochsKept + 1][3]int128
 	sums := buffer[:h.oldestAge(now)+1] // by age in epochs
@@ -129,7 +129,7 @@ func (h *usageHistory) averageAt(now moment) Use {
 			total[r] = total[r].plus(sums[age][r].shiftRight(uint(age)))
 		}
 	}
-	return Use{total[0].divFloor(now.growth), total[1].divFloor(now.growth), total[2].divFloor(now.growth)}
+	return Resources{total[0].divFloor(now.growth), total[1].divFloor(now.growth), total[2].divFloor(now.growth)}
 }
 
 // oldestAge returns the age of the oldest epoch that counts, in epochs.
@@ -149,7 +149,7 @@ func (h *usageHistory) addRunningSums(now moment, sums [][3]int128) {
 	if len(h.running) == 0 {
 		return
 	}
-	var before Use // of runs that began in an earlier epoch
+	var before Resources // of runs that began in an earlier epoch
 	i := 0
 	for ; i < len(h.running) && h.running[i].epoch < now.epoch-epochsKept; i++ {
 		before = before.Add(h.running[i].use, 1)
@@ -173,8 +173,8 @@ func (h *usageHistory) addRunningSums(now moment, sums [][3]int128) {
 	}
 }
 
-// Ran adds the use of an ended attempt to past use; with sign -1 it removes it.
-func (l *Leaf[J]) Ran(use Use, start, end time.Time, sign int) {
+// AddEnded adds the use of an ended attempt to past use; with sign -1 it removes it.
+func (l *LeafQueue[J]) AddEnded(use Resources, start, end time.Time, sign int) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
 	}
@@ -184,9 +184,9 @@ func (l *Leaf[J]) Ran(use Use, start, end time.Time, sign int) {
 	}
 }
 
-// Running adds the use of an attempt that runs since start to past use; with sign
+// AddRunning adds the use of an attempt that runs since start to past use; with sign
 // -1 and the same start it removes it.
-func (l *Leaf[J]) Running(use Use, start time.Time, sign int) {
+func (l *LeafQueue[J]) AddRunning(use Resources, start time.Time, sign int) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
 	}

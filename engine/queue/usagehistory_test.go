@@ -91,20 +91,20 @@ func TestPastUse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		do   func(l *Leaf[int])
+		do   func(l *LeafQueue[int])
 		at   time.Duration
 		want int64
 	}{
-		{"for ever", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // less what is older than 16 half-lives
-		{"for one half-life", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-day), 1) }, 0, 500_000},
-		{"half a half-life", func(l *Leaf[int]) { l.Running(Use{GPU: 1_000_000}, dawn.Add(-day/2), 1) }, 0, 292_893},
-		{"ended now", func(l *Leaf[int]) { l.Ran(Use{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, 0, 500_000},
-		{"ended a half-life ago", func(l *Leaf[int]) { l.Ran(Use{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, day, 250_000},
-		{"ended in the epoch", func(l *Leaf[int]) { l.Ran(Use{GPU: 1_000_000}, dawn, dawn.Add(day/4), 1) }, day / 2, 133_790},
-		{"long ago", func(l *Leaf[int]) { l.Ran(Use{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, 17 * day, 0},
-		{"backwards", func(l *Leaf[int]) { l.Ran(Use{GPU: 1_000_000}, dawn, dawn.Add(-day), 1) }, 0, 0},
-		{"archived", func(l *Leaf[int]) { l.Archived(ares.Usage{At: dawn, GPUMilliSecs: 1_000_000 * 86_400}) }, 0, 693_147},
-		{"archived a half-life ago", func(l *Leaf[int]) { l.Archived(ares.Usage{At: dawn, GPUMilliSecs: 1_000_000 * 86_400}) }, day, 346_573},
+		{"for ever", func(l *LeafQueue[int]) { l.AddRunning(Resources{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // less what is older than 16 half-lives
+		{"for one half-life", func(l *LeafQueue[int]) { l.AddRunning(Resources{GPU: 1_000_000}, dawn.Add(-day), 1) }, 0, 500_000},
+		{"half a half-life", func(l *LeafQueue[int]) { l.AddRunning(Resources{GPU: 1_000_000}, dawn.Add(-day/2), 1) }, 0, 292_893},
+		{"ended now", func(l *LeafQueue[int]) { l.AddEnded(Resources{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, 0, 500_000},
+		{"ended a half-life ago", func(l *LeafQueue[int]) { l.AddEnded(Resources{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, day, 250_000},
+		{"ended in the epoch", func(l *LeafQueue[int]) { l.AddEnded(Resources{GPU: 1_000_000}, dawn, dawn.Add(day/4), 1) }, day / 2, 133_790},
+		{"long ago", func(l *LeafQueue[int]) { l.AddEnded(Resources{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, 17 * day, 0},
+		{"backwards", func(l *LeafQueue[int]) { l.AddEnded(Resources{GPU: 1_000_000}, dawn, dawn.Add(-day), 1) }, 0, 0},
+		{"archived", func(l *LeafQueue[int]) { l.SetArchived(ares.Usage{At: dawn, GPUMilliSecs: 1_000_000 * 86_400}) }, 0, 693_147},
+		{"archived a half-life ago", func(l *LeafQueue[int]) { l.SetArchived(ares.Usage{At: dawn, GPUMilliSecs: 1_000_000 * 86_400}) }, day, 346_573},
 	} {
 		tree := New[int](Config{HalfLife: day})
 		l := tree.Leaf("a", "")
@@ -121,7 +121,7 @@ func TestPastUse(t *testing.T) {
 // usagePeriod is use of a queue from one time to another.
 type usagePeriod struct {
 	queue      string
-	use        Use
+	use        Resources
 	start, end time.Time
 }
 
@@ -138,42 +138,42 @@ func TestPathIndependence(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "stays") {
 			s := usagePeriod{
 				queue: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "queue"),
-				use:   Use{rapid.Int64Range(0, 1<<30).Draw(t, "gpu"), rapid.Int64Range(0, 1<<20).Draw(t, "cpu"), rapid.Int64Range(0, 1<<40).Draw(t, "mb")},
+				use:   Resources{rapid.Int64Range(0, 1<<30).Draw(t, "gpu"), rapid.Int64Range(0, 1<<20).Draw(t, "cpu"), rapid.Int64Range(0, 1<<40).Draw(t, "mb")},
 			}
 			s.start = dawn.Add(time.Duration(rapid.Int64Range(0, int64(now.Sub(dawn))).Draw(t, "start")))
 			s.end = s.start.Add(time.Duration(rapid.Int64Range(0, int64(30*cfg.HalfLife)).Draw(t, "took")))
 			stays = append(stays, s)
 			l := live.Leaf("a", s.queue)
-			l.Running(s.use, s.start, 1)
+			l.AddRunning(s.use, s.start, 1)
 			if rapid.Bool().Draw(t, "look") {
-				live.Fairness(s.start)
+				live.Shares(s.start)
 			}
 			if !s.end.After(now) {
-				l.Running(s.use, s.start, -1)
-				l.Ran(s.use, s.start, s.end, 1)
+				l.AddRunning(s.use, s.start, -1)
+				l.AddEnded(s.use, s.start, s.end, 1)
 			}
 			if rapid.Bool().Draw(t, "removed") && !s.end.After(now) {
-				l.Ran(s.use, s.start, s.end, -1)
+				l.AddEnded(s.use, s.start, s.end, -1)
 				stays = stays[:len(stays)-1]
 			}
 			if rapid.Bool().Draw(t, "moved") {
-				live.Queue(&ares.Queue{Tenant: "a", Name: "y", Parent: rapid.SampledFrom([]string{"", "x", "z"}).Draw(t, "parent")})
+				live.SetQueue(&ares.Queue{Tenant: "a", Name: "y", Parent: rapid.SampledFrom([]string{"", "x", "z"}).Draw(t, "parent")})
 			}
 		}
-		live.Queue(&ares.Queue{Tenant: "a", Name: "y", Parent: "x"})
-		loaded.Queue(&ares.Queue{Tenant: "a", Name: "y", Parent: "x"})
+		live.SetQueue(&ares.Queue{Tenant: "a", Name: "y", Parent: "x"})
+		loaded.SetQueue(&ares.Queue{Tenant: "a", Name: "y", Parent: "x"})
 		for _, name := range []string{"x", "y", "z"} {
 			live.Leaf("a", name)
 			loaded.Leaf("a", name)
 		}
 		for _, s := range slices.Backward(stays) {
 			if s.end.After(now) {
-				loaded.Leaf("a", s.queue).Running(s.use, s.start, 1)
+				loaded.Leaf("a", s.queue).AddRunning(s.use, s.start, 1)
 			} else {
-				loaded.Leaf("a", s.queue).Ran(s.use, s.start, s.end, 1)
+				loaded.Leaf("a", s.queue).AddEnded(s.use, s.start, s.end, 1)
 			}
 		}
-		if a, b := live.Fairness(now), loaded.Fairness(now); !reflect.DeepEqual(a, b) {
+		if a, b := live.Shares(now), loaded.Shares(now); !reflect.DeepEqual(a, b) {
 			t.Fatalf("seen:   %+v\nloaded: %+v", a, b)
 		}
 	})
@@ -185,7 +185,7 @@ func TestRunningEqualsEnded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{HalfLife: time.Hour}
-		use := Use{rapid.Int64Range(0, 1<<40).Draw(t, "gpu"), 3, rapid.Int64Range(0, 1<<40).Draw(t, "mb")}
+		use := Resources{rapid.Int64Range(0, 1<<40).Draw(t, "gpu"), 3, rapid.Int64Range(0, 1<<40).Draw(t, "mb")}
 		start := dawn.Add(time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "start")))
 		end := start.Add(time.Duration(rapid.Int64Range(0, int64(30*time.Hour)).Draw(t, "long")))
 		var a, b usageHistory
@@ -212,15 +212,15 @@ func TestArchiveUse(t *testing.T) {
 		var p usageHistory
 		at := dawn
 		for range rapid.IntRange(1, 20).Draw(t, "jobs") {
-			use := Use{rapid.Int64Range(1000, 1<<20).Draw(t, "gpu"), rapid.Int64Range(10, 1000).Draw(t, "cpu"), rapid.Int64Range(1<<20, 1<<24).Draw(t, "mb")}
+			use := Resources{rapid.Int64Range(1000, 1<<20).Draw(t, "gpu"), rapid.Int64Range(10, 1000).Draw(t, "cpu"), rapid.Int64Range(1<<20, 1<<24).Draw(t, "mb")}
 			start := at.Add(-time.Duration(rapid.Int64Range(0, int64(cfg.HalfLife)).Draw(t, "before")))
 			end := start.Add(time.Duration(rapid.Int64Range(int64(time.Minute), int64(cfg.HalfLife)).Draw(t, "long")))
 			at = end.Add(time.Duration(rapid.Int64Range(0, int64(cfg.HalfLife)/4).Draw(t, "kept")))
-			u = Fold(u, []Run{{Use: use, GPUMilli: use.GPU, Start: start, End: end}}, cfg.HalfLife, at)
+			u = ArchiveUse(u, []AttemptUse{{Resources: use, GPUMilli: use.GPU, Start: start, End: end}}, cfg.HalfLife, at)
 			p.addEnded(use, cfg.momentOf(start), cfg.momentOf(end), 1)
 		}
 		tree := New[int](cfg)
-		tree.Leaf("a", "").Archived(u)
+		tree.Leaf("a", "").SetArchived(u)
 		want := p.averageAt(cfg.momentOf(u.At)).vector()
 		for r, got := range tree.Leaf("a", "").node.history.averageAt(cfg.momentOf(u.At)).vector() {
 			if diff := got - want[r]; diff > want[r]/1000+1+u.GPUMilliSecs/1_000_000_000 || diff < -want[r]/1000-1 {
@@ -234,16 +234,16 @@ func TestArchiveUse(t *testing.T) {
 func TestArchiveUseByMonth(t *testing.T) {
 	t.Parallel()
 	may := time.Date(2026, 5, 31, 23, 0, 0, 0, time.UTC)
-	u := Fold(ares.Usage{}, []Run{{GPUMilli: 2500, Start: may.Add(-time.Hour), End: may}}, day, may)
+	u := ArchiveUse(ares.Usage{}, []AttemptUse{{GPUMilli: 2500, Start: may.Add(-time.Hour), End: may}}, day, may)
 	if u.Month != "2026-05" || u.GPUSecs != 9000 {
 		t.Errorf("in May: %s %d, want 9000", u.Month, u.GPUSecs)
 	}
 	june := may.Add(2 * time.Hour)
-	u = Fold(u, []Run{{GPUMilli: 1000, Start: may, End: june}}, day, june)
+	u = ArchiveUse(u, []AttemptUse{{GPUMilli: 1000, Start: may, End: june}}, day, june)
 	if u.Month != "2026-06" || u.GPUSecs != 3600 {
 		t.Errorf("in June: %s %d, want 3600", u.Month, u.GPUSecs)
 	}
-	u = Fold(u, []Run{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time counts as that of the record
+	u = ArchiveUse(u, []AttemptUse{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time counts as that of the record
 	if u.Month != "2026-06" || u.GPUSecs != 3660 || !u.At.Equal(june) || u.GPUMilliSecs != 0 {
 		t.Errorf("later: %+v", u)
 	}

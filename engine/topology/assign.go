@@ -68,18 +68,18 @@ func (s *search) candidatesOf(l int, complete bool) *leafCandidates {
 	d := &s.tree.domains[leaf][l]
 	if d.endNode-d.firstNode <= maxFullScanNodes || complete {
 		for n := d.firstNode; n < d.endNode; n++ {
-			if s.tree.free[n] >= s.ask.Devices {
+			if s.tree.free[n] >= s.ask.DevicesPerMember {
 				s.addCandidate(lc, n)
 			}
 		}
 	} else {
 		lc.isComplete = false
-		for _, n := range s.ask.Before {
-			if n >= d.firstNode && n < d.endNode && s.tree.free[n] >= s.ask.Devices {
+		for _, n := range s.ask.PreviousNodes {
+			if n >= d.firstNode && n < d.endNode && s.tree.free[n] >= s.ask.DevicesPerMember {
 				s.addCandidate(lc, n)
 			}
 		}
-		for free := s.ask.Devices; free < s.tree.capacityWidth; free++ {
+		for free := s.ask.DevicesPerMember; free < s.tree.capacityWidth; free++ {
 			s.sampleNodes(lc, d, free)
 		}
 	}
@@ -98,7 +98,7 @@ func (s *search) candidatesOf(l int, complete bool) *leafCandidates {
 func (s *search) sampleNodes(lc *leafCandidates, d *domain, free int) {
 	capacity, left := 0, spareNodes
 	for n := s.tree.nextWithFree(free, d.firstNode, d.endNode); n < d.endNode && left > 0; n = s.tree.nextWithFree(free, n+1, d.endNode) {
-		if len(s.ask.Before) > 0 && slices.Contains(s.ask.Before, n) {
+		if len(s.ask.PreviousNodes) > 0 && slices.Contains(s.ask.PreviousNodes, n) {
 			continue
 		}
 		if capacity += s.addCandidate(lc, n); capacity >= s.members {
@@ -109,12 +109,12 @@ func (s *search) sampleNodes(lc *leafCandidates, d *domain, free int) {
 
 // addCandidate adds node n if it has capacity, and returns its capacity.
 func (s *search) addCandidate(lc *leafCandidates, n int) int {
-	capacity := min(s.nodes.Room(n), s.members)
+	capacity := min(s.nodes.Capacity(n), s.members)
 	if capacity <= 0 {
 		return 0
 	}
-	candidate := candidateNode{node: n, capacity: capacity, waste: s.nodes.Waste(n)}
-	if len(s.ask.Before) > 0 && !slices.Contains(s.ask.Before, n) {
+	candidate := candidateNode{node: n, capacity: capacity, waste: s.nodes.Penalty(n)}
+	if len(s.ask.PreviousNodes) > 0 && !slices.Contains(s.ask.PreviousNodes, n) {
 		candidate.moved = 1
 	}
 	lc.nodes = append(lc.nodes, candidate)
@@ -125,8 +125,8 @@ func (s *search) addCandidate(lc *leafCandidates, n int) int {
 // up to the members of the job.
 func (s *search) leafCapacity(l, limit int) int {
 	most := min(s.members, s.maxMembersPerLeaf)
-	if limit < most && s.ask.Devices > 0 {
-		most = min(most, limit*(s.tree.maxFreeDevices(l)/s.ask.Devices))
+	if limit < most && s.ask.DevicesPerMember > 0 {
+		most = min(most, limit*(s.tree.maxFreeDevices(l)/s.ask.DevicesPerMember))
 	}
 	lc := s.candidatesOf(l, false)
 	if capacity := s.capacityOnNodes(lc, limit); capacity >= most || lc.isComplete {
@@ -158,7 +158,7 @@ func (s *search) capacityOnNodes(lc *leafCandidates, limit int) int {
 // assign places members on at most limit nodes of leaf l at the lowest cost,
 // and adds the picks to out unless it is nil. It returns false if they do not
 // fit.
-func (s *search) assign(l, members, limit int, out *[]Pick) (leafCost, bool) {
+func (s *search) assign(l, members, limit int, out *[]Assignment) (leafCost, bool) {
 	if s.leafCapacity(l, limit) < members {
 		return leafCost{}, false
 	}
@@ -186,7 +186,7 @@ func (s *search) assign(l, members, limit int, out *[]Pick) (leafCost, bool) {
 
 // assignFewestNodes uses the fewest nodes. The nodes must be sorted by
 // capacity, the largest first.
-func (s *search) assignFewestNodes(nodes []candidateNode, members int, out *[]Pick) leafCost {
+func (s *search) assignFewestNodes(nodes []candidateNode, members int, out *[]Assignment) leafCost {
 	capacity, used := 0, 0
 	for ; capacity < members; used++ {
 		capacity += nodes[used].capacity
@@ -203,7 +203,7 @@ func (s *search) assignFewestNodes(nodes []candidateNode, members int, out *[]Pi
 
 // assignMostNodes uses as many nodes as possible, at most limit. The nodes must
 // be sorted by cost, the cheapest first.
-func (s *search) assignMostNodes(nodes []candidateNode, members, limit int, out *[]Pick) leafCost {
+func (s *search) assignMostNodes(nodes []candidateNode, members, limit int, out *[]Assignment) leafCost {
 	var c leafCost
 	switch {
 	case members <= min(len(nodes), limit):
@@ -218,7 +218,7 @@ func (s *search) assignMostNodes(nodes []candidateNode, members, limit int, out 
 }
 
 // fillInOrder fills one node after the other.
-func fillInOrder(nodes []candidateNode, members int, out *[]Pick) (c leafCost) {
+func fillInOrder(nodes []candidateNode, members int, out *[]Assignment) (c leafCost) {
 	for i := 0; members > 0; i++ {
 		n := min(nodes[i].capacity, members)
 		members -= n
@@ -229,7 +229,7 @@ func fillInOrder(nodes []candidateNode, members int, out *[]Pick) (c leafCost) {
 
 // fillOneEach places one member on each node, and more on the first ones with
 // capacity.
-func fillOneEach(nodes []candidateNode, more int, out *[]Pick) (c leafCost) {
+func fillOneEach(nodes []candidateNode, more int, out *[]Assignment) (c leafCost) {
 	for i := range nodes {
 		n := min(nodes[i].capacity-1, more)
 		more -= n
@@ -239,16 +239,16 @@ func fillOneEach(nodes []candidateNode, more int, out *[]Pick) (c leafCost) {
 }
 
 // add adds the cost of members on node n, and the pick unless out is nil.
-func (c *leafCost) add(n *candidateNode, members int, out *[]Pick) {
+func (c *leafCost) add(n *candidateNode, members int, out *[]Assignment) {
 	c.movedMembers += n.moved * members
 	c.waste += n.waste * members
 	c.nodes++
 	if out != nil {
-		*out = append(*out, Pick{n.node, members})
+		*out = append(*out, Assignment{n.node, members})
 	}
 }
 
 // sortByNode sorts picks by node.
-func sortByNode(picks []Pick) {
-	slices.SortFunc(picks, func(a, b Pick) int { return a.Node - b.Node })
+func sortByNode(picks []Assignment) {
+	slices.SortFunc(picks, func(a, b Assignment) int { return a.Node - b.Node })
 }

@@ -3,7 +3,7 @@ package topology
 import "cmp"
 
 // bound is a lower bound on the cost of placements in one domain, with its
-// parts in the order of Value. Parts that are equal for all compared domains
+// parts in the order of PlacementCost. Parts that are equal for all compared domains
 // are left out.
 type bound struct {
 	infeasible                                      bool // the domain cannot hold the job

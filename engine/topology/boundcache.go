@@ -47,7 +47,7 @@ func (s *search) boundCacheFor(depth int) *boundCache {
 	t, a := s.tree, s.ask
 	var b *boundCache
 	for _, have := range s.boundCaches {
-		if have.members == s.members && have.devices == a.Devices && have.cacheKey == a.Kind &&
+		if have.members == s.members && have.devices == a.DevicesPerMember && have.cacheKey == a.CacheKey &&
 			have.depth == depth && have.strategy == a.Strategy {
 			b = have
 			break
@@ -82,7 +82,7 @@ func (s *search) newBoundCache(depth int) *boundCache {
 		s.boundCaches = append(s.boundCaches, &boundCache{})
 	}
 	b := slices.MinFunc(s.boundCaches, func(a, b *boundCache) int { return a.lastUse - b.lastUse })
-	b.depth, b.members, b.devices, b.cacheKey, b.strategy = depth, s.members, s.ask.Devices, s.ask.Kind, s.ask.Strategy
+	b.depth, b.members, b.devices, b.cacheKey, b.strategy = depth, s.members, s.ask.DevicesPerMember, s.ask.CacheKey, s.ask.Strategy
 	b.appliedChanges = -1
 	return b
 }

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Set records that node i has this number of free whole devices of its total;
+// SetFree records that node i has this number of free whole devices of its total;
 // free is -1 if nothing may be placed there. The caller must call Set whenever
 // the node's capacity may have changed, even if both numbers are the same. The
 // cost is proportional to the depth of the tree.
-func (t *Tree) Set(i, free, total int) {
+func (t *Tree) SetFree(i, free, total int) {
 	if free >= t.capacityWidth {
 		t.growCapacityTable(max(free+1, 2*t.capacityWidth))
 	}
@@ -87,9 +87,9 @@ func (t *Tree) updateCapacity(l int32, before, free int) {
 	}
 }
 
-// Remember sets the history score of node i, from 0 to 1000. It is
+// SetHistory sets the history score of node i, from 0 to 1000. It is
 // DefaultHistory until it is set.
-func (t *Tree) Remember(i, score int) {
+func (t *Tree) SetHistory(i, score int) {
 	if t.history[i] == score {
 		return
 	}

@@ -23,7 +23,7 @@ func (z *leafSetSearch) searchConnected(s *search) {
 // leaf.
 func (z *leafSetSearch) collectNear(s *search) {
 	z.nearPrevious, z.nearQueue = z.nearPrevious[:0], z.nearQueue[:0]
-	for _, n := range s.ask.Before {
+	for _, n := range s.ask.PreviousNodes {
 		z.addNear(s.tree.leafOf[n])
 	}
 	from := 0

@@ -3,11 +3,11 @@
 // and latency of the switches between them, and the free devices of every
 // domain.
 //
-// Its types in reading order: a Place is the location of a node, and an Atlas
+// Its types in reading order: a Location is the location of a node, and a Locator
 // derives it from the declared topology and the node's labels. A Tree groups
-// the nodes into domains and tracks free devices. An Ask is the request of one
-// job, and a Fleet answers questions about single nodes. Choose returns Picks:
-// nodes with their number of members. Value orders placements; the search
+// the nodes into domains and tracks free devices. A Request is the request of one
+// job, and a NodeEvaluator answers questions about single nodes. Choose returns Assignments:
+// nodes with their number of members. PlacementCost orders placements; the search
 // returns the placement with the lowest one.
 //
 // A search does not visit every node. It skips leaves whose free devices cannot

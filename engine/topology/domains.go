@@ -10,7 +10,7 @@ const maxFeasibleDomains = 3
 // domain at a depth.
 func (s *search) searchDomainsAt(depth int) {
 	feasible := 0
-	if depth == spine && s.canUseBoundCache() && s.ask.Gbps == 0 && s.ask.Strategy != Distributed {
+	if depth == spine && s.canUseBoundCache() && s.ask.MinGbps == 0 && s.ask.Strategy != Distributed {
 		b := s.boundCacheFor(spine)
 		s.domainBounds = b.smallest(s.domainBounds[:0], firstBatch)
 		for size := firstBatch; ; size = nextBatch {
@@ -42,7 +42,7 @@ func (s *search) searchDomainsAt(depth int) {
 // canUseBoundCache reports whether cached bounds apply: the job may use every
 // leaf, and its bounds depend on nothing but its size.
 func (s *search) canUseBoundCache() bool {
-	return s.endLeaf-s.firstLeaf == len(s.candidates) && len(s.ask.Before) == 0 && !s.ask.LatencySensitive
+	return s.endLeaf-s.firstLeaf == len(s.candidates) && len(s.ask.PreviousNodes) == 0 && !s.ask.LatencySensitive
 }
 
 // tryDomain searches one domain and counts it in feasible if it holds the job.
@@ -60,7 +60,7 @@ func (s *search) tryDomain(depth int, k *bound, b *boundCache, feasible *int) bo
 	}
 	if holds {
 		*feasible++
-	} else if b != nil && s.ask.Kind != 0 {
+	} else if b != nil && s.ask.CacheKey != 0 {
 		b.markInfeasible(k.domain)
 	}
 	return true
@@ -71,7 +71,7 @@ func (s *search) tryDomain(depth int, k *bound, b *boundCache, feasible *int) bo
 func (s *search) isWorseThanBest(k *bound) bool {
 	b := &s.best
 	return k.compare(&bound{
-		sharedNodes: b.Doubled, sharedLeaves: b.Crowded, latencyNanos: b.Nanos, height: b.Wide, leaves: b.Leaves,
+		sharedNodes: b.SharedNodes, sharedLeaves: b.SharedLeaves, latencyNanos: b.LatencyNanos, height: b.Height, leaves: b.Leaves,
 		consolidatedNodes: k.consolidatedNodes, movedMembers: k.movedMembers, outsidePreviousDomain: k.outsidePreviousDomain, capacity: k.capacity, domain: k.domain,
 	}) > 0
 }
@@ -81,17 +81,17 @@ func (s *search) isWorseThanBest(k *bound) bool {
 func (s *search) domainBound(depth, i int) bound {
 	t, a := s.tree, s.ask
 	d := &t.domains[depth][i]
-	k := bound{domain: i, height: leaf - depth, capacity: t.capacityBound(depth, i, a.Devices)}
+	k := bound{domain: i, height: leaf - depth, capacity: t.capacityBound(depth, i, a.DevicesPerMember)}
 	inner := &t.domains[depth+1][t.ancestors[d.firstLeaf][depth+1]] // if it is the whole domain, it is searched at its own depth
-	k.infeasible = d.firstLeaf < s.firstLeaf || d.endLeaf > s.endLeaf || inner.endLeaf == d.endLeaf || a.Gbps > d.gbps ||
-		k.capacity == 0 || a.Devices > 0 && k.capacity < s.members
+	k.infeasible = d.firstLeaf < s.firstLeaf || d.endLeaf > s.endLeaf || inner.endLeaf == d.endLeaf || a.MinGbps > d.gbps ||
+		k.capacity == 0 || a.DevicesPerMember > 0 && k.capacity < s.members
 	if k.infeasible {
 		return k
 	}
 	if a.LatencySensitive {
 		k.latencyNanos = d.latencyNanos
 	}
-	if len(a.Before) > 0 {
+	if len(a.PreviousNodes) > 0 {
 		if k.movedMembers = s.minMovedMembers(d); !t.hasPreviousNode(a, d) {
 			k.outsidePreviousDomain = 1
 		}
@@ -110,7 +110,7 @@ func (s *search) domainBound(depth, i int) bound {
 // placed in domain d.
 func (s *search) minMovedMembers(d *domain) int {
 	left := s.members
-	for _, n := range s.ask.Before {
+	for _, n := range s.ask.PreviousNodes {
 		if n >= d.firstNode && n < d.endNode {
 			left -= s.keepableMembers(n)
 		}
@@ -124,16 +124,16 @@ func (s *search) keepableMembers(n int) int {
 	switch free := s.tree.free[n]; {
 	case free < 0:
 		return 0
-	case s.ask.Devices == 0:
+	case s.ask.DevicesPerMember == 0:
 		return s.members
 	default:
-		return free / s.ask.Devices
+		return free / s.ask.DevicesPerMember
 	}
 }
 
 // hasPreviousNode reports whether domain d has a node of the last attempt.
-func (t *Tree) hasPreviousNode(a *Ask, d *domain) bool {
-	return slices.ContainsFunc(a.Before, func(n int) bool { return n >= d.firstNode && n < d.endNode })
+func (t *Tree) hasPreviousNode(a *Request, d *domain) bool {
+	return slices.ContainsFunc(a.PreviousNodes, func(n int) bool { return n >= d.firstNode && n < d.endNode })
 }
 
 // minLeavesBound returns a lower bound on the leaves of a domain that are
@@ -159,19 +159,19 @@ func (s *search) minLeavesBound(d *domain, depth int) int {
 // job.
 func (s *search) leafCapacityBound(l, depth int) int {
 	t, a := s.tree, s.ask
-	if a.Gbps > 0 && !t.hasBandwidth(a.Gbps, l, depth) {
+	if a.MinGbps > 0 && !t.hasBandwidth(a.MinGbps, l, depth) {
 		return 0
 	}
-	seats := t.capacityBound(leaf, l, a.Devices)
+	seats := t.capacityBound(leaf, l, a.DevicesPerMember)
 	if seats == 0 {
 		return 0
 	}
 	most := min(s.members, s.maxMembersPerLeaf)
-	if a.Devices == 0 {
+	if a.DevicesPerMember == 0 {
 		return most
 	}
 	if t.maxNodesPerLeaf < seats {
-		seats = min(seats, t.maxNodesPerLeaf*(t.maxFreeDevices(l)/a.Devices))
+		seats = min(seats, t.maxNodesPerLeaf*(t.maxFreeDevices(l)/a.DevicesPerMember))
 	}
 	return min(seats, most)
 }

@@ -6,29 +6,29 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Value returns the cost and the score of a placement. It returns false if the
+// Evaluate returns the cost and the score of a placement. It returns false if the
 // placement breaks a rule: too few members, more members than a node has
 // capacity for, no single domain of the required level, insufficient or unknown
-// bandwidth, or more of a leaf than one job may use. Picks must be sorted by
+// bandwidth, or more of a leaf than one job may use. Assignments must be sorted by
 // node.
-func (t *Tree) Value(a *Ask, f Fleet, picks []Pick) (Value, ares.Merit, bool) {
+func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (PlacementCost, ares.Merit, bool) {
 	t.leafScratch = t.leafScratch[:0]
-	var v Value
+	var v PlacementCost
 	members, squares := 0, 0
 	for i := 0; i < len(picks); {
 		l, inside, from := t.leafOf[picks[i].Node], 0, i
 		for ; i < len(picks) && t.leafOf[picks[i].Node] == l; i++ {
 			p := picks[i]
-			if p.Members < 1 || p.Members > f.Room(p.Node) {
+			if p.Members < 1 || p.Members > f.Capacity(p.Node) {
 				return v, ares.Merit{}, false
 			}
 			inside += p.Members
-			v.Waste += p.Members * f.Waste(p.Node)
-			if len(a.Before) > 0 && !slices.Contains(a.Before, p.Node) {
-				v.Moved += p.Members
+			v.Penalty += p.Members * f.Penalty(p.Node)
+			if len(a.PreviousNodes) > 0 && !slices.Contains(a.PreviousNodes, p.Node) {
+				v.MovedMembers += p.Members
 			}
 		}
-		if i-from > t.maxNodesPerLeaf || inside*a.Devices > t.maxGPUsPerLeaf {
+		if i-from > t.maxNodesPerLeaf || inside*a.DevicesPerMember > t.maxGPUsPerLeaf {
 			return v, ares.Merit{}, false
 		}
 		members += inside
@@ -39,11 +39,11 @@ func (t *Tree) Value(a *Ask, f Fleet, picks []Pick) (Value, ares.Merit, bool) {
 	if members < a.minMembers() || members > a.Members || !t.isAllowed(a, t.leafScratch, len(picks)) {
 		return v, ares.Merit{}, false
 	}
-	v.Missing = a.Members - members
+	v.MissingMembers = a.Members - members
 	if a.Strategy == Consolidated {
-		v.Spread = len(picks)
+		v.ConsolidatedNodes = len(picks)
 	} else {
-		v.Shape = squares
+		v.Imbalance = squares
 	}
 	merit := t.evaluateLeaves(a, t.leafScratch, members, len(picks), &v)
 	return v, merit, true
@@ -60,19 +60,19 @@ func (t *Tree) commonDomain(leaves []int32) (depth, i int) {
 
 // isAllowed reports whether a job may use this number of nodes in these leaves:
 // the required level and the bandwidth are satisfied.
-func (t *Tree) isAllowed(a *Ask, leaves []int32, nodes int) bool {
+func (t *Tree) isAllowed(a *Request, leaves []int32, nodes int) bool {
 	depth, top := t.commonDomain(leaves)
-	if want, ok := depthOf(a.Required); ok && (depth < want && want <= leaf || want > leaf && nodes > 1) {
+	if want, ok := depthOf(a.RequiredLevel); ok && (depth < want && want <= leaf || want > leaf && nodes > 1) {
 		return false
 	}
-	if a.Gbps == 0 || nodes == 1 {
+	if a.MinGbps == 0 || nodes == 1 {
 		return true
 	}
-	if t.domains[depth][top].gbps < a.Gbps {
+	if t.domains[depth][top].gbps < a.MinGbps {
 		return false
 	}
 	for _, l := range leaves {
-		if !t.hasBandwidth(a.Gbps, int(l), depth) {
+		if !t.hasBandwidth(a.MinGbps, int(l), depth) {
 			return false
 		}
 	}
@@ -92,35 +92,35 @@ func (t *Tree) hasBandwidth(gbps, l, depth int) bool {
 
 // evaluateLeaves sets the parts of the cost that depend on the leaves, and
 // returns the score.
-func (t *Tree) evaluateLeaves(a *Ask, leaves []int32, members, nodes int, v *Value) ares.Merit {
+func (t *Tree) evaluateLeaves(a *Request, leaves []int32, members, nodes int, v *PlacementCost) ares.Merit {
 	depth, top := t.commonDomain(leaves)
 	d := &t.domains[depth][top]
-	v.Wide = leaf - depth
+	v.Height = leaf - depth
 	if a.PreferredDomain != "" && !t.isInNamedDomain(a.PreferredDomain, leaves[0], depth) {
-		v.OffDomain = 1
+		v.OutsidePreferredDomain = 1
 	}
-	if want, ok := depthOf(a.Preferred); ok && (depth < want && want <= leaf || want > leaf && nodes > 1) {
-		v.OffLevel = 1
+	if want, ok := depthOf(a.PreferredLevel); ok && (depth < want && want <= leaf || want > leaf && nodes > 1) {
+		v.OutsidePreferredLevel = 1
 	}
 	if a.LatencySensitive && nodes > 1 {
-		v.Nanos = d.latencyNanos
+		v.LatencyNanos = d.latencyNanos
 	}
 	disconnected := !t.areConnected(leaves)
 	if a.Strategy == Distributed {
-		v.Doubled, v.Crowded = members-nodes, members-len(leaves)
+		v.SharedNodes, v.SharedLeaves = members-nodes, members-len(leaves)
 	} else {
 		v.Leaves = len(leaves)
 		if disconnected {
-			v.Apart = 1
+			v.Disconnected = 1
 		}
 	}
-	if len(a.Before) > 0 {
-		v.Stray, v.Away = t.compareWithPrevious(a, leaves, d)
+	if len(a.PreviousNodes) > 0 {
+		v.OutsidePreviousDomain, v.NewLeaves = t.compareWithPrevious(a, leaves, d)
 	}
 	m := t.scoreLeaves(a, leaves, members, depth, disconnected)
-	v.Merit = 1000 - m.Weighted
+	v.ScoreLoss = 1000 - m.Weighted
 	if a.Strategy != Distributed && m.Availability < 1000 {
-		v.Loose = 1
+		v.InexactFill = 1
 	}
 	m.Level, m.Domain = levelOf(depth), d.name
 	if nodes == 1 {
@@ -143,13 +143,13 @@ func (t *Tree) isInNamedDomain(name string, l int32, depth int) bool {
 // compareWithPrevious compares the leaves, and the domain d that holds them,
 // with the nodes of the last attempt. It returns 1 if d has none of those
 // nodes, and the number of leaves without any of them.
-func (t *Tree) compareWithPrevious(a *Ask, leaves []int32, d *domain) (stray, away int) {
+func (t *Tree) compareWithPrevious(a *Request, leaves []int32, d *domain) (stray, away int) {
 	away = len(leaves)
 	if !t.hasPreviousNode(a, d) {
 		stray = 1
 	}
 	for _, l := range leaves {
-		if slices.ContainsFunc(a.Before, func(n int) bool { return t.leafOf[n] == l }) {
+		if slices.ContainsFunc(a.PreviousNodes, func(n int) bool { return t.leafOf[n] == l }) {
 			away--
 		}
 	}
@@ -182,14 +182,14 @@ var alignment = [depthCount]int{fleet: 0, region: 250, zone: 500, spine: 750, le
 const alignmentAdjacent = 900
 
 // scoreLeaves returns the weighted score of leaves for a request.
-func (t *Tree) scoreLeaves(a *Ask, leaves []int32, members, depth int, disconnected bool) ares.Merit {
+func (t *Tree) scoreLeaves(a *Request, leaves []int32, members, depth int, disconnected bool) ares.Merit {
 	align := alignment[depth]
 	if !disconnected {
 		align = max(align, alignmentAdjacent)
 	}
 	var stats leafStats
 	for _, l := range leaves {
-		t.addLeafStats(&stats, int(l), a.Devices)
+		t.addLeafStats(&stats, int(l), a.DevicesPerMember)
 	}
 	return t.weightedScore(&stats, members, align)
 }

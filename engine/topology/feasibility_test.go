@@ -33,13 +33,13 @@ func TestFitIsFound(t *testing.T) {
 			for _, p := range picks {
 				placed += p.Members
 			}
-			if want := most >= max(w.ask.Min, 1); ok != want || ok && placed != most {
+			if want := most >= max(w.ask.MinMembers, 1); ok != want || ok && placed != most {
 				t.Fatalf("seed %d step %d: placed %d, %d fit: ask %+v, topology %+v", seed, step, placed, most, w.ask, *w.topology)
 			}
 			if !ok {
 				continue
 			}
-			if _, _, allowed := tree.Value(&w.ask, w, slices.Clone(picks)); !allowed {
+			if _, _, allowed := tree.Evaluate(&w.ask, w, slices.Clone(picks)); !allowed {
 				t.Fatalf("seed %d step %d: %v is not allowed: ask %+v", seed, step, picks, w.ask)
 			}
 		}
@@ -60,7 +60,7 @@ func largeCluster(r *rand.Rand) *cluster {
 		return name
 	}
 	for l := range leaves {
-		p := topology.Place{
+		p := topology.Location{
 			Region: declare("r", ares.LevelRegion), Zone: declare(fmt.Sprintf("z%d", l/6), ares.LevelZone),
 			Spine: declare(fmt.Sprintf("s%d", l/3), ares.LevelSpine), Leaf: declare(fmt.Sprintf("l%d", l), ares.LevelLeaf),
 		}
@@ -68,7 +68,7 @@ func largeCluster(r *rand.Rand) *cluster {
 			w.places = append(w.places, p)
 		}
 	}
-	slices.SortFunc(w.places, topology.Compare)
+	slices.SortFunc(w.places, topology.CompareLocations)
 	if r.IntN(3) == 0 {
 		w.topology.MaxNodesPerLeaf = 1 + r.IntN(6)
 	}
@@ -76,10 +76,10 @@ func largeCluster(r *rand.Rand) *cluster {
 		w.topology.MaxGPUsPerLeaf = 1 + r.IntN(64)
 	}
 	members := 1 + r.IntN(40)
-	w.ask = topology.Ask{
-		Members: members, Min: 1 + r.IntN(members), Devices: oneOf(r, 0, 1, 2, 4, 8, 8), Kind: r.IntN(2),
-		Required: oneOf(r, "", ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf, ares.LevelNode),
-		Strategy: oneOf(r, topology.Balanced, topology.Consolidated, topology.Distributed), Gbps: oneOf(r, 0, 0, 40, 100),
+	w.ask = topology.Request{
+		Members: members, MinMembers: 1 + r.IntN(members), DevicesPerMember: oneOf(r, 0, 1, 2, 4, 8, 8), CacheKey: r.IntN(2),
+		RequiredLevel: oneOf(r, "", ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf, ares.LevelNode),
+		Strategy:      oneOf(r, topology.Balanced, topology.Consolidated, topology.Distributed), MinGbps: oneOf(r, 0, 0, 40, 100),
 		LatencySensitive: r.IntN(4) == 0,
 	}
 	for i := range w.places {
@@ -99,8 +99,8 @@ func (w *cluster) largestCapacity() int {
 	for _, d := range w.topology.Domains {
 		gbps[d.Name] = map[string]int{"40GbE": 40, "100GbE": 100}[d.Switch]
 	}
-	wide := func(name string) bool { return gbps[name] >= w.ask.Gbps }
-	rooms := map[topology.Place][]int{}
+	wide := func(name string) bool { return gbps[name] >= w.ask.MinGbps }
+	rooms := map[topology.Location][]int{}
 	most := 0
 	for i, p := range w.places {
 		rooms[p] = append(rooms[p], w.room[i])
@@ -119,12 +119,12 @@ func (w *cluster) largestCapacity() int {
 		room = min(room, w.maxMembersPerLeaf())
 		narrow := false // a switch on the way up to this domain is too slow
 		for depth, name := range []string{p.Leaf, p.Spine, p.Zone, p.Region} {
-			narrow = narrow || w.ask.Gbps > 0 && !wide(name)
-			if ares.LevelLeaf.Rank()-depth >= w.ask.Required.Rank() && !narrow {
+			narrow = narrow || w.ask.MinGbps > 0 && !wide(name)
+			if ares.LevelLeaf.Rank()-depth >= w.ask.RequiredLevel.Rank() && !narrow {
 				held[name] += room
 			}
 		}
-		if w.ask.Required == "" && w.ask.Gbps == 0 {
+		if w.ask.RequiredLevel == "" && w.ask.MinGbps == 0 {
 			held["all"] += room
 		}
 	}
@@ -136,19 +136,19 @@ func (w *cluster) largestCapacity() int {
 
 // maxMembersPerLeaf returns how many members one leaf may take.
 func (w *cluster) maxMembersPerLeaf() int {
-	if w.topology.MaxGPUsPerLeaf == 0 || w.ask.Devices == 0 {
+	if w.topology.MaxGPUsPerLeaf == 0 || w.ask.DevicesPerMember == 0 {
 		return 1 << 20
 	}
-	return w.topology.MaxGPUsPerLeaf / w.ask.Devices
+	return w.topology.MaxGPUsPerLeaf / w.ask.DevicesPerMember
 }
 
 // TestFewNodesAreQueried checks that a search in a large leaf does not query
 // every node.
 func TestFewNodesAreQueried(t *testing.T) {
 	t.Parallel()
-	w := &cluster{ask: topology.Ask{Members: 4, Devices: 8}}
+	w := &cluster{ask: topology.Request{Members: 4, DevicesPerMember: 8}}
 	for range 10_000 {
-		w.places = append(w.places, topology.Place{})
+		w.places = append(w.places, topology.Location{})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 1), append(w.waste, 0)
 	}
@@ -162,15 +162,15 @@ func TestFewNodesAreQueried(t *testing.T) {
 // nodes is placed there.
 func TestLastNodeIsFound(t *testing.T) {
 	t.Parallel()
-	w := &cluster{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topology.Ask{Members: 8, Devices: 1}}
+	w := &cluster{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topology.Request{Members: 8, DevicesPerMember: 1}}
 	for range 200 {
-		w.places = append(w.places, topology.Place{})
+		w.places = append(w.places, topology.Location{})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 1), append(w.waste, 0)
 	}
 	w.room[199] = 8
 	picks, _, ok := w.tree().Choose(&w.ask, w)
-	if !ok || !slices.Equal(picks, []topology.Pick{{Node: 199, Members: 8}}) {
+	if !ok || !slices.Equal(picks, []topology.Assignment{{Node: 199, Members: 8}}) {
 		t.Errorf("found %v: %v", ok, picks)
 	}
 }
@@ -179,9 +179,9 @@ func TestLastNodeIsFound(t *testing.T) {
 // the same nodes again until one changes.
 func TestInfeasibleLeavesAreCached(t *testing.T) {
 	t.Parallel()
-	w := &cluster{ask: topology.Ask{Members: 2, Devices: 8, Required: ares.LevelLeaf, Kind: 7}}
+	w := &cluster{ask: topology.Request{Members: 2, DevicesPerMember: 8, RequiredLevel: ares.LevelLeaf, CacheKey: 7}}
 	for i := range 400 {
-		w.places = append(w.places, topology.Place{Leaf: fmt.Sprintf("l%03d", i/4)})
+		w.places = append(w.places, topology.Location{Leaf: fmt.Sprintf("l%03d", i/4)})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, 0), append(w.waste, 0)
 	}
@@ -194,7 +194,7 @@ func TestInfeasibleLeavesAreCached(t *testing.T) {
 		t.Fatalf("asked %d nodes again, found %v", w.queries, ok)
 	}
 	w.room[201], w.room[202] = 1, 1
-	tree.Set(201, 8, 8)
+	tree.SetFree(201, 8, 8)
 	if picks, _, ok := tree.Choose(&w.ask, w); !ok || w.queries > 12 {
 		t.Errorf("picks %v, asked %d after a change", picks, w.queries)
 	}
@@ -204,10 +204,10 @@ func TestChoosingDoesNotAllocate(t *testing.T) {
 	for _, leaf := range []int{32, 4, 0} {
 		tree, m := benchCluster(1_000, leaf, 50)
 		m.devices = 8
-		asks := []topology.Ask{
-			{Members: 8, Devices: 8},
-			{Members: 12, Devices: 8, Strategy: topology.Distributed},
-			{Members: 8, Devices: 8, Strategy: topology.Consolidated, LatencySensitive: true, Before: []int{3, 77}},
+		asks := []topology.Request{
+			{Members: 8, DevicesPerMember: 8},
+			{Members: 12, DevicesPerMember: 8, Strategy: topology.Distributed},
+			{Members: 8, DevicesPerMember: 8, Strategy: topology.Consolidated, LatencySensitive: true, PreviousNodes: []int{3, 77}},
 		}
 		for i := range asks {
 			if n := testing.AllocsPerRun(20, func() { tree.Choose(&asks[i], m) }); n > 0 {

@@ -20,7 +20,7 @@ type knapsack struct {
 // solve places members on limit nodes if exactly is set, else on at most limit
 // nodes, at the least cost. The members must fit. A problem above
 // maxKnapsackSteps uses the nodes with the largest capacity.
-func (k *knapsack) solve(candidates []candidateNode, members, limit int, exactly bool, out *[]Pick) leafCost {
+func (k *knapsack) solve(candidates []candidateNode, members, limit int, exactly bool, out *[]Assignment) leafCost {
 	limit = min(limit, members, len(candidates))
 	row := members + 1
 	table := (limit + 1) * row
@@ -68,7 +68,7 @@ func (k *knapsack) addNode(c *candidateNode, placed []int, limit, members int) {
 
 // extract returns the cost of the table entry for so many nodes and members. It
 // adds the picks of that entry to out, last candidate first, unless out is nil.
-func (k *knapsack) extract(candidates []candidateNode, nodes, members, table int, out *[]Pick) leafCost {
+func (k *knapsack) extract(candidates []candidateNode, nodes, members, table int, out *[]Assignment) leafCost {
 	cost := k.costs[nodes*(members+1)+members]
 	if out == nil {
 		return cost
@@ -76,7 +76,7 @@ func (k *knapsack) extract(candidates []candidateNode, nodes, members, table int
 	row := members + 1
 	for i := len(candidates) - 1; nodes > 0; i-- {
 		if x := k.members[i*table+nodes*row+members]; x > 0 {
-			*out = append(*out, Pick{candidates[i].node, x})
+			*out = append(*out, Assignment{candidates[i].node, x})
 			nodes--
 			members -= x
 		}

@@ -87,7 +87,7 @@ func (z *leafSetSearch) searchFewest(s *search) bool {
 	if z.size > poolSize {
 		return true
 	}
-	if z.searchConnected(s); s.best.Apart == 0 && s.best.Leaves == z.size && s.best.Wide == leaf-z.depth {
+	if z.searchConnected(s); s.best.Disconnected == 0 && s.best.Leaves == z.size && s.best.Height == leaf-z.depth {
 		return true // no disconnected set is better
 	}
 	z.fillPool(s, need)
@@ -134,7 +134,7 @@ func (z *leafSetSearch) leavesFor(members int) int {
 // and those that are just large enough to complete a set.
 func (z *leafSetSearch) fillPool(s *search, need int) {
 	z.pool = z.pool[:0]
-	for _, n := range s.ask.Before {
+	for _, n := range s.ask.PreviousNodes {
 		l := int(s.tree.leafOf[n])
 		if i := slices.IndexFunc(z.byBound, func(r leafOption) bool { return r.leaf == l }); i >= 0 && z.byBound[i].members >= need {
 			z.addToPool(z.byBound[i])
@@ -195,8 +195,8 @@ func (z *leafSetSearch) combinePool(s *search, from, left int) {
 // nothing but the waste of a set.
 func (s *search) areInterchangeable(a, b leafOption) bool {
 	t := s.tree
-	return a.members == b.members && t.leafStats[a.leaf] == t.leafStats[b.leaf] && len(s.ask.Before) == 0 &&
-		t.capacityBound(leaf, a.leaf, s.ask.Devices) == t.capacityBound(leaf, b.leaf, s.ask.Devices) &&
+	return a.members == b.members && t.leafStats[a.leaf] == t.leafStats[b.leaf] && len(s.ask.PreviousNodes) == 0 &&
+		t.capacityBound(leaf, a.leaf, s.ask.DevicesPerMember) == t.capacityBound(leaf, b.leaf, s.ask.DevicesPerMember) &&
 		len(t.adjacent[a.leaf]) == 0 && len(t.adjacent[b.leaf]) == 0
 }
 
@@ -220,23 +220,23 @@ func (z *leafSetSearch) compareToBest(s *search) int {
 	z.chosenSorted = append(z.chosenSorted[:0], z.chosen...)
 	slices.Sort(z.chosenSorted)
 	b := &s.best
-	bound := Value{Missing: b.Missing, Waste: b.Waste, Nodes: b.Nodes}
-	if len(s.ask.Before) > 0 {
-		bound.Moved = s.members
-		for _, n := range s.ask.Before {
+	bound := PlacementCost{MissingMembers: b.MissingMembers, Penalty: b.Penalty, Nodes: b.Nodes}
+	if len(s.ask.PreviousNodes) > 0 {
+		bound.MovedMembers = s.members
+		for _, n := range s.ask.PreviousNodes {
 			if _, chosen := slices.BinarySearch(z.chosenSorted, s.tree.leafOf[n]); chosen {
-				bound.Moved = max(bound.Moved-s.keepableMembers(n), 0)
+				bound.MovedMembers = max(bound.MovedMembers-s.keepableMembers(n), 0)
 			}
 		}
 	}
 	s.tree.evaluateLeaves(s.ask, z.chosenSorted, s.members, s.members, &bound)
 	if s.ask.Strategy == Consolidated {
-		bound.Spread = z.size
+		bound.ConsolidatedNodes = z.size
 	} else {
 		each, more := s.members/z.size, s.members%z.size
-		bound.Shape = (z.size-more)*each*each + more*(each+1)*(each+1)
+		bound.Imbalance = (z.size-more)*each*each + more*(each+1)*(each+1)
 	}
-	bound.OffLevel = b.OffLevel
+	bound.OutsidePreferredLevel = b.OutsidePreferredLevel
 	return bound.Compare(b)
 }
 
@@ -244,7 +244,7 @@ func (z *leafSetSearch) compareToBest(s *search) int {
 // whether there are at least two.
 func (z *leafSetSearch) searchMost(s *search) bool {
 	z.pool = z.pool[:0]
-	for _, n := range s.ask.Before {
+	for _, n := range s.ask.PreviousNodes {
 		l := int(s.tree.leafOf[n])
 		if slices.ContainsFunc(z.byBound, func(r leafOption) bool { return r.leaf == l }) {
 			z.addLeafToPool(s, l, len(z.pool))

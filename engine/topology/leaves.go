@@ -33,7 +33,7 @@ func (s *search) searchLeaves() {
 			}
 			l := s.leafBounds[i].domain
 			if !s.tryLeaf(l) {
-				if b != nil && s.ask.Kind != 0 && s.maxNodesIn(l) > 1 {
+				if b != nil && s.ask.CacheKey != 0 && s.maxNodesIn(l) > 1 {
 					b.markInfeasible(l)
 				}
 				continue
@@ -82,7 +82,7 @@ func (s *search) tryLeafOnNodes(l, limit int) bool {
 // maxNodesIn returns how many nodes of leaf l the job may use if it uses no
 // other leaf.
 func (s *search) maxNodesIn(l int) int {
-	if s.requiredDepth > leaf || s.ask.Gbps > s.tree.domains[leaf][l].gbps {
+	if s.requiredDepth > leaf || s.ask.MinGbps > s.tree.domains[leaf][l].gbps {
 		return 1
 	}
 	return s.tree.maxNodesPerLeaf
@@ -96,10 +96,10 @@ func (s *search) compareToBest(k *bound) int {
 	}
 	b := &s.best
 	return k.compare(&bound{
-		sharedNodes: b.Doubled, sharedLeaves: b.Crowded, latencyNanos: b.Nanos, height: b.Wide,
-		leaves: b.Leaves, consolidatedNodes: b.Spread,
-		movedMembers: b.Moved, outsidePreviousDomain: b.Stray, newLeaves: b.Away,
-		imbalance: b.Shape, inexactFill: b.Loose, scoreLoss: b.Merit, domain: k.domain,
+		sharedNodes: b.SharedNodes, sharedLeaves: b.SharedLeaves, latencyNanos: b.LatencyNanos, height: b.Height,
+		leaves: b.Leaves, consolidatedNodes: b.ConsolidatedNodes,
+		movedMembers: b.MovedMembers, outsidePreviousDomain: b.OutsidePreviousDomain, newLeaves: b.NewLeaves,
+		imbalance: b.Imbalance, inexactFill: b.InexactFill, scoreLoss: b.ScoreLoss, domain: k.domain,
 	})
 }
 
@@ -118,12 +118,12 @@ func (s *search) leafBound(l int) bound {
 	t, a := s.tree, s.ask
 	k := bound{domain: l}
 	stats := t.leafStats[l]
-	stats.capacity = t.capacityBound(leaf, l, a.Devices)
-	if stats.capacity < s.members && (a.Devices > 0 || stats.capacity == 0) {
+	stats.capacity = t.capacityBound(leaf, l, a.DevicesPerMember)
+	if stats.capacity < s.members && (a.DevicesPerMember > 0 || stats.capacity == 0) {
 		k.infeasible = true
 		return k
 	}
-	if a.Devices == 0 {
+	if a.DevicesPerMember == 0 {
 		stats.capacity = 0 // unknown
 	}
 	m := t.weightedScore(&stats, s.members, alignment[leaf])
@@ -138,8 +138,8 @@ func (s *search) leafBound(l int) bound {
 		}
 	}
 	most := s.members // upper bound on the members of one node
-	if a.Devices > 0 && (a.Strategy == Consolidated || a.LatencySensitive) {
-		most = t.maxFreeDevices(l) / a.Devices
+	if a.DevicesPerMember > 0 && (a.Strategy == Consolidated || a.LatencySensitive) {
+		most = t.maxFreeDevices(l) / a.DevicesPerMember
 	}
 	if a.Strategy == Consolidated {
 		k.consolidatedNodes, k.imbalance = (s.members+most-1)/max(most, 1), 0
@@ -147,7 +147,7 @@ func (s *search) leafBound(l int) bound {
 	if a.LatencySensitive && most < s.members {
 		k.latencyNanos = t.domains[leaf][l].latencyNanos
 	}
-	if len(a.Before) > 0 {
+	if len(a.PreviousNodes) > 0 {
 		d := &t.domains[leaf][l]
 		if k.movedMembers = s.minMovedMembers(d); !t.hasPreviousNode(a, d) {
 			k.outsidePreviousDomain, k.newLeaves = 1, 1

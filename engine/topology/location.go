@@ -37,11 +37,11 @@ func levelOf(depth int) ares.Level {
 	return ares.Levels()[depth-1]
 }
 
-// Place is the location of a node; a level that the node does not name is "".
-type Place struct{ Region, Zone, Spine, Leaf string }
+// Location is the location of a node; a level that the node does not name is "".
+type Location struct{ Region, Zone, Spine, Leaf string }
 
 // nameAt returns the field of a depth. Invariant: region <= depth <= leaf.
-func (p *Place) nameAt(depth int) *string {
+func (p *Location) nameAt(depth int) *string {
 	switch depth {
 	case region:
 		return &p.Region
@@ -55,27 +55,27 @@ func (p *Place) nameAt(depth int) *string {
 }
 
 // In reports whether the location is in the domain with this level and name.
-func (p Place) In(level ares.Level, name string) bool {
+func (p Location) In(level ares.Level, name string) bool {
 	depth, ok := depthOf(level)
 	return ok && depth <= leaf && *p.nameAt(depth) == name
 }
 
-// Compare orders locations. Sorting nodes by location and then by ID puts the
+// CompareLocations orders locations. Sorting nodes by location and then by ID puts the
 // nodes of every domain next to each other.
-func Compare(a, b Place) int {
+func CompareLocations(a, b Location) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone),
 		cmp.Compare(a.Spine, b.Spine), cmp.Compare(a.Leaf, b.Leaf))
 }
 
-// Atlas finds the location of nodes.
-type Atlas struct {
+// Locator finds the location of nodes.
+type Locator struct {
 	domains    map[string]*ares.Domain // by name
 	leafByNode map[string]*ares.Domain // the leaf that lists the node
 }
 
-// NewAtlas indexes a topology. A nil topology declares nothing.
-func NewAtlas(t *ares.Topology) *Atlas {
-	a := &Atlas{domains: map[string]*ares.Domain{}, leafByNode: map[string]*ares.Domain{}}
+// NewLocator indexes a topology. A nil topology declares nothing.
+func NewLocator(t *ares.Topology) *Locator {
+	a := &Locator{domains: map[string]*ares.Domain{}, leafByNode: map[string]*ares.Domain{}}
 	if t == nil {
 		return a
 	}
@@ -89,11 +89,11 @@ func NewAtlas(t *ares.Topology) *Atlas {
 	return a
 }
 
-// PlaceOf returns the location of a node. A declared domain that lists the
+// Locate returns the location of a node. A declared domain that lists the
 // node, or that a label of the node names, determines the domains above it.
 // Labels determine the rest.
-func (a *Atlas) PlaceOf(node string, labels map[string]string) Place {
-	var p Place
+func (a *Locator) Locate(node string, labels map[string]string) Location {
+	var p Location
 	for depth := region; depth <= leaf; depth++ {
 		*p.nameAt(depth) = labels[labelKeys[depth]]
 	}
@@ -119,7 +119,7 @@ func (a *Atlas) PlaceOf(node string, labels map[string]string) Place {
 
 // declaredDomain returns the topology's domain with this name, or nil if there
 // is none at this depth.
-func (a *Atlas) declaredDomain(depth int, name string) *ares.Domain {
+func (a *Locator) declaredDomain(depth int, name string) *ares.Domain {
 	d := a.domains[name]
 	if name == "" || d == nil {
 		return nil

@@ -2,9 +2,9 @@ package topology
 
 import ares "github.com/ares-scheduler/ares"
 
-// Domain returns the nodes [lo, hi) of the i-th domain with this name, widest
+// NamedDomain returns the nodes [lo, hi) of the i-th domain with this name, widest
 // first. Labels may use one name in several locations.
-func (t *Tree) Domain(name string, i int) (lo, hi int, ok bool) {
+func (t *Tree) NamedDomain(name string, i int) (lo, hi int, ok bool) {
 	of := t.byName[name]
 	if i >= len(of) {
 		return 0, 0, false
@@ -12,9 +12,9 @@ func (t *Tree) Domain(name string, i int) (lo, hi int, ok bool) {
 	return of[i].firstNode, of[i].endNode, true
 }
 
-// Span returns the nodes [lo, hi) of the domain at this level that contains the
+// EnclosingDomain returns the nodes [lo, hi) of the domain at this level that contains the
 // node.
-func (t *Tree) Span(node int, level ares.Level) (lo, hi int) {
+func (t *Tree) EnclosingDomain(node int, level ares.Level) (lo, hi int) {
 	depth, ok := depthOf(level)
 	if !ok || depth > leaf {
 		return node, node + 1
@@ -23,8 +23,8 @@ func (t *Tree) Span(node int, level ares.Level) (lo, hi int) {
 	return d.firstNode, d.endNode
 }
 
-// Gbps returns the bandwidth between two nodes, 0 if it is unknown.
-func (t *Tree) Gbps(a, b int) int {
+// Bandwidth returns the bandwidth between two nodes, 0 if it is unknown.
+func (t *Tree) Bandwidth(a, b int) int {
 	la, lb := t.leafOf[a], t.leafOf[b]
 	least := 0
 	for depth := leaf; depth >= fleet; depth-- {
@@ -44,8 +44,8 @@ func (t *Tree) Gbps(a, b int) int {
 	return 0
 }
 
-// Name returns the name of the node's domain at a level, "" for none.
-func (t *Tree) Name(node int, level ares.Level) string {
+// DomainName returns the name of the node's domain at a level, "" for none.
+func (t *Tree) DomainName(node int, level ares.Level) string {
 	depth, ok := depthOf(level)
 	if !ok || depth > leaf {
 		return ""

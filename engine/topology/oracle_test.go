@@ -14,43 +14,43 @@ import (
 // cluster is a random cluster with a request. It answers the queries of the
 // search.
 type cluster struct {
-	places   []topology.Place
+	places   []topology.Location
 	topology *ares.Topology
 	free     []int
 	total    []int
 	history  []int
 	room     []int
 	waste    []int
-	ask      topology.Ask
-	queries  int // calls of Room
+	ask      topology.Request
+	queries  int // calls of Capacity
 }
 
-func (w *cluster) Room(node int) int {
+func (w *cluster) Capacity(node int) int {
 	w.queries++
 	return w.room[node]
 }
 
-func (w *cluster) Waste(node int) int { return w.waste[node] }
+func (w *cluster) Penalty(node int) int { return w.waste[node] }
 
 func (w *cluster) tree() *topology.Tree {
-	t := topology.Build(w.places, w.topology)
+	t := topology.NewTree(w.places, w.topology)
 	for i := range w.places {
-		t.Set(i, w.free[i], w.total[i])
-		t.Remember(i, w.history[i])
+		t.SetFree(i, w.free[i], w.total[i])
+		t.SetHistory(i, w.history[i])
 	}
 	return t
 }
 
 // bruteForce returns the best of all placements.
-func (w *cluster) bruteForce(t *topology.Tree) (best topology.Value, picks []topology.Pick, ok bool) {
-	var try []topology.Pick
+func (w *cluster) bruteForce(t *topology.Tree) (best topology.PlacementCost, picks []topology.Assignment, ok bool) {
+	var try []topology.Assignment
 	var walk func(node, left int)
 	walk = func(node, left int) {
 		if node == len(w.places) || left == 0 {
 			if len(try) == 0 {
 				return
 			}
-			v, _, allowed := t.Value(&w.ask, w, try)
+			v, _, allowed := t.Evaluate(&w.ask, w, try)
 			if allowed && (!ok || v.Compare(&best) < 0) {
 				best, ok = v, true
 				picks = append(picks[:0], try...)
@@ -59,7 +59,7 @@ func (w *cluster) bruteForce(t *topology.Tree) (best topology.Value, picks []top
 		}
 		walk(node+1, left)
 		for n := 1; n <= min(left, w.room[node]); n++ {
-			try = append(try, topology.Pick{Node: node, Members: n})
+			try = append(try, topology.Assignment{Node: node, Members: n})
 			walk(node+1, left-n)
 			try = try[:len(try)-1]
 		}
@@ -77,32 +77,32 @@ func randomCluster(r *rand.Rand, leaves, nodes, members int) *cluster {
 	w.placeNodes(r, 2+r.IntN(leaves-1), nodes-r.IntN(nodes/2+1))
 	a := &w.ask
 	a.Members = min(members, oneOf(r, 1, 2, 3, 4, 4, 4, 5, 6))
-	a.Devices = oneOf(r, 0, 1, 2, 4, 4, 8, 8, 8)
+	a.DevicesPerMember = oneOf(r, 0, 1, 2, 4, 4, 8, 8, 8)
 	a.Strategy = oneOf(r, "", topology.Balanced, topology.Consolidated, topology.Distributed)
 	if r.IntN(6) == 0 {
-		a.Min = 1 + r.IntN(a.Members)
+		a.MinMembers = 1 + r.IntN(a.Members)
 	}
 	if r.IntN(6) == 0 {
-		a.Required = oneOf(r, ares.Levels()...)
+		a.RequiredLevel = oneOf(r, ares.Levels()...)
 	}
 	if r.IntN(5) == 0 {
-		a.Preferred = oneOf(r, ares.Levels()...)
+		a.PreferredLevel = oneOf(r, ares.Levels()...)
 	}
 	if r.IntN(4) == 0 {
 		a.PreferredDomain = oneOf(r, "r0", "z0", "z1", "s0", "s1", "l0", "l1", "l2", "elsewhere")
 	}
 	if r.IntN(8) == 0 {
-		a.Gbps = oneOf(r, 10, 40, 100)
+		a.MinGbps = oneOf(r, 10, 40, 100)
 	}
 	a.LatencySensitive = r.IntN(4) == 0
-	a.Kind = r.IntN(2)
+	a.CacheKey = r.IntN(2)
 	for i := range w.places {
 		w.total = append(w.total, oneOf(r, 8, 8, 8, 4))
 		w.history = append(w.history, oneOf(r, 1000, 1000, 1000, 500, r.IntN(1001)))
 		w.free, w.room, w.waste = append(w.free, 0), append(w.room, 0), append(w.waste, 0)
 		w.setFree(r, i)
 		if r.IntN(8) == 0 {
-			a.Before = append(a.Before, i)
+			a.PreviousNodes = append(a.PreviousNodes, i)
 		}
 	}
 	return w
@@ -115,10 +115,10 @@ func (w *cluster) setFree(r *rand.Rand, i int) {
 		w.free[i] = w.total[i]
 	}
 	room := 0
-	if w.free[i] >= 0 && w.ask.Devices == 0 {
+	if w.free[i] >= 0 && w.ask.DevicesPerMember == 0 {
 		room = r.IntN(4)
 	} else if w.free[i] > 0 {
-		room = w.free[i] / w.ask.Devices
+		room = w.free[i] / w.ask.DevicesPerMember
 	}
 	if r.IntN(8) == 0 {
 		room = r.IntN(room + 1)
@@ -160,16 +160,16 @@ func (w *cluster) placeNodes(r *rand.Rand, leaves, nodes int) {
 	if r.IntN(3) == 0 {
 		t.Weights = oneOf(r, ares.Weights{Availability: 1000}, ares.Weights{Utilization: 500, History: 500}, ares.Weights{Alignment: 1000})
 	}
-	atlas := topology.NewAtlas(t)
+	atlas := topology.NewLocator(t)
 	nameless := r.IntN(8) == 0
 	for range nodes {
 		labels := map[string]string{"leaf": fmt.Sprintf("l%d", r.IntN(leaves))}
 		if nameless || r.IntN(20) == 0 {
 			labels = map[string]string{"zone": oneOf(r, "", "z0")}
 		}
-		w.places = append(w.places, atlas.PlaceOf("", labels))
+		w.places = append(w.places, atlas.Locate("", labels))
 	}
-	slices.SortFunc(w.places, topology.Compare)
+	slices.SortFunc(w.places, topology.CompareLocations)
 }
 
 // checkBest compares the result of Choose with brute force.
@@ -182,7 +182,7 @@ func (w *cluster) checkBest(t *topology.Tree) error {
 	case !ok:
 		return nil
 	}
-	got, _, allowed := t.Value(&w.ask, w, slices.Clone(picks))
+	got, _, allowed := t.Evaluate(&w.ask, w, slices.Clone(picks))
 	if !allowed {
 		return fmt.Errorf("%w: %v is not allowed", errWrongAnswer, picks)
 	}
@@ -199,7 +199,7 @@ func (w *cluster) changeSome(r *rand.Rand, t *topology.Tree) {
 	for i := range w.places {
 		if r.IntN(3) == 0 {
 			w.setFree(r, i)
-			t.Set(i, w.free[i], w.total[i])
+			t.SetFree(i, w.free[i], w.total[i])
 		}
 	}
 }
@@ -246,10 +246,10 @@ func TestChoiceIsBest(t *testing.T) {
 // uniformCluster has many leaves with equal bounds, of which some hold the job,
 // so that the number of leaves searched matters.
 func uniformCluster(r *rand.Rand) *cluster {
-	w := &cluster{topology: &ares.Topology{}, ask: topology.Ask{Members: 1 + r.IntN(4), Devices: 8}}
+	w := &cluster{topology: &ares.Topology{}, ask: topology.Request{Members: 1 + r.IntN(4), DevicesPerMember: 8}}
 	size := 1 + r.IntN(3)
 	for i := range 120 {
-		w.places = append(w.places, topology.Place{Spine: fmt.Sprintf("s%02d", i/size/3), Leaf: fmt.Sprintf("l%03d", i/size)})
+		w.places = append(w.places, topology.Location{Spine: fmt.Sprintf("s%02d", i/size/3), Leaf: fmt.Sprintf("l%03d", i/size)})
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, 1000)
 		w.room, w.waste = append(w.room, r.IntN(3)/2), append(w.waste, r.IntN(50))
 	}
@@ -270,13 +270,13 @@ func TestCacheDoesNotChangeChoice(t *testing.T) {
 		if seed%2 == 0 {
 			w = uniformCluster(r)
 		}
-		w.ask.Kind, w.ask.Gbps = 1, oneOf(r, 0, 0, 0, 40)
+		w.ask.CacheKey, w.ask.MinGbps = 1, oneOf(r, 0, 0, 0, 40)
 		old := w.tree()
 		ask := w.ask
 		for range 4 {
 			w.ask.Members = 1 + r.IntN(ask.Members)
-			w.ask.Min = 0
-			w.ask.Required = oneOf(r, "", ares.LevelLeaf, ares.LevelSpine, ares.LevelZone)
+			w.ask.MinMembers = 0
+			w.ask.RequiredLevel = oneOf(r, "", ares.LevelLeaf, ares.LevelSpine, ares.LevelZone)
 			old.Choose(&w.ask, w)
 			if r.IntN(2) == 0 {
 				w.changeSome(r, old)

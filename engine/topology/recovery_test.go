@@ -11,10 +11,10 @@ import (
 )
 
 // rulesOnly returns the parts of the cost that come before moved members.
-func rulesOnly(v topology.Value) topology.Value {
-	return topology.Value{
-		Missing: v.Missing, OffDomain: v.OffDomain, OffLevel: v.OffLevel, Doubled: v.Doubled, Crowded: v.Crowded,
-		Nanos: v.Nanos, Wide: v.Wide, Leaves: v.Leaves, Apart: v.Apart,
+func rulesOnly(v topology.PlacementCost) topology.PlacementCost {
+	return topology.PlacementCost{
+		MissingMembers: v.MissingMembers, OutsidePreferredDomain: v.OutsidePreferredDomain, OutsidePreferredLevel: v.OutsidePreferredLevel, SharedNodes: v.SharedNodes, SharedLeaves: v.SharedLeaves,
+		LatencyNanos: v.LatencyNanos, Height: v.Height, Leaves: v.Leaves, Disconnected: v.Disconnected,
 	}
 }
 
@@ -29,11 +29,11 @@ func leafSpine(r *rand.Rand, leaves, each int) *cluster {
 		}
 		w.topology.Domains = append(w.topology.Domains, d)
 	}
-	atlas := topology.NewAtlas(w.topology)
+	atlas := topology.NewLocator(w.topology)
 	for i := range leaves * each {
-		w.places = append(w.places, atlas.PlaceOf("", map[string]string{"leaf": fmt.Sprintf("l%d", i/each)}))
+		w.places = append(w.places, atlas.Locate("", map[string]string{"leaf": fmt.Sprintf("l%d", i/each)}))
 	}
-	slices.SortFunc(w.places, topology.Compare)
+	slices.SortFunc(w.places, topology.CompareLocations)
 	for range w.places {
 		w.free, w.total, w.history = append(w.free, 8), append(w.total, 8), append(w.history, topology.DefaultHistory)
 		w.room, w.waste = append(w.room, 1), append(w.waste, r.IntN(3))
@@ -45,33 +45,33 @@ func leafSpine(r *rand.Rand, leaves, each int) *cluster {
 func (w *cluster) occupy(t *topology.Tree, free int, nodes ...int) {
 	for _, n := range nodes {
 		w.free[n], w.room[n] = free, 0
-		t.Set(n, free, 8)
+		t.SetFree(n, free, 8)
 	}
 }
 
 // minMoves returns the fewest members that move in a placement that satisfies
 // the rules as well as the best one.
-func (w *cluster) minMoves(t *topology.Tree) (best topology.Value, moved int, ok bool) {
-	var try []topology.Pick
+func (w *cluster) minMoves(t *topology.Tree) (best topology.PlacementCost, moved int, ok bool) {
+	var try []topology.Assignment
 	var walk func(node, left int)
 	walk = func(node, left int) {
 		if node == len(w.places) || left == 0 {
 			if len(try) == 0 {
 				return
 			}
-			v, _, allowed := t.Value(&w.ask, w, try)
+			v, _, allowed := t.Evaluate(&w.ask, w, try)
 			if !allowed {
 				return
 			}
 			mine := rulesOnly(v)
-			if against := mine.Compare(&best); !ok || against < 0 || against == 0 && v.Moved < moved {
-				best, moved, ok = mine, v.Moved, true
+			if against := mine.Compare(&best); !ok || against < 0 || against == 0 && v.MovedMembers < moved {
+				best, moved, ok = mine, v.MovedMembers, true
 			}
 			return
 		}
 		walk(node+1, left)
 		if w.room[node] > 0 {
-			try = append(try, topology.Pick{Node: node, Members: 1})
+			try = append(try, topology.Assignment{Node: node, Members: 1})
 			walk(node+1, left-1)
 			try = try[:len(try)-1]
 		}
@@ -99,26 +99,26 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 				w.occupy(tree, 0, i)
 			}
 		}
-		w.ask = topology.Ask{Members: oneOf(r, 2, 3, 4, 4, 5, 6), Devices: 8, Strategy: oneOf(r, "", "", topology.Consolidated, topology.Distributed)}
-		w.ask.Required = oneOf(r, "", "", "", ares.LevelSpine)
+		w.ask = topology.Request{Members: oneOf(r, 2, 3, 4, 4, 5, 6), DevicesPerMember: 8, Strategy: oneOf(r, "", "", topology.Consolidated, topology.Distributed)}
+		w.ask.RequiredLevel = oneOf(r, "", "", "", ares.LevelSpine)
 		if r.IntN(3) == 0 {
-			w.ask.Min = 1 + r.IntN(w.ask.Members)
+			w.ask.MinMembers = 1 + r.IntN(w.ask.Members)
 		}
 		picks, _, ok := tree.Choose(&w.ask, w)
 		if !ok {
 			continue
 		}
 		for _, p := range picks {
-			w.ask.Before = append(w.ask.Before, p.Node)
+			w.ask.PreviousNodes = append(w.ask.PreviousNodes, p.Node)
 		}
 		if r.IntN(2) == 0 { // the gang may run anywhere by now
-			w.ask.Before = w.ask.Before[:0]
+			w.ask.PreviousNodes = w.ask.PreviousNodes[:0]
 			for _, n := range r.Perm(len(w.places))[:len(picks)] {
-				w.ask.Before = append(w.ask.Before, n)
+				w.ask.PreviousNodes = append(w.ask.PreviousNodes, n)
 				w.room[n], w.free[n] = 1, 8
-				tree.Set(n, 8, 8)
+				tree.SetFree(n, 8, 8)
 			}
-			slices.Sort(w.ask.Before)
+			slices.Sort(w.ask.PreviousNodes)
 		}
 		w.loseNodes(r, tree)
 		best, fewest, ok := w.minMoves(tree)
@@ -129,16 +129,16 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 		if !ok {
 			continue
 		}
-		v, _, _ := tree.Value(&w.ask, w, slices.Clone(again))
+		v, _, _ := tree.Evaluate(&w.ask, w, slices.Clone(again))
 		if got := rulesOnly(v); got != best {
 			t.Errorf("seed %d: %+v keeps the rules less well than %+v", seed, got, best)
 		}
 		placed++
-		moves += v.Moved
+		moves += v.MovedMembers
 		least += fewest
-		if v.Moved > fewest {
+		if v.MovedMembers > fewest {
 			if more++; more <= 3 {
-				t.Logf("seed %d: %d members move to %v, %d would do: ask %+v free %v", seed, v.Moved, again, fewest, w.ask, w.free)
+				t.Logf("seed %d: %d members move to %v, %d would do: ask %+v free %v", seed, v.MovedMembers, again, fewest, w.ask, w.free)
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 
 // loseNodes closes one node of the gang, or its whole leaf.
 func (w *cluster) loseNodes(r *rand.Rand, tree *topology.Tree) {
-	gone := w.ask.Before[r.IntN(len(w.ask.Before))]
+	gone := w.ask.PreviousNodes[r.IntN(len(w.ask.PreviousNodes))]
 	w.occupy(tree, -1, gone)
 	if r.IntN(3) > 0 {
 		return

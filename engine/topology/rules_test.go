@@ -21,7 +21,7 @@ func parseCluster(t *testing.T, declared *ares.Topology, lines ...string) *clust
 			t.Fatalf("no nodes in %q", line)
 		}
 		names := append(strings.Fields(place), "", "")
-		p := topology.Place{Region: "r", Zone: names[2], Spine: names[1], Leaf: names[0]}
+		p := topology.Location{Region: "r", Zone: names[2], Spine: names[1], Leaf: names[0]}
 		for field := range strings.FieldsSeq(nodes) {
 			free := int(field[0] - '0')
 			w.places = append(w.places, p)
@@ -29,18 +29,18 @@ func parseCluster(t *testing.T, declared *ares.Topology, lines ...string) *clust
 			w.waste = append(w.waste, 0)
 		}
 	}
-	if !slices.IsSortedFunc(w.places, topology.Compare) {
+	if !slices.IsSortedFunc(w.places, topology.CompareLocations) {
 		t.Fatal("the leaves are not in order")
 	}
 	return w
 }
 
 // choose returns the members on each node by leaf, such as "a:1+1 c:2".
-func (w *cluster) choose(t *testing.T, a topology.Ask) (string, ares.Merit) {
+func (w *cluster) choose(t *testing.T, a topology.Request) (string, ares.Merit) {
 	t.Helper()
 	w.ask, w.room = a, nil
 	for _, free := range w.free {
-		w.room = append(w.room, free/max(a.Devices, 1))
+		w.room = append(w.room, free/max(a.DevicesPerMember, 1))
 	}
 	picks, merit, ok := w.tree().Choose(&a, w)
 	if !ok {
@@ -94,7 +94,7 @@ func TestLeafRules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := parseCluster(t, c.topology, c.leaves...)
-			if got, _ := w.choose(t, topology.Ask{Members: c.members, Devices: 8}); got != c.want {
+			if got, _ := w.choose(t, topology.Request{Members: c.members, DevicesPerMember: 8}); got != c.want {
 				t.Errorf("%d nodes: got %s, want %s", c.members, got, c.want)
 			}
 		})
@@ -115,7 +115,7 @@ func TestStrategies(t *testing.T) {
 		{topology.Consolidated, "b:4", []string{"a: 8 8", "b: 8", "c: 8 8", "d: 8"}},
 	} {
 		w := parseCluster(t, nil, c.leaves...)
-		if got, _ := w.choose(t, topology.Ask{Members: 4, Devices: 2, Strategy: c.strategy}); got != c.want {
+		if got, _ := w.choose(t, topology.Request{Members: 4, DevicesPerMember: 2, Strategy: c.strategy}); got != c.want {
 			t.Errorf("%s in %q: got %s, want %s", c.strategy, c.leaves, got, c.want)
 		}
 	}
@@ -127,10 +127,10 @@ func TestBalancedSparesEmptyNodes(t *testing.T) {
 	t.Parallel()
 	w := parseCluster(t, nil, "a: 8 4 4 8")
 	w.waste = []int{4, 0, 0, 4}
-	if got, _ := w.choose(t, topology.Ask{Members: 2, Devices: 4}); got != "a:1+1" {
+	if got, _ := w.choose(t, topology.Request{Members: 2, DevicesPerMember: 4}); got != "a:1+1" {
 		t.Errorf("balanced: got %s, want the two half-empty nodes", got)
 	}
-	if got, _ := w.choose(t, topology.Ask{Members: 2, Devices: 4, Strategy: topology.Consolidated}); got != "a:2" {
+	if got, _ := w.choose(t, topology.Request{Members: 2, DevicesPerMember: 4, Strategy: topology.Consolidated}); got != "a:2" {
 		t.Errorf("consolidated: got %s, want one node", got)
 	}
 }
@@ -148,34 +148,34 @@ func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		topology *ares.Topology
-		ask      topology.Ask
+		ask      topology.Request
 		want     string
 	}{
-		{"nothing asked", net, topology.Ask{Members: 2}, "a:1+1"},
-		{"bandwidth in a leaf", net, topology.Ask{Members: 2, Gbps: 100}, "b:1+1"},
-		{"bandwidth over the spine", net, topology.Ask{Members: 6, Gbps: 40}, "b:1+1+1 c:1+1+1"},
-		{"the spine is too narrow", net, topology.Ask{Members: 6, Gbps: 100}, "none"},
-		{"an unknown switch is none", net, topology.Ask{Members: 4, Gbps: 40, PreferredDomain: "d"}, "b:1+1 c:1+1"},
-		{"one node needs no network", net, topology.Ask{Members: 1, Gbps: 400, PreferredDomain: "d"}, "d:1"},
-		{"required level", net, topology.Ask{Members: 5, Required: ares.LevelLeaf}, "none"},
-		{"required spine", net, topology.Ask{Members: 8, Required: ares.LevelSpine}, "a:1+1 b:1+1+1 c:1+1+1"},
-		{"required node", net, topology.Ask{Members: 2, Required: ares.LevelNode}, "none"},
-		{"preferred domain", net, topology.Ask{Members: 2, PreferredDomain: "z"}, "d:1+1"},
-		{"preferred domain is too small", net, topology.Ask{Members: 3, PreferredDomain: "a"}, "b:1+1+1"},
-		{"preferred level of a spread", net, topology.Ask{Members: 3, Strategy: topology.Distributed, Preferred: ares.LevelLeaf}, "b:1+1+1"},
-		{"spread", net, topology.Ask{Members: 4, Strategy: topology.Distributed}, "a:1 b:1 c:1 d:1"},
-		{"latency", net, topology.Ask{Members: 2, LatencySensitive: true}, "b:1+1"},
-		{"nodes of a leaf", small, topology.Ask{Members: 3, Required: ares.LevelSpine}, "a:1 b:1+1"},
-		{"devices of a leaf", gpus, topology.Ask{Members: 4}, "a:1+1 b:1+1"},
-		{"elastic", net, topology.Ask{Members: 6, Min: 2, Required: ares.LevelLeaf}, "d:1+1+1+1"},
-		{"not elastic enough", net, topology.Ask{Members: 6, Min: 5, Required: ares.LevelLeaf}, "none"},
-		{"the nodes of before", net, topology.Ask{Members: 2, Before: []int{4, 6}}, "b:1+1"},
-		{"back to the leaf of before", net, topology.Ask{Members: 3, Before: []int{2, 6, 7}}, "c:1+1+1"},
+		{"nothing asked", net, topology.Request{Members: 2}, "a:1+1"},
+		{"bandwidth in a leaf", net, topology.Request{Members: 2, MinGbps: 100}, "b:1+1"},
+		{"bandwidth over the spine", net, topology.Request{Members: 6, MinGbps: 40}, "b:1+1+1 c:1+1+1"},
+		{"the spine is too narrow", net, topology.Request{Members: 6, MinGbps: 100}, "none"},
+		{"an unknown switch is none", net, topology.Request{Members: 4, MinGbps: 40, PreferredDomain: "d"}, "b:1+1 c:1+1"},
+		{"one node needs no network", net, topology.Request{Members: 1, MinGbps: 400, PreferredDomain: "d"}, "d:1"},
+		{"required level", net, topology.Request{Members: 5, RequiredLevel: ares.LevelLeaf}, "none"},
+		{"required spine", net, topology.Request{Members: 8, RequiredLevel: ares.LevelSpine}, "a:1+1 b:1+1+1 c:1+1+1"},
+		{"required node", net, topology.Request{Members: 2, RequiredLevel: ares.LevelNode}, "none"},
+		{"preferred domain", net, topology.Request{Members: 2, PreferredDomain: "z"}, "d:1+1"},
+		{"preferred domain is too small", net, topology.Request{Members: 3, PreferredDomain: "a"}, "b:1+1+1"},
+		{"preferred level of a spread", net, topology.Request{Members: 3, Strategy: topology.Distributed, PreferredLevel: ares.LevelLeaf}, "b:1+1+1"},
+		{"spread", net, topology.Request{Members: 4, Strategy: topology.Distributed}, "a:1 b:1 c:1 d:1"},
+		{"latency", net, topology.Request{Members: 2, LatencySensitive: true}, "b:1+1"},
+		{"nodes of a leaf", small, topology.Request{Members: 3, RequiredLevel: ares.LevelSpine}, "a:1 b:1+1"},
+		{"devices of a leaf", gpus, topology.Request{Members: 4}, "a:1+1 b:1+1"},
+		{"elastic", net, topology.Request{Members: 6, MinMembers: 2, RequiredLevel: ares.LevelLeaf}, "d:1+1+1+1"},
+		{"not elastic enough", net, topology.Request{Members: 6, MinMembers: 5, RequiredLevel: ares.LevelLeaf}, "none"},
+		{"the nodes of before", net, topology.Request{Members: 2, PreviousNodes: []int{4, 6}}, "b:1+1"},
+		{"back to the leaf of before", net, topology.Request{Members: 3, PreviousNodes: []int{2, 6, 7}}, "c:1+1+1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := parseCluster(t, c.topology, floor...)
-			c.ask.Devices = 8
+			c.ask.DevicesPerMember = 8
 			if got, _ := w.choose(t, c.ask); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
@@ -186,17 +186,17 @@ func TestConstraints(t *testing.T) {
 func TestScore(t *testing.T) {
 	t.Parallel()
 	w := parseCluster(t, nil, "a s z: 8 0", "b s z: 8 8 8 0")
-	_, got := w.choose(t, topology.Ask{Members: 2, Devices: 8})
+	_, got := w.choose(t, topology.Request{Members: 2, DevicesPerMember: 8})
 	want := ares.Merit{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716}
 	if got != want {
 		t.Errorf("in a leaf: got %+v, want %+v", got, want)
 	}
-	_, got = w.choose(t, topology.Ask{Members: 4, Devices: 8})
+	_, got = w.choose(t, topology.Request{Members: 4, DevicesPerMember: 8})
 	want = ares.Merit{Level: ares.LevelSpine, Domain: "s", Availability: 1000, Alignment: 750, Utilization: 333, History: 1000, Weighted: 791}
 	if got != want {
 		t.Errorf("in a spine: got %+v, want %+v", got, want)
 	}
-	_, got = w.choose(t, topology.Ask{Members: 2, Devices: 4, Strategy: topology.Consolidated})
+	_, got = w.choose(t, topology.Request{Members: 2, DevicesPerMember: 4, Strategy: topology.Consolidated})
 	if got.Level != ares.LevelNode {
 		t.Errorf("on a node: got %+v", got)
 	}

@@ -10,7 +10,7 @@ import (
 // that placement. It returns false if the job does not fit anywhere. The picks
 // are valid until the next call. Of the score it sets the level, the domain
 // (but not the name of a single node) and the weighted parts.
-func (t *Tree) Choose(a *Ask, nodes Fleet) (picks []Pick, merit ares.Merit, ok bool) {
+func (t *Tree) Choose(a *Request, nodes NodeEvaluator) (picks []Assignment, merit ares.Merit, ok bool) {
 	s := &t.search
 	s.reset(t, a, nodes)
 	if len(t.free) == 0 || a.Members < 1 {
@@ -26,8 +26,8 @@ func (t *Tree) Choose(a *Ask, nodes Fleet) (picks []Pick, merit ares.Merit, ok b
 // reuse.
 type search struct {
 	tree  *Tree
-	ask   *Ask
-	nodes Fleet
+	ask   *Request
+	nodes NodeEvaluator
 
 	members           int // members to place in this round
 	maxMembersPerLeaf int // members that one leaf may take
@@ -36,15 +36,15 @@ type search struct {
 	endLeaf           int
 
 	found     bool
-	best      Value
+	best      PlacementCost
 	bestScore ares.Merit
-	bestPicks []Pick // valid if found
+	bestPicks []Assignment // valid if found
 
 	// round is the number of the current attempt to place some number of
 	// members. Candidates of earlier rounds are stale.
 	round         int
 	candidates    []leafCandidates
-	trial         []Pick
+	trial         []Assignment
 	leafBounds    []bound
 	domainBounds  boundHeap
 	boundCaches   []*boundCache
@@ -56,11 +56,11 @@ type search struct {
 }
 
 // reset prepares the search for a request.
-func (s *search) reset(t *Tree, a *Ask, nodes Fleet) {
+func (s *search) reset(t *Tree, a *Request, nodes NodeEvaluator) {
 	s.tree, s.ask, s.nodes = t, a, nodes
 	s.maxMembersPerLeaf = math.MaxInt32
-	if a.Devices > 0 {
-		s.maxMembersPerLeaf = t.maxGPUsPerLeaf / a.Devices
+	if a.DevicesPerMember > 0 {
+		s.maxMembersPerLeaf = t.maxGPUsPerLeaf / a.DevicesPerMember
 	}
 	if s.candidates == nil {
 		s.candidates = make([]leafCandidates, len(t.domains[leaf]))
@@ -90,8 +90,8 @@ func (s *search) placeMembers(members int) bool {
 	s.round++
 	s.found = false
 	s.leafSets.stepsLeft, s.leafSets.tiedSets = maxSteps, 0
-	required, _ := depthOf(a.Required)
-	preferred, _ := depthOf(a.Preferred)
+	required, _ := depthOf(a.RequiredLevel)
+	preferred, _ := depthOf(a.PreferredLevel)
 	if a.PreferredDomain != "" {
 		if preferred > required && s.searchPreferredDomain(preferred) || s.searchPreferredDomain(required) {
 			return true
@@ -125,7 +125,7 @@ func (s *search) searchDomain(d *domain, required int) {
 	}
 	s.searchLeaves()
 	for depth := spine; depth >= required; depth-- {
-		if s.found && !s.ask.LatencySensitive && s.best.Wide < leaf-depth {
+		if s.found && !s.ask.LatencySensitive && s.best.Height < leaf-depth {
 			return
 		}
 		s.searchDomainsAt(depth)
@@ -139,15 +139,15 @@ func (s *search) searchDistributed() {
 	for depth := s.requiredDepth; depth < leaf; depth++ {
 		s.searchDomainsAt(depth)
 	}
-	if !s.found || s.best.Doubled > 0 || s.best.Crowded == s.members-1 {
+	if !s.found || s.best.SharedNodes > 0 || s.best.SharedLeaves == s.members-1 {
 		s.searchLeaves()
 	}
 }
 
 // keepIfBetter records picks, which must be sorted by node, if they are the
 // best so far.
-func (s *search) keepIfBetter(picks []Pick) {
-	v, merit, ok := s.tree.Value(s.ask, s.nodes, picks)
+func (s *search) keepIfBetter(picks []Assignment) {
+	v, merit, ok := s.tree.Evaluate(s.ask, s.nodes, picks)
 	if !ok || s.found && v.Compare(&s.best) >= 0 {
 		return
 	}

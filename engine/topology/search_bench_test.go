@@ -15,26 +15,26 @@ type freeNodes struct {
 	devices int
 }
 
-func (m *freeNodes) Room(node int) int {
+func (m *freeNodes) Capacity(node int) int {
 	if m.free[node] < 0 {
 		return 0
 	}
 	return m.free[node] / max(m.devices, 1)
 }
 
-func (m *freeNodes) Waste(node int) int { return m.free[node] % max(m.devices, 1) }
+func (m *freeNodes) Penalty(node int) int { return m.free[node] % max(m.devices, 1) }
 
 // benchCluster has nodes with 8 devices; busy is the percentage of nodes that
 // are used in part or whole.
 func benchCluster(nodes, leaf, busy int) (*topology.Tree, *freeNodes) {
-	places := make([]topology.Place, nodes)
+	places := make([]topology.Location, nodes)
 	for i := range places {
 		if leaf > 0 {
 			l := i / leaf
-			places[i] = topology.Place{Region: "r", Zone: fmt.Sprintf("z%02d", l/256), Spine: fmt.Sprintf("s%04d", l/16), Leaf: fmt.Sprintf("l%05d", l)}
+			places[i] = topology.Location{Region: "r", Zone: fmt.Sprintf("z%02d", l/256), Spine: fmt.Sprintf("s%04d", l/16), Leaf: fmt.Sprintf("l%05d", l)}
 		}
 	}
-	t := topology.Build(places, nil)
+	t := topology.NewTree(places, nil)
 	m := &freeNodes{free: make([]int, nodes)}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range places {
@@ -42,7 +42,7 @@ func benchCluster(nodes, leaf, busy int) (*topology.Tree, *freeNodes) {
 		if r.IntN(100) < busy {
 			m.free[i] = r.IntN(8)
 		}
-		t.Set(i, m.free[i], 8)
+		t.SetFree(i, m.free[i], 8)
 	}
 	return t, m
 }
@@ -55,7 +55,7 @@ func BenchmarkChoose(b *testing.B) {
 					b.Run(fmt.Sprintf("leaf=%d/busy=%d/nodes=%d/members=%d", leaf, busy, nodes, members), func(b *testing.B) {
 						t, m := benchCluster(nodes, leaf, busy)
 						m.devices = 8
-						ask := topology.Ask{Members: members, Devices: 8}
+						ask := topology.Request{Members: members, DevicesPerMember: 8}
 						b.ReportAllocs()
 						for b.Loop() {
 							if _, _, ok := t.Choose(&ask, m); !ok {
@@ -72,22 +72,22 @@ func BenchmarkChoose(b *testing.B) {
 // BenchmarkChooseMany measures large gangs and requests that do not fit.
 func BenchmarkChooseMany(b *testing.B) {
 	for _, leaf := range []int{32, 4, 0} {
-		for _, ask := range []topology.Ask{
-			{Members: 64, Devices: 8},
-			{Members: 64, Devices: 1},
-			{Members: 64, Devices: 1, Strategy: topology.Consolidated},
-			{Members: 64, Devices: 1, Strategy: topology.Distributed},
-			{Members: 2_048, Devices: 1},
-			{Members: 2_048, Devices: 8},
-			{Members: 8, Devices: 8, Strategy: topology.Distributed},
-			{Members: 8, Devices: 8, LatencySensitive: true},
-			{Members: 8, Devices: 8, Before: []int{1, 2, 3}},
-			{Members: 2_048, Min: 1, Devices: 8, Required: "spine"},
+		for _, ask := range []topology.Request{
+			{Members: 64, DevicesPerMember: 8},
+			{Members: 64, DevicesPerMember: 1},
+			{Members: 64, DevicesPerMember: 1, Strategy: topology.Consolidated},
+			{Members: 64, DevicesPerMember: 1, Strategy: topology.Distributed},
+			{Members: 2_048, DevicesPerMember: 1},
+			{Members: 2_048, DevicesPerMember: 8},
+			{Members: 8, DevicesPerMember: 8, Strategy: topology.Distributed},
+			{Members: 8, DevicesPerMember: 8, LatencySensitive: true},
+			{Members: 8, DevicesPerMember: 8, PreviousNodes: []int{1, 2, 3}},
+			{Members: 2_048, MinMembers: 1, DevicesPerMember: 8, RequiredLevel: "spine"},
 		} {
-			name := fmt.Sprintf("leaf=%d/%dx%d%s", leaf, ask.Members, ask.Devices, ask.Strategy)
-			b.Run(fmt.Sprintf("%s/latency=%v/before=%d/min=%d", name, ask.LatencySensitive, len(ask.Before), ask.Min), func(b *testing.B) {
+			name := fmt.Sprintf("leaf=%d/%dx%d%s", leaf, ask.Members, ask.DevicesPerMember, ask.Strategy)
+			b.Run(fmt.Sprintf("%s/latency=%v/before=%d/min=%d", name, ask.LatencySensitive, len(ask.PreviousNodes), ask.MinMembers), func(b *testing.B) {
 				t, m := benchCluster(10_000, leaf, 70)
-				m.devices = ask.Devices
+				m.devices = ask.DevicesPerMember
 				b.ReportAllocs()
 				for b.Loop() {
 					t.Choose(&ask, m)
@@ -105,23 +105,23 @@ func BenchmarkFill(b *testing.B) {
 			b.Run(fmt.Sprintf("leaf=%d/nodes=%d", leaf, nodes), func(b *testing.B) {
 				t, m := benchCluster(nodes, leaf, 60)
 				m.devices = 8
-				var ring [8][]topology.Pick
+				var ring [8][]topology.Assignment
 				i := 0
 				b.ReportAllocs()
 				for b.Loop() {
 					old := &ring[i%len(ring)]
 					for _, p := range *old {
 						m.free[p.Node] = 8
-						t.Set(p.Node, 8, 8)
+						t.SetFree(p.Node, 8, 8)
 					}
 					*old = (*old)[:0]
-					picks, _, ok := t.Choose(&topology.Ask{Members: 1 + i%8, Devices: 8}, m)
+					picks, _, ok := t.Choose(&topology.Request{Members: 1 + i%8, DevicesPerMember: 8}, m)
 					if ok {
 						*old = append(*old, picks...)
 					}
 					for _, p := range *old {
 						m.free[p.Node] = 0
-						t.Set(p.Node, 0, 8)
+						t.SetFree(p.Node, 0, 8)
 					}
 					i++
 				}
@@ -134,7 +134,7 @@ func BenchmarkSet(b *testing.B) {
 	t, _ := benchCluster(10_000, 32, 60)
 	i := 0
 	for b.Loop() {
-		t.Set(i*7919%10_000, i%9, 8)
+		t.SetFree(i*7919%10_000, i%9, 8)
 		i++
 	}
 }

@@ -49,7 +49,7 @@ type Tree struct {
 	consumedChanges int     // number of changes in the log that some boundCache has applied
 
 	search                      search
-	leafScratch, reachedScratch []int32 // scratch memory of Value and areConnected
+	leafScratch, reachedScratch []int32 // scratch memory of Evaluate and areConnected
 }
 
 // leafStats sums up what the score of one or more leaves depends on.
@@ -63,10 +63,10 @@ type leafStats struct {
 // is also the highest score.
 const DefaultHistory = 1000
 
-// Build makes the tree of nodes at these locations, which must be sorted by
-// Compare. A nil topology declares nothing. Every node is closed until Set is
+// NewTree makes the tree of nodes at these locations, which must be sorted by
+// CompareLocations. A nil topology declares nothing. Every node is closed until SetFree is
 // called for it.
-func Build(places []Place, t *ares.Topology) *Tree {
+func NewTree(places []Location, t *ares.Topology) *Tree {
 	tree := &Tree{
 		leafOf: make([]int32, len(places)), free: make([]int, len(places)), total: make([]int, len(places)),
 		history: make([]int, len(places)), weights: ares.DefaultWeights(), maxNodesPerLeaf: math.MaxInt32, maxGPUsPerLeaf: math.MaxInt32,
@@ -82,7 +82,7 @@ func Build(places []Place, t *ares.Topology) *Tree {
 			tree.maxGPUsPerLeaf = t.MaxGPUsPerLeaf
 		}
 	}
-	b := builder{tree: tree, atlas: NewAtlas(t), places: places}
+	b := builder{tree: tree, atlas: NewLocator(t), places: places}
 	b.splitDomains()
 	tree.byName = map[string][]*domain{}
 	for depth := region; depth <= leaf; depth++ {
@@ -106,8 +106,8 @@ func Build(places []Place, t *ares.Topology) *Tree {
 // builder splits the nodes into domains and connects them.
 type builder struct {
 	tree    *Tree
-	atlas   *Atlas
-	places  []Place
+	atlas   *Locator
+	places  []Location
 	isNamed [depthCount]bool // whether some node names its domain at that depth
 }
 
@@ -159,7 +159,7 @@ func (b *builder) splitDomains() {
 
 // knownDepths returns the depths at which the node names its domain, or at
 // which no node does.
-func (b *builder) knownDepths(p *Place) (known [depthCount]bool) {
+func (b *builder) knownDepths(p *Location) (known [depthCount]bool) {
 	known[fleet] = true
 	for depth := region; depth <= leaf; depth++ {
 		known[depth] = *p.nameAt(depth) != "" || !b.isNamed[depth] && known[depth-1]

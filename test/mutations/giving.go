@@ -121,7 +121,7 @@ var giving = []Mutation{
 	},
 	{
 		"window-entitled", "a window for a tenant being for nobody else, and for it",
-		edit("engine/window.go", "!v.Entitles(sh.leaf.Tenant(), sh.leaf.Queue()) && s.sited(v).meets(of)", "s.sited(v).meets(of)"),
+		edit("engine/window.go", "!v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && s.sited(v).meets(of)", "s.sited(v).meets(of)"),
 		script("window/team"), `\+red1 on b\[0\]`,
 	},
 	{

@@ -15,12 +15,12 @@ const maxMemo = 8192
 
 // Choice is a set of devices with its properties, the most important first.
 type Choice struct {
-	Set       uint64 // bit mask of devices
-	Bandwidth int    // bottleneck: MB/s of the slowest link between any two, 0 for one device
-	Total     int    // MB/s of all its links
-	NUMA      int    // number of NUMA nodes it spans
-	Home      int    // number of its devices that are local to the requested CPUs and memory
-	Left      int    // island value of the free devices that remain
+	Devices        uint64 // bit mask of devices
+	BottleneckMBps int    // bottleneck: MB/s of the slowest link between any two, 0 for one device
+	TotalMBps      int    // MB/s of all its links
+	NUMANodes      int    // number of NUMA nodes it spans
+	LocalDevices   int    // number of its devices that are local to the requested CPUs and memory
+	RemainingValue int    // island value of the free devices that remain
 }
 
 // query is the normalized argument of Best, and the key of remembered results.
@@ -61,7 +61,7 @@ func (m *Matrix) Best(free, local uint64, count int) (Choice, bool) {
 		}
 		m.memo[q] = c
 	}
-	c.Home = bits.OnesCount64(c.Set & local)
+	c.LocalDevices = bits.OnesCount64(c.Devices & local)
 	return c, true
 }
 
@@ -83,10 +83,10 @@ func (m *Matrix) search(q query) Choice {
 	t := m.loadTables()
 	var best Choice
 	for set := q.free; set != 0; set = (set - 1) & q.free {
-		if bits.OnesCount64(set) != q.count || t.slowest[set] < best.Bandwidth {
+		if bits.OnesCount64(set) != q.count || t.slowest[set] < best.BottleneckMBps {
 			continue
 		}
-		if c := m.evaluate(q, set); best.Set == 0 || compareChoices(c, best) < 0 {
+		if c := m.evaluate(q, set); best.Devices == 0 || compareChoices(c, best) < 0 {
 			best = c
 		}
 	}
@@ -95,11 +95,11 @@ func (m *Matrix) search(q query) Choice {
 
 // evaluate returns the properties of a set.
 func (m *Matrix) evaluate(q query, set uint64) Choice {
-	c := Choice{Set: set, NUMA: m.numaSpan(set), Home: bits.OnesCount64(set & q.local), Left: m.islandValue(q.free &^ set)}
+	c := Choice{Devices: set, NUMANodes: m.numaSpan(set), LocalDevices: bits.OnesCount64(set & q.local), RemainingValue: m.islandValue(q.free &^ set)}
 	if m.count > maxExact {
-		c.Bandwidth, c.Total = m.linkStats(set)
+		c.BottleneckMBps, c.TotalMBps = m.linkStats(set)
 	} else {
-		c.Bandwidth, c.Total = m.loadTables().slowest[set], m.loadTables().total[set]
+		c.BottleneckMBps, c.TotalMBps = m.loadTables().slowest[set], m.loadTables().total[set]
 	}
 	return c
 }
@@ -108,12 +108,12 @@ func (m *Matrix) evaluate(q query, set uint64) Choice {
 // the sets that answer one query.
 func compareChoices(a, b Choice) int {
 	return cmp.Or(
-		cmp.Compare(b.Bandwidth, a.Bandwidth),
-		cmp.Compare(b.Total, a.Total),
-		cmp.Compare(a.NUMA, b.NUMA),
-		cmp.Compare(b.Home, a.Home),
-		cmp.Compare(b.Left, a.Left),
-		compareLowest(a.Set, b.Set),
+		cmp.Compare(b.BottleneckMBps, a.BottleneckMBps),
+		cmp.Compare(b.TotalMBps, a.TotalMBps),
+		cmp.Compare(a.NUMANodes, b.NUMANodes),
+		cmp.Compare(b.LocalDevices, a.LocalDevices),
+		cmp.Compare(b.RemainingValue, a.RemainingValue),
+		compareLowest(a.Devices, b.Devices),
 	)
 }
 

@@ -43,7 +43,7 @@ func (e *explanation) addPreferences() {
 	b := e.best
 	var sets []Choice
 	if e.m.count > maxExact {
-		e.addLine("%s: sets were grown from each of the %s, for there are too many to compare", e.deviceList(b.Set), e.freeCount())
+		e.addLine("%s: sets were grown from each of the %s, for there are too many to compare", e.deviceList(b.Devices), e.freeCount())
 	} else {
 		for set := e.q.free; set != 0; set = (set - 1) & e.q.free {
 			if bits.OnesCount64(set) == e.q.count {
@@ -51,22 +51,22 @@ func (e *explanation) addPreferences() {
 			}
 		}
 		if len(sets) == 1 {
-			e.addLine("%s: the only set of %d among the %s", e.deviceList(b.Set), e.q.count, e.freeCount())
+			e.addLine("%s: the only set of %d among the %s", e.deviceList(b.Devices), e.q.count, e.freeCount())
 		} else {
-			e.addLine("%s: the best of %d sets of %d among the %s", e.deviceList(b.Set), len(sets), e.q.count, e.freeCount())
+			e.addLine("%s: the best of %d sets of %d among the %s", e.deviceList(b.Devices), len(sets), e.q.count, e.freeCount())
 		}
 	}
-	rest := e.q.free &^ b.Set
+	rest := e.q.free &^ b.Devices
 	for _, p := range []struct {
 		text    string
 		matches func(Choice) bool
 		skip    bool // the preference cannot tell sets apart
 	}{
-		{text: "slowest link " + linkText(b.Bandwidth), matches: func(c Choice) bool { return c.Bandwidth == b.Bandwidth }, skip: e.q.count < 2},
-		{text: fmt.Sprintf("all its links together %d MB/s", b.Total), matches: func(c Choice) bool { return c.Total == b.Total }, skip: e.q.count < 3},
-		{text: plural(b.NUMA, "NUMA node"), matches: func(c Choice) bool { return c.NUMA == b.NUMA }, skip: e.q.count < 2},
-		{text: fmt.Sprintf("%d of %d next to the CPUs and memory asked for", b.Home, e.q.count), matches: func(c Choice) bool { return c.Home == b.Home }, skip: e.q.local == 0},
-		{text: "leaves " + e.deviceList(rest) + e.islandBandwidths(rest), matches: func(c Choice) bool { return c.Left == b.Left }, skip: rest == 0},
+		{text: "slowest link " + linkText(b.BottleneckMBps), matches: func(c Choice) bool { return c.BottleneckMBps == b.BottleneckMBps }, skip: e.q.count < 2},
+		{text: fmt.Sprintf("all its links together %d MB/s", b.TotalMBps), matches: func(c Choice) bool { return c.TotalMBps == b.TotalMBps }, skip: e.q.count < 3},
+		{text: plural(b.NUMANodes, "NUMA node"), matches: func(c Choice) bool { return c.NUMANodes == b.NUMANodes }, skip: e.q.count < 2},
+		{text: fmt.Sprintf("%d of %d next to the CPUs and memory asked for", b.LocalDevices, e.q.count), matches: func(c Choice) bool { return c.LocalDevices == b.LocalDevices }, skip: e.q.local == 0},
+		{text: "leaves " + e.deviceList(rest) + e.islandBandwidths(rest), matches: func(c Choice) bool { return c.RemainingValue == b.RemainingValue }, skip: rest == 0},
 	} {
 		if p.skip || len(sets) == 1 {
 			continue
@@ -85,7 +85,7 @@ func (e *explanation) islandBandwidths(rest uint64) string {
 	var parts []string
 	for _, size := range islandSizes {
 		if c, ok := e.m.Best(rest, 0, size); ok {
-			parts = append(parts, fmt.Sprintf("%d at %d", size, c.Bandwidth))
+			parts = append(parts, fmt.Sprintf("%d at %d", size, c.BottleneckMBps))
 		}
 	}
 	if len(parts) == 0 {
@@ -124,14 +124,14 @@ func (e *explanation) addFirstFit() {
 	if e.q.count < 2 {
 		return
 	}
-	slowest := e.m.Bandwidth(first)
+	slowest := e.m.BottleneckMBps(first)
 	switch {
-	case first == e.best.Set:
+	case first == e.best.Devices:
 		e.addLine("first fit would take the same")
-	case slowest == e.best.Bandwidth:
+	case slowest == e.best.BottleneckMBps:
 		e.addLine("first fit would take %s, with the same slowest link", e.deviceList(first))
 	default:
-		tenths := (e.best.Bandwidth*10 + slowest/2) / slowest
+		tenths := (e.best.BottleneckMBps*10 + slowest/2) / slowest
 		e.addLine("first fit would take %s, slowest link %s: %d.%d times slower", e.deviceList(first), linkText(slowest), tenths/10, tenths%10)
 	}
 }
@@ -152,7 +152,7 @@ func (e *explanation) deviceList(set uint64) string {
 func linkText(mbps int) string {
 	word := "SYS or not known"
 	for _, w := range []string{"PIX", "PXB", "PHB", "NODE"} {
-		if MBps(w) == mbps {
+		if LinkMBps(w) == mbps {
 			word = w
 		}
 	}

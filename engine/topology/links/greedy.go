@@ -13,7 +13,7 @@ func (m *Matrix) searchGreedy(q query) Choice {
 	var best Choice
 	for seeds := q.free; seeds != 0; seeds &= seeds - 1 {
 		c := m.evaluate(q, m.growFrom(q, bits.TrailingZeros64(seeds)))
-		if best.Set == 0 || compareChoices(c, best) < 0 {
+		if best.Devices == 0 || compareChoices(c, best) < 0 {
 			best = c
 		}
 	}

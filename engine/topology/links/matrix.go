@@ -35,10 +35,10 @@ type Matrix struct {
 	memo      map[query]Choice // results of Best
 }
 
-// Compile makes a Matrix from a node's links and the NUMA node of each device,
+// NewMatrix makes a Matrix from a node's links and the NUMA node of each device,
 // -1 if unknown. Links may be nil or ragged: a missing entry counts as the
 // slowest link. If the two directions of a pair differ, the slower one counts.
-func Compile(links [][]string, numa []int) *Matrix {
+func NewMatrix(links [][]string, numa []int) *Matrix {
 	m := &Matrix{count: min(max(len(links), len(numa)), MaxDevices), memo: map[query]Choice{}}
 	m.mbps = make([][]int, m.count)
 	for i := range m.mbps {
@@ -75,7 +75,7 @@ func cell(links [][]string, i, j int) string {
 
 // pairMBps returns the bandwidth of a pair from what both ends report.
 func pairMBps(there, back string) int {
-	a, b := MBps(there), MBps(back)
+	a, b := LinkMBps(there), LinkMBps(back)
 	switch {
 	case a == 0:
 		a = b
@@ -88,9 +88,9 @@ func pairMBps(there, back string) int {
 	return a
 }
 
-// MBps returns the bandwidth of a link type in one direction, 0 for an unknown
+// LinkMBps returns the bandwidth of a link type in one direction, 0 for an unknown
 // type.
-func MBps(link string) int {
+func LinkMBps(link string) int {
 	switch link {
 	case "PIX":
 		return mbpsPIX
@@ -131,7 +131,7 @@ const (
 // 160.
 func PairScore(link string, a, b int) int {
 	score := scoreSameNode
-	if MBps(link) > 0 {
+	if LinkMBps(link) > 0 {
 		if strings.HasPrefix(link, "NV") {
 			score += scoreNVLink
 		} else {
@@ -150,9 +150,9 @@ func (m *Matrix) Len() int { return m.count }
 // allDevices returns the set of all devices.
 func (m *Matrix) allDevices() uint64 { return 1<<m.count - 1 }
 
-// Bandwidth returns the bottleneck of a set in MB/s: its slowest link between
+// BottleneckMBps returns the bottleneck of a set in MB/s: its slowest link between
 // any two devices, 0 for a single device.
-func (m *Matrix) Bandwidth(set uint64) int {
+func (m *Matrix) BottleneckMBps(set uint64) int {
 	slowest, _ := m.linkStats(set & m.allDevices())
 	return slowest
 }

@@ -30,7 +30,7 @@ func uniformLinks(n int, link string) [][]string {
 }
 
 var (
-	dgx1 = Compile(parseLinks(`
+	dgx1 = NewMatrix(parseLinks(`
 		X   NV1 NV1 NV2 NV2 SYS SYS SYS
 		NV1 X   NV2 NV1 SYS NV2 SYS SYS
 		NV1 NV2 X   NV2 SYS SYS NV1 SYS
@@ -39,14 +39,14 @@ var (
 		SYS NV2 SYS SYS NV1 X   NV2 NV1
 		SYS SYS NV1 SYS NV1 NV2 X   NV2
 		SYS SYS SYS NV1 NV2 NV1 NV2 X`), []int{0, 0, 0, 0, 1, 1, 1, 1})
-	v100 = Compile(parseLinks(`
+	v100 = NewMatrix(parseLinks(`
 		X   NV2 SYS SYS
 		NV2 X   SYS SYS
 		SYS SYS X   NV2
 		SYS SYS NV2 X`), []int{0, 0, 1, 1})
-	h100 = Compile(uniformLinks(8, "NV18"), []int{0, 0, 0, 0, 1, 1, 1, 1})
-	a100 = Compile(uniformLinks(8, "NV12"), []int{3, 3, 1, 1, 7, 7, 5, 5})
-	pcie = Compile(parseLinks(`
+	h100 = NewMatrix(uniformLinks(8, "NV18"), []int{0, 0, 0, 0, 1, 1, 1, 1})
+	a100 = NewMatrix(uniformLinks(8, "NV12"), []int{3, 3, 1, 1, 7, 7, 5, 5})
+	pcie = NewMatrix(parseLinks(`
 		X   PIX PXB PXB SYS SYS SYS SYS
 		PIX X   PXB PXB SYS SYS SYS SYS
 		PXB PXB X   PIX SYS SYS SYS SYS
@@ -55,7 +55,7 @@ var (
 		SYS SYS SYS SYS PIX  X    NODE NODE
 		SYS SYS SYS SYS NODE NODE X    PIX
 		SYS SYS SYS SYS NODE NODE PIX  X`), []int{0, 0, 0, 0, 1, 1, 1, 1})
-	unknown = Compile(nil, []int{0, 0, 1, 1})
+	unknown = NewMatrix(nil, []int{0, 0, 1, 1})
 )
 
 // parseSet reads a mask such as "0,1,4-6".
@@ -109,8 +109,8 @@ func TestBestOnMachines(t *testing.T) {
 			local = parseSet(c.local)
 		}
 		got, ok := c.m.Best(parseSet(c.free), local, c.count)
-		if !ok || got.Set != parseSet(c.want) || got.Bandwidth != c.bandwidth || c.m.Bandwidth(got.Set) != c.bandwidth {
-			t.Errorf("%s: %b %d MB/s, want %s %d\n%s", c.name, got.Set, got.Bandwidth, c.want, c.bandwidth,
+		if !ok || got.Devices != parseSet(c.want) || got.BottleneckMBps != c.bandwidth || c.m.BottleneckMBps(got.Devices) != c.bandwidth {
+			t.Errorf("%s: %b %d MB/s, want %s %d\n%s", c.name, got.Devices, got.BottleneckMBps, c.want, c.bandwidth,
 				strings.Join(c.m.Explain(parseSet(c.free), local, c.count, nil), "\n"))
 		}
 	}
@@ -128,7 +128,7 @@ func TestBestRefuses(t *testing.T) {
 			t.Errorf("first fit finds %d in %b", c.count, c.free)
 		}
 	}
-	if c, ok := Compile(nil, nil).Best(^uint64(0), 0, 1); ok {
+	if c, ok := NewMatrix(nil, nil).Best(^uint64(0), 0, 1); ok {
 		t.Errorf("a machine without devices: %v", c)
 	}
 }
@@ -152,9 +152,9 @@ func TestCompile(t *testing.T) {
 		{"no NVLink at all", [][]string{{"X", "NV0"}, {"NV0", "X"}}, nil, 2, mbpsSYS},
 		{"too many", nil, make([]int, 70), 64, mbpsSYS},
 	} {
-		m := Compile(c.links, c.numa)
-		if m.Len() != c.count || m.Bandwidth(0b11) != c.pair {
-			t.Errorf("%s: %d devices, %d MB/s", c.name, m.Len(), m.Bandwidth(0b11))
+		m := NewMatrix(c.links, c.numa)
+		if m.Len() != c.count || m.BottleneckMBps(0b11) != c.pair {
+			t.Errorf("%s: %d devices, %d MB/s", c.name, m.Len(), m.BottleneckMBps(0b11))
 		}
 	}
 }
@@ -301,12 +301,12 @@ func devicesOf(mask uint64) []int {
 func compareWithBruteForce(t *testing.T, r *rand.Rand, n, questions int) {
 	t.Helper()
 	links, numa := randomMachine(r, n)
-	m := Compile(links, numa)
+	m := NewMatrix(links, numa)
 	b := bruteForce{numa: numa, islands: map[string]int{}, mbps: func(x, y int) int {
-		if v := MBps(links[x][y]); v > 0 {
+		if v := LinkMBps(links[x][y]); v > 0 {
 			return v
 		}
-		return MBps("SYS")
+		return LinkMBps("SYS")
 	}}
 	for range questions {
 		free, local := r.Uint64()&(1<<n-1), r.Uint64()&r.Uint64()
@@ -320,7 +320,7 @@ func compareWithBruteForce(t *testing.T, r *rand.Rand, n, questions int) {
 		want := b.best(devicesOf(free), devicesOf(local&free), count)
 		for range 2 { // computed, then remembered
 			got, ok := m.Best(free, local, count)
-			if (answer{devicesOf(got.Set), got.Bandwidth, got.Total, got.NUMA, got.Home, got.Left}).differs(want) || !ok {
+			if (answer{devicesOf(got.Devices), got.BottleneckMBps, got.TotalMBps, got.NUMANodes, got.LocalDevices, got.RemainingValue}).differs(want) || !ok {
 				t.Fatalf("%d of %b, local %b: %+v, want %+v\n%v\n%v", count, free, local, got, want, links, numa)
 			}
 		}
@@ -359,7 +359,7 @@ func TestBestOnLargeSwitches(t *testing.T) {
 		for i := range numa {
 			numa[i] = r.IntN(nodes)
 		}
-		m := Compile(uniformLinks(n, "NV18"), numa)
+		m := NewMatrix(uniformLinks(n, "NV18"), numa)
 		free := r.Uint64() & m.allDevices()
 		if free == 0 {
 			continue
@@ -381,7 +381,7 @@ func TestBestOnLargeSwitches(t *testing.T) {
 			left -= held[len(held)-1-fewest]
 		}
 		got, ok := m.Best(free, local, count)
-		if !ok || got.Set&^free != 0 || bits.OnesCount64(got.Set) != count || got.NUMA != fewest || room && got.Set&^local != 0 {
+		if !ok || got.Devices&^free != 0 || bits.OnesCount64(got.Devices) != count || got.NUMANodes != fewest || room && got.Devices&^local != 0 {
 			t.Fatalf("%d of %b, local %b: %+v, want %d NUMA nodes\n%v", count, free, local, got, fewest, numa)
 		}
 	}
@@ -394,7 +394,7 @@ func TestBestOnLargeSwitchesByNUMA(t *testing.T) {
 	for i := range numa {
 		numa[i] = i / 8
 	}
-	m := Compile(uniformLinks(24, "NV18"), numa)
+	m := NewMatrix(uniformLinks(24, "NV18"), numa)
 	for _, c := range []struct {
 		free, local string
 		count       int
@@ -411,8 +411,8 @@ func TestBestOnLargeSwitchesByNUMA(t *testing.T) {
 			local = parseSet(c.local)
 		}
 		got, ok := m.Best(parseSet(c.free), local, c.count)
-		if !ok || got.Set != parseSet(c.want) {
-			t.Errorf("%d of %s: %v, want %s", c.count, c.free, devicesOf(got.Set), c.want)
+		if !ok || got.Devices != parseSet(c.want) {
+			t.Errorf("%d of %s: %v, want %s", c.count, c.free, devicesOf(got.Devices), c.want)
 		}
 	}
 }
@@ -425,12 +425,12 @@ func TestGrowingIsNearTheBest(t *testing.T) {
 	const machines = 2000
 	fast, full := 0, 0
 	for range machines {
-		m := Compile(randomMachine(r, 8))
+		m := NewMatrix(randomMachine(r, 8))
 		q := m.normalize(m.allDevices(), 0, 2+r.IntN(4))
 		got, want := m.searchGreedy(q), m.search(q)
-		if got.Bandwidth == want.Bandwidth {
+		if got.BottleneckMBps == want.BottleneckMBps {
 			fast++
-			if got.Total == want.Total {
+			if got.TotalMBps == want.TotalMBps {
 				full++
 			}
 		}
@@ -452,20 +452,20 @@ func TestBestOnLargeIslands(t *testing.T) {
 			}
 		}
 	}
-	m := Compile(links, make([]int, 32))
+	m := NewMatrix(links, make([]int, 32))
 	for _, c := range []struct {
 		free  string
 		count int
 		want  string
 	}{{"0-31", 4, "0-3"}, {"1-31", 4, "4-7"}, {"0,1,6-31", 4, "8-11"}, {"0-31", 8, "0-7"}, {"2,5,7,9-11", 2, "5,7"}} {
-		if got, ok := m.Best(parseSet(c.free), 0, c.count); !ok || got.Set != parseSet(c.want) {
-			t.Errorf("%d of %s: %b", c.count, c.free, got.Set)
+		if got, ok := m.Best(parseSet(c.free), 0, c.count); !ok || got.Devices != parseSet(c.want) {
+			t.Errorf("%d of %s: %b", c.count, c.free, got.Devices)
 		}
 	}
 }
 
 func TestMemoIsBoundedAndFree(t *testing.T) {
-	m := Compile(uniformLinks(16, "NV6"), nil)
+	m := NewMatrix(uniformLinks(16, "NV6"), nil)
 	for free := uint64(1); free <= maxMemo+10; free++ {
 		m.Best(free, 0, 1)
 		if len(m.memo) > maxMemo {
@@ -505,7 +505,7 @@ of those alike, the one with the lowest indexes`},
 first fit would take the same`},
 		{"none", h100, "1", 2, `
 2 wanted, 1 free device`},
-		{"a large one", Compile(uniformLinks(20, "NV18"), nil), "0-19", 2, `
+		{"a large one", NewMatrix(uniformLinks(20, "NV18"), nil), "0-19", 2, `
 0,1: sets were grown from each of the 20 free devices, for there are too many to compare
 slowest link 450000 MB/s (NV18)
 1 NUMA node
@@ -525,8 +525,8 @@ func BenchmarkBest(b *testing.B) {
 			dgx1.Best(uint64(i)&255|15, 0, 2)
 		}
 	})
-	large := Compile(uniformLinks(64, "NV18"), make([]int, 64))
-	sixteen := Compile(uniformLinks(16, "NV6"), []int{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})
+	large := NewMatrix(uniformLinks(64, "NV18"), make([]int, 64))
+	sixteen := NewMatrix(uniformLinks(16, "NV6"), []int{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})
 	for _, c := range []struct {
 		name  string
 		m     *Matrix
@@ -542,7 +542,7 @@ func BenchmarkBest(b *testing.B) {
 	for _, n := range []int{8, 16} {
 		b.Run(fmt.Sprintf("first/%d", n), func(b *testing.B) {
 			for b.Loop() {
-				Compile(uniformLinks(n, "NV6"), nil).loadTables()
+				NewMatrix(uniformLinks(n, "NV6"), nil).loadTables()
 			}
 		})
 	}

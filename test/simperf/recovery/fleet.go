@@ -28,7 +28,7 @@ const (
 
 // world is a fleet with gangs that run.
 type world struct {
-	*enginetest.World
+	*enginetest.Cluster
 
 	perLeaf int // nodes
 
@@ -48,7 +48,7 @@ type setting struct {
 }
 
 func newWorld(s *setting) (*world, error) {
-	w := &world{World: enginetest.NewWorld(), perLeaf: s.perLeaf, hit: map[ares.JobID]bool{}}
+	w := &world{Cluster: enginetest.NewCluster(), perLeaf: s.perLeaf, hit: map[ares.JobID]bool{}}
 	w.chart()
 	for i := range s.gangs {
 		spec := ares.Spec{Members: []int{4, 8, 16, 4}[i%4], GPUs: gpus}
@@ -80,7 +80,7 @@ func (w *world) chart() {
 			t.Domains = append(t.Domains, d)
 		}
 	}
-	w.Put(ares.Event{Topology: &t})
+	w.PutEvents(ares.Event{Topology: &t})
 	for l := range spines * leaves {
 		for n := range w.perLeaf {
 			node := ares.Node{ID: nodeID(l, n), CPUs: 64, MemoryMB: 512_000, Labels: map[string]string{"leaf": fmt.Sprintf("l%03d", l)}}
@@ -89,7 +89,7 @@ func (w *world) chart() {
 					ID: fmt.Sprintf("%s-%d", node.ID, d), Index: d, Type: "gpu", Model: "H100", MemoryMB: 80_000, Healthy: true,
 				})
 			}
-			w.Join(node)
+			w.AddNode(node)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (w *world) decide() error {
 		if err := w.judge(&plan); err != nil {
 			return err
 		}
-		if err := w.Write(plan); err != nil {
+		if err := w.ApplyPlan(plan); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (w *world) claim() error {
 		}
 		a := run.Current()
 		for i := range a.Seats {
-			if err := w.Change(id, func(j *ares.Job, r *ares.Run) error { return r.Claim(j, a.Fence, i, a.Seats[i].Node, w.Now) }); err != nil {
+			if err := w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { return r.Claim(j, a.Fence, i, a.Seats[i].Node, w.Now) }); err != nil {
 				return err
 			}
 		}
@@ -175,11 +175,11 @@ func (w *world) each(do func(ares.JobID, *ares.Run) error) error {
 // who waits has the chance to take what comes free.
 func (w *world) lose(nodes []string) error {
 	for _, n := range nodes {
-		w.Put(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: n}})
+		w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: n}})
 	}
 	w.Now = w.Now.Add(lostAfter)
 	for _, n := range nodes {
-		if err := w.Void(n); err != nil {
+		if err := w.VoidNode(n); err != nil {
 			return err
 		}
 	}
@@ -204,7 +204,7 @@ func (w *world) lose(nodes []string) error {
 	}
 	slices.SortStableFunc(left, func(a, b seat) int { return cmp.Compare(a.rank, b.rank) }) // all gangs at once
 	for i, s := range left {
-		if err := w.Change(s.id, func(_ *ares.Job, r *ares.Run) error { return r.Release(s.fence, s.rank) }); err != nil {
+		if err := w.UpdateRun(s.id, func(_ *ares.Job, r *ares.Run) error { return r.Release(s.fence, s.rank) }); err != nil {
 			return err
 		}
 		w.Now = w.Now.Add(dying / time.Duration(len(left)))
