@@ -200,7 +200,7 @@ func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Allocation {
 // as of a time: the record to write when the job itself goes. A job that used
 // nothing changes nothing.
 func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
-	e := s.jobs.entryByID[id]
+	e := s.core.jobs.entryByID[id]
 	if e == nil || len(e.held.past) == 0 {
 		return before
 	}
@@ -211,5 +211,5 @@ func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Us
 		}
 		runs = append(runs, queue.AttemptUse{Resources: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
 	}
-	return queue.ArchiveUse(before, runs, s.cfg.HalfLife, at)
+	return queue.ArchiveUse(before, runs, s.core.cfg.HalfLife, at)
 }

@@ -159,8 +159,8 @@ func (j *jobTable) wakeAtMonthEnd(plan *ares.Plan, t *tenant) {
 
 // BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
 func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
-	if t := s.jobs.tenants[tenantID]; t != nil {
-		return s.jobs.budgetUsed(t, now)
+	if t := s.core.jobs.tenants[tenantID]; t != nil {
+		return s.core.jobs.budgetUsed(t, now)
 	}
 	return 0
 }

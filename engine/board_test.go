@@ -18,8 +18,8 @@ func TestBoardsAreBounded(t *testing.T) {
 	if len(a.Place) < 100 || a.Digest() != b.Digest() {
 		t.Errorf("with few boards %d are placed (%s), with all %d (%s)", len(a.Place), a.Digest(), len(b.Place), b.Digest())
 	}
-	if len(few.scorer.scoreCaches.requests) != minScoreCaches || len(all.scorer.scoreCaches.requests) < 100 {
-		t.Errorf("%d boards are kept where %d have room, and %d of all", len(few.scorer.scoreCaches.requests), minScoreCaches, len(all.scorer.scoreCaches.requests))
+	if len(few.core.scorer.scoreCaches.requests) != minScoreCaches || len(all.core.scorer.scoreCaches.requests) < 100 {
+		t.Errorf("%d boards are kept where %d have room, and %d of all", len(few.core.scorer.scoreCaches.requests), minScoreCaches, len(all.core.scorer.scoreCaches.requests))
 	}
 	for _, s := range []*State{few, all} {
 		if err := s.Check(); err != nil {
@@ -33,15 +33,15 @@ func TestBoardsAreBounded(t *testing.T) {
 func TestCrestsPassOver(t *testing.T) {
 	t.Parallel()
 	s := crowd(t, 0)
-	s.refresh()
+	s.core.refresh()
 	w := &request{gpus: 9}
-	if !s.cluster.fitsNowhere(w) {
+	if !s.core.cluster.fitsNowhere(w) {
 		t.Error("nine devices on a machine of eight")
 	}
-	if w.gpus = 8; s.cluster.fitsNowhere(w) {
+	if w.gpus = 8; s.core.cluster.fitsNowhere(w) {
 		t.Error("eight devices of an empty machine are not there")
 	}
-	if w = (&request{milli: 1000, cpus: 65}); !s.cluster.fitsNowhere(w) {
+	if w = (&request{milli: 1000, cpus: 65}); !s.core.cluster.fitsNowhere(w) {
 		t.Error("65 CPUs on a machine of 64")
 	}
 }
@@ -51,7 +51,7 @@ func TestCrestsPassOver(t *testing.T) {
 func crowd(t *testing.T, cells int) *State {
 	t.Helper()
 	s := New()
-	s.scorer.scoreCaches.maxCells = cells
+	s.core.scorer.scoreCaches.maxCells = cells
 	events := []ares.Event{{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}}}
 	for i := range 100 {
 		n := &ares.Node{ID: fmt.Sprintf("n%03d", i), CPUs: 64, MemoryMB: 1 << 20}

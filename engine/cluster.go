@@ -42,10 +42,10 @@ type Cluster struct {
 	requestCount int      // counts those that were ever made
 }
 
-func newCluster(cfg *Config, layout int, modelIndex func(string) int) *Cluster {
+func newCluster(cfg *Config, modelIndex func(string) int) *Cluster {
 	c := &Cluster{
 		cfg: cfg, nodesByID: map[string]*node{}, nodeTypes: nodeTypes{byKey: map[string]*nodeType{}},
-		topology: &ares.Topology{}, layout: layout, layoutStale: true, modelIndex: modelIndex,
+		topology: &ares.Topology{}, layoutStale: true, modelIndex: modelIndex,
 	}
 	c.atlas = topology.NewLocator(c.topology)
 	return c

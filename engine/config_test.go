@@ -12,7 +12,7 @@ func TestDefaultConfigIsFine(t *testing.T) {
 	if err := Default().Check(); err != nil {
 		t.Error(err)
 	}
-	if got := New().cfg.Digest(); got != Default().Digest() {
+	if got := New().core.cfg.Digest(); got != Default().Digest() {
 		t.Errorf("a new state has the configuration %s", got)
 	}
 }
@@ -94,7 +94,7 @@ func TestConfigOutlivesASnapshot(t *testing.T) {
 	cfg.ThermalLimit = 60
 	s := NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 5, Reset: true})
-	if s.cfg.ThermalLimit != 60 {
-		t.Errorf("%+v", s.cfg)
+	if s.core.cfg.ThermalLimit != 60 {
+		t.Errorf("%+v", s.core.cfg)
 	}
 }

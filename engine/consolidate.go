@@ -33,10 +33,10 @@ const (
 // Consolidate is what would be moved now, and for whom, whether or not that is
 // enabled. It changes nothing.
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
-	s.refresh()
-	s.windows.setWindowTime(now)
+	s.core.refresh()
+	s.core.windows.setWindowTime(now)
 	s.round.preempt.consolidationsFound = []ares.Consolidation{}
-	plan := ares.Plan{Revision: s.revision, Now: now}
+	plan := ares.Plan{Revision: s.core.revision, Now: now}
 	s.round.planRequired(&plan)
 	s.round.runCycle(&plan, true) // as the next plan will: what is shown is what is done
 	out := s.round.preempt.consolidationsFound
@@ -162,7 +162,7 @@ func (pr *preemptRound) findMovers(e *entry, ban uint64, plan *ares.Plan) (victi
 	}
 	h := &victimSearch{
 		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(pr.txn.deltas)),
-		ancestry: pr.jobs.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*entry]bool{},
+		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*entry]bool{},
 	}
 	for range maxResettlings {
 		stuck := len(h.stuck)

@@ -23,19 +23,19 @@ const (
 // is over is placed by a later plan, when its run is pending. The state is as
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
-	s.refresh()
-	s.windows.setWindowTime(now)
-	plan := ares.Plan{Revision: s.revision, Now: now}
+	s.core.refresh()
+	s.core.windows.setWindowTime(now)
+	plan := ares.Plan{Revision: s.core.revision, Now: now}
 
 	s.round.planRequired(&plan)
-	blocked := s.round.runCycle(&plan, s.cfg.Preemption.Moving)
+	blocked := s.round.runCycle(&plan, s.core.cfg.Preemption.Moving)
 	s.round.recordPlannedStarts()
-	s.jobs.wakeForOrderChange(blocked, &plan)
+	s.core.jobs.wakeForOrderChange(blocked, &plan)
 	// Those that have waited for as long as they would are let go.
-	s.jobs.expireQueued(&plan)
-	s.jobs.noteDeadlines(&plan)
-	plan.Wake = earlierOf(plan.Wake, s.jobs.nextOrderChange())
-	s.windows.wakeAtWindows(&plan)
+	s.core.jobs.expireQueued(&plan)
+	s.core.jobs.noteDeadlines(&plan)
+	plan.Wake = earlierOf(plan.Wake, s.core.jobs.nextOrderChange())
+	s.core.windows.wakeAtWindows(&plan)
 	s.round.preempt.wakeWhenHoldsEnd(&plan, now)
 	s.round.lastRefusals = len(plan.Refuse)
 	return plan

@@ -138,7 +138,7 @@ func history(jobs int) (*State, ares.Batch) {
 			}
 			apply(ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
 		}
-		if old := ares.JobID(fmt.Sprintf("j%04d", i-30)); i%3 == 0 && s.jobs.entryByID[old] != nil {
+		if old := ares.JobID(fmt.Sprintf("j%04d", i-30)); i%3 == 0 && s.core.jobs.entryByID[old] != nil {
 			apply(ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(old)}}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(old)}})
 		}
 	}
@@ -168,7 +168,7 @@ func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
 			if !reflect.DeepEqual(a, b) {
 				t.Fatalf("after %d jobs and %d more, history decides\n%+v\nand a snapshot\n%+v", jobs, i+1, a, b)
 			}
-			x, y := &lived.scorer.demand.mix, &told.scorer.demand.mix
+			x, y := &lived.core.scorer.demand.mix, &told.core.scorer.demand.mix
 			if x.fills != y.fills || len(x.kinds) != len(y.kinds) {
 				t.Fatalf("after %d jobs and %d more, history expects %d kinds and a snapshot %d", jobs, i+1, len(x.kinds), len(y.kinds))
 			}
@@ -176,7 +176,7 @@ func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
 		if err := lived.Check(); err != nil {
 			t.Error(err)
 		}
-		learned[fmt.Sprint(lived.scorer.demand.mix.fills)] = true
+		learned[fmt.Sprint(lived.core.scorer.demand.mix.fills)] = true
 	}
 	if len(learned) < 4 {
 		t.Errorf("six lengths of the past taught %d different things", len(learned))
@@ -213,8 +213,8 @@ func TestGivenMixIsNotLearnedOver(t *testing.T) {
 		s.Apply(ares.Batch{Revision: int64(i + 2), Events: []ares.Event{{Job: demandJob(i, int64(i+2))}}})
 	}
 	Decide(s, demandNow)
-	if k := s.scorer.demand.mix.kinds; len(k) != 1 || k[0].kind.gpus != 8 || s.scorer.mixCount != 1 {
-		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.scorer.mixCount, k)
+	if k := s.core.scorer.demand.mix.kinds; len(k) != 1 || k[0].kind.gpus != 8 || s.core.scorer.mixCount != 1 {
+		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.core.scorer.mixCount, k)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRoomIsKeptForWhoAsks(t *testing.T) {
 		if refusal != nil {
 			t.Fatalf("%+v: %+v", spec, refusal)
 		}
-		return lived.cluster.nodesByID[p.Seats[0].Node].record
+		return lived.core.cluster.nodesByID[p.Seats[0].Node].record
 	}
 	if n := place(ares.Spec{CPUs: 24, MemoryMB: 4096}); len(n.Devices) != 2 {
 		t.Errorf("a job of 24 cores went beside %d devices of %s, where cores are scarce", len(n.Devices), n.ID)
@@ -246,15 +246,15 @@ func TestTheHorizonDoesNotFlap(t *testing.T) {
 		events = append(events, job(i, int64(i+1)))
 	}
 	s.Apply(ares.Batch{Revision: 50_000, Reset: true, Events: events})
-	moves, last := 0, s.scorer.demand.countedUntil
+	moves, last := 0, s.core.scorer.demand.countedUntil
 	for r := int64(50_001); r <= 51_000; r++ {
 		ev := job(1024, r)
 		if r%2 == 0 {
 			ev = ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: "j1024"}}
 		}
 		s.Apply(ares.Batch{Revision: r, Events: []ares.Event{ev}})
-		if s.scorer.demand.countedUntil != last {
-			moves, last = moves+1, s.scorer.demand.countedUntil
+		if s.core.scorer.demand.countedUntil != last {
+			moves, last = moves+1, s.core.scorer.demand.countedUntil
 		}
 	}
 	if moves > 20 {

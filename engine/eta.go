@@ -68,7 +68,7 @@ func (ex *explainer) etaOf(e *entry, now time.Time) ares.ETA {
 		out.Latest = laterOf(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := ex.cfg.Backfill
-	out.Reserved = late.at != noEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.waited(now) >= r.After && ex.round.backfill.backfillConfig() == r && !ex.state.WouldBorrow(e.id)
+	out.Reserved = late.at != noEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.waited(now) >= r.After && ex.round.backfill.backfillConfig() == r && !ex.jobs.wouldBorrowNow(e)
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
 		ex.windows.setExpectedStay(e)

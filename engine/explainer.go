@@ -8,10 +8,10 @@ type explainer struct {
 	scorer  *Scorer
 	jobs    *jobTable
 	windows *calendar
-	state   *State
+	core    *core
 	round   *round
 }
 
-func newExplainer(s *State) *explainer {
-	return &explainer{cfg: &s.cfg, cluster: s.cluster, scorer: s.scorer, jobs: s.jobs, windows: s.windows, state: s, round: s.round}
+func newExplainer(co *core, t *round) *explainer {
+	return &explainer{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, core: co, round: t}
 }

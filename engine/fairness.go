@@ -10,8 +10,8 @@ import (
 // Fairness says who holds how much of the fleet against what is theirs, by the
 // same figures that decide whose turn it is.
 func Fairness(s *State, now time.Time) ares.Fairness {
-	s.refresh()
-	shares := s.jobs.queues.Shares(now)
+	s.core.refresh()
+	shares := s.core.jobs.queues.Shares(now)
 	out := ares.Fairness{Jain: queue.JainIndex(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
@@ -19,8 +19,8 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 			MemoryMB: int(sh.Allocated.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.WeightedShare), FairShare: int(sh.FairShare),
 		}
 		var resource string
-		f.DominantShare, resource = s.jobs.dominantPart(sh.Allocated)
-		f.PastShare, _ = s.jobs.dominantPart(sh.PastUse)
+		f.DominantShare, resource = s.core.jobs.dominantPart(sh.Allocated)
+		f.PastShare, _ = s.core.jobs.dominantPart(sh.PastUse)
 		if sh.Allocated != (queue.Resources{}) {
 			f.Resource = resource
 		}

@@ -13,31 +13,31 @@ import (
 // who would give way to it. The job is taken in for as long as one looks, and
 // forgotten again. p is how long it is thought to run, nil where nobody knows. Of
 // a job that is live already it is what Place says.
-func WhatIf(s *State, job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
-	if s.jobs.entryByID[job.ID] != nil || s.jobs.tenants[job.Tenant] == nil {
-		placing, refusal := Place(s, job, now)
+func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
+	if ex.jobs.entryByID[job.ID] != nil || ex.jobs.tenants[job.Tenant] == nil {
+		placing, refusal := ex.Place(job, now)
 		if refusal == nil {
 			return placing, nil
 		}
 		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
 	}
-	s.refresh()
-	s.windows.setWindowTime(now)
+	ex.core.refresh()
+	ex.windows.setWindowTime(now)
 	submitted := *job
-	submitted.AcceptedAt, submitted.Revision = now, s.revision+1
+	submitted.AcceptedAt, submitted.Revision = now, ex.core.revision+1
 	events := []ares.Event{{Job: &submitted}}
 	if p != nil {
 		said := *p
 		said.Job = job.ID
 		events = append(events, ares.Event{Forecast: &said})
 	}
-	s.applyEvents(events)
-	s.refresh()
-	e := s.jobs.entryByID[job.ID]
-	placing, why := s.explain.whatIf(e, now)
-	s.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
-	s.scorer.demand.forgetPending(&e.ask)
-	s.refresh()
+	ex.core.applyEvents(events)
+	ex.core.refresh()
+	e := ex.jobs.entryByID[job.ID]
+	placing, why := ex.whatIf(e, now)
+	ex.core.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
+	ex.scorer.demand.forgetPending(&e.ask)
+	ex.core.refresh()
 	return placing, why
 }
 
@@ -47,7 +47,7 @@ func (ex *explainer) whatIf(e *entry, now time.Time) (ares.Placing, *ares.Explan
 	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id }); at >= 0 {
 		return plan.Place[at], nil
 	}
-	why := Explain(ex.state, e.id, now)
+	why := ex.Explain(e.id, now)
 	at := slices.IndexFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == e.id })
 	if at < 0 {
 		return ares.Placing{Job: e.id}, &why

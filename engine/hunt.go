@@ -71,7 +71,7 @@ type candidateSeat struct {
 func (pr *preemptRound) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
 		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(pr.txn.deltas)),
-		ancestry: pr.jobs.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
+		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
 	}
 	if pr.backfill.heldReservations != 0 {
 		all := h.barred

@@ -13,13 +13,21 @@ import (
 // kept up to date say the same as counting anew. Tests, the simulator and a
 // server in debug mode share it; it looks at everything and is not cheap.
 func (s *State) Check() error {
-	s.refresh()
+	if t := s.round; len(t.txn.deltas)+len(t.place.placed)+len(t.backfill.holds)+len(t.preempt.stopping)+len(t.preempt.victims) > 0 {
+		return fmt.Errorf("something is left of a decision")
+	}
+	return s.core.check()
+}
+
+// check is Check of the state itself.
+func (co *core) check() error {
+	co.refresh()
 	c := recount{pins: map[string]map[int]numaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(s.round.txn.deltas)+len(s.round.place.placed)+len(s.round.backfill.holds)+len(s.round.preempt.stopping)+len(s.round.preempt.victims)+len(s.jobs.changedEntries)+len(s.cluster.dirtyNodes) > 0 {
-		return fmt.Errorf("something is left of a decision or a batch")
+	if len(co.jobs.changedEntries)+len(co.cluster.dirtyNodes) > 0 {
+		return fmt.Errorf("something is left of a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0
-	for _, e := range s.jobs.entries() {
+	for _, e := range co.jobs.entries() {
 		foretold += e.estimates()
 		if err := e.check(); err != nil {
 			return err
@@ -33,36 +41,36 @@ func (s *State) Check() error {
 		case inNone:
 		}
 	}
-	if queued, _ := s.jobs.queues.CountWaiting(); pending != queued || delayed != len(s.jobs.delayed) {
-		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.jobs.delayed))
+	if queued, _ := co.jobs.queues.CountWaiting(); pending != queued || delayed != len(co.jobs.delayed) {
+		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(co.jobs.delayed))
 	}
-	lost := slices.DeleteFunc(s.jobs.entries(), func(e *entry) bool { return !e.awaitsRestart() })
-	if !slices.Equal(lost, s.jobs.restarting) {
-		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.jobs.restarting))
+	lost := slices.DeleteFunc(co.jobs.entries(), func(e *entry) bool { return !e.awaitsRestart() })
+	if !slices.Equal(lost, co.jobs.restarting) {
+		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(co.jobs.restarting))
 	}
-	if foretold != s.jobs.estimated {
-		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.jobs.estimated)
+	if foretold != co.jobs.estimated {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, co.jobs.estimated)
 	}
-	back := slices.DeleteFunc(s.jobs.entries(), func(e *entry) bool { return !e.isMigrating() })
-	if !slices.Equal(back, s.jobs.migrating) {
-		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.jobs.migrating))
+	back := slices.DeleteFunc(co.jobs.entries(), func(e *entry) bool { return !e.isMigrating() })
+	if !slices.Equal(back, co.jobs.migrating) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(co.jobs.migrating))
 	}
-	if !slices.IsSortedFunc(s.jobs.delayed, byDue) {
+	if !slices.IsSortedFunc(co.jobs.delayed, byDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
-	if err := s.jobs.checkArrays(); err != nil {
+	if err := co.jobs.checkArrays(); err != nil {
 		return err
 	}
-	if err := errors.Join(s.jobs.running.check(s.jobs.entries()), s.jobs.checkStops()); err != nil {
+	if err := errors.Join(co.jobs.running.check(co.jobs.entries()), co.jobs.checkStops()); err != nil {
 		return err
 	}
-	if err := c.checkTenants(s); err != nil {
+	if err := c.checkTenants(co); err != nil {
 		return err
 	}
-	if err := s.jobs.checkOrder(); err != nil {
+	if err := co.jobs.checkOrder(); err != nil {
 		return err
 	}
-	return c.checkNodes(s)
+	return c.checkNodes(co)
 }
 
 // check wants an entry in its queue, and each attempt's gang whole.
@@ -142,7 +150,7 @@ func (c *recount) add(e *entry) {
 	}
 }
 
-func (c *recount) checkTenants(s *State) error {
+func (c *recount) checkTenants(s *core) error {
 	for id, t := range s.jobs.tenants { // order-free: any broken law will do
 		if t.use != c.tenants[id] {
 			return fmt.Errorf("tenant %s holds %+v, its account says %+v", id, c.tenants[id], t.use)
@@ -163,13 +171,13 @@ func (c *recount) checkTenants(s *State) error {
 }
 
 // checkFilter wants the sets of a want to be what looking at every node finds.
-func (s *State) checkFilter(w *request) error {
+func (co *core) checkFilter(w *request) error {
 	f := &w.constraints.feasible
-	if f.layout != s.cluster.layout {
+	if f.layout != co.cluster.layout {
 		return nil // will be found anew
 	}
-	s.cluster.refreshFeasible(w)
-	for i, n := range s.cluster.nodes {
+	co.cluster.refreshFeasible(w)
+	for i, n := range co.cluster.nodes {
 		suits, liked := n.feasible(w)
 		if f.nodes.has(i) != suits || f.preferred.has(i) != liked {
 			return fmt.Errorf("filter %s has node %s: %t, %t", w.key, n.id, f.nodes.has(i), f.preferred.has(i))
@@ -178,7 +186,7 @@ func (s *State) checkFilter(w *request) error {
 	return nil
 }
 
-func (c *recount) checkNodes(s *State) error {
+func (c *recount) checkNodes(s *core) error {
 	if len(s.cluster.nodes) != len(s.cluster.nodesByID) || !slices.IsSortedFunc(s.cluster.nodes, compareByPlace) {
 		return fmt.Errorf("the nodes are out of order")
 	}
@@ -257,11 +265,11 @@ func (c *recount) checkDevices(n *node) (held int, err error) {
 
 // checkBoards wants what is kept for each node and each want to be what would
 // be worked out now, and the counted asks to be those of the jobs.
-func (s *State) checkBoards() error {
-	if d := &s.scorer.demand; len(s.cfg.Mix) == 0 {
+func (co *core) checkBoards() error {
+	if d := &co.scorer.demand; len(co.cfg.Mix) == 0 {
 		kinds, shares := d.kinds, d.shares
 		recent := 0
-		for _, e := range s.jobs.entryByID { // order-free: a count
+		for _, e := range co.jobs.entryByID { // order-free: a count
 			if e.job != nil && e.job.Revision > d.window {
 				recent++
 			}
@@ -269,7 +277,7 @@ func (s *State) checkBoards() error {
 		if recent != d.recent {
 			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.recent)
 		}
-		s.scorer.recountDemand(s.jobs.asks())
+		co.scorer.recountDemand(co.jobs.asks())
 		same := len(kinds) == len(d.kinds) && shares == d.shares
 		for key, k := range kinds { // order-free: all of them
 			same = same && d.kinds[key] != nil && d.kinds[key].count == k.count
@@ -278,26 +286,26 @@ func (s *State) checkBoards() error {
 			return errors.New("the asks that were counted are not those of the jobs")
 		}
 	}
-	for k := range s.cluster.blockMaxes {
-		kept := *s.cluster.blockMaxAt(k)
-		s.cluster.blockMaxes[k].stale = true
-		if now := s.cluster.blockMaxAt(k); kept != *now {
+	for k := range co.cluster.blockMaxes {
+		kept := *co.cluster.blockMaxAt(k)
+		co.cluster.blockMaxes[k].stale = true
+		if now := co.cluster.blockMaxAt(k); kept != *now {
 			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
 		}
 	}
-	for _, w := range s.jobs.shapes.requests.byKey { // order-free: each by itself
-		if w.scores.costs != nil && !slices.Contains(s.scorer.scoreCaches.requests, w) {
+	for _, w := range co.jobs.shapes.requests.byKey { // order-free: each by itself
+		if w.scores.costs != nil && !slices.Contains(co.scorer.scoreCaches.requests, w) {
 			return fmt.Errorf("the want %s has a board that is not on the rack", w.key)
 		}
-		if w.scores.costs == nil || w.scores.layout != s.cluster.layout || w.scores.mix != s.scorer.demand.mix.id {
+		if w.scores.costs == nil || w.scores.layout != co.cluster.layout || w.scores.mix != co.scorer.demand.mix.id {
 			continue
 		}
-		b := s.scorer.refreshScores(w)
+		b := co.scorer.refreshScores(w)
 		kept := scoreCache{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
-		if s.scorer.rescoreAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
+		if co.scorer.rescoreAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
 			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.key)
 		}
-		for i, n := range s.cluster.nodes {
+		for i, n := range co.cluster.nodes {
 			if room := n.schedulable() && n.roomFor(w) > 0; room != (b.costs[i] < noFit) {
 				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.id, w.key, room, !room)
 			}

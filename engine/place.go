@@ -11,18 +11,18 @@ import (
 // Place answers for one job, known to the state or not, whether it may run now
 // and where: its seats, or everything that keeps it waiting. It does what
 // Decide does with each waiting job, and changes nothing.
-func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
-	s.refresh()
-	s.windows.setWindowTime(now)
-	s.windows.setExpectedStayOf(job)
-	e, sh := s.jobs.entryByID[job.ID], s.jobs.shapes.find(s.jobs.newShape(job))
-	if waits := s.explain.admissionWaits(e, sh, now); len(waits) == 0 {
-		t := s.round.begin()
+func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
+	ex.core.refresh()
+	ex.windows.setWindowTime(now)
+	ex.windows.setExpectedStayOf(job)
+	e, sh := ex.jobs.entryByID[job.ID], ex.jobs.shapes.find(ex.jobs.newShape(job))
+	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
+		t := ex.round.begin()
 		t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
 		t.preempt.holdForRestarts(now, e)
 		t.preempt.holdForMigrating(now, e)
-		s.scorer.drawForJob(job.ID, 0)
-		members, ban := s.jobs.admissibleMembers(sh, now)
+		ex.scorer.drawForJob(job.ID, 0)
+		members, ban := ex.jobs.admissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
 			pl, ok = t.place.placeJob(sh, members, ban, e)
@@ -34,7 +34,7 @@ func Place(s *State, job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal)
 			return pl, nil
 		}
 	}
-	blockers, _ := s.explain.blockersOf(e, sh, job.GPUModel, now)
+	blockers, _ := ex.blockersOf(e, sh, job.GPUModel, now)
 	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }
 

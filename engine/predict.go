@@ -40,7 +40,7 @@ func (e *entry) estimates() int {
 
 // Forecast is how long a live job is thought to run; false when nobody said.
 func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
-	e := s.jobs.entryByID[id]
+	e := s.core.jobs.entryByID[id]
 	if e == nil || e.forecast == nil {
 		return ares.RuntimePredicted{}, false
 	}

@@ -33,7 +33,7 @@ func (t *round) recordPlannedStarts() {
 // ExpectedEnd is when a job that started now would have ended in nine of ten cases; it
 // is false when nobody knows.
 func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
-	e := s.jobs.entryByID[id]
+	e := s.core.jobs.entryByID[id]
 	if e == nil || e.job == nil {
 		return time.Time{}, false
 	}

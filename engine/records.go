@@ -9,17 +9,17 @@ import (
 )
 
 // Config is what the state decides by.
-func (s *State) Config() Config { return s.cfg }
+func (s *State) Config() Config { return s.core.cfg }
 
 // Topology is the record of the topology, an empty one when there is none. It
 // must not be changed.
-func (s *State) Topology() *ares.Topology { return s.cluster.topology }
+func (s *State) Topology() *ares.Topology { return s.core.cluster.topology }
 
 // Nominations yields the seats that are kept for waiting jobs, the oldest first.
 // They must not be changed.
 func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	return func(yield func(ares.JobID, *ares.Nomination) bool) {
-		for _, e := range s.jobs.running.nominated {
+		for _, e := range s.core.jobs.running.nominated {
 			if !yield(e.id, e.run.Nominated) {
 				return
 			}
@@ -30,7 +30,7 @@ func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 // Tenants yields the record of every tenant, by ID. They must not be changed.
 func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	var all []*ares.Tenant
-	for _, t := range s.jobs.tenants { // order-free: sorted right below
+	for _, t := range s.core.jobs.tenants { // order-free: sorted right below
 		if t.record != nil {
 			all = append(all, t.record)
 		}
@@ -41,12 +41,12 @@ func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 
 // Queues yields the record of every queue, by tenant and name. They must not be
 // changed.
-func (s *State) Queues() iter.Seq[*ares.Queue] { return s.jobs.queues.QueueRecords() }
+func (s *State) Queues() iter.Seq[*ares.Queue] { return s.core.jobs.queues.QueueRecords() }
 
 // Usages yields what archived jobs have used, by tenant and queue.
 func (s *State) Usages() iter.Seq[ares.Usage] {
 	var all []ares.Usage
-	for _, t := range s.jobs.tenants { // order-free: sorted right below
+	for _, t := range s.core.jobs.tenants { // order-free: sorted right below
 		for _, u := range t.archived { // order-free: as above
 			all = append(all, u)
 		}
@@ -61,7 +61,7 @@ func (s *State) Usages() iter.Seq[ares.Usage] {
 // a seat speaks of them, by ID. The topology may say where they stand.
 func (s *State) UnknownNodes() iter.Seq[string] {
 	var all []string
-	for id, n := range s.cluster.nodesByID { // order-free: sorted right below
+	for id, n := range s.core.cluster.nodesByID { // order-free: sorted right below
 		if n.record == nil && !n.isUnknown() {
 			all = append(all, id)
 		}
@@ -75,9 +75,9 @@ func (s *State) UnknownNodes() iter.Seq[string] {
 // order, so that taking it is short: whoever writes it down sorts them. The
 // records must not be changed.
 func (s *State) Snapshot() ares.Batch {
-	b := ares.Batch{Revision: s.revision, Reset: true, At: s.jobs.at, Events: make([]ares.Event, 0, 2*(len(s.jobs.entryByID)+len(s.cluster.nodesByID))+len(s.jobs.tenants))}
+	b := ares.Batch{Revision: s.core.revision, Reset: true, At: s.core.jobs.at, Events: make([]ares.Event, 0, 2*(len(s.core.jobs.entryByID)+len(s.core.cluster.nodesByID))+len(s.core.jobs.tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
-	for _, n := range s.cluster.nodesByID { // order-free: as the comment says
+	for _, n := range s.core.cluster.nodesByID { // order-free: as the comment says
 		if n.record != nil {
 			add(ares.Event{Revision: n.record.Revision, Node: n.record})
 		}
@@ -91,7 +91,7 @@ func (s *State) Snapshot() ares.Batch {
 			add(ares.Event{Revision: n.score.Revision, Score: n.score})
 		}
 	}
-	for _, t := range s.jobs.tenants { // order-free: as above
+	for _, t := range s.core.jobs.tenants { // order-free: as above
 		if t.record != nil {
 			add(ares.Event{Revision: t.record.Revision, Tenant: t.record})
 		}
@@ -105,8 +105,8 @@ func (s *State) Snapshot() ares.Batch {
 	for r := range s.Reservations() {
 		add(ares.Event{Revision: r.Revision, Reservation: r})
 	}
-	add(ares.Event{Revision: s.cluster.topology.Revision, Topology: s.cluster.topology})
-	for id, e := range s.jobs.entryByID { // order-free: as above
+	add(ares.Event{Revision: s.core.cluster.topology.Revision, Topology: s.core.cluster.topology})
+	for id, e := range s.core.jobs.entryByID { // order-free: as above
 		if e.job != nil {
 			add(ares.Event{Revision: e.job.Revision, Job: e.job})
 		}

@@ -56,8 +56,8 @@ func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
 	for i, e := range list {
 		r := &rivals[i]
 		*r = candidateVictim{entry: e, rank: rank, milli: heldMilli(e), protection: unprotected}
-		r.cost = pr.jobs.preemptionCost(e, r.milli, now)
-		r.protection, r.until = pr.jobs.protectionOf(e, now)
+		r.cost = pr.preemptionCost(e, r.milli, now)
+		r.protection, r.until = pr.protectionOf(e, now)
 		e.victim = r
 		pr.victims = append(pr.victims, e)
 	}
@@ -80,8 +80,8 @@ func heldMilli(e *entry) int64 {
 
 // preemptionCost is what stopping a job costs, in thousandths of GPU-seconds: what it
 // has done since its progress was last safe, and starting again.
-func (j *jobTable) preemptionCost(e *entry, milli int64, now time.Time) int64 {
-	done := j.cfg.Preemption.Restart
+func (pr *preemptRound) preemptionCost(e *entry, milli int64, now time.Time) int64 {
+	done := pr.cfg.Preemption.Restart
 	if kept := e.run.Current().Kept(); !kept.IsZero() {
 		done += max(now.Sub(kept), 0)
 	}
@@ -89,12 +89,12 @@ func (j *jobTable) preemptionCost(e *entry, milli int64, now time.Time) int64 {
 }
 
 // protectionOf is what protects a running job, and until when if that passes.
-func (j *jobTable) protectionOf(e *entry, now time.Time) (protection, time.Time) {
-	y, run := &j.cfg.Preemption, e.run
+func (pr *preemptRound) protectionOf(e *entry, now time.Time) (protection, time.Time) {
+	y, run := &pr.cfg.Preemption, e.run
 	if run.Endures(e.job) {
 		return protectedOnce, time.Time{}
 	}
-	if j.arrayIsStopping(e) {
+	if pr.jobs.arrayIsStopping(e) {
 		return protectedHold, time.Time{}
 	}
 	if e.run.Yields > 0 && y.Cooldown > 0 {
@@ -158,7 +158,7 @@ func (g *protectionCounts) text(y *PreemptionConfig) string {
 // preemptorAncestry are the jobs that a waiting one gave way to, those that these gave
 // way to, and so on. None of them gives way to it in turn: so nobody ever
 // stops, by however many others, whom it was stopped by.
-func (j *jobTable) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool {
+func (pr *preemptRound) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
 	var walk func(e *entry)
 	add := func(y *ares.Yield) {
@@ -169,7 +169,7 @@ func (j *jobTable) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]b
 			out = map[ares.JobID]bool{}
 		}
 		out[y.To] = true
-		if next := j.entryByID[y.To]; next != nil {
+		if next := pr.jobs.entryByID[y.To]; next != nil {
 			walk(next)
 		}
 	}

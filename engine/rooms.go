@@ -30,9 +30,9 @@ func (r *FreeCapacity) Milli() int {
 // nothing of it may be changed.
 func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 	return func(yield func(*FreeCapacity) bool) {
-		s.refresh()
+		s.core.refresh()
 		var room FreeCapacity
-		for _, n := range s.cluster.nodes {
+		for _, n := range s.core.cluster.nodes {
 			if n.record == nil {
 				continue
 			}

@@ -22,12 +22,12 @@ type round struct {
 	plannedStarts []ares.Promise // by the last one
 }
 
-func newRound(cfg *Config, cluster *Cluster, scorer *Scorer, jobs *jobTable, windows *calendar) *round {
-	txn := &Txn{cluster: cluster}
-	place := &Placer{cfg: cfg, cluster: cluster, scorer: scorer, jobs: jobs, windows: windows, txn: txn}
-	backfill := &backfillRound{cfg: cfg, cluster: cluster, scorer: scorer, jobs: jobs, windows: windows, txn: txn, place: place}
-	preempt := &preemptRound{cfg: cfg, cluster: cluster, scorer: scorer, jobs: jobs, windows: windows, txn: txn, place: place, backfill: backfill}
-	return &round{cfg: cfg, cluster: cluster, scorer: scorer, jobs: jobs, windows: windows, txn: txn, place: place, backfill: backfill, preempt: preempt}
+func newRound(co *core) *round {
+	txn := &Txn{cluster: co.cluster}
+	place := &Placer{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn}
+	backfill := &backfillRound{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place}
+	preempt := &preemptRound{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place, backfill: backfill}
+	return &round{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place, backfill: backfill, preempt: preempt}
 }
 
 // begin begins a round. The caller closes it.

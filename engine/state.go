@@ -12,18 +12,12 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// State is everything a decision may see: jobs, runs, nodes, sessions, cordons,
-// tenants, queues and the topology as of one revision of the store, with the
-// accounts of what is taken kept up to date.
+// State is everything a decision may see, with what Decide and Explain work with.
+// It has one owner: see the package comment.
 type State struct {
-	cfg      Config
-	revision int64
-	cluster  *Cluster
-	scorer   *Scorer
-	jobs     *jobTable
-	windows  *calendar
-	round    *round
-	explain  *explainer
+	core    *core
+	round   *round
+	explain *explainer
 }
 
 // The order of the engine's jobs.
@@ -51,137 +45,120 @@ func New() *State { return NewWith(Default()) }
 
 // NewWith returns a state that knows nothing, at revision 0.
 func NewWith(cfg Config) *State {
-	s := &State{cfg: cfg}
-	s.reset()
+	s := &State{core: newCore(cfg)}
+	s.round = newRound(s.core)
+	s.explain = newExplainer(s.core, s.round)
 	return s
 }
 
-func (s *State) reset() {
-	layout := 1
-	if s.cluster != nil {
-		layout = s.cluster.layout + 1 // whoever remembers positions sees that they are others
-	}
-	*s = State{cfg: s.cfg}
-	queues := queue.New[*entry](queue.Config{AgeingStep: s.cfg.AgeingStep, HalfLife: s.cfg.HalfLife, BySortKey: s.cfg.Queue.Order != OrderAged})
-	s.cluster = newCluster(&s.cfg, layout, queues.ModelIndex)
-	s.scorer = newScorer(&s.cfg, s.cluster)
-	s.jobs = newJobTable(&s.cfg, queues, s.cluster, s.scorer)
-	s.windows = &calendar{cluster: s.cluster, jobs: s.jobs}
-	s.round = newRound(&s.cfg, s.cluster, s.scorer, s.jobs, s.windows)
-	s.explain = newExplainer(s)
-}
-
 // Revision is the store revision the state shows.
-func (s *State) Revision() int64 { return s.revision }
+func (s *State) Revision() int64 { return s.core.revision }
 
 // Apply brings the state to the batch's revision. A batch the state has seen
 // is no change; one with Reset replaces everything, whatever its revision. The
 // state keeps what the events point to: it must not change afterwards.
 func (s *State) Apply(b ares.Batch) {
 	if b.Reset {
-		s.reset()
-	} else if b.Revision <= s.revision {
+		*s = *NewWith(s.core.cfg)
+	} else if b.Revision <= s.core.revision {
 		return
 	}
-	s.revision, s.jobs.at = b.Revision, b.At
-	s.scorer.demand.beginWindow(b.Revision)
-	s.applyEvents(b.Events)
-	s.scorer.advanceHorizon(b.Revision, len(s.jobs.entryByID), s.jobs.asks())
+	s.core.apply(b)
 }
 
 // applyEvents takes events in, all of them before anybody looks.
-func (s *State) applyEvents(events []ares.Event) {
+func (co *core) applyEvents(events []ares.Event) {
 	// Nodes first: what a seat counts depends on the model of its devices.
 	for i := range events {
 		if events[i].Node != nil {
-			s.applyEvent(&events[i])
+			co.applyEvent(&events[i])
 		}
 	}
 	for i := range events {
 		if events[i].Node == nil {
-			s.applyEvent(&events[i])
+			co.applyEvent(&events[i])
 		}
 	}
-	s.jobs.requeue()
+	co.jobs.requeue()
 }
 
-func (s *State) applyEvent(ev *ares.Event) {
+func (co *core) applyEvent(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
-		e := s.jobs.entry(ev.Job.ID)
-		s.jobs.updateEntry(e, func() { e.job = ev.Job })
+		e := co.jobs.entry(ev.Job.ID)
+		co.jobs.updateEntry(e, func() { e.job = ev.Job })
 	case ev.Run != nil:
-		e := s.jobs.entry(ev.Run.Job)
-		s.jobs.updateEntry(e, func() { e.run = &ev.Run.Run })
+		e := co.jobs.entry(ev.Run.Job)
+		co.jobs.updateEntry(e, func() { e.run = &ev.Run.Run })
 		if !ev.Run.Seen.IsZero() {
-			if s.jobs.delaysLearned == nil {
-				s.jobs.delaysLearned = map[*entry]time.Time{}
+			if co.jobs.delaysLearned == nil {
+				co.jobs.delaysLearned = map[*entry]time.Time{}
 			}
-			s.jobs.delaysLearned[e] = ev.Run.Seen
+			co.jobs.delaysLearned[e] = ev.Run.Seen
 		}
 	case ev.Node != nil:
-		n := s.cluster.node(ev.Node.ID)
-		s.jobs.setNodeRecord(n, ev.Node)
-		s.cluster.markDirty(n)
+		n := co.cluster.node(ev.Node.ID)
+		co.jobs.setNodeRecord(n, ev.Node)
+		co.cluster.markDirty(n)
 	case ev.Session != nil:
-		n := s.cluster.node(ev.Session.Node)
-		n.session, n.gainedRoom, s.cluster.capacityStale = ev.Session, true, true
-		s.cluster.markDirty(n)
+		n := co.cluster.node(ev.Session.Node)
+		n.session, n.gainedRoom, co.cluster.capacityStale = ev.Session, true, true
+		co.cluster.markDirty(n)
 	case ev.Cordon != nil:
-		n := s.cluster.node(ev.Cordon.Node)
+		n := co.cluster.node(ev.Cordon.Node)
 		n.cordon = ev.Cordon
-		s.cluster.markDirty(n)
+		co.cluster.markDirty(n)
 	case ev.Score != nil:
-		s.cluster.setNodeScore(s.cluster.node(ev.Score.Node), ev.Score)
+		co.cluster.setNodeScore(co.cluster.node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
-		s.jobs.tenant(ev.Tenant.ID).record = ev.Tenant
-		s.jobs.queues.SetTenant(ev.Tenant.ID, ev.Tenant)
+		co.jobs.tenant(ev.Tenant.ID).record = ev.Tenant
+		co.jobs.queues.SetTenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
-		s.jobs.queues.SetQueue(ev.Queue)
+		co.jobs.queues.SetQueue(ev.Queue)
 	case ev.Reservation != nil:
-		s.windows.setReservation(ev.Reservation.Name, ev.Reservation)
+		co.windows.setReservation(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
-		s.jobs.setArchivedUsage(*ev.Usage)
+		co.jobs.setArchivedUsage(*ev.Usage)
 	case ev.Topology != nil:
-		s.cluster.setTopology(ev.Topology)
+		co.cluster.setTopology(ev.Topology)
 	case ev.Forecast != nil:
-		s.jobs.setForecast(ev.Forecast.Job, ev.Forecast)
+		co.jobs.setForecast(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
-		s.applyDeletion(ev.Gone)
+		co.applyDeletion(ev.Gone)
 	}
 }
 
 // applyDeletion drops what was deleted. The devices of a job that goes are free: the
 // store archives a job only when they are.
-func (s *State) applyDeletion(g ares.Gone) {
+func (co *core) applyDeletion(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
-		if e := s.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
-			s.jobs.updateEntry(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
+		if e := co.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
+			co.jobs.updateEntry(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
-		if e := s.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
-			s.jobs.updateEntry(e, func() { e.run = nil })
+		if e := co.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
+			co.jobs.updateEntry(e, func() { e.run = nil })
 		}
 	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
-		s.jobs.applyNodeDeletion(g)
+		co.jobs.applyNodeDeletion(g)
 	case ares.KindTenant:
-		if t := s.jobs.tenants[g.ID]; t != nil {
+		if t := co.jobs.tenants[g.ID]; t != nil {
 			t.record = nil
 		}
-		s.jobs.queues.SetTenant(g.ID, nil)
+		co.jobs.queues.SetTenant(g.ID, nil)
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		s.jobs.queues.DropQueue(tenant, name)
+		co.jobs.queues.DropQueue(tenant, name)
 	case ares.KindReservation:
-		s.windows.setReservation(g.ID, nil)
+		co.windows.setReservation(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		s.jobs.setArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
+		co.jobs.setArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
-		s.cluster.setTopology(&ares.Topology{})
+		co.cluster.setTopology(&ares.Topology{})
 	case ares.KindForecast:
-		s.jobs.setForecast(ares.JobID(g.ID), nil)
+		co.jobs.setForecast(ares.JobID(g.ID), nil)
 	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
 	}
 }
@@ -299,13 +276,13 @@ func (c *Cluster) locateNode(n *node) {
 }
 
 // refresh brings everything that is derived from the records up to date.
-func (s *State) refresh() {
-	s.scorer.refreshMix()
-	before := s.cluster.capacity
-	s.cluster.refreshIndex()
-	s.scorer.syncLayout()
-	if s.cluster.capacity != before {
-		s.jobs.queues.SetCapacity(s.cluster.capacity)
+func (co *core) refresh() {
+	co.scorer.refreshMix()
+	before := co.cluster.capacity
+	co.cluster.refreshIndex()
+	co.scorer.syncLayout()
+	if co.cluster.capacity != before {
+		co.jobs.queues.SetCapacity(co.cluster.capacity)
 	}
 }
 
@@ -410,7 +387,7 @@ func (c *Cluster) measureCapacity() {
 
 // Job finds a live job. It must not be changed.
 func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
-	e := s.jobs.entryByID[id]
+	e := s.core.jobs.entryByID[id]
 	if e == nil || e.job == nil {
 		return nil, false
 	}
@@ -420,7 +397,7 @@ func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 // Run is a copy of a job's run for the caller to change and commit. A job
 // without a stored run has the run of one just accepted.
 func (s *State) Run(id ares.JobID) (ares.Run, bool) {
-	e := s.jobs.entryByID[id]
+	e := s.core.jobs.entryByID[id]
 	switch {
 	case e == nil:
 		return ares.Run{}, false
@@ -435,7 +412,7 @@ func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 // Neither may be changed.
 func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	return func(yield func(*ares.Job, *ares.Run) bool) {
-		for _, e := range s.jobs.entries() {
+		for _, e := range s.core.jobs.entries() {
 			if e.job != nil && !yield(e.job, e.run) {
 				return
 			}
@@ -456,8 +433,8 @@ func (j *jobTable) entries() []*entry {
 // and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
-		all := make([]*node, 0, len(s.cluster.nodesByID))
-		for _, n := range s.cluster.nodesByID { // order-free: sorted right below
+		all := make([]*node, 0, len(s.core.cluster.nodesByID))
+		for _, n := range s.core.cluster.nodesByID { // order-free: sorted right below
 			all = append(all, n)
 		}
 		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
@@ -480,7 +457,7 @@ type NodeView struct {
 // Tenant finds a tenant and what its jobs hold now: every seat that is not
 // free, whatever became of the job.
 func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
-	t := s.jobs.tenants[id]
+	t := s.core.jobs.tenants[id]
 	if t == nil || t.record == nil {
 		return nil, ares.Use{}, false
 	}

@@ -20,18 +20,18 @@ func (ex *explainer) simulateSteps(e *entry, steps []ares.Step, now time.Time, l
 	for i := range steps {
 		events := ex.eventsOf(e, &steps[i], now)
 		undo = append(undo, ex.inverseEvents(events))
-		delays = ex.jobs.saveDelays(events, delays)
-		ex.state.applyEvents(events)
+		delays = ex.saveDelays(events, delays)
+		ex.core.applyEvents(events)
 	}
 	if w := e.shape.request; w != shape.request {
 		w.anyNodeDoes = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
 	}
-	ex.state.refresh()
+	ex.core.refresh()
 	look()
 	for _, events := range slices.Backward(undo) {
-		ex.state.applyEvents(events)
+		ex.core.applyEvents(events)
 	}
-	ex.state.refresh()
+	ex.core.refresh()
 	ex.jobs.shapes.release(shape)
 	for _, d := range delays {
 		if !d.entry.delayUntil.Equal(d.due) { // it was counted from an earlier batch
@@ -48,13 +48,13 @@ type savedDelay struct {
 }
 
 // saveDelays adds the delayed jobs that events are about.
-func (j *jobTable) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
+func (ex *explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
 		var e *entry
 		if run := events[i].Run; run != nil {
-			e = j.entryByID[run.Job]
+			e = ex.jobs.entryByID[run.Job]
 		} else if job := events[i].Job; job != nil {
-			e = j.entryByID[job.ID]
+			e = ex.jobs.entryByID[job.ID]
 		}
 		if e != nil && e.queue == inDelayed {
 			to = append(to, savedDelay{e, e.delayUntil})
@@ -67,21 +67,21 @@ func (j *jobTable) saveDelays(events []ares.Event, to []savedDelay) []savedDelay
 func (ex *explainer) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
-		return ex.jobs.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
+		return ex.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
 	case ares.StepSucceed:
-		return ex.jobs.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
+		return ex.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
 		job := *e.job
 		job.Spec = step.Changed(job.Spec)
 		return []ares.Event{{Job: &job}}
 	case ares.StepLimit, ares.StepQuota:
-		return ex.jobs.raiseEvents(step)
+		return ex.raiseEvents(step)
 	case ares.StepUncordon:
 		return []ares.Event{{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}}}
 	case ares.StepEnd, ares.StepFree:
 		var out []ares.Event
 		for _, id := range step.Jobs {
-			out = append(out, ex.jobs.endEvents(id, ares.Cancelled, now)...)
+			out = append(out, ex.endEvents(id, ares.Cancelled, now)...)
 		}
 		return out
 	case ares.StepNode:
@@ -96,12 +96,12 @@ func (ex *explainer) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.E
 }
 
 // readyEvents is the end of all delays that are over by a time, as a plan ends them.
-func (j *jobTable) readyEvents(at time.Time) []ares.Event {
+func (ex *explainer) readyEvents(at time.Time) []ares.Event {
 	var plan ares.Plan
-	j.readyDelayed(&plan, at)
+	ex.jobs.readyDelayed(&plan, at)
 	var out []ares.Event
 	for _, id := range plan.Ready {
-		run := j.entryByID[id].run.Clone()
+		run := ex.jobs.entryByID[id].run.Clone()
 		run.Phase, run.NotBefore = ares.Pending, time.Time{}
 		out = append(out, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
@@ -126,8 +126,8 @@ func CloneNode(like *ares.Node, i int) *ares.Node {
 
 // endEvents is the end of a job: what its last attempt holds comes free. What an
 // earlier one may still hold on a lost node does not.
-func (j *jobTable) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
-	e := j.entryByID[id]
+func (ex *explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
+	e := ex.jobs.entryByID[id]
 	if e == nil {
 		return nil
 	}
@@ -144,15 +144,15 @@ func (j *jobTable) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares
 	run.Phase, run.Stop, run.Nominated, run.FinishedAt = as, nil, nil, now
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
-		if element := j.entryByID[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
-			out = append(out, j.endEvents(element.id, as, now)...)
+		if element := ex.jobs.entryByID[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
+			out = append(out, ex.endEvents(element.id, as, now)...)
 		}
 	}
 	return out
 }
 
 // raiseEvents is a tenant's or queue's record with a limit or quota raised.
-func (j *jobTable) raiseEvents(step *ares.Step) []ares.Event {
+func (ex *explainer) raiseEvents(step *ares.Step) []ares.Event {
 	tenant, name, isQueue := strings.Cut(step.Target, "/")
 	raise := func(limits *ares.Limits, quotas *[]ares.Quota) {
 		if step.Kind == ares.StepLimit {
@@ -167,11 +167,11 @@ func (j *jobTable) raiseEvents(step *ares.Step) []ares.Event {
 		}
 	}
 	if isQueue {
-		q := *j.queues.QueueRecord(tenant, name)
+		q := *ex.jobs.queues.QueueRecord(tenant, name)
 		raise(&q.Limits, &q.Quotas)
 		return []ares.Event{{Queue: &q}}
 	}
-	t := *j.tenants[tenant].record
+	t := *ex.jobs.tenants[tenant].record
 	raise(&t.Limits, &t.Quotas)
 	if step.Field == ares.LimitGPUHours {
 		t.GPUHours += step.Amount

@@ -11,51 +11,51 @@ import (
 // stands in line, and who holds what it could use. A job that is not waiting, or
 // that the next plan has, has no blockers and needs no remedy. It needs the
 // state alone: what it supposes, it makes real for a moment, and puts back.
-func Explain(s *State, id ares.JobID, now time.Time) ares.Explanation {
+func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
-	e := s.jobs.entryByID[id]
+	e := ex.jobs.entryByID[id]
 	if e == nil || !e.waits() {
 		return out
 	}
-	s.refresh()
-	s.windows.setWindowTime(now)
+	ex.core.refresh()
+	ex.windows.setWindowTime(now)
 	out.Queue = e.job.Queue
-	first := s.explain.queuePosition(e, now, &out)
+	first := ex.queuePosition(e, now, &out)
 	var c *diagnosis
-	out.Blockers, c = s.explain.blockersOf(e, e.shape, e.job.GPUModel, now)
+	out.Blockers, c = ex.blockersOf(e, e.shape, e.job.GPUModel, now)
 	if e.queue == inPending && (len(out.Blockers) == 0 || len(e.shape.affinity) > 0) {
 		switch {
-		case s.explain.inNextPlan(e, now):
+		case ex.inNextPlan(e, now):
 			out.Blockers = nil
 			return out
-		case s.jobs.arrayIsStopping(e):
+		case ex.jobs.arrayIsStopping(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
-		case len(out.Blockers) == 0 && s.jobs.anySeatsHeld(now):
+		case len(out.Blockers) == 0 && ex.jobs.anySeatsHeld(now):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: s.explain.aheadText()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: ex.aheadText()})
 		}
 	}
 	if len(out.Blockers) == 0 {
 		return out // its delay is over: the next plan makes it ready
 	}
 	if c == nil {
-		s.windows.setExpectedStay(e)
-		c = s.explain.diagnose(e.shape, 0)
+		ex.windows.setExpectedStay(e)
+		c = ex.diagnose(e.shape, 0)
 	}
-	out.ETA = s.explain.etaOf(e, now)
+	out.ETA = ex.etaOf(e, now)
 	out.Holders = c.topHolders(e)
-	out.Remedies = s.explain.findRemedies(e, c, first, now)
+	out.Remedies = ex.findRemedies(e, c, first, now)
 	return out
 }
 
 // Refusal says what keeps a job waiting, and no more.
-func Refusal(s *State, id ares.JobID, now time.Time) ares.Refusal {
+func (ex *explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
-	if e := s.jobs.entryByID[id]; e != nil && e.waits() {
-		s.refresh()
-		s.windows.setWindowTime(now)
-		out.Blockers, _ = s.explain.blockersOf(e, e.shape, e.job.GPUModel, now)
+	if e := ex.jobs.entryByID[id]; e != nil && e.waits() {
+		ex.core.refresh()
+		ex.windows.setWindowTime(now)
+		out.Blockers, _ = ex.blockersOf(e, e.shape, e.job.GPUModel, now)
 	}
 	return out
 }

@@ -55,7 +55,7 @@ func byBeginning(a, b *window) int {
 // name. They must not be changed.
 func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	return func(yield func(*ares.Reservation) bool) {
-		for _, v := range s.windows.windows {
+		for _, v := range s.core.windows.windows {
 			if !yield(v.Reservation) {
 				return
 			}

@@ -223,8 +223,8 @@ func (j *jobTable) wouldBorrow(sh *shape) bool {
 // WouldBorrow says whether a waiting job would hold more than quotas promise it: it
 // may have to wait, though it fits, while others take back what they lent.
 func (s *State) WouldBorrow(id ares.JobID) bool {
-	e := s.jobs.entryByID[id]
-	return e != nil && e.job != nil && s.jobs.wouldBorrowNow(e)
+	e := s.core.jobs.entryByID[id]
+	return e != nil && e.job != nil && s.core.jobs.wouldBorrowNow(e)
 }
 
 // wouldBorrowNow is WouldBorrow of an entry.

@@ -41,7 +41,7 @@ func (pr *preemptRound) laterInOrder(e *entry, plan *ares.Plan) []*candidateVict
 	mine, rank := pr.jobs.orderRank(e, now), e.rank()
 	until, bounded := pr.jobs.peerPreemptionTime(e)
 	waited := bounded && !now.Before(until)
-	forebears, barred := pr.jobs.preemptorAncestry(e, plan), pr.barredJobs(0)
+	forebears, barred := pr.preemptorAncestry(e, plan), pr.barredJobs(0)
 	standing := map[*entry]uint64{}
 	var out []*candidateVictim
 	for _, v := range e.shape.tenant.active { // in no order: sorted right below
@@ -53,12 +53,12 @@ func (pr *preemptRound) laterInOrder(e *entry, plan *ares.Plan) []*candidateVict
 		if !after || forebears[v.id] || barred[v] || slices.Contains(pr.stopping, v) {
 			continue
 		}
-		if guard, _ := pr.jobs.protectionOf(v, now); guard != unprotected {
+		if guard, _ := pr.protectionOf(v, now); guard != unprotected {
 			continue
 		}
 		milli := heldMilli(v)
 		standing[v] = at
-		out = append(out, &candidateVictim{entry: v, milli: milli, cost: pr.jobs.preemptionCost(v, milli, now), why: ares.YieldOrder})
+		out = append(out, &candidateVictim{entry: v, milli: milli, cost: pr.preemptionCost(v, milli, now), why: ares.YieldOrder})
 	}
 	slices.SortFunc(out, func(a, b *candidateVictim) int {
 		return cmp.Or(cmp.Compare(standing[b.entry], standing[a.entry]), cmp.Compare(b.entry.job.Revision, a.entry.job.Revision), cmp.Compare(b.entry.id, a.entry.id))

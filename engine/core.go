@@ -1,0 +1,36 @@
+package engine
+
+import (
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/queue"
+)
+
+// core is the jobs, nodes, sessions, cordons, tenants, queues, reservations and the
+// topology as of one revision of the store, with the accounts of what is taken kept
+// up to date.
+type core struct {
+	cfg      Config
+	revision int64
+	cluster  *Cluster
+	scorer   *Scorer
+	jobs     *jobTable
+	windows  *calendar
+}
+
+func newCore(cfg Config) *core {
+	co := &core{cfg: cfg}
+	queues := queue.New[*entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != OrderAged})
+	co.cluster = newCluster(&co.cfg, queues.ModelIndex)
+	co.scorer = newScorer(&co.cfg, co.cluster)
+	co.jobs = newJobTable(&co.cfg, queues, co.cluster, co.scorer)
+	co.windows = &calendar{cluster: co.cluster, jobs: co.jobs}
+	return co
+}
+
+// apply takes in a whole revision.
+func (co *core) apply(b ares.Batch) {
+	co.revision, co.jobs.at = b.Revision, b.At
+	co.scorer.demand.beginWindow(b.Revision)
+	co.applyEvents(b.Events)
+	co.scorer.advanceHorizon(b.Revision, len(co.jobs.entryByID), co.jobs.asks())
+}
