@@ -53,21 +53,6 @@ func (j *jobTable) chargeJob(e *entry, sign int) {
 	}
 }
 
-// addActive puts an entry among those of the tenant that hold something.
-func (t *tenant) addActive(e *entry) {
-	t.active = append(t.active, e)
-	e.activeAt = int32(len(t.active))
-}
-
-// removeActive takes it out.
-func (t *tenant) removeActive(e *entry) {
-	last := len(t.active) - 1
-	t.active[e.activeAt-1] = t.active[last]
-	t.active[e.activeAt-1].activeAt = e.activeAt
-	t.active[last] = nil
-	t.active, e.activeAt = t.active[:last], 0
-}
-
 // holdingsOf works out what an entry holds and has held.
 func (j *jobTable) holdingsOf(e *entry) holdings {
 	var out holdings
@@ -131,19 +116,6 @@ func addModelPart(g *queue.Allocation, model int, milli int64) {
 	g.ForQuotas[at].Milli += milli
 }
 
-// deviceSpecOf is what a device of the node is, nil when the record does not list it.
-func (n *node) deviceSpecOf(id string) *deviceSpec {
-	if n == nil || n.typ == nil {
-		return nil
-	}
-	for i := range n.devices {
-		if n.devices[i].id == id {
-			return &n.typ.devices[i]
-		}
-	}
-	return nil
-}
-
 // rechargeNode puts the seats on a node into the accounts anew, because its devices
 // are of other models now. It is rare: it looks at every job.
 func (j *jobTable) rechargeNode(n *node, describe func()) {
@@ -175,15 +147,6 @@ func (e *entry) usedNode(node string) bool {
 	return false
 }
 
-// capacity is what a machine of the profile adds to what is shared.
-func (p *nodeType) capacity() queue.Resources {
-	u := queue.Resources{CPU: int64(p.cpus), Memory: int64(p.memory)}
-	for i := range p.devices {
-		u.GPU += p.devices[i].weight
-	}
-	return u
-}
-
 // grantOf is what a job of the shape gets with these seats. Its parts are good
 // until the next call.
 func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Allocation {
@@ -196,20 +159,69 @@ func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Allocation {
 	return g
 }
 
-// FoldUsage adds what a live job has used to what archived jobs of its queue have,
-// as of a time: the record to write when the job itself goes. A job that used
-// nothing changes nothing.
-func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
-	e := s.core.jobs.entryByID[id]
-	if e == nil || len(e.held.past) == 0 {
-		return before
+func (j *jobTable) applyNodeDeletion(g ares.Gone) {
+	n := j.cluster.nodesByID[g.ID]
+	if n == nil {
+		return
 	}
-	var runs []queue.AttemptUse
-	for _, p := range e.held.past {
-		if p.to.IsZero() { // it ends now
-			p.to = at
+	switch g.Kind {
+	case ares.KindNode:
+		j.setNodeRecord(n, nil)
+	case ares.KindSession:
+		n.session, j.cluster.capacityStale = nil, true
+	case ares.KindScore:
+		j.cluster.setNodeScore(n, nil)
+	default:
+		n.cordon, n.gainedRoom = nil, true
+	}
+	j.cluster.markDirty(n)
+}
+
+// admitsSeats says whether a job may have these seats, by all that does not ask for
+// room: what it waits for, its budget, limits and quotas.
+func (j *jobTable) admitsSeats(sh *shape, seats []ares.Seat, now time.Time) bool {
+	if sh.tenant.record == nil || j.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) }) {
+		return false
+	}
+	return sh.leaf.IsUnrestricted() || len(sh.leaf.CheckAdmission(j.grantOf(sh, seats))) == 0
+}
+
+// grantCopy is grantOf for who keeps it.
+func (j *jobTable) grantCopy(sh *shape, seats []ares.Seat) queue.Allocation {
+	g := j.grantOf(sh, seats)
+	g.ForQuotas = slices.Clone(g.ForQuotas)
+	return g
+}
+
+// heldMilli is what a job holds of devices, in thousandths.
+func heldMilli(e *entry) int64 {
+	h := &e.held.grant.ForLimits
+	return int64(h.GPUs)*WholeMilli + int64(h.GPUMilli)
+}
+
+// setNodeRecord takes over a node's record, nil when it went. What seats hold stays
+// in the account, on devices the record no longer lists too.
+func (j *jobTable) setNodeRecord(n *node, r *ares.Node) {
+	same := n.record != nil && r != nil && sameModels(n.record, r)
+	// What ended jobs used there is counted by the weights of its models too.
+	if same || n.seats == 0 && len(j.cfg.ModelWeights) == 0 {
+		j.cluster.applyNodeRecord(n, r)
+		return
+	}
+	j.rechargeNode(n, func() { j.cluster.applyNodeRecord(n, r) })
+}
+
+// sameModels says whether the devices count alike in shares and quotas.
+func sameModels(a, b *ares.Node) bool {
+	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
+}
+
+// gpuMilliOf is what seats take of devices, in thousandths.
+func gpuMilliOf(seats []ares.Seat) (milli int64) {
+	for i := range seats {
+		for _, sh := range seats[i].Shares {
+			milli += int64(sh.Milli)
 		}
-		runs = append(runs, queue.AttemptUse{Resources: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
 	}
-	return queue.ArchiveUse(before, runs, s.core.cfg.HalfLife, at)
+	return milli
 }

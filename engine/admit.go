@@ -8,20 +8,6 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// Kinds of blockers.
-const (
-	kindQuota      = "quota"
-	kindBudget     = "budget"
-	kindNodes      = "nodes"
-	kindCapacity   = "capacity"
-	kindDelay      = "delay"
-	kindDependency = "dependency"
-	kindArray      = "array"
-	kindNear       = "affinity"
-	kindOrder      = "order"
-	kindReserved   = "reservation"
-)
-
 // admissibleMembers is how many members of the shape may be placed if there is room, and
 // of which models: 0 when not even the least it can start with.
 func (j *jobTable) admissibleMembers(sh *shape, now time.Time) (members int, ban uint64) {
@@ -68,11 +54,6 @@ func (j *jobTable) excludedModels(sh *shape, members int) (ban uint64, open bool
 	}
 	return ban, open || !known
 }
-
-// modelBit stands for a model in a set of them. The 64th and all after it share
-// one: then what is banned for one of them is banned for all, and no quota is
-// exceeded.
-func modelBit(m int) uint64 { return 1 << min(m, 63) }
 
 // admissionBlockers says everything that keeps jobs of this shape from being placed
 // however much room there is; nil where allowed says that some members may be.
@@ -157,14 +138,6 @@ func (j *jobTable) wakeAtMonthEnd(plan *ares.Plan, t *tenant) {
 	}
 }
 
-// BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
-func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
-	if t := s.core.jobs.tenants[tenantID]; t != nil {
-		return s.core.jobs.budgetUsed(t, now)
-	}
-	return 0
-}
-
 // budgetUsed is the GPU-seconds the tenant's jobs have used in the month of now.
 func (j *jobTable) budgetUsed(t *tenant, now time.Time) int64 {
 	now = now.UTC()
@@ -185,27 +158,4 @@ func (j *jobTable) budgetUsed(t *tenant, now time.Time) int64 {
 		}
 	}
 	return sum
-}
-
-// addMonthlyUse adds what an ended attempt has used to each month it was in.
-func (t *tenant) addMonthlyUse(p *usagePeriod, sign int64) {
-	for from := p.from.UTC(); from.Before(p.to); {
-		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-		upTo := p.to
-		if next.Before(upTo) {
-			upTo = next
-		}
-		month := from.Format(monthForm)
-		if t.monthlyUse[month] += sign * p.milli * int64(upTo.Sub(from)/time.Second); t.monthlyUse[month] == 0 {
-			delete(t.monthlyUse, month)
-		}
-		from = next
-	}
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

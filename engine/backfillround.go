@@ -1,5 +1,12 @@
 package engine
 
+import (
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/queue"
+)
+
 // backfillRound is what backfill knows in one cycle: the reservations of blocked
 // jobs, and when nodes are expected to have room.
 type backfillRound struct {
@@ -24,4 +31,53 @@ type backfillRound struct {
 	quantile         quantile         // ends are foreseen by
 	holds            []nominationHold // the nominations
 	holdsBefore      int              // of these, those that were there before the decision
+}
+
+func (b *backfillRound) begin() {
+	clear(b.reservations)
+	b.backfill, b.reservations = b.backfillConfig(), b.reservations[:0]
+	b.heldReservations, b.reservationTries, b.probes, b.reserveForAll, b.quantile = 0, 0, 0, false, p90
+	if b.cfg.Queue.Blocked == BlockedReserve { // as it was published
+		b.quantile = p50
+	}
+}
+
+// nominationHold is a nomination in one decision: its seats, and what of them is free
+// and so held, in order that nobody else is given it.
+type nominationHold struct {
+	entry     *entry
+	seats     []ares.Seat
+	until     time.Time // its seats are free by then, or given up
+	held      []delta
+	freeSeats int              // seats of which all is held
+	grant     queue.Allocation // counts for limits and quotas meanwhile, and for no share
+	over      bool             // it has its place, or was given up: nothing is held
+	invalid   string           // why it was given up
+}
+
+// knownUnschedulable says whether the shape is known to find no place.
+func (b *backfillRound) knownUnschedulable(sh *shape, ban uint64) bool {
+	r := &sh.unschedulable
+	if r.known = r.known && r.layout == b.cluster.layout && r.ban&^ban == 0 && b.cluster.refreshGains(sh.request) && r.seen >= sh.request.gains.from; !r.known {
+		return false
+	}
+	for _, g := range sh.request.gains.nodes {
+		if n := b.cluster.nodes[g.at]; g.when > r.seen && n.schedulable() && b.roomIgnoringHolds(n, sh.request) > 0 {
+			r.known = false
+			return false
+		}
+	}
+	return true
+}
+
+// backfillConfig is how places are kept: of one job of each queue that reserves by
+// its order, or else as configured.
+func (b *backfillRound) backfillConfig() BackfillConfig {
+	switch q := &b.cfg.Queue; {
+	case q.Blocked == BlockedReserve:
+		return BackfillConfig{First: MaxReserved}
+	case q.Blocked == BlockedSkip && !q.Preempt:
+		return b.cfg.Backfill
+	}
+	return BackfillConfig{}
 }

@@ -6,24 +6,6 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// PlacementPolicy is a rule for which node a member goes to. All but the default are
-// there to compare with: each gives every node that has room a score, as the
-// simulator of "Beware of Fragmentation" (Weng and others, USENIX ATC 2023)
-// does, and takes the first of those with the highest. Their time grows with the
-// fleet. Gangs of several members are placed by the topology whatever the rule.
-type PlacementPolicy string
-
-// The rules.
-const (
-	PolicyDefault    PlacementPolicy = ""           // the least stranded capacity
-	PolicyRandom     PlacementPolicy = "random"     // any node, any device
-	PolicyBestFit    PlacementPolicy = "bestfit"    // the least CPUs and GPUs left over
-	PolicyDotProduct PlacementPolicy = "dotprod"    // the least product of what is free and what is asked for
-	PolicyPacking    PlacementPolicy = "packing"    // shared devices, then used nodes, then idle ones
-	PolicyClustering PlacementPolicy = "clustering" // where jobs that ask for as many devices are
-	PolicyFGD        PlacementPolicy = "fgd"        // the steepest descent of fragmentation
-)
-
 // baselineScores are the scores: higher is better.
 var baselineScores = map[PlacementPolicy]func(*Scorer, *request, *node) int{
 	PolicyRandom:     (*Scorer).randomScore,
@@ -32,11 +14,6 @@ var baselineScores = map[PlacementPolicy]func(*Scorer, *request, *node) int{
 	PolicyPacking:    (*Scorer).packingScore,
 	PolicyClustering: (*Scorer).clusteringScore,
 	PolicyFGD:        (*Scorer).cachedFGDScore,
-}
-
-// PlacementPolicies are the rules by name, in an order for people.
-func PlacementPolicies() []PlacementPolicy {
-	return []PlacementPolicy{PolicyRandom, PolicyDotProduct, PolicyClustering, PolicyPacking, PolicyBestFit, PolicyFGD}
 }
 
 // maxPolicyScore is the best score of those rules that have one.
@@ -145,67 +122,6 @@ func (sc *Scorer) clusteringScore(w *request, n *node) int {
 		return score + step
 	}
 	return score
-}
-
-// largestNode is the largest machine's CPUs, and another's thousandths of devices.
-type largestNode struct{ cpus, gpus int }
-
-// largestSize is the CPUs, and the thousandths of devices, of the fleet's largest
-// machines, so that neither is 0.
-func (c *Cluster) largestSize() (cpus, gpus int) {
-	return max(c.largest.cpus, 1), max(c.largest.gpus, 1)
-}
-
-// gpuMilli is how many thousandths of devices a member takes.
-func (w *request) gpuMilli() int { return max(w.gpus*WholeMilli, w.milli) }
-
-// freeMilli is how many thousandths of the node's devices nobody has.
-func (n *node) freeMilli() int {
-	sum := 0
-	for m := n.usable; m != 0; m &= m - 1 {
-		sum += n.freeMilliOf(bits.TrailingZeros64(m))
-	}
-	return sum
-}
-
-// freeMilliOf is how much of a device nobody has.
-func (n *node) freeMilliOf(device int) int { return max(WholeMilli-n.devices[device].taken, 0) }
-
-// seatKinds counts the seats on a node by how many devices each has.
-type seatKinds [64]uint16
-
-// seatKindOf is 0 for no device, 1 for a share of one, and one more than the number
-// of whole devices; all beyond are one kind.
-func seatKindOf(gpus, milli int) int {
-	switch {
-	case milli > 0 && milli < WholeMilli:
-		return 1
-	case milli > 0:
-		return 2
-	case gpus > 0:
-		return min(gpus+1, len(seatKinds{})-1)
-	}
-	return 0
-}
-
-// kindOfSeat is the kind of a seat.
-func kindOfSeat(seat *ares.Seat) int {
-	if len(seat.Shares) == 1 {
-		return seatKindOf(0, seat.Shares[0].Milli)
-	}
-	return seatKindOf(len(seat.Shares), 0)
-}
-
-func (k *seatKinds) add(kind, sign int) { k[kind] += uint16(sign) }
-
-// present is the kinds of which there are any, as a set.
-func (k *seatKinds) present() (out uint64) {
-	for kind := 1; kind < len(k); kind++ {
-		if k[kind] > 0 {
-			out |= 1 << kind
-		}
-	}
-	return out
 }
 
 // policyDevice is the device for a share by a rule that chooses differently than

@@ -169,39 +169,3 @@ func (sc *Scorer) bestNode(w *request, allowed *set, lo, hi int) *node {
 	}
 	return nil
 }
-
-// anyNode finds a node with room, without a board.
-func (c *Cluster) anyNode(w *request, allowed *set, lo, hi int) *node {
-	for i := allowed.next(lo); i >= 0 && i < hi; i = allowed.next(i + 1) {
-		if sp := &c.freeCPUMem[i]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory {
-			continue
-		}
-		if n := c.nodes[i]; n.fits(w) {
-			return n
-		}
-	}
-	return nil
-}
-
-// capacityChanged notes that a node has other things left than before.
-func (c *Cluster) capacityChanged(n *node) {
-	c.changeCount++
-	n.changes = c.changeCount
-	c.capacityChanges.add(n.pos)
-	c.lastCapacityChange[n.pos] = c.capacityChanges.count - 1
-	c.blockMaxes[n.pos/64].stale = true
-	if !n.schedulable() {
-		c.domains.SetFree(n.pos, -1, 0)
-		c.summaries[n.pos], c.freeCPUMem[n.pos] = nodeSummary{}, freeCPUMem{-1, -1}
-		return
-	}
-	c.domains.SetFree(n.pos, bits.OnesCount64(n.free), len(n.devices))
-	c.summaries[n.pos] = summarize(n)
-	c.freeCPUMem[n.pos] = freeCPUMem{int32(max(n.typ.cpus-n.cpus, 0)), int32(max(n.record.MemoryMB-n.memory, 0))}
-}
-
-// freeCPUMem is a node's CPUs and memory that are left, side by side with those of
-// the others: most nodes that come into question and have no room lack these.
-// It is never below 0, so that who asks for none finds room on a machine that
-// has less than it had when others came, but for a node that is not open.
-type freeCPUMem struct{ cpus, memory int32 }

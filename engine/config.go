@@ -43,6 +43,9 @@ type Config struct {
 	Typical []TypicalJob
 }
 
+// wholeDevice is a whole device in thousandths.
+const wholeDevice = 1000
+
 // Limits on a configuration.
 const (
 	MaxCelsius      = 150
@@ -76,15 +79,15 @@ func (c Config) Check() error {
 	if c.HalfLife < time.Hour || c.HalfLife > MaxHalfLife {
 		p.Add("usage_half_life_hours", "must be between 1 and %d, got %d", MaxHalfLife/time.Hour, c.HalfLife/time.Hour)
 	}
-	if c.Placement != PolicyDefault && baselineScores[c.Placement] == nil {
+	if c.Placement != PolicyDefault && !slices.Contains(PlacementPolicies(), c.Placement) {
 		p.Add("placement", "must be one of %v or empty, got %q", PlacementPolicies(), string(c.Placement))
 	}
 	if len(c.Typical) > MaxTypical {
 		p.Add("typical", "at most %d kinds of jobs, got %d", MaxTypical, len(c.Typical))
 	}
 	for i, t := range c.Typical {
-		if t.Count < 1 || t.Count > MaxModelWeight || min(t.GPUs, t.Milli, t.CPUs) < 0 || t.Milli > WholeMilli || t.GPUs > 0 && t.Milli > 0 {
-			p.Add(fmt.Sprintf("typical[%d]", i), "needs a count from 1 on, and GPUs or up to %d thousandths of one", WholeMilli)
+		if t.Count < 1 || t.Count > MaxModelWeight || min(t.GPUs, t.Milli, t.CPUs) < 0 || t.Milli > wholeDevice || t.GPUs > 0 && t.Milli > 0 {
+			p.Add(fmt.Sprintf("typical[%d]", i), "needs a count from 1 on, and GPUs or up to %d thousandths of one", wholeDevice)
 		}
 	}
 	if len(c.ModelWeights) > MaxModelWeights {
@@ -138,11 +141,77 @@ func (c Config) weightedModels() []string {
 // weightOf is what a device of the model counts in shares, in thousandths: by
 // the longest name that is part of it, then the first.
 func (c Config) weightOf(model string) int64 {
-	weight, longest := WholeMilli, 0
+	weight, longest := wholeDevice, 0
 	for _, name := range c.weightedModels() {
 		if len(name) > longest && strings.Contains(model, strings.ToLower(name)) {
 			weight, longest = c.ModelWeights[name], len(name)
 		}
 	}
 	return int64(weight)
+}
+
+// Limits on one plan, so that a commit stays small and a decision short.
+const (
+	// MaxPlacings is the most jobs one plan places, and the most delays it
+	// ends. A plan that was cut there has Wake = now: decide again.
+	MaxPlacings = 500
+	// MaxRefusals is the most shapes one plan names as refused. Beyond it
+	// shapes are refused without being named; Explain answers for each.
+	MaxRefusals = 500
+)
+
+// Mix is a kind of job that is expected, and how often among a thousand.
+type Mix struct {
+	GPUs   int // whole devices, or
+	Milli  int // a part of one
+	CPUs   int // of each device's even share of the machine's CPUs, in percent; of its memory too
+	Weight int
+}
+
+// DefaultMix is what is expected before anybody has asked for anything: mostly
+// small jobs, and room kept for whole machines. It is a guess that was not
+// fitted to any trace, and it counts as much as the first few asks: what jobs
+// really ask for soon outweighs it.
+func DefaultMix() []Mix {
+	return []Mix{
+		{Milli: 250, CPUs: 50, Weight: 100},
+		{Milli: 500, CPUs: 50, Weight: 150},
+		{GPUs: 1, CPUs: 80, Weight: 350},
+		{GPUs: 2, CPUs: 80, Weight: 120},
+		{GPUs: 4, CPUs: 80, Weight: 120},
+		{GPUs: 8, CPUs: 80, Weight: 160},
+	}
+}
+
+// PlacementPolicy is a rule for which node a member goes to. All but the default are
+// there to compare with: each gives every node that has room a score, as the
+// simulator of "Beware of Fragmentation" (Weng and others, USENIX ATC 2023)
+// does, and takes the first of those with the highest. Their time grows with the
+// fleet. Gangs of several members are placed by the topology whatever the rule.
+type PlacementPolicy string
+
+// The rules.
+const (
+	PolicyDefault    PlacementPolicy = ""           // the least stranded capacity
+	PolicyRandom     PlacementPolicy = "random"     // any node, any device
+	PolicyBestFit    PlacementPolicy = "bestfit"    // the least CPUs and GPUs left over
+	PolicyDotProduct PlacementPolicy = "dotprod"    // the least product of what is free and what is asked for
+	PolicyPacking    PlacementPolicy = "packing"    // shared devices, then used nodes, then idle ones
+	PolicyClustering PlacementPolicy = "clustering" // where jobs that ask for as many devices are
+	PolicyFGD        PlacementPolicy = "fgd"        // the steepest descent of fragmentation
+)
+
+// PlacementPolicies are the rules by name, in an order for people.
+func PlacementPolicies() []PlacementPolicy {
+	return []PlacementPolicy{PolicyRandom, PolicyDotProduct, PolicyClustering, PolicyPacking, PolicyBestFit, PolicyFGD}
+}
+
+// TypicalJob is a kind of job that is expected, in the numbers a job asks for, and
+// how many of the expected jobs are such: the target workload of PlaceFGD.
+type TypicalJob struct {
+	GPUs  int // whole devices, or
+	Milli int // a part of one
+	CPUs  int
+	Model string // models that will do, separated by |; "" for any
+	Count int
 }

@@ -30,20 +30,6 @@ const (
 	maxResettlings    = 8
 )
 
-// Consolidate is what would be moved now, and for whom, whether or not that is
-// enabled. It changes nothing.
-func Consolidate(s *State, now time.Time) []ares.Consolidation {
-	s.core.refresh()
-	s.core.windows.setWindowTime(now)
-	s.round.preempt.consolidationsFound = []ares.Consolidation{}
-	plan := ares.Plan{Revision: s.core.revision, Now: now}
-	s.round.planRequired(&plan)
-	s.round.runCycle(&plan, true) // as the next plan will: what is shown is what is done
-	out := s.round.preempt.consolidationsFound
-	s.round.preempt.consolidationsFound = nil
-	return out
-}
-
 // findConsolidation finds whom to move for a job that found no place. It is false when
 // that is not worth it, or when there is nobody to move, or one is being moved
 // already: one thing at a time, so that what was reckoned stays true.
@@ -89,11 +75,6 @@ func (c *victimSelection) longestGrace() (longest time.Duration) {
 // gain is what a waiting job gains that starts so much sooner, in thousandths of
 // GPU-seconds.
 func (c *victimSelection) gain() int64 { return gpuMilliOf(c.seats) * int64(c.wait/time.Second) }
-
-// isWorth says whether a gain is worth a loss.
-func (y *PreemptionConfig) isWorth(gain, lost int64) bool {
-	return gain > 0 && gain*WholeMilli >= lost*int64(y.MoveGain)
-}
 
 // wakeWhenWorth wakes the plan when a job will have waited for long enough to be worth
 // what moving others costs today. That grows too, so it is asked anew then.

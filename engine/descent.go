@@ -4,18 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 )
-
-// TypicalJob is a kind of job that is expected, in the numbers a job asks for, and
-// how many of the expected jobs are such: the target workload of PlaceFGD.
-type TypicalJob struct {
-	GPUs  int // whole devices, or
-	Milli int // a part of one
-	CPUs  int
-	Model string // models that will do, separated by |; "" for any
-	Count int
-}
 
 // typicalDemand is what a typical job needs of a node of a profile.
 type typicalDemand struct {
@@ -53,19 +42,6 @@ func (sc *Scorer) fgdDemands(p *nodeType) (list []typicalDemand, never, total in
 		}
 	}
 	return list, never, total
-}
-
-// hasModel says whether a device of the profile is of one of the models.
-func (p *nodeType) hasModel(models string) bool {
-	if models == "" {
-		return true
-	}
-	for m := range strings.SplitSeq(strings.ToLower(models), "|") {
-		if m != "" && slices.ContainsFunc(p.devices, func(d deviceSpec) bool { return strings.Contains(d.model, m) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // fgdWorkload is the typical jobs as machines of one profile see them.

@@ -242,3 +242,59 @@ func (j *jobTable) asks() iter.Seq[*demandAsk] {
 		}
 	}
 }
+
+// lastNodes is where the job's last attempt was.
+func (j *jobTable) lastNodes(e *entry) []int {
+	last := e.run.Last()
+	if last == nil {
+		return nil
+	}
+	var at []int
+	for i := range last.Seats {
+		if n := j.cluster.nodesByID[last.Seats[i].Node]; n != nil {
+			at = append(at, n.pos)
+		}
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}
+
+// mayBePreempted says whether the job goes on later where it was stopped, and may be
+// stopped at all.
+func (e *entry) mayBePreempted() bool {
+	return e.job.Checkpoint.Enabled && !e.job.Placement.LatencySensitive && !e.run.Endures(e.job)
+}
+
+// runsWithin says whether a seat of the job is on one of the nodes.
+func (j *jobTable) runsWithin(e *entry, nodes *set) bool {
+	a := e.run.Current()
+	return slices.ContainsFunc(a.Seats, func(h ares.Held) bool {
+		n := j.cluster.nodesByID[h.Node]
+		return n != nil && nodes.has(n.pos)
+	})
+}
+
+// sharesNodeWith says whether a seat of the job is on a node of others.
+func (e *entry) sharesNodeWith(seats []ares.Seat) bool {
+	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
+		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
+	})
+}
+
+// opensNode says whether a node that the job leaves has room for a member.
+func (j *jobTable) opensNode(e *entry, w *request) bool {
+	a := e.run.Current()
+	for i := range a.Seats {
+		if n := j.cluster.nodesByID[a.Seats[i].Node]; n != nil && n.schedulable() && n.roomFor(w) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sitsBesideSeats says whether a running job has a seat on a node of some.
+func (e *entry) sitsBesideSeats(seats []ares.Seat) bool {
+	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
+		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
+	})
+}

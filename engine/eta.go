@@ -86,14 +86,6 @@ func (ex *explainer) needsReservedNodes(e *entry) bool {
 	return ex.cluster.emptyCapacity(open, w) < least && ex.cluster.emptyCapacity(&ex.cluster.refreshFeasible(w).nodes, w) >= least
 }
 
-// emptyCapacity is how many members of a want the nodes of a set would take if they were empty.
-func (c *Cluster) emptyCapacity(of *set, w *request) (members int) {
-	for at := of.next(0); at >= 0; at = of.next(at + 1) {
-		members += c.nodes[at].emptyRoom(w)
-	}
-	return members
-}
-
 // maxWindowsTried is at the ends of how many windows a place is looked for: who asks holds up
 // the next decision.
 const maxWindowsTried = 2
@@ -257,4 +249,15 @@ func (ex *explainer) noEstimateText(e *entry, now time.Time) string {
 		}
 	}
 	return "even when those have left who are foreseen to, it finds no place"
+}
+
+// aheadText says how those ahead of a job that would fit can keep it waiting.
+func (ex *explainer) aheadText() string {
+	switch {
+	case ex.cfg.Queue.Blocked == BlockedHold:
+		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
+	case ex.round.backfill.backfillConfig().First > 0:
+		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
+	}
+	return "jobs ahead of it take the room there is, or fill the next plan"
 }

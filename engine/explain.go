@@ -33,24 +33,6 @@ func (ex *explainer) blockersOf(e *entry, sh *shape, model string, now time.Time
 	return append(out, t.preempt.preemptionBlockers(e, now)...), c
 }
 
-// preemptionBlockers says what comes of a waiting job's right to have others give way, if
-// it has one.
-func (pr *preemptRound) preemptionBlockers(e *entry, now time.Time) []ares.Blocker {
-	if e == nil || e.job == nil || e.queue != inPending {
-		return nil
-	}
-	if e.run != nil && e.run.Nominated != nil {
-		k := nominationHold{seats: e.run.Nominated.Seats}
-		_, k.freeSeats = pr.txn.holdSeats(k.seats)
-		return []ares.Blocker{k.waitBlocker()}
-	}
-	members, _ := pr.jobs.admissibleMembers(e.shape, now)
-	if found, ok := pr.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {
-		pr.notePreemption("%s", preemptionText(pr.newNomination(e, &found, now)))
-	}
-	return pr.preemptionNotes
-}
-
 // admissionWaits lists what keeps the job waiting however much room there is.
 func (ex *explainer) admissionWaits(e *entry, sh *shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
@@ -63,46 +45,6 @@ func (ex *explainer) admissionWaits(e *entry, sh *shape, now time.Time) []ares.B
 		}
 	}
 	return append(out, ex.jobs.admissionBlockers(sh, now)...)
-}
-
-// delayBlockers says what in the job's own past keeps it waiting.
-func (e *entry) delayBlockers(now time.Time) []ares.Blocker {
-	var out []ares.Blocker
-	if e.queue == inDelayed && now.Before(e.delayUntil) {
-		out = append(out, ares.Blocker{Kind: kindDelay, Detail: fmt.Sprintf(
-			"%s until %s (in %s)", e.run.Phase, e.delayUntil.UTC().Format(time.RFC3339), e.delayUntil.Sub(now).Round(time.Millisecond))})
-	}
-	live, first := 0, ""
-	for i := range e.run.Attempts {
-		a := &e.run.Attempts[i]
-		for k := range a.Seats {
-			if h := &a.Seats[k]; !h.State.Settled() {
-				if live++; live == 1 {
-					first = fmt.Sprintf("rank %d of attempt %d on node %s is %s and may still hold a live process", h.Rank, a.Number, h.Node, h.State)
-				}
-			}
-		}
-	}
-	if live > 1 {
-		first += fmt.Sprintf(", and %d more seats", live-1)
-	}
-	if live > 0 {
-		out = append(out, ares.Blocker{Kind: kindDelay, Detail: first})
-	}
-	return out
-}
-
-// noRoomBlocker is the short refusal of a job that found no place.
-func noRoomBlocker(sh *shape) ares.Blocker {
-	each := sh.request.text()
-	detail := fmt.Sprintf("no room for %d members together (%s each)", sh.minMembers, each)
-	switch {
-	case sh.members == 1:
-		detail = fmt.Sprintf("no node has room (%s)", each)
-	case sh.onOneNode():
-		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.minMembers, each)
-	}
-	return ares.Blocker{Kind: kindCapacity, Detail: detail}
 }
 
 // gangBlocker says why a gang whose members find room finds no place together.
@@ -203,21 +145,4 @@ func (c *diagnosis) reasonText(h reason, model string) string {
 	default:
 		return "room"
 	}
-}
-
-// selectorText says what is asked of a node's labels, value by value.
-func (w *request) selectorText() string {
-	var parts []string
-	for _, l := range w.selector {
-		parts = append(parts, l.key+"="+l.value)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// tooFewText says of a node that it has fewer devices than one member needs.
-func (w *request) tooFewText() string {
-	if w.gpus <= 1 {
-		return "no " + w.deviceWord()
-	}
-	return fmt.Sprintf("fewer than %d %ss", w.gpus, w.deviceWord())
 }

@@ -92,33 +92,3 @@ func (n *node) matchesAffinity(w *request) bool {
 func (n *node) inRegion(w *request) bool {
 	return len(w.regions) == 0 || slices.Contains(w.regions, n.place.Region)
 }
-
-// changeLog is a short memory of nodes by position, so that whoever looks rarely
-// needs to look only at what has changed.
-type changeLog struct {
-	count int // since the beginning
-	last  []int32
-}
-
-// keptChanges is how many changes are kept.
-const keptChanges = 4096
-
-func (c *changeLog) add(at int) {
-	if len(c.last) == 2*keptChanges {
-		c.last = c.last[:copy(c.last, c.last[keptChanges:])]
-	}
-	c.last = append(c.last, int32(at))
-	c.count++
-}
-
-// hasGap says whether some change after the first seen ones is forgotten.
-func (c *changeLog) hasGap(seen int) bool { return c.count-seen > len(c.last) }
-
-// since lists the changes after the first seen ones.
-func (c *changeLog) since(seen int) []int32 { return c.last[len(c.last)-(c.count-seen):] }
-
-// reset drops the memory: the positions mean other nodes now.
-func (c *changeLog) reset() {
-	c.last = c.last[:0]
-	c.count++ // so that nobody seems to have seen everything
-}

@@ -40,16 +40,6 @@ func (c *Cluster) bottleneck(seats []ares.Seat) int {
 	return least
 }
 
-// deviceBit is the device's place in the sets of the node.
-func (n *node) deviceBit(id string) uint64 {
-	for i := range n.devices {
-		if n.devices[i].id == id {
-			return 1 << i
-		}
-	}
-	return 0
-}
-
 // unknownMBps is what is taken for a network that nobody has described:
 // 10 Gb/s.
 const unknownMBps = 1250

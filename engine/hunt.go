@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -151,32 +150,6 @@ func (h *victimSearch) explainRateLimit(c *victimSelection, until time.Time, pla
 	}
 	h.round.notePreemption("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, most, until.UTC().Format(time.RFC3339))
 	wakeBy(plan, until)
-}
-
-// gpuText writes thousandths of devices.
-func gpuText(milli int64) string {
-	if milli == WholeMilli {
-		return "1 GPU"
-	}
-	return decimalText(int(milli)) + " GPUs"
-}
-
-// decimalText writes thousandths as a decimal.
-func decimalText(n int) string {
-	if n%1000 == 0 {
-		return fmt.Sprint(n / 1000)
-	}
-	return fmt.Sprintf("%d.%03d", n/1000, n%1000)
-}
-
-// gpuMilliOf is what seats take of devices, in thousandths.
-func gpuMilliOf(seats []ares.Seat) (milli int64) {
-	for i := range seats {
-		for _, sh := range seats[i].Shares {
-			milli += int64(sh.Milli)
-		}
-	}
-	return milli
 }
 
 // withinHourlyLimit says whether the tenant may have so many stopped by class now, and
@@ -361,56 +334,6 @@ func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVicti
 	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
 		return !v.entry.sitsBesideSeats(seats) || h.round.place.putBack(v.entry)
 	})
-}
-
-// sitsBesideSeats says whether a running job has a seat on a node of some.
-func (e *entry) sitsBesideSeats(seats []ares.Seat) bool {
-	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
-		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
-	})
-}
-
-// putBack puts a job that was to leave back on its seats, if nobody else is given
-// what it has there.
-func (pl *Placer) putBack(e *entry) bool {
-	m, a := savepoint(len(pl.txn.deltas)), e.run.Current()
-	for i := range a.Seats {
-		seat := &a.Seats[i].Seat
-		n := pl.cluster.nodesByID[seat.Node]
-		if a.Seats[i].State.Free() || n == nil || n.record == nil {
-			continue
-		}
-		if !n.fitsBeside(seat) {
-			pl.txn.undo(m)
-			return false
-		}
-		pl.txn.takeSeats([]ares.Seat{*seat})
-	}
-	return true
-}
-
-// fitsBeside says whether the seat fits beside what is taken on the node.
-func (n *node) fitsBeside(seat *ares.Seat) bool {
-	if n.seats >= MaxSeats || seat.CPUs > 0 && n.typ.cpus-n.cpus < seat.CPUs || seat.Memory > 0 && n.record.MemoryMB-n.memory < seat.Memory {
-		return false
-	}
-	for i := range seat.Shares {
-		if d := n.deviceIndex(&seat.Shares[i]); d >= 0 && WholeMilli-n.devices[d].taken < seat.Shares[i].Milli {
-			return false
-		}
-	}
-	return seat.NUMA < 0 || n.numaHasRoom(seat)
-}
-
-// numaHasRoom says whether the seat's NUMA node has its CPUs and memory left.
-func (n *node) numaHasRoom(seat *ares.Seat) bool {
-	taken := n.numaTaken(seat.NUMA)
-	for _, at := range n.typ.numa {
-		if at.ID == seat.NUMA {
-			return at.CPUs-taken.cpus >= seat.CPUs && at.MemoryMB-taken.memory >= seat.Memory
-		}
-	}
-	return false
 }
 
 // maxShrink is up to how many victims each is tried without, with other seats.

@@ -53,21 +53,6 @@ func (m reasons) first() reason {
 // busyReasons are those that go away when others leave.
 const busyReasons = 1<<reasonBusyDevices | 1<<reasonBusyCPUs | 1<<reasonBusyMemory | 1<<reasonNUMA | 1<<reasonSeatLimit
 
-// blockerKind is the kind of blocker: what is busy may come free.
-func (h reason) blockerKind() string {
-	switch {
-	case h == reasonJobAffinity:
-		return kindNear
-	case h == reasonReserved:
-		return kindReserved
-	case h == reasonQuota:
-		return kindQuota
-	case h >= reasonBusyDevices:
-		return kindCapacity
-	}
-	return kindNodes
-}
-
 // reasonsAgainst is everything that rules the node out for one member. v is what the
 // want sees in its profile.
 func (n *node) reasonsAgainst(w *request, v *deviceMatch) reasons {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -41,4 +43,52 @@ func newJobTable(cfg *Config, queues *queueTree, cluster *Cluster, scorer *Score
 		cfg: cfg, cluster: cluster, scorer: scorer, queues: queues,
 		entryByID: map[ares.JobID]*entry{}, tenants: map[string]*tenant{}, shapes: newShapes(),
 	}
+}
+
+// The order of the engine's jobs.
+type (
+	queueTree = queue.Tree[*entry]
+	queueLeaf = queue.LeafQueue[*entry]
+	queueItem = queue.Item[*entry]
+)
+
+// updateEntry alters an entry between taking its part out of the accounts and
+// putting it back.
+func (j *jobTable) updateEntry(e *entry, alter func()) {
+	j.chargeJob(e, -1)
+	j.countArray(e, -1)
+	j.estimated -= e.estimates()
+	before := e.job
+	alter()
+	j.estimated += e.estimates()
+	if e.job != before {
+		j.scorer.uncountDemand(&e.ask)
+		j.dequeue(e)
+		j.reshape(e)
+		j.scorer.countDemand(&e.ask)
+	}
+	j.chargeJob(e, +1)
+	j.countArray(e, +1)
+	if !e.changed {
+		e.changed = true
+		j.changedEntries = append(j.changedEntries, e)
+	}
+}
+
+func (j *jobTable) entry(id ares.JobID) *entry {
+	e := j.entryByID[id]
+	if e == nil {
+		e = &entry{id: id}
+		j.entryByID[id] = e
+	}
+	return e
+}
+
+func (j *jobTable) entries() []*entry {
+	all := make([]*entry, 0, len(j.entryByID))
+	for _, e := range j.entryByID { // order-free: sorted right below
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
+	return all
 }

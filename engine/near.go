@@ -33,19 +33,6 @@ func (pl *Placer) feasibleNodes(sh *shape, w *request) (*set, bool) {
 	return out, out.count > 0
 }
 
-// preferredNodes is the allowed nodes that nothing speaks against.
-func (c *Cluster) preferredNodes(f *feasibleSet, allowed *set) *set {
-	if allowed == &f.nodes {
-		return &f.preferred
-	}
-	c.preferredScratch.resize(len(c.nodes))
-	allowed.common(&f.preferred, 0, len(c.nodes), func(i int) bool {
-		c.preferredScratch.add(i)
-		return false
-	})
-	return &c.preferredScratch
-}
-
 // keepNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.
 func (pl *Placer) keepNear(out *set, sh *shape, near ares.Near) {
@@ -88,20 +75,4 @@ func (pl *Placer) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 			}
 		}
 	}
-}
-
-func (c *Cluster) visitSpan(node string, level ares.Level, tell func(lo, hi int)) {
-	if n := c.nodesByID[node]; n != nil {
-		tell(c.domains.EnclosingDomain(n.pos, level))
-	}
-}
-
-// spreadsMembers says whether no two members may share a node.
-func (sh *shape) spreadsMembers() bool {
-	for _, a := range sh.antiAffinity {
-		if a.Level == ares.LevelNode && a.Of(sh.labels) {
-			return true
-		}
-	}
-	return false
 }

@@ -68,23 +68,6 @@ type occupant struct {
 // numaUse is what is taken of one NUMA node by seats that are bound to it.
 type numaUse struct{ numa, cpus, memory int }
 
-// setNodeRecord takes over a node's record, nil when it went. What seats hold stays
-// in the account, on devices the record no longer lists too.
-func (j *jobTable) setNodeRecord(n *node, r *ares.Node) {
-	same := n.record != nil && r != nil && sameModels(n.record, r)
-	// What ended jobs used there is counted by the weights of its models too.
-	if same || n.seats == 0 && len(j.cfg.ModelWeights) == 0 {
-		j.cluster.applyNodeRecord(n, r)
-		return
-	}
-	j.rechargeNode(n, func() { j.cluster.applyNodeRecord(n, r) })
-}
-
-// sameModels says whether the devices count alike in shares and quotas.
-func sameModels(a, b *ares.Node) bool {
-	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
-}
-
 func sameLabels(a, b map[string]string) bool {
 	for k, v := range a { // order-free: all of them
 		if w, ok := b[k]; !ok || w != v {
@@ -236,106 +219,55 @@ func (n *node) schedulable() bool {
 	return n.record != nil && n.session != nil && n.cordon == nil && n.record.Unfit == ""
 }
 
-// roomFor is how many members of the want the node could take now.
-func (n *node) roomFor(w *request) int {
-	fit := n.cpuMemSlots(w.cpus, w.memory)
-	switch {
-	case fit <= 0 || n.record == nil:
-		return 0
-	case w.numa == numaRequired:
-		return min(fit, n.roomByNUMA(w))
-	case w.gpus > 0:
-		return min(fit, bits.OnesCount64(w.deviceMask(n.typ)&n.free)/w.gpus)
-	case w.milli > 0:
-		return min(fit, n.shareSlots(w.deviceMask(n.typ), w.milli))
+// shareBit is the device of a share in the sets of the node. Most nodes number their
+// devices from 0 without a gap.
+func (n *node) shareBit(sh *ares.Share) uint64 {
+	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
+		return 1 << i
 	}
-	return fit
+	return n.deviceBit(sh.Device)
 }
 
-// fits says whether there is room for one member of the want on a node that has
-// the CPUs and the memory.
-func (n *node) fits(w *request) bool {
-	switch {
-	case n.seats >= MaxSeats:
-		return false
-	case w.numa == numaRequired:
-		return n.roomByNUMA(w) > 0
-	case w.gpus > 0:
-		return bits.OnesCount64(w.deviceMask(n.typ)&n.free) >= w.gpus
-	case w.milli > WholeMilli:
-		return false
-	case w.milli > 0:
-		mask := w.deviceMask(n.typ)
-		return mask&n.free != 0 || n.tightestShare(mask, w.milli) != 0
+// deviceSpecOf is what a device of the node is, nil when the record does not list it.
+func (n *node) deviceSpecOf(id string) *deviceSpec {
+	if n == nil || n.typ == nil {
+		return nil
 	}
-	return true
-}
-
-// cpuMemSlots is how many members the node has seats, CPUs and memory for.
-func (n *node) cpuMemSlots(cpus, memory int) int {
-	fit := MaxSeats - n.seats
-	if cpus > 0 {
-		fit = min(fit, (n.typ.cpus-n.cpus)/cpus)
-	}
-	if memory > 0 {
-		fit = min(fit, (n.record.MemoryMB-n.memory)/memory)
-	}
-	return max(fit, 0)
-}
-
-// shareSlots is how many shares of this size the devices have left.
-func (n *node) shareSlots(mask uint64, milli int) int {
-	parts := 0
-	for m := mask & n.usable; m != 0; m &= m - 1 {
-		parts += max(WholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0) / milli
-	}
-	return parts
-}
-
-// roomByNUMA is how many members fit when each stays within one NUMA node, or
-// all of them in the same.
-func (n *node) roomByNUMA(w *request) int {
-	total, most := 0, 0
-	for k := range n.typ.numa {
-		room := n.roomInNUMA(w, k)
-		total += room
-		most = max(most, room)
-	}
-	if w.oneNUMA {
-		return most
-	}
-	return total
-}
-
-// numaFor is the NUMA node for members that stay together: the one with the
-// least room that is enough.
-func (n *node) numaFor(w *request, members int) int {
-	best, least := -1, 0
-	for k := range n.typ.numa {
-		if room := n.roomInNUMA(w, k); room >= members && (best < 0 || room < least) {
-			best, least = k, room
+	for i := range n.devices {
+		if n.devices[i].id == id {
+			return &n.typ.devices[i]
 		}
 	}
-	return best
+	return nil
 }
 
-// roomInNUMA is how many members NUMA node k of the machine could take.
-func (n *node) roomInNUMA(w *request, k int) int {
-	fit := MaxSeats
-	at := &n.typ.numa[k]
-	taken := n.numaTaken(at.ID)
-	if w.cpus > 0 {
-		fit = min(fit, (at.CPUs-taken.cpus)/w.cpus)
+// deviceBit is the device's place in the sets of the node.
+func (n *node) deviceBit(id string) uint64 {
+	for i := range n.devices {
+		if n.devices[i].id == id {
+			return 1 << i
+		}
 	}
-	if w.memory > 0 {
-		fit = min(fit, (at.MemoryMB-taken.memory)/w.memory)
+	return 0
+}
+
+// freeMilli is how many thousandths of the node's devices nobody has.
+func (n *node) freeMilli() int {
+	sum := 0
+	for m := n.usable; m != 0; m &= m - 1 {
+		sum += n.freeMilliOf(bits.TrailingZeros64(m))
 	}
-	mask := w.deviceMask(n.typ) & n.typ.near[k]
-	switch {
-	case w.gpus > 0:
-		fit = min(fit, bits.OnesCount64(mask&n.free)/w.gpus)
-	case w.milli > 0:
-		fit = min(fit, n.shareSlots(mask, w.milli))
+	return sum
+}
+
+// freeMilliOf is how much of a device nobody has.
+func (n *node) freeMilliOf(device int) int { return max(WholeMilli-n.devices[device].taken, 0) }
+
+// deviceIndex is the device of a share in the order of the profile, -1 when the node's
+// record does not list it.
+func (n *node) deviceIndex(sh *ares.Share) int {
+	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
+		return i
 	}
-	return max(fit, 0)
+	return slices.IndexFunc(n.devices, func(d device) bool { return d.id == sh.Device })
 }

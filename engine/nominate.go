@@ -9,19 +9,6 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// nominationHold is a nomination in one decision: its seats, and what of them is free
-// and so held, in order that nobody else is given it.
-type nominationHold struct {
-	entry     *entry
-	seats     []ares.Seat
-	until     time.Time // its seats are free by then, or given up
-	held      []delta
-	freeSeats int              // seats of which all is held
-	grant     queue.Allocation // counts for limits and quotas meanwhile, and for no share
-	over      bool             // it has its place, or was given up: nothing is held
-	invalid   string           // why it was given up
-}
-
 // advanceNominations looks after every nomination before anybody has his turn. Who finds
 // his seats free is placed there. Who cannot have them any more gives them up,
 // and has his turn as any other.
@@ -66,13 +53,6 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell fun
 		pr.backfill.holdsBefore = len(pr.backfill.holds)
 	}
 	return more
-}
-
-// wakeBy has the next decision made at a time at the latest.
-func wakeBy(plan *ares.Plan, at time.Time) {
-	if plan.Wake.IsZero() || at.Before(plan.Wake) {
-		plan.Wake = laterOf(at, plan.Now)
-	}
 }
 
 // releaseNominations takes back what upholding has counted.
@@ -181,75 +161,6 @@ func (pr *preemptRound) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool
 	return true
 }
 
-// takeIfFree takes seats if all of them are free, and else nothing.
-func (x *Txn) takeIfFree(seats []ares.Seat) bool {
-	m := savepoint(len(x.deltas))
-	for i := range seats {
-		if !x.cluster.nodesByID[seats[i].Node].seatIsFree(&seats[i]) {
-			x.undo(m)
-			return false
-		}
-		x.takeSeats(seats[i : i+1])
-	}
-	return true
-}
-
-// seatIsFree says whether the seat is free on the node.
-func (n *node) seatIsFree(seat *ares.Seat) bool {
-	if n == nil || !n.schedulable() || n.seats >= MaxSeats || n.typ.cpus-n.cpus < seat.CPUs || n.record.MemoryMB-n.memory < seat.Memory {
-		return false
-	}
-	for i := range seat.Shares {
-		d := n.deviceIndex(&seat.Shares[i])
-		if d < 0 || n.usable&(1<<d) == 0 || WholeMilli-n.devices[d].taken < seat.Shares[i].Milli {
-			return false
-		}
-	}
-	return seat.NUMA < 0 || n.numaHasRoom(seat)
-}
-
-// holdSeats takes what is free of seats, and says what that was, and of how many
-// it is all.
-func (x *Txn) holdSeats(seats []ares.Seat) (held []delta, free int) {
-	from := len(x.deltas)
-	for i := range seats {
-		seat := &seats[i]
-		n := x.cluster.nodesByID[seat.Node]
-		if n == nil || !n.schedulable() {
-			continue
-		}
-		if n.seatIsFree(seat) {
-			free++
-		}
-		for k := range seat.Shares {
-			d := n.deviceIndex(&seat.Shares[k])
-			if d < 0 {
-				continue
-			}
-			if some := min(seat.Shares[k].Milli, WholeMilli-n.devices[d].taken); some > 0 {
-				x.take(delta{node: n, device: d, milli: some})
-			}
-		}
-		cpus, memory := max(min(seat.CPUs, n.typ.cpus-n.cpus), 0), max(min(seat.Memory, n.record.MemoryMB-n.memory), 0)
-		x.take(delta{node: n, device: restOfSeat, cpus: cpus, memory: memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
-		x.cluster.capacityChanged(n)
-	}
-	return slices.Clone(x.deltas[from:]), free
-}
-
-// releaseHold gives up what is held for a nomination, until the try goes back.
-func (x *Txn) releaseHold(k *nominationHold) {
-	for _, h := range k.held {
-		h.milli, h.cpus, h.memory = -h.milli, -h.cpus, -h.memory
-		if h.device == restOfSeat {
-			h.device = restOfLeaving
-		}
-		if x.take(h); h.device < 0 {
-			x.cluster.capacityChanged(h.node)
-		}
-	}
-}
-
 // placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
 func (pr *preemptRound) placeElsewhere(pass *queue.Round[*entry], k *nominationHold, now time.Time) bool {
@@ -272,43 +183,6 @@ func (pr *preemptRound) placeElsewhere(pass *queue.Round[*entry], k *nominationH
 	pr.place.offer.Job = k.entry.id
 	pr.place.placed = append(pr.place.placed, placedJob{k.entry, pr.place.offer.Seats})
 	return true
-}
-
-// admitsSeats says whether a job may have these seats, by all that does not ask for
-// room: what it waits for, its budget, limits and quotas.
-func (j *jobTable) admitsSeats(sh *shape, seats []ares.Seat, now time.Time) bool {
-	if sh.tenant.record == nil || j.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) }) {
-		return false
-	}
-	return sh.leaf.IsUnrestricted() || len(sh.leaf.CheckAdmission(j.grantOf(sh, seats))) == 0
-}
-
-// grantCopy is grantOf for who keeps it.
-func (j *jobTable) grantCopy(sh *shape, seats []ares.Seat) queue.Allocation {
-	g := j.grantOf(sh, seats)
-	g.ForQuotas = slices.Clone(g.ForQuotas)
-	return g
-}
-
-// rationaleOf is what speaks for seats that were chosen by an earlier decision.
-func (c *Cluster) rationaleOf(seats []ares.Seat) ares.Merit {
-	m := ares.Merit{Bandwidth: c.bottleneck(seats)}
-	lo, hi := len(c.nodes), 0
-	for i := range seats {
-		at := c.nodesByID[seats[i].Node].pos
-		lo, hi = min(lo, at), max(hi, at)
-	}
-	if lo == hi {
-		m.Level, m.Domain = ares.LevelNode, c.nodes[lo].id
-		return m
-	}
-	for _, level := range slices.Backward(ares.Levels()) {
-		if from, to := c.domains.EnclosingDomain(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
-			m.Level, m.Domain = level, c.domains.DomainName(lo, level)
-			break
-		}
-	}
-	return m
 }
 
 // waitBlocker says how far the seats that are kept for a job are free.

@@ -265,10 +265,3 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 
 // maxAdded is how many nodes a step may add.
 const maxAdded = 64
-
-// emptyRoom is how many members the node would take if it were empty and healthy.
-func (n *node) emptyRoom(w *request) int {
-	bare := node{record: n.record, typ: n.typ, devices: make([]device, len(n.devices)), usable: 1<<len(n.devices) - 1}
-	bare.free = bare.usable
-	return bare.roomFor(w)
-}

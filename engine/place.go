@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -69,12 +68,6 @@ func (pl *Placer) placeAmong(sh *shape, w *request, most int, e *entry, allowed 
 		return pl.placeSingle(sh, w, allowed)
 	}
 	return pl.placeGang(sh, w, most, e, allowed)
-}
-
-// exceedsLeafLimit says whether one member alone asks for more devices than one job may
-// take of a leaf.
-func (c *Cluster) exceedsLeafLimit(w *request) bool {
-	return c.topology.MaxGPUsPerLeaf > 0 && w.gpus > c.topology.MaxGPUsPerLeaf
 }
 
 // placeSingle takes the seat of a job of one member.
@@ -170,22 +163,6 @@ func (pl *Placer) placeGang(sh *shape, w *request, most int, e *entry, allowed *
 	e.keepRanksInPlace(seats)
 	m.Bandwidth = pl.cluster.bottleneck(seats)
 	return ares.Placing{Seats: seats, Score: pl.cluster.pairScore(seats), Merit: m}, true
-}
-
-// lastNodes is where the job's last attempt was.
-func (j *jobTable) lastNodes(e *entry) []int {
-	last := e.run.Last()
-	if last == nil {
-		return nil
-	}
-	var at []int
-	for i := range last.Seats {
-		if n := j.cluster.nodesByID[last.Seats[i].Node]; n != nil {
-			at = append(at, n.pos)
-		}
-	}
-	slices.Sort(at)
-	return slices.Compact(at)
 }
 
 // gangView is what the topology may ask about the nodes for one gang.

@@ -1,6 +1,10 @@
 package engine
 
-import ares "github.com/ares-scheduler/ares"
+import (
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
 
 // preemptRound is what preemption knows in one cycle: the nominations, the jobs
 // that are being stopped, and the candidates.
@@ -26,4 +30,37 @@ type preemptRound struct {
 	allowMoves          bool                 // jobs may be moved
 	consolidationTries  int                  // the shapes for which that was tried
 	consolidationsFound []ares.Consolidation // what came of it, unless it is nil
+}
+
+func (pr *preemptRound) begin() {
+	clear(pr.restartHolds)
+	pr.restartHolds = pr.restartHolds[:0]
+	pr.searchedShapes, pr.preemptionNotes = 0, nil
+	pr.allowMoves, pr.consolidationTries = pr.cfg.Preemption.Moving, 0
+}
+
+func (pr *preemptRound) close() {
+	pr.resetVictims()
+	clear(pr.stopping)
+	clear(pr.failedSearches)
+	clear(pr.destinations)
+	pr.stopping, pr.failedSearches, pr.destinations = pr.stopping[:0], pr.failedSearches[:0], pr.destinations[:0]
+}
+
+// preemptionBlockers says what comes of a waiting job's right to have others give way, if
+// it has one.
+func (pr *preemptRound) preemptionBlockers(e *entry, now time.Time) []ares.Blocker {
+	if e == nil || e.job == nil || e.queue != inPending {
+		return nil
+	}
+	if e.run != nil && e.run.Nominated != nil {
+		k := nominationHold{seats: e.run.Nominated.Seats}
+		_, k.freeSeats = pr.txn.holdSeats(k.seats)
+		return []ares.Blocker{k.waitBlocker()}
+	}
+	members, _ := pr.jobs.admissibleMembers(e.shape, now)
+	if found, ok := pr.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {
+		pr.notePreemption("%s", preemptionText(pr.newNomination(e, &found, now)))
+	}
+	return pr.preemptionNotes
 }

@@ -3,7 +3,11 @@ package engine
 import (
 	"cmp"
 	"iter"
+	"math/bits"
 	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares/engine/queue"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -118,4 +122,213 @@ func (s *State) Snapshot() ares.Batch {
 		}
 	}
 	return b
+}
+
+// WouldBorrow says whether a waiting job would hold more than quotas promise it: it
+// may have to wait, though it fits, while others take back what they lent.
+func (s *State) WouldBorrow(id ares.JobID) bool {
+	e := s.core.jobs.entryByID[id]
+	return e != nil && e.job != nil && s.core.jobs.wouldBorrowNow(e)
+}
+
+// BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
+func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
+	if t := s.core.jobs.tenants[tenantID]; t != nil {
+		return s.core.jobs.budgetUsed(t, now)
+	}
+	return 0
+}
+
+// Revision is the store revision the state shows.
+func (s *State) Revision() int64 { return s.core.revision }
+
+// Job finds a live job. It must not be changed.
+func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
+	e := s.core.jobs.entryByID[id]
+	if e == nil || e.job == nil {
+		return nil, false
+	}
+	return e.job, true
+}
+
+// Run is a copy of a job's run for the caller to change and commit. A job
+// without a stored run has the run of one just accepted.
+func (s *State) Run(id ares.JobID) (ares.Run, bool) {
+	e := s.core.jobs.entryByID[id]
+	switch {
+	case e == nil:
+		return ares.Run{}, false
+	case e.run != nil:
+		return e.run.Clone(), true
+	default:
+		return ares.NewRun(e.job.AcceptedAt), true
+	}
+}
+
+// Jobs yields every live job by ID with its run, nil where none is stored.
+// Neither may be changed.
+func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
+	return func(yield func(*ares.Job, *ares.Run) bool) {
+		for _, e := range s.core.jobs.entries() {
+			if e.job != nil && !yield(e.job, e.run) {
+				return
+			}
+		}
+	}
+}
+
+// Nodes yields every node with a record by ID, with its session, cordon
+// and score, nil where it has none. They must not be changed.
+func (s *State) Nodes() iter.Seq[NodeView] {
+	return func(yield func(NodeView) bool) {
+		all := make([]*node, 0, len(s.core.cluster.nodesByID))
+		for _, n := range s.core.cluster.nodesByID { // order-free: sorted right below
+			all = append(all, n)
+		}
+		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+		for _, n := range all {
+			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon, n.score}) {
+				return
+			}
+		}
+	}
+}
+
+// NodeView is what the state knows of a node.
+type NodeView struct {
+	Node    *ares.Node
+	Session *ares.Session
+	Cordon  *ares.Cordon
+	Score   *ares.NodeScore
+}
+
+// Tenant finds a tenant and what its jobs hold now: every seat that is not
+// free, whatever became of the job.
+func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
+	t := s.core.jobs.tenants[id]
+	if t == nil || t.record == nil {
+		return nil, ares.Use{}, false
+	}
+	return t.record, t.use, true
+}
+
+// PlannedStarts are the reservations of the last decision, in the order of the jobs.
+// They are a part of no plan, and good until the next decision.
+func (s *State) PlannedStarts() []ares.Promise { return s.round.plannedStarts }
+
+// ExpectedEnd is when a job that started now would have ended in nine of ten cases; it
+// is false when nobody knows.
+func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
+	e := s.core.jobs.entryByID[id]
+	if e == nil || e.job == nil {
+		return time.Time{}, false
+	}
+	_, late := e.remaining(now)
+	return now.Add(late), late != forever
+}
+
+// Fairness says who holds how much of the fleet against what is theirs, by the
+// same figures that decide whose turn it is.
+func Fairness(s *State, now time.Time) ares.Fairness {
+	s.core.refresh()
+	shares := s.core.jobs.queues.Shares(now)
+	out := ares.Fairness{Jain: queue.JainIndex(shares)}
+	for _, sh := range shares {
+		f := ares.FairShare{
+			Tenant: sh.Tenant, Queue: sh.Queue, Weight: float64(sh.Weight) / 1000, Counts: float64(sh.EffectiveWeight) / 1000, GPUMilli: int(sh.Allocated.GPU), CPUs: int(sh.Allocated.CPU),
+			MemoryMB: int(sh.Allocated.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.WeightedShare), FairShare: int(sh.FairShare),
+		}
+		var resource string
+		f.DominantShare, resource = s.core.jobs.dominantPart(sh.Allocated)
+		f.PastShare, _ = s.core.jobs.dominantPart(sh.PastUse)
+		if sh.Allocated != (queue.Resources{}) {
+			f.Resource = resource
+		}
+		out.Shares = append(out.Shares, f)
+	}
+	return out
+}
+
+// FreeCapacity is what a node has left.
+type FreeCapacity struct {
+	Node     *ares.Node
+	Whole    int      // devices of which nobody holds a part
+	Parts    []uint16 // thousandths left of the devices of which a part is held
+	CPUs     int
+	MemoryMB int
+}
+
+// Milli is what is left of the node's devices, in thousandths.
+func (r *FreeCapacity) Milli() int {
+	sum := r.Whole * WholeMilli
+	for _, left := range r.Parts {
+		sum += int(left)
+	}
+	return sum
+}
+
+// FreeCapacities yields what every node has left, by place, then ID: for those who watch
+// how full a fleet is. A room is good until the next one is asked for, and
+// nothing of it may be changed.
+func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
+	return func(yield func(*FreeCapacity) bool) {
+		s.core.refresh()
+		var room FreeCapacity
+		for _, n := range s.core.cluster.nodes {
+			if n.record == nil {
+				continue
+			}
+			parts := room.Parts[:0]
+			if n.schedulable() {
+				for m := n.usable &^ n.free; m != 0; m &= m - 1 {
+					if left := n.freeMilliOf(bits.TrailingZeros64(m)); left > 0 {
+						parts = append(parts, uint16(left))
+					}
+				}
+			}
+			room = FreeCapacity{Node: n.record, Whole: bits.OnesCount64(n.free), Parts: parts, CPUs: n.record.CPUs - n.cpus, MemoryMB: n.record.MemoryMB - n.memory}
+			if !yield(&room) {
+				return
+			}
+		}
+	}
+}
+
+// FoldUsage adds what a live job has used to what archived jobs of its queue have,
+// as of a time: the record to write when the job itself goes. A job that used
+// nothing changes nothing.
+func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
+	e := s.core.jobs.entryByID[id]
+	if e == nil || len(e.held.past) == 0 {
+		return before
+	}
+	var runs []queue.AttemptUse
+	for _, p := range e.held.past {
+		if p.to.IsZero() { // it ends now
+			p.to = at
+		}
+		runs = append(runs, queue.AttemptUse{Resources: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
+	}
+	return queue.ArchiveUse(before, runs, s.core.cfg.HalfLife, at)
+}
+
+// Forecast is how long a live job is thought to run; false when nobody said.
+func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
+	e := s.core.jobs.entryByID[id]
+	if e == nil || e.forecast == nil {
+		return ares.RuntimePredicted{}, false
+	}
+	return *e.forecast, true
+}
+
+// Reservations yields the record of every reservation, by its beginning, then
+// name. They must not be changed.
+func (s *State) Reservations() iter.Seq[*ares.Reservation] {
+	return func(yield func(*ares.Reservation) bool) {
+		for _, v := range s.core.windows.windows {
+			if !yield(v.Reservation) {
+				return
+			}
+		}
+	}
 }

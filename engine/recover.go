@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -15,92 +14,6 @@ import (
 // Somebody who took one of the seats would force it to move altogether. Nothing is
 // kept for one that would find no place even so. The accounts know nothing of this:
 // what somebody else has been given by then is his.
-
-// holdFor is for how long after the end of a gang by the loss of a node those who
-// come before it in the order leave it what it had on the others.
-const holdFor = 2 * time.Minute
-
-// isRestarting says whether the last attempt of a gang ends or ended because of its
-// nodes, and some of the job's seats are not settled yet.
-func (e *entry) isRestarting() bool {
-	if e.run == nil || len(e.run.Attempts) == 0 {
-		return false
-	}
-	a, stop := e.run.Last(), e.run.Stop
-	again := e.run.Phase == ares.Pending || e.run.Phase == ares.Retrying
-	switch {
-	case len(a.Seats) < 2:
-		return false
-	case !a.Ended() && stop != nil && (stop.Why == ares.StopLost || stop.Why == ares.StopDrain):
-	case a.Ended() && again && (a.Outcome == ares.OutcomeLost || a.Outcome == ares.OutcomeStopped):
-	default:
-		return false
-	}
-	return !e.run.Settled()
-}
-
-// keepRanksInPlace lets every rank that can stay on its node of the last attempt; the others
-// follow in the order of the nodes. What a rank keeps on its node's disks is then
-// where it was.
-func (e *entry) keepRanksInPlace(seats []ares.Seat) {
-	if e == nil || e.run == nil {
-		return
-	}
-	last := e.run.Last()
-	if last == nil {
-		return
-	}
-	left := slices.Clone(seats)
-	taken := make([]bool, len(seats))
-	for rank := range seats {
-		if rank >= len(last.Seats) {
-			break
-		}
-		was := last.Seats[rank].Node
-		if at := slices.IndexFunc(left, func(s ares.Seat) bool { return s.Node == was }); at >= 0 {
-			seats[rank], taken[rank] = left[at], true
-			left = slices.Delete(left, at, at+1)
-		}
-	}
-	for rank := range seats {
-		if !taken[rank] {
-			seats[rank], left = left[0], left[1:]
-		}
-		seats[rank].Rank = rank
-	}
-}
-
-// awaitsRestart says whether a gang lost a node, and is about to end or waits.
-func (e *entry) awaitsRestart() bool {
-	if e.isRestarting() {
-		return true
-	}
-	if e.queue != inPending || e.run == nil {
-		return false
-	}
-	last := e.run.Last()
-	return last != nil && last.Outcome == ares.OutcomeLost && len(last.Seats) > 1
-}
-
-// updateRestarting notes whether an entry is one of the gangs that seats are kept for.
-func (j *jobTable) updateRestarting(e *entry) {
-	at, known := slices.BinarySearchFunc(j.restarting, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
-	switch wants := e.awaitsRestart(); {
-	case wants && !known:
-		j.restarting = slices.Insert(j.restarting, at, e)
-	case wants:
-		j.restarting[at] = e // a job of that ID may have gone and come again
-	case known && j.restarting[at] == e:
-		j.restarting = slices.Delete(j.restarting, at, at+1)
-	}
-}
-
-// heldUntil is until when those who come before a regrouping gang that has ended
-// leave it its seats, false when they need not. A clock that is far off keeps nothing.
-func (e *entry) heldUntil(now time.Time) (time.Time, bool) {
-	ended := e.run.Last().EndedAt
-	return ended.Add(holdFor), now.Sub(ended).Abs() < holdFor
-}
 
 // restartHold is what is kept in a decision for a gang that lost a node.
 type restartHold struct {
@@ -126,16 +39,6 @@ func (pr *preemptRound) holdForRestarts(now time.Time, but *entry) {
 		}
 		pr.restartHolds = append(pr.restartHolds, g)
 	}
-}
-
-// holdsSeats says whether seats are kept for a gang that lost a node: until the last of
-// its ranks is dead, and for a while then.
-func (e *entry) holdsSeats(now time.Time) bool {
-	if e.isRestarting() {
-		return true
-	}
-	_, due := e.heldUntil(now)
-	return due
 }
 
 // wouldFit says whether a gang would find a place if it were its turn.
@@ -192,9 +95,4 @@ func (pr *preemptRound) wakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 			wakeBy(plan, until)
 		}
 	}
-}
-
-// anySeatsHeld says whether seats are kept for some gang, or one that is being moved.
-func (j *jobTable) anySeatsHeld(now time.Time) bool {
-	return j.migrationPending(now) || slices.ContainsFunc(j.restarting, func(e *entry) bool { return e.holdsSeats(now) })
 }

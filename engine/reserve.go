@@ -5,7 +5,6 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/queue"
 )
 
 // backfillReservation is the place that a job which found none will have at a time, by
@@ -26,49 +25,6 @@ type backfillReservation struct {
 	overdue int                  // how many of them run for longer than was foreseen
 }
 
-// wouldDelayRefusal is the short refusal of a job that would fit.
-var wouldDelayRefusal = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
-
-// borrowRefusal is the same of one that others' promises keep off.
-var borrowRefusal = []ares.Blocker{{Kind: kindQuota, Detail: BorrowBlockedText}}
-
-// BorrowBlockedText is what is said of a job that fits, and waits for those who lent
-// what it would have.
-const BorrowBlockedText = "it would borrow what others are promised, who wait and take it back"
-
-// refuseShape passes over a job that found no place: with its whole shape, or with
-// everybody behind it in its queue, as configured. It says whether that is news.
-func (t *round) refuseShape(pass *queue.Round[*entry], e *entry, admitted bool, now time.Time) bool {
-	switch {
-	case t.backfill.reserveForAll:
-		if admitted && t.backfill.mayReserve(e, now) {
-			t.backfill.reserveFor(e, now)
-		}
-		if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
-			pass.BlockQueue()
-		} else {
-			pass.Skip()
-		}
-	case t.place.wouldDelay && t.cfg.Queue.Blocked != BlockedHold:
-		// Only it: others of its shape may be done sooner.
-		news := e.shape.refusedInCycle != t.place.cycle
-		e.shape.refusedInCycle = t.place.cycle
-		pass.Skip()
-		return news
-	case t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e):
-		pass.BlockQueue()
-	default:
-		if admitted && t.backfill.mayReserve(e, now) && t.backfill.reserveFor(e, now) {
-			t.backfill.reservations[len(t.backfill.reservations)-1].firm = t.unplaced == 0
-		}
-		if admitted {
-			t.unplaced++
-		}
-		pass.SkipShape()
-	}
-	return true
-}
-
 // mayReserve says whether a place is kept for a job that found none.
 func (b *backfillRound) mayReserve(e *entry, now time.Time) bool {
 	r := &b.backfill
@@ -79,23 +35,6 @@ func (b *backfillRound) mayReserve(e *entry, now time.Time) bool {
 		return !slices.ContainsFunc(b.reservations, func(r backfillReservation) bool { return r.leaf == e.shape.leaf })
 	}
 	return e.waited(now) >= r.After
-}
-
-// waited is for how long the job has waited, since it was accepted or since it
-// last ran.
-func (e *entry) waited(now time.Time) time.Duration {
-	since := e.job.AcceptedAt
-	if e.run != nil {
-		if last := e.run.Last(); last != nil {
-			since = laterOf(since, last.EndedAt)
-		}
-	}
-	return now.Sub(since)
-}
-
-// dependenciesMet says whether a job waits for no other to succeed.
-func (j *jobTable) dependenciesMet(e *entry) bool {
-	return !slices.ContainsFunc(e.shape.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) })
 }
 
 // placeBackfill places a job where it delays nobody who has a reservation: anywhere if
@@ -129,14 +68,6 @@ func (b *backfillRound) placeBackfill(e *entry, members int, ban uint64, now tim
 		b.place.wouldDelay, sh.delayingEpoch, sh.delayingEnd = true, b.place.epoch, ends
 	}
 	return p, false
-}
-
-// endsBy is when the job will have ended in nine of ten cases, if it starts now.
-func (e *entry) endsBy(now time.Time) int64 {
-	if _, late := e.remaining(now); late != forever {
-		return now.Add(late).UnixNano()
-	}
-	return noEnd
 }
 
 // maxProbes is in how many cases it is found out whether a job without a place
@@ -201,17 +132,6 @@ func (b *backfillRound) roomIgnoringHolds(n *node, w *request) int {
 	return room
 }
 
-// reverse makes what is taken given.
-func (k *delta) reverse() {
-	k.milli, k.cpus, k.memory = -k.milli, -k.cpus, -k.memory
-	switch k.device {
-	case restOfSeat:
-		k.device = restOfLeaving
-	case restOfLeaving:
-		k.device = restOfSeat
-	}
-}
-
 // holdReservation takes what is left of what a reservation holds.
 func (b *backfillRound) holdReservation(r *backfillReservation) {
 	r.held = r.held[:0]
@@ -230,47 +150,6 @@ func (b *backfillRound) holdReservation(r *backfillReservation) {
 		n.heldInCycle = b.place.cycle
 		b.cluster.capacityChanged(n)
 	}
-}
-
-// takeSeats takes seats that were found to be free.
-func (x *Txn) takeSeats(seats []ares.Seat) {
-	for i := range seats {
-		seat := &seats[i]
-		n := x.cluster.nodesByID[seat.Node]
-		for k := range seat.Shares {
-			x.take(delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli})
-		}
-		x.take(delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
-		x.cluster.capacityChanged(n)
-	}
-}
-
-// releaseJob gives up the seats of a job's attempt under way.
-func (pl *Placer) releaseJob(e *entry) {
-	a := e.run.Current()
-	for i := range a.Seats {
-		h := &a.Seats[i]
-		n := pl.cluster.nodesByID[h.Node]
-		if h.State.Free() || n == nil || n.record == nil {
-			continue
-		}
-		for k := range h.Shares {
-			if at := n.deviceIndex(&h.Shares[k]); at >= 0 {
-				pl.txn.take(delta{node: n, device: at, milli: -h.Shares[k].Milli})
-			}
-		}
-		pl.txn.take(delta{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: kindOfSeat(&h.Seat)})
-		pl.cluster.capacityChanged(n)
-	}
-}
-
-// deviceIndex is the device of a share in the order of the profile, -1 when the node's
-// record does not list it.
-func (n *node) deviceIndex(sh *ares.Share) int {
-	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
-		return i
-	}
-	return slices.IndexFunc(n.devices, func(d device) bool { return d.id == sh.Device })
 }
 
 // reserveFor keeps a place for a job that found none, if one is foreseen. It is told
@@ -360,17 +239,6 @@ func (b *backfillRound) dropPlanned() {
 	for i := range b.reservations {
 		leave(b.reservations[i].seats)
 	}
-}
-
-// opensNode says whether a node that the job leaves has room for a member.
-func (j *jobTable) opensNode(e *entry, w *request) bool {
-	a := e.run.Current()
-	for i := range a.Seats {
-		if n := j.cluster.nodesByID[a.Seats[i].Node]; n != nil && n.schedulable() && n.roomFor(w) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // missingFor is what seats need beyond what those give who leave.

@@ -1,60 +1,13 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"time"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
 // A job that is moved is promised another place. Until it has it, a place is kept
 // for it in every decision: while it stops, while it waits to be placed again, and
 // for no longer than keepFor after it stopped.
-
-// isMove says whether a yield is a move.
-func isMove(y *ares.Yield) bool { return y != nil && y.Why == ares.YieldMove }
-
-// isMigrating says whether the job is being moved: it stops for that, or has stopped
-// and has no place again yet.
-func (e *entry) isMigrating() bool {
-	if e.job == nil || e.run == nil {
-		return false
-	}
-	if e.run.Current() != nil {
-		return e.run.Stop != nil && isMove(e.run.Stop.Yield)
-	}
-	last := e.run.Last()
-	return last != nil && isMove(last.Yield) && (e.run.Phase == ares.Pending || e.run.Phase == ares.Preempted)
-}
-
-// updateMigrating notes whether an entry is one of those who are being moved.
-func (j *jobTable) updateMigrating(e *entry) {
-	at, known := slices.BinarySearchFunc(j.migrating, e, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
-	switch wants := e.isMigrating(); {
-	case wants && !known:
-		j.migrating = slices.Insert(j.migrating, at, e)
-	case wants:
-		j.migrating[at] = e // a job of that ID may have gone and come again
-	case known && j.migrating[at] == e:
-		j.migrating = slices.Delete(j.migrating, at, at+1)
-	}
-}
-
-// holdsDestination says whether a place is kept for one that is being moved. A clock that is far
-// off keeps nothing.
-func (e *entry) holdsDestination(now time.Time) bool {
-	if e.run.Current() != nil {
-		return true
-	}
-	_, due := e.heldUntil(now)
-	return due
-}
-
-// migrationPending says whether somebody is being moved.
-func (j *jobTable) migrationPending(now time.Time) bool {
-	return slices.ContainsFunc(j.migrating, func(e *entry) bool { return e.holdsDestination(now) })
-}
 
 // holdForMigrating takes a place for each one that is being moved, but for one of them.
 func (pr *preemptRound) holdForMigrating(now time.Time, but *entry) {

@@ -72,12 +72,6 @@ func (pr *preemptRound) resetVictims() {
 	pr.victims, pr.loadedClasses = pr.victims[:0], 0
 }
 
-// heldMilli is what a job holds of devices, in thousandths.
-func heldMilli(e *entry) int64 {
-	h := &e.held.grant.ForLimits
-	return int64(h.GPUs)*WholeMilli + int64(h.GPUMilli)
-}
-
 // preemptionCost is what stopping a job costs, in thousandths of GPU-seconds: what it
 // has done since its progress was last safe, and starting again.
 func (pr *preemptRound) preemptionCost(e *entry, milli int64, now time.Time) int64 {

@@ -1,6 +1,13 @@
 package engine
 
-import ares "github.com/ares-scheduler/ares"
+import (
+	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares/engine/queue"
+
+	ares "github.com/ares-scheduler/ares"
+)
 
 // round is one pass over the waiting jobs.
 type round struct {
@@ -40,22 +47,6 @@ func (t *round) begin() *round {
 	return t
 }
 
-func (b *backfillRound) begin() {
-	clear(b.reservations)
-	b.backfill, b.reservations = b.backfillConfig(), b.reservations[:0]
-	b.heldReservations, b.reservationTries, b.probes, b.reserveForAll, b.quantile = 0, 0, 0, false, p90
-	if b.cfg.Queue.Blocked == BlockedReserve { // as it was published
-		b.quantile = p50
-	}
-}
-
-func (pr *preemptRound) begin() {
-	clear(pr.restartHolds)
-	pr.restartHolds = pr.restartHolds[:0]
-	pr.searchedShapes, pr.preemptionNotes = 0, nil
-	pr.allowMoves, pr.consolidationTries = pr.cfg.Preemption.Moving, 0
-}
-
 // close gives back everything that was taken, and forgets the rest.
 func (t *round) close() {
 	t.place.noteReturnedRoom()
@@ -64,15 +55,308 @@ func (t *round) close() {
 	t.preempt.close()
 }
 
-func (pl *Placer) close() {
-	clear(pl.placed)
-	pl.placed, pl.offer = pl.placed[:0], ares.Placing{}
+// recordPlannedStarts keeps the reservations of a decision for who asks.
+func (t *round) recordPlannedStarts() {
+	clear(t.plannedStarts)
+	t.plannedStarts = t.plannedStarts[:0]
+	for i := range t.backfill.reservations {
+		p := t.backfill.reservations[i].plannedStart()
+		p.Firm = t.backfill.reservations[i].firm && !p.At.IsZero() && !t.jobs.wouldBorrowNow(t.backfill.reservations[i].entry) && len(t.windows.windowsBlocking(t.backfill.reservations[i].entry)) == 0
+		t.plannedStarts = append(t.plannedStarts, p)
+	}
 }
 
-func (pr *preemptRound) close() {
-	pr.resetVictims()
-	clear(pr.stopping)
-	clear(pr.failedSearches)
-	clear(pr.destinations)
-	pr.stopping, pr.failedSearches, pr.destinations = pr.stopping[:0], pr.failedSearches[:0], pr.destinations[:0]
+// planRequired plans what has to be, whoever's turn it is.
+func (t *round) planRequired(plan *ares.Plan) {
+	// 1. Settle: arrays that are over, delays that are over, and the next one
+	// that will be. Who is where others have a reservation leaves: nobody need
+	// give way to have what he has.
+	t.jobs.readyDelayed(plan, plan.Now)
+	t.jobs.endFinishedArrays(plan)
+	t.windows.evictFromWindows(plan)
+}
+
+// runCycle runs the cycle. Where it lends to some what others take back by stopping
+// somebody, it runs again and lends nothing: what is free goes to who was promised
+// it, and the others have their turn in the next plan.
+func (t *round) runCycle(plan *ares.Plan, moves bool) (blocked []*entry) {
+	settled := *plan
+	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
+	t.begin()
+	t.preempt.allowMoves = moves
+	if blocked = t.runCyclePass(plan); !t.borrowed || !slices.ContainsFunc(plan.Nominate, reclaimsQuota) {
+		return blocked
+	}
+	*plan = settled
+	t.begin()
+	t.preempt.allowMoves = moves
+	t.noBorrowing, t.preempt.consolidationsFound = true, t.preempt.consolidationsFound[:0]
+	blocked = t.runCyclePass(plan)
+	if !plan.Empty() { // of the same state the next would be the same
+		plan.Wake = plan.Now
+	}
+	return blocked
+}
+
+// reclaimsQuota says whether somebody is stopped for what a quota promises.
+func reclaimsQuota(n ares.Nominating) bool {
+	return n.Nomination.Why == ares.YieldQuota && len(n.Nomination.Victims) > 0
+}
+
+// runCyclePass is one cycle into the plan, and who was admitted and found no place.
+func (t *round) runCyclePass(plan *ares.Plan) (blocked []*entry) {
+	now := plan.Now
+	// 2. Order: whose turn it is, by aged class, share, aged priority.
+	t.run(plan, func(e *entry, placing *ares.Placing, admitted bool) bool {
+		switch {
+		case placing != nil:
+			plan.Place = append(plan.Place, *placing)
+			if placing.ArrayOf != "" {
+				advanceArray(plan, placing)
+				if t.hitElementLimit(e) {
+					plan.Wake = now
+				}
+			}
+			if len(plan.Place) == MaxPlacings {
+				plan.Wake = now
+				return false
+			}
+			return true
+		case admitted && t.cfg.Queue.Preempt:
+			blocked = append(blocked, e)
+		}
+		t.jobs.wakeAtMonthEnd(plan, e.shape.tenant)
+		if len(plan.Refuse) < MaxRefusals {
+			if plan.Refuse == nil {
+				plan.Refuse = make([]ares.Refusal, 0, t.lastRefusals)
+			}
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: t.shortRefusal(e, admitted, now)})
+		}
+		return true
+	})
+	return blocked
+}
+
+// runRound looks after the nominations, and then offers the waiting jobs in their
+// order: each is admitted and placed, or has others give way, or is refused with
+// its whole shape. tell hears of it, and ends the cycle by false; the placing it
+// is shown is good until it returns. What it does to the plan is all but that.
+func (t *round) runRound(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	t.begin().run(plan, tell)
+}
+
+// run is the state's, in a decision that has begun.
+func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	defer t.close()
+	t.expectStops(plan)
+	t.cluster.pruneGains()
+	t.jobs.advanceClock(plan.Now)
+	defer t.preempt.releaseNominations()
+	defer t.preempt.withdrawFailed(plan)
+	if !t.preempt.advanceNominations(plan, nil, tell) {
+		return
+	}
+	t.preempt.holdForRestarts(plan.Now, nil)
+	t.preempt.holdForMigrating(plan.Now, nil)
+	pass := t.jobs.queues.BeginRound(plan.Now)
+	defer pass.End()
+	t.offerInOrder(pass, plan, tell)
+}
+
+// expectStops counts on those to leave whom the plan stops already: elements of arrays
+// that are to end, and who has to leave a reservation.
+func (t *round) expectStops(plan *ares.Plan) {
+	for i := range plan.Stop {
+		if e := t.jobs.entryByID[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
+			t.preempt.stopping = append(t.preempt.stopping, e)
+		}
+	}
+}
+
+func (t *round) offerInOrder(pass *queue.Round[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+	now := plan.Now
+	for {
+		it, ok := pass.Next()
+		if !ok {
+			return
+		}
+		e := it.Owner
+		if !e.plain && (t.jobs.arrayIsStopping(e) || e.isArray() && t.elementsToMake(e) <= 0) {
+			pass.Skip()
+			continue
+		}
+		if len(t.backfill.holds) > 0 {
+			if done, more := t.offerNominated(pass, e, now, tell); !more {
+				return
+			} else if done {
+				continue
+			}
+		}
+		var admitted bool
+		if admitted, ok = t.admitAndPlace(e, now); !ok {
+			if !t.handleBlocked(pass, plan, e, admitted, tell) {
+				return
+			}
+			continue
+		}
+		if grant := t.jobs.grantOf(e.shape, t.place.offer.Seats); !e.plain && e.isArray() {
+			t.makeElement(e, &t.place.offer)
+			pass.AllocatePart(grant)
+			pass.EndTurn()
+		} else {
+			pass.Allocate(grant)
+		}
+		if !tell(e, &t.place.offer, true) {
+			return
+		}
+	}
+}
+
+// offerNominated is the turn of a job for which seats are kept, if this is one:
+// it may fit elsewhere by now. Others of its shape have their turn all the same.
+func (t *round) offerNominated(pass *queue.Round[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
+	k := t.preempt.holdOf(e)
+	t.place.wouldDelay, t.place.windowBlocked = false, false
+	switch {
+	case k == nil || k.invalid != "":
+		return false, true
+	case k.over:
+		pass.Skip()
+		return true, true
+	case t.preempt.placeElsewhere(pass, k, now):
+		pass.Allocate(t.jobs.grantOf(e.shape, t.place.offer.Seats))
+		return true, tell(e, &t.place.offer, true)
+	}
+	t.passOver(pass, e)
+	t.preempt.preemptionNotes = []ares.Blocker{k.waitBlocker()}
+	return true, tell(e, nil, true)
+}
+
+// passOver passes over a job that has to wait for its seats, and where queues are
+// strict over everybody behind it.
+func (t *round) passOver(pass *queue.Round[*entry], e *entry) {
+	if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
+		pass.BlockQueue()
+		return
+	}
+	pass.Skip()
+}
+
+// handleBlocked is what becomes of a job that found no place.
+func (t *round) handleBlocked(pass *queue.Round[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+	// 6. Yield: others give way to it, and the seats are kept for it.
+	if !t.backfill.reserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
+		t.passOver(pass, e)
+		t.preempt.preemptionNotes = []ares.Blocker{t.preempt.holdOf(e).waitBlocker()}
+		return tell(e, nil, admitted)
+	}
+	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
+	// others get a place behind them where that delays nobody.
+	return !t.refuseShape(pass, e, admitted, plan.Now) || tell(e, nil, admitted)
+}
+
+// admitAndPlace admits one job, and places it by the offer.
+func (t *round) admitAndPlace(e *entry, now time.Time) (admitted, ok bool) {
+	t.place.wouldDelay, t.place.windowBlocked, t.borrowBlocked = false, false, false
+	t.preempt.releaseToGang(e)
+	// 3. Admit: dependencies, budget, limits, quotas.
+	members, ban := t.jobs.admissibleMembers(e.shape, now)
+	if members == 0 || t.backfill.knownUnschedulable(e.shape, ban) {
+		return members > 0, false
+	}
+	if t.place.outlastsWindow(e) {
+		return true, false
+	}
+	borrows := t.jobs.queues.HasQuotas() && t.jobs.wouldBorrow(e.shape)
+	if borrows && t.noBorrowing {
+		t.place.wouldDelay, t.borrowBlocked = true, true
+		return true, false
+	}
+	// 4. Place: the whole gang or nothing.
+	t.scorer.drawForJob(e.id, e.nextElement()+e.elementsMade)
+	if len(t.backfill.reservations) > 0 {
+		t.place.offer, ok = t.backfill.placeBackfill(e, members, ban, now)
+	} else {
+		t.place.offer, ok = t.place.placeJob(e.shape, members, ban, e)
+	}
+	if !ok {
+		if !t.place.wouldDelay && !t.place.isBlockedByWindows(e, members, ban) && !t.place.speculative {
+			t.place.rememberUnschedulable(e.shape, ban)
+		}
+		return true, false
+	}
+	t.borrowed = t.borrowed || borrows
+	t.place.offer.Job = e.id
+	t.place.placed = append(t.place.placed, placedJob{e, t.place.offer.Seats})
+	return true, true
+}
+
+// shortRefusal is a refusal without a look at the nodes one by one: what forbids the
+// job, or that it found no room. Explain says the rest. Plans share the words;
+// nobody changes them.
+func (t *round) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Blocker {
+	sh := e.shape
+	if sh.noRoomRefusal == nil {
+		sh.noRoomRefusal = []ares.Blocker{noRoomBlocker(sh)}
+	}
+	out := sh.noRoomRefusal
+	switch {
+	case !admitted:
+		out = t.jobs.admissionBlockers(sh, now)
+	case t.place.windowBlocked:
+		return windowRefusal
+	case t.borrowBlocked:
+		return borrowRefusal
+	case t.place.wouldDelay:
+		return wouldDelayRefusal
+	}
+	if words := t.preempt.preemptionNotes; len(words) > 0 {
+		if t.preempt.hasHold(e) {
+			return words // it has its place, and waits for it
+		}
+		return slices.Concat(out, words)
+	}
+	return out
+}
+
+// windowRefusal is the short refusal of a job that would fit.
+var windowRefusal = []ares.Blocker{{Kind: kindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
+
+// wouldDelayRefusal is the short refusal of a job that would fit.
+var wouldDelayRefusal = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
+
+// borrowRefusal is the same of one that others' promises keep off.
+var borrowRefusal = []ares.Blocker{{Kind: kindQuota, Detail: BorrowBlockedText}}
+
+// refuseShape passes over a job that found no place: with its whole shape, or with
+// everybody behind it in its queue, as configured. It says whether that is news.
+func (t *round) refuseShape(pass *queue.Round[*entry], e *entry, admitted bool, now time.Time) bool {
+	switch {
+	case t.backfill.reserveForAll:
+		if admitted && t.backfill.mayReserve(e, now) {
+			t.backfill.reserveFor(e, now)
+		}
+		if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
+			pass.BlockQueue()
+		} else {
+			pass.Skip()
+		}
+	case t.place.wouldDelay && t.cfg.Queue.Blocked != BlockedHold:
+		// Only it: others of its shape may be done sooner.
+		news := e.shape.refusedInCycle != t.place.cycle
+		e.shape.refusedInCycle = t.place.cycle
+		pass.Skip()
+		return news
+	case t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e):
+		pass.BlockQueue()
+	default:
+		if admitted && t.backfill.mayReserve(e, now) && t.backfill.reserveFor(e, now) {
+			t.backfill.reservations[len(t.backfill.reservations)-1].firm = t.unplaced == 0
+		}
+		if admitted {
+			t.unplaced++
+		}
+		pass.SkipShape()
+	}
+	return true
 }

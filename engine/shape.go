@@ -152,3 +152,34 @@ func (s *shapes) release(sh *shape) {
 		s.requests.release(sh.request)
 	}
 }
+
+// minGPUMilli is the devices that the least asks for that the job can start with,
+// in thousandths.
+func (sh *shape) minGPUMilli() int64 {
+	return int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
+}
+
+// asksAlike says whether two shapes ask for the same number of members in the same
+// places.
+func (sh *shape) asksAlike(o *shape) bool {
+	return sh.members == o.members && sh.minMembers == o.minMembers && sh.wish == o.wish
+}
+
+// unschedulableMark is what is known of a shape that found no place: as long as no node
+// has gained room for one of its members, it will find none.
+type unschedulableMark struct {
+	known  bool
+	layout int
+	seen   int // of State.grown
+	ban    uint64
+}
+
+// spreadsMembers says whether no two members may share a node.
+func (sh *shape) spreadsMembers() bool {
+	for _, a := range sh.antiAffinity {
+		if a.Level == ares.LevelNode && a.Of(sh.labels) {
+			return true
+		}
+	}
+	return false
+}

@@ -67,12 +67,6 @@ func (b *backfillRound) earliestStart(e *entry, members int, ban uint64, now tim
 	return backfillReservation{}, false
 }
 
-// feasibleAgain is reach of a shape that had some.
-func (pl *Placer) feasibleAgain(sh *shape, w *request) *set {
-	reach, _ := pl.feasibleNodes(sh, w)
-	return reach
-}
-
 // narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
 func (b *backfillRound) narrowStart(m savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) backfillReservation {
@@ -177,16 +171,6 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 		wait := time.Duration(could-now.UnixNano()) + e.waited(now)
 		r.limit = max(r.at, could+int64(b.backfill.slack(wait)))
 	}
-}
-
-// releaseSeat gives up one seat on a node. The node is to be moved afterwards.
-func (x *Txn) releaseSeat(n *node, seat *ares.Seat) {
-	for k := range seat.Shares {
-		if at := n.deviceIndex(&seat.Shares[k]); at >= 0 {
-			x.take(delta{node: n, device: at, milli: -seat.Shares[k].Milli})
-		}
-	}
-	x.take(delta{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
 }
 
 // drainReservation is a place for a job of which nobody knows when it will be free: where
@@ -328,32 +312,6 @@ func (b *backfillRound) computeShortage(k int, w *request, reach *set) {
 		}
 		b.shortage.missing[at] = int8(much)
 	}
-}
-
-// roomWhen is how many members the node can take when all have left who do not
-// run since before a time.
-func (n *node) roomWhen(w *request, cut int64) int {
-	free, grew := n.free, n.gainedRoom
-	var gone []*ares.Seat
-	for _, sit := range n.occupants {
-		if sit.entry.run == nil || attemptOf(sit.entry.run, sit.seat).PlacedAt.UnixNano() >= cut {
-			gone = append(gone, sit.seat)
-		}
-	}
-	for _, seat := range gone {
-		n.charge(seat, -1)
-	}
-	for i := range n.devices {
-		if n.devices[i].taken == 0 {
-			n.free |= 1 << i & n.usable
-		}
-	}
-	room := n.roomFor(w)
-	for _, seat := range gone {
-		n.charge(seat, +1)
-	}
-	n.free, n.gainedRoom = free, grew
-	return room
 }
 
 // freePart is what is free of seats, and of whole devices any that are as good: the

@@ -100,12 +100,3 @@ func addHolders(n *node, held uint64, tenant string, own []ares.Holder, others a
 	}
 	return own, others
 }
-
-// shareBit is the device of a share in the sets of the node. Most nodes number their
-// devices from 0 without a gap.
-func (n *node) shareBit(sh *ares.Share) uint64 {
-	if i := sh.Index; i >= 0 && i < len(n.devices) && n.devices[i].id == sh.Device {
-		return 1 << i
-	}
-	return n.deviceBit(sh.Device)
-}

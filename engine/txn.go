@@ -2,9 +2,9 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
 // Txn is undoable work on the ledger: what it takes from nodes it notes, and
@@ -12,12 +12,6 @@ import (
 type Txn struct {
 	cluster *Cluster
 	deltas  []delta
-}
-
-// placedJob is a job the decision under way has placed.
-type placedJob struct {
-	entry *entry
-	seats []ares.Seat
 }
 
 // delta is a part of one device, or the rest of a seat when device is restOfSeat.
@@ -83,33 +77,6 @@ func (x *Txn) take(k delta) {
 	x.deltas = append(x.deltas, k)
 }
 
-// assign takes the place of one member on a node that has room for it: the
-// devices that are linked best.
-func (pl *Placer) assign(n *node, w *request, rank int) ares.Seat {
-	if set := pl.scorer.policyDevice(n, w); set != 0 {
-		return pl.txn.assignDevices(n, w, rank, set, -1)
-	}
-	set, numa := n.pickDevices(w)
-	return pl.txn.assignDevices(n, w, rank, set, numa)
-}
-
-// assignAll takes the places of members of a gang, whose seats so far are given.
-func (pl *Placer) assignAll(n *node, w *request, members int, seats []ares.Seat) []ares.Seat {
-	home := -1
-	if w.oneNUMA {
-		home = n.numaFor(w, members)
-	}
-	for range members {
-		if home < 0 {
-			seats = append(seats, pl.assign(n, w, len(seats)))
-			continue
-		}
-		set, _ := n.chooseDevices(w, w.deviceMask(n.typ)&n.typ.near[home], 0)
-		seats = append(seats, pl.txn.assignDevices(n, w, len(seats), set, home))
-	}
-	return seats
-}
-
 // assignDevices takes these devices, and CPUs and memory of the NUMA node, -1 for any.
 func (x *Txn) assignDevices(n *node, w *request, rank int, set uint64, numa int) ares.Seat {
 	seat := ares.Seat{Node: n.id, Rank: rank, CPUs: w.cpus, Memory: w.memory, NUMA: -1}
@@ -132,90 +99,91 @@ func (x *Txn) assignDevices(n *node, w *request, rank int, set uint64, numa int)
 	return seat
 }
 
-// pickDevices chooses the devices of one member, and the NUMA node it is bound to, -1
-// for none. The node has room for it.
-func (n *node) pickDevices(w *request) (set uint64, numa int) {
-	if w.numa == numaNone || len(n.typ.numa) == 0 {
-		set, _ = n.chooseDevices(w, w.deviceMask(n.typ), 0)
-		return set, -1
-	}
-	if w.numa == numaRequired || !w.needsDevices() {
-		if set, numa = n.pickWithinNUMA(w); numa >= 0 {
-			return set, numa
+// takeIfFree takes seats if all of them are free, and else nothing.
+func (x *Txn) takeIfFree(seats []ares.Seat) bool {
+	m := savepoint(len(x.deltas))
+	for i := range seats {
+		if !x.cluster.nodesByID[seats[i].Node].seatIsFree(&seats[i]) {
+			x.undo(m)
+			return false
 		}
+		x.takeSeats(seats[i : i+1])
 	}
-	var home uint64
-	for k := range n.typ.numa {
-		if n.roomInNUMA(w, k) > 0 {
-			home |= n.typ.near[k]
-		}
-	}
-	set, _ = n.chooseDevices(w, w.deviceMask(n.typ), home)
-	for k := range n.typ.numa {
-		if set != 0 && set&^n.typ.near[k] == 0 && n.roomInNUMA(w, k) > 0 {
-			return set, k
-		}
-	}
-	return set, -1
+	return true
 }
 
-// pickWithinNUMA chooses the NUMA node whose devices are linked best, then the one
-// with the least room left.
-func (n *node) pickWithinNUMA(w *request) (set uint64, numa int) {
-	numa = -1
-	var best links.Choice
-	for k := range n.typ.numa {
-		room := n.roomInNUMA(w, k)
-		if room == 0 {
+// holdSeats takes what is free of seats, and says what that was, and of how many
+// it is all.
+func (x *Txn) holdSeats(seats []ares.Seat) (held []delta, free int) {
+	from := len(x.deltas)
+	for i := range seats {
+		seat := &seats[i]
+		n := x.cluster.nodesByID[seat.Node]
+		if n == nil || !n.schedulable() {
 			continue
 		}
-		s, c := n.chooseDevices(w, w.deviceMask(n.typ)&n.typ.near[k], 0)
-		c.RemainingValue = -room
-		if numa < 0 || betterLinks(c, best) {
-			set, numa, best = s, k, c
+		if n.seatIsFree(seat) {
+			free++
 		}
-	}
-	return set, numa
-}
-
-func betterLinks(a, b links.Choice) bool {
-	if a.BottleneckMBps != b.BottleneckMBps {
-		return a.BottleneckMBps > b.BottleneckMBps
-	}
-	if a.TotalMBps != b.TotalMBps {
-		return a.TotalMBps > b.TotalMBps
-	}
-	return a.RemainingValue > b.RemainingValue
-}
-
-// chooseDevices picks devices out of a mask: for a share the one with the least left
-// that is enough, and whole devices by their links. Warm ones come last.
-func (n *node) chooseDevices(w *request, mask, home uint64) (uint64, links.Choice) {
-	if !w.needsDevices() {
-		return 0, links.Choice{}
-	}
-	for _, m := range [2]uint64{mask &^ n.warm, mask} {
-		if w.milli > 0 {
-			if set := n.tightestShare(m, w.milli); set != 0 {
-				return set, links.Choice{}
+		for k := range seat.Shares {
+			d := n.deviceIndex(&seat.Shares[k])
+			if d < 0 {
+				continue
+			}
+			if some := min(seat.Shares[k].Milli, WholeMilli-n.devices[d].taken); some > 0 {
+				x.take(delta{node: n, device: d, milli: some})
 			}
 		}
-		if c, ok := n.typ.links.Best(m&n.free, home, max(w.gpus, 1)); ok {
-			return c.Devices, c
-		}
+		cpus, memory := max(min(seat.CPUs, n.typ.cpus-n.cpus), 0), max(min(seat.Memory, n.record.MemoryMB-n.memory), 0)
+		x.take(delta{node: n, device: restOfSeat, cpus: cpus, memory: memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+		x.cluster.capacityChanged(n)
 	}
-	panic("engine: node " + n.id + " has no room for what it was given")
+	return slices.Clone(x.deltas[from:]), free
 }
 
-// tightestShare is the partly taken device of the mask with the least left that is
-// enough, empty when there is none.
-func (n *node) tightestShare(mask uint64, milli int) (set uint64) {
-	least := WholeMilli
-	for m := mask & n.usable &^ n.free; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros64(m)
-		if left := WholeMilli - n.devices[i].taken; left >= milli && left < least {
-			set, least = 1<<i, left
+// releaseHold gives up what is held for a nomination, until the try goes back.
+func (x *Txn) releaseHold(k *nominationHold) {
+	for _, h := range k.held {
+		h.milli, h.cpus, h.memory = -h.milli, -h.cpus, -h.memory
+		if h.device == restOfSeat {
+			h.device = restOfLeaving
+		}
+		if x.take(h); h.device < 0 {
+			x.cluster.capacityChanged(h.node)
 		}
 	}
-	return set
+}
+
+// releaseSeat gives up one seat on a node. The node is to be moved afterwards.
+func (x *Txn) releaseSeat(n *node, seat *ares.Seat) {
+	for k := range seat.Shares {
+		if at := n.deviceIndex(&seat.Shares[k]); at >= 0 {
+			x.take(delta{node: n, device: at, milli: -seat.Shares[k].Milli})
+		}
+	}
+	x.take(delta{node: n, device: restOfLeaving, cpus: -seat.CPUs, memory: -seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+}
+
+// reverse makes what is taken given.
+func (k *delta) reverse() {
+	k.milli, k.cpus, k.memory = -k.milli, -k.cpus, -k.memory
+	switch k.device {
+	case restOfSeat:
+		k.device = restOfLeaving
+	case restOfLeaving:
+		k.device = restOfSeat
+	}
+}
+
+// takeSeats takes seats that were found to be free.
+func (x *Txn) takeSeats(seats []ares.Seat) {
+	for i := range seats {
+		seat := &seats[i]
+		n := x.cluster.nodesByID[seat.Node]
+		for k := range seat.Shares {
+			x.take(delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli})
+		}
+		x.take(delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)})
+		x.cluster.capacityChanged(n)
+	}
 }

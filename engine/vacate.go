@@ -49,29 +49,6 @@ func (n *node) victimsOf(tenant string) []nodeVictim {
 	return out
 }
 
-// roomWithout is how many members the node could take if guests left.
-func (n *node) roomWithout(w *request, leave []nodeVictim) int {
-	grew, free := n.gainedRoom, n.free
-	for _, g := range leave {
-		for _, seat := range g.seats {
-			n.charge(seat, -1)
-		}
-	}
-	for i := range n.devices {
-		if n.devices[i].taken == 0 {
-			n.free |= 1 << i & n.usable
-		}
-	}
-	room := n.roomFor(w)
-	for _, g := range leave {
-		for _, seat := range g.seats {
-			n.charge(seat, +1)
-		}
-	}
-	n.gainedRoom, n.free = grew, free
-	return room
-}
-
 // fewestToEnd finds few jobs whose end makes room for so many members on the node:
 // one if one is enough. It is nil when not even all of them would do, or when
 // nobody is there.

@@ -59,6 +59,3 @@ func (ex *explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	}
 	return out
 }
-
-// waits says whether something of the job waits: it, or elements not yet made.
-func (e *entry) waits() bool { return e.job != nil && (e.phase().Waiting() || e.hasUnmadeElements()) }

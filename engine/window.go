@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -51,18 +50,6 @@ func byBeginning(a, b *window) int {
 	return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Name, b.Name))
 }
 
-// Reservations yields the record of every reservation, by its beginning, then
-// name. They must not be changed.
-func (s *State) Reservations() iter.Seq[*ares.Reservation] {
-	return func(yield func(*ares.Reservation) bool) {
-		for _, v := range s.core.windows.windows {
-			if !yield(v.Reservation) {
-				return
-			}
-		}
-	}
-}
-
 // windowNodes is the nodes of a window, as the nodes are now.
 func (w *calendar) windowNodes(v *window) *set {
 	look := func(n *node) {
@@ -108,25 +95,6 @@ func (w *calendar) setExpectedStay(e *entry) {
 // setExpectedStayOf is stays of a job that the state does not know.
 func (w *calendar) setExpectedStayOf(j *ares.Job) {
 	w.setStay((&entry{job: j}).expectedStay(w.at))
-}
-
-// expectedStay is how long the job may hold its place, of ten like it nine; never when
-// nobody knows. Its limit ends every attempt. A guess from no runs is no
-// knowledge: people plan by windows.
-func (e *entry) expectedStay(now time.Time) time.Duration {
-	limit := e.job.MaxRuntime()
-	f := e.forecast
-	switch {
-	case f != nil && f.Samples > 0:
-		late := max(f.P50, f.P90)
-		if late = remainingAfter(late, late, e.done(now)); limit > 0 {
-			late = min(late, limit)
-		}
-		return late
-	case limit > 0:
-		return limit
-	}
-	return forever
 }
 
 // setStay is how long a job is taken to run: of unknown length so long as a
@@ -195,53 +163,6 @@ func (w *calendar) reservedForOwn(sh *shape, allowed *set) (*set, bool) {
 	}
 	return &w.own, found && w.own.count < allowed.count
 }
-
-// isBlockedByWindows says of a job that found no place whether reservations alone keep it
-// off: it would fit without them. Unless its length is nothing to it, others of
-// its shape may be shorter, and it is passed over alone.
-func (pl *Placer) isBlockedByWindows(e *entry, members int, ban uint64) bool {
-	c := pl.windows
-	if len(c.windows) == 0 || len(pl.windows.blockingWindows(e.shape, &pl.cluster.refreshFeasible(pl.cluster.withoutModels(e.shape.request, ban)).nodes)) == 0 {
-		return false
-	}
-	fits := func() bool {
-		m := savepoint(len(pl.txn.deltas))
-		_, ok := pl.placeWithin(e.shape, members, ban, e)
-		pl.txn.undo(m)
-		return ok
-	}
-	c.ignored = true
-	open := fits()
-	c.ignored = false
-	if !open {
-		return false
-	}
-	pl.windowBlocked = true
-	lasts := c.expectedStay
-	c.expectedStay = 0
-	if pl.wouldDelay = fits(); pl.wouldDelay {
-		e.shape.windowEpoch, e.shape.windowStay = pl.epoch, lasts
-	}
-	c.expectedStay = lasts
-	return true
-}
-
-// outlastsWindow says whether one of the job's shape that stays no longer was shut out
-// in this decision already.
-func (pl *Placer) outlastsWindow(e *entry) bool {
-	if e.shape.windowEpoch != pl.epoch || pl.speculative {
-		return false
-	}
-	pl.windows.setExpectedStay(e)
-	if pl.windows.expectedStay < e.shape.windowStay {
-		return false
-	}
-	pl.wouldDelay, pl.windowBlocked = true, true
-	return true
-}
-
-// windowRefusal is the short refusal of a job that would fit.
-var windowRefusal = []ares.Blocker{{Kind: kindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
 
 // evictFromWindows stops who is not entitled where a drained window is open, as long as a
 // plan has room for it.

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
 // classes is how many classes of priority there are.
@@ -117,68 +114,4 @@ func (y *runningIndex) check(all []*entry) error {
 		return fmt.Errorf("the yard has somebody twice, or not in order")
 	}
 	return nil
-}
-
-// An hour is what the bound on how many jobs a tenant stops is for.
-const stopRateWindow = time.Hour
-
-// eachClassStop hears of every time at which an entry was stopped by class, and for whose.
-func eachClassStop(e *entry, hear func(tenant string, at time.Time)) {
-	if e.run == nil {
-		return
-	}
-	for i := range e.run.Attempts {
-		if a := &e.run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.YieldClass {
-			hear(a.Yield.Tenant, a.EndedAt)
-		}
-	}
-	if stop := e.run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.YieldClass {
-		hear(stop.Yield.Tenant, stop.At)
-	}
-}
-
-// indexStops adds the times at which an entry was stopped by class to those of the
-// tenants for whom it was, or takes them out.
-func (j *jobTable) indexStops(e *entry, sign int) {
-	eachClassStop(e, func(tenant string, at time.Time) { j.tenant(tenant).addStop(at, sign) })
-}
-
-func (t *tenant) addStop(at time.Time, sign int) {
-	i, known := slices.BinarySearchFunc(t.classStops, at, time.Time.Compare)
-	switch {
-	case sign > 0:
-		t.classStops = slices.Insert(t.classStops, i, at)
-	case known:
-		t.classStops = slices.Delete(t.classStops, i, i+1)
-	}
-}
-
-// checkStops wants the times that are kept to be those that counting anew finds.
-func (j *jobTable) checkStops() error {
-	counted := map[string][]time.Time{}
-	for _, e := range j.entries() {
-		eachClassStop(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
-	}
-	for id, t := range j.tenants { // order-free: any that is wrong will do
-		slices.SortFunc(counted[id], time.Time.Compare)
-		if !slices.EqualFunc(t.classStops, counted[id], time.Time.Equal) {
-			return fmt.Errorf("for tenant %s others were stopped at %v, kept is %v", id, counted[id], t.classStops)
-		}
-	}
-	return nil
-}
-
-// recentStops is how many jobs were stopped by class for the tenant's within the
-// hour before now, and when the first of them is as long ago as that.
-func (t *tenant) recentStops(now time.Time) (stops int, until time.Time) {
-	from, _ := slices.BinarySearchFunc(t.classStops, now.Add(-stopRateWindow), func(at, from time.Time) int {
-		if at.After(from) {
-			return 1
-		}
-		return -1
-	})
-	if from < len(t.classStops) {
-		until = t.classStops[from].Add(stopRateWindow)
-	}
-	return len(t.classStops) - from, until
 }

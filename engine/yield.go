@@ -37,10 +37,6 @@ func (r preemptionBasis) why() ares.YieldWhy {
 // stays short where many could have others stopped and none finds enough.
 const maxSearches = 64
 
-// kindPreemption is the kind of what says why nobody gives way to a job, or that
-// somebody does.
-const kindPreemption = "preemption"
-
 // preemptFor has running jobs give way to one that found no place, if it has a right
 // to that and then fits. The seats are kept for it from now on; it is placed by
 // a later plan.
@@ -182,62 +178,6 @@ func (pr *preemptRound) noteDisabled(e *entry) {
 	}
 }
 
-// guaranteedModels is the models of which quotas promise the shape as much as it asks
-// for, as a set. It is empty too when something else keeps it waiting.
-func (j *jobTable) guaranteedModels(sh *shape, admitted bool, now time.Time) (models uint64) {
-	if !sh.request.needsDevices() {
-		return 0
-	}
-	if !admitted {
-		unmet := slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) })
-		if unmet || j.overBudget(sh.tenant, now) || len(sh.leaf.CheckAdmission(queue.Allocation{ForLimits: sh.use(sh.minMembers)})) > 0 {
-			return 0
-		}
-	}
-	asked := sh.minGPUMilli()
-	for m := range j.cluster.matchingModels(sh.request) {
-		if room, ok := sh.leaf.NominalHeadroom(m, nil); ok && room >= asked {
-			models |= modelBit(m)
-		}
-	}
-	return models
-}
-
-// wouldBorrow says whether the shape would hold more than its quotas promise it. Who
-// has none borrows nothing.
-func (j *jobTable) wouldBorrow(sh *shape) bool {
-	if !sh.request.needsDevices() {
-		return false
-	}
-	asked, bound := sh.minGPUMilli(), false
-	for m := range j.cluster.matchingModels(sh.request) {
-		room, ok := sh.leaf.NominalHeadroom(m, nil)
-		if ok && room >= asked {
-			return false
-		}
-		bound = bound || ok
-	}
-	return bound
-}
-
-// WouldBorrow says whether a waiting job would hold more than quotas promise it: it
-// may have to wait, though it fits, while others take back what they lent.
-func (s *State) WouldBorrow(id ares.JobID) bool {
-	e := s.core.jobs.entryByID[id]
-	return e != nil && e.job != nil && s.core.jobs.wouldBorrowNow(e)
-}
-
-// wouldBorrowNow is WouldBorrow of an entry.
-func (j *jobTable) wouldBorrowNow(e *entry) bool {
-	return j.queues.HasQuotas() && j.wouldBorrow(e.shape)
-}
-
-// minGPUMilli is the devices that the least asks for that the job can start with,
-// in thousandths.
-func (sh *shape) minGPUMilli() int64 {
-	return int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
-}
-
 // failedSearch is who is known to find no victims in this decision.
 type failedSearch struct {
 	request *request
@@ -252,12 +192,6 @@ func (pr *preemptRound) knownToFail(sh *shape, r preemptionBasis, rank int) bool
 	return slices.ContainsFunc(pr.failedSearches, func(v failedSearch) bool {
 		return v.request == sh.request && v.basis == r && v.rank >= rank && (v.shape == sh || r == basisClass && v.shape.asksAlike(sh))
 	})
-}
-
-// asksAlike says whether two shapes ask for the same number of members in the same
-// places.
-func (sh *shape) asksAlike(o *shape) bool {
-	return sh.members == o.members && sh.minMembers == o.minMembers && sh.wish == o.wish
 }
 
 // assumeStopsDone makes the state as it will be when those are gone who are being

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -66,12 +65,6 @@ func (pr *preemptRound) laterInOrder(e *entry, plan *ares.Plan) []*candidateVict
 	return out
 }
 
-// mayBePreempted says whether the job goes on later where it was stopped, and may be
-// stopped at all.
-func (e *entry) mayBePreempted() bool {
-	return e.job.Checkpoint.Enabled && !e.job.Placement.LatencySensitive && !e.run.Endures(e.job)
-}
-
 // fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
 // when not even all are enough.
 func (pr *preemptRound) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
@@ -120,61 +113,4 @@ func (pr *preemptRound) fitsWithout(m savepoint, leave []*candidateVictim, e *en
 		pr.place.releaseJob(v.entry)
 	}
 	return pr.place.placeJob(e.shape, members, ban, e)
-}
-
-// runsWithin says whether a seat of the job is on one of the nodes.
-func (j *jobTable) runsWithin(e *entry, nodes *set) bool {
-	a := e.run.Current()
-	return slices.ContainsFunc(a.Seats, func(h ares.Held) bool {
-		n := j.cluster.nodesByID[h.Node]
-		return n != nil && nodes.has(n.pos)
-	})
-}
-
-// sharesNodeWith says whether a seat of the job is on a node of others.
-func (e *entry) sharesNodeWith(seats []ares.Seat) bool {
-	return slices.ContainsFunc(e.run.Current().Seats, func(h ares.Held) bool {
-		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
-	})
-}
-
-// peerPreemptionTime is when a waiting job begins to stop those of its own level that were
-// submitted after it, false for never.
-func (j *jobTable) peerPreemptionTime(e *entry) (time.Time, bool) {
-	wait := j.cfg.Queue.PeersAfter
-	if wait == 0 {
-		return time.Time{}, false
-	}
-	since := e.job.AcceptedAt
-	if e.run != nil && e.run.Last() != nil {
-		since = laterOf(since, e.run.Last().EndedAt)
-	}
-	return since.Add(wait), true
-}
-
-// wakeForOrderChange wakes the plan when the next running job comes behind one that waits
-// in its queue, or when one may stop its peers, which no event tells.
-func (j *jobTable) wakeForOrderChange(blocked []*entry, plan *ares.Plan) {
-	if j.cfg.Queue.Order != OrderAttained {
-		return
-	}
-	level := int64(j.cfg.Queue.attainedLevel()) * WholeMilli
-	for _, e := range blocked {
-		if until, ok := j.peerPreemptionTime(e); ok && plan.Now.Before(until) {
-			wakeBy(plan, until)
-		}
-		if j.orderRank(e, plan.Now) > 0 {
-			continue
-		}
-		for _, v := range e.shape.tenant.active { // in no order: the earliest of all
-			if v.shape.leaf != e.shape.leaf || v.run.Current() == nil || v.run.Stop != nil || v.run.Current().StartedAt.IsZero() || !v.mayBePreempted() {
-				continue
-			}
-			lacks, rate := level-j.attainedService(v, plan.Now), v.gpuMilli()
-			if lacks <= 0 || rate == 0 {
-				continue
-			}
-			wakeBy(plan, plan.Now.Add(time.Duration((lacks*1000+rate-1)/rate)*time.Millisecond))
-		}
-	}
 }

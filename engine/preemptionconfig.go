@@ -63,13 +63,13 @@ func (y PreemptionConfig) validate(p *ares.Problems) {
 			p.Add(field, "must be between 0 and %d%s, got %d", most, unit, v)
 		}
 	}
-	if y.Ceiling != 0 && (y.Ceiling < WholeMilli || y.Ceiling > MaxCeiling) {
+	if y.Ceiling != 0 && (y.Ceiling < wholeDevice || y.Ceiling > MaxCeiling) {
 		p.Add("preemption_ceiling", "must be 0 for none, or between 1 and %d, got %d thousandths: with less than 1 nothing could give way to a job of its own size", MaxCeiling/1000, y.Ceiling)
 	}
 	between("max_preemptions", y.MaxPreemptions, MaxMaxPreemptions, "")
 	between("preemption_cooldown_seconds", int(y.Cooldown/time.Second), int(MaxCooldown/time.Second), "")
 	between("restart_seconds", int(y.Restart/time.Second), int(MaxRestart/time.Second), "")
-	if y.Moving && y.MoveGain < WholeMilli || y.MoveGain < 0 || y.MoveGain > MaxMoveGain {
+	if y.Moving && y.MoveGain < wholeDevice || y.MoveGain < 0 || y.MoveGain > MaxMoveGain {
 		p.Add("consolidation.gain", "must be between 1 and %d, got %d thousandths: with less than 1 more would be lost than gained", MaxMoveGain/1000, y.MoveGain)
 	}
 	between("max_preemptions_per_hour", y.PerTenant, MaxPerTenant, "")
@@ -90,5 +90,10 @@ func (y PreemptionConfig) digest() string {
 
 // exceedsCeiling says whether stopping so much for so much is above the ceiling.
 func (y PreemptionConfig) exceedsCeiling(stopped, asked int64) bool {
-	return y.Ceiling > 0 && stopped*WholeMilli > int64(y.Ceiling)*asked
+	return y.Ceiling > 0 && stopped*wholeDevice > int64(y.Ceiling)*asked
+}
+
+// isWorth says whether a gain is worth a loss.
+func (y *PreemptionConfig) isWorth(gain, lost int64) bool {
+	return gain > 0 && gain*wholeDevice >= lost*int64(y.MoveGain)
 }

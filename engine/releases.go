@@ -1,115 +1,13 @@
 package engine
 
 import (
-	"cmp"
-	"math"
 	"slices"
 	"time"
 
+	"cmp"
+
 	ares "github.com/ares-scheduler/ares"
 )
-
-// quantile says by which prediction ends are foreseen.
-type quantile uint8
-
-const (
-	p50 quantile = iota // as many end before as after
-	p90                 // nine of ten end before
-	p10                 // one of ten ends before
-	quantiles
-)
-
-// Times are in nanoseconds since 1970 here: there are many to compare.
-const (
-	alreadyOver = math.MinInt64 // it may be over now
-	noEnd       = math.MaxInt64 // nobody knows when
-)
-
-// expectedEnd is when the attempt is foreseen to end, which a seat belongs to. It
-// changes by events, and when it has passed and the attempt is still there.
-func (e *entry) expectedEnd(a *ares.Attempt, now time.Time, by quantile) int64 {
-	if a.Ended() || e.run.Stop != nil {
-		return alreadyOver
-	}
-	half, late := e.runtimeEstimate()
-	done := e.done(now)
-	if a.StartedAt.IsZero() { // on its way
-		done += max(now.Sub(a.PlacedAt), 0)
-	}
-	if half == forever {
-		return noEnd
-	}
-	var left time.Duration
-	switch by {
-	case p10:
-		if left = e.p10Runtime() - done; left <= 0 {
-			return alreadyOver
-		}
-	case p90:
-		left = remainingAfter(late, late, done)
-	case p50, quantiles:
-		left = remainingAfter(half, late, done)
-	}
-	return now.Add(left).UnixNano()
-}
-
-// isOverdue says whether the job has run for longer than was foreseen.
-func (e *entry) isOverdue(now time.Time) bool {
-	_, late := e.runtimeEstimate()
-	return late <= e.done(now)
-}
-
-// p10Runtime is how long the job runs at least, as far as is known: a tenth end
-// before, if runtimes scatter as much below the middle as above. A limit says
-// nothing of the kind, and neither does a guess.
-func (e *entry) p10Runtime() time.Duration {
-	f := e.forecast
-	if f == nil || f.Samples == 0 || f.P90 <= 0 {
-		return 0
-	}
-	half, late := int64(f.P50/time.Second), int64(max(f.P50, f.P90)/time.Second)
-	if late == 0 || half > math.MaxInt32 {
-		return 0
-	}
-	return time.Duration(half*half/late) * time.Second
-}
-
-// expectedRuntime is how long a job runs that has not started, by a lens.
-func (e *entry) expectedRuntime(by quantile) time.Duration {
-	half, late := e.runtimeEstimate()
-	switch by {
-	case p90:
-		return late
-	case p10:
-		if half != forever {
-			return e.p10Runtime()
-		}
-	case p50, quantiles:
-	}
-	return half
-}
-
-// estimateSource is what the end of a seat was foreseen by.
-type estimateSource uint8
-
-const (
-	fromForecast estimateSource = iota // runs like it that ended, or it is ending already
-	fromLimit                          // the limit its user gave it
-	fromGuess                          // nothing like it was ever seen: part of its limit, or of a day
-	estimateSources
-)
-
-// runtimeSource is what says how long the job runs at most.
-func (e *entry) runtimeSource() estimateSource {
-	limit := e.job.MaxRuntime()
-	switch _, late := e.runtimeEstimate(); {
-	case e.forecast != nil && e.forecast.Samples > 0:
-		return fromForecast
-	case limit > 0 && late >= limit:
-		return fromLimit
-	}
-	return fromGuess
-}
 
 // expectedRelease is the end of a seat, and what the node has left then: of all who
 // are foreseen to leave before, too.
@@ -193,18 +91,6 @@ func compareReleases(a, b expectedRelease) int {
 	return cmp.Or(cmp.Compare(a.seat.CPUs, b.seat.CPUs), cmp.Compare(a.seat.Memory, b.seat.Memory), cmp.Compare(a.seat.Rank, b.seat.Rank))
 }
 
-// attemptOf is the attempt that a seat is of.
-func attemptOf(r *ares.Run, seat *ares.Seat) *ares.Attempt {
-	for i := len(r.Attempts) - 1; i > 0; i-- {
-		for k := range r.Attempts[i].Seats {
-			if &r.Attempts[i].Seats[k].Seat == seat {
-				return &r.Attempts[i]
-			}
-		}
-	}
-	return &r.Attempts[0]
-}
-
 // accumulateReleases writes down what the node has left after each departure.
 func (n *node) accumulateReleases(list []expectedRelease) {
 	var taken [MaxDevices]int
@@ -283,4 +169,30 @@ func (n *node) opensAt(w *request, list []expectedRelease) int64 {
 		}
 	}
 	return list[hi-1].at
+}
+
+// roomWhen is how many members the node can take when all have left who do not
+// run since before a time.
+func (n *node) roomWhen(w *request, cut int64) int {
+	free, grew := n.free, n.gainedRoom
+	var gone []*ares.Seat
+	for _, sit := range n.occupants {
+		if sit.entry.run == nil || attemptOf(sit.entry.run, sit.seat).PlacedAt.UnixNano() >= cut {
+			gone = append(gone, sit.seat)
+		}
+	}
+	for _, seat := range gone {
+		n.charge(seat, -1)
+	}
+	for i := range n.devices {
+		if n.devices[i].taken == 0 {
+			n.free |= 1 << i & n.usable
+		}
+	}
+	room := n.roomFor(w)
+	for _, seat := range gone {
+		n.charge(seat, +1)
+	}
+	n.free, n.gainedRoom = free, grew
+	return room
 }

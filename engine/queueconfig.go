@@ -108,17 +108,6 @@ const (
 // MaxPeersAfter bounds Queueing.PeersAfter.
 const MaxPeersAfter = 366 * 24 * time.Hour
 
-// aheadText says how those ahead of a job that would fit can keep it waiting.
-func (ex *explainer) aheadText() string {
-	switch {
-	case ex.cfg.Queue.Blocked == BlockedHold:
-		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
-	case ex.round.backfill.backfillConfig().First > 0:
-		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
-	}
-	return "jobs ahead of it take the room there is, or fill the next plan"
-}
-
 func (q QueueConfig) validate(p *ares.Problems) {
 	if _, err := ParseOrder(string(q.Order)); err != nil {
 		p.Add("queue_order", "%s", err)

@@ -4,7 +4,23 @@ import (
 	"cmp"
 	"container/heap"
 	"time"
+
+	ares "github.com/ares-scheduler/ares"
 )
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// wakeBy has the next decision made at a time at the latest.
+func wakeBy(plan *ares.Plan, at time.Time) {
+	if plan.Wake.IsZero() || at.Before(plan.Wake) {
+		plan.Wake = laterOf(at, plan.Now)
+	}
+}
 
 // timer is a time at which something changes for a waiting job without an event.
 type timer struct {
@@ -17,6 +33,7 @@ type timer struct {
 type timerHeap []*timer
 
 func (a timerHeap) Len() int { return len(a) }
+
 func (a timerHeap) Less(i, j int) bool {
 	x, y := a[i], a[j]
 	if x.at.IsZero() != y.at.IsZero() {

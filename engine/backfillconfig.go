@@ -72,15 +72,3 @@ func (r BackfillConfig) digest() string {
 func (r BackfillConfig) slack(wait time.Duration) time.Duration {
 	return max(r.SlackLeast, wait/100*time.Duration(r.SlackPercent))
 }
-
-// backfillConfig is how places are kept: of one job of each queue that reserves by
-// its order, or else as configured.
-func (b *backfillRound) backfillConfig() BackfillConfig {
-	switch q := &b.cfg.Queue; {
-	case q.Blocked == BlockedReserve:
-		return BackfillConfig{First: MaxReserved}
-	case q.Blocked == BlockedSkip && !q.Preempt:
-		return b.cfg.Backfill
-	}
-	return BackfillConfig{}
-}

@@ -1,15 +1,27 @@
 package engine
 
 import (
-	"fmt"
 	"iter"
 	"math/bits"
 	"slices"
+
+	"github.com/ares-scheduler/ares/engine/queue"
+	"github.com/ares-scheduler/ares/engine/topology/links"
+
+	"fmt"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/topology/links"
 )
+
+// capacity is what a machine of the profile adds to what is shared.
+func (p *nodeType) capacity() queue.Resources {
+	u := queue.Resources{CPU: int64(p.cpus), Memory: int64(p.memory)}
+	for i := range p.devices {
+		u.GPU += p.devices[i].weight
+	}
+	return u
+}
 
 // MaxDevices is how many devices of one node are ever given. Those beyond, by
 // index, are left alone.
@@ -167,4 +179,17 @@ func (p *nodeType) matchingDevices(w *request) uint64 {
 		}
 	}
 	return mask
+}
+
+// hasModel says whether a device of the profile is of one of the models.
+func (p *nodeType) hasModel(models string) bool {
+	if models == "" {
+		return true
+	}
+	for m := range strings.SplitSeq(strings.ToLower(models), "|") {
+		if m != "" && slices.ContainsFunc(p.devices, func(d deviceSpec) bool { return strings.Contains(d.model, m) }) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,0 +1,16 @@
+package engine
+
+// blockerKind is the kind of blocker: what is busy may come free.
+func (h reason) blockerKind() string {
+	switch {
+	case h == reasonJobAffinity:
+		return kindNear
+	case h == reasonReserved:
+		return kindReserved
+	case h == reasonQuota:
+		return kindQuota
+	case h >= reasonBusyDevices:
+		return kindCapacity
+	}
+	return kindNodes
+}

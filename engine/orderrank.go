@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/ares-scheduler/ares/engine/queue"
+)
+
+// orderRank is where the job stands in the configured order of its queue, inside
+// its class: smaller is earlier. Only what is known decides: it changes by
+// events, and for a running job with time.
+func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
+	half, _ := e.runtimeEstimate()
+	switch j.cfg.Queue.Order {
+	case OrderShortest:
+		return rankOf(half)
+	case OrderRemaining:
+		if half != forever {
+			half = max(half-e.done(now), 0)
+		}
+		return rankOf(half)
+	case OrderLeastService:
+		if half == forever {
+			return queue.MaxSortKey
+		}
+		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / WholeMilli
+	case OrderAttained:
+		if e.run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.attainedLevel())*WholeMilli {
+			return 1
+		}
+	case OrderDeadline:
+		if e.job.Deadline.IsZero() {
+			return queue.MaxSortKey
+		}
+		return uint64(max(e.job.Deadline.UnixMilli(), 0))
+	case OrderAged, OrderFIFO:
+	}
+	return 0
+}
+
+func rankOf(d time.Duration) uint64 {
+	if d == forever {
+		return queue.MaxSortKey
+	}
+	return uint64(max(d, 0) / time.Millisecond)
+}
+
+// attainedService is the device-time that the job has had by now, in thousandths of
+// GPU-seconds.
+func (j *jobTable) attainedService(e *entry, now time.Time) int64 {
+	return int64(e.run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
+}
+
+// queueRank is the place of a waiting job in its class as the order wants it. Where
+// submission decides it is written out, so that most comparisons need no more.
+func (j *jobTable) queueRank(e *entry) uint64 {
+	rank := j.orderRank(e, time.Time{}) // no attempt of it is under way
+	switch j.cfg.Queue.Order {
+	case OrderFIFO, OrderAttained:
+		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
+	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService, OrderDeadline:
+	}
+	return min(rank, queue.MaxSortKey)
+}

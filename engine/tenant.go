@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// addMonthlyUse adds what an ended attempt has used to each month it was in.
+func (t *tenant) addMonthlyUse(p *usagePeriod, sign int64) {
+	for from := p.from.UTC(); from.Before(p.to); {
+		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+		upTo := p.to
+		if next.Before(upTo) {
+			upTo = next
+		}
+		month := from.Format(monthForm)
+		if t.monthlyUse[month] += sign * p.milli * int64(upTo.Sub(from)/time.Second); t.monthlyUse[month] == 0 {
+			delete(t.monthlyUse, month)
+		}
+		from = next
+	}
+}
+
+// tenant is a tenant's record and what its jobs hold. It exists as soon as
+// somebody speaks of it; record is nil until the tenant itself is known.
+type tenant struct {
+	id     string
+	record *ares.Tenant
+	use    ares.Use
+
+	active     []*entry              // hold something, in no order
+	monthlyUse map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
+	archived   map[string]ares.Usage // by queue: of jobs that are no longer live
+	classStops []time.Time           // when live jobs were stopped by class for its own, in order
+}
+
+func (j *jobTable) tenant(id string) *tenant {
+	t := j.tenants[id]
+	if t == nil {
+		t = &tenant{id: id, monthlyUse: map[string]int64{}, archived: map[string]ares.Usage{}}
+		j.tenants[id] = t
+	}
+	return t
+}
+
+// setArchivedUsage takes over what archived jobs of a queue have used.
+func (j *jobTable) setArchivedUsage(u ares.Usage) {
+	j.tenant(u.Tenant).archived[u.Queue] = u
+	j.queues.Leaf(u.Tenant, u.Queue).SetArchived(u)
+}
+
+// tenantOrEmpty finds a tenant without adding one.
+func (j *jobTable) tenantOrEmpty(id string) *tenant {
+	if t := j.tenants[id]; t != nil {
+		return t
+	}
+	return &tenant{id: id}
+}
+
+// An hour is what the bound on how many jobs a tenant stops is for.
+const stopRateWindow = time.Hour
+
+// eachClassStop hears of every time at which an entry was stopped by class, and for whose.
+func eachClassStop(e *entry, hear func(tenant string, at time.Time)) {
+	if e.run == nil {
+		return
+	}
+	for i := range e.run.Attempts {
+		if a := &e.run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.YieldClass {
+			hear(a.Yield.Tenant, a.EndedAt)
+		}
+	}
+	if stop := e.run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.YieldClass {
+		hear(stop.Yield.Tenant, stop.At)
+	}
+}
+
+// indexStops adds the times at which an entry was stopped by class to those of the
+// tenants for whom it was, or takes them out.
+func (j *jobTable) indexStops(e *entry, sign int) {
+	eachClassStop(e, func(tenant string, at time.Time) { j.tenant(tenant).addStop(at, sign) })
+}
+
+func (t *tenant) addStop(at time.Time, sign int) {
+	i, known := slices.BinarySearchFunc(t.classStops, at, time.Time.Compare)
+	switch {
+	case sign > 0:
+		t.classStops = slices.Insert(t.classStops, i, at)
+	case known:
+		t.classStops = slices.Delete(t.classStops, i, i+1)
+	}
+}
+
+// checkStops wants the times that are kept to be those that counting anew finds.
+func (j *jobTable) checkStops() error {
+	counted := map[string][]time.Time{}
+	for _, e := range j.entries() {
+		eachClassStop(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
+	}
+	for id, t := range j.tenants { // order-free: any that is wrong will do
+		slices.SortFunc(counted[id], time.Time.Compare)
+		if !slices.EqualFunc(t.classStops, counted[id], time.Time.Equal) {
+			return fmt.Errorf("for tenant %s others were stopped at %v, kept is %v", id, counted[id], t.classStops)
+		}
+	}
+	return nil
+}
+
+// recentStops is how many jobs were stopped by class for the tenant's within the
+// hour before now, and when the first of them is as long ago as that.
+func (t *tenant) recentStops(now time.Time) (stops int, until time.Time) {
+	from, _ := slices.BinarySearchFunc(t.classStops, now.Add(-stopRateWindow), func(at, from time.Time) int {
+		if at.After(from) {
+			return 1
+		}
+		return -1
+	})
+	if from < len(t.classStops) {
+		until = t.classStops[from].Add(stopRateWindow)
+	}
+	return len(t.classStops) - from, until
+}
+
+// addActive puts an entry among those of the tenant that hold something.
+func (t *tenant) addActive(e *entry) {
+	t.active = append(t.active, e)
+	e.activeAt = int32(len(t.active))
+}
+
+// removeActive takes it out.
+func (t *tenant) removeActive(e *entry) {
+	last := len(t.active) - 1
+	t.active[e.activeAt-1] = t.active[last]
+	t.active[e.activeAt-1].activeAt = e.activeAt
+	t.active[last] = nil
+	t.active, e.activeAt = t.active[:last], 0
+}
