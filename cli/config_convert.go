@@ -12,12 +12,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
-
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 )
 
 // oldPrefix begins the environment variables of the gpu-scheduler.
@@ -91,8 +90,8 @@ func whole(s string) (any, error) {
 
 func degrees(s string) (any, error) {
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(f >= 1 && f <= engine.MaxCelsius) {
-		return nil, fmt.Errorf("want a temperature in °C from 1 to %d, got %q", engine.MaxCelsius, s)
+	if err != nil || !(f >= 1 && f <= config.MaxCelsius) {
+		return nil, fmt.Errorf("want a temperature in °C from 1 to %d, got %q", config.MaxCelsius, s)
 	}
 	return f, nil
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/store"
@@ -68,7 +70,7 @@ type Decision struct {
 }
 
 // NewLoop makes a loop that follows a view and decides by a configuration.
-func NewLoop(view *View, cfg engine.Config) *Loop {
+func NewLoop(view *View, cfg config.Config) *Loop {
 	l := &Loop{config: cfg.Digest(), view: view, state: engine.NewWith(cfg), news: make(chan struct{}, 1), Interval: time.Second}
 	view.Feed(l.apply)
 	return l

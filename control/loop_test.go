@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/laws"
@@ -28,7 +30,7 @@ type server struct {
 func newServer(t *testing.T, name string, s *store.Store, change ...func(*Loop)) *server {
 	t.Helper()
 	srv := &server{s: s, view: NewView(time.Now)}
-	srv.loop = NewLoop(srv.view, engine.Default())
+	srv.loop = NewLoop(srv.view, config.Default())
 	// A term ends when its server stops; by its lease only where a test says so, for a
 	// machine may stand still for longer than a short one lasts.
 	srv.loop.Store, srv.loop.Server, srv.loop.TTL, srv.loop.Now, srv.loop.Log = s, name, time.Minute, time.Now, quiet
@@ -60,7 +62,7 @@ func (srv *server) placed(t *testing.T) int {
 	defer srv.mu.Unlock()
 	n := 0
 	for _, d := range srv.decisions {
-		if d.Digest == "" || d.Config != engine.Default().Digest() || d.Revision == 0 || d.Server != srv.loop.Server || d.Now.IsZero() || d.Placed+d.Ready+d.Arrays+d.Stopped == 0 {
+		if d.Digest == "" || d.Config != config.Default().Digest() || d.Revision == 0 || d.Server != srv.loop.Server || d.Now.IsZero() || d.Placed+d.Ready+d.Arrays+d.Stopped == 0 {
 			t.Errorf("a decision is recorded as %+v", d)
 		}
 		n += d.Placed - d.Dropped
@@ -209,7 +211,7 @@ func TestLoopNoticesACancel(t *testing.T) {
 func TestLoopWaitsForItsOwnPlan(t *testing.T) {
 	s := storetest.Embedded(t)
 	v := NewView(time.Now)
-	l := NewLoop(v, engine.Default())
+	l := NewLoop(v, config.Default())
 	decisions := 0
 	l.Store, l.Now, l.Log, l.Observe = s, time.Now, quiet, func(time.Duration) {}
 	l.Record = func(Decision) { decisions++ }

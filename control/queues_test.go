@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
@@ -169,7 +170,7 @@ func TestTheViewKnowsTheTopology(t *testing.T) {
 func TestPlanChangesNothing(t *testing.T) {
 	s := storetest.Embedded(t)
 	v := NewView(func() time.Time { return noon })
-	l := NewLoop(v, engine.Default())
+	l := NewLoop(v, config.Default())
 	l.Now = v.Now
 	follow(t, s, v.Apply)
 	d := &Desk{Store: s, View: v, Now: v.Now}

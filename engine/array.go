@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -112,7 +114,7 @@ func (j *jobTable) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 		if e == nil || e.run == nil || e.run.Phase.Final() || e.run.Stop != nil && e.run.Stop.Why == ares.StopCancel {
 			continue
 		}
-		if len(plan.Stop) == MaxPlacings {
+		if len(plan.Stop) == config.MaxPlacings {
 			plan.Wake = plan.Now
 			return
 		}

@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -10,7 +12,7 @@ import (
 // backfillRound is what backfill knows in one cycle: the reservations of blocked
 // jobs, and when nodes are expected to have room.
 type backfillRound struct {
-	cfg     *Config
+	cfg     *config.Config
 	cluster *Cluster
 	scorer  *Scorer
 	jobs    *jobTable
@@ -22,7 +24,7 @@ type backfillRound struct {
 	firstScratch     []int64               // scratch of enough
 	shortage         deviceShortage        // scratch of nearest
 	increaseScratch  []roomIncrease        // scratch of enough
-	backfill         BackfillConfig        // as of this decision
+	backfill         config.BackfillConfig // as of this decision
 	reservations     []backfillReservation
 	heldReservations uint64           // which of them hold what they have
 	reservationTries int              // times one was looked for
@@ -37,7 +39,7 @@ func (b *backfillRound) begin() {
 	clear(b.reservations)
 	b.backfill, b.reservations = b.backfillConfig(), b.reservations[:0]
 	b.heldReservations, b.reservationTries, b.probes, b.reserveForAll, b.quantile = 0, 0, 0, false, p90
-	if b.cfg.Queue.Blocked == BlockedReserve { // as it was published
+	if b.cfg.Queue.Blocked == config.BlockedReserve { // as it was published
 		b.quantile = p50
 	}
 }
@@ -72,12 +74,12 @@ func (b *backfillRound) knownUnschedulable(sh *shape, ban uint64) bool {
 
 // backfillConfig is how places are kept: of one job of each queue that reserves by
 // its order, or else as configured.
-func (b *backfillRound) backfillConfig() BackfillConfig {
+func (b *backfillRound) backfillConfig() config.BackfillConfig {
 	switch q := &b.cfg.Queue; {
-	case q.Blocked == BlockedReserve:
-		return BackfillConfig{First: MaxReserved}
-	case q.Blocked == BlockedSkip && !q.Preempt:
+	case q.Blocked == config.BlockedReserve:
+		return config.BackfillConfig{First: config.MaxReserved}
+	case q.Blocked == config.BlockedSkip && !q.Preempt:
 		return b.cfg.Backfill
 	}
-	return BackfillConfig{}
+	return config.BackfillConfig{}
 }

@@ -3,24 +3,26 @@ package engine
 import (
 	"math/bits"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
 // baselineScores are the scores: higher is better.
-var baselineScores = map[PlacementPolicy]func(*Scorer, *request, *node) int{
-	PolicyRandom:     (*Scorer).randomScore,
-	PolicyBestFit:    (*Scorer).bestFitScore,
-	PolicyDotProduct: (*Scorer).dotProductScore,
-	PolicyPacking:    (*Scorer).packingScore,
-	PolicyClustering: (*Scorer).clusteringScore,
-	PolicyFGD:        (*Scorer).cachedFGDScore,
+var baselineScores = map[config.PlacementPolicy]func(*Scorer, *request, *node) int{
+	config.PolicyRandom:     (*Scorer).randomScore,
+	config.PolicyBestFit:    (*Scorer).bestFitScore,
+	config.PolicyDotProduct: (*Scorer).dotProductScore,
+	config.PolicyPacking:    (*Scorer).packingScore,
+	config.PolicyClustering: (*Scorer).clusteringScore,
+	config.PolicyFGD:        (*Scorer).cachedFGDScore,
 }
 
 // maxPolicyScore is the best score of those rules that have one.
 const maxPolicyScore = 100
 
 // bestNodeByPolicy finds the node with the highest score by a rule.
-func (sc *Scorer) bestNodeByPolicy(rule PlacementPolicy, w *request, allowed *set, lo, hi int) *node {
+func (sc *Scorer) bestNodeByPolicy(rule config.PlacementPolicy, w *request, allowed *set, lo, hi int) *node {
 	score := baselineScores[rule]
 	var best *node
 	highest := 0
@@ -46,7 +48,7 @@ func (sc *Scorer) randomScore(_ *request, n *node) int {
 
 // drawForJob has the lots of what comes be those of a job, or an array's element.
 func (sc *Scorer) drawForJob(id ares.JobID, element int) {
-	if sc.cfg.Placement == PolicyRandom {
+	if sc.cfg.Placement == config.PolicyRandom {
 		sc.jobDraw = mixBits(sc.hashWithSeed(string(id)) + uint64(element))
 	}
 }
@@ -130,11 +132,11 @@ func (sc *Scorer) policyDevice(n *node, w *request) (set uint64) {
 	if w.milli == 0 || w.numa != numaNone || n.warm != 0 {
 		return 0
 	}
-	if sc.cfg.Placement == PolicyFGD {
+	if sc.cfg.Placement == config.PolicyFGD {
 		_, device := sc.fgdScore(w, n) // other members of its gang may have come since the node was scored
 		return 1 << device
 	}
-	if sc.cfg.Placement != PolicyRandom {
+	if sc.cfg.Placement != config.PolicyRandom {
 		return 0
 	}
 	draw, highest := sc.hashWithSeed(n.id), uint64(0)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
@@ -80,8 +82,8 @@ func BenchmarkDecide(b *testing.B) {
 		{"10k alike on a full fleet", true, 10_000, alike, 0},
 		{"10k various on a full fleet", true, 10_000, various, 0},
 		{"10k gangs on a full fleet", true, 10_000, gangs, 0},
-		{"10k alike on an empty fleet", false, 10_000, alike, engine.MaxPlacings},
-		{"10k various on an empty fleet", false, 10_000, various, engine.MaxPlacings},
+		{"10k alike on an empty fleet", false, 10_000, alike, config.MaxPlacings},
+		{"10k various on an empty fleet", false, 10_000, various, config.MaxPlacings},
 		{"10k labelled for no node", false, 10_000, func(int) ares.Spec {
 			return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
 		}, 0},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // scoreCache is what each node would cost a want. It is brought up to date when the
@@ -158,7 +160,7 @@ func (sc *Scorer) bestNode(w *request, allowed *set, lo, hi int) *node {
 	switch {
 	case w.anyNodeDoes:
 		return sc.cluster.anyNode(w, allowed, lo, hi)
-	case sc.cfg.Placement != PolicyDefault:
+	case sc.cfg.Placement != config.PolicyDefault:
 		return sc.bestNodeByPolicy(sc.cfg.Placement, w, allowed, lo, hi)
 	}
 	if w.scores.costs == nil && sc.cluster.fitsNowhere(w) {

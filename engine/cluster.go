@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 	"github.com/ares-scheduler/ares/engine/topology"
@@ -13,7 +15,7 @@ import (
 // Cluster is the ledger of nodes and devices: what each has, what is taken of it,
 // and the indexes that find a node for a request.
 type Cluster struct {
-	cfg *Config
+	cfg *config.Config
 
 	nodesByID             map[string]*node
 	nodes                 []*node // by place, then ID, as of the last layout
@@ -46,7 +48,7 @@ type Cluster struct {
 	requestCount int      // counts those that were ever made
 }
 
-func newCluster(cfg *Config, modelIndex func(string) int) *Cluster {
+func newCluster(cfg *config.Config, modelIndex func(string) int) *Cluster {
 	c := &Cluster{
 		cfg: cfg, nodesByID: map[string]*node{}, nodeTypes: nodeTypes{byKey: map[string]*nodeType{}},
 		topology: &ares.Topology{}, layoutStale: true, modelIndex: modelIndex,

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -36,7 +38,7 @@ const (
 func (pr *preemptRound) findConsolidation(e *entry, plan *ares.Plan) (victimSelection, bool) {
 	now := plan.Now
 	if !pr.allowMoves || pr.consolidationTries >= maxConsolidations || !e.shape.request.needsDevices() || pr.jobs.migrationPending(now) ||
-		len(pr.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
+		len(pr.jobs.running.nominated)+len(plan.Nominate) >= config.MaxNominations {
 		return victimSelection{}, false
 	}
 	members, ban := pr.jobs.admissibleMembers(e.shape, now)
@@ -53,7 +55,7 @@ func (pr *preemptRound) findConsolidation(e *entry, plan *ares.Plan) (victimSele
 		return victimSelection{}, false
 	}
 	c.wait, c.waitKnown = max(wait-c.longestGrace(), 0), foreseen
-	if lost, _ := c.cost(); !pr.cfg.Preemption.isWorth(c.gain(), lost) {
+	if lost, _ := c.cost(); !pr.cfg.Preemption.IsWorth(c.gain(), lost) {
 		pr.notePreemption("moving %s would make room: that costs %s GPU-seconds and gains %s, and it takes %s times what it costs",
 			countJobs(len(c.victims)), decimalText(int(lost)), decimalText(int(c.gain())), decimalText(pr.cfg.Preemption.MoveGain))
 		if !foreseen {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -9,7 +11,7 @@ import (
 // topology as of one revision of the store, with the accounts of what is taken kept
 // up to date.
 type core struct {
-	cfg      Config
+	cfg      config.Config
 	revision int64
 	cluster  *Cluster
 	scorer   *Scorer
@@ -17,9 +19,9 @@ type core struct {
 	windows  *calendar
 }
 
-func newCore(cfg Config) *core {
+func newCore(cfg config.Config) *core {
 	co := &core{cfg: cfg}
-	queues := queue.New[*entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != OrderAged})
+	queues := queue.New[*entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != config.OrderAged})
 	co.cluster = newCluster(&co.cfg, queues.ModelIndex)
 	co.scorer = newScorer(&co.cfg, co.cluster)
 	co.jobs = newJobTable(&co.cfg, queues, co.cluster, co.scorer)

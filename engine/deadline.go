@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/ares-scheduler/ares/engine/config"
+)
 
 // A deadline counts inside the class and the queue of a job, so nobody gets ahead
 // of other queues by one. There, every job has a time by which it should be done:
@@ -68,7 +72,7 @@ func (e *entry) expectedNeed() time.Duration {
 
 // ordersByDeadline says whether a deadline decides where the job waits.
 func (j *jobTable) ordersByDeadline(e *entry) bool {
-	return !e.job.Deadline.IsZero() && j.cfg.Queue.Order == OrderAged
+	return !e.job.Deadline.IsZero() && j.cfg.Queue.Order == config.OrderAged
 }
 
 // applyUrgency gives the item of a job with a deadline its urgency, before it waits.
@@ -115,7 +119,7 @@ func (j *jobTable) requeueByUrgency(e *entry) {
 // nextOrderChange is when the order changes next without an event, zero when that means
 // nothing: who finds no place does not hold up anybody then.
 func (j *jobTable) nextOrderChange() time.Time {
-	if j.cfg.Queue.Blocked == BlockedSkip || len(j.urgencyTimers) == 0 {
+	if j.cfg.Queue.Blocked == config.BlockedSkip || len(j.urgencyTimers) == 0 {
 		return time.Time{}
 	}
 	return j.urgencyTimers[0].at

@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -17,7 +19,7 @@ func (j *jobTable) readyDelayed(plan *ares.Plan, now time.Time) {
 		if !e.isSettled() || j.arrayIsStopping(e) {
 			continue // an event will say when
 		}
-		if len(plan.Ready) == MaxPlacings {
+		if len(plan.Ready) == config.MaxPlacings {
 			plan.Wake = now
 			return
 		}

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
+
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // demandTracker counts what the jobs in the state ask for: the mix that is to be
@@ -239,7 +241,7 @@ func (sc *Scorer) refreshMix() bool {
 		return false
 	}
 	d.stale = false
-	next := blendMix(DefaultMix(), d)
+	next := blendMix(config.DefaultMix(), d)
 	if next.fills == d.mix.fills && slices.EqualFunc(next.kinds, d.mix.kinds, func(a, b mixKind) bool {
 		return a.kind == b.kind && a.weight == b.weight
 	}) {
@@ -257,7 +259,7 @@ func (sc *Scorer) newMixID() int {
 }
 
 // blendMix is what is to be expected by a mix and by what was asked for.
-func blendMix(mix []Mix, d *demandTracker) workloadMix {
+func blendMix(mix []config.Mix, d *demandTracker) workloadMix {
 	var o workloadMix
 	var rates [WholeMilli + 1]int64
 	for _, m := range mix {

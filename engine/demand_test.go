@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -205,8 +207,8 @@ func TestBatchesDoNotMatterToDemand(t *testing.T) {
 
 // A mix that was given is all that is expected, whoever asks for what.
 func TestGivenMixIsNotLearnedOver(t *testing.T) {
-	cfg := Default()
-	cfg.Mix = []Mix{{GPUs: 8, CPUs: 80, Weight: 1000}}
+	cfg := config.Default()
+	cfg.Mix = []config.Mix{{GPUs: 8, CPUs: 80, Weight: 1000}}
 	s := NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: demandFleet()})
 	for i := range 200 {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // typicalDemand is what a typical job needs of a node of a profile.
@@ -22,11 +24,11 @@ func (sc *Scorer) fgdDemands(p *nodeType) (list []typicalDemand, never, total in
 	if len(typical) == 0 {
 		mix := sc.cfg.Mix
 		if len(mix) == 0 {
-			mix = DefaultMix()
+			mix = config.DefaultMix()
 		}
 		for _, m := range mix {
 			share := p.cpus * m.CPUs / 100 * max(m.GPUs*WholeMilli, m.Milli) / (max(len(p.devices), 1) * WholeMilli)
-			typical = append(typical, TypicalJob{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
+			typical = append(typical, config.TypicalJob{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
 		}
 	}
 	for _, t := range typical {

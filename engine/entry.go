@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -134,7 +136,7 @@ func (j *jobTable) rankChanged(e *entry) bool {
 	if e.queue == inPending && j.ordersByDeadline(e) {
 		return j.urgencyChanged(e)
 	}
-	return j.cfg.Queue.Order != OrderAged && e.queue == inPending && e.item.SortKey != j.queueRank(e)
+	return j.cfg.Queue.Order != config.OrderAged && e.queue == inPending && e.item.SortKey != j.queueRank(e)
 }
 
 func (j *jobTable) enqueue(e *entry, to queueKind) {
@@ -145,7 +147,7 @@ func (j *jobTable) enqueue(e *entry, to queueKind) {
 			Owner: e, ID: string(e.id), Priority: e.job.PriorityValue(), Accepted: e.job.AcceptedAt, Revision: e.job.Revision,
 			Shape: e.shape.index,
 		}
-		if j.cfg.Queue.Order != OrderAged {
+		if j.cfg.Queue.Order != config.OrderAged {
 			e.item.SortKey = j.queueRank(e)
 		} else if j.ordersByDeadline(e) {
 			j.applyUrgency(e)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -12,7 +14,7 @@ import (
 // has its own: what comes after as many is not foreseen, only that it is later.
 // On large fleets it is fewer, since who asks holds up the next decision.
 func (ex *explainer) maxSimulated() int {
-	return min(MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.nodes), 1)))
+	return min(config.MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.nodes), 1)))
 }
 
 const (
@@ -121,7 +123,7 @@ func (ex *explainer) simulateQueue(e *entry, now, windows time.Time, by quantile
 	out, most := queueWalk{at: noEnd}, ex.maxSimulated()
 	t := ex.round.begin()
 	defer t.close()
-	t.backfill.quantile, t.backfill.reserveForAll, t.backfill.backfill = by, true, BackfillConfig{First: most, After: -1 << 62}
+	t.backfill.quantile, t.backfill.reserveForAll, t.backfill.backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
 	ex.cluster.pruneGains()
 	ex.jobs.advanceClock(now)
 	defer t.preempt.releaseNominations()
@@ -195,7 +197,7 @@ func (ex *explainer) etaBasis(e *entry, late, early queueWalk, now time.Time) st
 // notReachedText says why it was not the job's turn.
 func (ex *explainer) notReachedText(w queueWalk) string {
 	switch {
-	case ex.cfg.Queue.Blocked != BlockedHold:
+	case ex.cfg.Queue.Blocked != config.BlockedHold:
 		return fmt.Sprintf("more than %d jobs are before it", w.ahead)
 	case w.at == noEnd:
 		return "a job ahead of it in its queue holds it up, and nobody knows until when"
@@ -254,7 +256,7 @@ func (ex *explainer) noEstimateText(e *entry, now time.Time) string {
 // aheadText says how those ahead of a job that would fit can keep it waiting.
 func (ex *explainer) aheadText() string {
 	switch {
-	case ex.cfg.Queue.Blocked == BlockedHold:
+	case ex.cfg.Queue.Blocked == config.BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
 	case ex.round.backfill.backfillConfig().First > 0:
 		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"

@@ -1,9 +1,11 @@
 package engine
 
+import "github.com/ares-scheduler/ares/engine/config"
+
 // explainer answers questions about waiting jobs. It needs the state alone: what it
 // supposes, it makes real for a moment, and puts back.
 type explainer struct {
-	cfg     *Config
+	cfg     *config.Config
 	cluster *Cluster
 	scorer  *Scorer
 	jobs    *jobTable

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
@@ -26,7 +28,7 @@ type flood struct {
 }
 
 func newFlood(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *flood {
-	cfg := engine.Default()
+	cfg := config.Default()
 	cfg.Backfill.DrainAfter = 30 * time.Minute
 	f := &flood{t: t, w: enginetest.NewClusterWithConfig(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
 	for i := range nodes {

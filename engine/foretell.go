@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -73,7 +75,7 @@ func (ex *explainer) planUntil(e *entry, now time.Time) ares.Plan {
 			}
 			plan.Place = append(plan.Place, *placing)
 		}
-		return o != e && len(plan.Place) < MaxPlacings
+		return o != e && len(plan.Place) < config.MaxPlacings
 	})
 	return plan
 }

@@ -305,7 +305,7 @@ func (h *victimSearch) placeAndKeep() bool {
 		return true
 	}
 	_, milli := c.cost()
-	if h.round.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
+	if h.round.cfg.Preemption.ExceedsCeiling(milli, gpuMilliOf(c.seats)) {
 		if h.overCeiling == nil || c.smaller(h.overCeiling) {
 			h.overCeiling = &c
 		}

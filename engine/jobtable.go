@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -12,7 +14,7 @@ import (
 // jobTable has the jobs, their tenants and queues, and the lists in which jobs wait
 // for something.
 type jobTable struct {
-	cfg     *Config
+	cfg     *config.Config
 	cluster *Cluster
 	scorer  *Scorer
 
@@ -38,7 +40,7 @@ type jobTable struct {
 	delaysLearned  map[*entry]time.Time // of the snapshot under way: when their delays were learned of
 }
 
-func newJobTable(cfg *Config, queues *queueTree, cluster *Cluster, scorer *Scorer) *jobTable {
+func newJobTable(cfg *config.Config, queues *queueTree, cluster *Cluster, scorer *Scorer) *jobTable {
 	return &jobTable{
 		cfg: cfg, cluster: cluster, scorer: scorer, queues: queues,
 		entryByID: map[ares.JobID]*entry{}, tenants: map[string]*tenant{}, shapes: newShapes(),

@@ -93,7 +93,7 @@ func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *nodeType {
 	made.id, made.key = len(p.all), key.String()
 	for i := range made.devices {
 		d := &made.devices[i]
-		d.modelIndex, d.weight = c.numberModel(d.model), c.cfg.weightOf(d.model)
+		d.modelIndex, d.weight = c.numberModel(d.model), c.cfg.WeightOf(d.model)
 	}
 	p.all = append(p.all, made)
 	p.byKey[key.String()] = made

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -152,7 +154,7 @@ func (pr *preemptRound) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool
 	if slices.Contains(pr.stopping, v) || pr.jobs.arrayIsStopping(v) {
 		return true
 	}
-	if len(plan.Stop) >= MaxPlacings {
+	if len(plan.Stop) >= config.MaxPlacings {
 		plan.Wake = plan.Now
 		return false
 	}

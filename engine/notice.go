@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -65,7 +67,7 @@ func (j *jobTable) noteDeadlines(plan *ares.Plan) {
 		if touched[e.id] {
 			continue
 		}
-		if len(plan.Note) == MaxPlacings {
+		if len(plan.Note) == config.MaxPlacings {
 			next = plan.Now
 			break
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -55,7 +57,7 @@ func (o *openings) openBefore(bound *int64, reach *set, lo, hi int) iter.Seq[int
 }
 
 // maxOpenings is for how many wants they are kept, of each lens.
-const maxOpenings = 2 * MaxReserved
+const maxOpenings = 2 * config.MaxReserved
 
 // refreshOpenings brings the openings of a want up to date.
 func (b *backfillRound) refreshOpenings(w *request, now time.Time, by quantile) *openings {

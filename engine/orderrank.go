@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
@@ -12,28 +13,28 @@ import (
 func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
 	half, _ := e.runtimeEstimate()
 	switch j.cfg.Queue.Order {
-	case OrderShortest:
+	case config.OrderShortest:
 		return rankOf(half)
-	case OrderRemaining:
+	case config.OrderRemaining:
 		if half != forever {
 			half = max(half-e.done(now), 0)
 		}
 		return rankOf(half)
-	case OrderLeastService:
+	case config.OrderLeastService:
 		if half == forever {
 			return queue.MaxSortKey
 		}
 		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / WholeMilli
-	case OrderAttained:
-		if e.run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.attainedLevel())*WholeMilli {
+	case config.OrderAttained:
+		if e.run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.AttainedLevel())*WholeMilli {
 			return 1
 		}
-	case OrderDeadline:
+	case config.OrderDeadline:
 		if e.job.Deadline.IsZero() {
 			return queue.MaxSortKey
 		}
 		return uint64(max(e.job.Deadline.UnixMilli(), 0))
-	case OrderAged, OrderFIFO:
+	case config.OrderAged, config.OrderFIFO:
 	}
 	return 0
 }
@@ -56,9 +57,9 @@ func (j *jobTable) attainedService(e *entry, now time.Time) int64 {
 func (j *jobTable) queueRank(e *entry) uint64 {
 	rank := j.orderRank(e, time.Time{}) // no attempt of it is under way
 	switch j.cfg.Queue.Order {
-	case OrderFIFO, OrderAttained:
+	case config.OrderFIFO, config.OrderAttained:
 		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
-	case OrderAged, OrderShortest, OrderRemaining, OrderLeastService, OrderDeadline:
+	case config.OrderAged, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderDeadline:
 	}
 	return min(rank, queue.MaxSortKey)
 }

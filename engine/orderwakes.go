@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -23,10 +25,10 @@ func (j *jobTable) peerPreemptionTime(e *entry) (time.Time, bool) {
 // wakeForOrderChange wakes the plan when the next running job comes behind one that waits
 // in its queue, or when one may stop its peers, which no event tells.
 func (j *jobTable) wakeForOrderChange(blocked []*entry, plan *ares.Plan) {
-	if j.cfg.Queue.Order != OrderAttained {
+	if j.cfg.Queue.Order != config.OrderAttained {
 		return
 	}
-	level := int64(j.cfg.Queue.attainedLevel()) * WholeMilli
+	level := int64(j.cfg.Queue.AttainedLevel()) * WholeMilli
 	for _, e := range blocked {
 		if until, ok := j.peerPreemptionTime(e); ok && plan.Now.Before(until) {
 			wakeBy(plan, until)

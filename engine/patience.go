@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -28,7 +30,7 @@ func (j *jobTable) expireQueued(plan *ares.Plan) {
 	}
 	var over []*entry
 	next := j.queueTimeouts.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
-	if len(over) > 0 && len(plan.Place) == MaxPlacings {
+	if len(over) > 0 && len(plan.Place) == config.MaxPlacings {
 		over = j.onlyRefused(over, plan)
 	}
 	slices.SortFunc(over, func(a, b *entry) int {
@@ -50,7 +52,7 @@ func (j *jobTable) expireQueued(plan *ares.Plan) {
 		case !waits || served[e.id]:
 		case since.Add(most).After(plan.Now):
 			next = earlierOf(next, since.Add(most))
-		case len(plan.Stop) == MaxPlacings:
+		case len(plan.Stop) == config.MaxPlacings:
 			next = plan.Now
 		default:
 			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.id, Stop: ares.Stop{

@@ -1,10 +1,14 @@
 package engine
 
-import ares "github.com/ares-scheduler/ares"
+import (
+	"github.com/ares-scheduler/ares/engine/config"
+
+	ares "github.com/ares-scheduler/ares"
+)
 
 // Placer finds nodes and devices for the members of a job, and takes them.
 type Placer struct {
-	cfg     *Config
+	cfg     *config.Config
 	cluster *Cluster
 	scorer  *Scorer
 	jobs    *jobTable

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -12,8 +14,8 @@ import (
 func TestForecastsGoWithTheirJobs(t *testing.T) {
 	t.Parallel()
 	said := ares.RuntimePredicted{Job: "x", P50: time.Minute, P90: time.Hour, Basis: "2 runs"}
-	cfg := engine.Default()
-	cfg.Queue.Order = engine.OrderShortest // where it waits depends on it
+	cfg := config.Default()
+	cfg.Queue.Order = config.OrderShortest // where it waits depends on it
 	s := engine.NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{
 		tenantEvent("default"), {Forecast: &said}, {Job: job("x", 1, ares.Spec{GPUs: 1})}, {Forecast: &ares.RuntimePredicted{Job: "gone"}},

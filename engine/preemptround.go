@@ -3,13 +3,15 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
 // preemptRound is what preemption knows in one cycle: the nominations, the jobs
 // that are being stopped, and the candidates.
 type preemptRound struct {
-	cfg      *Config
+	cfg      *config.Config
 	cluster  *Cluster
 	scorer   *Scorer
 	jobs     *jobTable

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // TestPromisesAreKept: where jobs run as long as is foreseen, no node is lost and
@@ -17,9 +17,9 @@ func TestPromisesAreKept(t *testing.T) {
 	t.Parallel()
 	kept, behind := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCrowd(t, engine.QueueConfig{})
-		cfg := engine.Default()
-		cfg.Backfill = engine.BackfillConfig{First: rapid.IntRange(1, 8).Draw(t, "first"), SlackPercent: pick(t, "percent", 0, 10), SlackLeast: pick(t, "slack", 0, time.Minute)}
+		c := newCrowd(t, config.QueueConfig{})
+		cfg := config.Default()
+		cfg.Backfill = config.BackfillConfig{First: rapid.IntRange(1, 8).Draw(t, "first"), SlackPercent: pick(t, "percent", 0, 10), SlackLeast: pick(t, "slack", 0, time.Minute)}
 		c.become(cfg)
 		c.queues = []string{""}
 		promised := map[ares.JobID]ares.Promise{}

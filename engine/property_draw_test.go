@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // pick draws one of a few values; the first is the usual one.
@@ -19,8 +19,8 @@ func pick[T any](t *rapid.T, what string, values ...T) T {
 func once(t *rapid.T, in int, what string) bool { return rapid.IntRange(0, in-1).Draw(t, what) == in-1 }
 
 // drawConfig draws a configuration, mostly the usual one.
-func drawConfig(t *rapid.T) engine.Config {
-	cfg := engine.Default()
+func drawConfig(t *rapid.T) config.Config {
+	cfg := config.Default()
 	if once(t, 4, "configured") {
 		cfg.ModelWeights = map[string]int{"h100": 2500, "NVIDIA A100": 1300}
 		cfg.HalfLife, cfg.AgeingStep = pick(t, "half-life", time.Hour, 100*time.Hour), pick(t, "step", time.Second, time.Minute)
@@ -28,17 +28,17 @@ func drawConfig(t *rapid.T) engine.Config {
 	}
 	if once(t, 3, "queueing") {
 		q := &cfg.Queue
-		q.Order = pick(t, "order", engine.OrderAged, engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained)
-		q.Blocked = pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve)
-		q.Preempt = q.Order != engine.OrderAged && q.Order != engine.OrderFIFO && q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
-		if q.Order == engine.OrderAttained {
+		q.Order = pick(t, "order", config.OrderAged, config.OrderFIFO, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderAttained)
+		q.Blocked = pick(t, "blocked", config.BlockedSkip, config.BlockedHold, config.BlockedReserve)
+		q.Preempt = q.Order != config.OrderAged && q.Order != config.OrderFIFO && q.Blocked != config.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		if q.Order == config.OrderAttained {
 			q.Attained = pick(t, "attained", 0, 1, 60)
 		}
 	}
 	if once(t, 4, "another rule") {
-		cfg.Placement, cfg.Seed = pick(t, "placement", engine.PlacementPolicies()...), int64(pick(t, "seed", 0, 7))
+		cfg.Placement, cfg.Seed = pick(t, "placement", config.PlacementPolicies()...), int64(pick(t, "seed", 0, 7))
 		if rapid.Bool().Draw(t, "typical") {
-			cfg.Typical = []engine.TypicalJob{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
+			cfg.Typical = []config.TypicalJob{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
 		}
 	}
 	return cfg

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
@@ -26,8 +26,8 @@ type crowd struct {
 	stops  int
 }
 
-func newCrowd(t *rapid.T, q engine.QueueConfig) *crowd {
-	cfg := engine.Default()
+func newCrowd(t *rapid.T, q config.QueueConfig) *crowd {
+	cfg := config.Default()
 	cfg.Queue = q
 	c := &crowd{w: enginetest.NewClusterWithConfig(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
 	c.nodes = rapid.IntRange(1, 3).Draw(t, "nodes")
@@ -42,7 +42,7 @@ func newCrowd(t *rapid.T, q engine.QueueConfig) *crowd {
 }
 
 // become gives the crowd another configuration: nobody has come yet.
-func (c *crowd) become(cfg engine.Config) {
+func (c *crowd) become(cfg config.Config) {
 	old := c.w
 	c.w = enginetest.NewClusterWithConfig(cfg)
 	for v := range old.State.Nodes() {
@@ -174,12 +174,12 @@ func (c *crowd) finish(t *rapid.T) {
 func TestQueueing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		q := engine.QueueConfig{
-			Order:   pick(t, "order", engine.OrderFIFO, engine.OrderShortest, engine.OrderRemaining, engine.OrderLeastService, engine.OrderAttained),
-			Blocked: pick(t, "blocked", engine.BlockedSkip, engine.BlockedHold, engine.BlockedReserve),
+		q := config.QueueConfig{
+			Order:   pick(t, "order", config.OrderFIFO, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderAttained),
+			Blocked: pick(t, "blocked", config.BlockedSkip, config.BlockedHold, config.BlockedReserve),
 		}
-		q.Preempt = q.Blocked != engine.BlockedReserve && rapid.Bool().Draw(t, "yield")
-		if q.Order == engine.OrderAttained {
+		q.Preempt = q.Blocked != config.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		if q.Order == config.OrderAttained {
 			q.Attained = pick(t, "attained", 1, 300, 3000)
 			if q.Preempt {
 				q.PeersAfter = pick(t, "peers after", 0, time.Minute, 10*time.Minute)
@@ -235,7 +235,7 @@ func TestBackfillDelaysNobody(t *testing.T) {
 	t.Parallel()
 	behind := 0
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCrowd(t, engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve})
+		c := newCrowd(t, config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedReserve})
 		c.queues = []string{""}
 		promised := map[ares.JobID]time.Time{}
 		look := func() {

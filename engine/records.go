@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
 // Config is what the state decides by.
-func (s *State) Config() Config { return s.core.cfg }
+func (s *State) Config() config.Config { return s.core.cfg }
 
 // Topology is the record of the topology, an empty one when there is none. It
 // must not be changed.

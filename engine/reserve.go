@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -31,7 +33,7 @@ func (b *backfillRound) mayReserve(e *entry, now time.Time) bool {
 	switch {
 	case len(b.reservations) >= r.First || b.reservationTries >= 2*r.First:
 		return false
-	case b.cfg.Queue.Blocked == BlockedReserve && !b.reserveForAll:
+	case b.cfg.Queue.Blocked == config.BlockedReserve && !b.reserveForAll:
 		return !slices.ContainsFunc(b.reservations, func(r backfillReservation) bool { return r.leaf == e.shape.leaf })
 	}
 	return e.waited(now) >= r.After

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -125,7 +127,7 @@ func (g *protectionCounts) add(r *candidateVictim) {
 }
 
 // text says why those who could be stopped are not.
-func (g *protectionCounts) text(y *PreemptionConfig) string {
+func (g *protectionCounts) text(y *config.PreemptionConfig) string {
 	var out string
 	add := func(n int, one, many string) {
 		if n == 0 {

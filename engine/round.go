@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 
 	ares "github.com/ares-scheduler/ares"
@@ -11,7 +12,7 @@ import (
 
 // round is one pass over the waiting jobs.
 type round struct {
-	cfg      *Config
+	cfg      *config.Config
 	cluster  *Cluster
 	scorer   *Scorer
 	jobs     *jobTable
@@ -117,7 +118,7 @@ func (t *round) runCyclePass(plan *ares.Plan) (blocked []*entry) {
 					plan.Wake = now
 				}
 			}
-			if len(plan.Place) == MaxPlacings {
+			if len(plan.Place) == config.MaxPlacings {
 				plan.Wake = now
 				return false
 			}
@@ -126,7 +127,7 @@ func (t *round) runCyclePass(plan *ares.Plan) (blocked []*entry) {
 			blocked = append(blocked, e)
 		}
 		t.jobs.wakeAtMonthEnd(plan, e.shape.tenant)
-		if len(plan.Refuse) < MaxRefusals {
+		if len(plan.Refuse) < config.MaxRefusals {
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, t.lastRefusals)
 			}
@@ -235,7 +236,7 @@ func (t *round) offerNominated(pass *queue.Round[*entry], e *entry, now time.Tim
 // passOver passes over a job that has to wait for its seats, and where queues are
 // strict over everybody behind it.
 func (t *round) passOver(pass *queue.Round[*entry], e *entry) {
-	if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
+	if t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.dependenciesMet(e) {
 		pass.BlockQueue()
 		return
 	}
@@ -336,18 +337,18 @@ func (t *round) refuseShape(pass *queue.Round[*entry], e *entry, admitted bool, 
 		if admitted && t.backfill.mayReserve(e, now) {
 			t.backfill.reserveFor(e, now)
 		}
-		if t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e) {
+		if t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.dependenciesMet(e) {
 			pass.BlockQueue()
 		} else {
 			pass.Skip()
 		}
-	case t.place.wouldDelay && t.cfg.Queue.Blocked != BlockedHold:
+	case t.place.wouldDelay && t.cfg.Queue.Blocked != config.BlockedHold:
 		// Only it: others of its shape may be done sooner.
 		news := e.shape.refusedInCycle != t.place.cycle
 		e.shape.refusedInCycle = t.place.cycle
 		pass.Skip()
 		return news
-	case t.cfg.Queue.Blocked == BlockedHold && t.jobs.dependenciesMet(e):
+	case t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.dependenciesMet(e):
 		pass.BlockQueue()
 	default:
 		if admitted && t.backfill.mayReserve(e, now) && t.backfill.reserveFor(e, now) {

@@ -1,8 +1,10 @@
 package engine
 
+import "github.com/ares-scheduler/ares/engine/config"
+
 // Scorer says what placing a member on a node costs.
 type Scorer struct {
-	cfg     *Config
+	cfg     *config.Config
 	cluster *Cluster
 
 	demand      demandTracker
@@ -18,7 +20,7 @@ type Scorer struct {
 	mixCount   int // and these
 }
 
-func newScorer(cfg *Config, cluster *Cluster) *Scorer {
+func newScorer(cfg *config.Config, cluster *Cluster) *Scorer {
 	sc := &Scorer{cfg: cfg, cluster: cluster}
 	sc.demand.kinds = map[demandKind]*demandCount{}
 	return sc

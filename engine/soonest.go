@@ -169,7 +169,7 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 	r.limit = r.at
 	if could != alreadyOver && (b.backfill.SlackPercent > 0 || b.backfill.SlackLeast > 0) {
 		wait := time.Duration(could-now.UnixNano()) + e.waited(now)
-		r.limit = max(r.at, could+int64(b.backfill.slack(wait)))
+		r.limit = max(r.at, could+int64(b.backfill.Slack(wait)))
 	}
 }
 

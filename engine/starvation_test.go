@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
@@ -89,12 +91,12 @@ func TestNobodyStarvesBehindRicherTenants(t *testing.T) {
 	}
 	accepted := s.w.Now
 	s.submit("low", "poor", 0, 1)
-	bound := 1000*engine.Default().AgeingStep + s.runs + time.Minute // it decides once a minute
+	bound := 1000*config.Default().AgeingStep + s.runs + time.Minute // it decides once a minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "ann", "bob")
 		if at, ok := s.started["low"]; ok {
 			t.Logf("started after %s; the bound is %s", at.Sub(accepted), bound)
-			if at.Sub(accepted) < 1000*engine.Default().AgeingStep {
+			if at.Sub(accepted) < 1000*config.Default().AgeingStep {
 				t.Errorf("a best-effort job went before jobs of class high after %s", at.Sub(accepted))
 			}
 			return
@@ -112,7 +114,7 @@ func TestNobodyStarvesInAQueue(t *testing.T) {
 	}
 	accepted := s.w.Now
 	s.submit("low", "", 0, 1)
-	window := 1999 * engine.Default().AgeingStep
+	window := 1999 * config.Default().AgeingStep
 	before := 0 // jobs that may go first
 	for range 2000 {
 		s.minute(2, "")
@@ -138,7 +140,7 @@ func TestNobodyStarvesBehindSmallerOnes(t *testing.T) {
 	s.minute(1, "")
 	accepted := s.w.Now
 	s.submit("big", "", 1999, 4)
-	bound := engine.Default().Backfill.DrainAfter + s.runs + time.Minute // it decides once a minute
+	bound := config.Default().Backfill.DrainAfter + s.runs + time.Minute // it decides once a minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "")
 		if at, ok := s.started["big"]; ok {

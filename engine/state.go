@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -16,10 +18,10 @@ type State struct {
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.
-func New() *State { return NewWith(Default()) }
+func New() *State { return NewWith(config.Default()) }
 
 // NewWith returns a state that knows nothing, at revision 0.
-func NewWith(cfg Config) *State {
+func NewWith(cfg config.Config) *State {
 	s := &State{core: newCore(cfg)}
 	s.round = newRound(s.core)
 	s.explain = newExplainer(s.core, s.round)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
@@ -129,7 +131,7 @@ func TestRecordsInAnyOrder(t *testing.T) {
 
 func TestPlanLimits(t *testing.T) {
 	events := append(open(machineOf("a", 0)), tenantEvent("default"))
-	for i := range 2 * engine.MaxPlacings {
+	for i := range 2 * config.MaxPlacings {
 		events = append(events, ares.Event{Job: job(ares.JobID(fmt.Sprintf("big%04d", i)), int64(i), ares.Spec{GPUs: 1, MemoryMB: i})})
 		late := ares.NewRun(enginetest.StartTime)
 		late.Phase, late.NotBefore = ares.Retrying, enginetest.StartTime
@@ -143,7 +145,7 @@ func TestPlanLimits(t *testing.T) {
 	if err := enginetest.CheckPlan(s, plan); err != nil {
 		t.Fatal(err)
 	}
-	if len(plan.Ready) != engine.MaxPlacings || len(plan.Refuse) != engine.MaxRefusals || !plan.Wake.Equal(plan.Now) {
+	if len(plan.Ready) != config.MaxPlacings || len(plan.Refuse) != config.MaxRefusals || !plan.Wake.Equal(plan.Now) {
 		t.Errorf("%d ready, %d refused, wake %s", len(plan.Ready), len(plan.Refuse), plan.Wake)
 	}
 	if plan.Ready[0] != "late0000" || plan.Refuse[0].Job != "big0000" {

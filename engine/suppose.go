@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -224,7 +226,7 @@ func (ex *explainer) inNextPlan(e *entry, now time.Time) bool {
 		if placing != nil {
 			places++
 		}
-		return places < MaxPlacings
+		return places < config.MaxPlacings
 	})
 	return found
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -182,7 +184,7 @@ func (w *calendar) evictFromWindows(plan *ares.Plan) {
 			switch {
 			case stopped[e.id]:
 				continue
-			case len(plan.Stop) >= MaxPlacings:
+			case len(plan.Stop) >= config.MaxPlacings:
 				plan.Wake = plan.Now
 				return
 			}

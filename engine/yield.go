@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -75,8 +77,8 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *entry, admitted bool)
 		pr.notePreemption("a gang that lost a node has its turn first: it may leave some of what it had")
 		return found, false
 	}
-	if len(pr.jobs.running.nominated)+len(plan.Nominate) >= MaxNominations {
-		pr.notePreemption("seats are kept for %d jobs already, which is the most at once", MaxNominations)
+	if len(pr.jobs.running.nominated)+len(plan.Nominate) >= config.MaxNominations {
+		pr.notePreemption("seats are kept for %d jobs already, which is the most at once", config.MaxNominations)
 		return found, false
 	}
 	if pr.searchedShapes++; pr.searchedShapes > maxSearches {

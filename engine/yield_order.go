@@ -27,7 +27,7 @@ func (pr *preemptRound) victimsByOrder(e *entry, plan *ares.Plan) (victimSelecti
 		return c, false
 	}
 	pr.txn.undo(base)
-	if _, milli := c.cost(); pr.cfg.Preemption.exceedsCeiling(milli, gpuMilliOf(c.seats)) {
+	if _, milli := c.cost(); pr.cfg.Preemption.ExceedsCeiling(milli, gpuMilliOf(c.seats)) {
 		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(c.seats)), decimalText(pr.cfg.Preemption.Ceiling))
 		return c, false
 	}

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
@@ -22,7 +22,7 @@ type melee struct {
 }
 
 func newMelee(t *rapid.T, moving bool) *melee {
-	cfg := engine.Default()
+	cfg := config.Default()
 	y := &cfg.Preemption
 	y.Ceiling, y.MaxPreemptions = pick(t, "ceiling", 4000, 1000, 2000, 0), pick(t, "yields", 3, 0, 1)
 	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
@@ -12,7 +14,7 @@ import (
 
 // crowded is a fleet of 8-GPU nodes full of jobs of some size, an hour old, and
 // a tenant that may preempt.
-func crowded(t *testing.T, nodes, gpus int, cfg engine.Config) *enginetest.Cluster {
+func crowded(t *testing.T, nodes, gpus int, cfg config.Config) *enginetest.Cluster {
 	t.Helper()
 	w := enginetest.NewClusterWithConfig(cfg)
 	w.PutEvents(ares.Event{Tenant: &ares.Tenant{ID: "ops", Limits: ares.NoLimits(), MayPreempt: true}})
@@ -62,7 +64,7 @@ func TestNoMoreThanIsNeeded(t *testing.T) {
 	for _, c := range []struct{ gpus, members, each, want int }{
 		{1, 6, 8, 48}, {8, 6, 8, 48}, {4, 6, 8, 48}, {1, 1, 1, 1}, {2, 1, 1, 2}, {16, 6, 8, 48}, {4, 12, 4, 48},
 	} {
-		w := crowded(t, 47, c.gpus, engine.Default())
+		w := crowded(t, 47, c.gpus, config.Default())
 		w.Submit("urgent", ares.Spec{Tenant: "ops", Members: c.members, GPUs: c.each, Priority: new(2000)})
 		plan := decided(t, w)
 		if len(plan.Nominate) != 1 {
@@ -79,13 +81,13 @@ func TestNoMoreThanIsNeeded(t *testing.T) {
 // else is stopped.
 func TestManyVictims(t *testing.T) {
 	t.Parallel()
-	cfg := engine.Default()
+	cfg := config.Default()
 	cfg.Preemption.PerTenant = 0
 	w := crowded(t, 80, 1, cfg)
 	w.Submit("urgent", ares.Spec{Tenant: "ops", Members: 80, GPUs: 8, Priority: new(2000)})
 	w.Submit("next", ares.Spec{Tenant: "ops", GPUs: 1, Priority: new(2000)})
 	plan := engine.Decide(w.State, w.Now)
-	if len(plan.Nominate) != 1 || len(plan.Nominate[0].Nomination.Victims) != 640 || len(plan.Stop) != engine.MaxPlacings || !plan.Wake.Equal(w.Now) {
+	if len(plan.Nominate) != 1 || len(plan.Nominate[0].Nomination.Victims) != 640 || len(plan.Stop) != config.MaxPlacings || !plan.Wake.Equal(w.Now) {
 		t.Fatalf("%d nominations, %d stops, wake at %s", len(plan.Nominate), len(plan.Stop), plan.Wake)
 	}
 	if err := w.ApplyPlan(plan); err != nil {
@@ -110,10 +112,10 @@ func TestManyVictims(t *testing.T) {
 // TestManyNominations: seats are kept for so many jobs at once, and no more.
 func TestManyNominations(t *testing.T) {
 	t.Parallel()
-	cfg := engine.Default()
+	cfg := config.Default()
 	cfg.Preemption.PerTenant = 0
 	w := crowded(t, 12, 1, cfg)
-	for i := range engine.MaxNominations + 8 {
+	for i := range config.MaxNominations + 8 {
 		w.Submit(ares.JobID(fmt.Sprintf("urgent%03d", i)), ares.Spec{Tenant: "ops", GPUs: 1, Priority: new(2000)})
 	}
 	kept := 0
@@ -124,7 +126,7 @@ func TestManyNominations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept != engine.MaxNominations {
+	if kept != config.MaxNominations {
 		t.Errorf("seats are kept for %d", kept)
 	}
 	last := engine.Decide(w.State, w.Now)

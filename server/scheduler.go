@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 func defaultScheduler() SchedulerConfig {
-	d := engine.Default()
+	d := config.Default()
 	return SchedulerConfig{
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
@@ -22,7 +23,7 @@ func defaultScheduler() SchedulerConfig {
 		PreemptionCooldownSeconds: int(d.Preemption.Cooldown / time.Second), RestartSeconds: int(d.Preemption.Restart / time.Second),
 		MaxPreemptionsPerHour: d.Preemption.PerTenant,
 		Consolidation:         ConsolidationConfig{Enabled: d.Preemption.Moving, Gain: float64(d.Preemption.MoveGain) / 1000},
-		QueueOrder:            engine.Orders()[0], BlockedJobs: engine.BlockedPolicies()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
+		QueueOrder:            config.Orders()[0], BlockedJobs: config.BlockedPolicies()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
 		Reservations: ReservationsConfig{
 			First: d.Backfill.First, AfterSeconds: int(d.Backfill.After / time.Second), HoldAfterSeconds: int(d.Backfill.DrainAfter / time.Second),
 			SlackPercent: d.Backfill.SlackPercent, SlackSeconds: int(d.Backfill.SlackLeast / time.Second),
@@ -32,15 +33,15 @@ func defaultScheduler() SchedulerConfig {
 
 // engine is what of the configuration decisions are made by. Temperatures are
 // told in whole degrees: above 75.5 is what is above 75.
-func (c *Config) engine() engine.Config {
-	s, cfg := &c.Scheduler, engine.Default()
+func (c *Config) engine() config.Config {
+	s, cfg := &c.Scheduler, config.Default()
 	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
-	cfg.Placement = engine.PlacementPolicy(s.Placement)
-	cfg.Queue = engine.NewQueueConfig(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
+	cfg.Placement = config.PlacementPolicy(s.Placement)
+	cfg.Queue = config.NewQueueConfig(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
 	cfg.Queue.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
-	cfg.Preemption = engine.PreemptionConfig{
+	cfg.Preemption = config.PreemptionConfig{
 		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxPreemptions: s.MaxPreemptions,
 		Cooldown: time.Duration(s.PreemptionCooldownSeconds) * time.Second, Restart: time.Duration(s.RestartSeconds) * time.Second,
 		PerTenant: s.MaxPreemptionsPerHour, Moving: s.Consolidation.Enabled, MoveGain: int(math.Round(s.Consolidation.Gain * 1000)),
@@ -56,8 +57,8 @@ func (c *Config) engine() engine.Config {
 	return cfg
 }
 
-func (r *ReservationsConfig) engine() engine.BackfillConfig {
-	return engine.BackfillConfig{
+func (r *ReservationsConfig) engine() config.BackfillConfig {
+	return config.BackfillConfig{
 		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, DrainAfter: time.Duration(r.HoldAfterSeconds) * time.Second,
 		SlackPercent: r.SlackPercent, SlackLeast: time.Duration(r.SlackSeconds) * time.Second,
 	}
@@ -65,25 +66,25 @@ func (r *ReservationsConfig) engine() engine.BackfillConfig {
 
 // check reports what is wrong with the keys that become the engine's.
 func (s *SchedulerConfig) check(p *ares.Problems) {
-	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= engine.MaxCelsius) { // so a NaN is wrong too
-		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", engine.MaxCelsius, s.ThermalThreshold)
+	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= config.MaxCelsius) { // so a NaN is wrong too
+		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", config.MaxCelsius, s.ThermalThreshold)
 		return
 	}
-	if !(s.PreemptionCeiling == 0 || s.PreemptionCeiling >= 1 && s.PreemptionCeiling <= engine.MaxCeiling/1000) { // a NaN is wrong too
-		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v: with less than 1 nothing could give way to a job of its own size", engine.MaxCeiling/1000, s.PreemptionCeiling)
+	if !(s.PreemptionCeiling == 0 || s.PreemptionCeiling >= 1 && s.PreemptionCeiling <= config.MaxCeiling/1000) { // a NaN is wrong too
+		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v: with less than 1 nothing could give way to a job of its own size", config.MaxCeiling/1000, s.PreemptionCeiling)
 		right := *s
 		s, right.PreemptionCeiling = &right, 0 // the rest is still to be looked at
 	}
-	if !(s.Consolidation.Gain >= 1 && s.Consolidation.Gain <= engine.MaxMoveGain/1000) {
-		p.Add("scheduler.consolidation.gain", "must be between 1 and %d, got %v: with less than 1 more would be lost than gained", engine.MaxMoveGain/1000, s.Consolidation.Gain)
+	if !(s.Consolidation.Gain >= 1 && s.Consolidation.Gain <= config.MaxMoveGain/1000) {
+		p.Add("scheduler.consolidation.gain", "must be between 1 and %d, got %v: with less than 1 more would be lost than gained", config.MaxMoveGain/1000, s.Consolidation.Gain)
 		return
 	}
 	if _, err := control.ParseInfeasible(s.InfeasibleDeadlines); err != nil {
 		p.Add("scheduler.infeasible_deadlines", "%s", err)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.ModelWeights)) {
-		if w := s.ModelWeights[model]; !(w >= 0.001 && w <= engine.MaxModelWeight/1000) {
-			p.Add("scheduler.model_weights."+model, "must be between 0.001 and %d, got %v", engine.MaxModelWeight/1000, w)
+		if w := s.ModelWeights[model]; !(w >= 0.001 && w <= config.MaxModelWeight/1000) {
+			p.Add("scheduler.model_weights."+model, "must be between 0.001 and %d, got %v", config.MaxModelWeight/1000, w)
 			return
 		}
 	}

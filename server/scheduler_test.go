@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 func TestTheDefaultIsTheEnginesOwn(t *testing.T) {
 	cfg := Default()
-	if got, want := cfg.engine().Digest(), engine.Default().Digest(); got != want {
+	if got, want := cfg.engine().Digest(), config.Default().Digest(); got != want {
 		t.Errorf("%+v: digest %s, want %s", cfg.engine(), got, want)
 	}
 }
@@ -26,17 +26,17 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := cfg.engine()
-	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.Placement != engine.PolicyBestFit || got.ModelWeights["h100"] != 2500 || got.ModelWeights["a100"] != 1000 {
+	if got.ThermalLimit != 70 || got.ThermalMargin != 4 || got.AgeingStep != 7*time.Second || got.HalfLife != 5*time.Hour || got.Placement != config.PolicyBestFit || got.ModelWeights["h100"] != 2500 || got.ModelWeights["a100"] != 1000 {
 		t.Errorf("%+v", got)
 	}
-	if want := (engine.QueueConfig{Order: engine.OrderAttained, Blocked: engine.BlockedHold, Attained: 60, Preempt: true, PeersAfter: 96 * time.Hour}); got.Queue != want || got.Preemption.MaxPreemptions != 10 {
+	if want := (config.QueueConfig{Order: config.OrderAttained, Blocked: config.BlockedHold, Attained: 60, Preempt: true, PeersAfter: 96 * time.Hour}); got.Queue != want || got.Preemption.MaxPreemptions != 10 {
 		t.Errorf("%+v, want %+v", got.Queue, want)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_PREEMPTION=false", "ARES_SCHEDULER_PREEMPTION_CEILING=2.5"})
 	if err := cfg.parse([]byte("scheduler: {max_preemptions: 1, preemption_cooldown_seconds: 2, restart_seconds: 3, max_preemptions_per_hour: 4}")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cfg.engine().Preemption, (engine.PreemptionConfig{Ceiling: 2500, MaxPreemptions: 1, Cooldown: 2 * time.Second, Restart: 3 * time.Second, PerTenant: 4, MoveGain: 2000}); got != want {
+	if got, want := cfg.engine().Preemption, (config.PreemptionConfig{Ceiling: 2500, MaxPreemptions: 1, Cooldown: 2 * time.Second, Restart: 3 * time.Second, PerTenant: 4, MoveGain: 2000}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_THERMAL_AWARE=false"})

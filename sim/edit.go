@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/engine"
@@ -21,7 +23,7 @@ type Edit struct {
 	Remove  []string // nodes
 	Reserve []*ares.Reservation
 	Policy  string         // name of the one that decides, for people
-	Config  *engine.Config // of that policy; nil for the server's own
+	Config  *config.Config // of that policy; nil for the server's own
 }
 
 // Addition is machines that are added: of a profile, or like a node.

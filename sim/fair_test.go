@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // TestFairnessByHand: one tenant has the whole machine for 100 seconds, and
 // another waits for it from the tenth second on.
 func TestFairnessByHand(t *testing.T) {
 	t.Parallel()
-	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: engine.Default()})
+	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: config.Default()})
 	w.MeasureFairness()
 	if err := w.Run(&Trace{Arrivals: []Arrival{
 		{At: 0, Runs: 100 * time.Second, Spec: ares.Spec{Tenant: "a", GPUs: 4}},

@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/engine"
@@ -51,7 +53,7 @@ type forward struct {
 }
 
 // newForward is the moment of the snapshot.
-func newForward(s *Snapshot, cfg engine.Config, horizon, assumed time.Duration) *forward {
+func newForward(s *Snapshot, cfg config.Config, horizon, assumed time.Duration) *forward {
 	f := &forward{
 		state: engine.NewWith(cfg), now: s.Taken, until: s.Taken.Add(horizon), horizon: horizon, assumed: assumed,
 		revision: s.Batch.Revision, fates: map[ares.JobID]*Fate{},

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/recording"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // ended gives a job a run with an attempt that began and ended so many minutes
@@ -59,7 +60,7 @@ func recordedPast(t *testing.T) []byte {
 	element := array.Element(0)
 	element.Revision = 100
 	var out bytes.Buffer
-	w, err := recording.NewWriter(&out, recording.NewHeader("s", "v", engine.Default(), noon))
+	w, err := recording.NewWriter(&out, recording.NewHeader("s", "v", config.Default(), noon))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestTheOwnPastIsATrace(t *testing.T) {
 	if trace.Unended != 5 || trace.Assumed != 3 || trace.Bad != 0 || len(trace.Digest) != 64 {
 		t.Errorf("%d not ended, %d assumed, %d bad", trace.Unended, trace.Assumed, trace.Bad)
 	}
-	o, err := Simulate(Setup{Trace: trace, Fleet: trace.Fleet, Policy: Policy{Name: "ares", Engine: engine.Default()}})
+	o, err := Simulate(Setup{Trace: trace, Fleet: trace.Fleet, Policy: Policy{Name: "ares", Engine: config.Default()}})
 	if err != nil {
 		t.Fatal(err)
 	}

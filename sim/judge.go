@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/laws"
@@ -69,7 +71,7 @@ type judge struct {
 	every  int
 	state  *engine.State
 	ledger *ledger
-	cfg    engine.Config
+	cfg    config.Config
 	floor  floor
 	byWant map[rivalry]*rivals
 	lines  map[*party][]*rivals
@@ -270,7 +272,7 @@ func (j *judge) delays(id ares.JobID, now time.Time) bool {
 
 // step is how long a job waits for a point of priority, 0 where nobody ages.
 func (j *judge) step() time.Duration {
-	if j.cfg.Queue.Order != engine.OrderAged {
+	if j.cfg.Queue.Order != config.OrderAged {
 		return 0
 	}
 	return j.cfg.AgeingStep

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -19,7 +21,7 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 		Machines: []Machine{{Name: "m", Count: 6, GPUs: 8, CPUs: 64, MemoryMB: 256_000}},
 		Shares:   []Tenant{{Name: "t0", Weight: 3}, {Name: "t1", Weight: 1}},
 	}
-	w := NewWorld(f, Policy{Engine: engine.Default()})
+	w := NewWorld(f, Policy{Engine: config.Default()})
 	w.MeasureFairness()
 	w.Judge(1)
 	w.probes = append(w.probes, func(w *World) {
@@ -50,7 +52,7 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 // TestOutOfTurnIsSeen hands the judge a plan that serves the richer tenant first.
 func TestOutOfTurnIsSeen(t *testing.T) {
 	t.Parallel()
-	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 2, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: engine.Default()})
+	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 2, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: config.Default()})
 	w.Judge(0)
 	for i, tenant := range []string{"rich", "rich", "poor"} {
 		w.arrive(&Arrival{At: time.Duration(i), Runs: time.Minute, Spec: ares.Spec{Tenant: tenant, GPUs: 4}})

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 func TestKueueWorkloads(t *testing.T) {
@@ -69,7 +69,7 @@ func TestKueueUnderLaws(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Fleet.Machines[0].Count *= times
-			world := NewWorld(w.Fleet, Policy{Engine: engine.Default()})
+			world := NewWorld(w.Fleet, Policy{Engine: config.Default()})
 			world.Judge(25)
 			if err := world.Run(w.Trace, 8*time.Second, nil); err != nil {
 				t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/sim"
 	"github.com/ares-scheduler/ares/sim/simtest"
 )
@@ -28,7 +28,7 @@ func simulation(t *testing.T) sim.Setup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sim.Setup{Trace: trace, TraceName: "jobs.sacct", Fleet: fleet, FleetName: "fleet.yaml", Policy: sim.Policy{Name: "ares", Engine: engine.Default()}}
+	return sim.Setup{Trace: trace, TraceName: "jobs.sacct", Fleet: fleet, FleetName: "fleet.yaml", Policy: sim.Policy{Name: "ares", Engine: config.Default()}}
 }
 
 func run(t *testing.T, s sim.Setup) sim.Report {

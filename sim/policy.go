@@ -5,14 +5,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // Policy is how a simulation decides.
 type Policy struct {
 	Name   string
-	Engine engine.Config
+	Engine config.Config
 	// Estimate is what the engine is told of runtimes when a job comes.
 	Estimate string
 	// EstimateError makes it wrong: each is multiplied by e to the power of a
@@ -25,37 +26,37 @@ type Policy struct {
 
 // policies are those with a name.
 var policies = map[string]func() Policy{
-	"ares": func() Policy { return Policy{Engine: engine.Default()} },
+	"ares": func() Policy { return Policy{Engine: config.Default()} },
 
 	// Rules for which node a job goes to.
-	"random":     placing(engine.PolicyRandom),
-	"dotprod":    placing(engine.PolicyDotProduct),
-	"clustering": placing(engine.PolicyClustering),
-	"packing":    placing(engine.PolicyPacking),
-	"bestfit":    placing(engine.PolicyBestFit),
-	"fgd":        placing(engine.PolicyFGD),
+	"random":     placing(config.PolicyRandom),
+	"dotprod":    placing(config.PolicyDotProduct),
+	"clustering": placing(config.PolicyClustering),
+	"packing":    placing(config.PolicyPacking),
+	"bestfit":    placing(config.PolicyBestFit),
+	"fgd":        placing(config.PolicyFGD),
 
 	// Orders of a queue. What an oracle says is told by the trace.
-	"fifo":          queueing(engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
-	"fifo-backfill": queueing(engine.QueueConfig{Order: engine.OrderFIFO}, ""),
-	"edf":           queueing(engine.QueueConfig{Order: engine.OrderDeadline, Blocked: engine.BlockedHold}, ""),
-	"edf-backfill":  queueing(engine.QueueConfig{Order: engine.OrderDeadline}, ""),
-	"easy":          queueing(engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateOracle),
-	"sjf":           queueing(engine.QueueConfig{Order: engine.OrderShortest, Blocked: engine.BlockedHold}, EstimateOracle),
-	"srtf":          queueing(engine.QueueConfig{Order: engine.OrderRemaining, Preempt: true}, EstimateOracle),
-	"tiresias":      queueing(engine.QueueConfig{Order: engine.OrderAttained, Preempt: true}, ""),
+	"fifo":          queueing(config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedHold}, ""),
+	"fifo-backfill": queueing(config.QueueConfig{Order: config.OrderFIFO}, ""),
+	"edf":           queueing(config.QueueConfig{Order: config.OrderDeadline, Blocked: config.BlockedHold}, ""),
+	"edf-backfill":  queueing(config.QueueConfig{Order: config.OrderDeadline}, ""),
+	"easy":          queueing(config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedReserve}, EstimateOracle),
+	"sjf":           queueing(config.QueueConfig{Order: config.OrderShortest, Blocked: config.BlockedHold}, EstimateOracle),
+	"srtf":          queueing(config.QueueConfig{Order: config.OrderRemaining, Preempt: true}, EstimateOracle),
+	"tiresias":      queueing(config.QueueConfig{Order: config.OrderAttained, Preempt: true}, ""),
 	"ares-turns":    turns,
-	"qssf":          queueing(engine.QueueConfig{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
-	"qssf-forecast": queueing(engine.QueueConfig{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateForecast),
-	"easy-forecast": queueing(engine.QueueConfig{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateForecast),
-	"qssf-backfill": queueing(engine.QueueConfig{Order: engine.OrderLeastService}, EstimateOracle),
+	"qssf":          queueing(config.QueueConfig{Order: config.OrderLeastService, Blocked: config.BlockedHold}, EstimateOracle),
+	"qssf-forecast": queueing(config.QueueConfig{Order: config.OrderLeastService, Blocked: config.BlockedHold}, EstimateForecast),
+	"easy-forecast": queueing(config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedReserve}, EstimateForecast),
+	"qssf-backfill": queueing(config.QueueConfig{Order: config.OrderLeastService}, EstimateOracle),
 }
 
 // placing is Ares with another rule for which node a job goes to.
-func placing(rule engine.PlacementPolicy) func() Policy {
+func placing(rule config.PlacementPolicy) func() Policy {
 	return func() Policy {
-		p := Policy{Engine: engine.Default()}
-		p.Engine.Placement, p.Engine.Backfill = rule, engine.BackfillConfig{} // only which node is compared
+		p := Policy{Engine: config.Default()}
+		p.Engine.Placement, p.Engine.Backfill = rule, config.BackfillConfig{} // only which node is compared
 		return p
 	}
 }
@@ -65,21 +66,21 @@ func placing(rule engine.PlacementPolicy) func() Policy {
 // says; and what engine.PlaceRandom and errors of estimates draw, they draw from
 // the seed.
 func (p Policy) For(t *Trace, seed uint64) Policy {
-	if p.Engine.Placement == engine.PolicyRandom || p.EstimateError > 0 {
+	if p.Engine.Placement == config.PolicyRandom || p.EstimateError > 0 {
 		p.Engine.Seed = int64(seed) //nolint:gosec // any bits will do
 	}
-	if p.Engine.Placement == engine.PolicyFGD && len(p.Engine.Typical) == 0 {
+	if p.Engine.Placement == config.PolicyFGD && len(p.Engine.Typical) == 0 {
 		p.Engine.Typical = t.Typical(95)
 	}
 	return p
 }
 
-func queueing(q engine.QueueConfig, estimate string) func() Policy {
+func queueing(q config.QueueConfig, estimate string) func() Policy {
 	return func() Policy {
-		p := Policy{Engine: engine.Default(), Estimate: estimate}
-		p.Engine.Queue, p.Engine.Backfill = q, engine.BackfillConfig{}
+		p := Policy{Engine: config.Default(), Estimate: estimate}
+		p.Engine.Queue, p.Engine.Backfill = q, config.BackfillConfig{}
 		if q.Preempt {
-			p.Engine.Preemption = engine.PreemptionConfig{} // their authors know no bounds
+			p.Engine.Preemption = config.PreemptionConfig{} // their authors know no bounds
 		}
 		return p
 	}
@@ -92,8 +93,8 @@ func queueing(q engine.QueueConfig, estimate string) func() Policy {
 // GPU from being stopped as soon as they have begun: docs/performance.md has what
 // others do.
 func turns() Policy {
-	p := Policy{Engine: engine.Default(), CheckpointSeconds: 30}
-	p.Engine.Queue = engine.QueueConfig{Order: engine.OrderAttained, Preempt: true, Attained: 5000}
+	p := Policy{Engine: config.Default(), CheckpointSeconds: 30}
+	p.Engine.Queue = config.QueueConfig{Order: config.OrderAttained, Preempt: true, Attained: 5000}
 	p.Engine.Preemption.MaxPreemptions = 10
 	return p
 }

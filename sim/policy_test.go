@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 func TestBuiltInPoliciesAreSound(t *testing.T) {
@@ -42,8 +42,8 @@ checkpoint_seconds: 30
 		t.Fatal(err)
 	}
 	e := p.Engine
-	if p.Name != "mine" || p.Estimate != EstimateNone || p.CheckpointSeconds != 30 || e.Queue != (engine.QueueConfig{Order: engine.OrderAttained, Preempt: true, Attained: 60}) ||
-		e.AgeingStep != 7*time.Second || e.HalfLife != 5*time.Hour || e.ThermalLimit != 70 || e.ThermalMargin != 3 || e.ModelWeights["h100"] != 2500 || e.Placement != engine.PolicyBestFit {
+	if p.Name != "mine" || p.Estimate != EstimateNone || p.CheckpointSeconds != 30 || e.Queue != (config.QueueConfig{Order: config.OrderAttained, Preempt: true, Attained: 60}) ||
+		e.AgeingStep != 7*time.Second || e.HalfLife != 5*time.Hour || e.ThermalLimit != 70 || e.ThermalMargin != 3 || e.ModelWeights["h100"] != 2500 || e.Placement != config.PolicyBestFit {
 		t.Errorf("%+v", p)
 	}
 	for _, text := range []string{"", "# nothing\n"} {

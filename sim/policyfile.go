@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // policyFile is a policy as people write it. What it has in common with the
@@ -58,14 +59,14 @@ type consolidationFile struct {
 	Gain    *float64 `yaml:"gain"`
 }
 
-func (f *consolidationFile) change(y *engine.PreemptionConfig) {
+func (f *consolidationFile) change(y *config.PreemptionConfig) {
 	set(&y.Moving, f.Enabled)
 	if f.Gain != nil {
 		y.MoveGain = int(math.Round(min(max(*f.Gain, 0), 1<<20) * 1000))
 	}
 }
 
-func (f *reservationsFile) change(r *engine.BackfillConfig) {
+func (f *reservationsFile) change(r *config.BackfillConfig) {
 	set(&r.First, f.First)
 	set(&r.SlackPercent, f.SlackPercent)
 	for of, given := range map[*time.Duration]*int{&r.After: f.AfterSeconds, &r.DrainAfter: f.HoldAfterSeconds, &r.SlackLeast: f.SlackSeconds} {
@@ -144,13 +145,13 @@ func (f *policyFile) change(p *Policy) {
 		e.HalfLife = time.Duration(*f.UsageHalfLifeHours) * time.Hour
 	}
 	if f.Placement != nil {
-		e.Placement = engine.PlacementPolicy(*f.Placement)
+		e.Placement = config.PlacementPolicy(*f.Placement)
 	}
 	order, blocked := string(q.Order), string(q.Blocked)
 	set(&order, f.QueueOrder)
 	set(&blocked, f.BlockedJobs)
 	peers := q.PeersAfter
-	*q = engine.NewQueueConfig(order, blocked, q.Preempt, q.Attained)
+	*q = config.NewQueueConfig(order, blocked, q.Preempt, q.Attained)
 	q.PeersAfter = peers
 	if len(f.ModelWeights) > 0 {
 		e.ModelWeights = make(map[string]int, len(f.ModelWeights))

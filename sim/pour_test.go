@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 const pods = `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time
@@ -37,7 +37,7 @@ func TestPour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWorld(f, Policy{Engine: engine.Default()})
+	w := NewWorld(f, Policy{Engine: config.Default()})
 	var seen []Moment
 	if err := w.Pour(openbPods(t), rows, func(m Moment) { seen = append(seen, m) }); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestPourRefusesRowsThatAreNot(t *testing.T) {
 	if _, err := ReadOrder(strings.NewReader("3\nx\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("x as a row: %v", err)
 	}
-	w := NewWorld(&Fleet{}, Policy{Engine: engine.Default()})
+	w := NewWorld(&Fleet{}, Policy{Engine: config.Default()})
 	if err := w.Pour(openbPods(t), []int{5}, func(Moment) {}); err == nil || !strings.Contains(err.Error(), "row 5") {
 		t.Errorf("row 5 of 5: %v", err)
 	}
@@ -76,7 +76,7 @@ func TestTypical(t *testing.T) {
 	for range 3 {
 		trace.Arrivals = append(trace.Arrivals, trace.Arrivals[1])
 	}
-	want := []engine.TypicalJob{
+	want := []config.TypicalJob{
 		{CPUs: 1000, Count: 4},
 		{CPUs: 1000, Milli: 500, Model: "A10|T4", Count: 1},
 		{CPUs: 1000, Milli: 500, Count: 1},

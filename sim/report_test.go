@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/sim/simtest"
 )
 
@@ -34,7 +35,7 @@ func small(t *testing.T) Setup {
 	if err != nil || trace.Bad > 0 {
 		t.Fatal(err, trace.Problems)
 	}
-	return Setup{Trace: trace, TraceName: "small.csv", Fleet: f, FleetName: "small.yaml", Policy: Policy{Name: "ares", Engine: engine.Default()}}
+	return Setup{Trace: trace, TraceName: "small.csv", Fleet: f, FleetName: "small.yaml", Policy: Policy{Name: "ares", Engine: config.Default()}}
 }
 
 func simulate(t *testing.T, s Setup) *Outcome {

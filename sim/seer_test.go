@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // TestForecastsReachTheEngine: after some runs of a name the engine is told how
@@ -28,7 +29,7 @@ func TestForecastsReachTheEngine(t *testing.T) {
 		Arrival{At: time.Hour, Runs: 100 * time.Hour, Spec: ares.Spec{Name: "short-60", GPUs: 1}},
 		Arrival{At: 3 * time.Hour, Runs: time.Second, Spec: ares.Spec{Name: "other", GPUs: 1}},
 		Arrival{At: 4 * time.Hour, Runs: time.Second, Spec: ares.Spec{Name: "other", GPUs: 1}})
-	w := NewWorld(f, Policy{Engine: engine.Default(), Estimate: EstimateForecast})
+	w := NewWorld(f, Policy{Engine: config.Default(), Estimate: EstimateForecast})
 	seen := 0
 	w.probes = append(w.probes, func(w *World) {
 		if p, ok := w.state.Forecast("job-0000060"); ok && w.now.Sub(Epoch) < 2*time.Hour {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 func TestReadTellsBadRows(t *testing.T) {
@@ -70,7 +70,7 @@ func TestWaitingIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWorld(f, Policy{Engine: engine.Default()})
+	w := NewWorld(f, Policy{Engine: config.Default()})
 	if err := w.Run(trace, 0, nil); err != nil {
 		t.Fatal(err)
 	}

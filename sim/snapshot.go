@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/recording"
 	"github.com/ares-scheduler/ares/engine"
@@ -17,7 +19,7 @@ import (
 type Snapshot struct {
 	Server string
 	Taken  time.Time
-	Config engine.Config
+	Config config.Config
 	Batch  ares.Batch // with Reset
 }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // TestQuotesCostOneRow: sacct quotes nothing, so a quote is part of a name there;
@@ -58,7 +58,7 @@ func TestCPUsAreCountedAlike(t *testing.T) {
 	}
 	for _, trace := range []*Trace{pods, jobs} {
 		for _, fleet := range []*Fleet{own, listed} {
-			o, err := Simulate(Setup{Trace: trace, Fleet: fleet, Policy: Policy{Engine: engine.Default()}})
+			o, err := Simulate(Setup{Trace: trace, Fleet: fleet, Policy: Policy{Engine: config.Default()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestIdleRowsAreCounted(t *testing.T) {
 			t.Errorf("%s: %+v, %v", kind, trace, err)
 			continue
 		}
-		o, err := Simulate(Setup{Trace: trace, Fleet: &Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 1, CPUs: 1}}}, Policy: Policy{Engine: engine.Default()}})
+		o, err := Simulate(Setup{Trace: trace, Fleet: &Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 1, CPUs: 1}}}, Policy: Policy{Engine: config.Default()}})
 		if err != nil || o.Report.Source.Trace.Idle != 1 {
 			t.Errorf("%s: %v", kind, err)
 		}

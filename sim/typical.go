@@ -4,23 +4,23 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // Typical is the kinds of jobs of the trace, the most frequent first, until they
 // make up so many percent of all: what engine.PlaceFGD keeps room for.
-func (t *Trace) Typical(percent int) []engine.TypicalJob {
-	counts := map[engine.TypicalJob]int{}
+func (t *Trace) Typical(percent int) []config.TypicalJob {
+	counts := map[config.TypicalJob]int{}
 	for i := range t.Arrivals {
 		s := &t.Arrivals[i].Spec
-		counts[engine.TypicalJob{GPUs: s.GPUs, Milli: s.GPUMilli, CPUs: s.CPUs, Model: s.GPUModel}]++
+		counts[config.TypicalJob{GPUs: s.GPUs, Milli: s.GPUMilli, CPUs: s.CPUs, Model: s.GPUModel}]++
 	}
-	all := make([]engine.TypicalJob, 0, len(counts))
+	all := make([]config.TypicalJob, 0, len(counts))
 	for kind, count := range counts {
 		kind.Count = count
 		all = append(all, kind)
 	}
-	slices.SortFunc(all, func(a, b engine.TypicalJob) int {
+	slices.SortFunc(all, func(a, b config.TypicalJob) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.CPUs, a.CPUs), cmp.Compare(b.Milli, a.Milli), cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(b.Model, a.Model))
 	})
 	sum := 0

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -98,8 +100,8 @@ func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Durati
 
 // under is a policy on a server: what is about its machines and its idea of
 // shares stays the server's where the policy says nothing of its own.
-func under(policy, server engine.Config) engine.Config {
-	usual := engine.Default()
+func under(policy, server config.Config) config.Config {
+	usual := config.Default()
 	keep(&policy.ThermalLimit, usual.ThermalLimit, server.ThermalLimit)
 	keep(&policy.ThermalMargin, usual.ThermalMargin, server.ThermalMargin)
 	keep(&policy.AgeingStep, usual.AgeingStep, server.AgeingStep)

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // moment builds a snapshot: nodes of eight GPUs and jobs that run or wait.
@@ -78,7 +78,7 @@ func (m *moment) runs(name, tenant, node string, gpus, minutes int, ago time.Dur
 }
 
 func (m *moment) snapshot() *Snapshot {
-	return &Snapshot{Taken: noon, Config: engine.Default(), Batch: ares.Batch{Revision: 1000, Reset: true, At: noon, Events: m.events}}
+	return &Snapshot{Taken: noon, Config: config.Default(), Batch: ares.Batch{Revision: 1000, Reset: true, At: noon, Events: m.events}}
 }
 
 func (m *moment) ask(e *Edit) *WhatIf {
@@ -216,7 +216,7 @@ func TestAGuessIsNoPrediction(t *testing.T) {
 		}
 		job := m.waits("job", "a", 8, c.minutes, edit...)
 		m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: 12 * time.Minute, P90: 12 * time.Hour, Samples: c.known}})
-		f := newForward(m.snapshot(), engine.Default(), 24*time.Hour, 90*time.Minute)
+		f := newForward(m.snapshot(), config.Default(), 24*time.Hour, 90*time.Minute)
 		f.begin()
 		if err := f.run(t.Context()); err != nil {
 			t.Fatal(err)
@@ -276,9 +276,9 @@ func TestArraysAndWhatComesAfter(t *testing.T) {
 
 func TestAPolicyKeepsTheServersOwn(t *testing.T) {
 	t.Parallel()
-	server := engine.Default()
+	server := config.Default()
 	server.ThermalLimit, server.ModelWeights, server.AgeingStep = 90, map[string]int{"h100": 2000}, time.Minute
-	policy := engine.Default()
+	policy := config.Default()
 	policy.AgeingStep, policy.Seed = time.Hour, 7
 	if got := under(policy, server); got.ThermalLimit != 90 || got.ModelWeights["h100"] != 2000 || got.AgeingStep != time.Hour || got.Seed != 7 {
 		t.Errorf("it decides by %+v", got)
@@ -326,7 +326,7 @@ func TestStopsUnderWay(t *testing.T) {
 	run := ares.NewRun(noon)
 	run.Phase, run.NotBefore = ares.Retrying, noon.Add(5*time.Minute)
 	m.events = append(m.events, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
-	now := newForward(m.snapshot(), engine.Default(), time.Hour, time.Hour)
+	now := newForward(m.snapshot(), config.Default(), time.Hour, time.Hour)
 	now.begin()
 	if err := now.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func TestNoChangeChangesNothing(t *testing.T) {
 		if len(w.Jobs) > 0 || w.Now != w.Then {
 			r.Errorf("nothing was changed, and %s; %+v became %+v", shifts(w), w.Now, w.Then)
 		}
-		f := newForward(m.snapshot(), engine.Default(), 12*time.Hour, time.Hour)
+		f := newForward(m.snapshot(), config.Default(), 12*time.Hour, time.Hour)
 		f.begin()
 		if err := f.run(t.Context()); err != nil {
 			r.Error(err)

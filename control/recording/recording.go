@@ -13,8 +13,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // version of the format. A reader refuses a newer one.
@@ -49,12 +50,12 @@ type Header struct {
 	Server  string        `json:"server"`
 	Build   string        `json:"build"` // version of Ares
 	Began   time.Time     `json:"began"`
-	Config  engine.Config `json:"config"`
+	Config  config.Config `json:"config"`
 	Digest  string        `json:"config_digest"`
 }
 
 // NewHeader is the header of a recording that begins now.
-func NewHeader(server, build string, cfg engine.Config, now time.Time) Header {
+func NewHeader(server, build string, cfg config.Config, now time.Time) Header {
 	return Header{Format: magic, Version: version, Server: server, Build: build, Began: now.UTC(), Config: cfg, Digest: cfg.Digest()}
 }
 

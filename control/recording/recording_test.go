@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 123_456_789, time.UTC)
@@ -20,7 +21,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 123_456_789, time.UTC)
 // whole or without its end.
 func sample(t testing.TB, whole bool) []byte {
 	t.Helper()
-	cfg := engine.Default()
+	cfg := config.Default()
 	cfg.ModelWeights = map[string]int{"h100": 2500}
 	var out bytes.Buffer
 	w, err := NewWriter(&out, NewHeader("s", "v1", cfg, noon))
@@ -122,9 +123,9 @@ func TestWhatIsNoRecording(t *testing.T) {
 		must(t, w.zip.Close())
 		return out.String()
 	}
-	newer := NewHeader("s", "v9", engine.Default(), noon)
+	newer := NewHeader("s", "v9", config.Default(), noon)
 	newer.Version++
-	other := NewHeader("s", "v9", engine.Default(), noon)
+	other := NewHeader("s", "v9", config.Default(), noon)
 	other.Digest = "another"
 	for want, data := range map[string]string{
 		"no recording":  "timestamp,duration\n",

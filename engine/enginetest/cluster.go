@@ -18,6 +18,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/laws"
@@ -47,10 +49,10 @@ type Cluster struct {
 }
 
 // NewCluster returns a Cluster without nodes and jobs.
-func NewCluster() *Cluster { return NewClusterWithConfig(engine.Default()) }
+func NewCluster() *Cluster { return NewClusterWithConfig(config.Default()) }
 
 // NewClusterWithConfig returns a Cluster with a configuration.
-func NewClusterWithConfig(cfg engine.Config) *Cluster {
+func NewClusterWithConfig(cfg config.Config) *Cluster {
 	w := &Cluster{State: engine.NewWith(cfg), Now: StartTime}
 	w.PutEvents(ares.Event{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}})
 	return w
@@ -121,7 +123,7 @@ func (w *Cluster) Decide() (ares.Plan, error) {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 	}
 	cfg := w.State.Config()
-	if len(plan.Place) <= maxPlacementsToCheckOrder && cfg.Queue.Blocked == engine.BlockedSkip && !cfg.Preemption.Moving { // otherwise a job that fits may wait
+	if len(plan.Place) <= maxPlacementsToCheckOrder && cfg.Queue.Blocked == config.BlockedSkip && !cfg.Preemption.Moving { // otherwise a job that fits may wait
 		if err := w.CheckOrder(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -15,7 +17,7 @@ import (
 // doConfig starts again with another configuration. It must be the first
 // command of a script.
 func doConfig(w *Cluster, in *arguments) (string, error) {
-	cfg := engine.Default()
+	cfg := config.Default()
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
 	y := &cfg.Preemption
 	y.Ceiling, y.MaxPreemptions, y.PerTenant = in.number("ceiling", y.Ceiling), in.number("yields", y.MaxPreemptions), in.number("rate", y.PerTenant)
@@ -45,10 +47,10 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 	cfg.Backfill.First = in.number("reserve", cfg.Backfill.First)
 	cfg.Backfill.SlackPercent = in.number("slack-percent", cfg.Backfill.SlackPercent)
 	var err error
-	if cfg.Queue.Order, err = engine.ParseOrder(in.text("order", "")); err != nil {
+	if cfg.Queue.Order, err = config.ParseOrder(in.text("order", "")); err != nil {
 		return "", err
 	}
-	if cfg.Queue.Blocked, err = engine.ParseBlocked(in.text("blocked", "")); err != nil {
+	if cfg.Queue.Blocked, err = config.ParseBlocked(in.text("blocked", "")); err != nil {
 		return "", err
 	}
 	cfg.Queue.Attained, cfg.Queue.Preempt = in.number("attained", 0), slices.Contains(in.positional, "yield")
@@ -62,9 +64,9 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 		}
 		cfg.ModelWeights[model] = n
 	}
-	cfg.Placement, cfg.Seed = engine.PlacementPolicy(in.text("placement", "")), int64(in.number("seed", 0))
+	cfg.Placement, cfg.Seed = config.PlacementPolicy(in.text("placement", "")), int64(in.number("seed", 0))
 	for _, text := range in.list("typical") {
-		var t engine.TypicalJob
+		var t config.TypicalJob
 		if _, err := fmt.Sscanf(text, "%d:%d:%d:%d", &t.GPUs, &t.Milli, &t.CPUs, &t.Count); err != nil {
 			return "", fmt.Errorf("%q is not GPUS:MILLI:CPUS:COUNT", text)
 		}

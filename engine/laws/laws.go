@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -103,7 +105,7 @@ func Check(s *engine.State, p *ares.Plan) []Violation {
 type checker struct {
 	state *engine.State
 	plan  *ares.Plan
-	cfg   engine.Config
+	cfg   config.Config
 
 	nodes    map[string]*nodeUse // by ID
 	occupied []occupiedSeat      // every seat that is not free

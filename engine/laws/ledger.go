@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -16,7 +18,7 @@ import (
 // at the top, queues under them, and under each queue an account for the jobs
 // that name it.
 type ledger struct {
-	cfg           engine.Config
+	cfg           config.Config
 	now           time.Time
 	nodes         map[string]*nodeUse
 	accounts      map[string]*account // by tenant, tenant/queue and tenant/queue/

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // checkOrder checks that no job is placed before another that precedes it and
@@ -39,7 +40,7 @@ func checkOrder(t *checker, p *placement) error {
 func (t *checker) precedes(job, other *ares.Job) string {
 	now, step := t.plan.Now, t.cfg.AgeingStep
 	mine, its := job.PriorityValue(), other.PriorityValue()
-	if t.cfg.Queue.Order == engine.OrderAged {
+	if t.cfg.Queue.Order == config.OrderAged {
 		mine, its = agedPriority(job, now, step), agedPriority(other, now, step)
 	}
 	if a, b := ares.ClassOf(mine).Rank(), ares.ClassOf(its).Rank(); a != b {
@@ -92,7 +93,7 @@ func agedPriority(job *ares.Job, now time.Time, step time.Duration) int {
 // isEarlier reports whether a comes before b in one queue and class, by the
 // configured order.
 func (t *checker) isEarlier(a, b *ares.Job) bool {
-	if t.cfg.Queue.Order == engine.OrderAged {
+	if t.cfg.Queue.Order == config.OrderAged {
 		return t.isEarlierAged(a, b)
 	}
 	return cmp.Or(cmp.Compare(t.orderKey(a), t.orderKey(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0

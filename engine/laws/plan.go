@@ -3,8 +3,9 @@ package laws
 import (
 	"fmt"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // checkForm checks the parts of a plan that do not depend on resources.
@@ -38,7 +39,7 @@ func checkForm(t *checker) error {
 	if p.Empty() && p.Wake.Equal(p.Now) {
 		return fmt.Errorf("it changes nothing and wakes at once: the next would be the same, for ever")
 	}
-	if len(p.Place) > engine.MaxPlacings || len(p.Ready) > engine.MaxPlacings || len(p.Refuse) > engine.MaxRefusals {
+	if len(p.Place) > config.MaxPlacings || len(p.Ready) > config.MaxPlacings || len(p.Refuse) > config.MaxRefusals {
 		return fmt.Errorf("it is too long: %d, %d and %d", len(p.Ready), len(p.Place), len(p.Refuse))
 	}
 	return nil

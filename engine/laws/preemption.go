@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // isOnNominatedSeats reports whether the placement uses exactly the nominated
@@ -137,7 +138,7 @@ func checkVictimSeats(t *checker) error {
 			live++
 		}
 	}
-	if len(t.plan.Nominate) > 0 && live > engine.MaxNominations {
+	if len(t.plan.Nominate) > 0 && live > config.MaxNominations {
 		return fmt.Errorf("seats are kept for %d jobs at once", live)
 	}
 	for i := range t.plan.Nominate {

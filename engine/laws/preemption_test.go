@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/laws"
@@ -140,7 +142,7 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 		}, "sitters"},
 		{"who sits there stays", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 2) }, "sitters"},
 		{"for too many at once", func(c *preemptionCase) {
-			for range engine.MaxNominations + 1 {
+			for range config.MaxNominations + 1 {
 				c.nominate("urgent", ares.YieldClass, "low", 0, 1)
 			}
 		}, "sitters"},

@@ -5,8 +5,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // orderKey returns the sort key of the configured order, lowest first:
@@ -28,26 +29,26 @@ func (t *checker) orderKey(job *ares.Job) int64 {
 		milli = members * 1000
 	}
 	switch t.cfg.Queue.Order {
-	case engine.OrderAttained:
+	case config.OrderAttained:
 		level := t.cfg.Queue.Attained
 		if level == 0 {
-			level = engine.DefaultAttained
+			level = config.DefaultAttained
 		}
 		if run.RanFor(t.plan.Now).Milliseconds()*milli/1000 >= int64(level)*1000 {
 			return 1
 		}
-	case engine.OrderRemaining:
+	case config.OrderRemaining:
 		if !endless {
 			runtime = max(runtime-run.Done(job, t.plan.Now), 0)
 		}
 		return lastIfUnknown(runtime.Milliseconds(), endless)
-	case engine.OrderShortest:
+	case config.OrderShortest:
 		return lastIfUnknown(runtime.Milliseconds(), endless)
-	case engine.OrderLeastService:
+	case config.OrderLeastService:
 		return lastIfUnknown(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // limits that no job reaches, against overflow
-	case engine.OrderDeadline:
+	case config.OrderDeadline:
 		return lastIfUnknown(job.Deadline.UnixMilli(), job.Deadline.IsZero())
-	case engine.OrderAged, engine.OrderFIFO:
+	case config.OrderAged, config.OrderFIFO:
 	}
 	return 0
 }
@@ -63,7 +64,7 @@ func lastIfUnknown(v int64, endless bool) int64 {
 // checkStrictOrder checks that no job of a strict queue is placed while an
 // earlier one waits only for capacity or limits.
 func checkStrictOrder(t *checker, p *placement) error {
-	if t.cfg.Queue.Blocked != engine.BlockedHold || p.isOnNominatedSeats() {
+	if t.cfg.Queue.Blocked != config.BlockedHold || p.isOnNominatedSeats() {
 		return nil
 	}
 	before := map[ares.JobID]bool{}

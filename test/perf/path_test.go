@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/control"
-	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -70,7 +71,7 @@ func BenchmarkPath(b *testing.B) {
 
 func inProcess(b *testing.B, s *steps, jobs int) {
 	var loop *control.Loop
-	d := desk(b, func(v *control.View) { loop = control.NewLoop(v, engine.Default()) })
+	d := desk(b, func(v *control.View) { loop = control.NewLoop(v, config.Default()) })
 	loop.Store, loop.Server, loop.TTL, loop.Now = d.Store, "bench", 5*time.Second, time.Now
 	loop.Log, loop.Record = slog.New(slog.DiscardHandler), func(control.Decision) {}
 	loop.Observe = func(took time.Duration) { s.add("scoring: one decision", took) }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/test/perf/rounds"
@@ -120,7 +122,7 @@ func BenchmarkGrowth(b *testing.B) {
 						done = c.decide(states[k])
 					}
 				})
-				if done != engine.MaxPlacings && done != 4 {
+				if done != config.MaxPlacings && done != 4 {
 					b.Fatalf("%s on %d nodes: %d", c.name, sizes[k], done)
 				}
 				took[k].Each(times, lap.Thread)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/sim"
 	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
@@ -70,15 +70,15 @@ func BenchmarkFair(b *testing.B) {
 		a := &trace.Arrivals[i]
 		work += float64(max(a.Spec.Members, 1)*a.Spec.GPUs) * a.Runs.Seconds()
 	}
-	slow := engine.Default()
-	slow.AgeingStep = engine.MaxAgeingStep
+	slow := config.Default()
+	slow.AgeingStep = config.MaxAgeingStep
 	for range b.N {
 		for _, n := range machines {
 			rows := [][]string{{
 				"policy", "decisions", "placings", "rivals that did not fit", "held against all laws", "violations",
 				"Jain: mean", "least", "share ÷ fair: mean", "least", "gap, %: mean", "largest", "of", "on day", "CPU s",
 			}}
-			for _, p := range []sim.Policy{{Name: "ares", Engine: engine.Default()}, {Name: "ares, no ageing", Engine: slow}} {
+			for _, p := range []sim.Policy{{Name: "ares", Engine: config.Default()}, {Name: "ares, no ageing", Engine: slow}} {
 				rows = append(rows, replay(b, trace, n, p))
 			}
 			if err := rounds.Table(os.Stdout, fmt.Sprintf("%d jobs of %d virtual clusters in one pool of %d × %d GPUs, of which they ask for %.1f %%",

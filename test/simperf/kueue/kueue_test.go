@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/sim"
 	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
@@ -36,7 +36,7 @@ func play(b *testing.B, name string) []string {
 	var lap rounds.Lap
 	var r sim.Report
 	lap.Time(func() {
-		world := sim.NewWorld(w.Fleet, sim.Policy{Name: "ares", Engine: engine.Default()})
+		world := sim.NewWorld(w.Fleet, sim.Policy{Name: "ares", Engine: config.Default()})
 		err = world.Run(w.Trace, 0, nil)
 		r = world.Report()
 	})

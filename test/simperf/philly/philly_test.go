@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/sim"
 )
 
@@ -32,7 +32,7 @@ func scaled(machines int) int { return (machines*10 + 31) / 32 }
 type line struct {
 	name      string
 	policy    string
-	placement engine.PlacementPolicy
+	placement config.PlacementPolicy
 	sigma     float64 // error of the estimates
 	saving    int     // seconds that giving way costs
 	published float64 // average completion, s; 0 for none
@@ -40,14 +40,14 @@ type line struct {
 
 // published are the lines to be met.
 var published = []line{
-	{name: "FIFO", policy: "fifo", placement: engine.PolicyBestFit, published: 62_920},
-	{name: "EASY backfill, oracle", policy: "easy", placement: engine.PolicyBestFit, published: 30_243},
-	{name: "FIFO + backfill", policy: "fifo-backfill", placement: engine.PolicyBestFit, published: 29_786},
-	{name: "Tiresias-style", policy: "tiresias", placement: engine.PolicyBestFit, published: 26_161},
-	{name: "QSSF, error 2", policy: "qssf", placement: engine.PolicyBestFit, sigma: 2, published: 23_595},
-	{name: "QSSF + backfill, error 2", policy: "qssf-backfill", placement: engine.PolicyBestFit, sigma: 2, published: 21_194},
-	{name: "SJF, oracle", policy: "sjf", placement: engine.PolicyBestFit, published: 19_686},
-	{name: "SRTF, oracle", policy: "srtf", placement: engine.PolicyBestFit, published: 16_946},
+	{name: "FIFO", policy: "fifo", placement: config.PolicyBestFit, published: 62_920},
+	{name: "EASY backfill, oracle", policy: "easy", placement: config.PolicyBestFit, published: 30_243},
+	{name: "FIFO + backfill", policy: "fifo-backfill", placement: config.PolicyBestFit, published: 29_786},
+	{name: "Tiresias-style", policy: "tiresias", placement: config.PolicyBestFit, published: 26_161},
+	{name: "QSSF, error 2", policy: "qssf", placement: config.PolicyBestFit, sigma: 2, published: 23_595},
+	{name: "QSSF + backfill, error 2", policy: "qssf-backfill", placement: config.PolicyBestFit, sigma: 2, published: 21_194},
+	{name: "SJF, oracle", policy: "sjf", placement: config.PolicyBestFit, published: 19_686},
+	{name: "SRTF, oracle", policy: "srtf", placement: config.PolicyBestFit, published: 16_946},
 }
 
 // own are lines with Ares's placement.

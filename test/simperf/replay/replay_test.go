@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/config"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/control/recording"
@@ -90,7 +92,7 @@ func live(b *testing.B, s *store.Store, nodes []*storetest.Node, dir string, all
 	b.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	view := control.NewView(time.Now)
-	loop := control.NewLoop(view, engine.Default())
+	loop := control.NewLoop(view, config.Default())
 	loop.Store, loop.Server, loop.TTL, loop.Now, loop.Log = s, "server", 2*time.Second, time.Now, quiet
 	loop.Observe, loop.Record = func(time.Duration) {}, func(control.Decision) {}
 	loop.Judge = func(state *engine.State, plan *ares.Plan) {
@@ -99,7 +101,7 @@ func live(b *testing.B, s *store.Store, nodes []*storetest.Node, dir string, all
 		}
 	}
 	loop.Tape = control.NewTape(dir, 64<<10, 1000, quiet, func() recording.Header {
-		return recording.NewHeader("server", "bench", engine.Default(), time.Now())
+		return recording.NewHeader("server", "bench", config.Default(), time.Now())
 	})
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup

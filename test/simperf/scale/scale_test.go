@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/sim"
 	"github.com/ares-scheduler/ares/test/perf/rounds"
 )
@@ -29,7 +29,7 @@ func (r *run) do(b *testing.B) {
 	f := &sim.Fleet{Machines: []sim.Machine{{Name: "m", Count: r.nodes, GPUs: gpus, Model: "H100", CPUs: 96, MemoryMB: 1 << 20, LeafSize: 32}}}
 	var err error
 	r.lap.Time(func() {
-		w := sim.NewWorld(f, sim.Policy{Name: "ares", Engine: engine.Default()})
+		w := sim.NewWorld(f, sim.Policy{Name: "ares", Engine: config.Default()})
 		w.Expect(r.jobs)
 		err = w.RunStream(sim.Draw{Jobs: r.jobs, GPUs: r.nodes * gpus, Load: r.load, Seed: 1}.Stream(), 0, func(_ time.Time, waiting int) {
 			r.moments++

@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"fmt"
@@ -138,9 +138,9 @@ func (c Config) weightedModels() []string {
 	return models
 }
 
-// weightOf is what a device of the model counts in shares, in thousandths: by
+// WeightOf is what a device of the model counts in shares, in thousandths: by
 // the longest name that is part of it, then the first.
-func (c Config) weightOf(model string) int64 {
+func (c Config) WeightOf(model string) int64 {
 	weight, longest := wholeDevice, 0
 	for _, name := range c.weightedModels() {
 		if len(name) > longest && strings.Contains(model, strings.ToLower(name)) {

@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"fmt"
@@ -135,8 +135,8 @@ func (q QueueConfig) validate(p *ares.Problems) {
 	}
 }
 
-// attainedLevel is the bound between the two levels of OrderAttained, in GPU-seconds.
-func (q QueueConfig) attainedLevel() int {
+// AttainedLevel is the bound between the two levels of OrderAttained, in GPU-seconds.
+func (q QueueConfig) AttainedLevel() int {
 	if q.Attained == 0 {
 		return DefaultAttained
 	}

@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"fmt"
@@ -67,8 +67,8 @@ func (r BackfillConfig) digest() string {
 	return fmt.Sprintf(" reserve %d %d %d %d %d", r.First, r.After, r.DrainAfter, r.SlackPercent, r.SlackLeast)
 }
 
-// slack is how much later than promised a job's start may become that waits
+// Slack is how much later than promised a job's start may become that waits
 // since a time.
-func (r BackfillConfig) slack(wait time.Duration) time.Duration {
+func (r BackfillConfig) Slack(wait time.Duration) time.Duration {
 	return max(r.SlackLeast, wait/100*time.Duration(r.SlackPercent))
 }

@@ -1,4 +1,4 @@
-package engine
+package config
 
 import (
 	"fmt"
@@ -88,12 +88,12 @@ func (y PreemptionConfig) digest() string {
 	return out
 }
 
-// exceedsCeiling says whether stopping so much for so much is above the ceiling.
-func (y PreemptionConfig) exceedsCeiling(stopped, asked int64) bool {
+// ExceedsCeiling says whether stopping so much for so much is above the ceiling.
+func (y PreemptionConfig) ExceedsCeiling(stopped, asked int64) bool {
 	return y.Ceiling > 0 && stopped*wholeDevice > int64(y.Ceiling)*asked
 }
 
-// isWorth says whether a gain is worth a loss.
-func (y *PreemptionConfig) isWorth(gain, lost int64) bool {
+// IsWorth says whether a gain is worth a loss.
+func (y *PreemptionConfig) IsWorth(gain, lost int64) bool {
 	return gain > 0 && gain*wholeDevice >= lost*int64(y.MoveGain)
 }
