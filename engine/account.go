@@ -23,7 +23,7 @@ func (j *jobTable) chargeJob(e *entry, sign int) {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
 					n := j.cluster.node(h.Node)
 					n.charge(&h.Seat, sign)
-					n.countOccupant(e, &h.Seat, sign)
+					n.countOccupant(e.slot, &h.Seat, sign)
 					j.cluster.markDirty(n)
 				}
 			}

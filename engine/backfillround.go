@@ -20,6 +20,9 @@ type backfillRound struct {
 	txn     *Txn
 	place   *Placer
 
+	forecasts        []nodeForecast // by position
+	forecastLayout   int            // layout as of which positions are right
+	openings         [quantiles]map[*request]*openings
 	openingCaches    [quantiles][]*request // that have openings, oldest first
 	firstScratch     []int64               // scratch of enough
 	shortage         deviceShortage        // scratch of nearest

@@ -1,10 +1,99 @@
 package engine
 
 import (
+	"math/bits"
 	"slices"
 
 	ares "github.com/ares-scheduler/ares"
 )
+
+// bottleneck is what the slowest link between two devices of the seats carries
+// by the model, MB/s: inside each node by its links, between nodes by the
+// switches. It is 0 with fewer than two devices.
+func (c *Cluster) bottleneck(seats []ares.Seat) int {
+	least, devices := 0, 0
+	note := func(v int) {
+		if least == 0 || v < least {
+			least = v
+		}
+	}
+	var last *node
+	for i := 0; i < len(seats); {
+		n := c.nodesByID[seats[i].Node]
+		var set uint64
+		for ; i < len(seats) && seats[i].Node == n.id; i++ {
+			for _, sh := range seats[i].Shares {
+				set |= n.deviceBit(sh.Device)
+			}
+		}
+		if count := bits.OnesCount64(set); count > 1 {
+			note(n.typ.links.BottleneckMBps(set))
+		}
+		devices += bits.OnesCount64(set)
+		if last != nil {
+			note(c.networkBetween(last, n))
+		}
+		last = n
+	}
+	if devices < 2 {
+		return 0
+	}
+	return least
+}
+
+// unknownMBps is what is taken for a network that nobody has described:
+// 10 Gb/s.
+const unknownMBps = 1250
+
+// networkBetween is what the network between two nodes carries, MB/s.
+func (c *Cluster) networkBetween(a, b *node) int {
+	if gbps := c.domains.Bandwidth(a.pos, b.pos); gbps > 0 {
+		return gbps * 125
+	}
+	return unknownMBps
+}
+
+// firstFitNodes is how many nodes are looked at to find what a first fit would have
+// taken: enough for the comparison, and no more on a busy fleet.
+const firstFitNodes = 256
+
+// firstFitBandwidth is the bandwidth of what a first fit over the nodes' names would have
+// taken, 0 when that was not found among the first nodes.
+func (c *Cluster) firstFitBandwidth(w *request, allowed *set, members int) int {
+	if w.gpus == 0 || w.gpus*members < 2 {
+		return 0
+	}
+	least := 0
+	var last *node
+	for i, n := range c.firstByName {
+		if i == firstFitNodes || members == 0 {
+			break
+		}
+		if !n.schedulable() || !allowed.has(n.pos) {
+			continue
+		}
+		take := min(n.roomFor(w), members)
+		if take == 0 {
+			continue
+		}
+		members -= take
+		m := n.typ.links
+		inside := m.BottleneckMBps(m.FirstFit(w.deviceMask(n.typ)&n.free, take*w.gpus))
+		if take*w.gpus > 1 && (least == 0 || inside < least) {
+			least = inside
+		}
+		if last != nil {
+			if v := c.networkBetween(last, n); least == 0 || v < least {
+				least = v
+			}
+		}
+		last = n
+	}
+	if members > 0 {
+		return 0
+	}
+	return least
+}
 
 // rationaleOf is what speaks for seats that were chosen by an earlier decision.
 func (c *Cluster) rationaleOf(seats []ares.Seat) ares.Merit {

@@ -21,55 +21,64 @@ type scoreCache struct {
 	used   bool    // since the hand of the rack passed
 }
 
-// scoreCachePool has the wants whose boards are kept. Jobs may ask for as many different
-// things as there are jobs: beyond the rack's room the board that was not used
-// for longest, by and large, goes to the next want.
+// scoreCachePool has the score caches that are kept, and the request of each. Jobs
+// may ask for as many different things as there are jobs: beyond the pool's room
+// the cache that was not used for longest, by and large, goes to the next request.
 type scoreCachePool struct {
+	caches    []*scoreCache
 	requests  []*request
 	clockHand int
-	maxCells  int // costs in all boards together, boardCells if it is 0
+	maxCells  int // costs in all caches together, maxScoreCells if it is 0
 }
 
-// Limits on the boards of a state.
+// Limits on the score caches of a cluster.
 const (
-	maxScoreCells  = 1 << 22 // costs in all boards together: 32 MB
+	maxScoreCells  = 1 << 22 // costs in all caches together: 32 MB
 	minScoreCaches = 8       // however many nodes there are
 )
 
-// assignScoreCache gives the want a board, if need be that of another.
-func (sc *Scorer) assignScoreCache(w *request) {
-	r := &sc.scoreCaches
-	if len(r.requests) < max(cmp.Or(r.maxCells, maxScoreCells)/max(len(sc.cluster.nodes), 1), minScoreCaches) {
+// of is the cache of a request, nil for none.
+func (r *scoreCachePool) of(w *request) *scoreCache {
+	if w.scoreSlot == 0 {
+		return nil
+	}
+	return r.caches[w.scoreSlot-1]
+}
+
+// assignScoreCache gives the request a cache, if need be that of another.
+func (sc *Scorer) assignScoreCache(w *request) *scoreCache {
+	r, nodes := &sc.scoreCaches, len(sc.cluster.nodes)
+	if len(r.requests) < max(cmp.Or(r.maxCells, maxScoreCells)/max(nodes, 1), minScoreCaches) {
 		r.requests = append(r.requests, w)
-		w.scores.costs, w.scores.least = make([]int64, 0, len(sc.cluster.nodes)), make([]int64, 0, len(sc.cluster.nodes)/64+1)
-		return
+		r.caches = append(r.caches, &scoreCache{costs: make([]int64, 0, nodes), least: make([]int64, 0, nodes/64+1)})
+		w.scoreSlot = len(r.requests)
+		return r.of(w)
 	}
 	for {
 		r.clockHand = (r.clockHand + 1) % len(r.requests)
-		last := r.requests[r.clockHand]
-		if last.scores.used {
-			last.scores.used = false
+		if c := r.caches[r.clockHand]; c.used {
+			c.used = false
 			continue
 		}
-		w.scores, last.scores = last.scores, scoreCache{}
-		r.requests[r.clockHand] = w
-		return
+		r.requests[r.clockHand].scoreSlot = 0
+		r.requests[r.clockHand], w.scoreSlot = w, r.clockHand+1
+		return r.of(w)
 	}
 }
 
-// clear takes all boards away: the fleet is another.
+// clear takes all caches away: the nodes are others.
 func (r *scoreCachePool) clear() {
 	for _, w := range r.requests {
-		w.scores = scoreCache{}
+		w.scoreSlot = 0
 	}
 	*r = scoreCachePool{maxCells: r.maxCells}
 }
 
 // refreshScores brings the want's board up to date.
 func (sc *Scorer) refreshScores(w *request) *scoreCache {
-	b := &w.scores
-	if b.costs == nil || b.layout != sc.cluster.layout || b.mix != sc.demand.mix.id || sc.cluster.capacityChanges.hasGap(b.seen) {
-		sc.rescoreAll(w)
+	b := sc.scoreCaches.of(w)
+	if b == nil || b.layout != sc.cluster.layout || b.mix != sc.demand.mix.id || sc.cluster.capacityChanges.hasGap(b.seen) {
+		b = sc.rescoreAll(w)
 	} else {
 		first := sc.cluster.capacityChanges.count - len(sc.cluster.capacityChanges.since(b.seen))
 		for i, at := range sc.cluster.capacityChanges.since(b.seen) {
@@ -82,10 +91,11 @@ func (sc *Scorer) refreshScores(w *request) *scoreCache {
 	return b
 }
 
-func (sc *Scorer) rescoreAll(w *request) {
-	b := &w.scores
-	if b.costs == nil {
-		sc.assignScoreCache(w)
+// rescoreAll works out what every node costs the request.
+func (sc *Scorer) rescoreAll(w *request) *scoreCache {
+	b := sc.scoreCaches.of(w)
+	if b == nil {
+		b = sc.assignScoreCache(w)
 	}
 	b.layout, b.mix, b.costs, b.least = sc.cluster.layout, sc.demand.mix.id, b.costs[:0], b.least[:0]
 	sc.idleScratch = slices.Grow(sc.idleScratch[:0], len(sc.cluster.nodeTypes.all))[:len(sc.cluster.nodeTypes.all)]
@@ -102,6 +112,7 @@ func (sc *Scorer) rescoreAll(w *request) {
 		}
 		b.least = append(b.least, least)
 	}
+	return b
 }
 
 // idleNode is a node with nothing on it, and what it costs the want at hand.
@@ -116,7 +127,7 @@ func (sc *Scorer) cachedIdleCost(w *request, n *node) int64 {
 		return sc.fragmentationCost(w, n)
 	}
 	like := &sc.idleScratch[n.typ.id]
-	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.historyPenalty != n.historyPenalty || *sc.capacityOf(o) != *sc.capacityOf(n) {
+	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.historyScore() != n.historyScore() || *sc.capacityOf(o) != *sc.capacityOf(n) {
 		*like = idleNode{n, sc.fragmentationCost(w, n)}
 	}
 	return like.cost
@@ -163,7 +174,7 @@ func (sc *Scorer) bestNode(w *request, allowed *set, lo, hi int) *node {
 	case sc.cfg.Placement != config.PolicyDefault:
 		return sc.bestNodeByPolicy(sc.cfg.Placement, w, allowed, lo, hi)
 	}
-	if w.scores.costs == nil && sc.cluster.fitsNowhere(w) {
+	if w.scoreSlot == 0 && sc.cluster.fitsNowhere(w) {
 		return nil
 	}
 	if at := sc.refreshScores(w).cheapest(allowed, lo, hi); at >= 0 {

@@ -230,7 +230,7 @@ func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 			continue
 		}
 		if count > 0 && reason(h) != reasonNone {
-			out = append(out, ares.Blocker{Kind: reason(h).blockerKind(), Count: count, Of: c.total, Detail: c.reasonText(reason(h), model)})
+			out = append(out, ares.Blocker{Kind: blockerKind(reason(h)), Count: count, Of: c.total, Detail: c.reasonText(reason(h), model)})
 		}
 	}
 	if c.shape.members > 1 && c.fitted > 0 {

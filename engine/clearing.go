@@ -73,9 +73,9 @@ func (h *victimSearch) canClear(sc *domainRange, grounds []candidateNode, p cost
 	for i := range grounds {
 		g := &grounds[i]
 		for _, v := range h.victimsAt(g, p) {
-			v.entry.victim.chosen = false
+			v.victim.chosen = false
 		}
-		more := g.node.roomWithout(h.request, h.victimsAt(g, p)) - int(h.room[g.node.pos])
+		more := g.node.roomWithout(h.request, seatsOf(h.victimsAt(g, p))) - int(h.room[g.node.pos])
 		bound, ok := h.lowerBound(g, p)
 		for k := 0; ok && k < more; k++ {
 			bounds = append(bounds, bound)
@@ -172,7 +172,7 @@ func (h *victimSearch) resetSelection(in domainRange) (total int) {
 func (h *victimSearch) evictFrom(g *candidateNode) bool {
 	from := len(h.evicted)
 	for _, l := range g.evict {
-		v := l.entry.victim
+		v := l.victim
 		if !h.reclaim(v) {
 			for _, back := range h.evicted[from:] {
 				back.chosen = false
@@ -274,13 +274,13 @@ func (h *victimSearch) victimsAt(g *candidateNode, p costModel) []nodeVictim {
 		at := slices.IndexFunc(out, func(o nodeVictim) bool { return o.entry == sp.victim.entry })
 		if at < 0 {
 			at = len(out)
-			out = append(out, nodeVictim{entry: sp.victim.entry})
+			out = append(out, nodeVictim{entry: sp.victim.entry, victim: sp.victim})
 		}
 		out[at].seats = append(out[at].seats, sp.seat)
 		out[at].milli += int(sp.milli)
 	}
 	slices.SortFunc(out, func(a, b nodeVictim) int {
-		return cmp.Or(cmp.Compare(p.costOf(a.entry.victim, int64(a.milli)), p.costOf(b.entry.victim, int64(b.milli))), byCost(a.entry.victim, b.entry.victim))
+		return cmp.Or(cmp.Compare(p.costOf(a.victim, int64(a.milli)), p.costOf(b.victim, int64(b.milli))), byCost(a.victim, b.victim))
 	})
 	return out[:min(len(out), maxNodeVictims)]
 }
@@ -294,18 +294,18 @@ func (h *victimSearch) cheapestEviction(g *candidateNode, p costModel, lack int)
 	room, best := n.roomFor(w), int64(1<<62)
 	g.changes, g.evict, g.gain = n.changes, nil, 0
 	consider := func(leave []nodeVictim, price int64) {
-		gain := n.roomWithout(w, leave) - room
+		gain := n.roomWithout(w, seatsOf(leave)) - room
 		if gain = min(gain, lack); gain > 0 && price/int64(gain) < best {
 			best, g.evict, g.gain = price/int64(gain), slices.Clone(leave), gain
 		}
 	}
 	for i := range all {
-		consider(all[i:i+1], p.costOf(all[i].entry.victim, int64(all[i].milli)))
+		consider(all[i:i+1], p.costOf(all[i].victim, int64(all[i].milli)))
 	}
 	if len(all) > 1 {
 		h.evictSeveral(n, all, p, room, consider)
 		slices.SortStableFunc(all, func(a, b nodeVictim) int {
-			x, y := p.costOf(a.entry.victim, int64(a.milli)), p.costOf(b.entry.victim, int64(b.milli))
+			x, y := p.costOf(a.victim, int64(a.milli)), p.costOf(b.victim, int64(b.milli))
 			return cmp.Compare(x<<8/int64(max(a.milli, 1)), y<<8/int64(max(b.milli, 1)))
 		})
 		h.evictSeveral(n, all, p, room, consider)
@@ -317,11 +317,11 @@ func (h *victimSearch) cheapestEviction(g *candidateNode, p costModel, lack int)
 // then does without those who are not needed after all, the last first.
 func (h *victimSearch) evictSeveral(n *node, all []nodeVictim, p costModel, room int, consider func([]nodeVictim, int64)) {
 	lo, hi := 1, len(all) // fewer than lo are not enough, hi are
-	if n.roomWithout(h.request, all) <= room {
+	if n.roomWithout(h.request, seatsOf(all)) <= room {
 		return
 	}
 	for lo < hi {
-		if mid := (lo + hi) / 2; n.roomWithout(h.request, all[:mid]) > room {
+		if mid := (lo + hi) / 2; n.roomWithout(h.request, seatsOf(all[:mid])) > room {
 			hi = mid
 		} else {
 			lo = mid + 1
@@ -329,13 +329,13 @@ func (h *victimSearch) evictSeveral(n *node, all []nodeVictim, p costModel, room
 	}
 	leave := slices.Clone(all[:hi])
 	for i := len(leave) - 2; i >= 0; i-- { // the last is needed: without it there was no room
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(h.request, rest) > room {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(h.request, seatsOf(rest)) > room {
 			leave = rest
 		}
 	}
 	price := int64(0)
 	for _, l := range leave {
-		price += p.costOf(l.entry.victim, int64(l.milli))
+		price += p.costOf(l.victim, int64(l.milli))
 	}
 	consider(leave, price)
 }

@@ -70,7 +70,7 @@ func (h *victimSearch) reclaimQuota(c *victimSelection) {
 	}
 	var debtors []*candidateVictim
 	for _, e := range h.round.victims {
-		if v := e.victim; v.search == h.id && v.why == ares.YieldQuota && !slices.Contains(c.victims, v) {
+		if v := h.round.victimAt[e.slot]; v.search == h.id && v.why == ares.YieldQuota && !slices.Contains(c.victims, v) {
 			debtors = append(debtors, v)
 		}
 	}

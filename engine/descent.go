@@ -54,6 +54,9 @@ type fgdWorkload struct {
 	total int64
 }
 
+// maxFGDRequests is for how many requests scores are kept.
+const maxFGDRequests = 1024
+
 // cachedScore is the score of a want on a node, as of the node's last change.
 type cachedScore struct{ changes, score int }
 
@@ -61,10 +64,15 @@ type cachedScore struct{ changes, score int }
 // steps: 50 for no difference. It is kept until the node changes: a decision
 // changes one of thousands.
 func (sc *Scorer) cachedFGDScore(w *request, n *node) int {
-	if len(w.fgdScores) < len(sc.cluster.nodes) {
-		w.fgdScores = make([]cachedScore, len(sc.cluster.nodes))
+	scores := sc.fgdScores[w]
+	if len(scores) < len(sc.cluster.nodes) {
+		if len(sc.fgdScores) >= maxFGDRequests || sc.fgdScores == nil {
+			sc.fgdScores = map[*request][]cachedScore{}
+		}
+		scores = make([]cachedScore, len(sc.cluster.nodes))
+		sc.fgdScores[w] = scores
 	}
-	t := &w.fgdScores[n.pos]
+	t := &scores[n.pos]
 	if t.changes != n.changes {
 		t.score, _ = sc.fgdScore(w, n)
 		t.changes = n.changes
@@ -81,7 +89,10 @@ func (sc *Scorer) fgdScore(w *request, n *node) (score, device int) {
 		i := bits.TrailingZeros64(m)
 		left[i] = n.freeMilliOf(i)
 	}
-	e := &n.typ.fgd
+	for len(sc.fgdByType) <= n.typ.id {
+		sc.fgdByType = append(sc.fgdByType, fgdWorkload{})
+	}
+	e := &sc.fgdByType[n.typ.id]
 	if !e.known {
 		e.kinds, e.never, e.total = sc.fgdDemands(n.typ)
 		e.known = true

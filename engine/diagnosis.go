@@ -1,7 +1,7 @@
 package engine
 
 // blockerKind is the kind of blocker: what is busy may come free.
-func (h reason) blockerKind() string {
+func blockerKind(h reason) string {
 	switch {
 	case h == reasonJobAffinity:
 		return kindNear

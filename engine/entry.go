@@ -19,6 +19,7 @@ type entry struct {
 	job   *ares.Job
 	run   *ares.Run // nil: not stored, so pending
 	shape *shape    // nil without a job
+	slot  int       // its number in the job table, while it is there
 	// What a turn asks of the job is said here, beside the item and what the item
 	// leads to: a decision has so many turns that most of their time is spent on
 	// memory that nobody has read since the last one.
@@ -43,7 +44,6 @@ type entry struct {
 	// activeAt is one more than where it is among those of its tenant that hold
 	// something, 0 if it is not.
 	activeAt int32
-	victim   *candidateVictim // of one decision: what speaks for and against its giving way
 
 	elementsMade, madeInCycle int // of an array: elements made by a decision, and by which
 }
@@ -124,6 +124,8 @@ func (j *jobTable) requeue() {
 		j.updateMigrating(e)
 		if e.job == nil && e.run == nil {
 			delete(j.entryByID, e.id)
+			j.slots[e.slot] = nil
+			j.freeSlots = append(j.freeSlots, e.slot)
 		}
 	}
 	clear(j.changedEntries)

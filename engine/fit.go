@@ -1,18 +1,19 @@
 package engine
 
 import (
+	"iter"
 	"math/bits"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
-// roomWithout is how many members the node could take if guests left.
-func (n *node) roomWithout(w *request, leave []nodeVictim) int {
+// roomWithout is how many members the node could take if some seats were free. It
+// is the one place where that is worked out: for victims, for expected releases and
+// for jobs that a user could end.
+func (n *node) roomWithout(w *request, seats iter.Seq[*ares.Seat]) int {
 	grew, free := n.gainedRoom, n.free
-	for _, g := range leave {
-		for _, seat := range g.seats {
-			n.charge(seat, -1)
-		}
+	for seat := range seats {
+		n.charge(seat, -1)
 	}
 	for i := range n.devices {
 		if n.devices[i].taken == 0 {
@@ -20,10 +21,8 @@ func (n *node) roomWithout(w *request, leave []nodeVictim) int {
 		}
 	}
 	room := n.roomFor(w)
-	for _, g := range leave {
-		for _, seat := range g.seats {
-			n.charge(seat, +1)
-		}
+	for seat := range seats {
+		n.charge(seat, +1)
 	}
 	n.gainedRoom, n.free = grew, free
 	return room

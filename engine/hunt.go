@@ -188,7 +188,7 @@ func (pr *preemptRound) barredJobs(reservations uint64) map[*entry]bool {
 			}
 			for _, sit := range n.occupants {
 				if sharesDevice(sit.seat, &seats[i]) {
-					out[sit.entry] = true
+					out[pr.jobs.owner(sit)] = true
 				}
 			}
 		}
@@ -274,7 +274,7 @@ func (h *victimSearch) indexCandidates() {
 		h.room[i] = int32(n.roomFor(h.request))
 		from := len(h.candidateSeats)
 		for _, sit := range n.occupants {
-			if v := sit.entry.victim; v != nil && v.search == h.id {
+			if v := h.round.victimAt[sit.owner]; v != nil && v.search == h.id {
 				milli := int64(0)
 				for k := range sit.seat.Shares {
 					milli += int64(sit.seat.Shares[k].Milli)

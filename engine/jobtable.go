@@ -20,6 +20,8 @@ type jobTable struct {
 
 	at             time.Time // when the last batch was learned of; zero without a clock
 	entryByID      map[ares.JobID]*entry
+	slots          []*entry // by number; nil where nobody has it
+	freeSlots      []int
 	tenants        map[string]*tenant
 	queues         *queueTree
 	shapes         shapes
@@ -80,7 +82,13 @@ func (j *jobTable) updateEntry(e *entry, alter func()) {
 func (j *jobTable) entry(id ares.JobID) *entry {
 	e := j.entryByID[id]
 	if e == nil {
-		e = &entry{id: id}
+		e = &entry{id: id, slot: len(j.slots)}
+		if last := len(j.freeSlots) - 1; last >= 0 {
+			e.slot, j.freeSlots = j.freeSlots[last], j.freeSlots[:last]
+		} else {
+			j.slots = append(j.slots, nil)
+		}
+		j.slots[e.slot] = e
 		j.entryByID[id] = e
 	}
 	return e
@@ -94,3 +102,6 @@ func (j *jobTable) entries() []*entry {
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
 	return all
 }
+
+// owner is the job that a seat on a node belongs to.
+func (j *jobTable) owner(o occupant) *entry { return j.slots[o.owner] }

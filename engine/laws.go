@@ -294,10 +294,11 @@ func (co *core) checkBoards() error {
 		}
 	}
 	for _, w := range co.jobs.shapes.requests.byKey { // order-free: each by itself
-		if w.scores.costs != nil && !slices.Contains(co.scorer.scoreCaches.requests, w) {
-			return fmt.Errorf("the want %s has a board that is not on the rack", w.key)
+		at := co.scorer.scoreCaches.of(w)
+		if at != nil && !slices.Contains(co.scorer.scoreCaches.requests, w) {
+			return fmt.Errorf("the scores of the request %s are not in the pool", w.key)
 		}
-		if w.scores.costs == nil || w.scores.layout != co.cluster.layout || w.scores.mix != co.scorer.demand.mix.id {
+		if at == nil || at.layout != co.cluster.layout || at.mix != co.scorer.demand.mix.id {
 			continue
 		}
 		b := co.scorer.refreshScores(w)

@@ -45,16 +45,26 @@ type mixDemand struct {
 // carryBits is the precision of what a CPU carries.
 const carryBits = 20
 
+// typeDemands is the mix as nodes of one type can serve it.
+type typeDemands struct {
+	mix     int // the mix that it is of
+	demands []mixDemand
+}
+
 // demandsOn are the expected kinds as machines of the profile can serve them.
 // They are worked out once for each prospect.
-func (o *workloadMix) demandsOn(p *nodeType) []mixDemand {
-	if p.mixID == o.id {
-		return p.mixDemands
+func (sc *Scorer) demandsOn(p *nodeType) []mixDemand {
+	for len(sc.types) <= p.id {
+		sc.types = append(sc.types, typeDemands{})
 	}
-	p.mixID, p.mixDemands = o.id, p.mixDemands[:0]
+	o, d := &sc.demand.mix, &sc.types[p.id]
+	if d.mix == o.id {
+		return d.demands
+	}
+	d.mix, d.demands = o.id, d.demands[:0]
 	for i := range o.kinds {
 		e := &o.kinds[i]
-		a := mixDemand{weight: int64(e.weight), gpus: int64(e.kind.gpus), groups: p.servedGroups(e.example)}
+		a := mixDemand{weight: int64(e.weight), gpus: int64(e.kind.gpus), groups: servedGroups(p, e.example)}
 		if a.groups == 0 {
 			continue // never for this machine: it has nothing to keep for it
 		}
@@ -65,9 +75,9 @@ func (o *workloadMix) demandsOn(p *nodeType) []mixDemand {
 			a.cpu = unitsPerDevice(100*len(p.devices), int64(p.cpus)*share)
 			a.memory = unitsPerDevice(100*len(p.devices), int64(p.memory)*share)
 		}
-		p.mixDemands = append(p.mixDemands, a)
+		d.demands = append(d.demands, a)
 	}
-	return p.mixDemands
+	return d.demands
 }
 
 // unitsPerDevice is what one unit carries, in thousandths of a device shifted, when so
@@ -80,7 +90,7 @@ func unitsPerDevice(devices int, units int64) int64 {
 }
 
 // servedGroups is the groups of devices that suit the want, all for none.
-func (p *nodeType) servedGroups(like *request) (groups uint8) {
+func servedGroups(p *nodeType, like *request) (groups uint8) {
 	for g, mask := range p.groups {
 		if mask != 0 && (like == nil || like.deviceMask(p)&mask != 0) {
 			groups |= 1 << g

@@ -19,28 +19,23 @@ const WholeMilli = 1000
 // node is a machine with the account of what is taken there. It exists as soon
 // as a record, session, cordon, score or seat speaks of it.
 type node struct {
-	id             string
-	pos            int // in State.nodes
-	record         *ares.Node
-	session        *ares.Session
-	cordon         *ares.Cordon
-	score          *ares.NodeScore // nil: nothing is known of how it did
-	historyPenalty int64           // what that adds to every cost
-	place          topology.Location
-	typ            *nodeType  // of the record
-	devices        []device   // in the order of the profile
-	unlisted       []device   // not listed by the record, but held by seats
-	cpus           int        // taken
-	memory         int        // taken, MB
-	numaUses       []numaUse  // taken by seats that are bound to a NUMA node
-	seats          int        // not free here
-	occupants      []occupant // who has them, in no order
-	kinds          seatKinds  // of the seats
-	changes        int        // State.moves at its last change
-
-	releases     [quantiles]nodeReleases // of its sitters
-	plannedSeats []plannedSeat           // while a reservation is sought
-	heldInCycle  int                     // the last decision in which a reservation held something of it
+	id        string
+	pos       int // in State.nodes
+	record    *ares.Node
+	session   *ares.Session
+	cordon    *ares.Cordon
+	score     *ares.NodeScore // nil: nothing is known of how it did
+	place     topology.Location
+	typ       *nodeType  // of the record
+	devices   []device   // in the order of the profile
+	unlisted  []device   // not listed by the record, but held by seats
+	cpus      int        // taken
+	memory    int        // taken, MB
+	numaUses  []numaUse  // taken by seats that are bound to a NUMA node
+	seats     int        // not free here
+	occupants []occupant // who has them, in no order
+	kinds     seatKinds  // of the seats
+	changes   int        // State.moves at its last change
 
 	usable uint64 // healthy, neither cut into slices nor too hot
 	warm   uint64 // near the limit of heat
@@ -61,7 +56,7 @@ type device struct {
 
 // occupant is a seat that is not free, and whose it is.
 type occupant struct {
-	entry *entry
+	owner int // the number of its job in the job table: the ledger knows no jobs
 	seat  *ares.Seat
 }
 
@@ -158,12 +153,12 @@ func (n *node) charge(seat *ares.Seat, sign int) {
 }
 
 // countOccupant notes whose a seat is, or with sign -1 that it is nobody's.
-func (n *node) countOccupant(e *entry, seat *ares.Seat, sign int) {
+func (n *node) countOccupant(owner int, seat *ares.Seat, sign int) {
 	if sign > 0 {
-		n.occupants = append(n.occupants, occupant{e, seat})
+		n.occupants = append(n.occupants, occupant{owner, seat})
 		return
 	}
-	at := slices.Index(n.occupants, occupant{e, seat})
+	at := slices.Index(n.occupants, occupant{owner, seat})
 	last := len(n.occupants) - 1
 	n.occupants[at], n.occupants[last] = n.occupants[last], occupant{}
 	n.occupants = n.occupants[:last]

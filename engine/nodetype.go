@@ -46,10 +46,6 @@ type nodeType struct {
 	cpus    int
 	memory  int // MB, rounded
 
-	mixID      int // the one that appetites are by
-	mixDemands []mixDemand
-
-	fgd fgdWorkload
 }
 
 // deviceSpec is one device of a profile.

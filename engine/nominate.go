@@ -169,7 +169,7 @@ func (pr *preemptRound) placeElsewhere(pass *queue.Round[*entry], k *nominationH
 	sh, m := k.entry.shape, savepoint(len(pr.txn.deltas))
 	pr.place.speculative = true
 	defer func() { pr.place.speculative = false }()
-	pr.txn.releaseHold(k)
+	pr.txn.release(k.held)
 	pass.ChargeOutOfTurn(sh.leaf, k.grant, -1)
 	ok := false
 	if members, ban := pr.jobs.admissibleMembers(sh, now); members >= len(k.seats) {

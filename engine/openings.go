@@ -62,14 +62,17 @@ const maxOpenings = 2 * config.MaxReserved
 // refreshOpenings brings the openings of a want up to date.
 func (b *backfillRound) refreshOpenings(w *request, now time.Time, by quantile) *openings {
 	f := b.cluster.refreshFeasible(w)
-	o := w.openings[by]
+	o := b.openings[by][w]
 	if o == nil {
+		if b.openings[by] == nil {
+			b.openings[by] = map[*request]*openings{}
+		}
 		o = &openings{layout: -1}
-		w.openings[by] = o
+		b.openings[by][w] = o
 		if kept := &b.openingCaches[by]; len(*kept) < maxOpenings {
 			*kept = append(*kept, w)
 		} else {
-			(*kept)[0].openings[by] = nil
+			delete(b.openings[by], (*kept)[0])
 			copy(*kept, (*kept)[1:])
 			(*kept)[len(*kept)-1] = w
 		}
@@ -79,7 +82,7 @@ func (b *backfillRound) refreshOpenings(w *request, now time.Time, by quantile) 
 		o.first[at], o.until[at] = noEnd, noEnd
 		if n.schedulable() && f.nodes.has(at) {
 			d := b.releasesOn(n, now, by)
-			o.first[at], o.until[at] = n.opensAt(w, d.list), d.until
+			o.first[at], o.until[at] = opensAt(n, w, d.list), d.until
 		}
 	}
 	if o.layout != b.cluster.layout || b.cluster.capacityChanges.hasGap(o.seen) {
@@ -174,7 +177,7 @@ func (b *backfillRound) whenEnough(w *request, o *openings, reach *set, lo, hi, 
 	}
 	steps := b.increaseScratch[:0]
 	for at := range o.openBefore(&bound, reach, lo, hi) {
-		steps = b.cluster.nodes[at].roomIncreases(w, b.releasesOn(b.cluster.nodes[at], now, by).list, bound, members, steps)
+		steps = roomIncreases(b.cluster.nodes[at], w, b.releasesOn(b.cluster.nodes[at], now, by).list, bound, members, steps)
 	}
 	b.increaseScratch = steps
 	slices.SortFunc(steps, func(x, y roomIncrease) int { return cmp.Compare(x.at, y.at) })
@@ -194,7 +197,7 @@ type roomIncrease struct {
 }
 
 // roomIncreases adds when the node has room for more members, before a bound.
-func (n *node) roomIncreases(w *request, list []expectedRelease, bound int64, most int, to []roomIncrease) []roomIncrease {
+func roomIncreases(n *node, w *request, list []expectedRelease, bound int64, most int, to []roomIncrease) []roomIncrease {
 	room := min(n.roomFor(w), most)
 	if room > 0 {
 		to = append(to, roomIncrease{alreadyOver, room})
@@ -206,7 +209,7 @@ func (n *node) roomIncreases(w *request, list []expectedRelease, bound int64, mo
 		if k+1 < len(list) && list[k+1].at == list[k].at {
 			continue
 		}
-		if r := min(n.roomAfter(w, list, k+1), most); r > room {
+		if r := min(roomAfter(n, w, list, k+1), most); r > room {
 			to = append(to, roomIncrease{list[k].at, r - room})
 			room = r
 		}

@@ -84,7 +84,7 @@ func (pl *Placer) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
 	if !w.anyNodeDoes {
-		m.Stranded = strandedMilli(pl.scorer.fragmentationCost(w, n) - n.historyPenalty)
+		m.Stranded = strandedMilli(pl.scorer.fragmentationCost(w, n) - historyPenalty(n))
 	}
 	if w.gpus > 1 {
 		m.FirstFit = n.typ.links.BottleneckMBps(n.typ.links.FirstFit(w.deviceMask(n.typ)&n.free, w.gpus))
@@ -126,7 +126,7 @@ func (pl *Placer) bestSingleNode(sh *shape, w *request, allowed *set) *node {
 // the devices by their links. Ranks follow the order of the nodes, but for those
 // that can stay where they were.
 func (pl *Placer) placeGang(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
-	if w.scores.costs == nil && pl.cluster.fitsNowhere(w) {
+	if w.scoreSlot == 0 && pl.cluster.fitsNowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topology.Request{
@@ -151,7 +151,7 @@ func (pl *Placer) placeGang(sh *shape, w *request, most int, e *entry, allowed *
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += (view.scores.costs[p.Node] - pl.cluster.nodes[p.Node].historyPenalty) * int64(p.Members)
+		cost += (view.scores.costs[p.Node] - historyPenalty(pl.cluster.nodes[p.Node])) * int64(p.Members)
 	}
 	m.Stranded, m.FirstFit = strandedMilli(cost), pl.cluster.firstFitBandwidth(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)

@@ -24,6 +24,7 @@ type preemptRound struct {
 	stopping            []*entry             // are stopped by this plan, to give way
 	destinations        []nominationHold     // places of those of them who are moved
 	victims             []*entry             // of whom it was worked out what their giving way costs
+	victimAt            []*candidateVictim   // the same by the number of the job, nil for the others
 	loadedClasses       uint8                // the classes of these
 	searchCount         int                  // counts the searches for victims
 	searchedShapes      int                  // the shapes for which that was done

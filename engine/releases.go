@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -39,41 +40,59 @@ type plannedSeat struct {
 	source estimateSource
 }
 
+// nodeForecast is what backfill expects of one node.
+type nodeForecast struct {
+	releases    [quantiles]nodeReleases // of its seats
+	planned     []plannedSeat           // while a reservation is sought
+	heldInCycle int                     // the last cycle in which a reservation held something of it
+}
+
+// forecastOf is the forecast of a node. It is by position, and starts anew when
+// nodes have other positions.
+func (b *backfillRound) forecastOf(n *node) *nodeForecast {
+	if b.forecastLayout != b.cluster.layout {
+		b.forecastLayout = b.cluster.layout
+		b.forecasts = make([]nodeForecast, len(b.cluster.nodes))
+	}
+	return &b.forecasts[n.pos]
+}
+
 // releasesOn is who is foreseen to leave the node, and what it has left then.
 func (b *backfillRound) releasesOn(n *node, now time.Time, by quantile) *nodeReleases {
-	d := &n.releases[by]
+	at := b.forecastOf(n)
+	d := &at.releases[by]
 	if d.known && d.changes == n.changes && now.UnixNano() < d.until {
 		return d
 	}
 	d.known, d.changes, d.until, d.list = true, n.changes, noEnd, d.list[:0]
 	for _, sit := range n.occupants {
-		e := sit.entry
+		e := b.jobs.owner(sit)
 		if e.job == nil || e.run == nil {
 			continue
 		}
 		a := attemptOf(e.run, sit.seat)
-		at := e.expectedEnd(a, now, by)
-		if at == noEnd {
+		ends := e.expectedEnd(a, now, by)
+		if ends == noEnd {
 			continue
 		}
-		if at != alreadyOver {
-			d.until = min(d.until, at)
+		if ends != alreadyOver {
+			d.until = min(d.until, ends)
 		}
 		source := e.runtimeSource()
 		if e.run.Stop != nil || a.Ended() {
 			source = fromForecast
 		}
 		d.list = append(d.list, expectedRelease{
-			at: at, seat: sit.seat, from: a.PlacedAt.UnixNano(), source: source, overdue: at != alreadyOver && e.isOverdue(now),
+			at: ends, seat: sit.seat, from: a.PlacedAt.UnixNano(), source: source, overdue: ends != alreadyOver && e.isOverdue(now),
 		})
 	}
-	for _, v := range n.plannedSeats {
+	for _, v := range at.planned {
 		if v.at != noEnd {
 			d.list = append(d.list, expectedRelease{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
 		}
 	}
 	slices.SortFunc(d.list, compareReleases)
-	n.accumulateReleases(d.list)
+	accumulateReleases(n, d.list)
 	return d
 }
 
@@ -92,7 +111,7 @@ func compareReleases(a, b expectedRelease) int {
 }
 
 // accumulateReleases writes down what the node has left after each departure.
-func (n *node) accumulateReleases(list []expectedRelease) {
+func accumulateReleases(n *node, list []expectedRelease) {
 	var taken [MaxDevices]int
 	for i := range n.devices {
 		taken[i] = n.devices[i].taken
@@ -116,12 +135,12 @@ func (n *node) accumulateReleases(list []expectedRelease) {
 
 // roomAfter is how many members of a want the node can take after the first k
 // departures.
-func (n *node) roomAfter(w *request, list []expectedRelease, k int) int {
+func roomAfter(n *node, w *request, list []expectedRelease, k int) int {
 	switch {
 	case k == 0:
 		return n.roomFor(w)
 	case w.milli > 0 || w.numa == numaRequired:
-		return n.roomWithoutReleases(w, list[:k])
+		return n.roomWithout(w, seatsOfReleases(list[:k]))
 	}
 	d := &list[k-1]
 	fit := MaxSeats - d.seats
@@ -137,32 +156,28 @@ func (n *node) roomAfter(w *request, list []expectedRelease, k int) int {
 	return max(fit, 0)
 }
 
-// roomWithoutReleases is roomAfter where more counts than what is free.
-func (n *node) roomWithoutReleases(w *request, gone []expectedRelease) int {
-	free, grew := n.free, n.gainedRoom
-	for i := range gone {
-		n.charge(gone[i].seat, -1)
+// seatsOfReleases yields the seats of some releases.
+func seatsOfReleases(of []expectedRelease) iter.Seq[*ares.Seat] {
+	return func(yield func(*ares.Seat) bool) {
+		for i := range of {
+			if !yield(of[i].seat) {
+				return
+			}
+		}
 	}
-	n.free = gone[len(gone)-1].free
-	room := n.roomFor(w)
-	for i := range gone {
-		n.charge(gone[i].seat, +1)
-	}
-	n.free, n.gainedRoom = free, grew
-	return room
 }
 
 // opensAt is when the node has room for one member of a want.
-func (n *node) opensAt(w *request, list []expectedRelease) int64 {
+func opensAt(n *node, w *request, list []expectedRelease) int64 {
 	if n.roomFor(w) > 0 {
 		return alreadyOver
 	}
-	if len(list) == 0 || n.roomAfter(w, list, len(list)) == 0 {
+	if len(list) == 0 || roomAfter(n, w, list, len(list)) == 0 {
 		return noEnd
 	}
 	lo, hi := 0, len(list) // no room after lo, room after hi
 	for lo+1 < hi {
-		if mid := (lo + hi) / 2; n.roomAfter(w, list, mid) > 0 {
+		if mid := (lo + hi) / 2; roomAfter(n, w, list, mid) > 0 {
 			hi = mid
 		} else {
 			lo = mid
@@ -171,28 +186,15 @@ func (n *node) opensAt(w *request, list []expectedRelease) int64 {
 	return list[hi-1].at
 }
 
-// roomWhen is how many members the node can take when all have left who do not
-// run since before a time.
-func (n *node) roomWhen(w *request, cut int64) int {
-	free, grew := n.free, n.gainedRoom
-	var gone []*ares.Seat
-	for _, sit := range n.occupants {
-		if sit.entry.run == nil || attemptOf(sit.entry.run, sit.seat).PlacedAt.UnixNano() >= cut {
-			gone = append(gone, sit.seat)
+// roomWhen is how many members the node can take when all seats are free but those
+// of attempts that were placed before cut.
+func (b *backfillRound) roomWhen(n *node, w *request, cut int64) int {
+	return n.roomWithout(w, func(yield func(*ares.Seat) bool) {
+		for _, o := range n.occupants {
+			e := b.jobs.owner(o)
+			if (e.run == nil || attemptOf(e.run, o.seat).PlacedAt.UnixNano() >= cut) && !yield(o.seat) {
+				return
+			}
 		}
-	}
-	for _, seat := range gone {
-		n.charge(seat, -1)
-	}
-	for i := range n.devices {
-		if n.devices[i].taken == 0 {
-			n.free |= 1 << i & n.usable
-		}
-	}
-	room := n.roomFor(w)
-	for _, seat := range gone {
-		n.charge(seat, +1)
-	}
-	n.free, n.gainedRoom = free, grew
-	return room
+	})
 }

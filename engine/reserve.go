@@ -113,7 +113,7 @@ func (b *backfillRound) holdReservations(which uint64) {
 
 // roomIgnoringHolds is the room of a node for a want, if nothing were held by reservations.
 func (b *backfillRound) roomIgnoringHolds(n *node, w *request) int {
-	if b.heldReservations == 0 || n.heldInCycle != b.place.cycle {
+	if b.heldReservations == 0 || b.forecastOf(n).heldInCycle != b.place.cycle {
 		return n.roomFor(w)
 	}
 	apply := func(sign int) {
@@ -149,7 +149,7 @@ func (b *backfillRound) holdReservation(r *backfillReservation) {
 		k.cpus, k.memory = max(min(k.cpus, n.typ.cpus-n.cpus), 0), max(min(k.memory, n.record.MemoryMB-n.memory), 0)
 		b.txn.take(k)
 		r.held = append(r.held, k)
-		n.heldInCycle = b.place.cycle
+		b.forecastOf(n).heldInCycle = b.place.cycle
 		b.cluster.capacityChanged(n)
 	}
 }
@@ -207,7 +207,7 @@ func (b *backfillRound) assumePlanned(now time.Time) {
 		if runs := k.entry.expectedRuntime(b.quantile); runs != forever {
 			ends = k.until.Add(max(runs-k.entry.done(now), 0)).UnixNano()
 		}
-		b.txn.releaseHold(k)
+		b.txn.release(k.held)
 		b.assumeSeats(k.entry, k.seats, ends)
 	}
 	for i := range b.reservations {
@@ -219,7 +219,8 @@ func (b *backfillRound) assumePlanned(now time.Time) {
 func (b *backfillRound) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
 		if n := b.cluster.nodesByID[seats[k].Node]; n != nil && n.record != nil {
-			n.plannedSeats = append(n.plannedSeats, plannedSeat{&seats[k], ends, e.runtimeSource()})
+			at := b.forecastOf(n)
+			at.planned = append(at.planned, plannedSeat{&seats[k], ends, e.runtimeSource()})
 			b.txn.takeSeats(seats[k : k+1])
 		}
 	}
@@ -230,8 +231,9 @@ func (b *backfillRound) dropPlanned() {
 	leave := func(seats []ares.Seat) {
 		for k := range seats {
 			if n := b.cluster.nodesByID[seats[k].Node]; n != nil {
-				clear(n.plannedSeats)
-				n.plannedSeats = n.plannedSeats[:0]
+				at := b.forecastOf(n)
+				clear(at.planned)
+				at.planned = at.planned[:0]
 			}
 		}
 	}

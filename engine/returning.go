@@ -42,7 +42,7 @@ func (pr *preemptRound) holdForMigrating(now time.Time, but *entry) {
 // sit on, and is nobody else's for that.
 func (pr *preemptRound) holdDestinations() {
 	for i := range pr.destinations {
-		pr.txn.releaseHold(&pr.destinations[i])
+		pr.txn.release(pr.destinations[i].held)
 		pr.txn.holdSeats(pr.destinations[i].seats)
 	}
 	for _, e := range pr.jobs.migrating {

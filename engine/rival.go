@@ -49,6 +49,9 @@ const (
 // loadVictims is who runs in a class, as a decision sees it. What is known of each is
 // worked out once.
 func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
+	for len(pr.victimAt) < len(pr.jobs.slots) {
+		pr.victimAt = append(pr.victimAt, nil)
+	}
 	list := pr.jobs.running.running[rank]
 	if pr.loadedClasses&(1<<rank) != 0 {
 		return list
@@ -60,7 +63,7 @@ func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
 		*r = candidateVictim{entry: e, rank: rank, milli: heldMilli(e), protection: unprotected}
 		r.cost = pr.preemptionCost(e, r.milli, now)
 		r.protection, r.until = pr.protectionOf(e, now)
-		e.victim = r
+		pr.victimAt[e.slot] = r
 		pr.victims = append(pr.victims, e)
 	}
 	return list
@@ -69,7 +72,7 @@ func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
 // resetVictims forgets what was worked out of running jobs.
 func (pr *preemptRound) resetVictims() {
 	for i, e := range pr.victims {
-		e.victim, pr.victims[i] = nil, nil
+		pr.victimAt[e.slot], pr.victims[i] = nil, nil
 	}
 	pr.victims, pr.loadedClasses = pr.victims[:0], 0
 }
@@ -203,7 +206,7 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 	}
 	for rank := range most {
 		for _, e := range h.round.loadVictims(rank, h.now) {
-			v := e.victim
+			v := h.round.victimAt[e.slot]
 			v.debtParts = v.debtParts[:0]
 			switch {
 			case r&basisQuota != 0 && h.borrowedFrom(v):

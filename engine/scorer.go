@@ -15,9 +15,12 @@ type Scorer struct {
 	// It is good where freeStamp is the node's count of changes.
 	free       []freeCapacity
 	freeStamp  []int
-	freeLayout int // layout as of which positions are right
-	freeMix    int // the mix as of which it is right
-	mixCount   int // and these
+	freeLayout int                        // layout as of which positions are right
+	freeMix    int                        // the mix as of which it is right
+	types      []typeDemands              // by number of the node type
+	fgdByType  []fgdWorkload              // by number of the node type
+	fgdScores  map[*request][]cachedScore // by position of the node
+	mixCount   int                        // and these
 }
 
 func newScorer(cfg *config.Config, cluster *Cluster) *Scorer {

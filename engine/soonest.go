@@ -103,7 +103,7 @@ func (b *backfillRound) narrowStart(m savepoint, r backfillReservation, not, fit
 func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	from := len(b.txn.deltas)
 	reach := b.place.feasibleAgain(e.shape, w)
-	o := w.openings[b.quantile]
+	o := b.openings[b.quantile][w]
 	bound := sp.at + 1
 	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
 		n := b.cluster.nodes[at]
@@ -153,7 +153,7 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 			continue
 		}
 		last = n
-		for _, d := range n.releases[b.quantile].list {
+		for _, d := range b.forecastOf(n).releases[b.quantile].list {
 			if d.at > at {
 				break
 			}
@@ -232,7 +232,7 @@ func (b *backfillRound) nearestNodes(sh *shape, w *request, reach *set, members 
 		var nodes []*node
 		sum, room := 0, 0
 		for at, much := range b.nodesByShortage(w, reach, lo, hi) {
-			if more := b.cluster.nodes[at].roomWhen(w, cut); more > 0 {
+			if more := b.roomWhen(b.cluster.nodes[at], w, cut); more > 0 {
 				nodes = append(nodes, b.cluster.nodes[at])
 				sum, room = sum+much, room+more
 			}

@@ -58,7 +58,7 @@ func (c *diagnosis) topHolders(e *entry) []ares.Holder {
 		if looked++; looked > holderNodes {
 			break
 		}
-		own, others = addHolders(c.state.cluster.nodes[at], held, e.job.Tenant, own, others)
+		own, others = addHolders(c.state.jobs, c.state.cluster.nodes[at], held, e.job.Tenant, own, others)
 	}
 	slices.SortFunc(own, func(a, b ares.Holder) int { return cmp.Or(b.GPUs-a.GPUs, cmp.Compare(a.Job, b.Job)) })
 	if others.GPUs > 0 {
@@ -69,7 +69,7 @@ func (c *diagnosis) topHolders(e *entry) []ares.Holder {
 }
 
 // addHolders adds who holds these devices of a node.
-func addHolders(n *node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
+func addHolders(table *jobTable, n *node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
 	theirs, seen := uint64(0), []ares.JobID(nil)
 	for _, sit := range n.occupants {
 		var set uint64
@@ -79,18 +79,19 @@ func addHolders(n *node, held uint64, tenant string, own []ares.Holder, others a
 		if set &= held; set == 0 {
 			continue
 		}
-		if sit.entry.job == nil || sit.entry.job.Tenant != tenant {
+		e := table.owner(sit)
+		if e.job == nil || e.job.Tenant != tenant {
 			theirs |= set
 			continue
 		}
-		at := slices.IndexFunc(own, func(h ares.Holder) bool { return h.Job == sit.entry.id })
+		at := slices.IndexFunc(own, func(h ares.Holder) bool { return h.Job == e.id })
 		if at < 0 {
 			at = len(own)
-			own = append(own, ares.Holder{Tenant: tenant, Job: sit.entry.id})
+			own = append(own, ares.Holder{Tenant: tenant, Job: e.id})
 		}
 		own[at].GPUs += bits.OnesCount64(set)
-		if !slices.Contains(seen, sit.entry.id) {
-			seen = append(seen, sit.entry.id)
+		if !slices.Contains(seen, e.id) {
+			seen = append(seen, e.id)
 			own[at].Nodes++
 		}
 	}

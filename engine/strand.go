@@ -3,6 +3,8 @@ package engine
 import (
 	"math/bits"
 	"slices"
+
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // freeCapacity is what is left on a node, in plain units, to reckon with.
@@ -71,7 +73,7 @@ func (sc *Scorer) refreshCapacity(n *node) {
 	for m := n.usable &^ n.free; m != 0; m &= m - 1 {
 		h.parts += int64(o.fills[max(WholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0)])
 	}
-	h.usable = h.usableBy(o.demandsOn(p))
+	h.usable = h.usableBy(sc.demandsOn(p))
 	sc.free[n.pos] = h
 }
 
@@ -135,7 +137,7 @@ func (sc *Scorer) fragmentationCost(w *request, n *node) int64 {
 		h.minus(w, n, o)
 	}
 	took := int64(w.gpus*WholeMilli + w.milli)
-	cost := (before.usable - h.usableBy(o.demandsOn(p)) - took*mixTotal) << tieBits
+	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*mixTotal) << tieBits
 	// Then the tightest: fewest free devices left over, fewest CPUs.
 	cost += int64(h.total) * 8
 	if p.cpus > 0 {
@@ -144,7 +146,7 @@ func (sc *Scorer) fragmentationCost(w *request, n *node) int64 {
 	if w.needsDevices() && h.total < h.warm {
 		cost += warmCost
 	}
-	return cost + n.historyPenalty
+	return cost + historyPenalty(n)
 }
 
 // minus removes the devices that the want would get on the node, or the part of
@@ -171,4 +173,17 @@ func (h *freeCapacity) minus(w *request, n *node, o *workloadMix) {
 			need -= some
 		}
 	}
+}
+
+// maxHistoryPenalty is what a node with the score 0 costs beside one with the full score:
+// as much as to strand so many thousandths of a device. It is little: a node that
+// did badly is still better than none, and than to break up much.
+const maxHistoryPenalty = 250
+
+// historyPenalty is what a node's score adds to every cost there.
+func historyPenalty(n *node) int64 {
+	if n.score == nil {
+		return 0
+	}
+	return int64(topology.DefaultHistory-n.historyScore()) * maxHistoryPenalty / topology.DefaultHistory * mixTotal << tieBits
 }

@@ -141,9 +141,9 @@ func (x *Txn) holdSeats(seats []ares.Seat) (held []delta, free int) {
 	return slices.Clone(x.deltas[from:]), free
 }
 
-// releaseHold gives up what is held for a nomination, until the try goes back.
-func (x *Txn) releaseHold(k *nominationHold) {
-	for _, h := range k.held {
+// release gives up what was held by holdSeats, until the transaction is undone.
+func (x *Txn) release(held []delta) {
+	for _, h := range held {
 		h.milli, h.cpus, h.memory = -h.milli, -h.cpus, -h.memory
 		if h.device == restOfSeat {
 			h.device = restOfLeaving

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math/bits"
 	"slices"
 	"strings"
@@ -15,18 +16,32 @@ const maxEnded = 16
 
 // nodeVictim is a job with seats on one node that could be ended.
 type nodeVictim struct {
-	entry *entry
-	seats []*ares.Seat
-	milli int // of devices
-	own   bool
+	entry  *entry
+	victim *candidateVictim // nil where nobody is preempted
+	seats  []*ares.Seat
+	milli  int // of devices
+	own    bool
+}
+
+// seatsOf yields the seats of some jobs on a node.
+func seatsOf(of []nodeVictim) iter.Seq[*ares.Seat] {
+	return func(yield func(*ares.Seat) bool) {
+		for i := range of {
+			for _, seat := range of[i].seats {
+				if !yield(seat) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // victimsOf are the jobs on the node that are under way, its own tenant's first,
 // then those that hold the least.
-func (n *node) victimsOf(tenant string) []nodeVictim {
+func victimsOf(table *jobTable, n *node, tenant string) []nodeVictim {
 	var out []nodeVictim
 	for _, sit := range n.occupants {
-		e := sit.entry
+		e := table.owner(sit)
 		if e.job == nil || e.run.Current() == nil {
 			continue
 		}
@@ -52,13 +67,13 @@ func (n *node) victimsOf(tenant string) []nodeVictim {
 // fewestToEnd finds few jobs whose end makes room for so many members on the node:
 // one if one is enough. It is nil when not even all of them would do, or when
 // nobody is there.
-func (n *node) fewestToEnd(w *request, tenant string, members int) []nodeVictim {
-	all := n.victimsOf(tenant)
-	if len(all) == 0 || n.roomWithout(w, all) < members {
+func fewestToEnd(table *jobTable, n *node, w *request, tenant string, members int) []nodeVictim {
+	all := victimsOf(table, n, tenant)
+	if len(all) == 0 || n.roomWithout(w, seatsOf(all)) < members {
 		return nil
 	}
 	for i := range all {
-		if n.roomWithout(w, all[i:i+1]) >= members {
+		if n.roomWithout(w, seatsOf(all[i:i+1])) >= members {
 			return all[i : i+1 : i+1]
 		}
 	}
@@ -66,12 +81,12 @@ func (n *node) fewestToEnd(w *request, tenant string, members int) []nodeVictim 
 	// needed after all.
 	slices.SortStableFunc(all, func(a, b nodeVictim) int { return b.milli - a.milli })
 	k := 1
-	for n.roomWithout(w, all[:k]) < members {
+	for n.roomWithout(w, seatsOf(all[:k])) < members {
 		k++
 	}
 	leave := all[:k]
 	for i := 0; i < len(leave) && len(leave) > 1; {
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(w, rest) >= members {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(w, seatsOf(rest)) >= members {
 			leave = rest
 		} else {
 			i++
@@ -157,11 +172,11 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 		}
 		looked++
 		has := n.roomFor(c.request)
-		more := n.roomWithout(c.request, n.victimsOf(tenant)) - has
+		more := n.roomWithout(c.request, seatsOf(victimsOf(c.state.jobs, n, tenant))) - has
 		if more = min(more, lack); more <= 0 || c.shape.spreadsMembers() && has > 0 {
 			continue
 		}
-		going := n.fewestToEnd(c.request, tenant, has+more)
+		going := fewestToEnd(c.state.jobs, n, c.request, tenant, has+more)
 		if len(leave)+len(going) > maxEnded {
 			continue
 		}
@@ -183,7 +198,7 @@ func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 			continue
 		}
 		for _, n := range c.groups[i].nodes {
-			leave := n.fewestToEnd(c.request, tenant, 1)
+			leave := fewestToEnd(c.state.jobs, n, c.request, tenant, 1)
 			if len(leave) > 0 && len(leave) <= maxEnded && (best == nil || endsFewer(leave, best)) {
 				best, at = leave, n
 			}

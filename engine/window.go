@@ -201,7 +201,7 @@ func (w *calendar) jobsToEvict(v *window) []*entry {
 	for i := in.next(0); i >= 0; i = in.next(i + 1) {
 		n := w.cluster.nodes[i]
 		for _, sit := range n.occupants {
-			if e := sit.entry; e.job != nil && !v.Entitles(e.job.Tenant, e.job.Queue) && e.run.Leaves(e.job, n.id, v.Force) {
+			if e := w.jobs.owner(sit); e.job != nil && !v.Entitles(e.job.Tenant, e.job.Queue) && e.run.Leaves(e.job, n.id, v.Force) {
 				out = append(out, e)
 			}
 		}

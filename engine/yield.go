@@ -214,7 +214,7 @@ func (pr *preemptRound) assumeStopsDone() {
 	}
 	for i := range pr.backfill.holds {
 		if k := &pr.backfill.holds[i]; !k.over {
-			pr.txn.releaseHold(k)
+			pr.txn.release(k.held)
 			pr.txn.holdSeats(k.seats)
 		}
 	}
