@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -21,10 +23,10 @@ func (j *jobTable) chargeJob(e *entry, sign int) {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					n := j.cluster.node(h.Node)
-					n.charge(&h.Seat, sign)
-					n.countOccupant(e.slot, &h.Seat, sign)
-					j.cluster.markDirty(n)
+					n := j.cluster.Node(h.Node)
+					n.Charge(&h.Seat, sign)
+					n.CountOccupant(e.slot, &h.Seat, sign)
+					j.cluster.MarkDirty(n)
 				}
 			}
 		}
@@ -73,7 +75,7 @@ func (j *jobTable) holdingsOf(e *entry) holdings {
 			}
 		}
 		if !a.PlacedAt.IsZero() {
-			out.past = append(out.past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
+			out.past = append(out.past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*cluster.WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
 		}
 	}
 	if out.counts {
@@ -90,16 +92,16 @@ func (j *jobTable) addSeatToGrant(g *queue.Allocation, seat *ares.Seat, gpuMemor
 	g.ForLimits.GPUMemoryMB += gpuMemory
 	g.ForShare.CPU += int64(seat.CPUs)
 	g.ForShare.Memory += int64(seat.Memory)
-	n := j.cluster.nodesByID[seat.Node]
+	n := j.cluster.NodesByID[seat.Node]
 	for _, sh := range seat.Shares {
-		if sh.Milli >= WholeMilli {
+		if sh.Milli >= cluster.WholeMilli {
 			g.ForLimits.GPUs++
 		} else {
 			g.ForLimits.GPUMilli += sh.Milli
 		}
-		if b := n.deviceSpecOf(sh.Device); b != nil {
-			g.ForShare.GPU += int64(sh.Milli) * b.weight / WholeMilli
-			addModelPart(g, b.modelIndex, int64(sh.Milli))
+		if b := n.DeviceSpecOf(sh.Device); b != nil {
+			g.ForShare.GPU += int64(sh.Milli) * b.Weight / cluster.WholeMilli
+			addModelPart(g, b.ModelIndex, int64(sh.Milli))
 		} else {
 			g.ForShare.GPU += int64(sh.Milli)
 			addModelPart(g, j.queues.ModelIndex(""), int64(sh.Milli))
@@ -118,10 +120,10 @@ func addModelPart(g *queue.Allocation, model int, milli int64) {
 
 // rechargeNode puts the seats on a node into the accounts anew, because its devices
 // are of other models now. It is rare: it looks at every job.
-func (j *jobTable) rechargeNode(n *node, describe func()) {
+func (j *jobTable) rechargeNode(n *cluster.Node, describe func()) {
 	var there []*entry
 	for _, e := range j.entryByID { // order-free: sorted right below
-		if e.run != nil && e.usedNode(n.id) {
+		if e.run != nil && e.usedNode(n.Id) {
 			there = append(there, e)
 		}
 	}
@@ -160,7 +162,7 @@ func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Allocation {
 }
 
 func (j *jobTable) applyNodeDeletion(g ares.Gone) {
-	n := j.cluster.nodesByID[g.ID]
+	n := j.cluster.NodesByID[g.ID]
 	if n == nil {
 		return
 	}
@@ -168,13 +170,13 @@ func (j *jobTable) applyNodeDeletion(g ares.Gone) {
 	case ares.KindNode:
 		j.setNodeRecord(n, nil)
 	case ares.KindSession:
-		n.session, j.cluster.capacityStale = nil, true
+		n.Session, j.cluster.CapacityStale = nil, true
 	case ares.KindScore:
-		j.cluster.setNodeScore(n, nil)
+		j.cluster.SetNodeScore(n, nil)
 	default:
-		n.cordon, n.gainedRoom = nil, true
+		n.Cordon, n.GainedRoom = nil, true
 	}
-	j.cluster.markDirty(n)
+	j.cluster.MarkDirty(n)
 }
 
 // admitsSeats says whether a job may have these seats, by all that does not ask for
@@ -196,19 +198,19 @@ func (j *jobTable) grantCopy(sh *shape, seats []ares.Seat) queue.Allocation {
 // heldMilli is what a job holds of devices, in thousandths.
 func heldMilli(e *entry) int64 {
 	h := &e.held.grant.ForLimits
-	return int64(h.GPUs)*WholeMilli + int64(h.GPUMilli)
+	return int64(h.GPUs)*cluster.WholeMilli + int64(h.GPUMilli)
 }
 
 // setNodeRecord takes over a node's record, nil when it went. What seats hold stays
 // in the account, on devices the record no longer lists too.
-func (j *jobTable) setNodeRecord(n *node, r *ares.Node) {
-	same := n.record != nil && r != nil && sameModels(n.record, r)
+func (j *jobTable) setNodeRecord(n *cluster.Node, r *ares.Node) {
+	same := n.Record != nil && r != nil && sameModels(n.Record, r)
 	// What ended jobs used there is counted by the weights of its models too.
-	if same || n.seats == 0 && len(j.cfg.ModelWeights) == 0 {
-		j.cluster.applyNodeRecord(n, r)
+	if same || n.Seats == 0 && len(j.cfg.ModelWeights) == 0 {
+		j.cluster.ApplyNodeRecord(n, r)
 		return
 	}
-	j.rechargeNode(n, func() { j.cluster.applyNodeRecord(n, r) })
+	j.rechargeNode(n, func() { j.cluster.ApplyNodeRecord(n, r) })
 }
 
 // sameModels says whether the devices count alike in shares and quotas.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -11,7 +13,7 @@ import (
 // guaranteedModels is the models of which quotas promise the shape as much as it asks
 // for, as a set. It is empty too when something else keeps it waiting.
 func (j *jobTable) guaranteedModels(sh *shape, admitted bool, now time.Time) (models uint64) {
-	if !sh.request.needsDevices() {
+	if !sh.request.NeedsDevices() {
 		return 0
 	}
 	if !admitted {
@@ -21,9 +23,9 @@ func (j *jobTable) guaranteedModels(sh *shape, admitted bool, now time.Time) (mo
 		}
 	}
 	asked := sh.minGPUMilli()
-	for m := range j.cluster.matchingModels(sh.request) {
+	for m := range j.cluster.MatchingModels(sh.request) {
 		if room, ok := sh.leaf.NominalHeadroom(m, nil); ok && room >= asked {
-			models |= modelBit(m)
+			models |= cluster.ModelBit(m)
 		}
 	}
 	return models
@@ -32,11 +34,11 @@ func (j *jobTable) guaranteedModels(sh *shape, admitted bool, now time.Time) (mo
 // wouldBorrow says whether the shape would hold more than its quotas promise it. Who
 // has none borrows nothing.
 func (j *jobTable) wouldBorrow(sh *shape) bool {
-	if !sh.request.needsDevices() {
+	if !sh.request.NeedsDevices() {
 		return false
 	}
 	asked, bound := sh.minGPUMilli(), false
-	for m := range j.cluster.matchingModels(sh.request) {
+	for m := range j.cluster.MatchingModels(sh.request) {
 		room, ok := sh.leaf.NominalHeadroom(m, nil)
 		if ok && room >= asked {
 			return false

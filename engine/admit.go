@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -39,15 +41,15 @@ func (j *jobTable) admissibleMembers(sh *shape, now time.Time) (members int, ban
 // any node has such a model is not for the quotas to say.
 func (j *jobTable) excludedModels(sh *shape, members int) (ban uint64, open bool) {
 	w := sh.request
-	if !w.needsDevices() || !j.queues.HasQuotas() {
+	if !w.NeedsDevices() || !j.queues.HasQuotas() {
 		return 0, true
 	}
-	milli := int64(members) * int64(max(w.gpus*WholeMilli, w.milli))
+	milli := int64(members) * int64(max(w.Gpus*cluster.WholeMilli, w.Milli))
 	known := false
-	for m := range j.cluster.matchingModels(w) {
+	for m := range j.cluster.MatchingModels(w) {
 		known = true
 		if room, _ := sh.leaf.Headroom(m); room < milli {
-			ban |= modelBit(m)
+			ban |= cluster.ModelBit(m)
 		} else {
 			open = true
 		}
@@ -88,9 +90,9 @@ func (j *jobTable) quotaBlockers(sh *shape) []ares.Blocker {
 	}
 	var out []ares.Blocker
 	seen := map[string]bool{}
-	for m := range j.cluster.matchingModels(sh.request) {
+	for m := range j.cluster.MatchingModels(sh.request) {
 		_, b := sh.leaf.Headroom(m)
-		b.Requested = int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
+		b.Requested = int64(sh.minMembers) * int64(max(sh.request.Gpus*cluster.WholeMilli, sh.request.Milli))
 		if text := b.String(); !seen[text] {
 			seen[text] = true
 			out = append(out, ares.Blocker{Kind: kindQuota, Detail: text})
@@ -151,7 +153,7 @@ func (j *jobTable) budgetUsed(t *tenant, now time.Time) int64 {
 			}
 		}
 	}
-	sum := milliSeconds / WholeMilli
+	sum := milliSeconds / cluster.WholeMilli
 	for _, u := range t.archived { // order-free: a sum
 		if u.Month == month {
 			sum += u.GPUSecs

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -13,21 +14,21 @@ import (
 // jobs, and when nodes are expected to have room.
 type backfillRound struct {
 	cfg     *config.Config
-	cluster *Cluster
+	cluster *cluster.Cluster
 	scorer  *Scorer
 	jobs    *jobTable
 	windows *calendar
-	txn     *Txn
+	txn     *cluster.Txn
 	place   *Placer
 
 	forecasts        []nodeForecast // by position
 	forecastLayout   int            // layout as of which positions are right
-	openings         [quantiles]map[*request]*openings
-	openingCaches    [quantiles][]*request // that have openings, oldest first
-	firstScratch     []int64               // scratch of enough
-	shortage         deviceShortage        // scratch of nearest
-	increaseScratch  []roomIncrease        // scratch of enough
-	backfill         config.BackfillConfig // as of this decision
+	openings         [quantiles]map[*cluster.Request]*openings
+	openingCaches    [quantiles][]*cluster.Request // that have openings, oldest first
+	firstScratch     []int64                       // scratch of enough
+	shortage         deviceShortage                // scratch of nearest
+	increaseScratch  []roomIncrease                // scratch of enough
+	backfill         config.BackfillConfig         // as of this decision
 	reservations     []backfillReservation
 	heldReservations uint64           // which of them hold what they have
 	reservationTries int              // times one was looked for
@@ -53,7 +54,7 @@ type nominationHold struct {
 	entry     *entry
 	seats     []ares.Seat
 	until     time.Time // its seats are free by then, or given up
-	held      []delta
+	held      []cluster.Delta
 	freeSeats int              // seats of which all is held
 	grant     queue.Allocation // counts for limits and quotas meanwhile, and for no share
 	over      bool             // it has its place, or was given up: nothing is held
@@ -63,11 +64,11 @@ type nominationHold struct {
 // knownUnschedulable says whether the shape is known to find no place.
 func (b *backfillRound) knownUnschedulable(sh *shape, ban uint64) bool {
 	r := &sh.unschedulable
-	if r.known = r.known && r.layout == b.cluster.layout && r.ban&^ban == 0 && b.cluster.refreshGains(sh.request) && r.seen >= sh.request.gains.from; !r.known {
+	if r.known = r.known && r.layout == b.cluster.Layout && r.ban&^ban == 0 && b.cluster.RefreshGains(sh.request) && r.seen >= sh.request.Gains.From; !r.known {
 		return false
 	}
-	for _, g := range sh.request.gains.nodes {
-		if n := b.cluster.nodes[g.at]; g.when > r.seen && n.schedulable() && b.roomIgnoringHolds(n, sh.request) > 0 {
+	for _, g := range sh.request.Gains.Nodes {
+		if n := b.cluster.Nodes[g.At]; g.When > r.seen && n.Schedulable() && b.roomIgnoringHolds(n, sh.request) > 0 {
 			r.known = false
 			return false
 		}

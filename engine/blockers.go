@@ -61,7 +61,7 @@ func (e *entry) delayBlockers(now time.Time) []ares.Blocker {
 
 // noRoomBlocker is the short refusal of a job that found no place.
 func noRoomBlocker(sh *shape) ares.Blocker {
-	each := sh.request.text()
+	each := sh.request.Text()
 	detail := fmt.Sprintf("no room for %d members together (%s each)", sh.minMembers, each)
 	switch {
 	case sh.members == 1:

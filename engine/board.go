@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
 // scoreCache is what each node would cost a want. It is brought up to date when the
@@ -26,7 +26,7 @@ type scoreCache struct {
 // the cache that was not used for longest, by and large, goes to the next request.
 type scoreCachePool struct {
 	caches    []*scoreCache
-	requests  []*request
+	requests  []*cluster.Request
 	clockHand int
 	maxCells  int // costs in all caches together, maxScoreCells if it is 0
 }
@@ -38,20 +38,20 @@ const (
 )
 
 // of is the cache of a request, nil for none.
-func (r *scoreCachePool) of(w *request) *scoreCache {
-	if w.scoreSlot == 0 {
+func (r *scoreCachePool) of(w *cluster.Request) *scoreCache {
+	if w.ScoreSlot == 0 {
 		return nil
 	}
-	return r.caches[w.scoreSlot-1]
+	return r.caches[w.ScoreSlot-1]
 }
 
 // assignScoreCache gives the request a cache, if need be that of another.
-func (sc *Scorer) assignScoreCache(w *request) *scoreCache {
-	r, nodes := &sc.scoreCaches, len(sc.cluster.nodes)
+func (sc *Scorer) assignScoreCache(w *cluster.Request) *scoreCache {
+	r, nodes := &sc.scoreCaches, len(sc.cluster.Nodes)
 	if len(r.requests) < max(cmp.Or(r.maxCells, maxScoreCells)/max(nodes, 1), minScoreCaches) {
 		r.requests = append(r.requests, w)
 		r.caches = append(r.caches, &scoreCache{costs: make([]int64, 0, nodes), least: make([]int64, 0, nodes/64+1)})
-		w.scoreSlot = len(r.requests)
+		w.ScoreSlot = len(r.requests)
 		return r.of(w)
 	}
 	for {
@@ -60,8 +60,8 @@ func (sc *Scorer) assignScoreCache(w *request) *scoreCache {
 			c.used = false
 			continue
 		}
-		r.requests[r.clockHand].scoreSlot = 0
-		r.requests[r.clockHand], w.scoreSlot = w, r.clockHand+1
+		r.requests[r.clockHand].ScoreSlot = 0
+		r.requests[r.clockHand], w.ScoreSlot = w, r.clockHand+1
 		return r.of(w)
 	}
 }
@@ -69,40 +69,40 @@ func (sc *Scorer) assignScoreCache(w *request) *scoreCache {
 // clear takes all caches away: the nodes are others.
 func (r *scoreCachePool) clear() {
 	for _, w := range r.requests {
-		w.scoreSlot = 0
+		w.ScoreSlot = 0
 	}
 	*r = scoreCachePool{maxCells: r.maxCells}
 }
 
 // refreshScores brings the want's board up to date.
-func (sc *Scorer) refreshScores(w *request) *scoreCache {
+func (sc *Scorer) refreshScores(w *cluster.Request) *scoreCache {
 	b := sc.scoreCaches.of(w)
-	if b == nil || b.layout != sc.cluster.layout || b.mix != sc.demand.mix.id || sc.cluster.capacityChanges.hasGap(b.seen) {
+	if b == nil || b.layout != sc.cluster.Layout || b.mix != sc.demand.mix.id || sc.cluster.CapacityChanges.HasGap(b.seen) {
 		b = sc.rescoreAll(w)
 	} else {
-		first := sc.cluster.capacityChanges.count - len(sc.cluster.capacityChanges.since(b.seen))
-		for i, at := range sc.cluster.capacityChanges.since(b.seen) {
-			if sc.cluster.lastCapacityChange[at] == first+i { // else it changed again later
-				b.set(int(at), sc.fragmentationCost(w, sc.cluster.nodes[at]))
+		first := sc.cluster.CapacityChanges.Count - len(sc.cluster.CapacityChanges.Since(b.seen))
+		for i, at := range sc.cluster.CapacityChanges.Since(b.seen) {
+			if sc.cluster.LastCapacityChange[at] == first+i { // else it changed again later
+				b.set(int(at), sc.fragmentationCost(w, sc.cluster.Nodes[at]))
 			}
 		}
 	}
-	b.seen, b.used = sc.cluster.capacityChanges.count, true
+	b.seen, b.used = sc.cluster.CapacityChanges.Count, true
 	return b
 }
 
 // rescoreAll works out what every node costs the request.
-func (sc *Scorer) rescoreAll(w *request) *scoreCache {
+func (sc *Scorer) rescoreAll(w *cluster.Request) *scoreCache {
 	b := sc.scoreCaches.of(w)
 	if b == nil {
 		b = sc.assignScoreCache(w)
 	}
-	b.layout, b.mix, b.costs, b.least = sc.cluster.layout, sc.demand.mix.id, b.costs[:0], b.least[:0]
-	sc.idleScratch = slices.Grow(sc.idleScratch[:0], len(sc.cluster.nodeTypes.all))[:len(sc.cluster.nodeTypes.all)]
+	b.layout, b.mix, b.costs, b.least = sc.cluster.Layout, sc.demand.mix.id, b.costs[:0], b.least[:0]
+	sc.idleScratch = slices.Grow(sc.idleScratch[:0], len(sc.cluster.NodeTypes.All))[:len(sc.cluster.NodeTypes.All)]
 	clear(sc.idleScratch)
-	for k := range sc.cluster.blockMaxes {
-		least, high := int64(noFit), sc.cluster.blockMaxAt(k).exceededBy(w)
-		for _, n := range sc.cluster.nodes[64*k : min(64*k+64, len(sc.cluster.nodes))] {
+	for k := range sc.cluster.BlockMaxes {
+		least, high := int64(noFit), sc.cluster.BlockMaxAt(k).ExceededBy(w)
+		for _, n := range sc.cluster.Nodes[64*k : min(64*k+64, len(sc.cluster.Nodes))] {
 			cost := int64(noFit)
 			if !high {
 				cost = sc.cachedIdleCost(w, n)
@@ -117,17 +117,17 @@ func (sc *Scorer) rescoreAll(w *request) *scoreCache {
 
 // idleNode is a node with nothing on it, and what it costs the want at hand.
 type idleNode struct {
-	node *node
+	node *cluster.Node
 	cost int64
 }
 
 // cachedIdleCost is what the node costs. Most nodes of a fleet that comes up are alike.
-func (sc *Scorer) cachedIdleCost(w *request, n *node) int64 {
-	if n.seats > 0 || !n.schedulable() {
+func (sc *Scorer) cachedIdleCost(w *cluster.Request, n *cluster.Node) int64 {
+	if n.Seats > 0 || !n.Schedulable() {
 		return sc.fragmentationCost(w, n)
 	}
-	like := &sc.idleScratch[n.typ.id]
-	if o := like.node; o == nil || o.free != n.free || o.usable != n.usable || o.historyScore() != n.historyScore() || *sc.capacityOf(o) != *sc.capacityOf(n) {
+	like := &sc.idleScratch[n.Typ.Id]
+	if o := like.node; o == nil || o.Free != n.Free || o.Usable != n.Usable || o.HistoryScore() != n.HistoryScore() || *sc.capacityOf(o) != *sc.capacityOf(n) {
 		*like = idleNode{n, sc.fragmentationCost(w, n)}
 	}
 	return like.cost
@@ -150,13 +150,13 @@ func (b *scoreCache) set(at int, cost int64) {
 
 // cheapest is the cheapest of the allowed nodes from lo up to hi, the first of
 // several; -1 when none has room.
-func (b *scoreCache) cheapest(allowed *set, lo, hi int) int {
+func (b *scoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
 	best, least := -1, int64(noFit)
 	for k := lo / 64; k < len(b.least) && 64*k < hi; k++ {
 		if b.least[k] >= least {
 			continue
 		}
-		for m := allowed.words[k]; m != 0; m &= m - 1 {
+		for m := allowed.Words[k]; m != 0; m &= m - 1 {
 			if i := 64*k + bits.TrailingZeros64(m); b.costs[i] < least && i >= lo && i < hi {
 				best, least = i, b.costs[i]
 			}
@@ -167,18 +167,18 @@ func (b *scoreCache) cheapest(allowed *set, lo, hi int) int {
 
 // bestNode finds the best node for one member among the allowed ones from lo up to
 // hi, nil when none has room.
-func (sc *Scorer) bestNode(w *request, allowed *set, lo, hi int) *node {
+func (sc *Scorer) bestNode(w *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	switch {
-	case w.anyNodeDoes:
-		return sc.cluster.anyNode(w, allowed, lo, hi)
-	case sc.cfg.Placement != config.PolicyDefault:
-		return sc.bestNodeByPolicy(sc.cfg.Placement, w, allowed, lo, hi)
+	case w.AnyNodeDoes:
+		return sc.cluster.AnyNode(w, allowed, lo, hi)
+	case sc.policy != nil:
+		return sc.bestNodeByPolicy(w, allowed, lo, hi)
 	}
-	if w.scoreSlot == 0 && sc.cluster.fitsNowhere(w) {
+	if w.ScoreSlot == 0 && sc.cluster.FitsNowhere(w) {
 		return nil
 	}
 	if at := sc.refreshScores(w).cheapest(allowed, lo, hi); at >= 0 {
-		return sc.cluster.nodes[at]
+		return sc.cluster.Nodes[at]
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -34,14 +36,14 @@ func TestCrestsPassOver(t *testing.T) {
 	t.Parallel()
 	s := crowd(t, 0)
 	s.core.refresh()
-	w := &request{gpus: 9}
-	if !s.core.cluster.fitsNowhere(w) {
+	w := &cluster.Request{Gpus: 9}
+	if !s.core.cluster.FitsNowhere(w) {
 		t.Error("nine devices on a machine of eight")
 	}
-	if w.gpus = 8; s.core.cluster.fitsNowhere(w) {
+	if w.Gpus = 8; s.core.cluster.FitsNowhere(w) {
 		t.Error("eight devices of an empty machine are not there")
 	}
-	if w = (&request{milli: 1000, cpus: 65}); !s.core.cluster.fitsNowhere(w) {
+	if w = (&cluster.Request{Milli: 1000, Cpus: 65}); !s.core.cluster.FitsNowhere(w) {
 		t.Error("65 CPUs on a machine of 64")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -12,25 +14,25 @@ import (
 type diagnosis struct {
 	state        *explainer
 	shape        *shape
-	request      *request
-	feasible     *set
+	request      *cluster.Request
+	feasible     *cluster.Set
 	total        int
-	counts       [reasonCount]int
+	counts       [cluster.ReasonCount]int
 	mostFree     int // most free devices of a node that has too few
 	fitted       int // members that found room, all of them together
 	groups       []reasonGroup
-	last         int           // of groups: the one that was noted last
-	matches      []deviceMatch // by profile
-	windows      []*window     // that keep the shape's jobs off
-	windowCounts []int         // nodes that each of these rules out first
+	last         int                   // of groups: the one that was noted last
+	matches      []cluster.DeviceMatch // by profile
+	windows      []*window             // that keep the shape's jobs off
+	windowCounts []int                 // nodes that each of these rules out first
 }
 
 // reasonGroup is the nodes with the same hurdles.
 type reasonGroup struct {
-	reasons reasons
+	reasons cluster.Reasons
 	count   int
-	nodes   []*node // the first of them that lack the fewest devices
-	missing []int   // of each of these
+	nodes   []*cluster.Node // the first of them that lack the fewest devices
+	missing []int           // of each of these
 }
 
 // maxGroupNodes is how many nodes of a group are remembered.
@@ -38,44 +40,44 @@ const maxGroupNodes = 8
 
 // diagnose takes the census for a shape, with models left out for lack of quota.
 func (ex *explainer) diagnose(sh *shape, ban uint64) *diagnosis {
-	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.withoutModels(sh.request, ban), matches: make([]deviceMatch, len(ex.cluster.nodeTypes.all))}
+	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
 	c.feasible, _ = ex.round.place.feasibleNodes(sh, c.request)
 	if c.feasible == &ex.round.place.feasibleScratch { // scratch, which the next one to ask overwrites
-		c.feasible = new(ex.round.place.feasibleScratch.clone())
+		c.feasible = new(ex.round.place.feasibleScratch.Clone())
 	}
 	if len(ex.windows.windows) > 0 {
-		c.windows = slices.Clone(ex.windows.blockingWindows(sh, &c.request.constraints.feasible.nodes))
+		c.windows = slices.Clone(ex.windows.blockingWindows(sh, &c.request.Constraints.Feasible.Nodes))
 		c.windowCounts = make([]int, len(c.windows))
 	}
 	w := c.request
-	need := max(w.gpus, 1)
-	last, v, tight := int32(-1), (*deviceMatch)(nil), false
-	for at := range ex.cluster.summaries {
-		g := &ex.cluster.summaries[at]
-		if !g.open || !c.feasible.has(at) {
-			c.inspect(ex.cluster.nodes[at])
+	need := max(w.Gpus, 1)
+	last, v, tight := int32(-1), (*cluster.DeviceMatch)(nil), false
+	for at := range ex.cluster.Summaries {
+		g := &ex.cluster.Summaries[at]
+		if !g.Open || !c.feasible.Has(at) {
+			c.inspect(ex.cluster.Nodes[at])
 			continue
 		}
-		if g.profile != last {
-			p := ex.cluster.nodeTypes.all[g.profile]
-			last, v, tight = g.profile, c.matchFor(p), p.cpus < w.cpus || p.memory < w.memory
+		if g.Profile != last {
+			p := ex.cluster.NodeTypes.All[g.Profile]
+			last, v, tight = g.Profile, c.matchFor(p), p.Cpus < w.Cpus || p.Memory < w.Memory
 		}
-		if tight || w.needsDevices() && bits.OnesCount64(v.fit&g.usable) < need {
-			c.inspect(ex.cluster.nodes[at])
+		if tight || w.NeedsDevices() && bits.OnesCount64(v.Fit&g.Usable) < need {
+			c.inspect(ex.cluster.Nodes[at])
 			continue
 		}
-		var m reasons
-		free := bits.OnesCount64(v.fit & g.free)
-		if w.gpus > 0 && free < need || w.milli > 0 && free == 0 && int(g.part) < w.milli {
-			m |= reasonBusyDevices.bit()
+		var m cluster.Reasons
+		free := bits.OnesCount64(v.Fit & g.Free)
+		if w.Gpus > 0 && free < need || w.Milli > 0 && free == 0 && int(g.Part) < w.Milli {
+			m |= cluster.ReasonBusyDevices.Bit()
 		}
-		if sp := &ex.cluster.freeCPUMem[at]; int(sp.cpus) < w.cpus {
-			m |= reasonBusyCPUs.bit()
-		} else if int(sp.memory) < w.memory {
-			m |= reasonBusyMemory.bit()
+		if sp := &ex.cluster.FreeCPUMem[at]; int(sp.Cpus) < w.Cpus {
+			m |= cluster.ReasonBusyCPUs.Bit()
+		} else if int(sp.Memory) < w.Memory {
+			m |= cluster.ReasonBusyMemory.Bit()
 		}
 		if m == 0 {
-			c.inspect(ex.cluster.nodes[at])
+			c.inspect(ex.cluster.Nodes[at])
 			continue
 		}
 		c.total++
@@ -84,39 +86,41 @@ func (ex *explainer) diagnose(sh *shape, ban uint64) *diagnosis {
 	return c
 }
 
-func (c *diagnosis) matchFor(p *nodeType) *deviceMatch {
-	v := &c.matches[p.id]
-	if !v.known {
-		*v = p.matchDevices(c.request, c.shape.request)
+func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
+	v := &c.matches[p.Id]
+	if !v.Known {
+		*v = p.MatchDevices(c.request, c.shape.request)
 	}
 	return v
 }
 
 // inspect looks at a node closely.
-func (c *diagnosis) inspect(n *node) {
-	if n.record == nil {
+func (c *diagnosis) inspect(n *cluster.Node) {
+	if n.Record == nil {
 		return
 	}
 	c.total++
 	m := c.reasonsFor(n)
 	if m == 0 {
-		room := n.roomFor(c.request)
+		room := n.RoomFor(c.request)
 		if c.shape.spreadsMembers() {
 			room = min(room, 1)
 		}
 		c.fitted += room
 	}
-	c.tally(n.pos, m, c.freeDevices(n))
+	c.tally(n.Pos, m, c.freeDevices(n))
 }
 
 // freeDevices is how many devices of a node are free that suit.
-func (c *diagnosis) freeDevices(n *node) int { return bits.OnesCount64(c.matchFor(n.typ).fit & n.free) }
+func (c *diagnosis) freeDevices(n *cluster.Node) int {
+	return bits.OnesCount64(c.matchFor(n.Typ).Fit & n.Free)
+}
 
 // reasonsFor is all that rules a node out.
-func (c *diagnosis) reasonsFor(n *node) reasons {
-	v := c.matchFor(n.typ)
-	m := n.reasonsAgainst(c.request, v)
-	if m>>reasonSelector&(1<<(reasonAccelerator-reasonSelector)-1) == 0 && !c.feasible.has(n.pos) && !m.has(reasonAccelerator) && (!c.request.needsDevices() || v.fit != 0) {
+func (c *diagnosis) reasonsFor(n *cluster.Node) cluster.Reasons {
+	v := c.matchFor(n.Typ)
+	m := n.ReasonsAgainst(c.request, v)
+	if m>>cluster.ReasonSelector&(1<<(cluster.ReasonAccelerator-cluster.ReasonSelector)-1) == 0 && !c.feasible.Has(n.Pos) && !m.Has(cluster.ReasonAccelerator) && (!c.request.NeedsDevices() || v.Fit != 0) {
 		m |= c.exclusionReason(n)
 	}
 	return m
@@ -125,33 +129,33 @@ func (c *diagnosis) reasonsFor(n *node) reasons {
 // separateHeld tells what is kept for others from what is taken. A node is counted by
 // what would rule it out were nothing kept, and where nothing would as kept: who
 // looks at it sees what is free.
-func (c *diagnosis) separateHeld(kept []delta) {
-	var seen []*node
+func (c *diagnosis) separateHeld(kept []cluster.Delta) {
+	var seen []*cluster.Node
 	for i := range kept {
-		n := kept[i].node
+		n := kept[i].Node
 		if slices.Contains(seen, n) {
 			continue
 		}
 		seen = append(seen, n)
 		apply := func(sign int) {
 			for k := i; k < len(kept); k++ {
-				if kept[k].node == n {
-					kept[k].apply(sign)
+				if kept[k].Node == n {
+					kept[k].Apply(sign)
 				}
 			}
 		}
-		as := c.reasonsFor(n).first()
+		as := c.reasonsFor(n).First()
 		apply(-1)
-		is, free := c.reasonsFor(n).first(), c.freeDevices(n)
+		is, free := c.reasonsFor(n).First(), c.freeDevices(n)
 		apply(+1)
-		if as == reasonNone {
+		if as == cluster.ReasonNone {
 			continue
 		}
-		if is == reasonBusyDevices {
+		if is == cluster.ReasonBusyDevices {
 			c.mostFree = max(c.mostFree, free)
 		}
-		if is == reasonNone {
-			is = reasonHeld
+		if is == cluster.ReasonNone {
+			is = cluster.ReasonHeld
 		}
 		c.counts[as]--
 		c.counts[is]++
@@ -159,26 +163,26 @@ func (c *diagnosis) separateHeld(kept []delta) {
 }
 
 // exclusionReason is why a node is left out that suits.
-func (c *diagnosis) exclusionReason(n *node) reasons {
-	if c.windowOf(n.pos) >= 0 {
-		return reasonReserved.bit()
+func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
+	if c.windowOf(n.Pos) >= 0 {
+		return cluster.ReasonReserved.Bit()
 	}
-	return reasonJobAffinity.bit()
+	return cluster.ReasonJobAffinity.Bit()
 }
 
 // windowOf is the first window that rules a node out, -1 for none.
 func (c *diagnosis) windowOf(at int) int {
-	return slices.IndexFunc(c.windows, func(v *window) bool { return v.nodes.has(at) })
+	return slices.IndexFunc(c.windows, func(v *window) bool { return v.nodes.Has(at) })
 }
 
 // tally counts a node with its hurdles and the devices it has free.
-func (c *diagnosis) tally(at int, m reasons, free int) {
-	first := m.first()
+func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
+	first := m.First()
 	c.counts[first]++
-	if first == reasonReserved {
+	if first == cluster.ReasonReserved {
 		c.windowCounts[c.windowOf(at)]++
 	}
-	if first == reasonBusyDevices {
+	if first == cluster.ReasonBusyDevices {
 		c.mostFree = max(c.mostFree, free)
 	}
 	if m == 0 {
@@ -193,7 +197,7 @@ func (c *diagnosis) tally(at int, m reasons, free int) {
 	}
 	g := &c.groups[c.last]
 	g.count++
-	lack := c.request.gpus - free
+	lack := c.request.Gpus - free
 	if len(g.nodes) == maxGroupNodes && lack >= g.missing[maxGroupNodes-1] {
 		return
 	}
@@ -201,7 +205,7 @@ func (c *diagnosis) tally(at int, m reasons, free int) {
 	for k > 0 && g.missing[k-1] > lack {
 		k--
 	}
-	g.nodes, g.missing = slices.Insert(g.nodes, k, c.state.cluster.nodes[at]), slices.Insert(g.missing, k, lack)
+	g.nodes, g.missing = slices.Insert(g.nodes, k, c.state.cluster.Nodes[at]), slices.Insert(g.missing, k, lack)
 	if len(g.nodes) > maxGroupNodes {
 		g.nodes, g.missing = g.nodes[:maxGroupNodes], g.missing[:maxGroupNodes]
 	}
@@ -215,13 +219,13 @@ func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
 		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
 	}
-	if ex.cluster.exceedsLeafLimit(c.request) {
+	if ex.cluster.ExceedsLeafLimit(c.request) {
 		return []ares.Blocker{{Kind: kindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
-			ex.cluster.topology.MaxGPUsPerLeaf, c.request.deviceWord(), c.request.gpus)}}
+			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.Gpus)}}
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {
-		if reason(h) == reasonReserved {
+		if cluster.Reason(h) == cluster.ReasonReserved {
 			for i, n := range c.windowCounts {
 				if n > 0 {
 					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.total, Detail: ex.windows.blockText(c.windows[i])})
@@ -229,8 +233,8 @@ func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 			}
 			continue
 		}
-		if count > 0 && reason(h) != reasonNone {
-			out = append(out, ares.Blocker{Kind: blockerKind(reason(h)), Count: count, Of: c.total, Detail: c.reasonText(reason(h), model)})
+		if count > 0 && cluster.Reason(h) != cluster.ReasonNone {
+			out = append(out, ares.Blocker{Kind: blockerKind(cluster.Reason(h)), Count: count, Of: c.total, Detail: c.reasonText(cluster.Reason(h), model)})
 		}
 	}
 	if c.shape.members > 1 && c.fitted > 0 {

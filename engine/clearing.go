@@ -5,6 +5,8 @@ import (
 	"container/heap"
 	"math/bits"
 	"slices"
+
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
 // costModel is by what nodes are compared while a set of victims is put together.
@@ -25,7 +27,7 @@ func (p costModel) costOf(v *candidateVictim, milli int64) int64 {
 			return lost / v.milli * milli
 		}
 	case sizeCost:
-		return min(v.milli, 1<<24)<<20 + min(lost/WholeMilli, 1<<20-1)
+		return min(v.milli, 1<<24)<<20 + min(lost/cluster.WholeMilli, 1<<20-1)
 	case wholeJobCost:
 	}
 	return lost
@@ -45,13 +47,13 @@ const maxSearchedDomains = 8
 func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
 	level := h.sh.wish.required
 	if level == "" || h.sh.members == 1 {
-		return []domainRange{{0, len(h.round.cluster.nodes), 0}}
+		return []domainRange{{0, len(h.round.cluster.Nodes), 0}}
 	}
 	var out []domainRange
 	for i := 0; i < len(h.candidates); {
-		lo, hi := h.round.cluster.domains.EnclosingDomain(h.candidates[i].node.pos, level)
+		lo, hi := h.round.cluster.Domains.EnclosingDomain(h.candidates[i].node.Pos, level)
 		from := i
-		for i < len(h.candidates) && h.candidates[i].node.pos < hi {
+		for i < len(h.candidates) && h.candidates[i].node.Pos < hi {
 			i++
 		}
 		if sc := (domainRange{lo, hi, 0}); h.canClear(&sc, h.candidates[from:i], p) {
@@ -75,7 +77,7 @@ func (h *victimSearch) canClear(sc *domainRange, grounds []candidateNode, p cost
 		for _, v := range h.victimsAt(g, p) {
 			v.victim.chosen = false
 		}
-		more := g.node.roomWithout(h.request, seatsOf(h.victimsAt(g, p))) - int(h.room[g.node.pos])
+		more := g.node.RoomWithout(h.request, seatsOf(h.victimsAt(g, p))) - int(h.room[g.node.Pos])
 		bound, ok := h.lowerBound(g, p)
 		for k := 0; ok && k < more; k++ {
 			bounds = append(bounds, bound)
@@ -120,7 +122,7 @@ func (h *victimSearch) selectVictims(in domainRange, p costModel) bool {
 	q := (*nodeCostQueue)(&h.queue)
 	*q = (*q)[:0]
 	for i := range h.candidates {
-		if at := h.candidates[i].node.pos; at >= in.lo && at < in.hi {
+		if at := h.candidates[i].node.Pos; at >= in.lo && at < in.hi {
 			if bound, ok := h.lowerBound(&h.candidates[i], p); ok {
 				*q = append(*q, nodeCost{i, bound, false})
 			}
@@ -133,7 +135,7 @@ func (h *victimSearch) selectVictims(in domainRange, p costModel) bool {
 		}
 		next := heap.Pop(q).(nodeCost)
 		g := &h.candidates[next.candidate]
-		if !next.exact || g.changes != g.node.changes {
+		if !next.exact || g.changes != g.node.Changes {
 			if price, ok := h.cheapestEviction(g, p, h.sh.minMembers-total); ok {
 				heap.Push(q, nodeCost{next.candidate, price, true})
 			}
@@ -149,7 +151,7 @@ func (h *victimSearch) selectVictims(in domainRange, p costModel) bool {
 
 // resetSelection begins a new set, and counts the members that fit already.
 func (h *victimSearch) resetSelection(in domainRange) (total int) {
-	h.round.txn.undo(h.base)
+	h.round.txn.Undo(h.base)
 	h.evicted = h.evicted[:0]
 	for i := range h.candidateSeats {
 		h.candidateSeats[i].victim.chosen = false
@@ -200,14 +202,14 @@ func (h *victimSearch) updateRoom(in domainRange, total int, p costModel) int {
 	for _, v := range h.evicted[h.evictedFrom:] {
 		a := v.entry.run.Current()
 		for i := range a.Seats {
-			n := h.round.cluster.nodesByID[a.Seats[i].Node]
-			if n == nil || n.pos < in.lo || n.pos >= in.hi || h.candidateAt[n.pos] == 0 {
+			n := h.round.cluster.NodesByID[a.Seats[i].Node]
+			if n == nil || n.Pos < in.lo || n.Pos >= in.hi || h.candidateAt[n.Pos] == 0 {
 				continue
 			}
-			room := int32(n.roomFor(h.request))
-			total += int(room - h.roomLeft[n.pos])
-			h.roomLeft[n.pos] = room
-			at := int(h.candidateAt[n.pos]) - 1
+			room := int32(n.RoomFor(h.request))
+			total += int(room - h.roomLeft[n.Pos])
+			h.roomLeft[n.Pos] = room
+			at := int(h.candidateAt[n.Pos]) - 1
 			if bound, ok := h.lowerBound(&h.candidates[at], p); ok {
 				heap.Push(q, nodeCost{at, bound, false})
 			}
@@ -235,12 +237,12 @@ func (h *victimSearch) lowerBound(g *candidateNode, p costModel) (int64, bool) {
 		parts = append(parts, partialCost{price, sp.milli})
 	}
 	h.parts = parts
-	if len(parts) == 0 || w.gpus == 0 {
+	if len(parts) == 0 || w.Gpus == 0 {
 		return least, len(parts) > 0
 	}
-	free := bits.OnesCount64(w.deviceMask(n.typ) & n.free)
-	lack := int64(w.gpus-free%w.gpus) * WholeMilli
-	if free/w.gpus > n.cpuMemSlots(w.cpus, w.memory) {
+	free := bits.OnesCount64(w.DeviceMask(n.Typ) & n.Free)
+	lack := int64(w.Gpus-free%w.Gpus) * cluster.WholeMilli
+	if free/w.Gpus > n.CpuMemSlots(w.Cpus, w.Memory) {
 		return least, true // it is not devices that lack
 	}
 	slices.SortFunc(parts, func(a, b partialCost) int {
@@ -291,10 +293,10 @@ func (h *victimSearch) victimsAt(g *candidateNode, p costModel) []nodeVictim {
 func (h *victimSearch) cheapestEviction(g *candidateNode, p costModel, lack int) (int64, bool) {
 	n, w := g.node, h.request
 	all := h.victimsAt(g, p)
-	room, best := n.roomFor(w), int64(1<<62)
-	g.changes, g.evict, g.gain = n.changes, nil, 0
+	room, best := n.RoomFor(w), int64(1<<62)
+	g.changes, g.evict, g.gain = n.Changes, nil, 0
 	consider := func(leave []nodeVictim, price int64) {
-		gain := n.roomWithout(w, seatsOf(leave)) - room
+		gain := n.RoomWithout(w, seatsOf(leave)) - room
 		if gain = min(gain, lack); gain > 0 && price/int64(gain) < best {
 			best, g.evict, g.gain = price/int64(gain), slices.Clone(leave), gain
 		}
@@ -315,13 +317,13 @@ func (h *victimSearch) cheapestEviction(g *candidateNode, p costModel, lack int)
 
 // evictSeveral lets guests go in their order until there is room for one more, and
 // then does without those who are not needed after all, the last first.
-func (h *victimSearch) evictSeveral(n *node, all []nodeVictim, p costModel, room int, consider func([]nodeVictim, int64)) {
+func (h *victimSearch) evictSeveral(n *cluster.Node, all []nodeVictim, p costModel, room int, consider func([]nodeVictim, int64)) {
 	lo, hi := 1, len(all) // fewer than lo are not enough, hi are
-	if n.roomWithout(h.request, seatsOf(all)) <= room {
+	if n.RoomWithout(h.request, seatsOf(all)) <= room {
 		return
 	}
 	for lo < hi {
-		if mid := (lo + hi) / 2; n.roomWithout(h.request, seatsOf(all[:mid])) > room {
+		if mid := (lo + hi) / 2; n.RoomWithout(h.request, seatsOf(all[:mid])) > room {
 			hi = mid
 		} else {
 			lo = mid + 1
@@ -329,7 +331,7 @@ func (h *victimSearch) evictSeveral(n *node, all []nodeVictim, p costModel, room
 	}
 	leave := slices.Clone(all[:hi])
 	for i := len(leave) - 2; i >= 0; i-- { // the last is needed: without it there was no room
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(h.request, seatsOf(rest)) > room {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.RoomWithout(h.request, seatsOf(rest)) > room {
 			leave = rest
 		}
 	}

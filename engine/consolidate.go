@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -37,7 +38,7 @@ const (
 // already: one thing at a time, so that what was reckoned stays true.
 func (pr *preemptRound) findConsolidation(e *entry, plan *ares.Plan) (victimSelection, bool) {
 	now := plan.Now
-	if !pr.allowMoves || pr.consolidationTries >= maxConsolidations || !e.shape.request.needsDevices() || pr.jobs.migrationPending(now) ||
+	if !pr.allowMoves || pr.consolidationTries >= maxConsolidations || !e.shape.request.NeedsDevices() || pr.jobs.migrationPending(now) ||
 		len(pr.jobs.running.nominated)+len(plan.Nominate) >= config.MaxNominations {
 		return victimSelection{}, false
 	}
@@ -82,7 +83,7 @@ func (c *victimSelection) gain() int64 { return gpuMilliOf(c.seats) * int64(c.wa
 // what moving others costs today. That grows too, so it is asked anew then.
 func (pr *preemptRound) wakeWhenWorth(e *entry, c *victimSelection, plan *ares.Plan) {
 	lost, _ := c.cost()
-	needs := c.longestGrace() + time.Duration(lost*int64(pr.cfg.Preemption.MoveGain)/(WholeMilli*max(gpuMilliOf(c.seats), 1))+1)*time.Second
+	needs := c.longestGrace() + time.Duration(lost*int64(pr.cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(gpuMilliOf(c.seats), 1))+1)*time.Second
 	if in := needs - e.waited(plan.Now); needs < longestWait {
 		wakeBy(plan, plan.Now.Add(max(in, time.Minute)))
 	}
@@ -90,24 +91,24 @@ func (pr *preemptRound) wakeWhenWorth(e *entry, c *victimSelection, plan *ares.P
 
 // hasScatteredCapacity says whether there are as many free devices as the shape asks for.
 func (pr *preemptRound) hasScatteredCapacity(sh *shape, ban uint64) bool {
-	w := pr.cluster.withoutModels(sh.request, ban)
+	w := pr.cluster.WithoutModels(sh.request, ban)
 	reach, ok := pr.place.feasibleNodes(sh, w)
-	if !ok || pr.cluster.exceedsLeafLimit(w) {
+	if !ok || pr.cluster.ExceedsLeafLimit(w) {
 		return false
 	}
 	lack := sh.minGPUMilli()
-	for at := reach.next(0); at >= 0 && lack > 0; at = reach.next(at + 1) {
-		n := pr.cluster.nodes[at]
-		if !n.schedulable() {
+	for at := reach.Next(0); at >= 0 && lack > 0; at = reach.Next(at + 1) {
+		n := pr.cluster.Nodes[at]
+		if !n.Schedulable() {
 			continue
 		}
-		mask := w.deviceMask(n.typ) & n.usable
-		if w.milli == 0 {
-			lack -= int64(bits.OnesCount64(mask&n.free)) * WholeMilli
+		mask := w.DeviceMask(n.Typ) & n.Usable
+		if w.Milli == 0 {
+			lack -= int64(bits.OnesCount64(mask&n.Free)) * cluster.WholeMilli
 			continue
 		}
 		for ; mask != 0; mask &= mask - 1 {
-			lack -= int64(n.freeMilliOf(bits.TrailingZeros64(mask)))
+			lack -= int64(n.FreeMilliOf(bits.TrailingZeros64(mask)))
 		}
 	}
 	return lack <= 0
@@ -116,11 +117,11 @@ func (pr *preemptRound) hasScatteredCapacity(sh *shape, ban uint64) bool {
 // expectedWait is how long a job waits yet if nobody is moved.
 func (pr *preemptRound) expectedWait(e *entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
 	pr.backfill.holdReservations(0)
-	m := savepoint(len(pr.txn.deltas))
+	m := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	pr.backfill.assumePlanned(now)
 	r, ok := pr.backfill.earliestStart(e, members, ban, now)
-	pr.txn.undo(m)
+	pr.txn.Undo(m)
 	pr.backfill.dropPlanned()
 	pr.place.speculative = false
 	if !ok || r.at == noEnd {
@@ -131,20 +132,20 @@ func (pr *preemptRound) expectedWait(e *entry, members int, ban uint64, now time
 
 // findMovers are those who are moved for a job at the least loss.
 func (pr *preemptRound) findMovers(e *entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
-	base := savepoint(len(pr.txn.deltas))
+	base := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	pr.assumeStopsDone()
 	pr.windows.setExpectedStay(e)
 	defer func() {
 		pr.chargeStopping(1)
-		pr.txn.undo(base)
+		pr.txn.Undo(base)
 		pr.place.speculative = false
 	}()
 	if _, soon := pr.fitsOnceStopped(e, ares.YieldMove, plan.Now); soon {
 		return victimSelection{}, false // others leave already
 	}
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(pr.txn.deltas)),
+		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*entry]bool{},
 	}
 	for range maxResettlings {
@@ -190,15 +191,15 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 		for _, k := range counted {
 			k.leaf.Charge(k.grant, -k.sign)
 		}
-		h.round.txn.undo(h.base)
+		h.round.txn.Undo(h.base)
 	}()
-	h.round.txn.undo(h.base)
+	h.round.txn.Undo(h.base)
 	c.destinations = map[*candidateVictim][]ares.Seat{}
 	for _, v := range c.victims {
 		h.round.place.releaseJob(v.entry)
 		charge(v.entry.shape.leaf, v.entry.held.grant, -1)
 	}
-	h.round.txn.takeSeats(c.seats)
+	h.round.txn.TakeSeats(c.seats)
 	charge(h.sh.leaf, h.round.jobs.grantCopy(h.sh, c.seats), 1)
 	// The largest find a place the hardest.
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
@@ -233,7 +234,7 @@ func (pr *preemptRound) recordConsolidation(e *entry, c *victimSelection) {
 		}
 		out.Moves = append(out.Moves, m)
 		k := nominationHold{entry: v.entry, seats: c.destinations[v]}
-		k.held, k.freeSeats = pr.txn.holdSeats(k.seats)
+		k.held, k.freeSeats = pr.txn.HoldSeats(k.seats)
 		pr.destinations = append(pr.destinations, k)
 	}
 	if pr.consolidationsFound != nil {

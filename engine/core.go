@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -13,7 +14,7 @@ import (
 type core struct {
 	cfg      config.Config
 	revision int64
-	cluster  *Cluster
+	cluster  *cluster.Cluster
 	scorer   *Scorer
 	jobs     *jobTable
 	windows  *calendar
@@ -22,7 +23,7 @@ type core struct {
 func newCore(cfg config.Config) *core {
 	co := &core{cfg: cfg}
 	queues := queue.New[*entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != config.OrderAged})
-	co.cluster = newCluster(&co.cfg, queues.ModelIndex)
+	co.cluster = cluster.NewCluster(&co.cfg, queues.ModelIndex)
 	co.scorer = newScorer(&co.cfg, co.cluster)
 	co.jobs = newJobTable(&co.cfg, queues, co.cluster, co.scorer)
 	co.windows = &calendar{cluster: co.cluster, jobs: co.jobs}

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
@@ -21,8 +22,8 @@ type demandTracker struct {
 	window       int64        // the revision that this window of revisions began with
 	recent       int          // jobs of this window
 	kinds        map[demandKind]*demandCount
-	shares       [WholeMilli + 1]int // asks for a part of a device, and at the end for one whole
-	stale        bool                // the prospect is no longer what the counts say
+	shares       [cluster.WholeMilli + 1]int // asks for a part of a device, and at the end for one whole
+	stale        bool                        // the prospect is no longer what the counts say
 	mix          workloadMix
 }
 
@@ -44,19 +45,19 @@ func (k demandKind) compare(o demandKind) int {
 // demandCount is a kind of ask and how many asks of it count.
 type demandCount struct {
 	key     demandKind
-	example *request // one of them; what it asks devices to be like is the same for all
+	example *cluster.Request // one of them; what it asks devices to be like is the same for all
 	count   int
 }
 
 // demandKindOf is the kind of a want that asks for devices.
-func demandKindOf(w *request) demandKind {
-	k := demandKind{gpus: w.gpus}
-	milli := w.gpus * WholeMilli
-	if w.milli > 0 {
-		k.gpus, milli = 0, w.milli
+func demandKindOf(w *cluster.Request) demandKind {
+	k := demandKind{gpus: w.Gpus}
+	milli := w.Gpus * cluster.WholeMilli
+	if w.Milli > 0 {
+		k.gpus, milli = 0, w.Milli
 	}
-	k.cpus, k.memory = nearestPowerOfTwo(w.cpus*WholeMilli/milli), nearestPowerOfTwo(w.memory*WholeMilli/milli)
-	k.device = w.deviceKey
+	k.cpus, k.memory = nearestPowerOfTwo(w.Cpus*cluster.WholeMilli/milli), nearestPowerOfTwo(w.Memory*cluster.WholeMilli/milli)
+	k.device = w.DeviceKey
 	return k
 }
 
@@ -97,7 +98,7 @@ func demandHorizon(revision int64, jobs int) int64 {
 // demandAsk is what one job adds to the demand: so many members with one request.
 // It is a part of the job's entry, and the zero value adds nothing.
 type demandAsk struct {
-	request  *request // nil without a job
+	request  *cluster.Request // nil without a job
 	members  int
 	revision int64 // of the job
 
@@ -109,7 +110,7 @@ type demandAsk struct {
 // countDemand adds the ask to the counts, or puts it among the pending ones.
 func (sc *Scorer) countDemand(a *demandAsk) {
 	sc.demand.countRecent(a)
-	if a.request == nil || !a.request.needsDevices() || a.request.milli > WholeMilli {
+	if a.request == nil || !a.request.NeedsDevices() || a.request.Milli > cluster.WholeMilli {
 		return
 	}
 	d := &sc.demand
@@ -125,7 +126,7 @@ func (sc *Scorer) countDemand(a *demandAsk) {
 }
 
 // countFor finds the account of the want's kind, or opens one.
-func (d *demandTracker) countFor(w *request) *demandCount {
+func (d *demandTracker) countFor(w *cluster.Request) *demandCount {
 	key := demandKindOf(w)
 	k := d.kinds[key]
 	if k == nil {
@@ -201,10 +202,10 @@ func (sc *Scorer) advanceHorizon(revision int64, jobs int, all iter.Seq[*demandA
 func (d *demandTracker) addMembers(a *demandAsk, sign int) {
 	d.stale = d.addTo(&a.count.count, sign*a.members) || d.stale
 	switch {
-	case a.request.milli > 0:
-		d.stale = d.addTo(&d.shares[a.request.milli], sign*a.members) || d.stale
+	case a.request.Milli > 0:
+		d.stale = d.addTo(&d.shares[a.request.Milli], sign*a.members) || d.stale
 	case a.count.key.gpus == 1:
-		d.stale = d.addTo(&d.shares[WholeMilli], sign*a.members) || d.stale
+		d.stale = d.addTo(&d.shares[cluster.WholeMilli], sign*a.members) || d.stale
 	}
 }
 
@@ -261,15 +262,15 @@ func (sc *Scorer) newMixID() int {
 // blendMix is what is to be expected by a mix and by what was asked for.
 func blendMix(mix []config.Mix, d *demandTracker) workloadMix {
 	var o workloadMix
-	var rates [WholeMilli + 1]int64
+	var rates [cluster.WholeMilli + 1]int64
 	for _, m := range mix {
 		weight := 2 * m.Weight
 		o.kinds = append(o.kinds, mixKind{kind: demandKind{gpus: m.GPUs, percent: m.CPUs}, weight: weight})
 		switch {
 		case m.Milli > 0:
-			rates[min(m.Milli, WholeMilli)] += int64(weight)
+			rates[min(m.Milli, cluster.WholeMilli)] += int64(weight)
 		case m.GPUs == 1:
-			rates[WholeMilli] += int64(weight)
+			rates[cluster.WholeMilli] += int64(weight)
 		}
 	}
 	if d != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -54,7 +55,7 @@ func TestRoundNumbers(t *testing.T) {
 // The rest of a device is worth what those who come can fill of it.
 func TestForesee(t *testing.T) {
 	see := func(asks map[int]int64) *workloadMix {
-		var rates [WholeMilli + 1]int64
+		var rates [cluster.WholeMilli + 1]int64
 		for size, rate := range asks {
 			rates[size] = rate
 		}
@@ -62,7 +63,7 @@ func TestForesee(t *testing.T) {
 		p.computeFills(&rates)
 		return &p
 	}
-	large := see(map[int]int64{810: 1000, WholeMilli: 1000})
+	large := see(map[int]int64{810: 1000, cluster.WholeMilli: 1000})
 	for left, want := range map[int]int32{0: 0, 190: 0, 809: 0} {
 		if got := large.fills[left]; got != want {
 			t.Errorf("%d left beside jobs of 810 and 1000 is worth %d, want %d", left, got, want)
@@ -71,7 +72,7 @@ func TestForesee(t *testing.T) {
 	if got := large.fills[810]; got < 780 || got > 810 {
 		t.Errorf("810 left is worth %d to jobs of 810", got)
 	}
-	small := see(map[int]int64{810: 1000, 160: 200, WholeMilli: 1000})
+	small := see(map[int]int64{810: 1000, 160: 200, cluster.WholeMilli: 1000})
 	if got := small.fills[190]; got < 130 || got > 160 {
 		t.Errorf("190 left is worth %d to jobs of 160", got)
 	}
@@ -80,7 +81,7 @@ func TestForesee(t *testing.T) {
 		t.Errorf("530 left is worth %d to jobs of 470: not all of it, and not nothing", got)
 	}
 	none := see(nil)
-	if none.fills[WholeMilli] != 0 {
+	if none.fills[cluster.WholeMilli] != 0 {
 		t.Error("devices are worth something to nobody")
 	}
 }
@@ -229,7 +230,7 @@ func TestRoomIsKeptForWhoAsks(t *testing.T) {
 		if refusal != nil {
 			t.Fatalf("%+v: %+v", spec, refusal)
 		}
-		return lived.core.cluster.nodesByID[p.Seats[0].Node].record
+		return lived.core.cluster.NodesByID[p.Seats[0].Node].Record
 	}
 	if n := place(ares.Spec{CPUs: 24, MemoryMB: 4096}); len(n.Devices) != 2 {
 		t.Errorf("a job of 24 cores went beside %d devices of %s, where cores are scarce", len(n.Devices), n.ID)

@@ -1,15 +1,17 @@
 package engine
 
+import "github.com/ares-scheduler/ares/engine/cluster"
+
 // blockerKind is the kind of blocker: what is busy may come free.
-func blockerKind(h reason) string {
+func blockerKind(h cluster.Reason) string {
 	switch {
-	case h == reasonJobAffinity:
+	case h == cluster.ReasonJobAffinity:
 		return kindNear
-	case h == reasonReserved:
+	case h == cluster.ReasonReserved:
 		return kindReserved
-	case h == reasonQuota:
+	case h == cluster.ReasonQuota:
 		return kindQuota
-	case h >= reasonBusyDevices:
+	case h >= cluster.ReasonBusyDevices:
 		return kindCapacity
 	}
 	return kindNodes

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -255,8 +256,8 @@ func (j *jobTable) lastNodes(e *entry) []int {
 	}
 	var at []int
 	for i := range last.Seats {
-		if n := j.cluster.nodesByID[last.Seats[i].Node]; n != nil {
-			at = append(at, n.pos)
+		if n := j.cluster.NodesByID[last.Seats[i].Node]; n != nil {
+			at = append(at, n.Pos)
 		}
 	}
 	slices.Sort(at)
@@ -270,11 +271,11 @@ func (e *entry) mayBePreempted() bool {
 }
 
 // runsWithin says whether a seat of the job is on one of the nodes.
-func (j *jobTable) runsWithin(e *entry, nodes *set) bool {
+func (j *jobTable) runsWithin(e *entry, nodes *cluster.Set) bool {
 	a := e.run.Current()
 	return slices.ContainsFunc(a.Seats, func(h ares.Held) bool {
-		n := j.cluster.nodesByID[h.Node]
-		return n != nil && nodes.has(n.pos)
+		n := j.cluster.NodesByID[h.Node]
+		return n != nil && nodes.Has(n.Pos)
 	})
 }
 
@@ -286,10 +287,10 @@ func (e *entry) sharesNodeWith(seats []ares.Seat) bool {
 }
 
 // opensNode says whether a node that the job leaves has room for a member.
-func (j *jobTable) opensNode(e *entry, w *request) bool {
+func (j *jobTable) opensNode(e *entry, w *cluster.Request) bool {
 	a := e.run.Current()
 	for i := range a.Seats {
-		if n := j.cluster.nodesByID[a.Seats[i].Node]; n != nil && n.schedulable() && n.roomFor(w) > 0 {
+		if n := j.cluster.NodesByID[a.Seats[i].Node]; n != nil && n.Schedulable() && n.RoomFor(w) > 0 {
 			return true
 		}
 	}

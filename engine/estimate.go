@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -132,7 +134,7 @@ func (j *jobTable) setForecast(job ares.JobID, p *ares.RuntimePredicted) {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					j.cluster.markDirty(j.cluster.node(h.Node))
+					j.cluster.MarkDirty(j.cluster.Node(h.Node))
 				}
 			}
 		}
@@ -199,7 +201,7 @@ func remainingAfter(want, next, done time.Duration) time.Duration {
 // gpuMilli is the devices the job asks for, in thousandths.
 func (e *entry) gpuMilli() int64 {
 	w := e.shape.request
-	return int64(e.shape.members) * int64(max(w.gpus*WholeMilli, w.milli))
+	return int64(e.shape.members) * int64(max(w.Gpus*cluster.WholeMilli, w.Milli))
 }
 
 // expectedStay is how long the job may hold its place, of ten like it nine; never when

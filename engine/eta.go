@@ -14,7 +14,7 @@ import (
 // has its own: what comes after as many is not foreseen, only that it is later.
 // On large fleets it is fewer, since who asks holds up the next decision.
 func (ex *explainer) maxSimulated() int {
-	return min(config.MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.nodes), 1)))
+	return min(config.MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.Nodes), 1)))
 }
 
 const (
@@ -85,7 +85,7 @@ func (ex *explainer) needsReservedNodes(e *entry) bool {
 	ex.windows.setExpectedStay(e)
 	w, least := e.shape.request, e.shape.minMembers
 	open, _ := ex.round.place.feasibleNodes(e.shape, w)
-	return ex.cluster.emptyCapacity(open, w) < least && ex.cluster.emptyCapacity(&ex.cluster.refreshFeasible(w).nodes, w) >= least
+	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
 }
 
 // maxWindowsTried is at the ends of how many windows a place is looked for: who asks holds up
@@ -124,7 +124,7 @@ func (ex *explainer) simulateQueue(e *entry, now, windows time.Time, by quantile
 	t := ex.round.begin()
 	defer t.close()
 	t.backfill.quantile, t.backfill.reserveForAll, t.backfill.backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
-	ex.cluster.pruneGains()
+	ex.cluster.PruneGains()
 	ex.jobs.advanceClock(now)
 	defer t.preempt.releaseNominations()
 	t.preempt.advanceNominations(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
@@ -241,13 +241,13 @@ func (ex *explainer) noEstimateText(e *entry, now time.Time) string {
 	w := e.shape.request
 	ex.windows.setExpectedStay(e)
 	reach, ok := ex.round.place.feasibleNodes(e.shape, w)
-	if !ok && len(ex.windows.blockingWindows(e.shape, &ex.cluster.refreshFeasible(w).nodes)) == 0 {
+	if !ok && len(ex.windows.blockingWindows(e.shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
 		return "no node is as it asks"
 	}
-	for at := reach.next(0); at >= 0; at = reach.next(at + 1) {
-		n := ex.cluster.nodes[at]
-		if n.schedulable() && len(ex.round.backfill.releasesOn(n, now, p90).list) < len(n.occupants) {
-			return fmt.Sprintf("nothing says when the jobs on node %s end", n.id)
+	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {
+		n := ex.cluster.Nodes[at]
+		if n.Schedulable() && len(ex.round.backfill.releasesOn(n, now, p90).list) < len(n.Occupants) {
+			return fmt.Sprintf("nothing says when the jobs on node %s end", n.Id)
 		}
 	}
 	return "even when those have left who are foreseen to, it finds no place"

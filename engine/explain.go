@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -22,13 +24,13 @@ func (ex *explainer) blockersOf(e *entry, sh *shape, model string, now time.Time
 	defer t.close()
 	defer t.preempt.releaseNominations()
 	t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
-	m := savepoint(len(t.txn.deltas))
+	m := cluster.Savepoint(len(t.txn.Deltas))
 	if _, ok := t.place.placeJob(sh, members, ban, e); ok {
 		return out, nil
 	}
-	t.txn.undo(m)
+	t.txn.Undo(m)
 	c := ex.diagnose(sh, ban)
-	c.separateHeld(t.txn.deltas)
+	c.separateHeld(t.txn.Deltas)
 	out = append(out, ex.nodeBlockers(c, model)...)
 	return append(out, t.preempt.preemptionBlockers(e, now)...), c
 }
@@ -51,7 +53,7 @@ func (ex *explainer) admissionWaits(e *entry, sh *shape, now time.Time) []ares.B
 func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	sh := c.shape
 	if c.fitted < sh.minMembers {
-		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.minMembers, sh.request.text())}
+		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.minMembers, sh.request.Text())}
 	}
 	level := sh.wish.required
 	if level == "" {
@@ -72,18 +74,18 @@ func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
 // densestDomain is the domain of a level that has room for the most members.
 func (ex *explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
 	reach, _ := ex.round.place.feasibleNodes(c.shape, c.request)
-	for lo := 0; lo < len(ex.cluster.nodes); {
-		_, hi := ex.cluster.domains.EnclosingDomain(lo, level)
+	for lo := 0; lo < len(ex.cluster.Nodes); {
+		_, hi := ex.cluster.Domains.EnclosingDomain(lo, level)
 		room := 0
-		for _, n := range ex.cluster.nodes[lo:hi] {
-			if n.schedulable() && reach.has(n.pos) {
-				room += n.roomFor(c.request)
+		for _, n := range ex.cluster.Nodes[lo:hi] {
+			if n.Schedulable() && reach.Has(n.Pos) {
+				room += n.RoomFor(c.request)
 			}
 		}
 		if room > most {
-			most, where = room, ex.cluster.domains.DomainName(lo, level)
+			most, where = room, ex.cluster.Domains.DomainName(lo, level)
 			if where == "" && hi == lo+1 {
-				where = ex.cluster.nodes[lo].id
+				where = ex.cluster.Nodes[lo].Id
 			}
 		}
 		lo = hi
@@ -93,54 +95,54 @@ func (ex *explainer) densestDomain(c *diagnosis, level ares.Level) (most int, wh
 
 // reasonText says what a hurdle means for this shape. model is the want's as the
 // job spells it.
-func (c *diagnosis) reasonText(h reason, model string) string {
+func (c *diagnosis) reasonText(h cluster.Reason, model string) string {
 	w := c.request
 	switch h {
-	case reasonNoSession:
+	case cluster.ReasonNoSession:
 		return "no session: the node's agent is not connected"
-	case reasonCordoned:
+	case cluster.ReasonCordoned:
 		return "cordoned"
-	case reasonUnfit:
+	case cluster.ReasonUnfit:
 		return "it could not start jobs lately"
-	case reasonSeatLimit:
-		return fmt.Sprintf("%d seats are taken, which is the most", MaxSeats)
-	case reasonSelector:
-		return "labels do not match node_selector " + w.selectorText()
-	case reasonNodeAffinity:
+	case cluster.ReasonSeatLimit:
+		return fmt.Sprintf("%d seats are taken, which is the most", cluster.MaxSeats)
+	case cluster.ReasonSelector:
+		return "labels do not match node_selector " + w.SelectorText()
+	case cluster.ReasonNodeAffinity:
 		return "labels do not match node_affinity"
-	case reasonRegion:
-		return "region is not one of " + strings.Join(w.regions, ", ")
-	case reasonTaint:
+	case cluster.ReasonRegion:
+		return "region is not one of " + strings.Join(w.Regions, ", ")
+	case cluster.ReasonTaint:
 		return "a taint that the job does not tolerate"
-	case reasonJobAffinity:
+	case cluster.ReasonJobAffinity:
 		return "affinity or anti_affinity to other jobs"
-	case reasonAccelerator:
-		if w.mig != "" {
-			return "no " + w.deviceWord()
+	case cluster.ReasonAccelerator:
+		if w.Mig != "" {
+			return "no " + w.DeviceWord()
 		}
-		return "no device of type " + w.kind
-	case reasonModel:
-		return w.tooFewText() + " of model " + model
-	case reasonDeviceMemory:
-		return fmt.Sprintf("%s with %d MB of memory", w.tooFewText(), w.deviceMemory)
-	case reasonQuota:
+		return "no device of type " + w.Kind
+	case cluster.ReasonModel:
+		return w.TooFewText() + " of model " + model
+	case cluster.ReasonDeviceMemory:
+		return fmt.Sprintf("%s with %d MB of memory", w.TooFewText(), w.DeviceMemory)
+	case cluster.ReasonQuota:
 		return "only models of which the quota leaves too little"
-	case reasonUnhealthy:
+	case cluster.ReasonUnhealthy:
 		return "too many devices are unhealthy, too hot or cut into slices"
-	case reasonTooSmall:
-		return "too small even when empty (" + w.text() + " for one member)"
-	case reasonBusyDevices:
-		if w.milli > 0 {
-			return fmt.Sprintf("no device has %d/1000 free", w.milli)
+	case cluster.ReasonTooSmall:
+		return "too small even when empty (" + w.Text() + " for one member)"
+	case cluster.ReasonBusyDevices:
+		if w.Milli > 0 {
+			return fmt.Sprintf("no device has %d/1000 free", w.Milli)
 		}
-		return fmt.Sprintf("too few free devices: %d needed, at most %d free", w.gpus, c.mostFree)
-	case reasonBusyCPUs:
-		return fmt.Sprintf("too few free CPU cores: %d needed", w.cpus)
-	case reasonBusyMemory:
-		return fmt.Sprintf("too little free memory: %d MB needed", w.memory)
-	case reasonNUMA:
-		return "no NUMA node has it all free (" + w.text() + ")"
-	case reasonHeld:
+		return fmt.Sprintf("too few free devices: %d needed, at most %d free", w.Gpus, c.mostFree)
+	case cluster.ReasonBusyCPUs:
+		return fmt.Sprintf("too few free CPU cores: %d needed", w.Cpus)
+	case cluster.ReasonBusyMemory:
+		return fmt.Sprintf("too little free memory: %d MB needed", w.Memory)
+	case cluster.ReasonNUMA:
+		return "no NUMA node has it all free (" + w.Text() + ")"
+	case cluster.ReasonHeld:
 		return "what is free is kept for another job"
 	default:
 		return "room"

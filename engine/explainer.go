@@ -1,12 +1,15 @@
 package engine
 
-import "github.com/ares-scheduler/ares/engine/config"
+import (
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/config"
+)
 
 // explainer answers questions about waiting jobs. It needs the state alone: what it
 // supposes, it makes real for a moment, and puts back.
 type explainer struct {
 	cfg     *config.Config
-	cluster *Cluster
+	cluster *cluster.Cluster
 	scorer  *Scorer
 	jobs    *jobTable
 	windows *calendar

@@ -10,7 +10,7 @@ func (j *jobTable) dominantPart(u queue.Resources) (part int, of string) {
 	for _, r := range []struct {
 		name      queue.ResourceName
 		held, all int64
-	}{{queue.GPU, u.GPU, j.cluster.capacity.GPU}, {queue.CPU, u.CPU, j.cluster.capacity.CPU}, {queue.Memory, u.Memory, j.cluster.capacity.Memory}} {
+	}{{queue.GPU, u.GPU, j.cluster.Capacity.GPU}, {queue.CPU, u.CPU, j.cluster.Capacity.CPU}, {queue.Memory, u.Memory, j.cluster.Capacity.Memory}} {
 		if p := int(r.held * queue.ShareScale / max(r.all, 1)); of == "" || p > part {
 			part, of = p, string(r.name)
 		}

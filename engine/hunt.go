@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -21,7 +23,7 @@ type victimSearch struct {
 	sh    *shape
 	now   time.Time
 	rank  int
-	base  savepoint // with those gone who are being stopped
+	base  cluster.Savepoint // with those gone who are being stopped
 
 	ancestry     map[ares.JobID]bool
 	barred       map[*entry]bool // sit where seats are kept for others
@@ -33,8 +35,8 @@ type victimSearch struct {
 	protections  protectionCounts
 	id, eligible int
 
-	request        *request
-	feasible       *set
+	request        *cluster.Request
+	feasible       *cluster.Set
 	candidates     []candidateNode
 	candidateSeats []candidateSeat
 	candidateAt    []int32 // by position of a node: its ground, and one more
@@ -51,7 +53,7 @@ type victimSearch struct {
 
 // candidateNode is a node where somebody could give way.
 type candidateNode struct {
-	node     *node
+	node     *cluster.Node
 	from, to int // of the spots
 	changes  int // of the node, when it was weighed
 	gain     int // members
@@ -69,7 +71,7 @@ type candidateSeat struct {
 // rather not where one ahead of it has a reservation.
 func (pr *preemptRound) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: savepoint(len(pr.txn.deltas)),
+		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
 	}
 	if pr.backfill.heldReservations != 0 {
@@ -82,7 +84,7 @@ func (pr *preemptRound) searchVictims(e *entry, r preemptionBasis, promised uint
 		h.overCeiling = nil
 		h.searchByBasis(r)
 	}
-	pr.txn.undo(h.base)
+	pr.txn.Undo(h.base)
 	return h.conclude(r, plan)
 }
 
@@ -182,12 +184,12 @@ func (pr *preemptRound) barredJobs(reservations uint64) map[*entry]bool {
 	out := map[*entry]bool{}
 	bar := func(seats []ares.Seat) {
 		for i := range seats {
-			n := pr.cluster.nodesByID[seats[i].Node]
+			n := pr.cluster.NodesByID[seats[i].Node]
 			if n == nil {
 				continue
 			}
-			for _, sit := range n.occupants {
-				if sharesDevice(sit.seat, &seats[i]) {
+			for _, sit := range n.Occupants {
+				if sharesDevice(sit.Seat, &seats[i]) {
 					out[pr.jobs.owner(sit)] = true
 				}
 			}
@@ -224,8 +226,8 @@ func sharesDevice(a, b *ares.Seat) bool {
 
 // unguaranteedModels is the models that quotas do not promise the job, as a set.
 func (h *victimSearch) unguaranteedModels() (ban uint64) {
-	for m := range h.round.cluster.matchingModels(h.sh.request) {
-		if bit := modelBit(m); h.guaranteed&bit == 0 {
+	for m := range h.round.cluster.MatchingModels(h.sh.request) {
+		if bit := cluster.ModelBit(m); h.guaranteed&bit == 0 {
 			ban |= bit
 		}
 	}
@@ -235,9 +237,9 @@ func (h *victimSearch) unguaranteedModels() (ban uint64) {
 // searchSets looks for the cheapest set among who is eligible, with some models left
 // out.
 func (h *victimSearch) searchSets(ban uint64) {
-	h.request = h.round.cluster.withoutModels(h.sh.request, ban)
+	h.request = h.round.cluster.WithoutModels(h.sh.request, ban)
 	var ok bool
-	if h.feasible, ok = h.round.place.feasibleNodes(h.sh, h.request); !ok || h.round.cluster.exceedsLeafLimit(h.request) {
+	if h.feasible, ok = h.round.place.feasibleNodes(h.sh, h.request); !ok || h.round.cluster.ExceedsLeafLimit(h.request) {
 		return
 	}
 	h.indexCandidates()
@@ -262,24 +264,24 @@ func (h *victimSearch) searchSets(ban uint64) {
 // indexCandidates finds who sits where.
 func (h *victimSearch) indexCandidates() {
 	h.candidates, h.candidateSeats = h.candidates[:0], h.candidateSeats[:0]
-	h.candidateAt = slices.Grow(h.candidateAt[:0], len(h.round.cluster.nodes))[:len(h.round.cluster.nodes)]
-	h.room = slices.Grow(h.room[:0], len(h.round.cluster.nodes))[:len(h.round.cluster.nodes)]
+	h.candidateAt = slices.Grow(h.candidateAt[:0], len(h.round.cluster.Nodes))[:len(h.round.cluster.Nodes)]
+	h.room = slices.Grow(h.room[:0], len(h.round.cluster.Nodes))[:len(h.round.cluster.Nodes)]
 	clear(h.candidateAt)
 	clear(h.room)
-	for i := h.feasible.next(0); i >= 0; i = h.feasible.next(i + 1) {
-		n := h.round.cluster.nodes[i]
-		if !n.schedulable() {
+	for i := h.feasible.Next(0); i >= 0; i = h.feasible.Next(i + 1) {
+		n := h.round.cluster.Nodes[i]
+		if !n.Schedulable() {
 			continue
 		}
-		h.room[i] = int32(n.roomFor(h.request))
+		h.room[i] = int32(n.RoomFor(h.request))
 		from := len(h.candidateSeats)
-		for _, sit := range n.occupants {
-			if v := h.round.victimAt[sit.owner]; v != nil && v.search == h.id {
+		for _, sit := range n.Occupants {
+			if v := h.round.victimAt[sit.Owner]; v != nil && v.search == h.id {
 				milli := int64(0)
-				for k := range sit.seat.Shares {
-					milli += int64(sit.seat.Shares[k].Milli)
+				for k := range sit.Seat.Shares {
+					milli += int64(sit.Seat.Shares[k].Milli)
 				}
-				h.candidateSeats = append(h.candidateSeats, candidateSeat{v, sit.seat, milli})
+				h.candidateSeats = append(h.candidateSeats, candidateSeat{v, sit.Seat, milli})
 			}
 		}
 		if len(h.candidateSeats) > from {
@@ -292,7 +294,7 @@ func (h *victimSearch) indexCandidates() {
 // placeAndKeep places the job where those were chosen to leave, and keeps the outcome if
 // it is the best so far. It says whether the job fits at all.
 func (h *victimSearch) placeAndKeep() bool {
-	p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
+	p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.Ban, h.entry)
 	if !ok {
 		return false
 	}
@@ -325,11 +327,11 @@ func (c *victimSelection) smaller(o *victimSelection) bool {
 // dropUnneeded leaves out those who are not in the way of the seats, the most costly
 // first.
 func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVictim) []*candidateVictim {
-	h.round.txn.undo(h.base)
+	h.round.txn.Undo(h.base)
 	for _, v := range victims {
 		h.round.place.releaseJob(v.entry)
 	}
-	h.round.txn.takeSeats(seats)
+	h.round.txn.TakeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
 		return !v.entry.sitsBesideSeats(seats) || h.round.place.putBack(v.entry)
@@ -348,12 +350,12 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	for i := 0; i < len(c.victims) && len(c.victims) > 1; {
 		rest := slices.Delete(slices.Clone(c.victims), i, i+1)
-		h.round.txn.undo(h.base)
+		h.round.txn.Undo(h.base)
 		for _, v := range rest {
 			h.round.place.releaseJob(v.entry)
 		}
 		i++
-		p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.ban, h.entry)
+		p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.Ban, h.entry)
 		if !ok {
 			continue
 		}
@@ -371,7 +373,7 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 // have kept the job out of what was cleared for it, and keeps who is in its way
 // then.
 func (h *victimSearch) tryAllVictims() {
-	h.round.txn.undo(h.base)
+	h.round.txn.Undo(h.base)
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Milli
 	}
@@ -415,7 +417,7 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	if len(going) == 0 {
 		return c, false
 	}
-	h.round.txn.undo(h.base)
+	h.round.txn.Undo(h.base)
 	for _, e := range going {
 		h.round.place.releaseJob(e)
 		e.shape.leaf.Charge(e.held.grant, -1)
@@ -429,7 +431,7 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	for _, e := range going {
 		e.shape.leaf.Charge(e.held.grant, 1)
 	}
-	h.round.txn.undo(h.base)
+	h.round.txn.Undo(h.base)
 	c.seats = p.Seats
 	return c, ok
 }

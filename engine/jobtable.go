@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -15,7 +16,7 @@ import (
 // for something.
 type jobTable struct {
 	cfg     *config.Config
-	cluster *Cluster
+	cluster *cluster.Cluster
 	scorer  *Scorer
 
 	at             time.Time // when the last batch was learned of; zero without a clock
@@ -42,7 +43,7 @@ type jobTable struct {
 	delaysLearned  map[*entry]time.Time // of the snapshot under way: when their delays were learned of
 }
 
-func newJobTable(cfg *config.Config, queues *queueTree, cluster *Cluster, scorer *Scorer) *jobTable {
+func newJobTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *Scorer) *jobTable {
 	return &jobTable{
 		cfg: cfg, cluster: cluster, scorer: scorer, queues: queues,
 		entryByID: map[ares.JobID]*entry{}, tenants: map[string]*tenant{}, shapes: newShapes(),
@@ -104,4 +105,4 @@ func (j *jobTable) entries() []*entry {
 }
 
 // owner is the job that a seat on a node belongs to.
-func (j *jobTable) owner(o occupant) *entry { return j.slots[o.owner] }
+func (j *jobTable) owner(o cluster.Occupant) *entry { return j.slots[o.Owner] }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -13,7 +15,7 @@ import (
 // kept up to date say the same as counting anew. Tests, the simulator and a
 // server in debug mode share it; it looks at everything and is not cheap.
 func (s *State) Check() error {
-	if t := s.round; len(t.txn.deltas)+len(t.place.placed)+len(t.backfill.holds)+len(t.preempt.stopping)+len(t.preempt.victims) > 0 {
+	if t := s.round; len(t.txn.Deltas)+len(t.place.placed)+len(t.backfill.holds)+len(t.preempt.stopping)+len(t.preempt.victims) > 0 {
 		return fmt.Errorf("something is left of a decision")
 	}
 	return s.core.check()
@@ -22,8 +24,8 @@ func (s *State) Check() error {
 // check is Check of the state itself.
 func (co *core) check() error {
 	co.refresh()
-	c := recount{pins: map[string]map[int]numaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(co.jobs.changedEntries)+len(co.cluster.dirtyNodes) > 0 {
+	c := recount{pins: map[string]map[int]cluster.NumaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
+	if len(co.jobs.changedEntries)+len(co.cluster.DirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0
@@ -104,7 +106,7 @@ type nodeUse struct{ seats, cpus, memory int }
 
 // recount is the accounts counted anew from the runs alone.
 type recount struct {
-	pins    map[string]map[int]numaUse
+	pins    map[string]map[int]cluster.NumaUse
 	taken   map[deviceKey]int
 	nodes   map[string]nodeUse
 	tenants map[string]ares.Use
@@ -128,10 +130,10 @@ func (c *recount) add(e *entry) {
 			c.nodes[h.Node] = nodeUse{u.seats + 1, u.cpus + h.CPUs, u.memory + h.Memory}
 			if h.NUMA >= 0 && (h.CPUs > 0 || h.Memory > 0) {
 				if c.pins[h.Node] == nil {
-					c.pins[h.Node] = map[int]numaUse{}
+					c.pins[h.Node] = map[int]cluster.NumaUse{}
 				}
 				p := c.pins[h.Node][h.NUMA]
-				c.pins[h.Node][h.NUMA] = numaUse{h.NUMA, p.cpus + h.CPUs, p.memory + h.Memory}
+				c.pins[h.Node][h.NUMA] = cluster.NumaUse{h.NUMA, p.Cpus + h.CPUs, p.Memory + h.Memory}
 			}
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
@@ -160,7 +162,7 @@ func (c *recount) checkTenants(s *core) error {
 		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.jobs.shapes.byKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.refs != refs || s.jobs.shapes.byKey[sh.key] != sh || s.jobs.shapes.requests.byKey[sh.request.key] != sh.request || s.jobs.shapes.requests.constraints[sh.request.constraints.key] != sh.request.constraints {
+		if sh.refs != refs || s.jobs.shapes.byKey[sh.key] != sh || s.jobs.shapes.requests.ByKey[sh.request.Key] != sh.request || s.jobs.shapes.requests.Constraints[sh.request.Constraints.Key] != sh.request.Constraints {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.key, refs, sh.refs)
 		}
 		if err := s.checkFilter(sh.request); err != nil {
@@ -171,44 +173,44 @@ func (c *recount) checkTenants(s *core) error {
 }
 
 // checkFilter wants the sets of a want to be what looking at every node finds.
-func (co *core) checkFilter(w *request) error {
-	f := &w.constraints.feasible
-	if f.layout != co.cluster.layout {
+func (co *core) checkFilter(w *cluster.Request) error {
+	f := &w.Constraints.Feasible
+	if f.Layout != co.cluster.Layout {
 		return nil // will be found anew
 	}
-	co.cluster.refreshFeasible(w)
-	for i, n := range co.cluster.nodes {
-		suits, liked := n.feasible(w)
-		if f.nodes.has(i) != suits || f.preferred.has(i) != liked {
-			return fmt.Errorf("filter %s has node %s: %t, %t", w.key, n.id, f.nodes.has(i), f.preferred.has(i))
+	co.cluster.RefreshFeasible(w)
+	for i, n := range co.cluster.Nodes {
+		suits, liked := n.Feasible(w)
+		if f.Nodes.Has(i) != suits || f.Preferred.Has(i) != liked {
+			return fmt.Errorf("filter %s has node %s: %t, %t", w.Key, n.Id, f.Nodes.Has(i), f.Preferred.Has(i))
 		}
 	}
 	return nil
 }
 
 func (c *recount) checkNodes(s *core) error {
-	if len(s.cluster.nodes) != len(s.cluster.nodesByID) || !slices.IsSortedFunc(s.cluster.nodes, compareByPlace) {
+	if len(s.cluster.Nodes) != len(s.cluster.NodesByID) || !slices.IsSortedFunc(s.cluster.Nodes, cluster.CompareByPlace) {
 		return fmt.Errorf("the nodes are out of order")
 	}
 	accounts := 0
-	for i, n := range s.cluster.nodes {
-		if u := (nodeUse{n.seats, n.cpus, n.memory}); u != c.nodes[n.id] {
-			return fmt.Errorf("node %s holds %+v, its account says %+v", n.id, c.nodes[n.id], u)
+	for i, n := range s.cluster.Nodes {
+		if u := (nodeUse{n.Seats, n.Cpus, n.Memory}); u != c.nodes[n.Id] {
+			return fmt.Errorf("node %s holds %+v, its account says %+v", n.Id, c.nodes[n.Id], u)
 		}
-		if len(n.occupants) != n.seats {
-			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.id, n.seats, len(n.occupants))
+		if len(n.Occupants) != n.Seats {
+			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.Id, n.Seats, len(n.Occupants))
 		}
-		if held := kindsHeld(n); held != n.kinds {
-			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.id, held, n.kinds)
+		if held := kindsHeld(n); held != n.Kinds {
+			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.Id, held, n.Kinds)
 		}
-		if n.isUnknown() {
-			return fmt.Errorf("node %s is kept though nothing speaks of it", n.id)
+		if n.IsUnknown() {
+			return fmt.Errorf("node %s is kept though nothing speaks of it", n.Id)
 		}
-		if got := s.cluster.domains.History(i); got != n.historyScore() {
-			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.id, n.historyScore(), got)
+		if got := s.cluster.Domains.History(i); got != n.HistoryScore() {
+			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.Id, n.HistoryScore(), got)
 		}
-		if n.pos != i {
-			return fmt.Errorf("the index of node %s is stale", n.id)
+		if n.Pos != i {
+			return fmt.Errorf("the index of node %s is stale", n.Id)
 		}
 		held, err := c.checkDevices(n)
 		if err != nil {
@@ -223,42 +225,42 @@ func (c *recount) checkNodes(s *core) error {
 }
 
 // kindsHeld counts the seats on a node by kind.
-func kindsHeld(n *node) (out seatKinds) {
-	for _, s := range n.occupants {
-		out.add(kindOfSeat(s.seat), +1)
+func kindsHeld(n *cluster.Node) (out cluster.SeatKinds) {
+	for _, s := range n.Occupants {
+		out.Add(cluster.KindOfSeat(s.Seat), +1)
 	}
 	return out
 }
 
 // checkDevices wants the account of each device right, and counts the held.
-func (c *recount) checkDevices(n *node) (held int, err error) {
+func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	var free uint64
-	for i, d := range slices.Concat(n.devices, n.unlisted) {
-		taken := c.taken[deviceKey{n.id, d.id}]
-		if taken != d.taken {
-			return 0, fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.id, n.id, taken, d.taken)
+	for i, d := range slices.Concat(n.Devices, n.Unlisted) {
+		taken := c.taken[deviceKey{n.Id, d.Id}]
+		if taken != d.Taken {
+			return 0, fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.Id, n.Id, taken, d.Taken)
 		}
-		if taken > WholeMilli {
-			return 0, fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.id, n.id, taken)
+		if taken > cluster.WholeMilli {
+			return 0, fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.Id, n.Id, taken)
 		}
 		if taken > 0 {
 			held++
 		}
-		if i < len(n.devices) && taken == 0 {
+		if i < len(n.Devices) && taken == 0 {
 			free |= 1 << i
 		}
 	}
-	if n.free != free&n.usable {
-		return 0, fmt.Errorf("node %s has the free devices %b, its account says %b", n.id, free&n.usable, n.free)
+	if n.Free != free&n.Usable {
+		return 0, fmt.Errorf("node %s has the free devices %b, its account says %b", n.Id, free&n.Usable, n.Free)
 	}
-	pins := c.pins[n.id]
-	for _, p := range n.numaUses {
-		if (p != numaUse{p.numa, pins[p.numa].cpus, pins[p.numa].memory}) {
-			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.id, pins[p.numa], p.numa, p)
+	pins := c.pins[n.Id]
+	for _, p := range n.NumaUses {
+		if (p != cluster.NumaUse{p.Numa, pins[p.Numa].Cpus, pins[p.Numa].Memory}) {
+			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.Id, pins[p.Numa], p.Numa, p)
 		}
 	}
-	if len(pins) != len(n.numaUses) {
-		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.id, len(pins), len(n.numaUses))
+	if len(pins) != len(n.NumaUses) {
+		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.Id, len(pins), len(n.NumaUses))
 	}
 	return held, nil
 }
@@ -286,29 +288,29 @@ func (co *core) checkBoards() error {
 			return errors.New("the asks that were counted are not those of the jobs")
 		}
 	}
-	for k := range co.cluster.blockMaxes {
-		kept := *co.cluster.blockMaxAt(k)
-		co.cluster.blockMaxes[k].stale = true
-		if now := co.cluster.blockMaxAt(k); kept != *now {
+	for k := range co.cluster.BlockMaxes {
+		kept := *co.cluster.BlockMaxAt(k)
+		co.cluster.BlockMaxes[k].Stale = true
+		if now := co.cluster.BlockMaxAt(k); kept != *now {
 			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
 		}
 	}
-	for _, w := range co.jobs.shapes.requests.byKey { // order-free: each by itself
+	for _, w := range co.jobs.shapes.requests.ByKey { // order-free: each by itself
 		at := co.scorer.scoreCaches.of(w)
 		if at != nil && !slices.Contains(co.scorer.scoreCaches.requests, w) {
-			return fmt.Errorf("the scores of the request %s are not in the pool", w.key)
+			return fmt.Errorf("the scores of the request %s are not in the pool", w.Key)
 		}
-		if at == nil || at.layout != co.cluster.layout || at.mix != co.scorer.demand.mix.id {
+		if at == nil || at.layout != co.cluster.Layout || at.mix != co.scorer.demand.mix.id {
 			continue
 		}
 		b := co.scorer.refreshScores(w)
 		kept := scoreCache{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
 		if co.scorer.rescoreAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
-			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.key)
+			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.Key)
 		}
-		for i, n := range co.cluster.nodes {
-			if room := n.schedulable() && n.roomFor(w) > 0; room != (b.costs[i] < noFit) {
-				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.id, w.key, room, !room)
+		for i, n := range co.cluster.Nodes {
+			if room := n.Schedulable() && n.RoomFor(w) > 0; room != (b.costs[i] < noFit) {
+				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.Id, w.Key, room, !room)
 			}
 		}
 	}
@@ -320,7 +322,7 @@ func (co *core) checkBoards() error {
 func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
 	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
 	for _, sh := range seat.Shares {
-		if sh.Milli >= WholeMilli {
+		if sh.Milli >= cluster.WholeMilli {
 			u.GPUs++
 		} else {
 			u.GPUMilli += sh.Milli

@@ -14,7 +14,7 @@ func (j *jobTable) checkOrder() error {
 	for _, name := range j.queues.Models() {
 		fresh.ModelIndex(name)
 	}
-	fresh.SetCapacity(j.cluster.capacity)
+	fresh.SetCapacity(j.cluster.Capacity)
 	for id, t := range j.tenants { // order-free: each by itself
 		fresh.SetTenant(id, t.record)
 		for name, u := range t.archived { // order-free: as above
@@ -102,7 +102,7 @@ func (j *jobTable) compareOrder(fresh *queueTree, at time.Time) error {
 	}
 	for _, sh := range j.shapes.byKey { // order-free: any broken law will do
 		leaf := fresh.Leaf(sh.leaf.Tenant(), sh.leaf.Name())
-		for _, m := range j.cluster.models {
+		for _, m := range j.cluster.Models {
 			want, _ := leaf.Headroom(m)
 			if have, _ := sh.leaf.Headroom(m); have != want {
 				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Name(), want, m, have)

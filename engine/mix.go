@@ -1,6 +1,10 @@
 package engine
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/ares-scheduler/ares/engine/cluster"
+)
 
 const (
 	// mixTotal is what the weights of a mix add up to.
@@ -23,13 +27,13 @@ const (
 type workloadMix struct {
 	id    int // tells it from every other, from 1
 	kinds []mixKind
-	fills [WholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
+	fills [cluster.WholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
 }
 
 // mixKind is a kind of ask with its weight in mixWhole.
 type mixKind struct {
 	kind    demandKind
-	example *request // nil for one of a Mix
+	example *cluster.Request // nil for one of a Mix
 	weight  int
 }
 
@@ -53,11 +57,11 @@ type typeDemands struct {
 
 // demandsOn are the expected kinds as machines of the profile can serve them.
 // They are worked out once for each prospect.
-func (sc *Scorer) demandsOn(p *nodeType) []mixDemand {
-	for len(sc.types) <= p.id {
+func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
+	for len(sc.types) <= p.Id {
 		sc.types = append(sc.types, typeDemands{})
 	}
-	o, d := &sc.demand.mix, &sc.types[p.id]
+	o, d := &sc.demand.mix, &sc.types[p.Id]
 	if d.mix == o.id {
 		return d.demands
 	}
@@ -72,8 +76,8 @@ func (sc *Scorer) demandsOn(p *nodeType) []mixDemand {
 			a.cpu, a.memory = unitsPerDevice(1, e.kind.cpus), unitsPerDevice(1, e.kind.memory)
 		} else {
 			share := int64(e.kind.percent)
-			a.cpu = unitsPerDevice(100*len(p.devices), int64(p.cpus)*share)
-			a.memory = unitsPerDevice(100*len(p.devices), int64(p.memory)*share)
+			a.cpu = unitsPerDevice(100*len(p.Devices), int64(p.Cpus)*share)
+			a.memory = unitsPerDevice(100*len(p.Devices), int64(p.Memory)*share)
 		}
 		d.demands = append(d.demands, a)
 	}
@@ -86,13 +90,13 @@ func unitsPerDevice(devices int, units int64) int64 {
 	if units <= 0 {
 		return 0
 	}
-	return max(int64(devices)*WholeMilli<<carryBits/units, 1)
+	return max(int64(devices)*cluster.WholeMilli<<carryBits/units, 1)
 }
 
 // servedGroups is the groups of devices that suit the want, all for none.
-func servedGroups(p *nodeType, like *request) (groups uint8) {
-	for g, mask := range p.groups {
-		if mask != 0 && (like == nil || like.deviceMask(p)&mask != 0) {
+func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
+	for g, mask := range p.Groups {
+		if mask != 0 && (like == nil || like.DeviceMask(p)&mask != 0) {
 			groups |= 1 << g
 		}
 	}
@@ -105,7 +109,7 @@ func servedGroups(p *nodeType, like *request) (groups uint8) {
 //
 // That is why 190 thousandths beside a job of 810 count for little where
 // nobody asks for less than 200, and why 530 count for 470 and not for all.
-func (o *workloadMix) computeFills(rates *[WholeMilli + 1]int64) {
+func (o *workloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
 	var total int64
@@ -116,8 +120,8 @@ func (o *workloadMix) computeFills(rates *[WholeMilli + 1]int64) {
 		}
 	}
 	never := max(total>>rareShift, 1)
-	var fine [WholeMilli + 1]int64
-	for left := 1; left <= WholeMilli; left++ {
+	var fine [cluster.WholeMilli + 1]int64
+	for left := 1; left <= cluster.WholeMilli; left++ {
 		come, sum := never, int64(0)
 		for _, size := range sizes {
 			if size > left {

@@ -1,24 +1,26 @@
 package engine
 
 import (
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
 // feasibleNodes is the nodes the shape's members may go to, however busy. It is false
 // when there are none.
-func (pl *Placer) feasibleNodes(sh *shape, w *request) (*set, bool) {
-	f := pl.cluster.refreshFeasible(w)
+func (pl *Placer) feasibleNodes(sh *shape, w *cluster.Request) (*cluster.Set, bool) {
+	f := pl.cluster.RefreshFeasible(w)
 	var barred []*window
 	if len(pl.windows.windows) > 0 {
-		barred = pl.windows.blockingWindows(sh, &f.nodes)
+		barred = pl.windows.blockingWindows(sh, &f.Nodes)
 	}
 	if len(sh.affinity)+len(sh.antiAffinity)+len(barred) == 0 {
-		return &f.nodes, f.nodes.count > 0
+		return &f.Nodes, f.Nodes.Count > 0
 	}
 	out := &pl.feasibleScratch
-	out.copy(&f.nodes)
+	out.Copy(&f.Nodes)
 	for _, v := range barred {
-		out.subtract(&v.nodes)
+		out.Subtract(&v.nodes)
 	}
 	for _, near := range sh.affinity {
 		pl.keepNear(out, sh, near)
@@ -26,29 +28,29 @@ func (pl *Placer) feasibleNodes(sh *shape, w *request) (*set, bool) {
 	for _, apart := range sh.antiAffinity {
 		pl.nodesNear(sh, apart, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
-				out.remove(i)
+				out.Remove(i)
 			}
 		})
 	}
-	return out, out.count > 0
+	return out, out.Count > 0
 }
 
 // keepNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.
-func (pl *Placer) keepNear(out *set, sh *shape, near ares.Near) {
-	var there set
-	there.resize(len(pl.cluster.nodes))
+func (pl *Placer) keepNear(out *cluster.Set, sh *shape, near ares.Near) {
+	var there cluster.Set
+	there.Resize(len(pl.cluster.Nodes))
 	pl.nodesNear(sh, near, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			there.add(i)
+			there.Add(i)
 		}
 	})
-	if there.count == 0 && near.Of(sh.labels) {
+	if there.Count == 0 && near.Of(sh.labels) {
 		return
 	}
-	for i := out.next(0); i >= 0; i = out.next(i + 1) {
-		if !there.has(i) {
-			out.remove(i)
+	for i := out.Next(0); i >= 0; i = out.Next(i + 1) {
+		if !there.Has(i) {
+			out.Remove(i)
 		}
 	}
 }
@@ -63,7 +65,7 @@ func (pl *Placer) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 		for i := range e.run.Attempts {
 			for k := range e.run.Attempts[i].Seats {
 				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
-					pl.cluster.visitSpan(h.Node, near.Level, tell)
+					pl.cluster.VisitSpan(h.Node, near.Level, tell)
 				}
 			}
 		}
@@ -71,7 +73,7 @@ func (pl *Placer) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
 	for _, p := range pl.placed {
 		if p.entry.shape.tenant == sh.tenant && near.Of(p.entry.job.Labels) {
 			for i := range p.seats {
-				pl.cluster.visitSpan(p.seats[i].Node, near.Level, tell)
+				pl.cluster.VisitSpan(p.seats[i].Node, near.Level, tell)
 			}
 		}
 	}

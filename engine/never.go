@@ -64,7 +64,7 @@ func idleEvents(ev *ares.Event) []ares.Event {
 // can, or when there are no nodes yet. It asks of a gang as much as of an empty
 // fleet, and of no tenant.
 func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
-	if len(f.state.core.cluster.nodesByID) == 0 {
+	if len(f.state.core.cluster.NodesByID) == 0 {
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -25,12 +26,12 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell fun
 		n := e.run.Nominated
 		k := nominationHold{entry: e, seats: n.Seats, until: n.Until, over: true}
 		why := pr.invalidReason(e, plan.Now)
-		m := savepoint(len(pr.txn.deltas))
-		free := why == "" && more && pr.txn.takeIfFree(n.Seats)
+		m := cluster.Savepoint(len(pr.txn.Deltas))
+		free := why == "" && more && pr.txn.TakeIfFree(n.Seats)
 		if free && !pr.jobs.admitsSeats(e.shape, n.Seats, plan.Now) {
 			// Those who are on their way out may hold what it lacks elsewhere. Were
 			// the seats given up, it or another would have them kept again at once.
-			pr.txn.undo(m)
+			pr.txn.Undo(m)
 			free = false
 		}
 		switch {
@@ -39,7 +40,7 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell fun
 		case free:
 			k.grant = pr.jobs.grantCopy(e.shape, n.Seats)
 			e.shape.leaf.Charge(k.grant, 1)
-			pr.place.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: pr.cluster.pairScore(n.Seats), Merit: pr.cluster.rationaleOf(n.Seats)}
+			pr.place.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: pr.cluster.PairScore(n.Seats), Merit: pr.cluster.RationaleOf(n.Seats)}
 			pr.place.placed = append(pr.place.placed, placedJob{e, n.Seats})
 			more = tell == nil || tell(e, &pr.place.offer, true)
 		default:
@@ -47,7 +48,7 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell fun
 			k.grant = pr.jobs.grantCopy(e.shape, n.Seats)
 			k.grant.ForShare = queue.Resources{}
 			e.shape.leaf.Charge(k.grant, 1)
-			k.held, k.freeSeats = pr.txn.holdSeats(n.Seats)
+			k.held, k.freeSeats = pr.txn.HoldSeats(n.Seats)
 			pr.stopPendingVictims(plan, e)
 			wakeBy(plan, n.Until)
 		}
@@ -96,26 +97,26 @@ func (pr *preemptRound) invalidReason(e *entry, now time.Time) string {
 	switch {
 	case !now.Before(n.Until):
 		return "they were not free in time"
-	case pr.cluster.topology.Revision > e.run.Revision:
+	case pr.cluster.Topology.Revision > e.run.Revision:
 		return "the topology has changed"
 	}
 	pr.windows.setWindowTime(now)
 	pr.windows.setExpectedStay(e)
-	f := pr.cluster.refreshFeasible(e.shape.request)
+	f := pr.cluster.RefreshFeasible(e.shape.request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
-		at := pr.cluster.nodesByID[seat.Node]
-		if at == nil || !at.schedulable() {
+		at := pr.cluster.NodesByID[seat.Node]
+		if at == nil || !at.Schedulable() {
 			return "node " + seat.Node + " takes no jobs any more"
 		}
-		if !f.nodes.has(at.pos) {
+		if !f.Nodes.Has(at.Pos) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
 		if v := pr.windows.windowBlocking(e.shape, at); v != nil {
 			return fmt.Sprintf("node %s is %s", seat.Node, pr.windows.blockText(v))
 		}
 		for k := range seat.Shares {
-			if d := at.deviceIndex(&seat.Shares[k]); d < 0 || at.usable&(1<<d) == 0 {
+			if d := at.DeviceIndex(&seat.Shares[k]); d < 0 || at.Usable&(1<<d) == 0 {
 				return fmt.Sprintf("device %s of node %s cannot be used any more", seat.Shares[k].Device, seat.Node)
 			}
 		}
@@ -166,18 +167,18 @@ func (pr *preemptRound) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool
 // placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
 func (pr *preemptRound) placeElsewhere(pass *queue.Round[*entry], k *nominationHold, now time.Time) bool {
-	sh, m := k.entry.shape, savepoint(len(pr.txn.deltas))
+	sh, m := k.entry.shape, cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	defer func() { pr.place.speculative = false }()
-	pr.txn.release(k.held)
+	pr.txn.Release(k.held)
 	pass.ChargeOutOfTurn(sh.leaf, k.grant, -1)
 	ok := false
 	if members, ban := pr.jobs.admissibleMembers(sh, now); members >= len(k.seats) {
-		pr.scorer.drawForJob(k.entry.id, 0)
+		pr.scorer.BeginJob(k.entry.id, 0)
 		pr.place.offer, ok = pr.place.placeJob(sh, members, ban, k.entry)
 	}
 	if !ok || len(pr.place.offer.Seats) < len(k.seats) {
-		pr.txn.undo(m)
+		pr.txn.Undo(m)
 		pass.ChargeOutOfTurn(sh.leaf, k.grant, 1)
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -40,14 +41,14 @@ func (o *openings) refreshBlock(k int) {
 
 // openBefore yields the nodes of a set from lo up to hi that open before a bound,
 // which may fall meanwhile.
-func (o *openings) openBefore(bound *int64, reach *set, lo, hi int) iter.Seq[int] {
+func (o *openings) openBefore(bound *int64, reach *cluster.Set, lo, hi int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for k := lo / 64; 64*k < hi; k++ {
 			if o.blocks[k].first >= *bound {
 				continue
 			}
 			end := min(64*(k+1), hi)
-			for at := reach.next(max(64*k, lo)); at >= 0 && at < end; at = reach.next(at + 1) {
+			for at := reach.Next(max(64*k, lo)); at >= 0 && at < end; at = reach.Next(at + 1) {
 				if o.first[at] < *bound && !yield(at) {
 					return
 				}
@@ -60,12 +61,12 @@ func (o *openings) openBefore(bound *int64, reach *set, lo, hi int) iter.Seq[int
 const maxOpenings = 2 * config.MaxReserved
 
 // refreshOpenings brings the openings of a want up to date.
-func (b *backfillRound) refreshOpenings(w *request, now time.Time, by quantile) *openings {
-	f := b.cluster.refreshFeasible(w)
+func (b *backfillRound) refreshOpenings(w *cluster.Request, now time.Time, by quantile) *openings {
+	f := b.cluster.RefreshFeasible(w)
 	o := b.openings[by][w]
 	if o == nil {
 		if b.openings[by] == nil {
-			b.openings[by] = map[*request]*openings{}
+			b.openings[by] = map[*cluster.Request]*openings{}
 		}
 		o = &openings{layout: -1}
 		b.openings[by][w] = o
@@ -78,28 +79,28 @@ func (b *backfillRound) refreshOpenings(w *request, now time.Time, by quantile) 
 		}
 	}
 	look := func(at int) {
-		n := b.cluster.nodes[at]
+		n := b.cluster.Nodes[at]
 		o.first[at], o.until[at] = noEnd, noEnd
-		if n.schedulable() && f.nodes.has(at) {
+		if n.Schedulable() && f.Nodes.Has(at) {
 			d := b.releasesOn(n, now, by)
 			o.first[at], o.until[at] = opensAt(n, w, d.list), d.until
 		}
 	}
-	if o.layout != b.cluster.layout || b.cluster.capacityChanges.hasGap(o.seen) {
-		o.layout = b.cluster.layout
-		o.first = slices.Grow(o.first[:0], len(b.cluster.nodes))[:len(b.cluster.nodes)]
-		o.until = slices.Grow(o.until[:0], len(b.cluster.nodes))[:len(b.cluster.nodes)]
-		o.blocks = slices.Grow(o.blocks[:0], (len(b.cluster.nodes)+63)/64)[:(len(b.cluster.nodes)+63)/64]
-		for at := range b.cluster.nodes {
+	if o.layout != b.cluster.Layout || b.cluster.CapacityChanges.HasGap(o.seen) {
+		o.layout = b.cluster.Layout
+		o.first = slices.Grow(o.first[:0], len(b.cluster.Nodes))[:len(b.cluster.Nodes)]
+		o.until = slices.Grow(o.until[:0], len(b.cluster.Nodes))[:len(b.cluster.Nodes)]
+		o.blocks = slices.Grow(o.blocks[:0], (len(b.cluster.Nodes)+63)/64)[:(len(b.cluster.Nodes)+63)/64]
+		for at := range b.cluster.Nodes {
 			look(at)
 		}
 		for k := range o.blocks {
 			o.refreshBlock(k)
 		}
 	} else {
-		first := b.cluster.capacityChanges.count - len(b.cluster.capacityChanges.since(o.seen))
-		for i, at := range b.cluster.capacityChanges.since(o.seen) {
-			if b.cluster.lastCapacityChange[at] == first+i {
+		first := b.cluster.CapacityChanges.Count - len(b.cluster.CapacityChanges.Since(o.seen))
+		for i, at := range b.cluster.CapacityChanges.Since(o.seen) {
+			if b.cluster.LastCapacityChange[at] == first+i {
 				look(int(at))
 				o.refreshBlock(int(at) / 64)
 			}
@@ -117,7 +118,7 @@ func (b *backfillRound) refreshOpenings(w *request, now time.Time, by quantile) 
 			o.refreshBlock(k)
 		}
 	}
-	o.seen = b.cluster.capacityChanges.count
+	o.seen = b.cluster.CapacityChanges.Count
 	return o
 }
 
@@ -129,12 +130,12 @@ type domainOpening struct {
 
 // domainOpenings are the domains of a level with the times when so many members have room
 // there, the soonest first, no more than a few. Without a level it is the fleet.
-func (b *backfillRound) domainOpenings(w *request, o *openings, reach *set, level ares.Level, members int, now time.Time, by quantile) []domainOpening {
+func (b *backfillRound) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by quantile) []domainOpening {
 	var out []domainOpening
-	for lo := 0; lo < len(b.cluster.nodes); {
-		hi := len(b.cluster.nodes)
+	for lo := 0; lo < len(b.cluster.Nodes); {
+		hi := len(b.cluster.Nodes)
 		if level != "" {
-			_, hi = b.cluster.domains.EnclosingDomain(lo, level)
+			_, hi = b.cluster.Domains.EnclosingDomain(lo, level)
 		}
 		bound := int64(noEnd)
 		if len(out) == maxDomainsTried {
@@ -157,7 +158,7 @@ func (b *backfillRound) domainOpenings(w *request, o *openings, reach *set, leve
 
 // whenEnough is when so many members have room on the nodes from lo up to hi, if
 // that is before a bound, and else endless.
-func (b *backfillRound) whenEnough(w *request, o *openings, reach *set, lo, hi, members int, bound int64, now time.Time, by quantile) int64 {
+func (b *backfillRound) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by quantile) int64 {
 	// When as many nodes have room for one, the members have it in any case.
 	first := b.firstScratch[:0]
 	limit := bound
@@ -177,7 +178,7 @@ func (b *backfillRound) whenEnough(w *request, o *openings, reach *set, lo, hi, 
 	}
 	steps := b.increaseScratch[:0]
 	for at := range o.openBefore(&bound, reach, lo, hi) {
-		steps = roomIncreases(b.cluster.nodes[at], w, b.releasesOn(b.cluster.nodes[at], now, by).list, bound, members, steps)
+		steps = roomIncreases(b.cluster.Nodes[at], w, b.releasesOn(b.cluster.Nodes[at], now, by).list, bound, members, steps)
 	}
 	b.increaseScratch = steps
 	slices.SortFunc(steps, func(x, y roomIncrease) int { return cmp.Compare(x.at, y.at) })
@@ -197,8 +198,8 @@ type roomIncrease struct {
 }
 
 // roomIncreases adds when the node has room for more members, before a bound.
-func roomIncreases(n *node, w *request, list []expectedRelease, bound int64, most int, to []roomIncrease) []roomIncrease {
-	room := min(n.roomFor(w), most)
+func roomIncreases(n *cluster.Node, w *cluster.Request, list []expectedRelease, bound int64, most int, to []roomIncrease) []roomIncrease {
+	room := min(n.RoomFor(w), most)
 	if room > 0 {
 		to = append(to, roomIncrease{alreadyOver, room})
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -58,11 +60,11 @@ func (c *remedySearch) candidateBatches() iter.Seq[[]ares.Step] {
 func uncordonSteps(groups []reasonGroup) []ares.Step {
 	var out []ares.Step
 	for i := range groups {
-		if !groups[i].reasons.has(reasonCordoned) {
+		if !groups[i].reasons.Has(cluster.ReasonCordoned) {
 			continue
 		}
 		for _, n := range groups[i].nodes[:min(len(groups[i].nodes), 3)] {
-			out = append(out, ares.Step{Kind: ares.StepUncordon, Target: n.id, Text: "uncordon node " + n.id})
+			out = append(out, ares.Step{Kind: ares.StepUncordon, Target: n.Id, Text: "uncordon node " + n.Id})
 		}
 	}
 	return out
@@ -93,25 +95,25 @@ func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 	job, w := c.entry.job, c.diagnosis.request
 	out := c.askLessSteps(g)
 	for _, h := range []struct {
-		hurdle reason
+		hurdle cluster.Reason
 		field  string
 		set    bool
 	}{
-		{reasonSelector, "placement.node_selector", !job.Required()},
-		{reasonNodeAffinity, "placement.node_affinity", true},
-		{reasonRegion, "placement.regions", true},
-		{reasonModel, "gpu_model", true},
-		{reasonDeviceMemory, "gpu_memory_mb", true},
-		{reasonAccelerator, "mig_profile", w.mig != ""},
-		{reasonNUMA, "numa_policy", job.NUMAPolicy == "required"},
-		{reasonJobAffinity, "placement.anti_affinity", len(c.entry.shape.antiAffinity) > 0},
-		{reasonJobAffinity, "placement.affinity", len(c.entry.shape.affinity) > 0},
+		{cluster.ReasonSelector, "placement.node_selector", !job.Required()},
+		{cluster.ReasonNodeAffinity, "placement.node_affinity", true},
+		{cluster.ReasonRegion, "placement.regions", true},
+		{cluster.ReasonModel, "gpu_model", true},
+		{cluster.ReasonDeviceMemory, "gpu_memory_mb", true},
+		{cluster.ReasonAccelerator, "mig_profile", w.Mig != ""},
+		{cluster.ReasonNUMA, "numa_policy", job.NUMAPolicy == "required"},
+		{cluster.ReasonJobAffinity, "placement.anti_affinity", len(c.entry.shape.antiAffinity) > 0},
+		{cluster.ReasonJobAffinity, "placement.affinity", len(c.entry.shape.affinity) > 0},
 	} {
-		if h.set && g.reasons.has(h.hurdle) {
+		if h.set && g.reasons.Has(h.hurdle) {
 			out = append(out, dropField(h.field))
 		}
 	}
-	if g.reasons.has(reasonTaint) {
+	if g.reasons.Has(cluster.ReasonTaint) {
 		out = append(out, tolerateStep(g.nodes[0], w))
 	}
 	return out
@@ -122,15 +124,15 @@ func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 func (c *remedySearch) askLessSteps(g *reasonGroup) []ares.Step {
 	var out []ares.Step
 	w := c.diagnosis.request
-	small := g.reasons.has(reasonTooSmall)
+	small := g.reasons.Has(cluster.ReasonTooSmall)
 	for _, less := range []struct {
 		field, unit string
 		of          bool // what may stand in the way
 		asked, free int
 	}{
-		{"gpu_count", "GPU", (small || g.reasons.has(reasonBusyDevices)) && w.mig == "", w.gpus, w.gpus - g.missing[0]},
-		{"cpu_cores", "core", small || g.reasons.has(reasonBusyCPUs), w.cpus, maxFree(g, func(n *node) int { return n.typ.cpus - n.cpus })},
-		{"memory_mb", "MB of memory", small || g.reasons.has(reasonBusyMemory), w.memory, maxFree(g, func(n *node) int { return n.record.MemoryMB - n.memory })},
+		{"gpu_count", "GPU", (small || g.reasons.Has(cluster.ReasonBusyDevices)) && w.Mig == "", w.Gpus, w.Gpus - g.missing[0]},
+		{"cpu_cores", "core", small || g.reasons.Has(cluster.ReasonBusyCPUs), w.Cpus, maxFree(g, func(n *cluster.Node) int { return n.Typ.Cpus - n.Cpus })},
+		{"memory_mb", "MB of memory", small || g.reasons.Has(cluster.ReasonBusyMemory), w.Memory, maxFree(g, func(n *cluster.Node) int { return n.Record.MemoryMB - n.Memory })},
 	} {
 		if less.of && less.free > 0 && less.free < less.asked {
 			out = append(out, ares.Step{Kind: ares.StepRelax, Field: less.field, Amount: less.free, Text: fmt.Sprintf("ask for %s (%s)", countText(less.free, less.unit), less.field)})
@@ -147,7 +149,7 @@ func countText(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-func maxFree(g *reasonGroup, of func(*node) int) int {
+func maxFree(g *reasonGroup, of func(*cluster.Node) int) int {
 	best := 0
 	for _, n := range g.nodes {
 		best = max(best, of(n))
@@ -156,10 +158,10 @@ func maxFree(g *reasonGroup, of func(*node) int) int {
 }
 
 // tolerateStep lets the job onto a node with taints.
-func tolerateStep(n *node, w *request) ares.Step {
+func tolerateStep(n *cluster.Node, w *cluster.Request) ares.Step {
 	var words []string
-	for _, t := range n.record.Taints {
-		if t.Effect != ares.PreferNoSchedule && !w.tolerates(t) {
+	for _, t := range n.Record.Taints {
+		if t.Effect != ares.PreferNoSchedule && !w.Tolerates(t) {
 			words = append(words, t.String())
 		}
 	}
@@ -227,16 +229,16 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 // would fit. It is false when no node would do even if it were empty.
 func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 	w := c.request
-	var like *node
+	var like *cluster.Node
 	most := 0
 	for i := range c.groups {
 		g := &c.groups[i]
-		const lasting = 1<<reasonSelector | 1<<reasonNodeAffinity | 1<<reasonRegion | 1<<reasonTaint | 1<<reasonAccelerator | 1<<reasonModel | 1<<reasonDeviceMemory | 1<<reasonQuota | 1<<reasonTooSmall | 1<<reasonJobAffinity
+		const lasting = 1<<cluster.ReasonSelector | 1<<cluster.ReasonNodeAffinity | 1<<cluster.ReasonRegion | 1<<cluster.ReasonTaint | 1<<cluster.ReasonAccelerator | 1<<cluster.ReasonModel | 1<<cluster.ReasonDeviceMemory | 1<<cluster.ReasonQuota | 1<<cluster.ReasonTooSmall | 1<<cluster.ReasonJobAffinity
 		if g.reasons&lasting != 0 {
 			continue
 		}
 		for _, n := range g.nodes {
-			if room := n.emptyRoom(w); room > most || room == most && like != nil && n.id < like.id {
+			if room := n.EmptyRoom(w); room > most || room == most && like != nil && n.Id < like.Id {
 				like, most = n, room
 			}
 		}
@@ -256,11 +258,11 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 		}
 	}
 	count := (lack + most - 1) / most
-	text := fmt.Sprintf("add %d nodes like %s", count, like.id)
+	text := fmt.Sprintf("add %d nodes like %s", count, like.Id)
 	if count == 1 {
-		text = "add a node like " + like.id
+		text = "add a node like " + like.Id
 	}
-	return ares.Step{Kind: ares.StepNode, Target: like.id, Amount: count, Text: text}, count <= maxAdded
+	return ares.Step{Kind: ares.StepNode, Target: like.Id, Amount: count, Text: text}, count <= maxAdded
 }
 
 // maxAdded is how many nodes a step may add.

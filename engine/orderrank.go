@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
@@ -24,9 +25,9 @@ func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
 		if half == forever {
 			return queue.MaxSortKey
 		}
-		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / WholeMilli
+		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / cluster.WholeMilli
 	case config.OrderAttained:
-		if e.run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.AttainedLevel())*WholeMilli {
+		if e.run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.AttainedLevel())*cluster.WholeMilli {
 			return 1
 		}
 	case config.OrderDeadline:

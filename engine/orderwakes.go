@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -28,7 +29,7 @@ func (j *jobTable) wakeForOrderChange(blocked []*entry, plan *ares.Plan) {
 	if j.cfg.Queue.Order != config.OrderAttained {
 		return
 	}
-	level := int64(j.cfg.Queue.AttainedLevel()) * WholeMilli
+	level := int64(j.cfg.Queue.AttainedLevel()) * cluster.WholeMilli
 	for _, e := range blocked {
 		if until, ok := j.peerPreemptionTime(e); ok && plan.Now.Before(until) {
 			wakeBy(plan, until)

@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/topology"
 )
@@ -20,7 +22,7 @@ func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 		t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
 		t.preempt.holdForRestarts(now, e)
 		t.preempt.holdForMigrating(now, e)
-		ex.scorer.drawForJob(job.ID, 0)
+		ex.scorer.BeginJob(job.ID, 0)
 		members, ban := ex.jobs.admissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
@@ -47,9 +49,9 @@ func (pl *Placer) placeJob(sh *shape, most int, ban uint64, e *entry) (ares.Plac
 
 // placeWithin is place for as long a stay as was said before.
 func (pl *Placer) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	w := pl.cluster.withoutModels(sh.request, ban)
+	w := pl.cluster.WithoutModels(sh.request, ban)
 	allowed, ok := pl.feasibleNodes(sh, w)
-	if !ok || pl.cluster.exceedsLeafLimit(w) {
+	if !ok || pl.cluster.ExceedsLeafLimit(w) {
 		return ares.Placing{}, false
 	}
 	if len(pl.windows.windows) > 0 {
@@ -63,7 +65,7 @@ func (pl *Placer) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.P
 }
 
 // placeAmong is seat on the allowed nodes.
-func (pl *Placer) placeAmong(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
+func (pl *Placer) placeAmong(sh *shape, w *cluster.Request, most int, e *entry, allowed *cluster.Set) (ares.Placing, bool) {
 	if sh.members == 1 {
 		return pl.placeSingle(sh, w, allowed)
 	}
@@ -71,43 +73,43 @@ func (pl *Placer) placeAmong(sh *shape, w *request, most int, e *entry, allowed 
 }
 
 // placeSingle takes the seat of a job of one member.
-func (pl *Placer) placeSingle(sh *shape, w *request, allowed *set) (ares.Placing, bool) {
-	if allowed == &w.constraints.feasible.nodes && w.failedEpoch == pl.epoch && !pl.speculative {
+func (pl *Placer) placeSingle(sh *shape, w *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
+	if allowed == &w.Constraints.Feasible.Nodes && w.FailedEpoch == pl.epoch && !pl.speculative {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := pl.bestSingleNode(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.constraints.feasible.nodes && !pl.speculative {
-			w.failedEpoch = pl.epoch
+		if allowed == &w.Constraints.Feasible.Nodes && !pl.speculative {
+			w.FailedEpoch = pl.epoch
 		}
 		return ares.Placing{}, false
 	}
-	m := ares.Merit{Level: ares.LevelNode, Domain: n.id}
-	if !w.anyNodeDoes {
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.Id}
+	if !w.AnyNodeDoes {
 		m.Stranded = strandedMilli(pl.scorer.fragmentationCost(w, n) - historyPenalty(n))
 	}
-	if w.gpus > 1 {
-		m.FirstFit = n.typ.links.BottleneckMBps(n.typ.links.FirstFit(w.deviceMask(n.typ)&n.free, w.gpus))
+	if w.Gpus > 1 {
+		m.FirstFit = n.Typ.Links.BottleneckMBps(n.Typ.Links.FirstFit(w.DeviceMask(n.Typ)&n.Free, w.Gpus))
 	}
-	before := n.free
+	before := n.Free
 	seats := []ares.Seat{pl.assign(n, w, 0)}
-	if w.gpus > 1 {
-		m.Bandwidth = n.typ.links.BottleneckMBps(before &^ n.free)
+	if w.Gpus > 1 {
+		m.Bandwidth = n.Typ.Links.BottleneckMBps(before &^ n.Free)
 	}
-	pl.cluster.capacityChanged(n)
-	return ares.Placing{Seats: seats, Score: pl.cluster.pairScore(seats), Merit: m}, true
+	pl.cluster.CapacityChanged(n)
+	return ares.Placing{Seats: seats, Score: pl.cluster.PairScore(seats), Merit: m}, true
 }
 
 // bestSingleNode finds the node for a job of one member: in the domain it prefers, then
 // where nothing speaks against, then anywhere it may go.
-func (pl *Placer) bestSingleNode(sh *shape, w *request, allowed *set) *node {
+func (pl *Placer) bestSingleNode(sh *shape, w *cluster.Request, allowed *cluster.Set) *cluster.Node {
 	liked := allowed
-	if w.constraints.feasible.hasPreference {
-		liked = pl.cluster.preferredNodes(&w.constraints.feasible, allowed)
+	if w.Constraints.Feasible.HasPreference {
+		liked = pl.cluster.PreferredNodes(&w.Constraints.Feasible, allowed)
 	}
-	for _, in := range [2]*set{liked, allowed} {
+	for _, in := range [2]*cluster.Set{liked, allowed} {
 		for i := 0; ; i++ {
-			lo, hi, ok := pl.cluster.domains.NamedDomain(sh.wish.domain, i)
+			lo, hi, ok := pl.cluster.Domains.NamedDomain(sh.wish.domain, i)
 			if !ok {
 				break
 			}
@@ -116,71 +118,71 @@ func (pl *Placer) bestSingleNode(sh *shape, w *request, allowed *set) *node {
 			}
 		}
 	}
-	if n := pl.scorer.bestNode(w, liked, 0, len(pl.cluster.nodes)); n != nil || liked == allowed {
+	if n := pl.scorer.bestNode(w, liked, 0, len(pl.cluster.Nodes)); n != nil || liked == allowed {
 		return n
 	}
-	return pl.scorer.bestNode(w, allowed, 0, len(pl.cluster.nodes))
+	return pl.scorer.bestNode(w, allowed, 0, len(pl.cluster.Nodes))
 }
 
 // placeGang takes seats for several members: the domain is chosen by the topology,
 // the devices by their links. Ranks follow the order of the nodes, but for those
 // that can stay where they were.
-func (pl *Placer) placeGang(sh *shape, w *request, most int, e *entry, allowed *set) (ares.Placing, bool) {
-	if w.scoreSlot == 0 && pl.cluster.fitsNowhere(w) {
+func (pl *Placer) placeGang(sh *shape, w *cluster.Request, most int, e *entry, allowed *cluster.Set) (ares.Placing, bool) {
+	if w.ScoreSlot == 0 && pl.cluster.FitsNowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topology.Request{
-		Members: most, MinMembers: sh.minMembers, DevicesPerMember: w.gpus, RequiredLevel: sh.wish.required, PreferredLevel: sh.wish.preferred,
+		Members: most, MinMembers: sh.minMembers, DevicesPerMember: w.Gpus, RequiredLevel: sh.wish.required, PreferredLevel: sh.wish.preferred,
 		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, MinGbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
 	}
-	if allowed == &w.constraints.feasible.nodes && !sh.spreadsMembers() {
-		ask.CacheKey = w.id // else other jobs decide where it may go
+	if allowed == &w.Constraints.Feasible.Nodes && !sh.spreadsMembers() {
+		ask.CacheKey = w.Id // else other jobs decide where it may go
 	}
 	if e != nil && e.run != nil {
 		ask.PreviousNodes = pl.jobs.lastNodes(e)
 	}
 	view := gangView{pl, w, pl.scorer.refreshScores(w), allowed, sh.spreadsMembers()}
-	picks, m, ok := pl.cluster.domains.Choose(&ask, view)
+	picks, m, ok := pl.cluster.Domains.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
 	}
 	if m.Level == ares.LevelNode {
-		m.Domain = pl.cluster.nodes[picks[0].Node].id
+		m.Domain = pl.cluster.Nodes[picks[0].Node].Id
 	}
 	total := 0
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += (view.scores.costs[p.Node] - historyPenalty(pl.cluster.nodes[p.Node])) * int64(p.Members)
+		cost += (view.scores.costs[p.Node] - historyPenalty(pl.cluster.Nodes[p.Node])) * int64(p.Members)
 	}
-	m.Stranded, m.FirstFit = strandedMilli(cost), pl.cluster.firstFitBandwidth(w, allowed, total)
+	m.Stranded, m.FirstFit = strandedMilli(cost), pl.cluster.FirstFitBandwidth(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
-		n := pl.cluster.nodes[p.Node]
+		n := pl.cluster.Nodes[p.Node]
 		seats = pl.assignAll(n, w, p.Members, seats)
-		pl.cluster.capacityChanged(n)
+		pl.cluster.CapacityChanged(n)
 	}
 	e.keepRanksInPlace(seats)
-	m.Bandwidth = pl.cluster.bottleneck(seats)
-	return ares.Placing{Seats: seats, Score: pl.cluster.pairScore(seats), Merit: m}, true
+	m.Bandwidth = pl.cluster.Bottleneck(seats)
+	return ares.Placing{Seats: seats, Score: pl.cluster.PairScore(seats), Merit: m}, true
 }
 
 // gangView is what the topology may ask about the nodes for one gang.
 type gangView struct {
 	state   *Placer
-	request *request
+	request *cluster.Request
 	scores  *scoreCache
-	allowed *set
+	allowed *cluster.Set
 	apart   bool // no two members on a node
 }
 
 // Capacity is how many members the node can take now.
 func (v gangView) Capacity(at int) int {
-	n := v.state.cluster.nodes[at]
-	if !n.schedulable() || !v.allowed.has(at) {
+	n := v.state.cluster.Nodes[at]
+	if !n.Schedulable() || !v.allowed.Has(at) {
 		return 0
 	}
-	room := n.roomFor(v.request)
+	room := n.RoomFor(v.request)
 	if v.apart {
 		return min(room, 1)
 	}
@@ -193,7 +195,7 @@ func (v gangView) Penalty(at int) int {
 		return 0
 	}
 	cost := int(v.scores.costs[at])
-	if f := &v.request.constraints.feasible; f.hasPreference && !f.preferred.has(at) {
+	if f := &v.request.Constraints.Feasible; f.HasPreference && !f.Preferred.Has(at) {
 		cost += warmCost
 	}
 	return cost

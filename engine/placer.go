@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -9,13 +10,13 @@ import (
 // Placer finds nodes and devices for the members of a job, and takes them.
 type Placer struct {
 	cfg     *config.Config
-	cluster *Cluster
+	cluster *cluster.Cluster
 	scorer  *Scorer
 	jobs    *jobTable
 	windows *calendar
-	txn     *Txn
+	txn     *cluster.Txn
 
-	feasibleScratch    set          // scratch of reach
+	feasibleScratch    cluster.Set  // scratch of reach
 	cycle              int          // counts them
 	epoch              int          // counts them too, and what gives room in the middle of one
 	placed             []placedJob  // whole jobs
@@ -32,7 +33,7 @@ func (pl *Placer) close() {
 }
 
 // feasibleAgain is reach of a shape that had some.
-func (pl *Placer) feasibleAgain(sh *shape, w *request) *set {
+func (pl *Placer) feasibleAgain(sh *shape, w *cluster.Request) *cluster.Set {
 	reach, _ := pl.feasibleNodes(sh, w)
 	return reach
 }
@@ -45,14 +46,14 @@ func (pl *Placer) rememberUnschedulable(sh *shape, ban uint64) {
 		return
 	}
 	w := sh.request
-	if !pl.cluster.refreshGains(w) {
-		w.gains = roomGains{known: true, layout: pl.cluster.layout, from: pl.cluster.roomChanges.count, to: pl.cluster.roomChanges.count, nodes: w.gains.nodes[:0]}
-		if !w.listed {
-			w.listed = true
-			pl.cluster.unschedulableRequests = append(pl.cluster.unschedulableRequests, w)
+	if !pl.cluster.RefreshGains(w) {
+		w.Gains = cluster.RoomGains{Known: true, Layout: pl.cluster.Layout, From: pl.cluster.RoomChanges.Count, To: pl.cluster.RoomChanges.Count, Nodes: w.Gains.Nodes[:0]}
+		if !w.Listed {
+			w.Listed = true
+			pl.cluster.UnschedulableRequests = append(pl.cluster.UnschedulableRequests, w)
 		}
 	}
-	sh.unschedulable = unschedulableMark{true, pl.cluster.layout, pl.cluster.roomChanges.count, ban}
+	sh.unschedulable = unschedulableMark{true, pl.cluster.Layout, pl.cluster.RoomChanges.Count, ban}
 	pl.unschedulableNoted = true
 }
 
@@ -63,9 +64,9 @@ func (pl *Placer) noteReturnedRoom() {
 		return
 	}
 	pl.unschedulableNoted = false
-	for i := range pl.txn.deltas {
-		if n := pl.txn.deltas[i].node; i == 0 || pl.txn.deltas[i-1].node != n {
-			pl.cluster.roomChanges.add(n.pos)
+	for i := range pl.txn.Deltas {
+		if n := pl.txn.Deltas[i].Node; i == 0 || pl.txn.Deltas[i-1].Node != n {
+			pl.cluster.RoomChanges.Add(n.Pos)
 		}
 	}
 }
@@ -75,13 +76,13 @@ func (pl *Placer) noteReturnedRoom() {
 // its shape may be shorter, and it is passed over alone.
 func (pl *Placer) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 	c := pl.windows
-	if len(c.windows) == 0 || len(pl.windows.blockingWindows(e.shape, &pl.cluster.refreshFeasible(pl.cluster.withoutModels(e.shape.request, ban)).nodes)) == 0 {
+	if len(c.windows) == 0 || len(pl.windows.blockingWindows(e.shape, &pl.cluster.RefreshFeasible(pl.cluster.WithoutModels(e.shape.request, ban)).Nodes)) == 0 {
 		return false
 	}
 	fits := func() bool {
-		m := savepoint(len(pl.txn.deltas))
+		m := cluster.Savepoint(len(pl.txn.Deltas))
 		_, ok := pl.placeWithin(e.shape, members, ban, e)
-		pl.txn.undo(m)
+		pl.txn.Undo(m)
 		return ok
 	}
 	c.ignored = true
@@ -122,27 +123,27 @@ type placedJob struct {
 
 // assign takes the place of one member on a node that has room for it: the
 // devices that are linked best.
-func (pl *Placer) assign(n *node, w *request, rank int) ares.Seat {
+func (pl *Placer) assign(n *cluster.Node, w *cluster.Request, rank int) ares.Seat {
 	if set := pl.scorer.policyDevice(n, w); set != 0 {
-		return pl.txn.assignDevices(n, w, rank, set, -1)
+		return pl.txn.AssignDevices(n, w, rank, set, -1)
 	}
-	set, numa := n.pickDevices(w)
-	return pl.txn.assignDevices(n, w, rank, set, numa)
+	set, numa := n.PickDevices(w)
+	return pl.txn.AssignDevices(n, w, rank, set, numa)
 }
 
 // assignAll takes the places of members of a gang, whose seats so far are given.
-func (pl *Placer) assignAll(n *node, w *request, members int, seats []ares.Seat) []ares.Seat {
+func (pl *Placer) assignAll(n *cluster.Node, w *cluster.Request, members int, seats []ares.Seat) []ares.Seat {
 	home := -1
-	if w.oneNUMA {
-		home = n.numaFor(w, members)
+	if w.OneNUMA {
+		home = n.NumaFor(w, members)
 	}
 	for range members {
 		if home < 0 {
 			seats = append(seats, pl.assign(n, w, len(seats)))
 			continue
 		}
-		set, _ := n.chooseDevices(w, w.deviceMask(n.typ)&n.typ.near[home], 0)
-		seats = append(seats, pl.txn.assignDevices(n, w, len(seats), set, home))
+		set, _ := n.ChooseDevices(w, w.DeviceMask(n.Typ)&n.Typ.Near[home], 0)
+		seats = append(seats, pl.txn.AssignDevices(n, w, len(seats), set, home))
 	}
 	return seats
 }
@@ -152,35 +153,35 @@ func (pl *Placer) releaseJob(e *entry) {
 	a := e.run.Current()
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		n := pl.cluster.nodesByID[h.Node]
-		if h.State.Free() || n == nil || n.record == nil {
+		n := pl.cluster.NodesByID[h.Node]
+		if h.State.Free() || n == nil || n.Record == nil {
 			continue
 		}
 		for k := range h.Shares {
-			if at := n.deviceIndex(&h.Shares[k]); at >= 0 {
-				pl.txn.take(delta{node: n, device: at, milli: -h.Shares[k].Milli})
+			if at := n.DeviceIndex(&h.Shares[k]); at >= 0 {
+				pl.txn.Take(cluster.Delta{Node: n, Device: at, Milli: -h.Shares[k].Milli})
 			}
 		}
-		pl.txn.take(delta{node: n, device: restOfLeaving, cpus: -h.CPUs, memory: -h.Memory, numa: h.NUMA, kind: kindOfSeat(&h.Seat)})
-		pl.cluster.capacityChanged(n)
+		pl.txn.Take(cluster.Delta{Node: n, Device: cluster.RestOfLeaving, Cpus: -h.CPUs, Memory: -h.Memory, Numa: h.NUMA, Kind: cluster.KindOfSeat(&h.Seat)})
+		pl.cluster.CapacityChanged(n)
 	}
 }
 
 // putBack puts a job that was to leave back on its seats, if nobody else is given
 // what it has there.
 func (pl *Placer) putBack(e *entry) bool {
-	m, a := savepoint(len(pl.txn.deltas)), e.run.Current()
+	m, a := cluster.Savepoint(len(pl.txn.Deltas)), e.run.Current()
 	for i := range a.Seats {
 		seat := &a.Seats[i].Seat
-		n := pl.cluster.nodesByID[seat.Node]
-		if a.Seats[i].State.Free() || n == nil || n.record == nil {
+		n := pl.cluster.NodesByID[seat.Node]
+		if a.Seats[i].State.Free() || n == nil || n.Record == nil {
 			continue
 		}
-		if !n.fitsBeside(seat) {
-			pl.txn.undo(m)
+		if !n.FitsBeside(seat) {
+			pl.txn.Undo(m)
 			return false
 		}
-		pl.txn.takeSeats([]ares.Seat{*seat})
+		pl.txn.TakeSeats([]ares.Seat{*seat})
 	}
 	return true
 }

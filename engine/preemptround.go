@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -12,11 +13,11 @@ import (
 // that are being stopped, and the candidates.
 type preemptRound struct {
 	cfg      *config.Config
-	cluster  *Cluster
+	cluster  *cluster.Cluster
 	scorer   *Scorer
 	jobs     *jobTable
 	windows  *calendar
-	txn      *Txn
+	txn      *cluster.Txn
 	place    *Placer
 	backfill *backfillRound
 
@@ -58,7 +59,7 @@ func (pr *preemptRound) preemptionBlockers(e *entry, now time.Time) []ares.Block
 	}
 	if e.run != nil && e.run.Nominated != nil {
 		k := nominationHold{seats: e.run.Nominated.Seats}
-		_, k.freeSeats = pr.txn.holdSeats(k.seats)
+		_, k.freeSeats = pr.txn.HoldSeats(k.seats)
 		return []ares.Blocker{k.waitBlocker()}
 	}
 	members, _ := pr.jobs.admissibleMembers(e.shape, now)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -69,7 +71,7 @@ func (c *remedySearch) quotaSteps() []ares.Step {
 	}
 	var best []ares.Step
 	least := 0
-	for m := range c.state.cluster.matchingModels(sh.request) {
+	for m := range c.state.cluster.MatchingModels(sh.request) {
 		steps, sum := c.quotaStepsFor(m)
 		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
 			best, least = steps, sum
@@ -82,13 +84,13 @@ func (c *remedySearch) quotaSteps() []ares.Step {
 // how much in all.
 func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 	sh := c.entry.shape
-	milli := int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
+	milli := int64(sh.minMembers) * int64(max(sh.request.Gpus*cluster.WholeMilli, sh.request.Milli))
 	for _, short := range sh.leaf.QuotaShortfalls(model, milli) {
 		target := short.Tenant
 		if short.Queue != "" {
 			target = ares.QueueID(short.Tenant, short.Queue)
 		}
-		by := int((short.By + WholeMilli - 1) / WholeMilli)
+		by := int((short.By + cluster.WholeMilli - 1) / cluster.WholeMilli)
 		sum += by
 		steps = append(steps, quotaStep(target, short.Resource, by))
 	}
@@ -99,8 +101,8 @@ func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 // little of, for each such model.
 func (c *remedySearch) openModelSteps() []ares.Step {
 	var out []ares.Step
-	for m := range c.state.cluster.matchingModels(c.entry.shape.request) {
-		if c.diagnosis.request.ban&modelBit(m) == 0 {
+	for m := range c.state.cluster.MatchingModels(c.entry.shape.request) {
+		if c.diagnosis.request.Ban&cluster.ModelBit(m) == 0 {
 			continue
 		}
 		if steps, _ := c.quotaStepsFor(m); len(steps) == 1 {

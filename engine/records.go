@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 
@@ -18,7 +19,7 @@ func (s *State) Config() config.Config { return s.core.cfg }
 
 // Topology is the record of the topology, an empty one when there is none. It
 // must not be changed.
-func (s *State) Topology() *ares.Topology { return s.core.cluster.topology }
+func (s *State) Topology() *ares.Topology { return s.core.cluster.Topology }
 
 // Nominations yields the seats that are kept for waiting jobs, the oldest first.
 // They must not be changed.
@@ -66,8 +67,8 @@ func (s *State) Usages() iter.Seq[ares.Usage] {
 // a seat speaks of them, by ID. The topology may say where they stand.
 func (s *State) UnknownNodes() iter.Seq[string] {
 	var all []string
-	for id, n := range s.core.cluster.nodesByID { // order-free: sorted right below
-		if n.record == nil && !n.isUnknown() {
+	for id, n := range s.core.cluster.NodesByID { // order-free: sorted right below
+		if n.Record == nil && !n.IsUnknown() {
 			all = append(all, id)
 		}
 	}
@@ -80,20 +81,20 @@ func (s *State) UnknownNodes() iter.Seq[string] {
 // order, so that taking it is short: whoever writes it down sorts them. The
 // records must not be changed.
 func (s *State) Snapshot() ares.Batch {
-	b := ares.Batch{Revision: s.core.revision, Reset: true, At: s.core.jobs.at, Events: make([]ares.Event, 0, 2*(len(s.core.jobs.entryByID)+len(s.core.cluster.nodesByID))+len(s.core.jobs.tenants))}
+	b := ares.Batch{Revision: s.core.revision, Reset: true, At: s.core.jobs.at, Events: make([]ares.Event, 0, 2*(len(s.core.jobs.entryByID)+len(s.core.cluster.NodesByID))+len(s.core.jobs.tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
-	for _, n := range s.core.cluster.nodesByID { // order-free: as the comment says
-		if n.record != nil {
-			add(ares.Event{Revision: n.record.Revision, Node: n.record})
+	for _, n := range s.core.cluster.NodesByID { // order-free: as the comment says
+		if n.Record != nil {
+			add(ares.Event{Revision: n.Record.Revision, Node: n.Record})
 		}
-		if n.session != nil {
-			add(ares.Event{Revision: n.session.Revision, Session: n.session})
+		if n.Session != nil {
+			add(ares.Event{Revision: n.Session.Revision, Session: n.Session})
 		}
-		if n.cordon != nil {
-			add(ares.Event{Revision: n.cordon.Revision, Cordon: n.cordon})
+		if n.Cordon != nil {
+			add(ares.Event{Revision: n.Cordon.Revision, Cordon: n.Cordon})
 		}
-		if n.score != nil {
-			add(ares.Event{Revision: n.score.Revision, Score: n.score})
+		if n.Score != nil {
+			add(ares.Event{Revision: n.Score.Revision, Score: n.Score})
 		}
 	}
 	for _, t := range s.core.jobs.tenants { // order-free: as above
@@ -110,7 +111,7 @@ func (s *State) Snapshot() ares.Batch {
 	for r := range s.Reservations() {
 		add(ares.Event{Revision: r.Revision, Reservation: r})
 	}
-	add(ares.Event{Revision: s.core.cluster.topology.Revision, Topology: s.core.cluster.topology})
+	add(ares.Event{Revision: s.core.cluster.Topology.Revision, Topology: s.core.cluster.Topology})
 	for id, e := range s.core.jobs.entryByID { // order-free: as above
 		if e.job != nil {
 			add(ares.Event{Revision: e.job.Revision, Job: e.job})
@@ -182,13 +183,13 @@ func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 // and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
-		all := make([]*node, 0, len(s.core.cluster.nodesByID))
-		for _, n := range s.core.cluster.nodesByID { // order-free: sorted right below
+		all := make([]*cluster.Node, 0, len(s.core.cluster.NodesByID))
+		for _, n := range s.core.cluster.NodesByID { // order-free: sorted right below
 			all = append(all, n)
 		}
-		slices.SortFunc(all, func(a, b *node) int { return cmp.Compare(a.id, b.id) })
+		slices.SortFunc(all, func(a, b *cluster.Node) int { return cmp.Compare(a.Id, b.Id) })
 		for _, n := range all {
-			if n.record != nil && !yield(NodeView{n.record, n.session, n.cordon, n.score}) {
+			if n.Record != nil && !yield(NodeView{n.Record, n.Session, n.Cordon, n.Score}) {
 				return
 			}
 		}
@@ -261,7 +262,7 @@ type FreeCapacity struct {
 
 // Milli is what is left of the node's devices, in thousandths.
 func (r *FreeCapacity) Milli() int {
-	sum := r.Whole * WholeMilli
+	sum := r.Whole * cluster.WholeMilli
 	for _, left := range r.Parts {
 		sum += int(left)
 	}
@@ -275,19 +276,19 @@ func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 	return func(yield func(*FreeCapacity) bool) {
 		s.core.refresh()
 		var room FreeCapacity
-		for _, n := range s.core.cluster.nodes {
-			if n.record == nil {
+		for _, n := range s.core.cluster.Nodes {
+			if n.Record == nil {
 				continue
 			}
 			parts := room.Parts[:0]
-			if n.schedulable() {
-				for m := n.usable &^ n.free; m != 0; m &= m - 1 {
-					if left := n.freeMilliOf(bits.TrailingZeros64(m)); left > 0 {
+			if n.Schedulable() {
+				for m := n.Usable &^ n.Free; m != 0; m &= m - 1 {
+					if left := n.FreeMilliOf(bits.TrailingZeros64(m)); left > 0 {
 						parts = append(parts, uint16(left))
 					}
 				}
 			}
-			room = FreeCapacity{Node: n.record, Whole: bits.OnesCount64(n.free), Parts: parts, CPUs: n.record.CPUs - n.cpus, MemoryMB: n.record.MemoryMB - n.memory}
+			room = FreeCapacity{Node: n.Record, Whole: bits.OnesCount64(n.Free), Parts: parts, CPUs: n.Record.CPUs - n.Cpus, MemoryMB: n.Record.MemoryMB - n.Memory}
 			if !yield(&room) {
 				return
 			}

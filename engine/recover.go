@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -32,8 +34,8 @@ func (pr *preemptRound) holdForRestarts(now time.Time, but *entry) {
 		last := e.run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
-			if last.Seats[i].State.Free() && pr.cluster.nodesByID[seat.Node].seatIsFree(seat) {
-				pr.txn.takeSeats([]ares.Seat{*seat})
+			if last.Seats[i].State.Free() && pr.cluster.NodesByID[seat.Node].SeatIsFree(seat) {
+				pr.txn.TakeSeats([]ares.Seat{*seat})
 				g.seats = append(g.seats, seat)
 			}
 		}
@@ -47,9 +49,9 @@ func (pr *preemptRound) wouldFit(e *entry, now time.Time) bool {
 	if members == 0 || pr.jobs.arrayIsStopping(e) {
 		return false
 	}
-	m := savepoint(len(pr.txn.deltas))
+	m := cluster.Savepoint(len(pr.txn.Deltas))
 	_, ok := pr.place.placeJob(e.shape, members, ban, e)
-	pr.txn.undo(m)
+	pr.txn.Undo(m)
 	return ok
 }
 
@@ -74,9 +76,9 @@ func (pr *preemptRound) releaseToGang(e *entry) {
 // releaseRestartHold gives up what is kept for a gang.
 func (pr *preemptRound) releaseRestartHold(g *restartHold) {
 	for _, seat := range g.seats {
-		n := pr.cluster.nodesByID[seat.Node]
-		pr.txn.releaseSeat(n, seat)
-		pr.cluster.capacityChanged(n)
+		n := pr.cluster.NodesByID[seat.Node]
+		pr.txn.ReleaseSeat(n, seat)
+		pr.cluster.CapacityChanged(n)
 	}
 }
 

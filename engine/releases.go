@@ -1,11 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"time"
 
-	"cmp"
+	"github.com/ares-scheduler/ares/engine/cluster"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -49,28 +50,28 @@ type nodeForecast struct {
 
 // forecastOf is the forecast of a node. It is by position, and starts anew when
 // nodes have other positions.
-func (b *backfillRound) forecastOf(n *node) *nodeForecast {
-	if b.forecastLayout != b.cluster.layout {
-		b.forecastLayout = b.cluster.layout
-		b.forecasts = make([]nodeForecast, len(b.cluster.nodes))
+func (b *backfillRound) forecastOf(n *cluster.Node) *nodeForecast {
+	if b.forecastLayout != b.cluster.Layout {
+		b.forecastLayout = b.cluster.Layout
+		b.forecasts = make([]nodeForecast, len(b.cluster.Nodes))
 	}
-	return &b.forecasts[n.pos]
+	return &b.forecasts[n.Pos]
 }
 
 // releasesOn is who is foreseen to leave the node, and what it has left then.
-func (b *backfillRound) releasesOn(n *node, now time.Time, by quantile) *nodeReleases {
+func (b *backfillRound) releasesOn(n *cluster.Node, now time.Time, by quantile) *nodeReleases {
 	at := b.forecastOf(n)
 	d := &at.releases[by]
-	if d.known && d.changes == n.changes && now.UnixNano() < d.until {
+	if d.known && d.changes == n.Changes && now.UnixNano() < d.until {
 		return d
 	}
-	d.known, d.changes, d.until, d.list = true, n.changes, noEnd, d.list[:0]
-	for _, sit := range n.occupants {
+	d.known, d.changes, d.until, d.list = true, n.Changes, noEnd, d.list[:0]
+	for _, sit := range n.Occupants {
 		e := b.jobs.owner(sit)
 		if e.job == nil || e.run == nil {
 			continue
 		}
-		a := attemptOf(e.run, sit.seat)
+		a := attemptOf(e.run, sit.Seat)
 		ends := e.expectedEnd(a, now, by)
 		if ends == noEnd {
 			continue
@@ -83,7 +84,7 @@ func (b *backfillRound) releasesOn(n *node, now time.Time, by quantile) *nodeRel
 			source = fromForecast
 		}
 		d.list = append(d.list, expectedRelease{
-			at: ends, seat: sit.seat, from: a.PlacedAt.UnixNano(), source: source, overdue: ends != alreadyOver && e.isOverdue(now),
+			at: ends, seat: sit.Seat, from: a.PlacedAt.UnixNano(), source: source, overdue: ends != alreadyOver && e.isOverdue(now),
 		})
 	}
 	for _, v := range at.planned {
@@ -111,21 +112,21 @@ func compareReleases(a, b expectedRelease) int {
 }
 
 // accumulateReleases writes down what the node has left after each departure.
-func accumulateReleases(n *node, list []expectedRelease) {
-	var taken [MaxDevices]int
-	for i := range n.devices {
-		taken[i] = n.devices[i].taken
+func accumulateReleases(n *cluster.Node, list []expectedRelease) {
+	var taken [cluster.MaxDevices]int
+	for i := range n.Devices {
+		taken[i] = n.Devices[i].Taken
 	}
-	free, cpus, memory, seats := n.free, n.cpus, n.memory, n.seats
+	free, cpus, memory, seats := n.Free, n.Cpus, n.Memory, n.Seats
 	for i := range list {
 		d := &list[i]
 		for k := range d.seat.Shares {
-			at := n.deviceIndex(&d.seat.Shares[k])
+			at := n.DeviceIndex(&d.seat.Shares[k])
 			if at < 0 {
 				continue
 			}
 			if taken[at] -= d.seat.Shares[k].Milli; taken[at] == 0 {
-				free |= 1 << at & n.usable
+				free |= 1 << at & n.Usable
 			}
 		}
 		cpus, memory, seats = cpus-d.seat.CPUs, memory-d.seat.Memory, seats-1
@@ -135,23 +136,23 @@ func accumulateReleases(n *node, list []expectedRelease) {
 
 // roomAfter is how many members of a want the node can take after the first k
 // departures.
-func roomAfter(n *node, w *request, list []expectedRelease, k int) int {
+func roomAfter(n *cluster.Node, w *cluster.Request, list []expectedRelease, k int) int {
 	switch {
 	case k == 0:
-		return n.roomFor(w)
-	case w.milli > 0 || w.numa == numaRequired:
-		return n.roomWithout(w, seatsOfReleases(list[:k]))
+		return n.RoomFor(w)
+	case w.Milli > 0 || w.Numa == cluster.NumaRequired:
+		return n.RoomWithout(w, seatsOfReleases(list[:k]))
 	}
 	d := &list[k-1]
-	fit := MaxSeats - d.seats
-	if w.cpus > 0 {
-		fit = min(fit, (n.typ.cpus-d.cpus)/w.cpus)
+	fit := cluster.MaxSeats - d.seats
+	if w.Cpus > 0 {
+		fit = min(fit, (n.Typ.Cpus-d.cpus)/w.Cpus)
 	}
-	if w.memory > 0 {
-		fit = min(fit, (n.record.MemoryMB-d.memory)/w.memory)
+	if w.Memory > 0 {
+		fit = min(fit, (n.Record.MemoryMB-d.memory)/w.Memory)
 	}
-	if w.gpus > 0 {
-		fit = min(fit, onesCount(w.deviceMask(n.typ)&d.free)/w.gpus)
+	if w.Gpus > 0 {
+		fit = min(fit, onesCount(w.DeviceMask(n.Typ)&d.free)/w.Gpus)
 	}
 	return max(fit, 0)
 }
@@ -168,8 +169,8 @@ func seatsOfReleases(of []expectedRelease) iter.Seq[*ares.Seat] {
 }
 
 // opensAt is when the node has room for one member of a want.
-func opensAt(n *node, w *request, list []expectedRelease) int64 {
-	if n.roomFor(w) > 0 {
+func opensAt(n *cluster.Node, w *cluster.Request, list []expectedRelease) int64 {
+	if n.RoomFor(w) > 0 {
 		return alreadyOver
 	}
 	if len(list) == 0 || roomAfter(n, w, list, len(list)) == 0 {
@@ -188,11 +189,11 @@ func opensAt(n *node, w *request, list []expectedRelease) int64 {
 
 // roomWhen is how many members the node can take when all seats are free but those
 // of attempts that were placed before cut.
-func (b *backfillRound) roomWhen(n *node, w *request, cut int64) int {
-	return n.roomWithout(w, func(yield func(*ares.Seat) bool) {
-		for _, o := range n.occupants {
+func (b *backfillRound) roomWhen(n *cluster.Node, w *cluster.Request, cut int64) int {
+	return n.RoomWithout(w, func(yield func(*ares.Seat) bool) {
+		for _, o := range n.Occupants {
 			e := b.jobs.owner(o)
-			if (e.run == nil || attemptOf(e.run, o.seat).PlacedAt.UnixNano() >= cut) && !yield(o.seat) {
+			if (e.run == nil || attemptOf(e.run, o.Seat).PlacedAt.UnixNano() >= cut) && !yield(o.Seat) {
 				return
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -20,8 +21,8 @@ type backfillReservation struct {
 	drain   bool  // nobody may take what it holds, however soon he ends
 	ends    int64 // when the job will have ended, endless if nobody knows
 	seats   []ares.Seat
-	toHold  []delta // what of it is free already
-	held    []delta // what of that is taken now
+	toHold  []cluster.Delta // what of it is free already
+	held    []cluster.Delta // what of that is taken now
 	merit   ares.Merit
 	sources [estimateSources]int // of those it waits for, how many by a forecast, a limit, a guess
 	overdue int                  // how many of them run for longer than was foreseen
@@ -61,9 +62,9 @@ func (b *backfillRound) placeBackfill(e *entry, members int, ban uint64, now tim
 	if !fits {
 		b.probes++
 		b.holdReservations(0)
-		m := savepoint(len(b.txn.deltas))
+		m := cluster.Savepoint(len(b.txn.Deltas))
 		if _, fits = b.place.placeJob(sh, members, ban, e); fits {
-			b.txn.undo(m)
+			b.txn.Undo(m)
 		}
 	}
 	if fits {
@@ -98,10 +99,10 @@ func (b *backfillRound) holdReservations(which uint64) {
 		switch bit := uint64(1) << i; {
 		case b.heldReservations&^which&bit != 0:
 			for _, k := range r.held {
-				k.reverse()
-				b.txn.take(k)
-				if k.device < 0 {
-					b.cluster.capacityChanged(k.node)
+				k.Reverse()
+				b.txn.Take(k)
+				if k.Device < 0 {
+					b.cluster.CapacityChanged(k.Node)
 				}
 			}
 		case which&^b.heldReservations&bit != 0:
@@ -112,9 +113,9 @@ func (b *backfillRound) holdReservations(which uint64) {
 }
 
 // roomIgnoringHolds is the room of a node for a want, if nothing were held by reservations.
-func (b *backfillRound) roomIgnoringHolds(n *node, w *request) int {
+func (b *backfillRound) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) int {
 	if b.heldReservations == 0 || b.forecastOf(n).heldInCycle != b.place.cycle {
-		return n.roomFor(w)
+		return n.RoomFor(w)
 	}
 	apply := func(sign int) {
 		for i := range b.reservations {
@@ -122,14 +123,14 @@ func (b *backfillRound) roomIgnoringHolds(n *node, w *request) int {
 				continue
 			}
 			for k := range b.reservations[i].held {
-				if h := &b.reservations[i].held[k]; h.node == n {
-					h.apply(sign)
+				if h := &b.reservations[i].held[k]; h.Node == n {
+					h.Apply(sign)
 				}
 			}
 		}
 	}
 	apply(-1)
-	room := n.roomFor(w)
+	room := n.RoomFor(w)
 	apply(+1)
 	return room
 }
@@ -138,19 +139,19 @@ func (b *backfillRound) roomIgnoringHolds(n *node, w *request) int {
 func (b *backfillRound) holdReservation(r *backfillReservation) {
 	r.held = r.held[:0]
 	for _, k := range r.toHold {
-		n := k.node
-		if k.device >= 0 {
-			if k.milli = min(k.milli, WholeMilli-n.devices[k.device].taken); k.milli > 0 {
-				b.txn.take(k)
+		n := k.Node
+		if k.Device >= 0 {
+			if k.Milli = min(k.Milli, cluster.WholeMilli-n.Devices[k.Device].Taken); k.Milli > 0 {
+				b.txn.Take(k)
 				r.held = append(r.held, k)
 			}
 			continue
 		}
-		k.cpus, k.memory = max(min(k.cpus, n.typ.cpus-n.cpus), 0), max(min(k.memory, n.record.MemoryMB-n.memory), 0)
-		b.txn.take(k)
+		k.Cpus, k.Memory = max(min(k.Cpus, n.Typ.Cpus-n.Cpus), 0), max(min(k.Memory, n.Record.MemoryMB-n.Memory), 0)
+		b.txn.Take(k)
 		r.held = append(r.held, k)
 		b.forecastOf(n).heldInCycle = b.place.cycle
-		b.cluster.capacityChanged(n)
+		b.cluster.CapacityChanged(n)
 	}
 }
 
@@ -163,17 +164,17 @@ func (b *backfillRound) reserveFor(e *entry, now time.Time) bool {
 	if members == 0 {
 		return false
 	}
-	m := savepoint(len(b.txn.deltas))
+	m := cluster.Savepoint(len(b.txn.Deltas))
 	b.place.speculative = true
 	b.windows.setExpectedStay(e) // nobody may have asked for it yet whether it has room
 	b.assumePlanned(now)
 	r, ok := b.earliestStart(e, members, ban, now)
-	b.txn.undo(m)
+	b.txn.Undo(m)
 	if b.mayDrain(e, &r, ok, now) {
 		if hard, fits := b.drainReservation(e, members, ban, now); fits {
 			r, ok = hard, true
 		}
-		b.txn.undo(m)
+		b.txn.Undo(m)
 	}
 	b.dropPlanned()
 	b.place.speculative = false
@@ -207,7 +208,7 @@ func (b *backfillRound) assumePlanned(now time.Time) {
 		if runs := k.entry.expectedRuntime(b.quantile); runs != forever {
 			ends = k.until.Add(max(runs-k.entry.done(now), 0)).UnixNano()
 		}
-		b.txn.release(k.held)
+		b.txn.Release(k.held)
 		b.assumeSeats(k.entry, k.seats, ends)
 	}
 	for i := range b.reservations {
@@ -218,10 +219,10 @@ func (b *backfillRound) assumePlanned(now time.Time) {
 // assumeSeats takes seats for somebody who will have ended at a time.
 func (b *backfillRound) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
-		if n := b.cluster.nodesByID[seats[k].Node]; n != nil && n.record != nil {
+		if n := b.cluster.NodesByID[seats[k].Node]; n != nil && n.Record != nil {
 			at := b.forecastOf(n)
 			at.planned = append(at.planned, plannedSeat{&seats[k], ends, e.runtimeSource()})
-			b.txn.takeSeats(seats[k : k+1])
+			b.txn.TakeSeats(seats[k : k+1])
 		}
 	}
 }
@@ -230,7 +231,7 @@ func (b *backfillRound) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
 func (b *backfillRound) dropPlanned() {
 	leave := func(seats []ares.Seat) {
 		for k := range seats {
-			if n := b.cluster.nodesByID[seats[k].Node]; n != nil {
+			if n := b.cluster.NodesByID[seats[k].Node]; n != nil {
 				at := b.forecastOf(n)
 				clear(at.planned)
 				at.planned = at.planned[:0]
@@ -246,30 +247,30 @@ func (b *backfillRound) dropPlanned() {
 }
 
 // missingFor is what seats need beyond what those give who leave.
-func (b *backfillRound) missingFor(seats []ares.Seat, given []delta) []delta {
+func (b *backfillRound) missingFor(seats []ares.Seat, given []cluster.Delta) []cluster.Delta {
 	given = slices.Clone(given)
-	var out []delta
+	var out []cluster.Delta
 	for i := range seats {
 		seat := &seats[i]
-		n := b.cluster.nodesByID[seat.Node]
-		rest := delta{node: n, device: restOfSeat, cpus: seat.CPUs, memory: seat.Memory, numa: seat.NUMA, kind: kindOfSeat(seat)}
+		n := b.cluster.NodesByID[seat.Node]
+		rest := cluster.Delta{Node: n, Device: cluster.RestOfSeat, Cpus: seat.CPUs, Memory: seat.Memory, Numa: seat.NUMA, Kind: cluster.KindOfSeat(seat)}
 		for k := range seat.Shares {
-			part := delta{node: n, device: n.deviceIndex(&seat.Shares[k]), milli: seat.Shares[k].Milli}
+			part := cluster.Delta{Node: n, Device: n.DeviceIndex(&seat.Shares[k]), Milli: seat.Shares[k].Milli}
 			for g := range given {
-				if given[g].node == n && given[g].device == part.device {
-					most := min(part.milli, -given[g].milli)
-					part.milli, given[g].milli = part.milli-most, given[g].milli+most
+				if given[g].Node == n && given[g].Device == part.Device {
+					most := min(part.Milli, -given[g].Milli)
+					part.Milli, given[g].Milli = part.Milli-most, given[g].Milli+most
 				}
 			}
-			if part.milli > 0 {
+			if part.Milli > 0 {
 				out = append(out, part)
 			}
 		}
 		for g := range given {
-			if give := &given[g]; give.node == n && give.device == restOfLeaving {
-				cpus, memory := min(rest.cpus, -give.cpus), min(rest.memory, -give.memory)
-				rest.cpus, give.cpus = rest.cpus-cpus, give.cpus+cpus
-				rest.memory, give.memory = rest.memory-memory, give.memory+memory
+			if give := &given[g]; give.Node == n && give.Device == cluster.RestOfLeaving {
+				cpus, memory := min(rest.Cpus, -give.Cpus), min(rest.Memory, -give.Memory)
+				rest.Cpus, give.Cpus = rest.Cpus-cpus, give.Cpus+cpus
+				rest.Memory, give.Memory = rest.Memory-memory, give.Memory+memory
 			}
 		}
 		out = append(out, rest)

@@ -42,8 +42,8 @@ func (pr *preemptRound) holdForMigrating(now time.Time, but *entry) {
 // sit on, and is nobody else's for that.
 func (pr *preemptRound) holdDestinations() {
 	for i := range pr.destinations {
-		pr.txn.release(pr.destinations[i].held)
-		pr.txn.holdSeats(pr.destinations[i].seats)
+		pr.txn.Release(pr.destinations[i].held)
+		pr.txn.HoldSeats(pr.destinations[i].seats)
 	}
 	for _, e := range pr.jobs.migrating {
 		kept := slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e })

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -245,7 +246,7 @@ func (h *victimSearch) borrowedFrom(v *candidateVictim) bool {
 	}
 	for _, part := range v.entry.held.grant.ForQuotas {
 		d, ok := h.borrowedBy(v.entry.shape.leaf, part.Model)
-		if !ok || h.guaranteed&modelBit(part.Model) == 0 {
+		if !ok || h.guaranteed&cluster.ModelBit(part.Model) == 0 {
 			return false // a part of it is its own
 		}
 		at := slices.IndexFunc(h.debts, func(o debt) bool { return o.Borrowing == d })

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 
@@ -13,11 +14,11 @@ import (
 // round is one pass over the waiting jobs.
 type round struct {
 	cfg      *config.Config
-	cluster  *Cluster
+	cluster  *cluster.Cluster
 	scorer   *Scorer
 	jobs     *jobTable
 	windows  *calendar
-	txn      *Txn
+	txn      *cluster.Txn
 	place    *Placer
 	backfill *backfillRound
 	preempt  *preemptRound
@@ -31,7 +32,7 @@ type round struct {
 }
 
 func newRound(co *core) *round {
-	txn := &Txn{cluster: co.cluster}
+	txn := &cluster.Txn{Cluster: co.cluster}
 	place := &Placer{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn}
 	backfill := &backfillRound{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place}
 	preempt := &preemptRound{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place, backfill: backfill}
@@ -51,7 +52,7 @@ func (t *round) begin() *round {
 // close gives back everything that was taken, and forgets the rest.
 func (t *round) close() {
 	t.place.noteReturnedRoom()
-	t.txn.undo(0)
+	t.txn.Undo(0)
 	t.place.close()
 	t.preempt.close()
 }
@@ -150,7 +151,7 @@ func (t *round) runRound(plan *ares.Plan, tell func(e *entry, placing *ares.Plac
 func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
 	defer t.close()
 	t.expectStops(plan)
-	t.cluster.pruneGains()
+	t.cluster.PruneGains()
 	t.jobs.advanceClock(plan.Now)
 	defer t.preempt.releaseNominations()
 	defer t.preempt.withdrawFailed(plan)
@@ -274,7 +275,7 @@ func (t *round) admitAndPlace(e *entry, now time.Time) (admitted, ok bool) {
 		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
-	t.scorer.drawForJob(e.id, e.nextElement()+e.elementsMade)
+	t.scorer.BeginJob(e.id, e.nextElement()+e.elementsMade)
 	if len(t.backfill.reservations) > 0 {
 		t.place.offer, ok = t.backfill.placeBackfill(e, members, ban, now)
 	} else {

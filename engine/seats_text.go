@@ -1,10 +1,14 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ares-scheduler/ares/engine/cluster"
+)
 
 // gpuText writes thousandths of devices.
 func gpuText(milli int64) string {
-	if milli == WholeMilli {
+	if milli == cluster.WholeMilli {
 		return "1 GPU"
 	}
 	return decimalText(int(milli)) + " GPUs"

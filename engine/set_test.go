@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"pgregory.net/rapid"
 )
 
@@ -11,18 +12,18 @@ import (
 func TestSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20_000).Draw(t, "n")
-		var a, b set
-		a.resize(n)
-		b.resize(n)
+		var a, b cluster.Set
+		a.Resize(n)
+		b.Resize(n)
 		inA, inB := map[int]bool{}, map[int]bool{}
 		at := rapid.IntRange(0, n-1)
 		for range rapid.IntRange(0, 200).Draw(t, "changes") {
 			i, in := at.Draw(t, "i"), rapid.Bool().Draw(t, "in")
 			if rapid.Bool().Draw(t, "which") {
-				a.put(i, in)
+				a.Put(i, in)
 				inA[i] = in
 			} else {
-				b.put(i, in)
+				b.Put(i, in)
 				inB[i] = in
 			}
 		}
@@ -35,12 +36,12 @@ func TestSet(t *testing.T) {
 			return -1
 		}
 		from := at.Draw(t, "from")
-		if got, want := a.next(from), first(from); got != want {
+		if got, want := a.Next(from), first(from); got != want {
 			t.Fatalf("next(%d) is %d, want %d", from, got, want)
 		}
 		to := at.Draw(t, "to")
 		var got, want []int
-		a.common(&b, from, to, func(i int) bool { got = append(got, i); return len(got) == 3 })
+		a.Common(&b, from, to, func(i int) bool { got = append(got, i); return len(got) == 3 })
 		for i := from; i < to && len(want) < 3; i++ {
 			if inA[i] && inB[i] {
 				want = append(want, i)
@@ -55,8 +56,8 @@ func TestSet(t *testing.T) {
 				count++
 			}
 		}
-		if a.count != count {
-			t.Fatalf("count is %d, want %d", a.count, count)
+		if a.Count != count {
+			t.Fatalf("count is %d, want %d", a.Count, count)
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -13,7 +15,7 @@ import (
 // of them finds no place, neither do the others in the same decision.
 type shape struct {
 	// First what every turn asks for, side by side.
-	request        *request
+	request        *cluster.Request
 	tenant         *tenant
 	leaf           *queueLeaf
 	members        int
@@ -67,25 +69,25 @@ func (sh *shape) onOneNode() bool {
 
 func (j *jobTable) newShape(job *ares.Job) *shape {
 	p := &job.Placement
-	w := requestOf(job)
-	w.id = j.cluster.newRequestID()
-	j.shapes.requests.shareConstraints(w)
+	w := cluster.RequestOf(job)
+	w.Id = j.cluster.NewRequestID()
+	j.shapes.requests.ShareConstraints(w)
 	sh := &shape{
 		request: w, tenant: j.tenantOrEmpty(job.Tenant), leaf: j.queues.Leaf(job.Tenant, job.Queue), members: max(job.Members, 1),
-		perMember: ares.Use{GPUs: w.gpus, GPUMilli: w.milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, MemoryMB: job.MemoryMB},
+		perMember: ares.Use{GPUs: w.Gpus, GPUMilli: w.Milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, MemoryMB: job.MemoryMB},
 		wish: topologyWish{
 			strategy: p.Strategy, required: ares.Level(p.RequiredLevel), preferred: ares.Level(p.PreferredLevel),
 			domain: p.PreferredDomain, latency: p.LatencySensitive,
 		},
-		affinity: parseAll(p.Affinity, ares.ParseNear), antiAffinity: parseAll(p.AntiAffinity, ares.ParseNear),
+		affinity: cluster.ParseAll(p.Affinity, ares.ParseNear), antiAffinity: cluster.ParseAll(p.AntiAffinity, ares.ParseNear),
 	}
 	sh.minMembers = sh.members
 	if job.MinMembers > 0 {
 		sh.minMembers = min(job.MinMembers, sh.members)
 	}
 	if sh.wish.required == ares.LevelNUMA {
-		w.numa, w.oneNUMA = numaRequired, sh.members > 1
-		w.key += fmt.Sprint(" numa ", w.oneNUMA)
+		w.Numa, w.OneNUMA = cluster.NumaRequired, sh.members > 1
+		w.Key += fmt.Sprint(" numa ", w.OneNUMA)
 	}
 	if p.NetworkBandwidth != "" {
 		sh.wish.gbps, _ = ares.ParseBandwidth(p.NetworkBandwidth)
@@ -98,7 +100,7 @@ func (j *jobTable) newShape(job *ares.Job) *shape {
 	}
 	slices.Sort(sh.after)
 	sh.after = slices.Compact(sh.after)
-	sh.key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", job.Tenant, job.Queue, w.key, sh.members, sh.minMembers, sh.perMember.GPUMemoryMB, sh.after, sh.wish,
+	sh.key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", job.Tenant, job.Queue, w.Key, sh.members, sh.minMembers, sh.perMember.GPUMemoryMB, sh.after, sh.wish,
 		sh.affinity, sh.antiAffinity, sh.labels)
 	return sh
 }
@@ -107,13 +109,13 @@ func (j *jobTable) newShape(job *ares.Job) *shape {
 type shapes struct {
 	byKey      map[string]*shape
 	byShapeKey map[shapeKey]*shape
-	requests   requestTable
+	requests   cluster.RequestTable
 	free       []int // indexes no shape has
 	count      int   // indexes given so far
 }
 
 func newShapes() shapes {
-	return shapes{byKey: map[string]*shape{}, byShapeKey: map[shapeKey]*shape{}, requests: requestTable{byKey: map[string]*request{}, constraints: map[string]*constraints{}}}
+	return shapes{byKey: map[string]*shape{}, byShapeKey: map[shapeKey]*shape{}, requests: cluster.RequestTable{ByKey: map[string]*cluster.Request{}, Constraints: map[string]*cluster.Constraints{}}}
 }
 
 func (s *shapes) intern(sh *shape) *shape {
@@ -129,7 +131,7 @@ func (s *shapes) intern(sh *shape) *shape {
 	}
 	sh.refs = 1
 	s.byKey[sh.key] = sh
-	sh.request = s.requests.intern(sh.request)
+	sh.request = s.requests.Intern(sh.request)
 	return sh
 }
 
@@ -149,14 +151,14 @@ func (s *shapes) release(sh *shape) {
 			delete(s.byShapeKey, b)
 		}
 		s.free = append(s.free, sh.index)
-		s.requests.release(sh.request)
+		s.requests.Release(sh.request)
 	}
 }
 
 // minGPUMilli is the devices that the least asks for that the job can start with,
 // in thousandths.
 func (sh *shape) minGPUMilli() int64 {
-	return int64(sh.minMembers) * int64(max(sh.request.gpus*WholeMilli, sh.request.milli))
+	return int64(sh.minMembers) * int64(max(sh.request.Gpus*cluster.WholeMilli, sh.request.Milli))
 }
 
 // asksAlike says whether two shapes ask for the same number of members in the same

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -27,9 +29,9 @@ func (b *backfillRound) earliestStart(e *entry, members int, ban uint64, now tim
 	if b.jobs.estimated+len(b.jobs.running.stopping) == 0 {
 		return backfillReservation{}, false // nobody's end is foreseen
 	}
-	w := b.cluster.withoutModels(sh.request, ban)
+	w := b.cluster.WithoutModels(sh.request, ban)
 	reach, ok := b.place.feasibleNodes(sh, w)
-	if !ok || b.cluster.exceedsLeafLimit(w) {
+	if !ok || b.cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
 	level := ares.Level("")
@@ -39,14 +41,14 @@ func (b *backfillRound) earliestStart(e *entry, members int, ban uint64, now tim
 			level = ares.LevelNode
 		}
 	}
-	m := savepoint(len(b.txn.deltas))
+	m := cluster.Savepoint(len(b.txn.Deltas))
 	o := b.refreshOpenings(w, now, b.quantile)
 	spans := b.domainOpenings(w, o, reach, level, sh.minMembers, now, b.quantile)
 	for _, sp := range spans {
 		if r, fits := b.placeAt(sp, e, w, members, ban, now); fits {
 			return r, true
 		}
-		b.txn.undo(m)
+		b.txn.Undo(m)
 	}
 	if len(spans) == 0 || sh.members == 1 {
 		return backfillReservation{}, false
@@ -62,19 +64,19 @@ func (b *backfillRound) earliestStart(e *entry, members int, ban uint64, now tim
 		if r, fits := b.placeAt(wide, e, w, members, ban, now); fits {
 			return b.narrowStart(m, r, domainOpening{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
 		}
-		b.txn.undo(m)
+		b.txn.Undo(m)
 	}
 	return backfillReservation{}, false
 }
 
 // narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
-func (b *backfillRound) narrowStart(m savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) backfillReservation {
-	b.txn.undo(m)
+func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
+	b.txn.Undo(m)
 	o, reach := b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(e.shape, w)
 	var times []int64
-	for at := reach.next(fits.lo); at >= 0 && at < fits.hi; at = reach.next(at + 1) {
-		for _, d := range b.releasesOn(b.cluster.nodes[at], now, b.quantile).list {
+	for at := reach.Next(fits.lo); at >= 0 && at < fits.hi; at = reach.Next(at + 1) {
+		for _, d := range b.releasesOn(b.cluster.Nodes[at], now, b.quantile).list {
 			if o.first[at] <= fits.at && d.at > not.at && d.at < fits.at {
 				times = append(times, d.at)
 			}
@@ -93,30 +95,30 @@ func (b *backfillRound) narrowStart(m savepoint, r backfillReservation, not, fit
 		} else {
 			lo = mid
 		}
-		b.txn.undo(m)
+		b.txn.Undo(m)
 	}
 	return r
 }
 
 // placeAt is the job's place on the nodes of a span when those have left who are
 // foreseen to leave by then.
-func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	from := len(b.txn.deltas)
+func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+	from := len(b.txn.Deltas)
 	reach := b.place.feasibleAgain(e.shape, w)
 	o := b.openings[b.quantile][w]
 	bound := sp.at + 1
 	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
-		n := b.cluster.nodes[at]
+		n := b.cluster.Nodes[at]
 		list := b.releasesOn(n, now, b.quantile).list
 		for i := range list {
 			if list[i].at > sp.at {
 				break
 			}
-			b.txn.releaseSeat(n, list[i].seat)
+			b.txn.ReleaseSeat(n, list[i].seat)
 		}
-		b.cluster.capacityChanged(n)
+		b.cluster.CapacityChanged(n)
 	}
-	given := len(b.txn.deltas)
+	given := len(b.txn.Deltas)
 	today := *b.windows
 	if len(today.windows) > 0 { // which nodes administrators keep, by then
 		b.windows.setWindowTime(laterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
@@ -129,7 +131,7 @@ func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *request, members 
 	}
 	r := backfillReservation{
 		entry: e, leaf: e.shape.leaf, at: max(sp.at, now.UnixNano()), ends: noEnd,
-		seats: p.Seats, merit: p.Merit, toHold: b.missingFor(p.Seats, b.txn.deltas[from:given]),
+		seats: p.Seats, merit: p.Merit, toHold: b.missingFor(p.Seats, b.txn.Deltas[from:given]),
 	}
 	if runs := e.expectedRuntime(b.quantile); runs != forever {
 		r.ends = r.at + int64(max(runs-e.done(now), 0))
@@ -146,9 +148,9 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 	e := r.entry
 	qualified := now.Add(b.backfill.After - e.waited(now)).UnixNano()
 	could := int64(alreadyOver)
-	var last *node
+	var last *cluster.Node
 	for i := range r.seats {
-		n := b.cluster.nodesByID[r.seats[i].Node]
+		n := b.cluster.NodesByID[r.seats[i].Node]
 		if n == last {
 			continue
 		}
@@ -179,24 +181,24 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 // at last the job starts.
 func (b *backfillRound) drainReservation(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.shape
-	w := b.cluster.withoutModels(sh.request, ban)
+	w := b.cluster.WithoutModels(sh.request, ban)
 	reach, ok := b.place.feasibleNodes(sh, w)
-	if !ok || b.cluster.exceedsLeafLimit(w) {
+	if !ok || b.cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
-	m := savepoint(len(b.txn.deltas))
+	m := cluster.Savepoint(len(b.txn.Deltas))
 	old := now.Add(-max(longRunning, 4*e.waited(now))).UnixNano()
 	for _, cut := range [2]int64{old, alreadyOver} {
 		for k := range maxDoublings {
 			nodes := b.nearestNodes(sh, w, reach, sh.minMembers<<k, cut)
 			for _, n := range nodes {
-				for _, sit := range n.occupants {
-					b.txn.releaseSeat(n, sit.seat)
+				for _, sit := range n.Occupants {
+					b.txn.ReleaseSeat(n, sit.Seat)
 				}
-				b.cluster.capacityChanged(n)
+				b.cluster.CapacityChanged(n)
 			}
 			p, fits := b.place.placeJob(sh, members, ban, e)
-			b.txn.undo(m)
+			b.txn.Undo(m)
 			if fits {
 				return backfillReservation{entry: e, leaf: sh.leaf, drain: true, at: noEnd, ends: noEnd, seats: p.Seats, merit: p.Merit, toHold: b.freePart(p.Seats, w)}, true
 			}
@@ -213,7 +215,7 @@ const longRunning = 24 * time.Hour
 // nearestNodes is the nodes of one domain that the shape may use where the least has
 // to come free for so many members, not counting those where one runs since
 // before a time.
-func (b *backfillRound) nearestNodes(sh *shape, w *request, reach *set, members int, cut int64) []*node {
+func (b *backfillRound) nearestNodes(sh *shape, w *cluster.Request, reach *cluster.Set, members int, cut int64) []*cluster.Node {
 	level := ares.Level("")
 	if sh.members > 1 {
 		level = sh.wish.required
@@ -221,19 +223,19 @@ func (b *backfillRound) nearestNodes(sh *shape, w *request, reach *set, members 
 			level = ares.LevelNode
 		}
 	}
-	var best []*node
+	var best []*cluster.Node
 	least := -1
-	b.shortage.clear(len(b.cluster.nodes))
-	for lo := 0; lo < len(b.cluster.nodes); {
-		hi := len(b.cluster.nodes)
+	b.shortage.clear(len(b.cluster.Nodes))
+	for lo := 0; lo < len(b.cluster.Nodes); {
+		hi := len(b.cluster.Nodes)
 		if level != "" {
-			_, hi = b.cluster.domains.EnclosingDomain(lo, level)
+			_, hi = b.cluster.Domains.EnclosingDomain(lo, level)
 		}
-		var nodes []*node
+		var nodes []*cluster.Node
 		sum, room := 0, 0
 		for at, much := range b.nodesByShortage(w, reach, lo, hi) {
-			if more := b.roomWhen(b.cluster.nodes[at], w, cut); more > 0 {
-				nodes = append(nodes, b.cluster.nodes[at])
+			if more := b.roomWhen(b.cluster.Nodes[at], w, cut); more > 0 {
+				nodes = append(nodes, b.cluster.Nodes[at])
 				sum, room = sum+much, room+more
 			}
 			if room >= members {
@@ -251,9 +253,9 @@ func (b *backfillRound) nearestNodes(sh *shape, w *request, reach *set, members 
 // deviceShortage is how many devices have to come free on each node for one member of a
 // want. It is found out for 64 nodes at a time, when they are asked for.
 type deviceShortage struct {
-	missing []int8 // by position; -1 where none may go
-	least   []int8 // of each 64: at least; -1 while nobody has asked
-	found   set    // of these 64
+	missing []int8      // by position; -1 where none may go
+	least   []int8      // of each 64: at least; -1 while nobody has asked
+	found   cluster.Set // of these 64
 }
 
 func (l *deviceShortage) clear(nodes int) {
@@ -262,24 +264,24 @@ func (l *deviceShortage) clear(nodes int) {
 	for k := range l.least {
 		l.least[k] = -1
 	}
-	l.found.resize(len(l.least))
+	l.found.Resize(len(l.least))
 }
 
 // nodesByShortage yields the open nodes from lo up to hi with what they lack, those that
 // lack the least first. There are few devices in a node: sorting would take longer.
-func (b *backfillRound) nodesByShortage(w *request, reach *set, lo, hi int) iter.Seq2[int, int] {
+func (b *backfillRound) nodesByShortage(w *cluster.Request, reach *cluster.Set, lo, hi int) iter.Seq2[int, int] {
 	return func(yield func(at, much int) bool) {
 		l := &b.shortage
-		for much := range min(max(w.gpus, 1), MaxDevices) + 1 {
+		for much := range min(max(w.Gpus, 1), cluster.MaxDevices) + 1 {
 			for k := lo / 64; 64*k < hi; k++ {
 				if l.least[k] < 0 {
-					l.least[k] = b.cluster.blockMaxAt(k).missingDevices(w)
+					l.least[k] = b.cluster.BlockMaxAt(k).MissingDevices(w)
 				}
 				if int(l.least[k]) > much {
 					continue
 				}
-				if !l.found.has(k) {
-					l.found.add(k)
+				if !l.found.Has(k) {
+					l.found.Add(k)
 					b.computeShortage(k, w, reach)
 				}
 				for at := max(64*k, lo); at < min(64*k+64, hi); at++ {
@@ -294,20 +296,20 @@ func (b *backfillRound) nodesByShortage(w *request, reach *set, lo, hi int) iter
 
 // computeShortage finds out what the k-th 64 nodes lack. Nearly always the gists say so:
 // where a fleet is large the walk must not touch each node itself.
-func (b *backfillRound) computeShortage(k int, w *request, reach *set) {
+func (b *backfillRound) computeShortage(k int, w *cluster.Request, reach *cluster.Set) {
 	last, mask := int32(-1), uint64(0)
-	for at := 64 * k; at < min(64*k+64, len(b.cluster.nodes)); at++ {
-		g, sp := &b.cluster.summaries[at], &b.cluster.freeCPUMem[at]
+	for at := 64 * k; at < min(64*k+64, len(b.cluster.Nodes)); at++ {
+		g, sp := &b.cluster.Summaries[at], &b.cluster.FreeCPUMem[at]
 		b.shortage.missing[at] = -1
-		if !g.open || !reach.has(at) {
+		if !g.Open || !reach.Has(at) {
 			continue
 		}
-		if g.profile != last {
-			last, mask = g.profile, w.deviceMask(b.cluster.nodeTypes.all[g.profile])
+		if g.Profile != last {
+			last, mask = g.Profile, w.DeviceMask(b.cluster.NodeTypes.All[g.Profile])
 		}
-		much := min(max(w.gpus-bits.OnesCount64(mask&g.free), 0), MaxDevices)
-		full := int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || w.milli > int(g.part) && mask&g.free == 0
-		if much == 0 && (full || b.cluster.nodes[at].roomFor(w) == 0) {
+		much := min(max(w.Gpus-bits.OnesCount64(mask&g.Free), 0), cluster.MaxDevices)
+		full := int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory || w.Milli > int(g.Part) && mask&g.Free == 0
+		if much == 0 && (full || b.cluster.Nodes[at].RoomFor(w) == 0) {
 			much = 1 // something else than whole devices
 		}
 		b.shortage.missing[at] = int8(much)
@@ -316,26 +318,26 @@ func (b *backfillRound) computeShortage(k int, w *request, reach *set) {
 
 // freePart is what is free of seats, and of whole devices any that are as good: the
 // members take what is free first when it is their turn.
-func (b *backfillRound) freePart(seats []ares.Seat, w *request) []delta {
-	var out []delta
+func (b *backfillRound) freePart(seats []ares.Seat, w *cluster.Request) []cluster.Delta {
+	var out []cluster.Delta
 	for i := 0; i < len(seats); {
-		n, members := b.cluster.nodesByID[seats[i].Node], 0
-		kind, from := kindOfSeat(&seats[i]), i
-		for ; i < len(seats) && seats[i].Node == n.id; i++ {
+		n, members := b.cluster.NodesByID[seats[i].Node], 0
+		kind, from := cluster.KindOfSeat(&seats[i]), i
+		for ; i < len(seats) && seats[i].Node == n.Id; i++ {
 			members++
 		}
-		free := w.deviceMask(n.typ) & n.free
-		for k := 0; k < members*w.gpus && free != 0; k, free = k+1, free&(free-1) {
-			out = append(out, delta{node: n, device: bits.TrailingZeros64(free), milli: WholeMilli})
+		free := w.DeviceMask(n.Typ) & n.Free
+		for k := 0; k < members*w.Gpus && free != 0; k, free = k+1, free&(free-1) {
+			out = append(out, cluster.Delta{Node: n, Device: bits.TrailingZeros64(free), Milli: cluster.WholeMilli})
 		}
 		for k := range seats[from:i] {
 			for x := range seats[from+k].Shares {
-				if sh := &seats[from+k].Shares[x]; w.gpus == 0 && n.deviceIndex(sh) >= 0 {
-					out = append(out, delta{node: n, device: n.deviceIndex(sh), milli: sh.Milli})
+				if sh := &seats[from+k].Shares[x]; w.Gpus == 0 && n.DeviceIndex(sh) >= 0 {
+					out = append(out, cluster.Delta{Node: n, Device: n.DeviceIndex(sh), Milli: sh.Milli})
 				}
 			}
 		}
-		out = append(out, delta{node: n, device: restOfSeat, cpus: members * w.cpus, memory: members * w.memory, numa: -1, kind: kind})
+		out = append(out, cluster.Delta{Node: n, Device: cluster.RestOfSeat, Cpus: members * w.Cpus, Memory: members * w.Memory, Numa: -1, Kind: kind})
 	}
 	return out
 }

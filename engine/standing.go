@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -40,25 +42,25 @@ const (
 // topHolders is who holds devices the job could use, on the first nodes that are
 // only too busy for it.
 func (c *diagnosis) topHolders(e *entry) []ares.Holder {
-	if !c.request.needsDevices() {
+	if !c.request.NeedsDevices() {
 		return nil
 	}
 	var own []ares.Holder
 	others := ares.Holder{}
 	looked := 0
-	for at := range c.state.cluster.summaries {
-		g := &c.state.cluster.summaries[at]
-		if !g.open || !c.feasible.has(at) {
+	for at := range c.state.cluster.Summaries {
+		g := &c.state.cluster.Summaries[at]
+		if !g.Open || !c.feasible.Has(at) {
 			continue
 		}
-		held := c.matchFor(c.state.cluster.nodeTypes.all[g.profile]).fit & g.usable &^ g.free
+		held := c.matchFor(c.state.cluster.NodeTypes.All[g.Profile]).Fit & g.Usable &^ g.Free
 		if held == 0 {
 			continue
 		}
 		if looked++; looked > holderNodes {
 			break
 		}
-		own, others = addHolders(c.state.jobs, c.state.cluster.nodes[at], held, e.job.Tenant, own, others)
+		own, others = addHolders(c.state.jobs, c.state.cluster.Nodes[at], held, e.job.Tenant, own, others)
 	}
 	slices.SortFunc(own, func(a, b ares.Holder) int { return cmp.Or(b.GPUs-a.GPUs, cmp.Compare(a.Job, b.Job)) })
 	if others.GPUs > 0 {
@@ -69,12 +71,12 @@ func (c *diagnosis) topHolders(e *entry) []ares.Holder {
 }
 
 // addHolders adds who holds these devices of a node.
-func addHolders(table *jobTable, n *node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
+func addHolders(table *jobTable, n *cluster.Node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
 	theirs, seen := uint64(0), []ares.JobID(nil)
-	for _, sit := range n.occupants {
+	for _, sit := range n.Occupants {
 		var set uint64
-		for _, sh := range sit.seat.Shares {
-			set |= n.shareBit(&sh)
+		for _, sh := range sit.Seat.Shares {
+			set |= n.ShareBit(&sh)
 		}
 		if set &= held; set == 0 {
 			continue

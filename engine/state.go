@@ -71,19 +71,19 @@ func (co *core) applyEvent(ev *ares.Event) {
 			co.jobs.delaysLearned[e] = ev.Run.Seen
 		}
 	case ev.Node != nil:
-		n := co.cluster.node(ev.Node.ID)
+		n := co.cluster.Node(ev.Node.ID)
 		co.jobs.setNodeRecord(n, ev.Node)
-		co.cluster.markDirty(n)
+		co.cluster.MarkDirty(n)
 	case ev.Session != nil:
-		n := co.cluster.node(ev.Session.Node)
-		n.session, n.gainedRoom, co.cluster.capacityStale = ev.Session, true, true
-		co.cluster.markDirty(n)
+		n := co.cluster.Node(ev.Session.Node)
+		n.Session, n.GainedRoom, co.cluster.CapacityStale = ev.Session, true, true
+		co.cluster.MarkDirty(n)
 	case ev.Cordon != nil:
-		n := co.cluster.node(ev.Cordon.Node)
-		n.cordon = ev.Cordon
-		co.cluster.markDirty(n)
+		n := co.cluster.Node(ev.Cordon.Node)
+		n.Cordon = ev.Cordon
+		co.cluster.MarkDirty(n)
 	case ev.Score != nil:
-		co.cluster.setNodeScore(co.cluster.node(ev.Score.Node), ev.Score)
+		co.cluster.SetNodeScore(co.cluster.Node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
 		co.jobs.tenant(ev.Tenant.ID).record = ev.Tenant
 		co.jobs.queues.SetTenant(ev.Tenant.ID, ev.Tenant)
@@ -94,7 +94,7 @@ func (co *core) applyEvent(ev *ares.Event) {
 	case ev.Usage != nil:
 		co.jobs.setArchivedUsage(*ev.Usage)
 	case ev.Topology != nil:
-		co.cluster.setTopology(ev.Topology)
+		co.cluster.SetTopology(ev.Topology)
 	case ev.Forecast != nil:
 		co.jobs.setForecast(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
@@ -130,7 +130,7 @@ func (co *core) applyDeletion(g ares.Gone) {
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		co.jobs.setArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
-		co.cluster.setTopology(&ares.Topology{})
+		co.cluster.SetTopology(&ares.Topology{})
 	case ares.KindForecast:
 		co.jobs.setForecast(ares.JobID(g.ID), nil)
 	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
@@ -140,10 +140,10 @@ func (co *core) applyDeletion(g ares.Gone) {
 // refresh brings everything that is derived from the records up to date.
 func (co *core) refresh() {
 	co.scorer.refreshMix()
-	before := co.cluster.capacity
-	co.cluster.refreshIndex()
+	before := co.cluster.Capacity
+	co.cluster.RefreshIndex()
 	co.scorer.syncLayout()
-	if co.cluster.capacity != before {
-		co.jobs.queues.SetCapacity(co.cluster.capacity)
+	if co.cluster.Capacity != before {
+		co.jobs.queues.SetCapacity(co.cluster.Capacity)
 	}
 }

@@ -4,15 +4,16 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // freeCapacity is what is left on a node, in plain units, to reckon with.
 type freeCapacity struct {
-	whole  [maxGroups]int32 // free devices
-	total  int32            // all of these
-	warm   int32            // of these, near the limit of heat
-	parts  int64            // thousandths of all devices that shares will fill
+	whole  [cluster.MaxGroups]int32 // free devices
+	total  int32                    // all of these
+	warm   int32                    // of these, near the limit of heat
+	parts  int64                    // thousandths of all devices that shares will fill
 	cpus   int64
 	memory int64
 	usable int64 // by the expected mix
@@ -37,10 +38,10 @@ const tieBits = 10
 // syncLayout drops what is kept for each node when nodes have other positions,
 // and what is kept by the mix when that is another.
 func (sc *Scorer) syncLayout() {
-	if sc.freeLayout != sc.cluster.layout {
-		sc.freeLayout = sc.cluster.layout
-		sc.free = slices.Grow(sc.free[:0], len(sc.cluster.nodes))[:len(sc.cluster.nodes)]
-		sc.freeStamp = slices.Grow(sc.freeStamp[:0], len(sc.cluster.nodes))[:len(sc.cluster.nodes)]
+	if sc.freeLayout != sc.cluster.Layout {
+		sc.freeLayout = sc.cluster.Layout
+		sc.free = slices.Grow(sc.free[:0], len(sc.cluster.Nodes))[:len(sc.cluster.Nodes)]
+		sc.freeStamp = slices.Grow(sc.freeStamp[:0], len(sc.cluster.Nodes))[:len(sc.cluster.Nodes)]
 		clear(sc.freeStamp)
 		sc.scoreCaches.clear()
 	}
@@ -51,30 +52,30 @@ func (sc *Scorer) syncLayout() {
 }
 
 // capacityOf is what a schedulable node has left, and what of that the mix can use.
-func (sc *Scorer) capacityOf(n *node) *freeCapacity {
-	if sc.freeStamp[n.pos] != n.changes {
-		sc.freeStamp[n.pos] = n.changes
+func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
+	if sc.freeStamp[n.Pos] != n.Changes {
+		sc.freeStamp[n.Pos] = n.Changes
 		sc.refreshCapacity(n)
 	}
-	return &sc.free[n.pos]
+	return &sc.free[n.Pos]
 }
 
 // refreshCapacity works out the capacity of a schedulable node.
-func (sc *Scorer) refreshCapacity(n *node) {
-	o, p := &sc.demand.mix, n.typ
-	h := freeCapacity{warm: int32(bits.OnesCount64(n.free & n.warm)), cpus: int64(max(p.cpus-n.cpus, 0)), memory: int64(max(n.record.MemoryMB-n.memory, 0))}
-	for g, mask := range p.groups {
+func (sc *Scorer) refreshCapacity(n *cluster.Node) {
+	o, p := &sc.demand.mix, n.Typ
+	h := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.Cpus-n.Cpus, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
+	for g, mask := range p.Groups {
 		if mask != 0 {
-			h.whole[g] = int32(bits.OnesCount64(n.free & mask))
+			h.whole[g] = int32(bits.OnesCount64(n.Free & mask))
 			h.total += h.whole[g]
 		}
 	}
-	h.parts = int64(h.total) * int64(o.fills[WholeMilli])
-	for m := n.usable &^ n.free; m != 0; m &= m - 1 {
-		h.parts += int64(o.fills[max(WholeMilli-n.devices[bits.TrailingZeros64(m)].taken, 0)])
+	h.parts = int64(h.total) * int64(o.fills[cluster.WholeMilli])
+	for m := n.Usable &^ n.Free; m != 0; m &= m - 1 {
+		h.parts += int64(o.fills[max(cluster.WholeMilli-n.Devices[bits.TrailingZeros64(m)].Taken, 0)])
 	}
 	h.usable = h.usableBy(sc.demandsOn(p))
-	sc.free[n.pos] = h
+	sc.free[n.Pos] = h
 }
 
 // usableBy is how much of what is left the expected kinds could use, in thousandths
@@ -92,7 +93,7 @@ func (h *freeCapacity) usableBy(kinds []mixDemand) int64 {
 		a := &kinds[i]
 		most := h.parts
 		if a.gpus > 0 {
-			most = h.devicesFor(a) * WholeMilli
+			most = h.devicesFor(a) * cluster.WholeMilli
 		}
 		if a.cpu > 0 {
 			most = min(most, h.cpus*a.cpu>>carryBits)
@@ -125,25 +126,25 @@ const noFit = 1<<63 - 1
 
 // fragmentationCost is what placing one member of the want on the node would strand: lower
 // is better. noFit when it has no room. Who did badly so far costs more.
-func (sc *Scorer) fragmentationCost(w *request, n *node) int64 {
-	if sp := &sc.cluster.freeCPUMem[n.pos]; int(sp.cpus) < w.cpus || int(sp.memory) < w.memory || !n.fits(w) {
+func (sc *Scorer) fragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
+	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory || !n.Fits(w) {
 		return noFit
 	}
-	o, p := &sc.demand.mix, n.typ
+	o, p := &sc.demand.mix, n.Typ
 	before := sc.capacityOf(n)
 	h := *before
-	h.cpus, h.memory = max(h.cpus-int64(w.cpus), 0), max(h.memory-int64(w.memory), 0)
-	if w.needsDevices() {
+	h.cpus, h.memory = max(h.cpus-int64(w.Cpus), 0), max(h.memory-int64(w.Memory), 0)
+	if w.NeedsDevices() {
 		h.minus(w, n, o)
 	}
-	took := int64(w.gpus*WholeMilli + w.milli)
+	took := int64(w.Gpus*cluster.WholeMilli + w.Milli)
 	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*mixTotal) << tieBits
 	// Then the tightest: fewest free devices left over, fewest CPUs.
 	cost += int64(h.total) * 8
-	if p.cpus > 0 {
-		cost += min(h.cpus*8/int64(p.cpus), 7)
+	if p.Cpus > 0 {
+		cost += min(h.cpus*8/int64(p.Cpus), 7)
 	}
-	if w.needsDevices() && h.total < h.warm {
+	if w.NeedsDevices() && h.total < h.warm {
 		cost += warmCost
 	}
 	return cost + historyPenalty(n)
@@ -151,23 +152,23 @@ func (sc *Scorer) fragmentationCost(w *request, n *node) int64 {
 
 // minus removes the devices that the want would get on the node, or the part of
 // one.
-func (h *freeCapacity) minus(w *request, n *node, o *workloadMix) {
-	mask := w.deviceMask(n.typ)
-	need := int32(w.gpus)
-	if w.milli > 0 {
-		set := n.tightestShare(mask, w.milli)
+func (h *freeCapacity) minus(w *cluster.Request, n *cluster.Node, o *workloadMix) {
+	mask := w.DeviceMask(n.Typ)
+	need := int32(w.Gpus)
+	if w.Milli > 0 {
+		set := n.TightestShare(mask, w.Milli)
 		if set != 0 {
-			left := WholeMilli - n.devices[bits.TrailingZeros64(set)].taken
-			h.parts += int64(o.fills[left-w.milli] - o.fills[left])
+			left := cluster.WholeMilli - n.Devices[bits.TrailingZeros64(set)].Taken
+			h.parts += int64(o.fills[left-w.Milli] - o.fills[left])
 			return
 		}
-		h.parts += int64(o.fills[WholeMilli-w.milli])
+		h.parts += int64(o.fills[cluster.WholeMilli-w.Milli])
 		need = 1
 	}
-	h.parts -= int64(need) * int64(o.fills[WholeMilli])
+	h.parts -= int64(need) * int64(o.fills[cluster.WholeMilli])
 	h.total -= need
 	for g := range h.whole {
-		if mask&n.typ.groups[g] != 0 {
+		if mask&n.Typ.Groups[g] != 0 {
 			some := min(need, h.whole[g])
 			h.whole[g] -= some
 			need -= some
@@ -181,9 +182,9 @@ func (h *freeCapacity) minus(w *request, n *node, o *workloadMix) {
 const maxHistoryPenalty = 250
 
 // historyPenalty is what a node's score adds to every cost there.
-func historyPenalty(n *node) int64 {
-	if n.score == nil {
+func historyPenalty(n *cluster.Node) int64 {
+	if n.Score == nil {
 		return 0
 	}
-	return int64(topology.DefaultHistory-n.historyScore()) * maxHistoryPenalty / topology.DefaultHistory * mixTotal << tieBits
+	return int64(topology.DefaultHistory-n.HistoryScore()) * maxHistoryPenalty / topology.DefaultHistory * mixTotal << tieBits
 }

@@ -26,7 +26,7 @@ func (ex *explainer) simulateSteps(e *entry, steps []ares.Step, now time.Time, l
 		ex.core.applyEvents(events)
 	}
 	if w := e.shape.request; w != shape.request {
-		w.anyNodeDoes = w.refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
+		w.AnyNodeDoes = w.Refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
 	}
 	ex.core.refresh()
 	look()
@@ -89,7 +89,7 @@ func (ex *explainer) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.E
 	case ares.StepNode:
 		var out []ares.Event
 		for i := range step.Amount {
-			n := CloneNode(ex.cluster.nodesByID[step.Target].record, i)
+			n := CloneNode(ex.cluster.NodesByID[step.Target].Record, i)
 			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
 		}
 		return out
@@ -203,7 +203,7 @@ func (ex *explainer) inverseEvents(events []ares.Event) []ares.Event {
 		case ev.Session != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: ev.Session.Node}})
 		case ev.Gone.Kind == ares.KindCordon:
-			out = append(out, ares.Event{Cordon: ex.cluster.nodesByID[ev.Gone.ID].cordon})
+			out = append(out, ares.Event{Cordon: ex.cluster.NodesByID[ev.Gone.ID].Cordon})
 		}
 	}
 	return out

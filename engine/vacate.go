@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -38,9 +40,9 @@ func seatsOf(of []nodeVictim) iter.Seq[*ares.Seat] {
 
 // victimsOf are the jobs on the node that are under way, its own tenant's first,
 // then those that hold the least.
-func victimsOf(table *jobTable, n *node, tenant string) []nodeVictim {
+func victimsOf(table *jobTable, n *cluster.Node, tenant string) []nodeVictim {
 	var out []nodeVictim
-	for _, sit := range n.occupants {
+	for _, sit := range n.Occupants {
 		e := table.owner(sit)
 		if e.job == nil || e.run.Current() == nil {
 			continue
@@ -50,8 +52,8 @@ func victimsOf(table *jobTable, n *node, tenant string) []nodeVictim {
 			at = len(out)
 			out = append(out, nodeVictim{entry: e, own: e.job.Tenant == tenant})
 		}
-		out[at].seats = append(out[at].seats, sit.seat)
-		for _, sh := range sit.seat.Shares {
+		out[at].seats = append(out[at].seats, sit.Seat)
+		for _, sh := range sit.Seat.Shares {
 			out[at].milli += sh.Milli
 		}
 	}
@@ -67,13 +69,13 @@ func victimsOf(table *jobTable, n *node, tenant string) []nodeVictim {
 // fewestToEnd finds few jobs whose end makes room for so many members on the node:
 // one if one is enough. It is nil when not even all of them would do, or when
 // nobody is there.
-func fewestToEnd(table *jobTable, n *node, w *request, tenant string, members int) []nodeVictim {
+func fewestToEnd(table *jobTable, n *cluster.Node, w *cluster.Request, tenant string, members int) []nodeVictim {
 	all := victimsOf(table, n, tenant)
-	if len(all) == 0 || n.roomWithout(w, seatsOf(all)) < members {
+	if len(all) == 0 || n.RoomWithout(w, seatsOf(all)) < members {
 		return nil
 	}
 	for i := range all {
-		if n.roomWithout(w, seatsOf(all[i:i+1])) >= members {
+		if n.RoomWithout(w, seatsOf(all[i:i+1])) >= members {
 			return all[i : i+1 : i+1]
 		}
 	}
@@ -81,12 +83,12 @@ func fewestToEnd(table *jobTable, n *node, w *request, tenant string, members in
 	// needed after all.
 	slices.SortStableFunc(all, func(a, b nodeVictim) int { return b.milli - a.milli })
 	k := 1
-	for n.roomWithout(w, seatsOf(all[:k])) < members {
+	for n.RoomWithout(w, seatsOf(all[:k])) < members {
 		k++
 	}
 	leave := all[:k]
 	for i := 0; i < len(leave) && len(leave) > 1; {
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.roomWithout(w, seatsOf(rest)) >= members {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.RoomWithout(w, seatsOf(rest)) >= members {
 			leave = rest
 		} else {
 			i++
@@ -96,12 +98,12 @@ func fewestToEnd(table *jobTable, n *node, w *request, tenant string, members in
 }
 
 // endStep is the step that ends jobs, on the nodes where that makes room.
-func endStep(leave []nodeVictim, nodes []*node) ares.Step {
+func endStep(leave []nodeVictim, nodes []*cluster.Node) ares.Step {
 	step := ares.Step{Kind: ares.StepFree}
 	var names, own []string
 	others, milli := 0, 0
 	for _, n := range nodes {
-		names = append(names, n.id)
+		names = append(names, n.Id)
 	}
 	for _, g := range leave {
 		if slices.Contains(step.Jobs, g.entry.id) {
@@ -119,7 +121,7 @@ func endStep(leave []nodeVictim, nodes []*node) ares.Step {
 	}
 	slices.Sort(step.Jobs)
 	slices.Sort(own)
-	step.Target, step.Amount = strings.Join(names, ","), (milli+WholeMilli-1)/WholeMilli
+	step.Target, step.Amount = strings.Join(names, ","), (milli+cluster.WholeMilli-1)/cluster.WholeMilli
 	step.Text = endStepText(own, others, step.Amount, strings.Join(names, ", "))
 	if len(own) == 1 && others == 0 {
 		step.Kind, step.Target = ares.StepEnd, own[0]
@@ -158,21 +160,21 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	if c.shape.members == 1 {
 		return c.freeOneNodeStep(tenant)
 	}
-	lo, hi := 0, len(c.state.cluster.nodes)
+	lo, hi := 0, len(c.state.cluster.Nodes)
 	if level := c.shape.wish.required; level != "" {
 		lo, hi, lack = c.bestDomain(level)
 	}
 	var leave []nodeVictim
-	var nodes []*node
+	var nodes []*cluster.Node
 	looked := 0
-	for at := c.feasible.next(lo); at >= 0 && at < hi && lack > 0 && looked < holderNodes; at = c.feasible.next(at + 1) {
-		n := c.state.cluster.nodes[at]
-		if !n.schedulable() {
+	for at := c.feasible.Next(lo); at >= 0 && at < hi && lack > 0 && looked < holderNodes; at = c.feasible.Next(at + 1) {
+		n := c.state.cluster.Nodes[at]
+		if !n.Schedulable() {
 			continue
 		}
 		looked++
-		has := n.roomFor(c.request)
-		more := n.roomWithout(c.request, seatsOf(victimsOf(c.state.jobs, n, tenant))) - has
+		has := n.RoomFor(c.request)
+		more := n.RoomWithout(c.request, seatsOf(victimsOf(c.state.jobs, n, tenant))) - has
 		if more = min(more, lack); more <= 0 || c.shape.spreadsMembers() && has > 0 {
 			continue
 		}
@@ -192,9 +194,9 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 // have to end, its own tenant's before others.
 func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 	var best []nodeVictim
-	var at *node
+	var at *cluster.Node
 	for i := range c.groups {
-		if c.groups[i].reasons&^busyReasons != 0 {
+		if c.groups[i].reasons&^cluster.BusyReasons != 0 {
 			continue
 		}
 		for _, n := range c.groups[i].nodes {
@@ -207,7 +209,7 @@ func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 	if best == nil {
 		return ares.Step{}, false
 	}
-	return endStep(best, []*node{at}), true
+	return endStep(best, []*cluster.Node{at}), true
 }
 
 func endsFewer(a, b []nodeVictim) bool {
@@ -232,13 +234,13 @@ func endsFewer(a, b []nodeVictim) bool {
 // many lack there.
 func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	most := -1
-	for at := 0; at < len(c.state.cluster.nodes); {
-		_, end := c.state.cluster.domains.EnclosingDomain(at, level)
+	for at := 0; at < len(c.state.cluster.Nodes); {
+		_, end := c.state.cluster.Domains.EnclosingDomain(at, level)
 		room := 0
 		for i := at; i < end; i++ {
-			if n := c.state.cluster.nodes[i]; n.schedulable() && c.feasible.has(i) {
+			if n := c.state.cluster.Nodes[i]; n.Schedulable() && c.feasible.Has(i) {
 				// Devices nobody will give count before those somebody holds.
-				room += 1000*n.roomFor(c.request) + bits.OnesCount64(c.matchFor(n.typ).fit&n.usable)
+				room += 1000*n.RoomFor(c.request) + bits.OnesCount64(c.matchFor(n.Typ).Fit&n.Usable)
 			}
 		}
 		if room > most {
@@ -248,8 +250,8 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	}
 	fitted := 0
 	for i := lo; i < hi; i++ {
-		if n := c.state.cluster.nodes[i]; n.schedulable() && c.feasible.has(i) {
-			fitted += n.roomFor(c.request)
+		if n := c.state.cluster.Nodes[i]; n.Schedulable() && c.feasible.Has(i) {
+			fitted += n.RoomFor(c.request)
 		}
 	}
 	return lo, hi, max(c.shape.minMembers-fitted, 1)
@@ -263,7 +265,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 		return nil
 	}
 	sh := c.entry.shape
-	size := func(u ares.Use) int { return u.GPUs*WholeMilli + u.GPUMilli }
+	size := func(u ares.Use) int { return u.GPUs*cluster.WholeMilli + u.GPUMilli }
 	asked := size(sh.use(sh.minMembers))
 	var best *entry
 	for _, e := range sh.tenant.active { // in no order: the least in a total order
@@ -288,6 +290,6 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	}
 	return []ares.Step{{
 		Kind: ares.StepEnd, Target: string(best.id), Jobs: []ares.JobID{best.id},
-		Amount: (size(best.held.grant.ForLimits) + WholeMilli - 1) / WholeMilli, Text: "end " + string(best.id),
+		Amount: (size(best.held.grant.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.id),
 	}}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -19,13 +20,13 @@ type window struct {
 
 	layout int // State.layout as of which positions are right
 	seen   int // changes of natures that were taken in
-	nodes  set
+	nodes  cluster.Set
 }
 
 // calendar is the reservations, and what they mean for the job whose turn it is.
 // Who has none pays for nothing.
 type calendar struct {
-	cluster *Cluster
+	cluster *cluster.Cluster
 	jobs    *jobTable
 	windows []*window // by their beginning, then name
 
@@ -34,7 +35,7 @@ type calendar struct {
 	stayUnknown  bool          // nobody knows how long that is
 	ignored      bool          // as if there were none
 	barred       []*window     // scratch of bars
-	own          set           // scratch of ownNodes
+	own          cluster.Set   // scratch of ownNodes
 }
 
 // setReservation takes over a reservation's record, nil when it went.
@@ -53,34 +54,34 @@ func byBeginning(a, b *window) int {
 }
 
 // windowNodes is the nodes of a window, as the nodes are now.
-func (w *calendar) windowNodes(v *window) *set {
-	look := func(n *node) {
+func (w *calendar) windowNodes(v *window) *cluster.Set {
+	look := func(n *cluster.Node) {
 		var labels map[string]string
-		if n.record != nil {
-			labels = n.record.Labels
+		if n.Record != nil {
+			labels = n.Record.Labels
 		}
-		v.nodes.put(n.pos, v.Selects(labels, n.place.In) || slices.Contains(v.Nodes, n.id))
+		v.nodes.Put(n.Pos, v.Selects(labels, n.Place.In) || slices.Contains(v.Nodes, n.Id))
 	}
 	switch {
-	case v.layout != w.cluster.layout || w.cluster.traitChanges.hasGap(v.seen):
-		v.layout = w.cluster.layout
-		v.nodes.resize(len(w.cluster.nodes))
+	case v.layout != w.cluster.Layout || w.cluster.TraitChanges.HasGap(v.seen):
+		v.layout = w.cluster.Layout
+		v.nodes.Resize(len(w.cluster.Nodes))
 		if len(v.Selector) > 0 || v.Domain != "" {
-			for _, n := range w.cluster.nodes {
+			for _, n := range w.cluster.Nodes {
 				look(n)
 			}
 		}
 		for _, id := range v.Nodes {
-			if n := w.cluster.nodesByID[id]; n != nil {
-				v.nodes.add(n.pos)
+			if n := w.cluster.NodesByID[id]; n != nil {
+				v.nodes.Add(n.Pos)
 			}
 		}
 	default:
-		for _, at := range w.cluster.traitChanges.since(v.seen) {
-			look(w.cluster.nodes[at])
+		for _, at := range w.cluster.TraitChanges.Since(v.seen) {
+			look(w.cluster.Nodes[at])
 		}
 	}
-	v.seen = w.cluster.traitChanges.count
+	v.seen = w.cluster.TraitChanges.Count
 	return &v.nodes
 }
 
@@ -109,13 +110,13 @@ func (c *calendar) setStay(late time.Duration) {
 
 // blockingWindows is the windows that keep the job whose turn it is off nodes of a set. It
 // is good until the next one asks.
-func (w *calendar) blockingWindows(sh *shape, of *set) []*window {
+func (w *calendar) blockingWindows(sh *shape, of *cluster.Set) []*window {
 	w.barred = w.barred[:0]
 	if w.ignored {
 		return nil
 	}
 	for _, v := range w.windows {
-		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).meets(of) {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).Meets(of) {
 			w.barred = append(w.barred, v)
 		}
 	}
@@ -129,16 +130,16 @@ func (w *calendar) windowsBlocking(e *entry) []*window {
 		return nil
 	}
 	w.setExpectedStay(e)
-	out := slices.Clone(w.blockingWindows(e.shape, &w.cluster.refreshFeasible(e.shape.request).nodes))
+	out := slices.Clone(w.blockingWindows(e.shape, &w.cluster.RefreshFeasible(e.shape.request).Nodes))
 	slices.SortFunc(out, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
 	return out
 }
 
 // windowBlocking is a window that keeps the job whose turn it is off a node, nil for
 // none.
-func (w *calendar) windowBlocking(sh *shape, n *node) *window {
+func (w *calendar) windowBlocking(sh *shape, n *cluster.Node) *window {
 	for _, v := range w.windows {
-		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).has(n.pos) {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).Has(n.Pos) {
 			return v
 		}
 	}
@@ -148,22 +149,22 @@ func (w *calendar) windowBlocking(sh *shape, n *node) *window {
 // reservedForOwn is the allowed nodes that are reserved for the shape's jobs now, and
 // for nobody else: what is set aside for them is used first. It is false where
 // there are none, or all are.
-func (w *calendar) reservedForOwn(sh *shape, allowed *set) (*set, bool) {
+func (w *calendar) reservedForOwn(sh *shape, allowed *cluster.Set) (*cluster.Set, bool) {
 	found := false
 	for _, v := range w.windows {
-		if v.StateAt(w.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) || !w.windowNodes(v).meets(allowed) {
+		if v.StateAt(w.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) || !w.windowNodes(v).Meets(allowed) {
 			continue
 		}
 		if !found {
 			found = true
-			w.own.resize(len(w.cluster.nodes))
+			w.own.Resize(len(w.cluster.Nodes))
 		}
-		v.nodes.common(allowed, 0, len(w.cluster.nodes), func(i int) bool {
-			w.own.add(i)
+		v.nodes.Common(allowed, 0, len(w.cluster.Nodes), func(i int) bool {
+			w.own.Add(i)
 			return false
 		})
 	}
-	return &w.own, found && w.own.count < allowed.count
+	return &w.own, found && w.own.Count < allowed.Count
 }
 
 // evictFromWindows stops who is not entitled where a drained window is open, as long as a
@@ -198,10 +199,10 @@ func (w *calendar) evictFromWindows(plan *ares.Plan) {
 func (w *calendar) jobsToEvict(v *window) []*entry {
 	var out []*entry
 	in := w.windowNodes(v)
-	for i := in.next(0); i >= 0; i = in.next(i + 1) {
-		n := w.cluster.nodes[i]
-		for _, sit := range n.occupants {
-			if e := w.jobs.owner(sit); e.job != nil && !v.Entitles(e.job.Tenant, e.job.Queue) && e.run.Leaves(e.job, n.id, v.Force) {
+	for i := in.Next(0); i >= 0; i = in.Next(i + 1) {
+		n := w.cluster.Nodes[i]
+		for _, sit := range n.Occupants {
+			if e := w.jobs.owner(sit); e.job != nil && !v.Entitles(e.job.Tenant, e.job.Queue) && e.run.Leaves(e.job, n.Id, v.Force) {
 				out = append(out, e)
 			}
 		}

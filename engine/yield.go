@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -86,7 +87,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *entry, admitted bool)
 	}
 	// Whoever's turn was before may have left other places held, or none.
 	pr.backfill.holdReservations(pr.backfill.delayedReservations(e.endsBy(plan.Now)))
-	base := savepoint(len(pr.txn.deltas))
+	base := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	pr.assumeStopsDone()
 	pr.windows.setExpectedStay(e)
@@ -98,7 +99,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *entry, admitted bool)
 		found, ok = pr.searchVictims(e, r, promised, plan)
 	}
 	pr.chargeStopping(1)
-	pr.txn.undo(base)
+	pr.txn.Undo(base)
 	pr.place.speculative = false
 	return found, ok
 }
@@ -182,7 +183,7 @@ func (pr *preemptRound) noteDisabled(e *entry) {
 
 // failedSearch is who is known to find no victims in this decision.
 type failedSearch struct {
-	request *request
+	request *cluster.Request
 	shape   *shape // by quota only those of the same leaf fare alike
 	basis   preemptionBasis
 	rank    int
@@ -214,8 +215,8 @@ func (pr *preemptRound) assumeStopsDone() {
 	}
 	for i := range pr.backfill.holds {
 		if k := &pr.backfill.holds[i]; !k.over {
-			pr.txn.release(k.held)
-			pr.txn.holdSeats(k.seats)
+			pr.txn.Release(k.held)
+			pr.txn.HoldSeats(k.seats)
 		}
 	}
 	pr.holdDestinations()
@@ -242,9 +243,9 @@ func (pr *preemptRound) fitsOnceStopped(e *entry, why ares.YieldWhy, now time.Ti
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	m := savepoint(len(pr.txn.deltas))
+	m := cluster.Savepoint(len(pr.txn.Deltas))
 	p, ok := pr.place.placeJob(e.shape, e.shape.minMembers, ban, e)
-	pr.txn.undo(m)
+	pr.txn.Undo(m)
 	c := victimSelection{why: why, seats: p.Seats}
 	for _, v := range pr.jobs.running.stopping {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v))
@@ -290,7 +291,7 @@ func (pr *preemptRound) nominate(pass *queue.Round[*entry], plan *ares.Plan, e *
 		}
 	}
 	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: pr.jobs.grantCopy(e.shape, c.seats)}
-	k.held, k.freeSeats = pr.txn.holdSeats(c.seats)
+	k.held, k.freeSeats = pr.txn.HoldSeats(c.seats)
 	if c.why == ares.YieldMove {
 		pr.recordConsolidation(e, c)
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -20,13 +22,13 @@ func (pr *preemptRound) victimsByOrder(e *entry, plan *ares.Plan) (victimSelecti
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	base := savepoint(len(pr.txn.deltas))
+	base := cluster.Savepoint(len(pr.txn.Deltas))
 	c := victimSelection{why: ares.YieldOrder}
 	if !pr.fewestByOrder(e, pr.laterInOrder(e, plan), &c, members, ban) {
-		pr.txn.undo(base)
+		pr.txn.Undo(base)
 		return c, false
 	}
-	pr.txn.undo(base)
+	pr.txn.Undo(base)
 	if _, milli := c.cost(); pr.cfg.Preemption.ExceedsCeiling(milli, gpuMilliOf(c.seats)) {
 		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(c.seats)), decimalText(pr.cfg.Preemption.Ceiling))
 		return c, false
@@ -68,7 +70,7 @@ func (pr *preemptRound) laterInOrder(e *entry, plan *ares.Plan) []*candidateVict
 // fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
 // when not even all are enough.
 func (pr *preemptRound) fewestByOrder(e *entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
-	m, w := savepoint(len(pr.txn.deltas)), pr.cluster.withoutModels(e.shape.request, ban)
+	m, w := cluster.Savepoint(len(pr.txn.Deltas)), pr.cluster.WithoutModels(e.shape.request, ban)
 	reach, ok := pr.place.feasibleNodes(e.shape, w)
 	if !ok {
 		return false
@@ -107,8 +109,8 @@ func (pr *preemptRound) fewestByOrder(e *entry, from []*candidateVictim, c *vict
 
 // fitsWithout says whether the job fits when some leave, from a mark on. It is
 // taken then.
-func (pr *preemptRound) fitsWithout(m savepoint, leave []*candidateVictim, e *entry, members int, ban uint64) (ares.Placing, bool) {
-	pr.txn.undo(m)
+func (pr *preemptRound) fitsWithout(m cluster.Savepoint, leave []*candidateVictim, e *entry, members int, ban uint64) (ares.Placing, bool) {
+	pr.txn.Undo(m)
 	for _, v := range leave {
 		pr.place.releaseJob(v.entry)
 	}

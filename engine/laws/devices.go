@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 )
@@ -78,7 +80,7 @@ func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 		return fmt.Errorf("%d cores and %d MB are not what was asked for", seat.CPUs, seat.Memory)
 	case job.CPUs > 0 && m.cpus > m.Node.CPUs, job.MemoryMB > 0 && m.memory > m.Node.MemoryMB:
 		return fmt.Errorf("the node is oversold: %d cores, %d MB", m.cpus, m.memory)
-	case m.seats > engine.MaxSeats:
+	case m.seats > cluster.MaxSeats:
 		return fmt.Errorf("the node has %d seats", m.seats)
 	}
 	whole, milli := job.GPUs, job.GPUMilli

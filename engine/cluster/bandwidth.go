@@ -1,4 +1,4 @@
-package engine
+package cluster
 
 import (
 	"math/bits"
@@ -7,27 +7,27 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// bottleneck is what the slowest link between two devices of the seats carries
+// Bottleneck is what the slowest link between two devices of the seats carries
 // by the model, MB/s: inside each node by its links, between nodes by the
 // switches. It is 0 with fewer than two devices.
-func (c *Cluster) bottleneck(seats []ares.Seat) int {
+func (c *Cluster) Bottleneck(seats []ares.Seat) int {
 	least, devices := 0, 0
 	note := func(v int) {
 		if least == 0 || v < least {
 			least = v
 		}
 	}
-	var last *node
+	var last *Node
 	for i := 0; i < len(seats); {
-		n := c.nodesByID[seats[i].Node]
+		n := c.NodesByID[seats[i].Node]
 		var set uint64
-		for ; i < len(seats) && seats[i].Node == n.id; i++ {
+		for ; i < len(seats) && seats[i].Node == n.Id; i++ {
 			for _, sh := range seats[i].Shares {
 				set |= n.deviceBit(sh.Device)
 			}
 		}
 		if count := bits.OnesCount64(set); count > 1 {
-			note(n.typ.links.BottleneckMBps(set))
+			note(n.Typ.Links.BottleneckMBps(set))
 		}
 		devices += bits.OnesCount64(set)
 		if last != nil {
@@ -46,8 +46,8 @@ func (c *Cluster) bottleneck(seats []ares.Seat) int {
 const unknownMBps = 1250
 
 // networkBetween is what the network between two nodes carries, MB/s.
-func (c *Cluster) networkBetween(a, b *node) int {
-	if gbps := c.domains.Bandwidth(a.pos, b.pos); gbps > 0 {
+func (c *Cluster) networkBetween(a, b *Node) int {
+	if gbps := c.Domains.Bandwidth(a.Pos, b.Pos); gbps > 0 {
 		return gbps * 125
 	}
 	return unknownMBps
@@ -57,29 +57,29 @@ func (c *Cluster) networkBetween(a, b *node) int {
 // taken: enough for the comparison, and no more on a busy fleet.
 const firstFitNodes = 256
 
-// firstFitBandwidth is the bandwidth of what a first fit over the nodes' names would have
+// FirstFitBandwidth is the bandwidth of what a first fit over the nodes' names would have
 // taken, 0 when that was not found among the first nodes.
-func (c *Cluster) firstFitBandwidth(w *request, allowed *set, members int) int {
-	if w.gpus == 0 || w.gpus*members < 2 {
+func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
+	if w.Gpus == 0 || w.Gpus*members < 2 {
 		return 0
 	}
 	least := 0
-	var last *node
+	var last *Node
 	for i, n := range c.firstByName {
 		if i == firstFitNodes || members == 0 {
 			break
 		}
-		if !n.schedulable() || !allowed.has(n.pos) {
+		if !n.Schedulable() || !allowed.Has(n.Pos) {
 			continue
 		}
-		take := min(n.roomFor(w), members)
+		take := min(n.RoomFor(w), members)
 		if take == 0 {
 			continue
 		}
 		members -= take
-		m := n.typ.links
-		inside := m.BottleneckMBps(m.FirstFit(w.deviceMask(n.typ)&n.free, take*w.gpus))
-		if take*w.gpus > 1 && (least == 0 || inside < least) {
+		m := n.Typ.Links
+		inside := m.BottleneckMBps(m.FirstFit(w.DeviceMask(n.Typ)&n.Free, take*w.Gpus))
+		if take*w.Gpus > 1 && (least == 0 || inside < least) {
 			least = inside
 		}
 		if last != nil {
@@ -95,21 +95,21 @@ func (c *Cluster) firstFitBandwidth(w *request, allowed *set, members int) int {
 	return least
 }
 
-// rationaleOf is what speaks for seats that were chosen by an earlier decision.
-func (c *Cluster) rationaleOf(seats []ares.Seat) ares.Merit {
-	m := ares.Merit{Bandwidth: c.bottleneck(seats)}
-	lo, hi := len(c.nodes), 0
+// RationaleOf is what speaks for seats that were chosen by an earlier decision.
+func (c *Cluster) RationaleOf(seats []ares.Seat) ares.Merit {
+	m := ares.Merit{Bandwidth: c.Bottleneck(seats)}
+	lo, hi := len(c.Nodes), 0
 	for i := range seats {
-		at := c.nodesByID[seats[i].Node].pos
+		at := c.NodesByID[seats[i].Node].Pos
 		lo, hi = min(lo, at), max(hi, at)
 	}
 	if lo == hi {
-		m.Level, m.Domain = ares.LevelNode, c.nodes[lo].id
+		m.Level, m.Domain = ares.LevelNode, c.Nodes[lo].Id
 		return m
 	}
 	for _, level := range slices.Backward(ares.Levels()) {
-		if from, to := c.domains.EnclosingDomain(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
-			m.Level, m.Domain = level, c.domains.DomainName(lo, level)
+		if from, to := c.Domains.EnclosingDomain(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {
+			m.Level, m.Domain = level, c.Domains.DomainName(lo, level)
 			break
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package cluster
 
 import (
 	"cmp"
@@ -28,19 +28,19 @@ type rackGroup struct {
 	pairs              int // of devices on one node
 }
 
-// pairScore is the pair score of a placement.
-func (c *Cluster) pairScore(seats []ares.Seat) int {
+// PairScore is the pair score of a placement.
+func (c *Cluster) PairScore(seats []ares.Seat) int {
 	total := 0
 	var few [8]rackGroup // on the stack
 	sites := few[:0]
 	for i := 0; i < len(seats); {
-		n, from := c.nodesByID[seats[i].Node], i
-		for i < len(seats) && seats[i].Node == n.id {
+		n, from := c.NodesByID[seats[i].Node], i
+		for i < len(seats) && seats[i].Node == n.Id {
 			i++
 		}
 		inside, devices := n.pairScoreOn(seats[from:i])
 		total += inside
-		at := n.place
+		at := n.Place
 		sites = append(sites, rackGroup{at.Region, at.Zone, at.Leaf, devices, devices * (devices - 1) / 2})
 	}
 	if len(sites) < 2 {
@@ -51,7 +51,7 @@ func (c *Cluster) pairScore(seats []ares.Seat) int {
 
 // pairScoreOn is the pair score of the devices of seats on this node, and their
 // number.
-func (n *node) pairScoreOn(seats []ares.Seat) (total, devices int) {
+func (n *Node) pairScoreOn(seats []ares.Seat) (total, devices int) {
 	var few [16]*device // on the stack
 	held := few[:0]
 	for i := range seats {
@@ -70,11 +70,11 @@ func (n *node) pairScoreOn(seats []ares.Seat) (total, devices int) {
 	return total, len(held)
 }
 
-func (n *node) linkScore(a, b *device) int {
-	if a.link < 0 || b.link < 0 || a.link >= len(n.record.Links) || b.link >= len(n.record.Links[a.link]) {
+func (n *Node) linkScore(a, b *device) int {
+	if a.link < 0 || b.link < 0 || a.link >= len(n.Record.Links) || b.link >= len(n.Record.Links[a.link]) {
 		return 0 // the node does not say
 	}
-	switch l := n.record.Links[a.link][b.link]; {
+	switch l := n.Record.Links[a.link][b.link]; {
 	case strings.HasPrefix(l, "NV"):
 		return byNVLink
 	case l == "PIX" || l == "PXB" || l == "PHB" || l == "NODE" || l == "SYS":

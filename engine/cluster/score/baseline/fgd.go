@@ -1,12 +1,28 @@
-package engine
+package baseline
 
 import (
 	"math"
 	"math/bits"
 	"slices"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 )
+
+// fgd is fragmentation gradient descent: the node where the typical jobs lose the
+// least capacity that they could use (Weng and others, USENIX ATC 2023).
+type fgd struct {
+	baseline
+	byType []fgdWorkload                      // by number of the node type
+	scores map[*cluster.Request][]cachedScore // by position of the node
+}
+
+// Device is the device for a share whose score is best: other members of the gang
+// may have come since the node was scored.
+func (p *fgd) Device(w *cluster.Request, n *cluster.Node) uint64 {
+	_, device := p.score(w, n)
+	return 1 << device
+}
 
 // typicalDemand is what a typical job needs of a node of a profile.
 type typicalDemand struct {
@@ -16,28 +32,28 @@ type typicalDemand struct {
 	count   int64
 }
 
-// fgdDemands are the typical jobs that a machine of a profile could take if it were
+// demands are the typical jobs that a machine of a profile could take if it were
 // empty, and how many could never use one of its devices. Without a list, the
 // mix is what is expected.
-func (sc *Scorer) fgdDemands(p *nodeType) (list []typicalDemand, never, total int64) {
-	typical := sc.cfg.Typical
+func (p *fgd) demands(typ *cluster.NodeType) (list []typicalDemand, never, total int64) {
+	typical := p.cfg.Typical
 	if len(typical) == 0 {
-		mix := sc.cfg.Mix
+		mix := p.cfg.Mix
 		if len(mix) == 0 {
 			mix = config.DefaultMix()
 		}
 		for _, m := range mix {
-			share := p.cpus * m.CPUs / 100 * max(m.GPUs*WholeMilli, m.Milli) / (max(len(p.devices), 1) * WholeMilli)
+			share := typ.Cpus * m.CPUs / 100 * max(m.GPUs*cluster.WholeMilli, m.Milli) / (max(len(typ.Devices), 1) * cluster.WholeMilli)
 			typical = append(typical, config.TypicalJob{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
 		}
 	}
 	for _, t := range typical {
 		total += int64(t.Count)
-		k := typicalDemand{devices: t.GPUs, each: WholeMilli, cpus: t.CPUs, count: int64(t.Count)}
+		k := typicalDemand{devices: t.GPUs, each: cluster.WholeMilli, cpus: t.CPUs, count: int64(t.Count)}
 		if t.Milli > 0 {
 			k.devices, k.each = 1, t.Milli
 		}
-		if k.devices == 0 || !p.hasModel(t.Model) {
+		if k.devices == 0 || !typ.HasModel(t.Model) {
 			never += k.count
 		} else {
 			list = append(list, k)
@@ -60,49 +76,49 @@ const maxFGDRequests = 1024
 // cachedScore is the score of a want on a node, as of the node's last change.
 type cachedScore struct{ changes, score int }
 
-// cachedFGDScore is how much less fragmented a node is with a member of the want, in
+// Score is how much less fragmented a node is with a member of the want, in
 // steps: 50 for no difference. It is kept until the node changes: a decision
 // changes one of thousands.
-func (sc *Scorer) cachedFGDScore(w *request, n *node) int {
-	scores := sc.fgdScores[w]
-	if len(scores) < len(sc.cluster.nodes) {
-		if len(sc.fgdScores) >= maxFGDRequests || sc.fgdScores == nil {
-			sc.fgdScores = map[*request][]cachedScore{}
+func (p *fgd) Score(w *cluster.Request, n *cluster.Node) int {
+	scores := p.scores[w]
+	if len(scores) < len(p.cluster.Nodes) {
+		if len(p.scores) >= maxFGDRequests || p.scores == nil {
+			p.scores = map[*cluster.Request][]cachedScore{}
 		}
-		scores = make([]cachedScore, len(sc.cluster.nodes))
-		sc.fgdScores[w] = scores
+		scores = make([]cachedScore, len(p.cluster.Nodes))
+		p.scores[w] = scores
 	}
-	t := &scores[n.pos]
-	if t.changes != n.changes {
-		t.score, _ = sc.fgdScore(w, n)
-		t.changes = n.changes
+	t := &scores[n.Pos]
+	if t.changes != n.Changes {
+		t.score, _ = p.score(w, n)
+		t.changes = n.Changes
 	}
 	return t.score
 }
 
-// fgdScore takes the want off the node, for a share off each device in turn: the
+// score takes the want off the node, for a share off each device in turn: the
 // score, and the device that gives it.
-func (sc *Scorer) fgdScore(w *request, n *node) (score, device int) {
-	var places [MaxDevices]int
-	left := places[:len(n.devices)]
-	for m := n.usable; m != 0; m &= m - 1 {
+func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
+	var places [cluster.MaxDevices]int
+	left := places[:len(n.Devices)]
+	for m := n.Usable; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		left[i] = n.freeMilliOf(i)
+		left[i] = n.FreeMilliOf(i)
 	}
-	for len(sc.fgdByType) <= n.typ.id {
-		sc.fgdByType = append(sc.fgdByType, fgdWorkload{})
+	for len(p.byType) <= n.Typ.Id {
+		p.byType = append(p.byType, fgdWorkload{})
 	}
-	e := &sc.fgdByType[n.typ.id]
+	e := &p.byType[n.Typ.Id]
 	if !e.known {
-		e.kinds, e.never, e.total = sc.fgdDemands(n.typ)
+		e.kinds, e.never, e.total = p.demands(n.Typ)
 		e.known = true
 	}
-	cpus := n.typ.cpus - n.cpus
+	cpus := n.Typ.Cpus - n.Cpus
 	before := e.fragmentation(cpus, left)
-	after := func() int { return fgdSteps(before-e.fragmentation(cpus-w.cpus, left), e.total) }
-	mask := w.deviceMask(n.typ) & n.usable
-	if w.milli == 0 {
-		for need, m := w.gpus, n.free&mask; need > 0; need, m = need-1, m&(m-1) {
+	after := func() int { return fgdSteps(before-e.fragmentation(cpus-w.Cpus, left), e.total) }
+	mask := w.DeviceMask(n.Typ) & n.Usable
+	if w.Milli == 0 {
+		for need, m := w.Gpus, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
 			left[bits.TrailingZeros64(m)] = 0
 		}
 		return after(), 0
@@ -110,14 +126,14 @@ func (sc *Scorer) fgdScore(w *request, n *node) (score, device int) {
 	score = -1
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
-		if left[i] < w.milli || slices.Contains(left[:i], left[i]) {
+		if left[i] < w.Milli || slices.Contains(left[:i], left[i]) {
 			continue // no room, or as good as the one before
 		}
-		left[i] -= w.milli
+		left[i] -= w.Milli
 		if v := after(); v > score {
 			score, device = v, i
 		}
-		left[i] += w.milli
+		left[i] += w.Milli
 	}
 	return score, device
 }
@@ -153,9 +169,9 @@ func (e *fgdWorkload) fragmentation(cpus int, left []int) int64 {
 
 // fgdThresholds are where the score of a descent goes up by one: the logistic curve over
 // devices, in millionths, as whole numbers.
-var fgdThresholds = func() (out [maxPolicyScore - 1]int64) {
+var fgdThresholds = func() (out [topScore - 1]int64) {
 	for i := range out {
-		p := float64(i+1) / maxPolicyScore
+		p := float64(i+1) / topScore
 		out[i] = int64(math.Round(1e6 * math.Log(p/(1-p))))
 	}
 	return out
@@ -164,7 +180,7 @@ var fgdThresholds = func() (out [maxPolicyScore - 1]int64) {
 // fgdSteps is the score of a gain.
 func fgdSteps(gain, total int64) int {
 	if total == 0 {
-		return maxPolicyScore / 2
+		return topScore / 2
 	}
 	at, _ := slices.BinarySearchFunc(fgdThresholds[:], gain*1000, func(rise, gain int64) int {
 		if rise*total <= gain {

@@ -1,4 +1,4 @@
-package engine
+package cluster
 
 import (
 	"iter"
@@ -15,10 +15,10 @@ import (
 )
 
 // capacity is what a machine of the profile adds to what is shared.
-func (p *nodeType) capacity() queue.Resources {
-	u := queue.Resources{CPU: int64(p.cpus), Memory: int64(p.memory)}
-	for i := range p.devices {
-		u.GPU += p.devices[i].weight
+func (p *NodeType) capacity() queue.Resources {
+	u := queue.Resources{CPU: int64(p.Cpus), Memory: int64(p.Memory)}
+	for i := range p.Devices {
+		u.GPU += p.Devices[i].Weight
 	}
 	return u
 }
@@ -27,24 +27,24 @@ func (p *nodeType) capacity() queue.Resources {
 // index, are left alone.
 const MaxDevices = 64
 
-// maxGroups is how many kinds of devices of one machine are told apart when
+// MaxGroups is how many kinds of devices of one machine are told apart when
 // nodes are compared. A machine with more has the rest in the last group; what
 // fits is always decided device by device.
-const maxGroups = 4
+const MaxGroups = 4
 
-// nodeType is what machines of one build have in common: their devices, how
+// NodeType is what machines of one build have in common: their devices, how
 // these are linked, and their size. Nodes of one profile with the same devices
 // free are as good as each other.
-type nodeType struct {
-	id      int
+type NodeType struct {
+	Id      int
 	key     string // what it was told apart by
-	devices []deviceSpec
-	groups  [maxGroups]uint64 // devices that are alike
+	Devices []deviceSpec
+	Groups  [MaxGroups]uint64 // devices that are alike
 	numa    []ares.NUMANode
-	near    []uint64 // devices of each of numa
-	links   *links.Matrix
-	cpus    int
-	memory  int // MB, rounded
+	Near    []uint64 // devices of each of numa
+	Links   *links.Matrix
+	Cpus    int
+	Memory  int // MB, rounded
 
 }
 
@@ -56,19 +56,19 @@ type deviceSpec struct {
 	memory     int    // MB
 	numa       int
 	group      int
-	modelIndex int   // its model, as the order numbers it for quotas
-	weight     int64 // of its model in shares, in thousandths
+	ModelIndex int   // its model, as the order numbers it for quotas
+	Weight     int64 // of its model in shares, in thousandths
 }
 
 // nodeTypes holds every profile that was seen.
 type nodeTypes struct {
-	byKey map[string]*nodeType
-	all   []*nodeType
+	byKey map[string]*NodeType
+	All   []*NodeType
 }
 
 // nodeTypeOf finds the profile of a record, whose devices are in the order given.
-func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *nodeType {
-	p := &c.nodeTypes
+func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
+	p := &c.NodeTypes
 	var key strings.Builder
 	fmt.Fprintf(&key, "%d %d %v", r.CPUs, roundMemory(r.MemoryMB), r.NUMA)
 	for _, i := range order {
@@ -86,12 +86,12 @@ func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *nodeType {
 		return known
 	}
 	made := newNodeType(r, order)
-	made.id, made.key = len(p.all), key.String()
-	for i := range made.devices {
-		d := &made.devices[i]
-		d.modelIndex, d.weight = c.numberModel(d.model), c.cfg.WeightOf(d.model)
+	made.Id, made.key = len(p.All), key.String()
+	for i := range made.Devices {
+		d := &made.Devices[i]
+		d.ModelIndex, d.Weight = c.numberModel(d.model), c.cfg.WeightOf(d.model)
 	}
-	p.all = append(p.all, made)
+	p.All = append(p.All, made)
 	p.byKey[key.String()] = made
 	return made
 }
@@ -106,10 +106,10 @@ func (c *Cluster) numberModel(model string) int {
 	return i
 }
 
-// matchingModels are the numbers of the models the want likes, of those in the fleet.
-func (c *Cluster) matchingModels(w *request) iter.Seq[int] {
+// MatchingModels are the numbers of the models the want likes, of those in the fleet.
+func (c *Cluster) MatchingModels(w *Request) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for _, m := range c.models {
+		for _, m := range c.Models {
 			if w.acceptsModel(c.modelNames[m]) && !yield(m) {
 				return
 			}
@@ -126,8 +126,8 @@ func roundMemory(mb int) int {
 	return mb
 }
 
-func newNodeType(r *ares.Node, order []int) *nodeType {
-	p := &nodeType{cpus: r.CPUs, memory: roundMemory(r.MemoryMB), numa: r.NUMA, near: make([]uint64, len(r.NUMA))}
+func newNodeType(r *ares.Node, order []int) *NodeType {
+	p := &NodeType{Cpus: r.CPUs, Memory: roundMemory(r.MemoryMB), numa: r.NUMA, Near: make([]uint64, len(r.NUMA))}
 	matrix, numa := make([][]string, len(order)), make([]int, len(order))
 	var alike []deviceSpec
 	for pos, i := range order {
@@ -141,13 +141,13 @@ func newNodeType(r *ares.Node, order []int) *nodeType {
 			group = len(alike)
 			alike = append(alike, b)
 		}
-		b.group, b.numa = min(group, maxGroups-1), d.NUMA
-		p.devices = append(p.devices, b)
-		p.groups[b.group] |= 1 << pos
+		b.group, b.numa = min(group, MaxGroups-1), d.NUMA
+		p.Devices = append(p.Devices, b)
+		p.Groups[b.group] |= 1 << pos
 		numa[pos] = d.NUMA
 		for k, n := range r.NUMA {
 			if n.ID == d.NUMA {
-				p.near[k] |= 1 << pos
+				p.Near[k] |= 1 << pos
 			}
 		}
 		for _, k := range order {
@@ -158,32 +158,32 @@ func newNodeType(r *ares.Node, order []int) *nodeType {
 			matrix[pos] = append(matrix[pos], link)
 		}
 	}
-	p.links = links.NewMatrix(matrix, numa)
+	p.Links = links.NewMatrix(matrix, numa)
 	return p
 }
 
 // matchingDevices is the devices that are what the want asks for, whoever holds them.
-func (p *nodeType) matchingDevices(w *request) uint64 {
-	if !w.needsDevices() {
+func (p *NodeType) matchingDevices(w *Request) uint64 {
+	if !w.NeedsDevices() {
 		return 0
 	}
 	var mask uint64
-	for i := range p.devices {
-		d := &p.devices[i]
-		if d.kind == w.kind && d.mig == w.mig && d.memory >= w.deviceMemory && w.acceptsModel(d.model) && w.ban&modelBit(d.modelIndex) == 0 {
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		if d.kind == w.Kind && d.mig == w.Mig && d.memory >= w.DeviceMemory && w.acceptsModel(d.model) && w.Ban&ModelBit(d.ModelIndex) == 0 {
 			mask |= 1 << i
 		}
 	}
 	return mask
 }
 
-// hasModel says whether a device of the profile is of one of the models.
-func (p *nodeType) hasModel(models string) bool {
+// HasModel says whether a device of the profile is of one of the models.
+func (p *NodeType) HasModel(models string) bool {
 	if models == "" {
 		return true
 	}
 	for m := range strings.SplitSeq(strings.ToLower(models), "|") {
-		if m != "" && slices.ContainsFunc(p.devices, func(d deviceSpec) bool { return strings.Contains(d.model, m) }) {
+		if m != "" && slices.ContainsFunc(p.Devices, func(d deviceSpec) bool { return strings.Contains(d.model, m) }) {
 			return true
 		}
 	}

@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"math/bits"
+
+	"github.com/ares-scheduler/ares/engine/topology/links"
+)
+
+// PickDevices chooses the devices of one member, and the NUMA node it is bound to, -1
+// for none. The node has room for it.
+func (n *Node) PickDevices(w *Request) (set uint64, numa int) {
+	if w.Numa == NumaNone || len(n.Typ.numa) == 0 {
+		set, _ = n.ChooseDevices(w, w.DeviceMask(n.Typ), 0)
+		return set, -1
+	}
+	if w.Numa == NumaRequired || !w.NeedsDevices() {
+		if set, numa = n.pickWithinNUMA(w); numa >= 0 {
+			return set, numa
+		}
+	}
+	var home uint64
+	for k := range n.Typ.numa {
+		if n.roomInNUMA(w, k) > 0 {
+			home |= n.Typ.Near[k]
+		}
+	}
+	set, _ = n.ChooseDevices(w, w.DeviceMask(n.Typ), home)
+	for k := range n.Typ.numa {
+		if set != 0 && set&^n.Typ.Near[k] == 0 && n.roomInNUMA(w, k) > 0 {
+			return set, k
+		}
+	}
+	return set, -1
+}
+
+// pickWithinNUMA chooses the NUMA node whose devices are linked best, then the one
+// with the least room left.
+func (n *Node) pickWithinNUMA(w *Request) (set uint64, numa int) {
+	numa = -1
+	var best links.Choice
+	for k := range n.Typ.numa {
+		room := n.roomInNUMA(w, k)
+		if room == 0 {
+			continue
+		}
+		s, c := n.ChooseDevices(w, w.DeviceMask(n.Typ)&n.Typ.Near[k], 0)
+		c.RemainingValue = -room
+		if numa < 0 || betterLinks(c, best) {
+			set, numa, best = s, k, c
+		}
+	}
+	return set, numa
+}
+
+func betterLinks(a, b links.Choice) bool {
+	if a.BottleneckMBps != b.BottleneckMBps {
+		return a.BottleneckMBps > b.BottleneckMBps
+	}
+	if a.TotalMBps != b.TotalMBps {
+		return a.TotalMBps > b.TotalMBps
+	}
+	return a.RemainingValue > b.RemainingValue
+}
+
+// ChooseDevices picks devices out of a mask: for a share the one with the least left
+// that is enough, and whole devices by their links. Warm ones come last.
+func (n *Node) ChooseDevices(w *Request, mask, home uint64) (uint64, links.Choice) {
+	if !w.NeedsDevices() {
+		return 0, links.Choice{}
+	}
+	for _, m := range [2]uint64{mask &^ n.Warm, mask} {
+		if w.Milli > 0 {
+			if set := n.TightestShare(m, w.Milli); set != 0 {
+				return set, links.Choice{}
+			}
+		}
+		if c, ok := n.Typ.Links.Best(m&n.Free, home, max(w.Gpus, 1)); ok {
+			return c.Devices, c
+		}
+	}
+	panic("engine: node " + n.Id + " has no room for what it was given")
+}
+
+// TightestShare is the partly taken device of the mask with the least left that is
+// enough, empty when there is none.
+func (n *Node) TightestShare(mask uint64, milli int) (set uint64) {
+	least := WholeMilli
+	for m := mask & n.Usable &^ n.Free; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		if left := WholeMilli - n.Devices[i].Taken; left >= milli && left < least {
+			set, least = 1<<i, left
+		}
+	}
+	return set
+}

@@ -1,0 +1,110 @@
+// Package baseline has node policies from the literature, to compare with: random,
+// best fit, dot product, packing, clustering and FGD. Each gives every node that
+// fits a score, as the simulator of "Beware of Fragmentation" (Weng and others,
+// USENIX ATC 2023) does, and the first node with the highest is taken. Their time
+// grows with the number of nodes. Gangs are placed by topology whatever the policy.
+//
+// Importing the package makes the policies available by name
+// (config.Config.Placement); a program that does not import it does not link them.
+package baseline
+
+import (
+	"math/bits"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/engine/config"
+)
+
+func init() {
+	score.Register(config.PolicyRandom, func(b score.Basis) score.Policy { return &random{baseline: baseline(b)} })
+	score.Register(config.PolicyBestFit, func(b score.Basis) score.Policy { return &bestFit{baseline(b)} })
+	score.Register(config.PolicyDotProduct, func(b score.Basis) score.Policy { return &dotProduct{baseline(b)} })
+	score.Register(config.PolicyPacking, func(b score.Basis) score.Policy { return &packing{baseline(b)} })
+	score.Register(config.PolicyClustering, func(b score.Basis) score.Policy { return &clustering{baseline(b)} })
+	score.Register(config.PolicyFGD, func(b score.Basis) score.Policy { return &fgd{baseline: baseline(b)} })
+}
+
+// baseline is what the policies have in common: they choose the device as the default
+// policy does, and know nothing of jobs.
+type baseline struct {
+	cfg     *config.Config
+	cluster *cluster.Cluster
+}
+
+// Device leaves the choice to the default policy.
+func (baseline) Device(*cluster.Request, *cluster.Node) uint64 { return 0 }
+
+// BeginJob does nothing.
+func (baseline) BeginJob(ares.JobID, int) {}
+
+// topScore is the best score of those policies that have one.
+const topScore = 100
+
+// bestFit prefers the node with the least CPUs and GPUs left over.
+type bestFit struct{ baseline }
+
+// Score is high when little is left, CPUs and GPUs counting alike, each as a
+// part of the largest machine's.
+func (p *bestFit) Score(w *cluster.Request, n *cluster.Node) int {
+	cpus, gpus := p.cluster.LargestSize()
+	left := (n.Typ.Cpus-n.Cpus-w.Cpus)*gpus + (n.FreeMilli()-w.GpuMilli())*cpus
+	return (2*cpus*gpus - left) * topScore / (2 * cpus * gpus)
+}
+
+// dotProduct prefers the node where the product of free and requested resources is least.
+type dotProduct struct{ baseline }
+
+// Score is low where what is free and what is asked for point the same way.
+func (p *dotProduct) Score(w *cluster.Request, n *cluster.Node) int {
+	const unit = 1_000_000
+	cpus, gpus := p.cluster.LargestSize()
+	product := (n.Typ.Cpus-n.Cpus)*w.Cpus*unit/(cpus*cpus) + n.FreeMilli()*w.GpuMilli()*unit/(gpus*gpus)
+	return (2*unit - product) * topScore / (2 * unit)
+}
+
+// packing prefers shared devices, then used nodes, then idle ones.
+type packing struct{ baseline }
+
+// Score is highest for the fullest device that a share fits into, then lower
+// the more free devices of a used node are taken, then for the smallest idle
+// node.
+func (p *packing) Score(w *cluster.Request, n *cluster.Node) int {
+	free := bits.OnesCount64(n.Free)
+	switch {
+	case !w.NeedsDevices():
+		return 0
+	case free == bits.OnesCount64(n.Usable):
+		return max(topScore/3-free, free)
+	case w.Milli > 0:
+		if set := n.TightestShare(w.DeviceMask(n.Typ), w.Milli); set != 0 {
+			return topScore - n.FreeMilliOf(bits.TrailingZeros64(set))/100
+		}
+	}
+	return max(topScore/2-max(w.Gpus, 1), topScore/3)
+}
+
+// clustering prefers nodes with jobs that ask for as many devices.
+type clustering struct{ baseline }
+
+// Score is highest where only jobs that ask for as many devices are, then
+// where some are, then for idle nodes; among those, for the fullest.
+func (p *clustering) Score(w *cluster.Request, n *cluster.Node) int {
+	const step = topScore / 4
+	kind := cluster.SeatKindOf(w.Gpus, w.Milli)
+	if kind == 0 {
+		return 0
+	}
+	_, gpus := p.cluster.LargestSize()
+	score := step * (gpus - n.FreeMilli()) / gpus
+	switch kinds := n.Kinds.Present(); {
+	case kinds == 1<<kind:
+		return score + 3*step
+	case kinds&(1<<kind) != 0:
+		return score + 2*step
+	case kinds == 0:
+		return score + step
+	}
+	return score
+}

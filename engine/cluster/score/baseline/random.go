@@ -1,0 +1,55 @@
+package baseline
+
+import (
+	"math/bits"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
+)
+
+// random takes any node and any device. Its draws depend on the seed, the job and the
+// node alone, so that a replay repeats them.
+type random struct {
+	baseline
+	draw uint64 // of the job
+}
+
+// BeginJob draws for a job, or an array's element.
+func (p *random) BeginJob(id ares.JobID, element int) {
+	p.draw = mixBits(p.hashWithSeed(string(id)) + uint64(element))
+}
+
+// Score draws for the job and the node.
+func (p *random) Score(_ *cluster.Request, n *cluster.Node) int {
+	return int(mixBits(p.draw^p.hashWithSeed(n.Id)) >> 1)
+}
+
+// Device draws a device with enough left for a share.
+func (p *random) Device(w *cluster.Request, n *cluster.Node) (set uint64) {
+	nodeDraw, highest := p.hashWithSeed(n.Id), uint64(0)
+	for m := w.DeviceMask(n.Typ) & n.Usable; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		if v := mixBits(p.draw ^ nodeDraw + uint64(i) + 1); n.FreeMilliOf(i) >= w.Milli && (set == 0 || v > highest) {
+			set, highest = 1<<i, v
+		}
+	}
+	return set
+}
+
+// hashWithSeed is a number that looks random, and is the same for a name and a seed.
+func (p *random) hashWithSeed(name string) uint64 {
+	h := mixBits(uint64(p.cfg.Seed))
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return mixBits(h)
+}
+
+// mixBits lets every bit of a number depend on every other: the last steps of
+// Vigna's splitmix64.
+func mixBits(h uint64) uint64 {
+	h += 0x9e3779b97f4a7c15
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}

@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"math/bits"
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// Txn is undoable work on the ledger: what it takes from nodes it notes, and
+// gives back in reverse, to a savepoint or altogether.
+type Txn struct {
+	Cluster *Cluster
+	Deltas  []Delta
+}
+
+// Delta is a part of one device, or the rest of a seat when device is restOfSeat.
+// What is less than nothing is given.
+type Delta struct {
+	Node   *Node
+	Device int
+	Milli  int
+	Cpus   int
+	Memory int
+	Numa   int
+	Kind   int
+}
+
+// The takings that are not devices.
+const (
+	RestOfSeat    = -1
+	RestOfLeaving = -2 // of a seat that is given up
+)
+
+// Savepoint is a point to go back to.
+type Savepoint int
+
+// Undo gives back everything taken since the mark.
+func (x *Txn) Undo(m Savepoint) {
+	for i := len(x.Deltas) - 1; i >= int(m); i-- {
+		x.Deltas[i].Apply(-1)
+	}
+	for i := int(m); i < len(x.Deltas); i++ {
+		if n := x.Deltas[i].Node; x.Deltas[i].Device < 0 && (i+1 == len(x.Deltas) || x.Deltas[i+1].Node != n) {
+			x.Cluster.CapacityChanged(n)
+		}
+	}
+	clear(x.Deltas[m:])
+	x.Deltas = x.Deltas[:m]
+}
+
+func (k *Delta) Apply(sign int) {
+	n := k.Node
+	if k.Device < 0 { // the one taking of a seat that is not a device
+		n.Cpus += sign * k.Cpus
+		n.Memory += sign * k.Memory
+		if k.Numa >= 0 {
+			n.chargeNUMA(k.Numa, sign*k.Cpus, sign*k.Memory)
+		}
+		if k.Device == RestOfLeaving {
+			sign = -sign
+		}
+		n.Seats += sign
+		n.Kinds.Add(k.Kind, sign)
+		return
+	}
+	d := &n.Devices[k.Device]
+	if d.Taken += sign * k.Milli; d.Taken == 0 {
+		n.Free |= 1 << k.Device & n.Usable
+	} else {
+		n.Free &^= 1 << k.Device
+	}
+}
+
+func (x *Txn) Take(k Delta) {
+	k.Apply(+1)
+	x.Deltas = append(x.Deltas, k)
+}
+
+// AssignDevices takes these devices, and CPUs and memory of the NUMA node, -1 for any.
+func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int) ares.Seat {
+	seat := ares.Seat{Node: n.Id, Rank: rank, CPUs: w.Cpus, Memory: w.Memory, NUMA: -1}
+	if numa >= 0 {
+		seat.NUMA = n.Typ.numa[numa].ID
+	}
+	milli := WholeMilli
+	if w.Milli > 0 {
+		milli = w.Milli
+	}
+	if set != 0 {
+		seat.Shares = make([]ares.Share, 0, bits.OnesCount64(set))
+	}
+	for m := set; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		x.Take(Delta{Node: n, Device: i, Milli: milli})
+		seat.Shares = append(seat.Shares, ares.Share{Device: n.Devices[i].Id, Index: n.Devices[i].index, Milli: milli})
+	}
+	x.Take(Delta{Node: n, Device: RestOfSeat, Cpus: w.Cpus, Memory: w.Memory, Numa: seat.NUMA, Kind: SeatKindOf(w.Gpus, w.Milli)})
+	return seat
+}
+
+// TakeIfFree takes seats if all of them are free, and else nothing.
+func (x *Txn) TakeIfFree(seats []ares.Seat) bool {
+	m := Savepoint(len(x.Deltas))
+	for i := range seats {
+		if !x.Cluster.NodesByID[seats[i].Node].SeatIsFree(&seats[i]) {
+			x.Undo(m)
+			return false
+		}
+		x.TakeSeats(seats[i : i+1])
+	}
+	return true
+}
+
+// HoldSeats takes what is free of seats, and says what that was, and of how many
+// it is all.
+func (x *Txn) HoldSeats(seats []ares.Seat) (held []Delta, free int) {
+	from := len(x.Deltas)
+	for i := range seats {
+		seat := &seats[i]
+		n := x.Cluster.NodesByID[seat.Node]
+		if n == nil || !n.Schedulable() {
+			continue
+		}
+		if n.SeatIsFree(seat) {
+			free++
+		}
+		for k := range seat.Shares {
+			d := n.DeviceIndex(&seat.Shares[k])
+			if d < 0 {
+				continue
+			}
+			if some := min(seat.Shares[k].Milli, WholeMilli-n.Devices[d].Taken); some > 0 {
+				x.Take(Delta{Node: n, Device: d, Milli: some})
+			}
+		}
+		cpus, memory := max(min(seat.CPUs, n.Typ.Cpus-n.Cpus), 0), max(min(seat.Memory, n.Record.MemoryMB-n.Memory), 0)
+		x.Take(Delta{Node: n, Device: RestOfSeat, Cpus: cpus, Memory: memory, Numa: seat.NUMA, Kind: KindOfSeat(seat)})
+		x.Cluster.CapacityChanged(n)
+	}
+	return slices.Clone(x.Deltas[from:]), free
+}
+
+// Release gives up what was held by holdSeats, until the transaction is undone.
+func (x *Txn) Release(held []Delta) {
+	for _, h := range held {
+		h.Milli, h.Cpus, h.Memory = -h.Milli, -h.Cpus, -h.Memory
+		if h.Device == RestOfSeat {
+			h.Device = RestOfLeaving
+		}
+		if x.Take(h); h.Device < 0 {
+			x.Cluster.CapacityChanged(h.Node)
+		}
+	}
+}
+
+// ReleaseSeat gives up one seat on a node. The node is to be moved afterwards.
+func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
+	for k := range seat.Shares {
+		if at := n.DeviceIndex(&seat.Shares[k]); at >= 0 {
+			x.Take(Delta{Node: n, Device: at, Milli: -seat.Shares[k].Milli})
+		}
+	}
+	x.Take(Delta{Node: n, Device: RestOfLeaving, Cpus: -seat.CPUs, Memory: -seat.Memory, Numa: seat.NUMA, Kind: KindOfSeat(seat)})
+}
+
+// Reverse makes what is taken given.
+func (k *Delta) Reverse() {
+	k.Milli, k.Cpus, k.Memory = -k.Milli, -k.Cpus, -k.Memory
+	switch k.Device {
+	case RestOfSeat:
+		k.Device = RestOfLeaving
+	case RestOfLeaving:
+		k.Device = RestOfSeat
+	}
+}
+
+// TakeSeats takes seats that were found to be free.
+func (x *Txn) TakeSeats(seats []ares.Seat) {
+	for i := range seats {
+		seat := &seats[i]
+		n := x.Cluster.NodesByID[seat.Node]
+		for k := range seat.Shares {
+			x.Take(Delta{Node: n, Device: n.DeviceIndex(&seat.Shares[k]), Milli: seat.Shares[k].Milli})
+		}
+		x.Take(Delta{Node: n, Device: RestOfSeat, Cpus: seat.CPUs, Memory: seat.Memory, Numa: seat.NUMA, Kind: KindOfSeat(seat)})
+		x.Cluster.CapacityChanged(n)
+	}
+}
